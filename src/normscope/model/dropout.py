@@ -1,0 +1,50 @@
+"""Dropout whose masks are drawn four to a random number: torch's own draws one element at a time on a CPU."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+_LEVELS = 1 << 16
+
+
+class Dropout(nn.Module):
+    """Zero each element with probability `rate` and scale the rest by 1 / (1 - rate); identity in evaluation.
+
+    On a CPU the rate is rounded to a multiple of 2^-16, and the scale is exact for the rounded rate: the mean is kept.
+    """
+
+    def __init__(self, rate: float) -> None:
+        super().__init__()
+        if not 0 <= rate < 1:
+            raise ValueError(f"a dropout rate lies in [0, 1), got {rate}")
+        self.rate = rate
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.training or self.rate == 0:
+            return x
+        if x.device.type != "cpu" or torch.compiler.is_compiling():
+            return functional.dropout(x, self.rate)
+        return _masked_scale(x, round(self.rate * _LEVELS))
+
+    def extra_repr(self) -> str:
+        return f"rate={self.rate}"
+
+
+class _MaskedScale(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, dropped_levels: int) -> Tensor:
+        words = torch.empty((x.numel() + 3) // 4, dtype=torch.int64).random_(-(2**63), None)
+        levels = words.view(torch.int16)[: x.numel()].view(x.shape)
+        keep = levels >= dropped_levels - _LEVELS // 2
+        ctx.keep, ctx.scale = keep, _LEVELS / (_LEVELS - dropped_levels)
+        return (x * keep).mul_(ctx.scale)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        return (gradient * ctx.keep) * ctx.scale, None
+
+
+_masked_scale: Callable[..., Tensor] = _MaskedScale.apply

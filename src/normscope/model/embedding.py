@@ -1,0 +1,42 @@
+"""Token embeddings with sinusoidal positions."""
+
+# V = vocabulary, D = width, N = packed tokens
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+PAD = 1
+_FIRST_POSITION = PAD + 1  # fairseq counts positions from the padding index; its numbers are what we compare with
+
+
+class Embedding(nn.Module):
+    """Rows of a (V, D) table times √D, plus sinusoidal positions (Vaswani et al. 2017, sections 3.4 and 3.5)."""
+
+    def __init__(self, vocabulary: int, width: int) -> None:
+        super().__init__()
+        if width % 2 or width < 4:
+            raise ValueError(f"sinusoidal positions need an even width of at least 4, got width={width}")
+        self.weight = nn.Parameter(torch.empty(vocabulary, width))
+        self.register_buffer("sinusoids", sinusoids(256, width), persistent=False)
+
+    def forward(self, tokens_N: Tensor, positions_N: Tensor, longest: int) -> Tensor:
+        """tokens_N: int64 ids; positions_N: int64 from 0, all below `longest`. Returns (N, D)."""
+        width = self.weight.shape[1]
+        if longest > self.sinusoids.shape[0]:
+            # Grown by doubling, so that a long sentence costs once.
+            self.sinusoids = sinusoids(1 << longest.bit_length(), width).to(self.sinusoids)
+        rows = functional.embedding(tokens_N, self.weight, padding_idx=PAD) * math.sqrt(width)
+        return rows + self.sinusoids.index_select(0, positions_N)
+
+    sinusoids: Tensor
+
+
+def sinusoids(positions: int, width: int) -> Tensor:
+    """(positions, width): sines in the first half, cosines in the second, wavelengths from 2π to 10,000·2π."""
+    half = width // 2
+    # In float32 whatever the model's dtype, as fairseq does: the two agree to the last bit.
+    frequency = torch.exp(torch.arange(half, dtype=torch.float32) * -(math.log(10000) / (half - 1)))
+    angle = torch.arange(_FIRST_POSITION, positions + _FIRST_POSITION, dtype=torch.float32)[:, None] * frequency
+    return torch.cat([angle.sin(), angle.cos()], 1).to(torch.get_default_dtype())

@@ -1,0 +1,123 @@
+"""The encoder-decoder Transformer of the paper: fairseq's `transformer_iwslt_de_en`, with any placement."""
+
+# N = packed source tokens, M = packed target tokens, D = width, V = target vocabulary
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from ..placement import StackShape, named
+from .attention import Cache, Context
+from .embedding import Embedding
+from .initialisation import SCHEMES, initialise
+from .layout import Layout
+from .stack import NORMS, Stack, StackConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelConfig:
+    """An encoder-decoder. The defaults are the paper's sizes (Xiong et al. 2020, section 4.1)."""
+
+    placement: str = "pre-ln"
+    """A registered name; `normscope placements` lists them."""
+    width: int = 512
+    ffn_width: int = 1024
+    heads: int = 4
+    encoder_blocks: int = 6
+    decoder_blocks: int = 6
+    dropout: float = 0.1
+    """On embeddings and on each sub-layer's output."""
+    attention_dropout: float = 0.0
+    activation_dropout: float = 0.0
+    norm: str = "layer-norm"
+    """layer-norm or rms-norm."""
+    initialisation: str = "as-placement"
+    """as-placement (the one of the placement's source), paper, fairseq-0.10, theory or xavier-normal."""
+    embeddings: Literal["shared", "separate"] = "shared"
+    """shared: one table for source, target and output; separate: the source has its own."""
+
+    def __post_init__(self) -> None:
+        named(self.placement)
+        for name in ("width", "ffn_width", "heads", "encoder_blocks", "decoder_blocks"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.width % self.heads or self.width % 2:
+            raise ValueError(f"width={self.width} must be even and a multiple of heads={self.heads}")
+        for name in ("dropout", "attention_dropout", "activation_dropout"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"{name} must lie in [0, 1), got {getattr(self, name)}")
+        if self.norm not in NORMS:
+            raise ValueError(f"norm must be one of {', '.join(NORMS)}, got {self.norm!r}")
+        if self.initialisation not in ("as-placement", *SCHEMES):
+            raise ValueError(
+                f"initialisation must be as-placement or one of {', '.join(SCHEMES)}, got {self.initialisation!r}"
+            )
+        if self.initialisation == "theory" and (self.heads != 1 or self.ffn_width != self.width):
+            raise ValueError("initialisation = theory is stated for heads = 1 and ffn_width = width")
+
+
+class EncoderDecoder(nn.Module):
+    """Token ids in, hidden states of the decoder out; `logits` projects them on the (tied) target embedding.
+
+    Raises ValueError for vocabularies that cannot be shared.
+    """
+
+    def __init__(self, config: ModelConfig, source_vocabulary: int, target_vocabulary: int) -> None:
+        super().__init__()
+        if config.embeddings == "shared" and source_vocabulary != target_vocabulary:
+            raise ValueError(
+                f"shared embeddings need one joint vocabulary, but the source has {source_vocabulary} entries and the "
+                f'target {target_vocabulary}; prepare a joint vocabulary or set model.embeddings = "separate"'
+            )
+        self.config = config
+        self.target_embedding = Embedding(target_vocabulary, config.width)
+        self.source_embedding = (
+            self.target_embedding if config.embeddings == "shared" else Embedding(source_vocabulary, config.width)
+        )
+        self.encoder = _stack(config, "encoder")
+        self.decoder = _stack(config, "decoder")
+        initialise(self, config.initialisation, named(config.placement))
+
+    def encode(self, source_N: Tensor, layout: Layout) -> Tensor:
+        """Packed source ids -> memory (N, D)."""
+        x_ND = self.source_embedding(source_N, layout.positions_N, layout.longest)
+        return self.encoder(x_ND, Context(layout=layout))  # type: ignore[no-any-return]
+
+    def decode(self, target_M: Tensor, layout: Layout, memory_ND: Tensor, memory_layout: Layout) -> Tensor:
+        """Packed decoder inputs -> hidden states (M, D), each seeing the targets up to itself and the whole memory."""
+        x_MD = self.target_embedding(target_M, layout.positions_N, layout.longest)
+        context = Context(layout=layout, causal=True, memory_MD=memory_ND, memory_layout=memory_layout)
+        return self.decoder(x_MD, context)  # type: ignore[no-any-return]
+
+    def step(self, token_R: Tensor, position: int, cache: Cache, memory_ND: Tensor, memory_layout: Layout) -> Tensor:
+        """One more token for each of R rows -> hidden states (R, D); the cache holds what came before."""
+        layout = Layout(torch.ones(token_R.numel(), dtype=torch.int64), token_R.device)
+        positions_R = torch.full_like(token_R, position)
+        x_RD = self.target_embedding(token_R, positions_R, position + 1)
+        context = Context(layout=layout, causal=True, memory_MD=memory_ND, memory_layout=memory_layout, cache=cache)
+        return self.decoder(x_RD, context)  # type: ignore[no-any-return]
+
+    def forward(self, source_N: Tensor, source_layout: Layout, target_M: Tensor, target_layout: Layout) -> Tensor:
+        """Packed source and decoder-input ids -> decoder hidden states (M, D)."""
+        return self.decode(target_M, target_layout, self.encode(source_N, source_layout), source_layout)
+
+    def logits(self, hidden_MD: Tensor) -> Tensor:
+        """(M, D) -> (M, V)."""
+        return hidden_MD @ self.target_embedding.weight.T
+
+
+def _stack(config: ModelConfig, kind: Literal["encoder", "decoder"]) -> Stack:
+    shape = StackShape(
+        kind=kind, width=config.width, encoder_blocks=config.encoder_blocks, decoder_blocks=config.decoder_blocks
+    )
+    sizes = StackConfig(
+        ffn_width=config.ffn_width,
+        heads=config.heads,
+        dropout=config.dropout,
+        attention_dropout=config.attention_dropout,
+        activation_dropout=config.activation_dropout,
+        norm=config.norm,
+    )
+    cross = ("cross_attention",) if kind == "decoder" else ()
+    return Stack(named(config.placement)(shape), sizes, ("attention", *cross, "feed_forward"))
