@@ -1,9 +1,9 @@
 """Multi-head attention over packed tokens, with key/value caches for decoding."""
 
 # N = packed tokens of queries, M = packed tokens of keys, D = width, B = sentences, H = heads,
-# T / S = longest query / key sentence, K = width per head
+# T / S = longest query / key sentence, K = width per head, R = rows (beams) a sentence
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -16,25 +16,67 @@ from .layout import Layout
 Inside = dict[str, Callable[[Tensor], Tensor]]
 
 
-@dataclass(slots=True)
 class Cache:
-    """Keys and values of the tokens seen so far, (rows, H, S, K) per attention, for step-by-step decoding."""
+    """What step-by-step decoding of B sentences remembers: keys and values of the memory and of the tokens so far.
 
-    kept: dict[Any, tuple[Tensor, Tensor]] = field(default_factory=dict)
+    The R rows (beams) of a sentence are queries over one pool of keys, those of every token that any of its rows has
+    taken; `seen_BRS` tells a row which of them are its own history. So the memory is held once a sentence, and beams
+    that move change the table alone: no key is copied.
+    """
+
+    def __init__(self, memory_MD: Tensor, memory_layout: Layout) -> None:
+        self.memory_MD, self.memory_layout = memory_MD, memory_layout
+        self.memory: dict[Any, tuple[Tensor, Tensor]] = {}
+        self.own: dict[Any, tuple[Tensor, Tensor]] = {}
+        self.layout: Layout | None = None
+        self.seen_BRS: Tensor | None = None
+        self.steps = 0
+
+    @property
+    def keep_B1RS(self) -> Tensor | None:
+        """True where a row may look; None where each row may look at everything, as in greedy decoding."""
+        assert self.seen_BRS is not None, "a cache is advanced before it is read"
+        return None if self.seen_BRS.shape[2] == self.steps else self.seen_BRS[:, None]
+
+    def advance(self, parent_BR: Tensor) -> Layout:
+        """Make room for one token a row; parent_BR: the row of the last step that each row continues."""
+        sentences, rows = parent_BR.shape
+        self.steps += 1
+        seen = torch.eye(rows, dtype=torch.bool, device=parent_BR.device).expand(sentences, -1, -1)
+        if self.seen_BRS is not None:
+            history = parent_BR[:, :, None].expand(-1, -1, self.seen_BRS.shape[2])
+            seen = torch.cat([self.seen_BRS.gather(1, history), seen], 2)
+        self.seen_BRS = seen
+        if self.layout is None or (self.layout.sentences, self.layout.longest) != (sentences, rows):
+            self.layout = Layout(torch.full((sentences,), rows), parent_BR.device)
+        return self.layout
 
     def extend(self, owner: Any, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """Append along S and return all."""
-        if owner in self.kept:
-            old_key, old_value = self.kept[owner]
+        """Append (B, H, R, K) keys and values to the pool and return all of it, (B, H, S, K).
+
+        Appended by copying: a product with a slice of a larger buffer costs several times the copy.
+        """
+        if owner in self.own:
+            old_key, old_value = self.own[owner]
             key, value = torch.cat([old_key, key], 2), torch.cat([old_value, value], 2)
-        self.kept[owner] = key, value
+        self.own[owner] = key, value
         return key, value
 
-    def select(self, rows: Tensor) -> None:
-        """Keep these rows, in this order (a row may be taken several times): beams move, finished sentences leave."""
-        self.kept = {
-            k: (key.index_select(0, rows), value.index_select(0, rows)) for k, (key, value) in self.kept.items()
+    def select(self, sentences: list[int]) -> None:
+        """Keep these sentences, in this order. Only after a first step."""
+        assert self.memory, "sentences can leave once the memory's keys are here"
+        assert self.seen_BRS is not None
+        self.memory_layout = Layout(self.memory_layout.lengths_B[sentences], self.seen_BRS.device)
+        index, longest = torch.tensor(sentences, device=self.seen_BRS.device), self.memory_layout.longest
+        self.memory = {
+            owner: (key[:, :, :longest].index_select(0, index), value[:, :, :longest].index_select(0, index))
+            for owner, (key, value) in self.memory.items()
         }
+        self.own = {
+            owner: (key.index_select(0, index), value.index_select(0, index))
+            for owner, (key, value) in self.own.items()
+        }
+        self.seen_BRS = self.seen_BRS.index_select(0, index)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,23 +118,27 @@ class Attention(nn.Module):
             value = context.layout.to_heads(apply("value", self.value(x_ND)), self.heads)
             if context.cache is not None:
                 key, value = context.cache.extend(self, key, value)
+                keep = context.cache.keep_B1RS
             elif not context.causal:
                 keep = context.layout.keep_B11T
         # Sentences are padded on the right, so a causal mask already hides padding from every real query.
         causal = context.causal and not self.cross and context.cache is None
-        mixed = attend(query, key, value, keep, causal, self.dropout if self.training else 0.0)
+        if context.cache is not None and query.device.type == "cpu":
+            mixed = attend_few(query, key, value, keep)
+        else:
+            mixed = attend(query, key, value, keep, causal, self.dropout if self.training else 0.0)
         return self.output(apply("output", context.layout.from_heads(mixed)))  # type: ignore[no-any-return]
 
     def _memory(self, context: Context, apply: Callable[[str, Tensor], Tensor]) -> tuple[Tensor, Tensor]:
-        if context.cache is not None and self in context.cache.kept:
-            return context.cache.kept[self]
+        if context.cache is not None and self in context.cache.memory:
+            return context.cache.memory[self]
         memory, layout = context.memory_MD, context.memory_layout
         assert memory is not None, "cross-attention needs a memory"
         assert layout is not None
         key = layout.to_heads(apply("key", self.key(memory)), self.heads)
         value = layout.to_heads(apply("value", self.value(memory)), self.heads)
         if context.cache is not None:
-            context.cache.kept[self] = key, value
+            context.cache.memory[self] = key, value
         return key, value
 
 
@@ -109,6 +155,15 @@ def attend(query: Tensor, key: Tensor, value: Tensor, keep: Tensor | None, causa
         return functional.scaled_dot_product_attention(
             query, key, value, attn_mask=keep, dropout_p=dropout, is_causal=causal
         )
+
+
+def attend_few(query: Tensor, key: Tensor, value: Tensor, keep: Tensor | None) -> Tensor:
+    """`attend` for a few queries over many keys on a CPU, where torch's kernel would scale and copy all the keys."""
+    scores = (query * query.shape[-1] ** -0.5) @ key.transpose(-2, -1)
+    if keep is not None:
+        scores = scores.masked_fill(~keep, -torch.inf)
+    mixed: Tensor = scores.softmax(-1) @ value
+    return mixed
 
 
 def _applier(inside: Inside) -> Callable[[str, Tensor], Tensor]:

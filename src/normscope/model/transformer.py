@@ -1,6 +1,7 @@
 """The encoder-decoder Transformer of the paper: fairseq's `transformer_iwslt_de_en`, with any placement."""
 
-# N = packed source tokens, M = packed target tokens, D = width, V = target vocabulary
+# N = packed source tokens, M = packed target tokens, D = width, V = target vocabulary,
+# B = sentences, R = rows (beams) a sentence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -90,13 +91,17 @@ class EncoderDecoder(nn.Module):
         context = Context(layout=layout, causal=True, memory_MD=memory_ND, memory_layout=memory_layout)
         return self.decoder(x_MD, context)  # type: ignore[no-any-return]
 
-    def step(self, token_R: Tensor, position: int, cache: Cache, memory_ND: Tensor, memory_layout: Layout) -> Tensor:
-        """One more token for each of R rows -> hidden states (R, D); the cache holds what came before."""
-        layout = Layout(torch.ones(token_R.numel(), dtype=torch.int64), token_R.device)
-        positions_R = torch.full_like(token_R, position)
-        x_RD = self.target_embedding(token_R, positions_R, position + 1)
-        context = Context(layout=layout, causal=True, memory_MD=memory_ND, memory_layout=memory_layout, cache=cache)
-        return self.decoder(x_RD, context)  # type: ignore[no-any-return]
+    def step(self, token_BR: Tensor, parent_BR: Tensor, cache: Cache) -> Tensor:
+        """One more token for each of R rows (beams) of B sentences -> hidden states (B·R, D).
+
+        parent_BR: the row of the last step that each row continues; ignored at the first. The cache holds the rest.
+        """
+        layout, token_N = cache.advance(parent_BR), token_BR.flatten()
+        x_ND = self.target_embedding(token_N, torch.full_like(token_N, cache.steps - 1), cache.steps)
+        context = Context(
+            layout=layout, causal=True, memory_MD=cache.memory_MD, memory_layout=cache.memory_layout, cache=cache
+        )
+        return self.decoder(x_ND, context)  # type: ignore[no-any-return]
 
     def forward(self, source_N: Tensor, source_layout: Layout, target_M: Tensor, target_layout: Layout) -> Tensor:
         """Packed source and decoder-input ids -> decoder hidden states (M, D)."""

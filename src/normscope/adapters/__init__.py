@@ -1,0 +1,1 @@
+"""One file a foreign library, imported where it is used."""

@@ -1,0 +1,221 @@
+"""The command line. Each verb reads its options, calls one function of the library, and prints what came back."""
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from . import __version__
+from .console import StageDisplay, TrainDisplay, stderr
+from .errors import UserError
+
+# Importing torch takes seconds, so every verb imports what it needs itself and `--help` answers at once.
+
+app = typer.Typer(
+    name="normscope",
+    help="What does the placement of normalisation do to a Transformer, and does it need learning-rate warm-up?",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    rich_markup_mode=None,
+)
+data_app = typer.Typer(
+    help="Corpora: prepare one from parallel text files.", no_args_is_help=True, rich_markup_mode=None
+)
+app.add_typer(data_app, name="data")
+
+Set = Annotated[
+    list[str], typer.Option("--set", metavar="KEY=VALUE", help="Change one setting, such as model.width=256.")
+]
+Imports = Annotated[
+    list[str], typer.Option("--import", metavar="FILE.py", help="Python file that registers placements of your own.")
+]
+Which = Annotated[str, typer.Option("--checkpoint", help="best (lowest validation loss), last, or an update's number.")]
+Beam = Annotated[int, typer.Option(help="Hypotheses kept by the search; 1 is greedy.")]
+LengthPenalty = Annotated[
+    float, typer.Option(help="score = sum of log-probabilities / length ** length_penalty, end token counted.")
+]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
+
+
+def _version(show: bool) -> None:
+    if show:
+        typer.echo(f"normscope {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _main(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Options that stand before the verb."""
+
+
+@data_app.command("prepare")
+def data_prepare(
+    out: Annotated[Path, typer.Argument(help="Folder to make.")],
+    train: Annotated[tuple[Path, Path], typer.Option(help="Source and target file: plain, .gz or .xz.")],
+    languages: Annotated[tuple[str, str], typer.Option(help="Source and target language, such as de en.")],
+    valid: Annotated[
+        tuple[Path, Path] | None,
+        typer.Option(help="Validation files; without them every 23rd training pair is held out."),
+    ] = None,
+    test: Annotated[tuple[Path, Path] | None, typer.Option(help="Test files.")] = None,
+    vocabulary_size: Annotated[
+        int, typer.Option(help="Entries of the vocabulary; of each one, where they are separate.")
+    ] = 10_000,
+    separate: Annotated[bool, typer.Option("--separate", help="One vocabulary a side instead of a joint one.")] = False,
+    lowercase: Annotated[bool, typer.Option("--lowercase", help="Lower-case everything.")] = False,
+    tokenised: Annotated[bool, typer.Option("--tokenised", help="The text is Moses-tokenised already.")] = False,
+    max_tokens: Annotated[int, typer.Option(help="Longest side of a training pair, in words.")] = 175,
+    max_length_ratio: Annotated[float, typer.Option(help="Longer side of a training pair over the shorter.")] = 1.5,
+    workers: Annotated[int, typer.Option(help="Processes; 0 for one per core.")] = 0,
+) -> None:
+    """Make a corpus folder from parallel text: tokenise, filter, learn BPE, binarise."""
+    from .data.prepare import prepare
+    from .data.preparation import PrepareConfig
+
+    given = {"train": train, "valid": valid, "test": test}
+    config = PrepareConfig(
+        out=out,
+        source_language=languages[0],
+        target_language=languages[1],
+        splits={name: files for name, files in given.items() if files is not None},
+        vocabulary_size=vocabulary_size,
+        joint=not separate,
+        tokenise=not tokenised,
+        lowercase=lowercase,
+        max_tokens=max_tokens,
+        max_length_ratio=max_length_ratio,
+        workers=workers or len(os.sched_getaffinity(0)),
+    )
+    with StageDisplay(stderr) as display:
+        report = prepare(config, display)
+    typer.echo(str(report))
+
+
+@app.command()
+def train(
+    config: Annotated[Path | None, typer.Argument(metavar="CONFIG.toml", help="Without one: the defaults.")] = None,
+    run: Annotated[Path | None, typer.Option(help="Run folder; runs/NAME-OF-CONFIG without it.")] = None,
+    settings: Set = [],  # noqa: B006
+    imports: Imports = [],  # noqa: B006
+    on_nonfinite: Annotated[str | None, typer.Option(help="stop or skip; as --set train.on_nonfinite=….")] = None,
+    from_step: Annotated[int | None, typer.Option(help="Go on from this checkpoint and drop the later ones.")] = None,
+) -> None:
+    """Train one model, or go on with a run that was stopped: the same command does both."""
+    from .adapters.tensorboard import TensorBoardLog
+    from .config import load
+    from .run import train_run
+    from .train import Interrupted, NonFinite
+
+    overrides = [*settings, *([f'train.on_nonfinite="{on_nonfinite}"'] if on_nonfinite else [])]
+    folder = run or Path("runs") / (config.stem if config else "default")
+    loaded = load(config, overrides, imports)
+    try:
+        with TrainDisplay(stderr, folder.name) as display, TensorBoardLog(folder / "tensorboard") as board:
+            train_run(loaded, folder, listeners=[display, board], from_step=from_step, say=_say)
+    except Interrupted as stop:
+        _say(f"{stop}; the same command goes on from there")
+        raise typer.Exit(stop.exit_code) from None
+    except NonFinite as problem:
+        _say(f"stopped: {problem}. The optimiser has not moved on it; the last checkpoint is kept")
+        raise typer.Exit(1) from None
+    typer.echo(str(folder))
+
+
+@app.command()
+def translate(
+    run: Annotated[Path, typer.Argument(help="Run folder.")],
+    beam: Beam = 5,
+    length_penalty: LengthPenalty = 1.0,
+    which: Which = "best",
+    device: Device = "auto",
+) -> None:
+    """Translate lines from standard input to standard output, in order."""
+    from .decode.beam import BeamConfig
+    from .decode.translate import translate_lines
+    from .run import load_run
+
+    search = _user_values(BeamConfig, beam=beam, length_penalty=length_penalty)
+    loaded = load_run(run, which=which, device=device)
+    # Undecodable bytes become replacement characters: one bad line must not end the translation of the others.
+    lines = (raw.decode("utf-8", errors="replace").rstrip("\r\n") for raw in sys.stdin.buffer)
+    for number, translation in enumerate(translate_lines(loaded.model, loaded.codec, lines, search), 1):
+        if translation.cut:
+            _say(f"note: line {number} is too long and was cut")
+        sys.stdout.buffer.write(translation.detokenised.encode("utf-8") + b"\n")
+        sys.stdout.buffer.flush()
+
+
+@app.command()
+def evaluate(
+    run: Annotated[Path, typer.Argument(help="Run folder.")],
+    split: Annotated[str, typer.Option(help="Split of the run's corpus: valid or test.")] = "valid",
+    beam: Beam = 5,
+    length_penalty: LengthPenalty = 1.0,
+    which: Which = "best",
+    device: Device = "auto",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    output: Annotated[Path | None, typer.Option(help="Write the translations here.")] = None,
+) -> None:
+    """Translate a split and score it: sacreBLEU with its signature, tokenised BLEU4 beside it."""
+    import json
+
+    from .data.opening import open_corpus
+    from .decode.beam import BeamConfig
+    from .run import evaluate_split, load_run
+
+    search = _user_values(BeamConfig, beam=beam, length_penalty=length_penalty)
+    loaded = load_run(run, which=which, device=device)
+    splits = open_corpus(loaded.config.data).splits
+    if split not in splits or split == "train":
+        allowed = ", ".join(name for name in splits if name != "train")
+        raise UserError(f"the corpus has no split {split!r} to evaluate on; it has {allowed}")
+    scores = evaluate_split(loaded.model, loaded.codec, splits[split], search)
+    translations = scores.pop("translations")
+    if output is not None:
+        output.write_text("".join(line + "\n" for line in translations), encoding="utf-8")
+    settings = {
+        "run": str(run),
+        "update": loaded.update,
+        "split": split,
+        "beam": beam,
+        "length_penalty": length_penalty,
+    }
+    if as_json:
+        typer.echo(json.dumps(settings | scores))
+    else:
+        typer.echo(f"{run.name}, update {loaded.update}, {split}, beam {beam}, length penalty {length_penalty}")
+        for name, value in scores.items():
+            typer.echo(f"  {name:22} {value if isinstance(value, str) else format(value, '.2f')}")
+
+
+def _say(text: str) -> None:
+    stderr.print(text, soft_wrap=True, markup=False)
+
+
+def _user_values(make: Callable[..., Any], **values: Any) -> Any:
+    """Build a configuration from options; its ValueError is the user's mistake."""
+    try:
+        return make(**values)
+    except ValueError as error:
+        raise UserError(str(error)) from error
+
+
+def main() -> None:
+    """Run the command line. Exit codes: 0 done, 1 failed, 2 the user's mistake, 130 and 143 after SIGINT and SIGTERM."""
+    try:
+        app()
+    except UserError as error:
+        _say(f"error: {error}")
+        sys.exit(2)
+    except BrokenPipeError:
+        # Whoever read our output has gone; leave quietly, as other filters do.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)

@@ -1,0 +1,90 @@
+"""Reading text files line by line; whatever is wrong with one is told with its name and line number."""
+
+import gzip
+import hashlib
+import lzma
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from normscope.errors import UserError
+
+MAX_LINE_BYTES = 1_000_000
+
+
+def read_lines(path: Path, *, max_line_bytes: int = MAX_LINE_BYTES) -> Iterator[tuple[int, str]]:
+    """Yield (line number from 1, text without its line end) of a UTF-8 file, plain or `.gz` or `.xz`.
+
+    Only LF and CR LF end a line: other separators of Unicode stand inside sentences of real corpora. A byte order mark
+    at the very beginning is left out. Never holds more than about `max_line_bytes` in memory.
+
+    Raises UserError for a file that is missing, unreadable, not a regular file, empty, binary, not UTF-8, corrupt, or
+    holds a line longer than `max_line_bytes`.
+    """
+    number = 0
+    with _told_to_the_user(path), _opened(path) as stream:
+        while line := stream.readline(max_line_bytes + 2):  # + 2 for CR LF
+            number += 1
+            line = line.removesuffix(b"\n").removesuffix(b"\r")
+            if len(line) > max_line_bytes:
+                raise UserError(
+                    f"{path}:{number}: line of {len(line)} bytes or more, at most {max_line_bytes} are allowed; "
+                    "is this text with one sentence a line?"
+                )
+            yield number, _decoded(path, number, line)
+    if number == 0:
+        raise UserError(f"{path}: empty file; give a text file with one sentence a line")
+
+
+def count_lines(path: Path) -> int:
+    """Number of lines, at least 1; checks the whole file as `read_lines` does."""
+    return sum(1 for _ in read_lines(path))
+
+
+def file_sha256(path: Path) -> str:
+    """SHA-256 of the bytes as they lie on the disk. Raises UserError where the file cannot be read."""
+    with _told_to_the_user(path), path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _opened(path: Path) -> BinaryIO:
+    if path.suffix == ".gz":
+        return cast(BinaryIO, gzip.open(path, "rb"))
+    if path.suffix == ".xz":
+        return cast(BinaryIO, lzma.open(path, "rb"))
+    return path.open("rb")
+
+
+def _decoded(path: Path, number: int, line: bytes) -> str:
+    if b"\0" in line:
+        raise UserError(f"{path}:{number}: NUL byte, so a binary or UTF-16 file; give UTF-8 text, plain or .gz or .xz")
+    try:
+        text = line.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UserError(
+            f"{path}:{number}: byte {error.start + 1} of the line (0x{line[error.start]:02x}) is not UTF-8; "
+            "convert the file, for instance with iconv"
+        ) from error
+    return text.removeprefix("\ufeff") if number == 1 else text
+
+
+@contextmanager
+def _told_to_the_user(path: Path) -> Iterator[None]:
+    try:
+        # A pipe can be read once only, and files are read twice: first checked, then used.
+        if path.exists() and not path.is_file():
+            kind = "a folder" if path.is_dir() else "not a regular file"
+            raise UserError(f"{path}: is {kind}; give a text file, plain or .gz or .xz")
+        yield
+    except FileNotFoundError as error:
+        raise UserError(f"{path}: no such file; check the path") from error
+    except PermissionError as error:
+        raise UserError(f"{path}: no permission to read this file; change its mode or give another") from error
+    except EOFError as error:
+        raise UserError(f"{path}: the compressed file is cut short; fetch or pack it again") from error
+    except (gzip.BadGzipFile, zlib.error, lzma.LZMAError) as error:
+        raise UserError(f"{path}: not a {path.suffix} file, or a corrupt one ({error}); pack it again") from error
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror or error})") from error

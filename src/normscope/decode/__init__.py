@@ -1,0 +1,16 @@
+"""From a trained encoder-decoder to translations and their BLEU."""
+
+from .beam import BeamConfig, Hypothesis, beam_search
+from .bleu import BleuReport, corpus_bleu, tokenised_bleu4
+from .translate import Translation, translate_lines
+
+__all__ = [
+    "BeamConfig",
+    "BleuReport",
+    "Hypothesis",
+    "Translation",
+    "beam_search",
+    "corpus_bleu",
+    "tokenised_bleu4",
+    "translate_lines",
+]

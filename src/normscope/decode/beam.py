@@ -1,0 +1,198 @@
+"""Beam search over an encoder-decoder: hypothesis for hypothesis what fairseq 0.12.2's `SequenceGenerator` finds."""
+
+# S = sentences still searched, R = rows (beams) of a sentence, C = candidates of a sentence, V = vocabulary, T = length
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..model import Cache, EncoderDecoder, Layout
+from ..model.embedding import PAD
+
+EOS = 2
+"""Ends every sentence and begins every decoder input; fairseq's number, as are all special ids here."""
+
+_LEAVE_SHARE = 8  # copying the caches pays once an eighth of the rows is of no more use
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BeamConfig:
+    """What is searched. The defaults are fairseq's, with the beam and the length limit of the paper's recipe."""
+
+    beam: int = 5
+    """Hypotheses kept for each sentence at each step, and found in the end; 1 is greedy decoding."""
+    length_penalty: float = 1.0
+    """score = (sum of log-probabilities) / length ** length_penalty; the length counts the end token."""
+    max_length_ratio: float = 1.2
+    """A hypothesis has at most int(max_length_ratio · source length + max_length_extra) tokens before the end token;
+    the source length counts its end token."""
+    max_length_extra: int = 10
+    min_length: int = 1
+    """Tokens before the end token, at least; it wins over the limit above."""
+
+    def __post_init__(self) -> None:
+        if self.beam < 1:
+            raise ValueError(f"beam must be at least 1, got {self.beam}")
+        if self.max_length_ratio < 0 or self.max_length_extra < 0 or self.min_length < 0:
+            raise ValueError(
+                "max_length_ratio, max_length_extra and min_length must not be negative, "
+                f"got {self.max_length_ratio}, {self.max_length_extra} and {self.min_length}"
+            )
+
+    def limit(self, source_length: int) -> int:
+        """Most tokens before the end token; source_length counts the source's end token.
+
+        fairseq takes the longest source of the batch here. A sentence's own length makes its translation independent
+        of what else is translated.
+        """
+        return max(int(self.max_length_ratio * source_length + self.max_length_extra), self.min_length)
+
+
+@dataclass(frozen=True, slots=True)
+class Hypothesis:
+    """One finished translation."""
+
+    tokens: list[int]
+    """Ends with EOS."""
+    score: float
+
+
+def beam_search(
+    model: EncoderDecoder, source_tokens: list[Tensor], config: BeamConfig | None = None
+) -> list[list[Hypothesis]]:
+    """For each source (int64 ids that end with EOS) the best hypotheses found, best first, `beam` of them or fewer.
+
+    Scores are counted in float32 whatever the model's dtype, as fairseq does. A sentence's result does not depend on
+    its companions but through rounding. Fewer than `beam` come back where the limit is reached or no more exist.
+    Raises FloatingPointError where the model's output is not finite.
+    """
+    if not source_tokens:
+        return []
+    training = model.training
+    model.eval()
+    try:
+        with torch.inference_mode():
+            found = _search(model, source_tokens, config or BeamConfig())
+    finally:
+        model.train(training)
+    if not all(found):
+        raise FloatingPointError("the model gives no finite log-probabilities: its weights diverged or are damaged")
+    return [sorted(hypotheses, key=lambda h: h.score, reverse=True) for hypotheses in found]
+
+
+@dataclass(slots=True)
+class _Beams:
+    """The unfinished hypotheses. A finished sentence stays for a while, with scores of -inf."""
+
+    sentences: list[int]
+    """Number of each in what the caller gave."""
+    limits: list[int]
+    tokens_SRT: Tensor
+    """Begins with EOS, the first decoder input; so T is also the length of what ends at this step, EOS counted."""
+    parent_SR: Tensor
+    score_SR: Tensor
+    """Sum of log-probabilities."""
+
+    @property
+    def position(self) -> int:
+        """Tokens of each hypothesis so far."""
+        return self.tokens_SRT.shape[2] - 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidates:
+    """The best continuations of each sentence, best first."""
+
+    score_SC: Tensor
+    token_SC: Tensor
+    row_SC: Tensor
+
+
+def _search(model: EncoderDecoder, sources: list[Tensor], config: BeamConfig) -> list[list[Hypothesis]]:
+    device = model.target_embedding.weight.device
+    layout = Layout(torch.tensor([source.numel() for source in sources]), device)
+    cache = Cache(model.encode(torch.cat(sources).to(device), layout), layout)
+    first = torch.zeros(len(sources), 1, dtype=torch.int64, device=device)
+    beams = _Beams(
+        sentences=list(range(len(sources))),
+        limits=[config.limit(source.numel()) for source in sources],
+        tokens_SRT=torch.full_like(first, EOS)[:, :, None],
+        parent_SR=first,
+        score_SR=torch.zeros_like(first, dtype=torch.float32),
+    )
+    found: list[list[Hypothesis]] = [[] for _ in sources]
+    while True:
+        candidates = _candidates(_log_probs(model, beams, cache, config), beams, config)
+        _collect(candidates, beams, config, found)
+        done = [
+            len(found[sentence]) == config.beam or beams.position >= limit
+            for sentence, limit in zip(beams.sentences, beams.limits, strict=True)
+        ]
+        if all(done):
+            return found
+        _advance(beams, candidates, config)
+        _leave(beams, cache, done)
+
+
+def _log_probs(model: EncoderDecoder, beams: _Beams, cache: Cache, config: BeamConfig) -> Tensor:
+    """(S, R, V) log-probabilities of the next token, -inf where it is not allowed."""
+    hidden = model.step(beams.tokens_SRT[:, :, -1], beams.parent_SR, cache)
+    log_probs = model.logits(hidden).log_softmax(-1, dtype=torch.float32).view(*beams.score_SR.shape, -1)
+    log_probs[:, :, PAD] = -torch.inf
+    if beams.position < config.min_length:
+        log_probs[:, :, EOS] = -torch.inf
+    at_limit = [s for s, limit in enumerate(beams.limits) if beams.position >= limit]
+    if at_limit:
+        end = log_probs[at_limit, :, EOS]
+        log_probs[at_limit] = -torch.inf
+        log_probs[at_limit, :, EOS] = end
+    return log_probs
+
+
+def _candidates(log_probs_SRV: Tensor, beams: _Beams, config: BeamConfig) -> _Candidates:
+    """Twice as many as beams, so that there are enough to go on with whichever of them end."""
+    total = log_probs_SRV.add_(beams.score_SR[:, :, None]).flatten(1)
+    vocabulary = log_probs_SRV.shape[2]
+    score_SC, index_SC = total.topk(min(2 * config.beam, total.shape[1]))
+    return _Candidates(score_SC, index_SC % vocabulary, index_SC // vocabulary)
+
+
+def _collect(candidates: _Candidates, beams: _Beams, config: BeamConfig, found: list[list[Hypothesis]]) -> None:
+    """Take the candidates that end, if they are among the first `beam`; a later one ends nothing and is dropped."""
+    ends = (candidates.token_SC == EOS) & (candidates.score_SC > -torch.inf)
+    length = beams.position + 1
+    final_SC = candidates.score_SC / length**config.length_penalty
+    for s, c in ends[:, : config.beam].nonzero().tolist():
+        hypotheses = found[beams.sentences[s]]
+        if len(hypotheses) < config.beam:
+            tokens = beams.tokens_SRT[s, candidates.row_SC[s, c], 1:].tolist()
+            hypotheses.append(Hypothesis([*tokens, EOS], final_SC[s, c].item()))
+
+
+def _advance(beams: _Beams, candidates: _Candidates, config: BeamConfig) -> None:
+    """Go on with the best candidates that do not end."""
+    going_on = candidates.score_SC.masked_fill(candidates.token_SC == EOS, -torch.inf)
+    score_SC, order_SC = going_on.sort(dim=1, descending=True, stable=True)
+    order_SR = order_SC[:, : config.beam]
+    beams.score_SR = score_SC[:, : config.beam]
+    beams.parent_SR = candidates.row_SC.gather(1, order_SR)
+    token_SR = candidates.token_SC.gather(1, order_SR)
+    history = beams.parent_SR[:, :, None].expand(-1, -1, beams.tokens_SRT.shape[2])
+    beams.tokens_SRT = torch.cat([beams.tokens_SRT.gather(1, history), token_SR[:, :, None]], 2)
+
+
+def _leave(beams: _Beams, cache: Cache, done: list[bool]) -> None:
+    """Silence the finished sentences, and drop them once they are many."""
+    if not any(done):
+        return
+    if sum(done) * _LEAVE_SHARE < len(done):
+        beams.score_SR[done] = -torch.inf
+        return
+    stay = [s for s, is_done in enumerate(done) if not is_done]
+    index = torch.tensor(stay, device=beams.score_SR.device)
+    beams.sentences, beams.limits = [beams.sentences[s] for s in stay], [beams.limits[s] for s in stay]
+    beams.tokens_SRT = beams.tokens_SRT.index_select(0, index)
+    beams.score_SR = beams.score_SR.index_select(0, index)
+    # The cache moves to the rows' parents at the next step, so it is selected by sentence alone.
+    beams.parent_SR = beams.parent_SR.index_select(0, index)
+    cache.select(stay)

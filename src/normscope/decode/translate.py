@@ -1,0 +1,109 @@
+"""Raw lines in, translations out, in order and window by window, so that an endless input can be piped through."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..model import EncoderDecoder
+from .beam import BeamConfig, Hypothesis, beam_search
+
+
+class Codec(Protocol):
+    """Text to ids and back for one pair of languages; `normscope.data.codec.Codec` is one."""
+
+    def encode_source(self, raw_lines: Sequence[str]) -> Sequence[NDArray[np.int64]]:
+        """Ids of raw source lines, each ending with EOS."""
+        ...
+
+    def decode_target_tokenised(self, ids: Iterable[int]) -> str:
+        """The target sentence as tokenised words."""
+        ...
+
+    def decode_target(self, ids: Iterable[int]) -> str:
+        """The target sentence as people write it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Translation:
+    """The best hypothesis for one line."""
+
+    detokenised: str
+    tokenised: str
+    score: float
+    """As `BeamConfig.length_penalty` states it; 0 for an empty line."""
+    cut: bool = False
+    """True where the source was longer than `longest_source` and only its beginning was translated."""
+
+
+def translate_lines(
+    model: EncoderDecoder,
+    codec: Codec,
+    lines: Iterable[str],
+    config: BeamConfig | None = None,
+    *,
+    max_tokens: int = 4096,
+    window_lines: int = 1024,
+    longest_source: int = 1024,
+) -> Iterator[Translation]:
+    """One translation a line, in the order of the lines; an empty line gives an empty one without the model.
+
+    max_tokens: padded source tokens times beam, at most, of what is decoded together (one sentence always is).
+    window_lines: lines read before the first of them comes back; sentences of like length are gathered within.
+    longest_source: tokens of a source, its end token counted, beyond which it is cut.
+    """
+    if min(max_tokens, window_lines) < 1 or longest_source < 2:
+        raise ValueError(
+            "max_tokens and window_lines must be at least 1 and longest_source at least 2, "
+            f"got {max_tokens}, {window_lines} and {longest_source}"
+        )
+    config = config or BeamConfig()
+    return _translate(model, codec, iter(lines), config, max_tokens // config.beam, window_lines, longest_source)
+
+
+def _translate(
+    model: EncoderDecoder,
+    codec: Codec,
+    lines: Iterator[str],
+    config: BeamConfig,
+    batch_tokens: int,
+    window_lines: int,
+    longest_source: int,
+) -> Iterator[Translation]:
+    while window := list(islice(lines, window_lines)):
+        spoken = [number for number, line in enumerate(window) if line.strip()]
+        encoded = codec.encode_source([window[number] for number in spoken])
+        # EOS alone is what a line of nothing but ignored characters becomes.
+        sources = {n: torch.from_numpy(ids) for n, ids in zip(spoken, encoded, strict=True) if len(ids) > 1}
+        cut = {n for n, source in sources.items() if source.numel() > longest_source}
+        sources.update({n: torch.cat([sources[n][: longest_source - 1], sources[n][-1:]]) for n in cut})
+        best: dict[int, Hypothesis] = {}
+        for batch in batches_by_length(sources, batch_tokens):
+            found = beam_search(model, [sources[n] for n in batch], config)
+            best.update(zip(batch, (hypotheses[0] for hypotheses in found), strict=True))
+        for number in range(len(window)):
+            if number not in best:
+                yield Translation("", "", 0.0)
+                continue
+            ids = best[number].tokens
+            yield Translation(
+                codec.decode_target(ids), codec.decode_target_tokenised(ids), best[number].score, number in cut
+            )
+
+
+def batches_by_length(sources: dict[int, Tensor], batch_tokens: int) -> Iterator[list[int]]:
+    """Keys of `sources`, the longest first, in groups of at most batch_tokens padded tokens or of one."""
+    batch: list[int] = []
+    for number in sorted(sources, key=lambda n: (-sources[n].numel(), n)):
+        if batch and sources[batch[0]].numel() * (len(batch) + 1) > batch_tokens:
+            yield batch
+            batch = []
+        batch.append(number)
+    if batch:
+        yield batch

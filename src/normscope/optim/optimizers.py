@@ -1,0 +1,52 @@
+"""Optimisers: torch's own, chosen by name."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import nn
+
+OptimizerName = Literal["adam", "adamw", "sgd", "radam"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OptimizerConfig:
+    """Adam by default, as in the paper: betas (0.9, 0.98), no weight decay."""
+
+    name: OptimizerName = "adam"
+    peak_lr: float = 5e-4
+    betas: tuple[float, float] = (0.9, 0.98)
+    """adam, adamw, radam: decay rates of the first and second moments; 0.98 as in Vaswani et al. 2017, section 5.3."""
+    epsilon: float = 1e-8
+    """adam, adamw, radam."""
+    momentum: float = 0.0
+    """sgd."""
+    weight_decay: float = 0.0
+    """adam, sgd, radam: added to the gradient (L2); adamw: decoupled, times the learning rate, as fairseq's adam."""
+
+    def __post_init__(self) -> None:
+        if not self.peak_lr > 0:
+            raise ValueError(f"peak_lr must be positive, got {self.peak_lr}")
+        if not all(0 <= beta < 1 for beta in self.betas) or not 0 <= self.momentum < 1:
+            raise ValueError("betas and momentum must lie in [0, 1)")
+        if self.epsilon <= 0 or self.weight_decay < 0:
+            raise ValueError("epsilon must be positive and weight_decay 0 or more")
+        if self.momentum and self.name != "sgd":
+            raise ValueError(f"momentum is SGD's; {self.name} has betas")
+
+
+def make_optimizer(parameters: Iterable[nn.Parameter], config: OptimizerConfig) -> torch.optim.Optimizer:
+    """torch's optimiser of that name over one parameter group, at the peak rate."""
+    group = list(parameters)
+    lr, decay, betas, epsilon = config.peak_lr, config.weight_decay, config.betas, config.epsilon
+    match config.name:
+        # The fused step reads and writes every weight once; same arithmetic.
+        case "adam":
+            return torch.optim.Adam(group, lr=lr, betas=betas, eps=epsilon, weight_decay=decay, fused=True)
+        case "adamw":
+            return torch.optim.AdamW(group, lr=lr, betas=betas, eps=epsilon, weight_decay=decay, fused=True)
+        case "radam":
+            return torch.optim.RAdam(group, lr=lr, betas=betas, eps=epsilon, weight_decay=decay)
+        case "sgd":
+            return torch.optim.SGD(group, lr=lr, momentum=config.momentum, weight_decay=decay)

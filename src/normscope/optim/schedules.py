@@ -1,0 +1,171 @@
+"""Learning-rate schedules as pure functions of the update, counted from 1. Each gives the factor of the peak rate.
+
+Two families that must not be confused:
+
+- controlled: `warmup(update) * decay(update)`. The decay's horizon does not know the warm-up, so arms that differ in
+  warm-up differ in nothing else.
+- coupled: fairseq's `inverse_sqrt`, whose decay starts at the end of the warm-up and scales with it. A run "without
+  warm-up" (one update) has almost no learning rate: at update 100 a tenth of the peak. It reproduces the paper.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Literal
+
+import torch
+from torch.optim.lr_scheduler import LambdaLR
+
+Decay = Literal["constant", "linear", "inverse-sqrt", "steps", "cosine", "coupled-inverse-sqrt"]
+
+
+def linear_warmup(update: int, *, warmup_updates: int) -> float:
+    """Xiong et al. 2020, eq. (1): update / warmup_updates.
+
+    update = 1 -> 1 / warmup_updates (never 0); update >= warmup_updates -> 1; warmup_updates = 0 -> 1 throughout.
+    """
+    return min(1.0, update / warmup_updates) if warmup_updates else 1.0
+
+
+def linear_decay(update: int, *, decay_from_updates: int, horizon_updates: int, floor: float) -> float:
+    """1 up to `decay_from_updates`, then a straight line that reaches `floor` one update after the horizon.
+
+    With decay_from_updates = 0 and floor = 0: update 1 -> (H) / H = 1; update H -> 1 / H.
+    """
+    remaining = (horizon_updates + 1 - update) / max(1, horizon_updates - decay_from_updates)
+    return floor + (1 - floor) * min(1.0, max(0.0, remaining))
+
+
+def inverse_sqrt_decay(update: int, *, decay_from_updates: int) -> float:
+    """1 up to `decay_from_updates`, then sqrt(decay_from_updates / update)."""
+    start = max(1, decay_from_updates)
+    return min(1.0, math.sqrt(start / update))
+
+
+def cosine_decay(update: int, *, decay_from_updates: int, horizon_updates: int, floor: float) -> float:
+    """1 up to `decay_from_updates` + 1, then half a cosine to `floor` one update after the horizon."""
+    elapsed = (update - 1 - decay_from_updates) / max(1, horizon_updates - decay_from_updates)
+    return floor + (1 - floor) * 0.5 * (1 + math.cos(math.pi * min(1.0, max(0.0, elapsed))))
+
+
+def step_decay(update: int, *, decay_at_updates: tuple[int, ...], decay_factor: float) -> float:
+    """Forced decay: multiplied by `decay_factor` after each of `decay_at_updates`."""
+    return float(decay_factor ** sum(update > at for at in decay_at_updates))
+
+
+def coupled_inverse_sqrt(update: int, *, warmup_updates: int) -> float:
+    """fairseq's `inverse_sqrt` from a rate of 0: update / W below W updates, sqrt(W / update) from then on.
+
+    Raises ValueError for warmup_updates = 0, where it divides by zero (fairseq issue 1341).
+    """
+    if warmup_updates < 1:
+        raise ValueError(
+            "coupled-inverse-sqrt has no form without warm-up: its decay is sqrt(warmup_updates / update). Use "
+            'warmup_updates = 1 for what the paper calls "no warm-up", or decay = "inverse-sqrt" for a decay of its own'
+        )
+    return update / warmup_updates if update < warmup_updates else math.sqrt(warmup_updates / update)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleConfig:
+    """The learning rate over updates, as a factor of the optimiser's peak rate."""
+
+    decay: Decay = "constant"
+    """constant, linear, inverse-sqrt, steps or cosine (controlled), or coupled-inverse-sqrt (fairseq's)."""
+    warmup_updates: int = 0
+    """0 for none."""
+    decay_from_updates: int = 0
+    """linear, inverse-sqrt, cosine: full rate up to here, whatever the warm-up."""
+    decay_at: tuple[int | str, ...] = ()
+    """steps: where the rate drops, in updates (8000) or epochs ("8 epochs")."""
+    decay_factor: float = 0.1
+    """steps: what the rate is multiplied with at each drop."""
+    floor: float = 0.0
+    """linear, cosine: the factor at the horizon, which is the length of the run."""
+
+    def __post_init__(self) -> None:
+        if self.warmup_updates < 0 or self.decay_from_updates < 0:
+            raise ValueError("warmup_updates and decay_from_updates must be 0 or more")
+        if self.decay == "coupled-inverse-sqrt":
+            coupled_inverse_sqrt(1, warmup_updates=self.warmup_updates)
+        if self.decay == "steps" and not self.decay_at:
+            raise ValueError('decay = "steps" needs decay_at, such as decay_at = ["8 epochs"]')
+        if not 0 <= self.floor <= 1 or not 0 < self.decay_factor <= 1:
+            raise ValueError("floor must lie in [0, 1] and decay_factor in (0, 1]")
+
+    def in_updates(self, updates_of: "UpdatesOf") -> "ScheduleConfig":
+        """The same schedule with `decay_at` in updates only."""
+        return replace(self, decay_at=tuple(updates_of(at) for at in self.decay_at))
+
+
+class UpdatesOf:
+    """Turns a duration, 600 or "600 updates" or "8 epochs", into updates."""
+
+    def __init__(self, updates_per_epoch: Fraction) -> None:
+        self.updates_per_epoch = updates_per_epoch
+
+    def exact(self, duration: int | str) -> Fraction:
+        """Updates of a duration, not rounded: an epoch need not be a whole number of them.
+
+        Raises ValueError for anything that is not a positive number of updates or epochs.
+        """
+        number, unit = parse_duration(duration)
+        return number * self.updates_per_epoch if unit == "epochs" else number
+
+    def __call__(self, duration: int | str) -> int:
+        """As `exact`, rounded up."""
+        return math.ceil(self.exact(duration))
+
+
+def parse_duration(duration: int | str) -> tuple[Fraction, str]:
+    """600 or "600 updates" -> (600, "updates"); "8 epochs" -> (8, "epochs"). Raises ValueError otherwise."""
+    number, _, unit = str(duration).strip().partition(" ")
+    unit = unit.strip() or "updates"
+    try:
+        value = Fraction(number)
+    except (ValueError, ZeroDivisionError):
+        value = Fraction(0)
+    unit = {"update": "updates", "epoch": "epochs"}.get(unit, unit)
+    if value <= 0 or unit not in ("updates", "epochs") or (unit == "updates" and value.denominator != 1):
+        raise ValueError(
+            f'a duration is a positive number of updates or epochs, such as 600 or "8 epochs", got {duration!r}'
+        )
+    return value, unit
+
+
+def factor(schedule: ScheduleConfig, update: int, *, horizon_updates: int) -> float:
+    """The factor of the peak rate at `update`, counted from 1, of a run of `horizon_updates`.
+
+    `decay_at` must be in updates (`ScheduleConfig.in_updates`). Raises ValueError for update < 1.
+    """
+    if update < 1:
+        raise ValueError(f"updates are counted from 1, got {update}")
+    if schedule.decay == "coupled-inverse-sqrt":
+        return coupled_inverse_sqrt(update, warmup_updates=schedule.warmup_updates)
+    start, floor = schedule.decay_from_updates, schedule.floor
+    match schedule.decay:
+        case "constant":
+            decay = 1.0
+        case "linear":
+            decay = linear_decay(update, decay_from_updates=start, horizon_updates=horizon_updates, floor=floor)
+        case "inverse-sqrt":
+            decay = inverse_sqrt_decay(update, decay_from_updates=start)
+        case "cosine":
+            decay = cosine_decay(update, decay_from_updates=start, horizon_updates=horizon_updates, floor=floor)
+        case "steps":
+            at = tuple(int(a) for a in schedule.decay_at)
+            decay = step_decay(update, decay_at_updates=at, decay_factor=schedule.decay_factor)
+    return decay * linear_warmup(update, warmup_updates=schedule.warmup_updates)
+
+
+def summed_factor(schedule: ScheduleConfig, *, updates: int, horizon_updates: int) -> float:
+    """Sum of the factor over the first `updates` updates; times the peak rate it is the run's summed learning rate."""
+    return math.fsum(factor(schedule, u, horizon_updates=horizon_updates) for u in range(1, updates + 1))
+
+
+def torch_scheduler(optimizer: torch.optim.Optimizer, schedule: ScheduleConfig, *, horizon_updates: int) -> LambdaLR:
+    """The schedule as a torch scheduler, for use in a loop of your own: call `.step()` after each `optimizer.step()`.
+
+    torch counts from 0 and sets the first rate when it is made, so the n-th optimiser step has the rate of update n.
+    """
+    return LambdaLR(optimizer, lambda steps: factor(schedule, steps + 1, horizon_updates=horizon_updates))

@@ -1,0 +1,107 @@
+"""Label-smoothed cross-entropy of a tied output projection, without ever holding the logits of a whole batch."""
+
+# M = target tokens, D = width, V = vocabulary, C = tokens of a chunk
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+CHUNK_TOKENS = 256
+"""Large enough that a pass over the weight is cheap beside the chunk's products, small enough for the logits: 10 MB at
+a vocabulary of 10,000."""
+
+
+def smoothed_cross_entropy(
+    hidden_MD: Tensor, weight_VD: Tensor, target_M: Tensor, smoothing: float, *, chunk_tokens: int = CHUNK_TOKENS
+) -> tuple[Tensor, Tensor]:
+    """Sums over tokens, in nats: the smoothed loss, which has a gradient, and the negative log-likelihood, which has none.
+
+    With logits = hidden_MD weight_VDᵀ, p = softmax(logits), ε = `smoothing` and ε' = ε / (V - 1), a token's loss is
+
+        (1 - ε - ε') (-log p_target) + ε' Σ_V (-log p),
+
+    so that the target weighs 1 - ε and each other entry ε' (fairseq since 791ab7c2, 2021-02-03; before that, ε / V).
+    target_M: int64, every token counts, so leave padding out. Under autocast the products run in its dtype, and the
+    softmax and both sums in float32; float64 stays float64. Gradients are computed with the loss, chunk by chunk.
+    Raises ValueError for a `smoothing` outside [0, 1), or above 0 with a single vocabulary entry.
+    """
+    if not 0 <= smoothing < 1:
+        raise ValueError(f"label smoothing lies in [0, 1), got {smoothing}")
+    if smoothing and weight_VD.shape[0] < 2:
+        raise ValueError("label smoothing needs at least 2 vocabulary entries to share its weight, got 1")
+    if chunk_tokens < 1:
+        raise ValueError(f"chunk_tokens must be at least 1, got {chunk_tokens}")
+    # Inside a Function gradients are always off; whether they are wanted must be asked outside.
+    with_gradient = torch.is_grad_enabled()
+    return _sums(hidden_MD, weight_VD, target_M, smoothing, chunk_tokens, with_gradient)
+
+
+class _SmoothedCrossEntropy(torch.autograd.Function):
+    """The gradient of the sum is the cotangent times what forward found, as the sum is the last thing before backward."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, hidden: Tensor, weight: Tensor, target: Tensor, smoothing: float, chunk: int, with_gradient: bool
+    ) -> tuple[Tensor, Tensor]:
+        device = hidden.device.type
+        autocast = torch.is_autocast_enabled(device)
+        product_dtype = torch.get_autocast_dtype(device) if autocast else torch.result_type(hidden, weight)
+        for_hidden, for_weight = (with_gradient and needed for needed in ctx.needs_input_grad[:2])
+        # In the weight's own dtype: a sum of chunks kept in bfloat16 would lose the small ones.
+        hidden_gradient = torch.empty_like(hidden) if for_hidden else None
+        weight_gradient = torch.zeros_like(weight) if for_weight else None
+        sums: list[Tensor] = []
+        with torch.autocast(device, enabled=False):
+            weight_now = weight.to(product_dtype)
+            for start in range(0, len(target), chunk):
+                rows = slice(start, start + chunk)
+                hidden_now = hidden[rows].to(product_dtype)
+                gradient_CV, sums_2 = _chunk(hidden_now @ weight_now.T, target[rows], smoothing)
+                sums.append(sums_2)
+                gradient_CV = gradient_CV.to(product_dtype)
+                if hidden_gradient is not None:
+                    hidden_gradient[rows] = gradient_CV @ weight_now
+                if weight_gradient is not None:
+                    _add_product(weight_gradient, gradient_CV, hidden_now)
+        ctx.gradients = hidden_gradient, weight_gradient
+        smoothed, nll = torch.stack(sums).sum(0)
+        ctx.mark_non_differentiable(nll)
+        return smoothed, nll
+
+    @staticmethod
+    @once_differentiable  # type: ignore[untyped-decorator]
+    def backward(ctx: Any, cotangent: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+        scaled = (None if g is None else g * cotangent.to(g.dtype) for g in ctx.gradients)
+        return *scaled, None, None, None, None
+
+
+def _chunk(logits_CV: Tensor, target_C: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
+    """Gradient of the chunk's smoothed loss in its logits, (C, V), and the two sums, (2,)."""
+    vocabulary = logits_CV.shape[1]
+    dtype = torch.promote_types(logits_CV.dtype, torch.float32)
+    logits_CV = logits_CV.to(dtype)
+    p_CV = logits_CV.softmax(-1)
+    # log Σ exp(logits) = logit - log p for whichever entry; at the largest, p >= 1 / V cannot underflow. `logsumexp`
+    # and `exp` are an order of magnitude slower on a CPU than `softmax`.
+    normaliser_C = logits_CV.amax(-1) - p_CV.amax(-1).log()
+    target_C1 = target_C[:, None]
+    nll = (normaliser_C - logits_CV.gather(1, target_C1).squeeze(1)).sum()
+    all_nll = (vocabulary * normaliser_C - logits_CV.sum(-1)).sum()
+    each = smoothing / max(vocabulary - 1, 1)
+    smoothed = (1 - smoothing - each) * nll + each * all_nll
+    # The weights (1 - ε - ε') of the target and ε' of all V add up to 1, hence p itself.
+    p_CV.sub_(each).scatter_add_(1, target_C1, p_CV.new_full(target_C1.shape, each + smoothing - 1))
+    return p_CV, torch.stack([smoothed, nll])
+
+
+def _add_product(total_VD: Tensor, gradient_CV: Tensor, hidden_CD: Tensor) -> None:
+    """total_VD += gradient_CVᵀ hidden_CD."""
+    if total_VD.dtype == gradient_CV.dtype:
+        total_VD.addmm_(gradient_CV.T, hidden_CD)
+    else:
+        total_VD.add_(gradient_CV.T @ hidden_CD)
+
+
+_sums: Callable[..., tuple[Tensor, Tensor]] = _SmoothedCrossEntropy.apply

@@ -1,0 +1,83 @@
+"""Writing that a kill or a full disk cannot leave half done."""
+
+import errno
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from ..errors import UserError
+
+UNFINISHED = ".unfinished-"
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Write a small text file so that it is there whole or not at all."""
+    temporary = path.with_name(UNFINISHED + path.name)
+    temporary.write_text(text, encoding="utf-8")
+    sync(temporary)
+    temporary.replace(path)
+    sync(path.parent)
+
+
+@contextmanager
+def whole_folder(path: Path) -> Iterator[Path]:
+    """A folder to fill, which becomes `path` when the block ends and disappears when it raises.
+
+    Every file is on disk before the name is: after a kill there is the whole folder or none.
+    """
+    temporary = path.with_name(UNFINISHED + path.name)
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir(parents=True)
+    try:
+        yield temporary
+        for file in sorted(temporary.rglob("*")):
+            sync(file)
+        sync(temporary)
+        if path.exists():
+            remove_folder(path)
+        temporary.rename(path)
+        sync(path.parent)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+
+
+def remove_folder(path: Path) -> None:
+    """Remove a folder so that a kill in the middle does not leave half of it under its name."""
+    doomed = path.with_name(UNFINISHED + path.name + "-removed")
+    shutil.rmtree(doomed, ignore_errors=True)
+    path.rename(doomed)
+    shutil.rmtree(doomed)
+
+
+def clear_unfinished(folder: Path) -> None:
+    """Remove what a killed process left half-written in `folder`."""
+    for left in folder.glob(UNFINISHED + "*"):
+        if left.is_dir():
+            shutil.rmtree(left)
+        else:
+            left.unlink()
+
+
+def sync(path: Path) -> None:
+    """Ask the operating system to put a file or a folder's entries on disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def disk_errors(doing: str) -> Iterator[None]:
+    """Turn a full disk or a missing permission into a UserError that says what was being written."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise UserError(f"{doing}: the disk is full; free some space and run the same command again") from error
+        if error.errno in (errno.EACCES, errno.EROFS, errno.EPERM):
+            raise UserError(f"{doing}: no permission to write {error.filename}") from error
+        raise

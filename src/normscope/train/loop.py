@@ -1,0 +1,277 @@
+"""The training loop: updates, validation, checkpoints, and an exact way back in after a kill."""
+
+import math
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Literal, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from ..optim import OptimizerConfig, ScheduleConfig, UpdatesOf, factor, make_optimizer, parse_duration
+from . import checkpoint
+from .device import autocast
+from .nonfinite import NonFinite, first_bad_gradient
+from .run_folder import Event, MetricsLog, RunFolder
+from .seeds import seed_micro_batch
+from .signals import Interrupted, StopRequest
+
+
+class Task(Protocol):
+    """What is learned: batches that are a pure function of their number, and their loss."""
+
+    @property
+    def micro_batches_per_epoch(self) -> int: ...
+
+    def micro_batch(self, number: int) -> Any:
+        """The batch of that number, counted from 0 over all epochs."""
+        ...
+
+    def target_tokens(self, batch: Any) -> int: ...
+
+    def loss_sums(self, model: nn.Module, batch: Any) -> tuple[Tensor, Tensor]:
+        """Loss to minimise and negative log-likelihood, each summed over the batch's target tokens, in nats."""
+        ...
+
+    def validate(self, model: nn.Module) -> dict[str, float]:
+        """Must hold `nll_nats`, by which the best checkpoint is chosen."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainConfig:
+    """How long and how to train. A duration is in updates (600 or "600 updates") or epochs ("8 epochs")."""
+
+    duration: int | str = "10 epochs"
+    accumulation: int = 1
+    """Batches per update; the loss is the mean over all their target tokens."""
+    clip_norm: float = math.inf
+    """Largest norm of an update's gradient; inf for no clipping."""
+    validate_every: int | str = "1 epochs"
+    checkpoint_every: int | str = "1 epochs"
+    keep_checkpoints: int = 2
+    """The last ones; the best by validation is kept beside them."""
+    device: str = "auto"
+    """auto, cpu, cuda, cuda:1 …"""
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    """auto: bf16 autocast on CUDA, fp32 elsewhere."""
+    threads: int | Literal["auto"] = "auto"
+    """CPU threads; auto for one per core. The same number gives the same bits, another number does not."""
+    compile: bool = False
+    """torch.compile; slower than eager on the CPUs we measured."""
+    on_nonfinite: Literal["stop", "skip"] = "stop"
+    """What to do when a loss or gradient is not finite: stop before the optimiser moves, or skip that update."""
+
+    def __post_init__(self) -> None:
+        for name in ("duration", "validate_every", "checkpoint_every"):
+            parse_duration(getattr(self, name))
+        for name in ("accumulation", "keep_checkpoints"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if not self.clip_norm > 0:
+            raise ValueError(f"clip_norm must be positive (inf for no clipping), got {self.clip_norm}")
+        if self.threads != "auto" and self.threads < 1:
+            raise ValueError(f"threads must be at least 1, or auto, got {self.threads}")
+
+
+@dataclass(slots=True)
+class Progress:
+    """Where a run stands; what a checkpoint keeps beside weights and optimiser state."""
+
+    update: int = 0
+    target_tokens: int = 0
+    summed_lr: float = 0.0
+    skipped_updates: int = 0
+    best_nll_nats: float = math.inf
+    best_update: int = 0
+
+    def to_state(self, metrics_bytes: int) -> dict[str, Any]:
+        # JSON has no infinity.
+        best = self.best_nll_nats if math.isfinite(self.best_nll_nats) else None
+        return {name: getattr(self, name) for name in self.__slots__} | {
+            "best_nll_nats": best,
+            "metrics_bytes": metrics_bytes,
+        }
+
+    @classmethod
+    def of_state(cls, state: dict[str, Any]) -> "Progress":
+        values = {name: state[name] for name in cls.__slots__}
+        return cls(
+            **values | {"best_nll_nats": math.inf if values["best_nll_nats"] is None else values["best_nll_nats"]}
+        )
+
+
+class Trainer:
+    """Trains one model in one run folder. Build it with the model on its device, then `run`.
+
+    probe: called once, with gradients of the first update in place and before the optimiser moves; what it returns is
+    logged as update 0. extra_validation: further numbers for each validation (such as BLEU). listeners: see every event,
+    with timings added.
+    """
+
+    def __init__(
+        self,
+        *,
+        model: nn.Module,
+        task: Task,
+        folder: RunFolder,
+        train: TrainConfig,
+        optimizer: OptimizerConfig,
+        schedule: ScheduleConfig,
+        seed: int,
+        device: torch.device,
+        precision: Literal["fp32", "bf16"],
+        probe: Callable[[nn.Module], dict[str, Any]] | None = None,
+        extra_validation: Callable[[nn.Module], dict[str, float]] | None = None,
+        listeners: Iterable[Callable[[Event], None]] = (),
+    ) -> None:
+        self.model, self.task, self.folder, self.train, self.seed = model, task, folder, train, seed
+        self.device, self.precision, self.peak_lr = device, precision, optimizer.peak_lr
+        self.forward_model = torch.compile(model, dynamic=True) if train.compile else model
+        self.optimizer = make_optimizer(model.parameters(), optimizer)
+        updates_of = UpdatesOf(Fraction(task.micro_batches_per_epoch, train.accumulation))
+        self.schedule = schedule.in_updates(updates_of)
+        self.updates = updates_of(train.duration)
+        self.validate_every, self.checkpoint_every = (
+            updates_of.exact(train.validate_every),
+            updates_of.exact(train.checkpoint_every),
+        )
+        self.updates_per_epoch = updates_of.updates_per_epoch
+        self.probe, self.extra_validation, self.listeners = probe, extra_validation, list(listeners)
+        self.progress = Progress()
+
+    def run(self, *, from_step: int | None = None) -> Progress:
+        """Train to the end, from the newest checkpoint (or `from_step`) where there is one.
+
+        Raises Interrupted after SIGINT or SIGTERM, having saved; NonFinite where the run must stop; UserError where the
+        checkpoint is damaged or the disk full.
+        """
+        with self.folder.lock():
+            keep_bytes = self._restore(from_step)
+            self.log = MetricsLog(self.folder, keep_bytes)
+            self.started, self.tokens_since_start = time.perf_counter(), 0
+            try:
+                with StopRequest() as stop:
+                    while self.progress.update < self.updates:
+                        self._one_update()
+                        if stop.signal_number is not None:
+                            self._save()
+                            raise Interrupted(stop.signal_number, self.progress.update)
+            finally:
+                self.log.close()
+        return self.progress
+
+    def _restore(self, from_step: int | None) -> int:
+        found = checkpoint.newest_intact(self.folder.checkpoints, from_step=from_step)
+        if found is None:
+            return 0
+        found.load_model(self.model)
+        found.load_optimizer(self.model, self.optimizer)
+        state = found.state()
+        self.progress = Progress.of_state(state)
+        for later in checkpoint.existing(self.folder.checkpoints):
+            if later.update > found.update:
+                checkpoint.remove_folder(later.folder)
+        return int(state["metrics_bytes"])
+
+    def _one_update(self) -> None:
+        update = self.progress.update + 1
+        learning_rate = self.peak_lr * factor(self.schedule, update, horizon_updates=self.updates)
+        first = (update - 1) * self.train.accumulation
+        numbers = range(first, first + self.train.accumulation)
+        loss, nll, tokens = self._gradients(numbers)
+        gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
+        norm = torch.nn.utils.get_total_norm(gradients)
+        if update == 1 and self.probe is not None:
+            self._emit({"event": "initialisation", "update": 0} | self.probe(self.model))
+        finite = math.isfinite(loss) and math.isfinite(float(norm))
+        if finite:
+            if float(norm) > self.train.clip_norm:
+                torch.nn.utils.clip_grads_with_norm_(self.model.parameters(), self.train.clip_norm, norm)
+            for group in self.optimizer.param_groups:
+                group["lr"] = learning_rate
+            self.optimizer.step()
+            self.progress.summed_lr += learning_rate
+        else:
+            self._not_finite(update, numbers, loss)
+        self.progress.update = update
+        self.progress.target_tokens += tokens
+        self.tokens_since_start += tokens
+        if finite:
+            line = {"loss_nats": loss, "nll_nats": nll, "gradient_norm": float(norm), "target_tokens": tokens}
+            self._emit({"event": "update", "update": update, "epoch": self._epoch(update), "lr": learning_rate} | line)
+        self._validate_and_save(update)
+
+    def _gradients(self, numbers: Iterable[int]) -> tuple[float, float, int]:
+        """Gradient of the mean loss per target token over all micro-batches; that loss and the mean nll, in nats."""
+        # An update's batches are known before its first backward pass, so each is divided by the tokens of all.
+        batches = [(number, self.task.micro_batch(number)) for number in numbers]
+        tokens = sum(self.task.target_tokens(batch) for _, batch in batches)
+        self.model.train()
+        self.optimizer.zero_grad(set_to_none=True)
+        loss_sum = nll_sum = 0.0
+        for number, batch in batches:
+            seed_micro_batch(self.seed, number)
+            with autocast(self.device, self.precision):
+                loss, nll = self.task.loss_sums(self.forward_model, batch)
+            (loss / tokens).backward()  # type: ignore[no-untyped-call]
+            loss_sum, nll_sum = loss_sum + float(loss.detach()), nll_sum + float(nll)
+        return loss_sum / tokens, nll_sum / tokens, tokens
+
+    def _not_finite(self, update: int, numbers: range, loss: float) -> None:
+        parameter = first_bad_gradient(self.model, lambda: self._gradients(numbers))
+        problem = NonFinite(update=update, loss=loss, parameter=parameter)
+        if self.train.on_nonfinite == "skip":
+            self.progress.skipped_updates += 1
+            self._emit({"event": "skipped", "update": update, "reason": str(problem)})
+            return
+        self._emit({"event": "non-finite", "update": update, "reason": str(problem), **self._totals()})
+        raise problem
+
+    def _validate_and_save(self, update: int) -> None:
+        last = update == self.updates
+        if last or _due(update, self.validate_every):
+            with autocast(self.device, self.precision):
+                numbers = self.task.validate(self.model)
+                if self.extra_validation is not None:
+                    numbers |= self.extra_validation(self.model)
+            if numbers["nll_nats"] < self.progress.best_nll_nats:
+                self.progress.best_nll_nats, self.progress.best_update = numbers["nll_nats"], update
+            self._emit({"event": "validation", "update": update, "epoch": self._epoch(update)} | numbers)
+        if last:
+            self._emit({"event": "finished", "update": update, **self._totals()})
+        if last or _due(update, self.checkpoint_every) or self.progress.best_update == update:
+            self._save()
+
+    def _totals(self) -> dict[str, Any]:
+        progress = self.progress
+        return {
+            "target_tokens": progress.target_tokens,
+            "summed_lr": progress.summed_lr,
+            "skipped_updates": progress.skipped_updates,
+            "best_update": progress.best_update,
+        }
+
+    def _save(self) -> None:
+        state = self.progress.to_state(self.log.synced_bytes())
+        checkpoint.save(self.folder.checkpoints, self.progress.update, self.model, self.optimizer, state)
+        keep = {self.progress.best_update}
+        checkpoint.prune(self.folder.checkpoints, keep_last=self.train.keep_checkpoints, keep_updates=keep)
+
+    def _emit(self, event: Event) -> None:
+        self.log.append(event)
+        elapsed = time.perf_counter() - self.started
+        rate = self.tokens_since_start / elapsed if elapsed else 0.0
+        timed = event | {"elapsed_seconds": elapsed, "target_tokens_per_second": rate, "updates": self.updates}
+        for listener in self.listeners:
+            listener(timed)
+
+    def _epoch(self, update: int) -> float:
+        return round(float(update / self.updates_per_epoch), 4)
+
+
+def _due(update: int, every: Fraction) -> bool:
+    """True at the update in which another multiple of `every` is completed."""
+    return update // every > (update - 1) // every

@@ -1,0 +1,210 @@
+"""The page as text: what stands in it, what cannot get out of its place, and that it needs nothing else."""
+
+import hashlib
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from html.parser import HTMLParser
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from normscope.report import Arm, Comparison, Curve, GradientProfile, SeedResult, render, write
+from normscope.report.page import growth, number, spread, tally, tone
+
+VOID = {"meta", "link", "br"}
+
+
+class Page(HTMLParser):
+    """Tags in order, text by innermost tag, rows of tables; fails on a tag that closes out of order."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.rows: list[list[str]] = []
+        self.text = ""
+        self.feed(text)
+        self.close()
+        assert not self.open
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+        if tag == "tr":
+            self.rows.append([])
+        if tag in ("td", "th"):
+            self.rows[-1].append("")
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if "style" not in self.open:
+            self.text += data
+        if {"td", "th"} & set(self.open):
+            self.rows[-1][-1] += data
+
+
+def test_every_arm_and_number_is_in_the_table(comparison: Comparison) -> None:
+    page = Page(render(comparison))
+    for arm in comparison.arms:
+        (row,) = [row for row in page.rows if row[0] == arm.label and arm.placement in row]
+        assert {arm.optimizer, f"{arm.peak_lr:g}", f"{arm.warmup_updates:,}", arm.verdict} <= set(row)
+        runs = [row for row in page.rows if row[0] == arm.label and row[2] in ("finished", "non-finite")]
+        expected = [[arm.label, str(s.seed), s.status, f"{s.updates:,}", *cells(s)] for s in arm.seeds]
+        assert runs == expected
+    for line in [*comparison.summary, *comparison.commands, *(v for pair in comparison.what for v in pair)]:
+        assert line in page.text
+
+
+def cells(run: SeedResult) -> list[str]:
+    if run.status == "non-finite":
+        return ["non-finite", "–", "–", f"{run.summed_lr:.4g}", run.message]
+    assert run.valid_loss_nats is not None
+    assert run.bleu is not None
+    assert run.bleu_tokenised is not None
+    bleus = [f"{run.bleu:.2f}", f"{run.bleu_tokenised:.2f}"]
+    return [f"{run.valid_loss_nats:.3f}", *bleus, f"{run.summed_lr:.4g}", "–"]
+
+
+def test_nan_is_never_shown(comparison: Comparison) -> None:
+    assert not re.search(r"\b(nan|inf|none)\b", Page(render(comparison)).text, re.IGNORECASE)
+
+
+def test_absent_values_are_named() -> None:
+    assert [number(v) for v in (None, float("nan"), float("-inf"), 2.0)] == ["–", "non-finite", "non-finite", "2.000"]
+    full, part = spread([1.0, 2.0], ".1f"), spread([1.0, float("nan"), None], ".1f")
+    assert (full.mean, full.notes) == ("1.5", ("1.0 to 2.0",))
+    assert (part.mean, part.notes) == ("1.0", ("1 of 3 seeds",))
+    assert [spread(v).mean for v in ([], [None], [None, float("inf")])] == ["–", "–", "non-finite"]
+
+
+def test_same_comparison_same_bytes_in_every_process(comparison: Comparison) -> None:
+    here = hashlib.sha256(render(comparison).encode()).hexdigest()
+    code = (
+        "import sys, hashlib; sys.path.insert(0, sys.argv[1]); from conftest import sample; "
+        "from normscope.report import render; print(hashlib.sha256(render(sample()).encode()).hexdigest())"
+    )
+    command = [sys.executable, "-c", code, str(Path(__file__).parent)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env={"PYTHONHASHSEED": "7"})
+    assert done.stdout.strip() == here
+
+
+def test_page_needs_nothing_else(comparison: Comparison) -> None:
+    page = Page(render(comparison))
+    assert not {tag for tag, _ in page.tags} & {"script", "img", "iframe", "object", "embed"}
+    for tag, attributes in page.tags:
+        for name in ("src", "href", "xlink:href", "data", "action"):
+            assert (attributes.get(name) or "#").startswith("#") or (tag, attributes[name]) == ("link", "data:,")
+    assert "http" not in render(comparison).replace("http-equiv", "")
+
+
+def test_accessible(comparison: Comparison) -> None:
+    page = Page(render(comparison))
+    assert ("html", {"lang": "en"}) in page.tags
+    assert all("scope" in attributes for tag, attributes in page.tags if tag == "th")
+    levels = [int(tag[1]) for tag, _ in page.tags if re.fullmatch("h[1-6]", tag)]
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(after <= before + 1 for before, after in pairwise(levels))
+    ids = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    named = [n for _, attributes in page.tags for n in (attributes.get("aria-labelledby") or "").split()]
+    assert set(named) <= set(ids)
+    assert sum(tag == "svg" and attributes["role"] == "img" for tag, attributes in page.tags) == 4
+
+
+def test_contrast_in_both_themes(comparison: Comparison) -> None:
+    css = re.findall(r":root \{(.*?)\}", render(comparison), re.DOTALL)
+    light, dark = (dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", block)) for block in css)
+    for theme in (light, dark):
+        for ink in ("ink", "soft", "link", "good", "mixed", "stuck", "bad", "plain"):
+            assert all(contrast(theme[ink], theme[ground]) >= 4.5 for ground in ("page", "panel", "figure")), ink
+    assert light.keys() == dark.keys()
+
+
+def contrast(one: str, other: str) -> float:
+    """WCAG 2.1, definition of contrast ratio."""
+
+    def luminance(color: str) -> float:
+        parts = [int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+        linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.text(st.sampled_from("<>&\"'$_{}%;/\\ab-!# \n"), min_size=1, max_size=30))
+def test_no_text_gets_out_of_its_place(hostile: str) -> None:
+    """Whatever stands in the labels, the page has the tags of a page with harmless labels, and shows the text."""
+    page, calm = (Page(render(labelled(text))) for text in (hostile, "calm"))
+    without_pictures = [[t for t, _ in p.tags if t not in {"path", "use", "defs", "g"}] for p in (page, calm)]
+    assert without_pictures[0] == without_pictures[1]
+    assert page.rows[1][0] == hostile
+    assert hostile in page.text
+
+
+def labelled(text: str) -> Comparison:
+    run = SeedResult(seed=1, status="failed", updates=0, summed_lr=0.0, message=text)
+    arm = Arm(label=text, placement=text, warmup_updates=0, peak_lr=1e-3, optimizer=text, seeds=[run], verdict=text)
+    curve = Curve(label=text, style_key=text, updates=[0, 1], seeds_values=[[2.0, 1.0]])
+    profile = GradientProfile(label=text, style_key=text, blocks=[text], seeds_norms=[[1.0]])
+    return Comparison(
+        title=text, subtitle=text, created=text, summary=[text], arms=[arm], chance_loss_nats=None,
+        valid_curves=[curve], train_curves=[curve], gradient_profiles=[profile], schedules=[curve],
+        what=[(text, text)], formulas=[(text, text)], commands=[text], environment=[(text, text)],
+    )  # fmt: skip
+
+
+def test_nothing_measured_yet_is_still_a_page(comparison: Comparison) -> None:
+    empty = replace(
+        comparison, arms=[], summary=[], valid_curves=[], train_curves=[], gradient_profiles=[], schedules=[],
+        chance_loss_nats=None, what=[], formulas=[], commands=[], environment=[],
+    )  # fmt: skip
+    assert "0 arms, 0 runs." in Page(render(empty)).text
+
+
+def test_write_leaves_the_page_its_pictures_and_nothing_else(comparison: Comparison, tmp_path: Path) -> None:
+    page = write(comparison, tmp_path / "new" / "folder")
+    assert page.read_text(encoding="utf-8") == render(comparison)
+    names = {"report.html", "valid_loss.svg", "train_loss.svg", "gradient_norms.svg", "learning_rate.svg"}
+    assert {path.name for path in page.parent.iterdir()} == names
+
+
+def test_a_failed_write_keeps_the_old_page(
+    comparison: Comparison, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = write(comparison, tmp_path)
+    before = page.read_bytes()
+    monkeypatch.setattr(Path, "replace", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
+    with pytest.raises(OSError, match="disk full"):
+        write(replace(comparison, title="another"), tmp_path)
+    assert page.read_bytes() == before
+    assert len(list(tmp_path.iterdir())) == 5
+
+
+def test_words_about_runs(comparison: Comparison) -> None:
+    assert tally(comparison.arms) == "4 arms, 12 runs: 11 finished, 1 stopped at a non-finite value."
+    verdicts = ["learned", "partly learned: 2 of 3 seeds", "stuck at chance", "diverged", "", "no runs yet"]
+    assert [tone(verdict) for verdict in verdicts] == ["good", "mixed", "stuck", "bad", "plain", "plain"]
+
+
+def test_growth_is_last_over_first(comparison: Comparison) -> None:
+    profile = replace(comparison.gradient_profiles[0], seeds_norms=[[1.0] * 5 + [3.0] + [2.0] * 5 + [1.0]] * 2)
+    assert growth(profile) == [("encoder", 1.0, 3.0, 3.0), ("decoder", 2.0, 1.0, 0.5)]
+
+
+def test_summary_and_arms_must_agree(comparison: Comparison) -> None:
+    with pytest.raises(ValueError, match="one summary line an arm"):
+        replace(comparison, summary=["one"])
