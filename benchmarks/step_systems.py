@@ -8,12 +8,13 @@ from typing import Literal
 
 import numpy as np
 import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
 from normscope.data.batches import make_batches
 from normscope.model import EncoderDecoder, Layout, ModelConfig
 from normscope.tasks.loss import smoothed_cross_entropy
 from normscope.train.device import autocast, fast_matmul, keep_freed_memory
-from torch import Tensor, nn
-from torch.nn import functional
 
 WIDTH, FFN_WIDTH, HEADS, BLOCKS, VOCABULARY, DROPOUT, SMOOTHING = 512, 1024, 4, 6, 10_000, 0.3, 0.1
 PAD, MAX_TOKENS, LONGEST = 1, 4096, 128
@@ -60,7 +61,9 @@ def make_step_batches(count: int) -> list[Batch]:
     return [_batch(source[rows], target[rows], seed=i) for i, rows in enumerate(chosen)]
 
 
-def _batch(source_lengths: "np.typing.NDArray[np.int64]", target_lengths: "np.typing.NDArray[np.int64]", seed: int) -> Batch:
+def _batch(
+    source_lengths: "np.typing.NDArray[np.int64]", target_lengths: "np.typing.NDArray[np.int64]", seed: int
+) -> Batch:
     generator = torch.Generator().manual_seed(seed)
     source_lengths_B, target_lengths_B = torch.from_numpy(source_lengths), torch.from_numpy(target_lengths)
 

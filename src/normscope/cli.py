@@ -1,5 +1,6 @@
 """The command line. Each verb reads its options, calls one function of the library, and prints what came back."""
 
+import itertools
 import os
 import sys
 from collections.abc import Callable
@@ -9,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from . import __version__
-from .console import StageDisplay, TrainDisplay, stderr
+from .console import GridDisplay, StageDisplay, TrainDisplay, stderr
 from .errors import UserError
 
 # Importing torch takes seconds, so every verb imports what it needs itself and `--help` answers at once.
@@ -74,11 +75,13 @@ def data_prepare(
     tokenised: Annotated[bool, typer.Option("--tokenised", help="The text is Moses-tokenised already.")] = False,
     max_tokens: Annotated[int, typer.Option(help="Longest side of a training pair, in words.")] = 175,
     max_length_ratio: Annotated[float, typer.Option(help="Longer side of a training pair over the shorter.")] = 1.5,
-    workers: Annotated[int, typer.Option(help="Processes; 0 for one per core.")] = 0,
+    workers: Annotated[
+        int, typer.Option(help="Processes that tokenise; more than one pays from about a million pairs.")
+    ] = 1,
 ) -> None:
     """Make a corpus folder from parallel text: tokenise, filter, learn BPE, binarise."""
-    from .data.prepare import prepare
     from .data.preparation import PrepareConfig
+    from .data.prepare import prepare
 
     given = {"train": train, "valid": valid, "test": test}
     config = PrepareConfig(
@@ -92,11 +95,12 @@ def data_prepare(
         lowercase=lowercase,
         max_tokens=max_tokens,
         max_length_ratio=max_length_ratio,
-        workers=workers or len(os.sched_getaffinity(0)),
+        workers=workers,
     )
     with StageDisplay(stderr) as display:
         report = prepare(config, display)
-    typer.echo(str(report))
+    for line in report.summary():
+        typer.echo(line)
 
 
 @app.command()
@@ -162,6 +166,7 @@ def evaluate(
     which: Which = "best",
     device: Device = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    save: Annotated[Path | None, typer.Option(help="Write the scores as JSON here, whole or not at all.")] = None,
     output: Annotated[Path | None, typer.Option(help="Write the translations here.")] = None,
 ) -> None:
     """Translate a split and score it: sacreBLEU with its signature, tokenised BLEU4 beside it."""
@@ -170,6 +175,7 @@ def evaluate(
     from .data.opening import open_corpus
     from .decode.beam import BeamConfig
     from .run import evaluate_split, load_run
+    from .train.files import write_atomically
 
     search = _user_values(BeamConfig, beam=beam, length_penalty=length_penalty)
     loaded = load_run(run, which=which, device=device)
@@ -188,12 +194,105 @@ def evaluate(
         "beam": beam,
         "length_penalty": length_penalty,
     }
+    if save is not None:
+        write_atomically(save, json.dumps(settings | scores, indent=1) + "\n")
     if as_json:
         typer.echo(json.dumps(settings | scores))
     else:
         typer.echo(f"{run.name}, update {loaded.update}, {split}, beam {beam}, length penalty {length_penalty}")
         for name, value in scores.items():
             typer.echo(f"  {name:22} {value if isinstance(value, str) else format(value, '.2f')}")
+
+
+@app.command()
+def compare(
+    config: Annotated[Path | None, typer.Argument(metavar="CONFIG.toml", help="Without one: the defaults.")] = None,
+    placements: Annotated[str, typer.Option(help="Comma-separated.")] = "post-ln,pre-ln",
+    warmup_updates: Annotated[str, typer.Option(help="Comma-separated; 0 for none.")] = "0,200",
+    arms: Annotated[
+        str | None, typer.Option(metavar="PLACEMENT:WARMUP,…", help="Only these pairs, instead of every combination.")
+    ] = None,
+    peak_lr: Annotated[str, typer.Option(help="Comma-separated.")] = "3e-3",
+    optimizers: Annotated[str, typer.Option(help="Comma-separated: adam, adamw, sgd, radam.")] = "adam",
+    seeds: Annotated[int, typer.Option(help="Runs of each setting.")] = 1,
+    out: Annotated[Path | None, typer.Option(help="Folder for runs and report; runs/compare-NAME without it.")] = None,
+    settings: Set = [],  # noqa: B006
+    imports: Imports = [],  # noqa: B006
+    evaluate: Annotated[str | None, typer.Option(help="Split to translate with each run's best checkpoint.")] = None,
+    processes: Annotated[int, typer.Option(help="Runs at a time; 0 for as many as there are cores.")] = 0,
+    title: Annotated[str, typer.Option(help="Of the report.")] = "Comparison of norm placements",
+) -> None:
+    """Train every combination of the listed values, in processes side by side, and write report.html.
+
+    Finished runs are skipped and unfinished ones resumed, so the same command goes on after an interruption.
+    """
+    from .config import load
+    from .studies.compare import run_comparison
+    from .studies.grid import Grid
+
+    if arms is not None:
+        pairs = _listed(arms, _placement_and_warmup, "arms")
+    else:
+        warmups = _listed(warmup_updates, int, "warmup-updates")
+        pairs = list(itertools.product(_listed(placements, str, "placements"), warmups))
+    grid = Grid(
+        placements_and_warmups=tuple(pairs),
+        peak_lrs=tuple(_listed(peak_lr, float, "peak-lr")),
+        optimizers=tuple(_listed(optimizers, str, "optimizers")),
+        seeds=seeds,
+    )
+    folder = out or Path("runs") / f"compare-{config.stem if config else 'default'}"
+    base = load(config, settings, imports)
+    _compare(run_comparison, base, grid, folder, processes=processes, evaluate=evaluate, title=title)
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for runs and report.")] = Path("demo"),
+    processes: Annotated[int, typer.Option(help="Runs at a time; 0 for as many as there are cores.")] = 0,
+) -> None:
+    """Post-LN and Pre-LN, with warm-up and without, on the embedded toy language: about two minutes on two cores."""
+    from .studies.compare import run_comparison
+    from .studies.demo import DEMO_GRID, demo_config
+
+    title = "Does it need warm-up? Post-LN and Pre-LN on the toy language"
+    _compare(run_comparison, demo_config(), DEMO_GRID, out, processes=processes, evaluate=None, title=title)
+
+
+def _compare(run_comparison: Callable[..., Any], base: Any, grid: Any, folder: Path, **options: Any) -> None:
+    import shlex
+
+    from .train import Interrupted
+
+    command = shlex.join(["normscope", *sys.argv[1:]])
+    try:
+        with GridDisplay(stderr) as display:
+            page, file, failed = run_comparison(base, grid, folder, watch=display, command=command, **options)
+    except Interrupted as stop:
+        _say("stopped; every run has saved, and the same command goes on from there")
+        raise typer.Exit(stop.exit_code) from None
+    for line in page.summary:
+        typer.echo(line)
+    typer.echo(f"report: {file}")
+    for line in failed:
+        _say(f"failed: {line}")
+    if failed:
+        raise typer.Exit(1)
+
+
+def _listed(text: str, kind: Callable[[str], Any], option: str) -> list[Any]:
+    """Comma-separated values. Raises UserError naming the option."""
+    try:
+        return [kind(part.strip()) for part in text.split(",") if part.strip()]
+    except ValueError as error:
+        raise UserError(f"--{option} takes comma-separated values, got {text!r}: {error}") from error
+
+
+def _placement_and_warmup(text: str) -> tuple[str, int]:
+    placement, sign, updates = text.partition(":")
+    if not sign:
+        raise ValueError(f"{text!r} is not PLACEMENT:WARMUP, such as post-ln:4000")
+    return placement, int(updates)
 
 
 def _say(text: str) -> None:

@@ -2,11 +2,17 @@
 
 import math
 import time
+from collections.abc import Sequence
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
+from rich.live import Live
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from .studies.pool import CellState
 
 _PLAIN_EVERY_SECONDS = 10.0
 
@@ -86,3 +92,50 @@ class StageDisplay:
             if not self.console.is_terminal:
                 self.console.print(f"{stage} ...", soft_wrap=True)
         self.bar.update(self._tasks[stage], completed=done, total=total)
+
+
+class GridDisplay:
+    """Follows the runs of a grid: a live table on a terminal; elsewhere a line whenever a run changes its state."""
+
+    def __init__(self, console: Console) -> None:
+        self.console, self._seen = console, dict[str, str]()
+        self.live = Live(console=console, auto_refresh=False, transient=True) if console.is_terminal else None
+
+    def __enter__(self) -> "GridDisplay":
+        if self.live is not None:
+            self.live.start()
+        return self
+
+    def __exit__(self, *exception: type[BaseException] | BaseException | TracebackType | None) -> None:
+        if self.live is not None:
+            self.live.stop()
+
+    def __call__(self, states: Sequence["CellState"]) -> None:
+        if self.live is not None:
+            self.live.update(self._table(states), refresh=True)
+            return
+        for state in states:
+            loss = "" if state.nll_nats is None else f", validation {state.nll_nats:.3f} nats"
+            line = f"{state.cell.name}: {state.status}{loss}"
+            if self._seen.get(state.cell.name) != line and state.status != "waiting":
+                self._seen[state.cell.name] = line
+                self.console.print(f"{line} (update {state.update})", soft_wrap=True)
+
+    def _table(self, states: Sequence["CellState"]) -> Table:
+        table = Table(
+            "placement", "warm-up", "rate", "optimiser", "seed", "state", "update", "validation nats", box=None
+        )
+        for state in states:
+            arm = state.cell.arm
+            loss = "" if state.nll_nats is None else f"{state.nll_nats:.3f}"
+            table.add_row(
+                arm.placement,
+                str(arm.warmup_updates),
+                f"{arm.peak_lr:g}",
+                arm.optimizer,
+                str(state.cell.seed),
+                state.status,
+                str(state.update),
+                loss,
+            )
+        return table

@@ -25,7 +25,7 @@ from .tasks import TranslationTask
 from .train import RunFolder, Trainer
 from .train.device import choose_device, fast_matmul, keep_freed_memory, set_threads
 from .train.environment import describe, differences
-from .train.files import disk_errors, whole_folder
+from .train.files import disk_errors, whole_folder, write_atomically
 from .train.loop import Progress
 from .train.run_folder import Event
 from .train.seeds import seed_weights
@@ -72,22 +72,34 @@ def train_run(
     return trainer.run(from_step=from_step)
 
 
-def _claim(folder: RunFolder, config: RunConfig, corpus: Corpus) -> None:
-    """Make the folder this run's, or check that it is. Raises UserError where it belongs to another configuration."""
-    text = configs.to_toml(config)
+def refuse_other_configuration(folder: RunFolder, config: RunConfig) -> None:
+    """Raise UserError where `folder` cannot become, or is not, a run of the resolved `config`."""
     if folder.is_run:
         there = configs.load(folder.config_file)
         if there != config:
             raise UserError(
-                f"{folder.path} holds a run with another configuration ({_difference(there, config)}); choose another run "
-                "folder, or remove this one"
+                f"{folder.path} holds a run with another configuration ({_difference(there, config)}); "
+                "choose another run folder, or remove this one"
             )
-        return
-    if folder.path.is_dir() and any(folder.path.iterdir()) and not folder.checkpoints.is_dir():
+    elif (
+        folder.path.exists()
+        and not folder.checkpoints.is_dir()
+        and (not folder.path.is_dir() or any(folder.path.iterdir()))
+    ):
         raise UserError(f"{folder.path} exists, is not empty and is not a run; choose another run folder")
-    with disk_errors(f"creating the run folder {folder.path}"), whole_folder(folder.vocabularies) as vocabularies:
-        corpus.save_vocabularies(vocabularies)
-    folder.create(text)
+
+
+def _claim(folder: RunFolder, config: RunConfig, corpus: Corpus) -> None:
+    """Make the folder this run's, or check that it is. Raises UserError where it belongs to another configuration."""
+    refuse_other_configuration(folder, config)
+    if folder.is_run:
+        return
+    with disk_errors(f"creating the run folder {folder.path}"):
+        folder.checkpoints.mkdir(parents=True, exist_ok=True)
+        with whole_folder(folder.vocabularies) as vocabularies:
+            corpus.save_vocabularies(vocabularies)
+        # Written last: a folder with a configuration is a whole run.
+        write_atomically(folder.config_file, configs.to_toml(config))
 
 
 def _difference(there: RunConfig, here: RunConfig) -> str:

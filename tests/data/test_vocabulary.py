@@ -99,6 +99,15 @@ def test_text_that_spells_special_tokens_stays_text():
         assert learned.decode(learned.encode("<pad> </s>")) == "<pad> </s>"
 
 
+def test_merges_that_spell_a_special_token_do_not_act_as_it():
+    learned = Vocabulary.learn(["<s>a <s>b <s>c <s>d <pad>a <pad>b </s>c </s>d"] * 3, 30)
+    stored = Tokenizer.from_str(learned.to_json())
+    assert BOS in stored.encode("<s>ad").ids  # what the library alone would say
+    for line in ["<s>ad", "<s>a", "</s>c", "<pad>b"]:
+        assert not {BOS, PAD, EOS}.intersection(learned.encode(line))
+        assert learned.encode_many([line]) == [learned.encode(line)]
+
+
 def test_unknown_characters_become_unk_and_end_a_word(vocabulary):
     ids = vocabulary.encode("der ☃ hund")
     assert ids.count(UNK) == 1

@@ -7,10 +7,10 @@ import numpy as np
 
 from ..errors import UserError
 from .codec import Codec, Side
-from .corpus import Corpus, Split, TokenArray
+from .corpus import Corpus
 from .text import TextForm
 from .toy import toy_pairs, toy_words
-from .vocabulary import EOS, Vocabulary
+from .vocabulary import Vocabulary
 
 TOY = "toy"
 _TOY_HELD_OUT = 500
@@ -38,8 +38,8 @@ def open_corpus(config: DataConfig) -> Corpus:
         return toy_corpus(config.toy_pairs)
     if not Path(config.corpus).is_dir():
         raise UserError(
-            f"no corpus at {config.corpus!r}: give a folder made by `normscope data prepare`, or {TOY!r} for the embedded "
-            "language"
+            f"no corpus at {config.corpus!r}: give a folder made by `normscope data prepare`, or {TOY!r} for the "
+            "embedded language"
         )
     return Corpus.open(Path(config.corpus))
 
@@ -52,16 +52,12 @@ def toy_corpus(train_pairs: int) -> Corpus:
         Side(form=TextForm(language=language, tokenise=False, lowercase=True), vocabulary=vocabulary)
         for language in ("de", "en")
     ]
-    splits = {}
-    for name, count in (("train", train_pairs), ("valid", _TOY_HELD_OUT), ("test", _TOY_HELD_OUT)):
+    counts = {"train": train_pairs, "valid": _TOY_HELD_OUT, "test": _TOY_HELD_OUT}
+    lines = {}
+    for name, count in counts.items():
         pairs = toy_pairs(count, seed=1, split=name)
-        source, target = ([pair[side] for pair in pairs] for side in (0, 1))
-        encoded = [
-            TokenArray.of([[*ids, EOS] for ids in vocabulary.encode_many(lines)], vocabulary_size=len(vocabulary))
-            for lines in (source, target)
-        ]
-        splits[name] = Split(*encoded) if name == "train" else Split(*encoded, raw_source=source, raw_target=target)
-    return Corpus.in_memory(Codec(source=sides[0], target=sides[1], joint=True), splits)
+        lines[name] = [german for german, _ in pairs], [english for _, english in pairs]
+    return Corpus.of_lines(Codec(source=sides[0], target=sides[1], joint=True), lines)
 
 
 def unigram_entropy_nats(corpus: Corpus, split: str = "valid") -> float:

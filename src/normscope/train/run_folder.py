@@ -10,7 +10,7 @@ from typing import Any
 
 from ..errors import UserError
 from .checkpoint import Checkpoint, existing, newest_intact
-from .files import clear_unfinished, disk_errors, sync, write_atomically
+from .files import clear_unfinished, sync, write_atomically
 
 Event = dict[str, Any]
 
@@ -28,14 +28,6 @@ class RunFolder:
     @property
     def is_run(self) -> bool:
         return self.config_file.is_file()
-
-    def create(self, config_toml: str) -> None:
-        """Make the folder of a new run. Raises UserError where something else is in the way."""
-        with disk_errors(f"creating the run folder {self.path}"):
-            if self.path.exists() and not self.path.is_dir():
-                raise UserError(f"{self.path} is a file; choose another run folder")
-            self.checkpoints.mkdir(parents=True, exist_ok=True)
-            write_atomically(self.config_file, config_toml)
 
     @contextmanager
     def lock(self) -> Iterator[None]:
@@ -77,7 +69,7 @@ class RunFolder:
         return bool(existing(self.checkpoints))
 
     def events(self) -> list[Event]:
-        """All metrics lines so far; a line that is still being written is left out. Raises UserError on a damaged file."""
+        """All metrics lines; one still being written is left out. Raises UserError on a damaged file."""
         if not self.metrics_file.is_file():
             return []
         events = []
@@ -92,7 +84,7 @@ class RunFolder:
 
 
 class MetricsLog:
-    """Append-only metrics.jsonl: one JSON line an event, nothing that depends on the clock, so that runs compare by bytes."""
+    """Append-only metrics.jsonl: one JSON line an event, and no clock in it, so that runs compare by bytes."""
 
     def __init__(self, folder: RunFolder, keep_bytes: int) -> None:
         """Keep the first `keep_bytes` (what a checkpoint has seen) and append from there."""

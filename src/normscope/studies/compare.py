@@ -1,0 +1,47 @@
+"""Compare: run a grid and write its report."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from .. import report
+from ..config import RunConfig
+from ..data.opening import open_corpus
+from ..errors import UserError
+from ..train.files import disk_errors
+from .grid import Grid, write_configs
+from .pool import CellState, run_cells
+from .reading import compare
+
+
+def run_comparison(
+    base: RunConfig,
+    grid: Grid,
+    folder: Path,
+    *,
+    processes: int,
+    evaluate: str | None,
+    title: str,
+    command: str,
+    watch: Callable[[list[CellState]], None],
+) -> tuple[report.Comparison, Path, list[str]]:
+    """Run what is not finished, then write the page; returns it, its file, and a line for each run that failed.
+
+    processes: runs at a time, 0 for cores / threads of a run. evaluate: split to translate with each best checkpoint.
+    Raises UserError before anything runs where the corpus, a setting or a run folder does not fit.
+    """
+    corpus = open_corpus(base.data)
+    if evaluate is not None and (evaluate == "train" or evaluate not in corpus.splits):
+        allowed = ", ".join(name for name in corpus.splits if name != "train")
+        raise UserError(f"--evaluate {evaluate}: no such split to translate; the corpus has {allowed}")
+    if processes < 0:
+        raise UserError(f"--processes must be 0 or more, got {processes}")
+    cells = grid.cells(base, folder)
+    with disk_errors(f"writing into {folder}"):
+        write_configs(cells)
+    threads = cells[0].config.train.threads
+    at_once = processes or max(1, len(os.sched_getaffinity(0)) // (threads if threads != "auto" else 1))
+    states = run_cells(cells, processes=at_once, evaluate=evaluate, watch=watch)
+    with disk_errors(f"writing the report into {folder}"):
+        page, file = compare(cells, corpus, folder, title=title, command=command)
+    return page, file, [f"{s.cell.name}: {s.message} (log: {s.cell.log_file})" for s in states if s.status == "failed"]

@@ -1,0 +1,122 @@
+"""A grid of runs: every combination of placement, warm-up, rate, optimiser and seed, each in a run folder of its own."""
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..config import RunConfig, replaced, to_toml
+from ..errors import UserError
+from ..placement import named
+from ..run import refuse_other_configuration, resolve
+from ..train import RunFolder
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Arm:
+    """What is compared: a setting that is run once per seed."""
+
+    placement: str
+    warmup_updates: int
+    peak_lr: float
+    optimizer: str
+
+    @property
+    def name(self) -> str:
+        """Safe as a file name."""
+        return f"{self.placement}_warmup-{self.warmup_updates}_lr-{self.peak_lr:g}_{self.optimizer}"
+
+    @property
+    def warmup_label(self) -> str:
+        return f"warm-up {self.warmup_updates}" if self.warmup_updates else "no warm-up"
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One run of the grid."""
+
+    arm: Arm
+    seed: int
+    folder: RunFolder
+    config: RunConfig
+
+    @property
+    def name(self) -> str:
+        return f"{self.arm.name}_seed-{self.seed}"
+
+    @property
+    def config_file(self) -> Path:
+        return self.folder.path.parents[1] / "cells" / f"{self.name}.toml"
+
+    @property
+    def log_file(self) -> Path:
+        return self.folder.path.parents[1] / "logs" / f"{self.name}.txt"
+
+    @property
+    def evaluation_file(self) -> Path:
+        return self.folder.path / "evaluation.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grid:
+    """The axes of a comparison. Raises UserError for an empty or repeated axis."""
+
+    placements_and_warmups: tuple[tuple[str, int], ...]
+    """Pairs of a placement and its warm-up in updates: often every combination, but Post-LN with warm-up against
+    Pre-LN without is a comparison too."""
+    peak_lrs: tuple[float, ...]
+    optimizers: tuple[str, ...]
+    seeds: int
+
+    def __post_init__(self) -> None:
+        for axis in ("placements_and_warmups", "peak_lrs", "optimizers"):
+            values = getattr(self, axis)
+            if not values or len(set(values)) < len(values):
+                raise UserError(f"{axis.replace('_', ' ')}: give one or more different values, got {values}")
+        if self.seeds < 1:
+            raise UserError(f"seeds must be at least 1, got {self.seeds}")
+
+    def arms(self) -> Iterator[Arm]:
+        axes = itertools.product(self.placements_and_warmups, self.peak_lrs, self.optimizers)
+        for (placement, warmup_updates), peak_lr, optimizer in axes:
+            yield Arm(placement, warmup_updates, peak_lr, optimizer)
+
+    def cells(self, base: RunConfig, folder: Path) -> list[Cell]:
+        """All runs, those of the first seed first, so that a whole picture is there early.
+
+        Raises UserError for values a configuration does not allow, and where a run folder holds something else.
+        """
+        cells = []
+        for seed in range(1, self.seeds + 1):
+            for arm in self.arms():
+                config = _config(base, arm, seed)
+                cell = Cell(arm, seed, RunFolder(folder / "runs" / f"{arm.name}_seed-{seed}"), config)
+                refuse_other_configuration(cell.folder, config)
+                cells.append(cell)
+        return cells
+
+
+def write_configs(cells: list[Cell]) -> None:
+    """Write the configuration file that each cell's command names."""
+    for cell in cells:
+        cell.config_file.parent.mkdir(parents=True, exist_ok=True)
+        cell.log_file.parent.mkdir(parents=True, exist_ok=True)
+        cell.config_file.write_text(to_toml(cell.config), encoding="utf-8")
+
+
+def _config(base: RunConfig, arm: Arm, seed: int) -> RunConfig:
+    try:
+        named(arm.placement)
+    except ValueError as error:
+        raise UserError(str(error)) from error
+    changed = replaced(
+        base,
+        seed=seed,
+        model__placement=arm.placement,
+        schedule__warmup_updates=arm.warmup_updates,
+        optimizer__peak_lr=arm.peak_lr,
+        optimizer__name=arm.optimizer,
+        # One thread a run unless asked otherwise: the grid fills the cores with runs.
+        train__threads=1 if base.train.threads == "auto" else base.train.threads,
+    )
+    return resolve(changed)
