@@ -44,14 +44,14 @@ class RunConfig:
 
 
 for _class in (RunConfig, DataConfig, ModelConfig, OptimizerConfig, ScheduleConfig, TrainConfig, TranslationConfig):
-    _class.__pydantic_config__ = ConfigDict(extra="forbid", strict=True)  # type: ignore[attr-defined]
+    setattr(_class, "__pydantic_config__", ConfigDict(extra="forbid", strict=True))  # noqa: B010
 _ADAPTER = TypeAdapter(RunConfig)
 
 
 def load(path: Path | None, overrides: Iterable[str] = (), imports: Iterable[str] = ()) -> RunConfig:
     """The configuration in a TOML file (None for all defaults), changed by `a.b=value` overrides.
 
-    imports: Python files to run first, beside those the file names. Raises UserError naming file, key and what is allowed.
+    imports: Python files to run first, beside those the file names. Raises UserError naming file and key.
     """
     table = _read(path)
     for override in overrides:

@@ -179,7 +179,7 @@ def _bleu(config: RunConfig, corpus: Corpus) -> Callable[[nn.Module], dict[str, 
 def evaluate_split(
     model: EncoderDecoder, codec: Codec, split: Split, beam: BeamConfig, *, limit: int | None = None
 ) -> dict[str, Any]:
-    """Translate a split and score it: sacreBLEU with its signature, tokenised BLEU4 with its own, and the translations."""
+    """Translate a split and score it: sacreBLEU and tokenised BLEU4 with their signatures, and the translations."""
     sources, references = split.source_text[:limit], split.target_text[:limit]
     translations = list(translate_lines(model, codec, sources, beam))
     form = codec.target.form

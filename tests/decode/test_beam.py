@@ -159,6 +159,13 @@ def test_lengths_stay_within_their_bounds():
         assert all(PAD not in h.tokens for h in hypotheses)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_what_has_ended_is_not_continued(seed):
+    # With four words to choose from, most steps have end tokens among the first candidates and among the later ones.
+    for hypotheses in beam_search(tiny(seed, vocabulary=6), sources(seed, [*range(1, 21)], vocabulary=6)):
+        assert all(h.tokens.index(EOS) == len(h.tokens) - 1 for h in hypotheses)
+
+
 def test_nothing_to_translate():
     assert beam_search(tiny(0), []) == []
 

@@ -82,7 +82,7 @@ def beam_search(
 
 @dataclass(slots=True)
 class _Beams:
-    """The unfinished hypotheses. A finished sentence stays for a while, with scores of -inf."""
+    """The unfinished hypotheses of the sentences that have not left."""
 
     sentences: list[int]
     """Number of each in what the caller gave."""
@@ -182,11 +182,9 @@ def _advance(beams: _Beams, candidates: _Candidates, config: BeamConfig) -> None
 
 
 def _leave(beams: _Beams, cache: Cache, done: list[bool]) -> None:
-    """Silence the finished sentences, and drop them once they are many."""
-    if not any(done):
-        return
-    if sum(done) * _LEAVE_SHARE < len(done):
-        beams.score_SR[done] = -torch.inf
+    """Drop the finished sentences once they are many. Until then they add nothing: what they found is full, or they
+    are past their limit, where every score is -inf."""
+    if not any(done) or sum(done) * _LEAVE_SHARE < len(done):
         return
     stay = [s for s, is_done in enumerate(done) if not is_done]
     index = torch.tensor(stay, device=beams.score_SR.device)

@@ -1,4 +1,4 @@
-"""A grid of runs: every combination of placement, warm-up, rate, optimiser and seed, each in a run folder of its own."""
+"""A grid of runs: combinations of placement, warm-up, rate, optimiser and seed, each in a run folder of its own."""
 
 import itertools
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""From the run folders of a grid to the page: verdicts, curves, tables, commands. Nothing is remembered, all is read."""
+"""From the run folders of a grid to the page: verdicts, curves, tables, commands. All of it is read, none kept."""
 
 import json
 import math
@@ -58,7 +58,7 @@ def compare(
 
 
 def arm_labels(arms: list[Arm]) -> dict[Arm, str]:
-    """A short name for each arm: placement and warm-up, and the rate and optimiser where they differ within the grid."""
+    """A short name for each arm: placement and warm-up, and rate and optimiser where they differ within the grid."""
     rates, optimizers = {arm.peak_lr for arm in arms}, {arm.optimizer for arm in arms}
     return {
         arm: ", ".join(
@@ -191,7 +191,7 @@ def _formula(placement: str, config: RunConfig) -> str:
     texts = {}
     for kind in ("encoder", "decoder"):
         shape = StackShape(
-            kind=kind,  # type: ignore[arg-type]
+            kind=kind,
             width=model.width,
             encoder_blocks=model.encoder_blocks,
             decoder_blocks=model.decoder_blocks,

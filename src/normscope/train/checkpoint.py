@@ -140,7 +140,8 @@ def _offer(older: list[Checkpoint]) -> str:
             checkpoint.verify()
         except UserError:
             continue
-        return f"The previous checkpoint step-{checkpoint.update} is intact: add --from-step {checkpoint.update} to go on from it"
+        step = checkpoint.update
+        return f"The previous checkpoint step-{step} is intact: add --from-step {step} to go on from it"
     return "No older checkpoint is intact: remove the run folder and start again"
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ..optim import OptimizerConfig, ScheduleConfig, UpdatesOf, factor, make_optimizer, parse_duration
-from . import checkpoint
+from . import checkpoint, files
 from .device import autocast
 from .nonfinite import NonFinite, first_bad_gradient
 from .run_folder import Event, MetricsLog, RunFolder
@@ -106,9 +106,9 @@ class Progress:
 class Trainer:
     """Trains one model in one run folder. Build it with the model on its device, then `run`.
 
-    probe: called once, with gradients of the first update in place and before the optimiser moves; what it returns is
-    logged as update 0. extra_validation: further numbers for each validation (such as BLEU). listeners: see every event,
-    with timings added.
+    probe: called once, with the first update's gradients in place and before the optimiser moves; what it returns is
+    logged as update 0. extra_validation: further numbers for each validation (such as BLEU). listeners: see every
+    event, with timings added.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class Trainer:
     ) -> None:
         self.model, self.task, self.folder, self.train, self.seed = model, task, folder, train, seed
         self.device, self.precision, self.peak_lr = device, precision, optimizer.peak_lr
-        self.forward_model = torch.compile(model, dynamic=True) if train.compile else model
+        self.forward_model: nn.Module = torch.compile(model, dynamic=True) if train.compile else model  # type: ignore[assignment]
         self.optimizer = make_optimizer(model.parameters(), optimizer)
         updates_of = UpdatesOf(Fraction(task.micro_batches_per_epoch, train.accumulation))
         self.schedule = schedule.in_updates(updates_of)
@@ -173,7 +173,7 @@ class Trainer:
         self.progress = Progress.of_state(state)
         for later in checkpoint.existing(self.folder.checkpoints):
             if later.update > found.update:
-                checkpoint.remove_folder(later.folder)
+                files.remove_folder(later.folder)
         return int(state["metrics_bytes"])
 
     def _one_update(self) -> None:

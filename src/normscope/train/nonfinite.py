@@ -34,7 +34,11 @@ def first_bad_gradient(model: nn.Module, recompute: Callable[[], object]) -> str
 
         return note
 
-    handles = [p.register_post_accumulate_grad_hook(watch(n)) for n, p in model.named_parameters() if p.requires_grad]
+    handles = [
+        parameter.register_post_accumulate_grad_hook(watch(name))  # type: ignore[no-untyped-call]
+        for name, parameter in model.named_parameters()
+        if parameter.requires_grad
+    ]
     try:
         recompute()
     finally:
