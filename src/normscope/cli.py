@@ -271,8 +271,8 @@ def _compare(run_comparison: Callable[..., Any], base: Any, grid: Any, folder: P
     except Interrupted as stop:
         _say("stopped; every run has saved, and the same command goes on from there")
         raise typer.Exit(stop.exit_code) from None
-    for line in page.summary:
-        typer.echo(line)
+    for arm, line in zip(page.arms, page.summary, strict=True):
+        typer.echo(f"{arm.verdict:16} {line}")
     typer.echo(f"report: {file}")
     for line in failed:
         _say(f"failed: {line}")
@@ -308,7 +308,7 @@ def _user_values(make: Callable[..., Any], **values: Any) -> Any:
 
 
 def main() -> None:
-    """Run the command line. Exit codes: 0 done, 1 failed, 2 the user's mistake, 130 and 143 after SIGINT and SIGTERM."""
+    """Run the command line. Exit codes: 0 done, 1 failed, 2 the user's mistake, 130 after SIGINT, 143 after SIGTERM."""
     try:
         app()
     except UserError as error:

@@ -13,7 +13,7 @@ from .. import __version__, report
 from ..config import RunConfig
 from ..data.corpus import Corpus
 from ..data.opening import unigram_entropy_nats
-from ..optim import factor
+from ..optim import factor, parse_duration
 from ..placement import StackShape, named
 from ..placement.symbol import formula
 from ..train.files import write_atomically
@@ -44,7 +44,7 @@ def compare(
         arms=arms,
         chance_loss_nats=chance,
         valid_curves=[_curve(arm, labels[arm], runs, "validation", "nll_nats") for arm, runs in by_arm.items()],
-        train_curves=[_curve(arm, labels[arm], runs, "update", "loss_nats") for arm, runs in by_arm.items()],
+        train_curves=[_curve(arm, labels[arm], runs, "update", "nll_nats") for arm, runs in by_arm.items()],
         gradient_profiles=[p for arm, runs in by_arm.items() if (p := _profile(arm, labels[arm], runs)) is not None],
         schedules=[_schedule(arm, labels[arm], runs) for arm, runs in by_arm.items()],
         what=_facts(first, corpus, cells),
@@ -131,9 +131,9 @@ def _sentence(arm: report.Arm, chance: float) -> str:
         s.valid_loss_nats for s in arm.seeds if s.valid_loss_nats is not None and math.isfinite(s.valid_loss_nats)
     ]
     if not losses:
-        return f"{arm.label}: {arm.verdict}"
+        return arm.label
     mean = math.fsum(losses) / len(losses)
-    return f"{arm.label}: {arm.verdict}, validation loss {mean:.2f} nats per token (chance {chance:.2f})"
+    return f"{arm.label}: validation loss {mean:.2f} nats per token (chance {chance:.2f})"
 
 
 def _curve(arm: Arm, label: str, runs: list[tuple[Cell, list[Event]]], kind: str, quantity: str) -> report.Curve:
@@ -213,16 +213,23 @@ def _facts(config: RunConfig, corpus: Corpus, cells: list[Cell]) -> list[tuple[s
         ("Vocabulary", f"{len(corpus.source.vocabulary):,} source, {len(corpus.target.vocabulary):,} target"),
         (
             "Model",
-            f"{model.encoder_blocks}+{model.decoder_blocks} blocks, width {model.width}, feed-forward {model.ffn_width}, "
-            f"{model.heads} heads, dropout {model.dropout:g}, {model.norm}, initialisation {model.initialisation}",
+            f"{model.encoder_blocks}+{model.decoder_blocks} blocks, width {model.width}, "
+            f"feed-forward {model.ffn_width}, {model.heads} heads, dropout {model.dropout:g}, {model.norm}, "
+            f"initialisation {model.initialisation}",
         ),
-        ("Duration", f"{train.duration} ({train.accumulation} batches of {config.data.max_tokens} tokens per update)"),
+        ("Duration", _duration(config)),
         ("Schedule", f"{config.schedule.decay} after the warm-up; summed rates are in the table"),
-        ("Loss", f"label smoothing {config.translation.label_smoothing:g}; validation loss is not smoothed"),
+        ("Loss", f"label smoothing {config.translation.label_smoothing:g}; the losses shown are not smoothed"),
         ("Precision", f"{train.precision} on {train.device}, {train.threads} thread(s) per run"),
         ("Seeds", f"{seeds} per row"),
         ("Learned", f"validation loss under {LEARNED_BELOW:.0%} of chance, the unigram entropy of the targets"),
     ]
+
+
+def _duration(config: RunConfig) -> str:
+    number, unit = parse_duration(config.train.duration)
+    batches = "1 batch" if config.train.accumulation == 1 else f"{config.train.accumulation} batches"
+    return f"{float(number):g} {unit}; {batches} of at most {config.data.max_tokens} tokens per update"
 
 
 def _environment(cells: list[Cell]) -> list[tuple[str, str]]:
