@@ -124,7 +124,7 @@ class Attention(nn.Module):
         yield from (("query", self.query), ("key", self.key), ("value", self.value), ("output", self.output))
 
     def forward(self, x_ND: Tensor, context: Context, inside: Inside) -> Tensor:
-        apply = _applier(inside)
+        apply, x_ND = _applier(inside), as_factor(x_ND)
         query = context.layout.to_heads(apply("query", self.query(x_ND)), self.heads)
         keep = None
         if self.cross:
@@ -158,6 +158,14 @@ class Attention(nn.Module):
         if context.cache is not None:
             context.cache.memory[self] = key, value
         return key, value
+
+
+def as_factor(x: Tensor) -> Tensor:
+    """x in the dtype that autocast gives to products: cast once, where each of several products would cast it again."""
+    device = x.device.type
+    if not torch.is_autocast_enabled(device) or x.dtype == torch.float64:
+        return x
+    return x.to(torch.get_autocast_dtype(device))
 
 
 def attend(query: Tensor, key: Tensor, value: Tensor, keep: Tensor | None, causal: bool, dropout: float) -> Tensor:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ..placement import StackShape, named
-from .attention import Cache, Context
+from .attention import Cache, Context, as_factor
 from .embedding import Embedding
 from .initialisation import SCHEMES, initialise
 from .layout import Layout
@@ -88,7 +88,7 @@ class EncoderDecoder(nn.Module):
     def decode(self, target_M: Tensor, layout: Layout, memory_ND: Tensor, memory_layout: Layout) -> Tensor:
         """Packed decoder inputs -> hidden states (M, D), each seeing the targets up to itself and the whole memory."""
         x_MD = self.target_embedding(target_M, layout.positions_N, layout.longest)
-        context = Context(layout=layout, causal=True, memory_MD=memory_ND, memory_layout=memory_layout)
+        context = Context(layout=layout, causal=True, memory_MD=as_factor(memory_ND), memory_layout=memory_layout)
         return self.decoder(x_MD, context)  # type: ignore[no-any-return]
 
     def step(self, token_BR: Tensor, parent_BR: Tensor, cache: Cache) -> Tensor:

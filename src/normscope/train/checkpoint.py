@@ -6,11 +6,13 @@ parameters because its state is keyed by position. Here names, shapes and every 
 
 import hashlib
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
@@ -39,13 +41,14 @@ class Checkpoint:
             raise UserError(
                 f"{self.folder / _MANIFEST} is missing or damaged; this checkpoint cannot be trusted"
             ) from error
-        wanted = manifest.splitlines()
+        lines = []
         for name in _FILES:
             if not (self.folder / name).is_file():
                 raise UserError(f"{self.folder / name} is missing; this checkpoint cannot be trusted")
-            if _line(self.folder / name) not in wanted:
+            lines.append(_line(self.folder / name))
+            if lines[-1] not in manifest.splitlines():
                 raise UserError(f"{self.folder / name} is damaged: its SHA-256 is not the one in {_MANIFEST}")
-        if manifest != _manifest(self.folder):
+        if manifest != _manifest(lines):
             raise UserError(f"{self.folder / _MANIFEST} is damaged; this checkpoint cannot be trusted")
 
     def state(self) -> dict[str, Any]:
@@ -53,8 +56,8 @@ class Checkpoint:
 
     def load_model(self, model: nn.Module) -> None:
         """Copy the weights into `model`. Raises UserError where names or shapes differ."""
-        file = self.folder / "model.safetensors"
-        saved = load_file(file)
+        file = self.folder / _FILES[0]
+        saved = _load(file)
         wanted = _tensors(model)
         if saved.keys() != wanted.keys():
             differing = ", ".join(sorted(saved.keys() ^ wanted.keys())[:5])
@@ -67,15 +70,16 @@ class Checkpoint:
 
     def load_optimizer(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
         """Restore the optimiser's state of every parameter by name. Raises UserError where it does not fit."""
-        file = self.folder / "optimizer.safetensors"
+        file = self.folder / _FILES[1]
         parameters = dict(model.named_parameters())
         optimizer.state.clear()
-        for key, tensor in load_file(file).items():
+        for key, tensor in _load(file).items():
             name, _, what = key.rpartition("/")
             if name not in parameters:
                 raise UserError(f"{file} has state of {name}, which the model does not have")
             parameter = parameters[name]
-            if tensor.ndim and tensor.shape != parameter.shape:
+            # torch's optimisers count steps in a scalar; everything else they keep has the parameter's shape.
+            if tensor.shape != (() if what == "step" else parameter.shape):
                 raise UserError(f"{file}: {key} is {tuple(tensor.shape)}, the parameter {tuple(parameter.shape)}")
             optimizer.state[parameter][what] = tensor.to(parameter.device)
 
@@ -95,13 +99,13 @@ def save(
         save_file({n: t.detach().contiguous() for n, t in _tensors(model).items()}, temporary / _FILES[0])
         save_file({n: t.detach().contiguous() for n, t in moments.items()}, temporary / _FILES[1])
         (temporary / _FILES[2]).write_text(json.dumps(state, indent=1) + "\n", encoding="utf-8")
-        (temporary / _MANIFEST).write_text(_manifest(temporary), encoding="ascii")
+        (temporary / _MANIFEST).write_text(_manifest(_line(temporary / name) for name in _FILES), encoding="ascii")
     return Checkpoint(target)
 
 
 def existing(folder: Path) -> list[Checkpoint]:
     """Checkpoints of a run, oldest first."""
-    found = [Checkpoint(path) for path in folder.glob("step-*") if path.name.removeprefix("step-").isdigit()]
+    found = [Checkpoint(path) for path in folder.glob("step-*") if path.name.removeprefix("step-").isdecimal()]
     return sorted(found, key=lambda checkpoint: checkpoint.update)
 
 
@@ -112,36 +116,34 @@ def prune(folder: Path, *, keep_last: int, keep_updates: set[int]) -> None:
             remove_folder(checkpoint.folder)
 
 
-def newest_intact(folder: Path, *, from_step: int | None = None) -> Checkpoint | None:
-    """The checkpoint to resume from: the newest, or step `from_step`; None where there is none yet.
+def intact(folder: Path, *, update: int | None = None, option: str = "--from-step") -> Checkpoint | None:
+    """The newest checkpoint, or that of `update`, verified; None where there is none yet.
 
-    Raises UserError naming the damaged file, and the newest intact checkpoint before it.
+    Raises UserError naming the damaged file, and the newest intact checkpoint before it with the `option` that asks
+    for it.
     """
     found = existing(folder)
-    if from_step is not None:
-        chosen = [c for c in found if c.update == from_step]
-        if not chosen:
-            steps = ", ".join(str(c.update) for c in found) or "none"
-            raise UserError(f"{folder} has no checkpoint step-{from_step}; it has {steps}")
-        chosen[0].verify()
-        return chosen[0]
-    if not found:
+    if update is not None and update not in [checkpoint.update for checkpoint in found]:
+        updates = ", ".join(str(checkpoint.update) for checkpoint in found) or "none"
+        raise UserError(f"{folder} has no checkpoint of update {update}; it has {updates}")
+    candidates = [checkpoint for checkpoint in found if update is None or checkpoint.update <= update]
+    if not candidates:
         return None
     try:
-        found[-1].verify()
+        candidates[-1].verify()
     except UserError as error:
-        raise UserError(f"{error}. {_offer(found[:-1])}") from error
-    return found[-1]
+        raise UserError(f"{error}. {_offer(candidates[:-1], option)}") from error
+    return candidates[-1]
 
 
-def _offer(older: list[Checkpoint]) -> str:
+def _offer(older: list[Checkpoint], option: str) -> str:
     for checkpoint in reversed(older):
         try:
             checkpoint.verify()
         except UserError:
             continue
-        step = checkpoint.update
-        return f"The previous checkpoint step-{step} is intact: add --from-step {step} to go on from it"
+        update = checkpoint.update
+        return f"The previous checkpoint, step-{update}, is intact: add {option} {update} to take it"
     return "No older checkpoint is intact: remove the run folder and start again"
 
 
@@ -152,8 +154,15 @@ def _tensors(model: nn.Module) -> dict[str, Tensor]:
     return dict(model.named_parameters()) | buffers
 
 
-def _manifest(folder: Path) -> str:
-    return "".join(_line(folder / name) + "\n" for name in _FILES)
+def _load(file: Path) -> dict[str, Tensor]:
+    try:
+        return load_file(file)
+    except SafetensorError as error:
+        raise UserError(f"{file} is not a file of tensors: {error}") from error
+
+
+def _manifest(lines: Iterable[str]) -> str:
+    return "".join(line + "\n" for line in lines)
 
 
 def _line(file: Path) -> str:

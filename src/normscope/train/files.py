@@ -2,10 +2,13 @@
 
 import errno
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from safetensors import SafetensorError
 
 from ..errors import UserError
 
@@ -75,9 +78,19 @@ def disk_errors(doing: str) -> Iterator[None]:
     """Turn a full disk or a missing permission into a UserError that says what was being written."""
     try:
         yield
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+    except (OSError, SafetensorError) as error:
+        number = error.errno if isinstance(error, OSError) else _number_in(str(error))
+        if number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             raise UserError(f"{doing}: the disk is full; free some space and run the same command again") from error
-        if error.errno in (errno.EACCES, errno.EROFS, errno.EPERM):
-            raise UserError(f"{doing}: no permission to write {error.filename}") from error
+        if number in (errno.EACCES, errno.EROFS, errno.EPERM):
+            where = f" {error.filename}" if isinstance(error, OSError) and error.filename else ""
+            raise UserError(f"{doing}: no permission to write{where}") from error
+        if number in (errno.ENOTDIR, errno.EEXIST):
+            raise UserError(f"{doing}: a file stands where a folder is needed; choose another place") from error
         raise
+
+
+def _number_in(message: str) -> int | None:
+    """safetensors raises no OSError but writes its number into a message: "... (os error 28)"."""
+    found = re.search(r"os error (\d+)", message)
+    return int(found[1]) if found else None

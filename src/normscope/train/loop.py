@@ -5,15 +5,16 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NoReturn, Protocol
 
 import torch
 from torch import Tensor, nn
 
+from ..errors import UserError
 from ..optim import OptimizerConfig, ScheduleConfig, UpdatesOf, factor, make_optimizer, parse_duration
 from . import checkpoint, files
 from .device import autocast
-from .nonfinite import NonFinite, first_bad_gradient
+from .nonfinite import NonFinite, first_bad_weight, what_went_first
 from .run_folder import Event, MetricsLog, RunFolder
 from .seeds import seed_micro_batch
 from .signals import Interrupted, StopRequest
@@ -62,7 +63,8 @@ class TrainConfig:
     compile: bool = False
     """torch.compile; slower than eager on the CPUs we measured."""
     on_nonfinite: Literal["stop", "skip"] = "stop"
-    """What to do when a loss or gradient is not finite: stop before the optimiser moves, or skip that update."""
+    """What to do when a loss or gradient is not finite: stop before the optimiser moves, or skip that update. A weight
+    or a validation loss that is not finite always stops the run: every further update would be skipped."""
 
     def __post_init__(self) -> None:
         for name in ("duration", "validate_every", "checkpoint_every"):
@@ -97,6 +99,7 @@ class Progress:
 
     @classmethod
     def of_state(cls, state: dict[str, Any]) -> "Progress":
+        """Raises KeyError for a state that lacks something."""
         values = {name: state[name] for name in cls.__slots__}
         return cls(
             **values | {"best_nll_nats": math.inf if values["best_nll_nats"] is None else values["best_nll_nats"]}
@@ -141,40 +144,46 @@ class Trainer:
         self.updates_per_epoch = updates_of.updates_per_epoch
         self.probe, self.extra_validation, self.listeners = probe, extra_validation, list(listeners)
         self.progress = Progress()
+        self._saved_update = 0
 
     def run(self, *, from_step: int | None = None) -> Progress:
         """Train to the end, from the newest checkpoint (or `from_step`) where there is one.
 
-        Raises Interrupted after SIGINT or SIGTERM, having saved; NonFinite where the run must stop; UserError where the
-        checkpoint is damaged or the disk full.
+        The caller holds `folder.lock()`. Raises Interrupted after SIGINT or SIGTERM, having saved; NonFinite where the
+        run must stop; UserError where the checkpoint is damaged or the disk full.
         """
-        with self.folder.lock():
-            keep_bytes = self._restore(from_step)
-            self.log = MetricsLog(self.folder, keep_bytes)
-            self.started, self.tokens_since_start = time.perf_counter(), 0
-            try:
-                with StopRequest() as stop:
-                    while self.progress.update < self.updates:
-                        self._one_update()
-                        if stop.signal_number is not None:
-                            self._save()
-                            raise Interrupted(stop.signal_number, self.progress.update)
-            finally:
-                self.log.close()
+        keep_bytes = self._restore(from_step)
+        self.log = MetricsLog(self.folder, keep_bytes)
+        self.started, self.tokens_since_start = time.perf_counter(), 0
+        try:
+            with StopRequest() as stop:
+                while self.progress.update < self.updates:
+                    self._one_update()
+                    if stop.signal_number is not None and self.progress.update < self.updates:
+                        self._save()
+                        raise Interrupted(stop.signal_number, f"after update {self.progress.update}; saved")
+                # After the last checkpoint, so that a run that says so is finished whatever kills it.
+                self._emit({"event": "finished", "update": self.progress.update, **self._totals()})
+        finally:
+            self.log.close()
         return self.progress
 
     def _restore(self, from_step: int | None) -> int:
-        found = checkpoint.newest_intact(self.folder.checkpoints, from_step=from_step)
+        found = checkpoint.intact(self.folder.checkpoints, update=from_step)
         if found is None:
             return 0
         found.load_model(self.model)
         found.load_optimizer(self.model, self.optimizer)
         state = found.state()
-        self.progress = Progress.of_state(state)
+        try:
+            self.progress, keep_bytes = Progress.of_state(state), int(state["metrics_bytes"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise UserError(f"{found.folder}: its state.json was written by another version: {error!r}") from error
+        self._saved_update = found.update
         for later in checkpoint.existing(self.folder.checkpoints):
             if later.update > found.update:
                 files.remove_folder(later.folder)
-        return int(state["metrics_bytes"])
+        return keep_bytes
 
     def _one_update(self) -> None:
         update = self.progress.update + 1
@@ -184,10 +193,10 @@ class Trainer:
         loss, nll, tokens = self._gradients(numbers)
         gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
         norm = torch.nn.utils.get_total_norm(gradients)
-        if update == 1 and self.probe is not None:
-            self._emit({"event": "initialisation", "update": 0} | self.probe(self.model))
         finite = math.isfinite(loss) and math.isfinite(float(norm))
         if finite:
+            if update == 1 and self.probe is not None:
+                self._emit({"event": "initialisation", "update": 0} | self.probe(self.model))
             if float(norm) > self.train.clip_norm:
                 torch.nn.utils.clip_grads_with_norm_(self.model.parameters(), self.train.clip_norm, norm)
             for group in self.optimizer.param_groups:
@@ -221,28 +230,35 @@ class Trainer:
         return loss_sum / tokens, nll_sum / tokens, tokens
 
     def _not_finite(self, update: int, numbers: range, loss: float) -> None:
-        parameter = first_bad_gradient(self.model, lambda: self._gradients(numbers))
-        problem = NonFinite(update=update, loss=loss, parameter=parameter)
-        if self.train.on_nonfinite == "skip":
-            self.progress.skipped_updates += 1
-            self._emit({"event": "skipped", "update": update, "reason": str(problem)})
-            return
-        self._emit({"event": "non-finite", "update": update, "reason": str(problem), **self._totals()})
-        raise problem
+        weight = first_bad_weight(self.model)
+        if weight is not None:
+            self._stop(update, f"the weights of {weight} are not finite, nor then is the loss ({loss})")
+        reason = what_went_first(self.model, loss, lambda: self._gradients(numbers))
+        if self.train.on_nonfinite == "stop":
+            self._stop(update, reason)
+        self.progress.skipped_updates += 1
+        self._emit({"event": "skipped", "update": update, "reason": reason})
+
+    def _stop(self, update: int, reason: str) -> NoReturn:
+        self._emit({"event": "non-finite", "update": update, "reason": reason, **self._totals()})
+        raise NonFinite(f"update {update}: {reason}")
 
     def _validate_and_save(self, update: int) -> None:
         last = update == self.updates
-        if last or _due(update, self.validate_every):
+        validate, save = (last or _due(update, every) for every in (self.validate_every, self.checkpoint_every))
+        if (validate or save) and (weight := first_bad_weight(self.model)) is not None:
+            self._stop(update, f"the weights of {weight} are not finite after the optimiser's step")
+        if validate:
             with autocast(self.device, self.precision):
                 numbers = self.task.validate(self.model)
                 if self.extra_validation is not None:
                     numbers |= self.extra_validation(self.model)
+            if not math.isfinite(numbers["nll_nats"]):
+                self._stop(update, f"the validation loss ({numbers['nll_nats']}) is not finite, though every weight is")
             if numbers["nll_nats"] < self.progress.best_nll_nats:
                 self.progress.best_nll_nats, self.progress.best_update = numbers["nll_nats"], update
             self._emit({"event": "validation", "update": update, "epoch": self._epoch(update)} | numbers)
-        if last:
-            self._emit({"event": "finished", "update": update, **self._totals()})
-        if last or _due(update, self.checkpoint_every) or self.progress.best_update == update:
+        if save or self.progress.best_update == update:
             self._save()
 
     def _totals(self) -> dict[str, Any]:
@@ -255,8 +271,11 @@ class Trainer:
         }
 
     def _save(self) -> None:
+        if self._saved_update == self.progress.update:
+            return
         state = self.progress.to_state(self.log.synced_bytes())
         checkpoint.save(self.folder.checkpoints, self.progress.update, self.model, self.optimizer, state)
+        self._saved_update = self.progress.update
         keep = {self.progress.best_update}
         checkpoint.prune(self.folder.checkpoints, keep_last=self.train.keep_checkpoints, keep_updates=keep)
 

@@ -1,4 +1,4 @@
-"""What to say when a loss or a gradient is no longer a number."""
+"""What to say when a loss, a gradient or a weight is no longer a number."""
 
 import math
 from collections.abc import Callable
@@ -8,23 +8,21 @@ from torch import Tensor, nn
 
 
 class NonFinite(Exception):
-    """A run was stopped before the optimiser could move on a loss or gradient that is not finite."""
-
-    def __init__(self, *, update: int, loss: float, parameter: str) -> None:
-        what = "the gradient" if math.isfinite(loss) else f"the loss ({loss})"
-        super().__init__(f"{what} of update {update} is not finite; first seen in {parameter}")
-        self.update = update
+    """A run was stopped at a number that is not finite: before the optimiser moves on it, or a checkpoint keeps it."""
 
 
-def first_bad_gradient(model: nn.Module, recompute: Callable[[], object]) -> str:
-    """The parameter in which the trouble shows first: a weight that is not finite, or else the first gradient of a
-    repeated backward pass that is not.
+def first_bad_weight(model: nn.Module) -> str | None:
+    """The first parameter, in the model's order, that is not finite."""
+    bad = (name for name, parameter in model.named_parameters() if not bool(torch.isfinite(parameter).all()))
+    return next(bad, None)
+
+
+def what_went_first(model: nn.Module, loss: float, recompute: Callable[[], object]) -> str:
+    """Where finite weights gave a loss or a gradient that is not finite: the first gradient, in the order of a repeated
+    backward pass, that is not.
 
     recompute: runs forward and backward again, with the same batches and seeds.
     """
-    for name, parameter in model.named_parameters():
-        if not torch.isfinite(parameter).all():
-            return f"the weights of {name}"
     bad: list[str] = []
 
     def watch(name: str) -> Callable[[Tensor], None]:
@@ -44,4 +42,9 @@ def first_bad_gradient(model: nn.Module, recompute: Callable[[], object]) -> str
     finally:
         for handle in handles:
             handle.remove()
-    return f"the gradient of {bad[0]}" if bad else "the loss alone (every gradient is finite)"
+    what = "the gradient" if math.isfinite(loss) else f"the loss ({loss})"
+    if bad:
+        return f"{what} is not finite; first seen in the gradient of {bad[0]}"
+    return f"{what} is not finite, though every single gradient is" + (
+        ": the sum of their squares overflows" if math.isfinite(loss) else ""
+    )

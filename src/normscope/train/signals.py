@@ -5,10 +5,11 @@ from types import FrameType, TracebackType
 
 
 class Interrupted(Exception):
-    """A run was asked to stop and has saved. `exit_code` is 130 for SIGINT and 143 for SIGTERM."""
+    """Work was asked to stop and has saved. `exit_code` is 130 for SIGINT and 143 for SIGTERM."""
 
-    def __init__(self, signal_number: int, update: int) -> None:
-        super().__init__(f"stopped by {signal.Signals(signal_number).name} after update {update}; saved")
+    def __init__(self, signal_number: int, state: str) -> None:
+        """state: how far the work came, such as "after update 7; saved"."""
+        super().__init__(f"stopped by {signal.Signals(signal_number).name} {state}")
         self.exit_code = 128 + signal_number
 
 

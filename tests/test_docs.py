@@ -1,0 +1,104 @@
+"""Every example of the README and of docs/ is executed, in the order in which a reader meets them.
+
+Commands run as they are printed but for the sizes below, which make them short.
+"""
+
+import gzip
+import io
+import re
+import shlex
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from normscope.cli import main
+from normscope.data.toy import toy_pairs
+from normscope.placement import base
+
+ROOT = Path(__file__).parents[1]
+PAGES = ["README.md", "docs/data.md", "docs/training.md", "docs/run-folders.md", "docs/comparing.md"]
+SHORT = [
+    *("--set", "train.duration=4", "--set", "train.validate_every=2", "--set", "train.threads=1"),
+    *("--set", "model.width=16", "--set", "model.ffn_width=16", "--set", "model.encoder_blocks=1"),
+    *("--set", "model.decoder_blocks=1"),
+]
+SMALLER = {"--vocabulary-size 8000": "--vocabulary-size 300", "--seeds 3": "--seeds 1"}
+_BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A reader's working folder with parallel text in it, and the registry as it was afterwards."""
+    folder = tmp_path_factory.mktemp("desk")
+    for split, count in (("train", 400), ("valid", 20), ("test", 20)):
+        pairs = toy_pairs(count, seed=5, split=split)
+        for language, lines in (("de", [p[0] for p in pairs]), ("en", [p[1] for p in pairs])):
+            text = "".join(line + "\n" for line in lines).encode()
+            if split == "train":
+                (folder / f"{split}.{language}.gz").write_bytes(gzip.compress(text))
+            else:
+                (folder / f"{split}.{language}").write_bytes(text)
+    known = dict(base._REGISTRY)
+    yield folder
+    base._REGISTRY.clear()
+    base._REGISTRY.update(known)
+
+
+def _blocks(page: str) -> list[tuple[str, str]]:
+    return _BLOCK.findall((ROOT / page).read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_examples_run(
+    page: str, desk: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(desk)
+    ran = 0
+    for language, text in _blocks(page):
+        named = re.match(r"# (\w+\.(?:toml|py))\n", text)
+        if named:
+            (desk / named[1]).write_text(text, encoding="utf-8")
+        if language == "python" and not named:
+            exec(compile(text, page, "exec"), {"__name__": "example"})
+        elif language == "console":
+            for command in re.sub(r"\\\n\s*", "", text).splitlines():
+                _run(command.removeprefix("$ "), monkeypatch)
+        else:
+            continue
+        ran += 1
+    capfd.readouterr()
+    assert ran, f"{page} has no example that runs"
+
+
+def _run(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run one `normscope …` or `echo … | normscope …` in this process and expect success."""
+    typed, pipe, verb = command.rpartition(" | ")
+    for printed, smaller in SMALLER.items():
+        verb = verb.replace(printed, smaller)
+    words = shlex.split(verb)
+    assert words[0] == "normscope", command
+    if words[1] in ("train", "compare"):
+        words += SHORT
+    if pipe:
+        text = " ".join(shlex.split(typed)[1:]) + "\n"
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+    monkeypatch.setattr(sys, "argv", words)
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    assert stopped.value.code in (0, None), command
+
+
+def test_the_configuration_of_the_training_page_is_every_default() -> None:
+    """The table of docs/training.md names every key with its default."""
+    import tomllib
+
+    from normscope.config import RunConfig, to_toml
+
+    page = (ROOT / "docs/training.md").read_text(encoding="utf-8")
+    printed: dict[str, object] = {}
+    for section, cells in re.findall(r"^\| (`\w+`|\(top\)) \| (.*) \|$", page, re.MULTILINE):
+        table = tomllib.loads("\n".join(re.findall(r"`([^`]+)`", cells)))
+        printed |= table if section == "(top)" else {section.strip("`"): table}
+    assert printed == tomllib.loads(to_toml(RunConfig()))
