@@ -4,6 +4,10 @@ import os
 from pathlib import Path
 
 import pytest
+import torch
+
+# Tiny tensors on several threads wait for each other more than they compute, and the tests run side by side anyway.
+torch.set_num_threads(1)
 
 SHARED = Path(os.environ.get("NORMSCOPE_SHARED", Path(__file__).parents[2] / "shared"))
 

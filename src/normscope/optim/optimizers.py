@@ -1,5 +1,6 @@
 """Optimisers: torch's own, chosen by name."""
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
@@ -26,12 +27,12 @@ class OptimizerConfig:
     """adam, sgd, radam: added to the gradient (L2); adamw: decoupled, times the learning rate, as fairseq's adam."""
 
     def __post_init__(self) -> None:
-        if not self.peak_lr > 0:
-            raise ValueError(f"peak_lr must be positive, got {self.peak_lr}")
+        if not 0 < self.peak_lr < math.inf:
+            raise ValueError(f"peak_lr must be positive and finite, got {self.peak_lr}")
         if not all(0 <= beta < 1 for beta in self.betas) or not 0 <= self.momentum < 1:
             raise ValueError("betas and momentum must lie in [0, 1)")
-        if self.epsilon <= 0 or self.weight_decay < 0:
-            raise ValueError("epsilon must be positive and weight_decay 0 or more")
+        if not 0 < self.epsilon < math.inf or not 0 <= self.weight_decay < math.inf:
+            raise ValueError("epsilon must be positive and weight_decay 0 or more, both finite")
         if self.momentum and self.name != "sgd":
             raise ValueError(f"momentum is SGD's; {self.name} has betas")
 

@@ -9,6 +9,7 @@ Two families that must not be confused:
 """
 
 import math
+import re
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Literal
@@ -90,6 +91,8 @@ class ScheduleConfig:
             coupled_inverse_sqrt(1, warmup_updates=self.warmup_updates)
         if self.decay == "steps" and not self.decay_at:
             raise ValueError('decay = "steps" needs decay_at, such as decay_at = ["8 epochs"]')
+        for at in self.decay_at:
+            parse_duration(at)
         if not 0 <= self.floor <= 1 or not 0 < self.decay_factor <= 1:
             raise ValueError("floor must lie in [0, 1] and decay_factor in (0, 1]")
 
@@ -121,10 +124,8 @@ def parse_duration(duration: int | str) -> tuple[Fraction, str]:
     """600 or "600 updates" -> (600, "updates"); "8 epochs" -> (8, "epochs"). Raises ValueError otherwise."""
     number, _, unit = str(duration).strip().partition(" ")
     unit = unit.strip() or "updates"
-    try:
-        value = Fraction(number)
-    except (ValueError, ZeroDivisionError):
-        value = Fraction(0)
+    # Plain decimals of a sane length only: Fraction("1e999999999") would compute that number.
+    value = Fraction(number) if re.fullmatch(r"[0-9]{1,12}(\.[0-9]{1,12})?", number) else Fraction(0)
     unit = {"update": "updates", "epoch": "epochs"}.get(unit, unit)
     if value <= 0 or unit not in ("updates", "epochs") or (unit == "updates" and value.denominator != 1):
         raise ValueError(

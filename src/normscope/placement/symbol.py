@@ -43,6 +43,9 @@ class Symbol:
     def __sub__(self, other: "Symbol | float") -> "Symbol":
         return self._with("-", other)
 
+    def __rsub__(self, other: float) -> "Symbol":
+        return self._with("-", other, swapped=True)
+
     def __mul__(self, other: "Symbol | float") -> "Symbol":
         return self._with("·", other)
 
@@ -88,13 +91,14 @@ class SymbolSublayer:
 
     site: Site
     inner_widths: dict[str, int]
+    printed: str = "F"
     norm: SymbolNorms = field(default_factory=SymbolNorms)
     parameters: dict[str, ParameterSpec] = field(default_factory=dict)
 
     def __call__(self, x: Symbol, /, **inside: Callable[[Symbol], Symbol]) -> Symbol:
         refuse_unknown_places(self.site, inside, self.inner_widths)
         inner = tuple(function(Symbol(place, (), self.inner_widths[place])) for place, function in inside.items())
-        return Symbol("F", (x, *inner), x.width)
+        return Symbol(self.printed, (x, *inner), x.width)
 
     def parameter(
         self, name: str, *, initial: float, per_feature: bool = False, shared_by_block: bool = False
@@ -142,18 +146,40 @@ def read(
 
 
 def formula(placement: type[Placement], stack: StackShape | None = None) -> str:
-    """The formula as text, printed from itself: one sub-layer, then the stack's output where that adds something."""
+    """The formula as text, printed from itself: what one sub-layer of the first block does to the state, or the whole
+    block where the placement reaches across sub-layers; then the stack's output where that adds something.
+    """
     stack = stack or StackShape(kind="encoder", width=512, encoder_blocks=6, decoder_blocks=6)
     instance = placement(stack)
     before = _shallow(instance.start(Symbol("x", (), stack.width), SymbolNorms()), instance)
-    f = SymbolSublayer(Site(kind="feed_forward", block=1, stack=stack), {"output": stack.width})
-    lines = [
-        f"{name} ← {value}" for name, value in zip(instance.streams, _parts(instance.block(before, [f])), strict=True)
-    ]
+    cross: tuple[SublayerKind, ...] = ("cross_attention",) if stack.kind == "decoder" and stack.encoder_blocks else ()
+    kinds: tuple[SublayerKind, ...] = ("attention", *cross, "feed_forward")
+    if placement.block is Placement.block:
+        by_kind = {kind: _step(instance, before, {kind: "F"}) for kind in kinds}
+        same = len(set(by_kind.values())) == 1
+        lines = [by_kind[kinds[0]]] if same else [f"{kind}: {text}" for kind, text in by_kind.items()]
+    else:
+        lines = [_step(instance, before, {kind: kind for kind in kinds})]
     output = instance.finish(before, SymbolNorms())
     if output.arguments:
         lines.append(f"y = {output}")
     return "; ".join(lines)
+
+
+def _step(placement: Placement, before: State, printed: dict[SublayerKind, str]) -> str:
+    """What a block of these sub-layers does to a state, one assignment for each part that it changes."""
+    width = placement.stack.width
+    sublayers = [
+        SymbolSublayer(
+            Site(kind=kind, block=1, stack=placement.stack),
+            dict.fromkeys(("output",) if kind == "feed_forward" else ("query", "key", "value", "output"), width),
+            name,
+        )
+        for kind, name in printed.items()
+    ]
+    after = placement.block(before, sublayers)
+    pairs = zip(_parts(_shallow(after, placement)), _parts(after), strict=True)
+    return "; ".join(f"{name} ← {value}" for name, value in pairs if name != value)
 
 
 def _parts(state: State) -> tuple[Symbol, ...]:

@@ -1,0 +1,97 @@
+"""Every optimiser against its update rule written out, and torch's own class."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from normscope.optim import OptimizerConfig, make_optimizer
+
+STEPS = 20
+TARGET = torch.tensor([[1.0, -2.0, 0.5], [0.0, 3.0, -1.0]], dtype=torch.float64)
+
+
+def path(make) -> Tensor:
+    """Weights after every step down a badly scaled bowl."""
+    weight = torch.nn.Parameter(torch.full((2, 3), 0.1, dtype=torch.float64))
+    optimizer = make([weight])
+    scale = torch.tensor([1.0, 10.0, 0.1], dtype=torch.float64)
+    found = []
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        (scale * (weight - TARGET).square()).sum().backward()
+        optimizer.step()
+        found.append(weight.detach().clone())
+    return torch.stack(found)
+
+
+ADAPTIVE = {"betas": (0.8, 0.95), "epsilon": 1e-6, "weight_decay": 0.03}
+TORCHS = {"betas": (0.8, 0.95), "eps": 1e-6, "weight_decay": 0.03}
+
+
+@pytest.mark.parametrize(
+    ("config", "theirs"),
+    [
+        ({"name": "adam", **ADAPTIVE}, lambda p: torch.optim.Adam(p, lr=0.02, **TORCHS)),
+        ({"name": "adamw", **ADAPTIVE}, lambda p: torch.optim.AdamW(p, lr=0.02, **TORCHS)),
+        ({"name": "radam", **ADAPTIVE}, lambda p: torch.optim.RAdam(p, lr=0.02, **TORCHS)),
+        (
+            {"name": "sgd", "momentum": 0.7, "weight_decay": 0.03},
+            lambda p: torch.optim.SGD(p, lr=0.02, momentum=0.7, weight_decay=0.03),
+        ),
+    ],
+    ids=lambda v: v["name"] if isinstance(v, dict) else "",
+)
+def test_is_torchs_own(config, theirs):
+    ours = path(lambda p: make_optimizer(p, OptimizerConfig(peak_lr=0.02, **config)))
+    torch.testing.assert_close(ours, path(theirs), rtol=1e-12, atol=1e-12)
+    assert not torch.equal(ours[0], ours[-1])
+
+
+def test_the_default_is_the_papers_adam():
+    """Kingma & Ba 2015, algorithm 1, at betas (0.9, 0.98) and epsilon 1e-8."""
+    found = path(lambda p: make_optimizer(p, OptimizerConfig(peak_lr=0.02)))
+    scale = torch.tensor([1.0, 10.0, 0.1], dtype=torch.float64)
+    weight, m, v = torch.full((2, 3), 0.1, dtype=torch.float64), torch.zeros(2, 3), torch.zeros(2, 3)
+    for t in range(1, STEPS + 1):
+        gradient = 2 * scale * (weight - TARGET)
+        m, v = 0.9 * m + 0.1 * gradient, 0.98 * v + 0.02 * gradient**2
+        weight = weight - 0.02 * (m / (1 - 0.9**t)) / ((v / (1 - 0.98**t)).sqrt() + 1e-8)
+        torch.testing.assert_close(found[t - 1], weight, rtol=1e-10, atol=1e-12)
+
+
+def test_decay_is_decoupled_in_adamw_alone():
+    """One step from a zero gradient: AdamW shrinks the weight by lr · decay, Adam moves it by about lr."""
+
+    def one_step(name: str) -> float:
+        weight = torch.nn.Parameter(torch.tensor(2.0, dtype=torch.float64))
+        weight.grad = torch.zeros((), dtype=torch.float64)
+        make_optimizer([weight], OptimizerConfig(name=name, peak_lr=0.1, weight_decay=0.01)).step()
+        return weight.item()
+
+    assert one_step("adamw") == pytest.approx(2 * (1 - 0.1 * 0.01), rel=1e-12)
+    assert one_step("adam") == pytest.approx(2 - 0.1, rel=1e-6)
+    assert one_step("sgd") == pytest.approx(2 - 0.1 * 0.01 * 2, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"peak_lr": 0.0}, "peak_lr must be positive and finite, got 0.0"),
+        ({"peak_lr": math.nan}, "peak_lr must be positive and finite, got nan"),
+        ({"peak_lr": math.inf}, "peak_lr must be positive and finite, got inf"),
+        ({"betas": (0.9, 1.0)}, r"betas and momentum must lie in \[0, 1\)"),
+        ({"betas": (-0.1, 0.9)}, r"betas and momentum must lie in \[0, 1\)"),
+        ({"name": "sgd", "momentum": 1.0}, r"betas and momentum must lie in \[0, 1\)"),
+        ({"epsilon": 0.0}, "epsilon must be positive"),
+        ({"epsilon": math.nan}, "epsilon must be positive"),
+        ({"weight_decay": -1e-4}, "weight_decay 0 or more"),
+        ({"weight_decay": math.inf}, "weight_decay 0 or more, both finite"),
+        ({"weight_decay": math.nan}, "weight_decay 0 or more"),
+        ({"momentum": 0.9}, "momentum is SGD's; adam has betas"),
+    ],
+)
+def test_what_cannot_be_optimised_with(changes, message):
+    with pytest.raises(ValueError, match=message):
+        OptimizerConfig(**changes)

@@ -1,0 +1,149 @@
+"""The house keeps its shape: imports run downwards, placements are known by name in one room, files stay short."""
+
+import ast
+import statistics
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import normscope
+from normscope.placement import registered
+
+ROOT = Path(normscope.__file__).parent
+FILES = sorted(ROOT.rglob("*.py"))
+
+_LOWER = {"placement", "model", "measure", "data", "optim", "train", "tasks", "decode", "report"}
+MAY_IMPORT = {
+    "placement": set(),
+    "theory": {"placement"},
+    "model": {"placement"},
+    "measure": set(),
+    "doctor": {"measure", "theory", "placement"},
+    "data": set(),
+    "optim": set(),
+    "train": {"optim", "data", "model"},
+    "tasks": {"model", "data"},
+    "decode": {"model"},
+    "report": set(),
+    "adapters": {"train"},  # what they adapt: TensorBoard shows the training loop's events
+    # A study drives runs, so it stands above what assembles one from a configuration.
+    "studies": _LOWER | {"theory", "doctor", "adapters", "config", "run"},
+    "errors": set(),
+    "config": _LOWER | {"theory", "doctor", "adapters"},
+    "run": _LOWER | {"theory", "doctor", "adapters", "config"},
+    "console": _LOWER | {"theory", "doctor", "adapters", "config", "run", "studies"},
+    "cli": _LOWER | {"theory", "doctor", "adapters", "config", "console", "run", "studies"},
+    "__main__": {"cli"},
+    "__init__": set(),
+}
+"""Room or module of the package root -> what it may import, as architecture.md has it; `errors` apart."""
+WITHOUT_ERRORS = {"placement", "measure", "report", "errors", "__init__"}
+"""Rooms whose mistakes are ValueErrors: they serve callers that are not the command line."""
+
+
+def room_of(path: Path) -> str:
+    return path.relative_to(ROOT).parts[0].removesuffix(".py")
+
+
+def imports(path: Path) -> Iterator[tuple[int, str]]:
+    """(line, "normscope.….name") for every import of ours, relative ones resolved."""
+    package = ["normscope", *path.relative_to(ROOT).parent.parts]
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names if alias.name.split(".")[0] == "normscope")
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            full = ".".join([*base, *([node.module] if node.module else [])])
+            if full.split(".")[0] == "normscope":
+                yield from ((node.lineno, f"{full}.{alias.name}") for alias in node.names)
+
+
+def forbidden(path: Path) -> list[str]:
+    room = room_of(path)
+    found = []
+    for line, name in imports(path):
+        target = [*name.split("."), ""][1]
+        if target in (room, "__version__"):
+            continue
+        if target == "errors" and room not in WITHOUT_ERRORS:
+            continue
+        if target not in MAY_IMPORT[room]:
+            found.append(f"{path.relative_to(ROOT)}:{line} imports {name}")
+    return found
+
+
+def placement_names_compared(tree: ast.AST, names: set[str]) -> list[int]:
+    """Lines where a placement's name stands in a comparison or as a case of a match."""
+    lines = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Compare | ast.MatchValue):
+            constants = {n.value for n in ast.walk(node) if isinstance(n, ast.Constant) and isinstance(n.value, str)}
+            if constants & names:
+                lines.append(node.lineno)
+    return lines
+
+
+def test_every_room_stands_in_the_table():
+    assert {room_of(path) for path in FILES} <= MAY_IMPORT.keys()
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_imports_run_downwards(path):
+    assert forbidden(path) == []
+
+
+def test_the_table_has_no_circle():
+    left = {room: set(below) for room, below in MAY_IMPORT.items()}
+    while left:
+        free = {room for room, below in left.items() if not below & left.keys()}
+        assert free, f"a circle among {', '.join(sorted(left))}"
+        left = {room: below for room, below in left.items() if room not in free}
+
+
+def test_placements_are_told_apart_in_their_own_files_alone():
+    names = set(registered())
+    found = [
+        f"{path.relative_to(ROOT)}:{line}"
+        for path in FILES
+        if room_of(path) != "placement"
+        for line in placement_names_compared(ast.parse(path.read_text(encoding="utf-8")), names)
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        'if placement == "pre-ln": pass',
+        'x = 1 if name in ("post-ln", "deepnorm") else 2',
+        'match name:\n    case "residual": pass',
+        'match name:\n    case "a" | "pre-ln": pass',
+    ],
+)
+def test_the_search_finds_what_it_looks_for(source):
+    assert placement_names_compared(ast.parse(source), set(registered()))
+
+
+def test_the_import_search_finds_what_it_looks_for(tmp_path, monkeypatch):
+    monkeypatch.setitem(globals(), "ROOT", tmp_path)
+    room = tmp_path / "model"
+    room.mkdir()
+    path = room / "file.py"
+    path.write_text(
+        "import torch\nimport normscope.train\nfrom normscope.data import text\nfrom .. import cli\n"
+        "from ..tasks.loss import f\nfrom ..placement import named\nfrom . import stack\nfrom .attention import g\n"
+        "from ..errors import UserError\n"
+    )
+    assert [line.split()[-1] for line in forbidden(path)] == [
+        "normscope.train",
+        "normscope.data.text",
+        "normscope.cli",
+        "normscope.tasks.loss.f",
+    ]
+
+
+def test_files_stay_short():
+    lines = {str(path.relative_to(ROOT)): len(path.read_text(encoding="utf-8").splitlines()) for path in FILES}
+    assert {name: count for name, count in lines.items() if count > 400} == {}
+    assert statistics.median(lines.values()) <= 260

@@ -1,0 +1,51 @@
+"""What results/ says in words stands in its data: every number of a reading with two or more decimals."""
+
+import json
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+RESULTS = Path(__file__).parents[1] / "results"
+FOLDERS = sorted(path.parent for path in RESULTS.glob("*/results.json"))
+
+
+def _numbers(value: Any) -> list[float]:
+    if isinstance(value, dict):
+        return [n for item in value.values() for n in _numbers(item)]
+    if isinstance(value, list):
+        return [n for item in value for n in _numbers(item)]
+    return [float(value)] if isinstance(value, int | float) and not isinstance(value, bool) else []
+
+
+def _means(data: dict[str, Any]) -> list[float]:
+    """Means over seeds, which readings quote."""
+    means = []
+    for arm in data["arms"]:
+        for key in ("valid_loss_nats", "bleu", "bleu_tokenised", "summed_lr"):
+            values = [seed[key] for seed in arm["seeds"] if seed[key] is not None]
+            if values:
+                means.append(math.fsum(values) / len(values))
+    return means
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
+def test_every_quoted_number_stands_in_the_data(folder: Path) -> None:
+    data = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+    known = _numbers(data) + _means(data)
+    reading = (folder / "README.md").read_text(encoding="utf-8")
+    # Numbers from elsewhere are marked as such: [41.02](published).
+    quoted = re.findall(r"(?<![\d.\[])\d+\.\d\d+(?![\d.])", reading)
+    assert quoted, f"{folder.name}/README.md quotes no number"
+    for text in quoted:
+        decimals = len(text.partition(".")[2])
+        assert any(f"{number:.{decimals}f}" == text for number in known), f"{text} is not in {folder.name}/results.json"
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
+def test_a_result_has_its_figures_and_no_path_of_a_machine(folder: Path) -> None:
+    assert {p.name for p in folder.glob("*.svg")} >= {"valid_loss.svg", "gradient_norms.svg", "learning_rate.svg"}
+    text = (folder / "results.json").read_text(encoding="utf-8")
+    assert not re.search(r'[ "](/[a-z]+){2,}', text)
