@@ -14,7 +14,7 @@ from torch.nn import functional
 from normscope.data.batches import make_batches
 from normscope.model import EncoderDecoder, Layout, ModelConfig
 from normscope.tasks.loss import smoothed_cross_entropy
-from normscope.train.device import autocast, fast_matmul, keep_freed_memory
+from normscope.train.device import Precision, autocast, fast_matmul, keep_freed_memory
 
 WIDTH, FFN_WIDTH, HEADS, BLOCKS, VOCABULARY, DROPOUT, SMOOTHING = 512, 1024, 4, 6, 10_000, 0.3, 0.1
 PAD, MAX_TOKENS, LONGEST = 1, 4096, 128
@@ -34,10 +34,6 @@ class Batch:
     @property
     def target_tokens(self) -> int:
         return int(self.target_lengths_B.sum())
-
-    @property
-    def padded_tokens(self) -> int:
-        return max(self.source_BS.numel(), self.target_BT.numel())
 
     def flops(self) -> float:
         """Of forward and backward on real tokens: three times the products of forward, nothing for padding."""
@@ -136,7 +132,7 @@ def torch_step(placement: PlacementName) -> Callable[[Batch], float]:
     return step
 
 
-def normscope_step(placement: PlacementName, precision: Literal["fp32", "bf16"]) -> Callable[[Batch], float]:
+def normscope_step(placement: PlacementName, precision: Precision) -> Callable[[Batch], float]:
     device = torch.device("cpu")
     keep_freed_memory()
     fast_matmul(device)

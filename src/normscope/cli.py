@@ -128,7 +128,7 @@ def train(
         _say(f"{stop}; the same command goes on from there")
         raise typer.Exit(stop.exit_code) from None
     except NonFinite as problem:
-        _say(f"stopped: {problem}. The optimiser has not moved on it; the last checkpoint is kept")
+        _say(f"stopped at {problem}. The last checkpoint is kept; a lower rate, a warm-up or clip_norm may help")
         raise typer.Exit(1) from None
     typer.echo(str(folder))
 
@@ -167,7 +167,7 @@ def evaluate(
     device: Device = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     save: Annotated[Path | None, typer.Option(help="Write the scores as JSON here, whole or not at all.")] = None,
-    output: Annotated[Path | None, typer.Option(help="Write the translations here.")] = None,
+    output: Annotated[Path | None, typer.Option(help="Write the translations here, one a line.")] = None,
 ) -> None:
     """Translate a split and score it: sacreBLEU with its signature, tokenised BLEU4 beside it."""
     import json
@@ -175,18 +175,21 @@ def evaluate(
     from .data.opening import open_corpus
     from .decode.beam import BeamConfig
     from .run import evaluate_split, load_run
-    from .train.files import write_atomically
+    from .train.files import disk_errors, write_atomically
 
     search = _user_values(BeamConfig, beam=beam, length_penalty=length_penalty)
+    for option, file in (("--save", save), ("--output", output)):
+        if file is not None and (file.is_dir() or not file.parent.is_dir()):
+            raise UserError(f"{option} {file}: {'is a folder' if file.is_dir() else 'its folder does not exist'}")
     loaded = load_run(run, which=which, device=device)
-    splits = open_corpus(loaded.config.data).splits
-    if split not in splits or split == "train":
-        allowed = ", ".join(name for name in splits if name != "train")
+    corpus = open_corpus(loaded.config.data)
+    if split not in corpus.splits or split == "train":
+        allowed = ", ".join(name for name in corpus.splits if name != "train")
         raise UserError(f"the corpus has no split {split!r} to evaluate on; it has {allowed}")
-    scores = evaluate_split(loaded.model, loaded.codec, splits[split], search)
+    if corpus.fingerprint != loaded.environment["data_fingerprint"]:
+        _say("note: the corpus is not as it was when the run began")
+    scores = evaluate_split(loaded.model, loaded.codec, corpus.splits[split], search)
     translations = scores.pop("translations")
-    if output is not None:
-        output.write_text("".join(line + "\n" for line in translations), encoding="utf-8")
     settings = {
         "run": str(run),
         "update": loaded.update,
@@ -194,8 +197,11 @@ def evaluate(
         "beam": beam,
         "length_penalty": length_penalty,
     }
-    if save is not None:
-        write_atomically(save, json.dumps(settings | scores, indent=1) + "\n")
+    with disk_errors("writing the scores and translations"):
+        if output is not None:
+            write_atomically(output, "".join(line + "\n" for line in translations))
+        if save is not None:
+            write_atomically(save, json.dumps(settings | scores, indent=1) + "\n")
     if as_json:
         typer.echo(json.dumps(settings | scores))
     else:
@@ -269,7 +275,7 @@ def _compare(run_comparison: Callable[..., Any], base: Any, grid: Any, folder: P
         with GridDisplay(stderr) as display:
             page, file, failed = run_comparison(base, grid, folder, watch=display, command=command, **options)
     except Interrupted as stop:
-        _say("stopped; every run has saved, and the same command goes on from there")
+        _say(f"{stop}; the same command goes on from there")
         raise typer.Exit(stop.exit_code) from None
     for arm, line in zip(page.arms, page.summary, strict=True):
         typer.echo(f"{arm.verdict:16} {line}")
@@ -296,7 +302,7 @@ def _placement_and_warmup(text: str) -> tuple[str, int]:
 
 
 def _say(text: str) -> None:
-    stderr.print(text, soft_wrap=True, markup=False)
+    stderr.print(text, soft_wrap=True)
 
 
 def _user_values(make: Callable[..., Any], **values: Any) -> Any:

@@ -6,6 +6,7 @@ import importlib.util
 import json
 import sys
 import tomllib
+import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -57,13 +58,16 @@ def load(path: Path | None, overrides: Iterable[str] = (), imports: Iterable[str
     for override in overrides:
         _apply(table, override)
     if imports:
-        table["imports"] = [*table.get("imports", []), *imports]
+        table["imports"] = [*table.get("imports", []), *map(str, imports)]
     return of_table(table, source=str(path) if path else "configuration")
 
 
 def of_table(table: Mapping[str, Any], *, source: str) -> RunConfig:
     """Validate a nested table. Raises UserError; `source` is what its message calls the table."""
-    for file in table.get("imports", []):
+    files = table.get("imports", [])
+    if not isinstance(files, list) or not all(isinstance(file, str) for file in files):
+        raise UserError(f"{source}: imports: give a list of Python files, got {files!r}")
+    for file in files:
         import_file(Path(file))
     try:
         # As JSON, because strict validation of Python values would refuse lists for tuples and tables for dataclasses.
@@ -88,22 +92,22 @@ def replaced(config: RunConfig, **changes: Any) -> RunConfig:
 def import_file(path: Path) -> None:
     """Run a user's Python file so that it registers its placements; once per process. Raises UserError."""
     path = path.resolve()
-    name = f"normscope_user_{path.stem}"
-    known = sys.modules.get(name)
-    if known is not None and getattr(known, "__file__", None) == str(path):
+    # The whole path, so that two files of the same name stay two modules, and a placement name both claim is refused.
+    name = f"normscope_user_{zlib.crc32(bytes(path)):08x}_{path.stem}"
+    if name in sys.modules:
         return
     if not path.is_file():
-        raise UserError(f"--import {path}: no such file; give a Python file that registers a placement")
+        raise UserError(f"cannot import {path}: no such file; give a Python file that registers a placement")
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise UserError(f"--import {path}: not a Python file (its name must end in .py)")
+        raise UserError(f"cannot import {path}: not a Python file (its name must end in .py)")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
     except Exception as error:
         del sys.modules[name]
-        raise UserError(f"--import {path}: {type(error).__name__}: {error}") from error
+        raise UserError(f"cannot import {path}: {type(error).__name__}: {error}") from error
 
 
 def _read(path: Path | None) -> dict[str, Any]:
@@ -123,9 +127,10 @@ def _apply(table: dict[str, Any], override: str) -> None:
     if not sign or not key.strip():
         raise UserError(f"--set takes KEY=VALUE, such as model.width=256, got {override!r}")
     try:
-        value = tomllib.loads(f"value = {text.strip()}")["value"]
+        read = tomllib.loads(f"value = {text.strip()}")
     except tomllib.TOMLDecodeError:
-        value = text.strip()
+        read = {}
+    value = read["value"] if len(read) == 1 else text.strip()
     _set(table, key.strip().split("."), value, override)
 
 
@@ -140,25 +145,36 @@ def _set(table: dict[str, Any], parts: list[str], value: Any, given: str) -> Non
 def _explain(error: ValidationError) -> str:
     """The first problem in plain words; for an unknown key, the nearest known one."""
     problem = error.errors()[0]
-    # Members of a union add their type's name to the location; keys of ours never contain these characters.
-    location = [str(part) for part in problem["loc"] if not any(c in str(part) for c in "[(")]
-    key = ".".join(location)
     if problem["type"] == "unexpected_keyword_argument":
-        known = _known_keys(location[:-1])
-        close = difflib.get_close_matches(location[-1], known, n=1, cutoff=0.5)
-        hint = f"did you mean {close[0]!r}?" if close else f"known keys: {', '.join(known)}"
-        return f"unknown key {key!r}; {hint}"
-    message = problem["msg"].removeprefix("Value error, ")
+        key = ".".join(map(str, problem["loc"]))
+        return f"unknown key {key!r}; {_nearest(key)}"
+    key = _known_part(problem["loc"])
+    # Each member of a union has a complaint of its own; any of them may be the one that was meant.
+    messages = [p["msg"].removeprefix("Value error, ") for p in error.errors() if _known_part(p["loc"]) == key]
     prefix = f"{key}: " if key else ""
     got = "" if problem["type"] == "value_error" else f", got {problem['input']!r}"
-    return f"{prefix}{message}{got}"
+    return prefix + ", or ".join(dict.fromkeys(messages)) + got
 
 
-def _known_keys(location: list[str]) -> list[str]:
-    fields = {f.name: f for f in dataclasses.fields(RunConfig)}
-    for part in location:
-        fields = {f.name: f for f in dataclasses.fields(fields[part].type)}  # type: ignore[arg-type]
-    return list(fields)
+def _nearest(unknown: str) -> str:
+    """The known key that is most like it: in its section, of the same name in another one, or anywhere."""
+    known = [f"{f.name}.{inner.name}" for f in _sections() for inner in dataclasses.fields(f.type)]  # type: ignore[arg-type]
+    known += [f.name for f in dataclasses.fields(RunConfig)]
+    section, _, name = unknown.rpartition(".")
+    siblings = [key for key in known if key.rpartition(".")[0] == section]
+    namesakes = [key for key in known if key.rpartition(".")[2] == name]
+    close = namesakes or difflib.get_close_matches(unknown, siblings) or difflib.get_close_matches(unknown, known)
+    return f"did you mean {close[0]!r}?" if close else f"known keys: {', '.join(siblings or known)}"
+
+
+def _sections() -> list[dataclasses.Field[Any]]:
+    return [f for f in dataclasses.fields(RunConfig) if dataclasses.is_dataclass(f.type)]
+
+
+def _known_part(location: tuple[int | str, ...]) -> str:
+    """The dotted key of an error's location, without what pydantic adds for the members of a union."""
+    depth = 2 if location and location[0] in [f.name for f in _sections()] else 1
+    return ".".join(map(str, location[:depth]))
 
 
 def _lists(value: Any) -> Any:

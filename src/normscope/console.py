@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _PLAIN_EVERY_SECONDS = 10.0
 
-stderr = Console(stderr=True, highlight=False)
+stderr = Console(stderr=True, highlight=False, markup=False, emoji=False)
 
 
 class TrainDisplay:
@@ -25,10 +25,10 @@ class TrainDisplay:
     def __init__(self, console: Console, title: str) -> None:
         self.console, self.title, self._last_plain = console, title, -math.inf
         self.bar = Progress(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=24),
             TextColumn("{task.completed}/{task.total} updates"),
-            TextColumn("{task.fields[note]}"),
+            TextColumn("{task.fields[note]}", markup=False),
             TimeRemainingColumn(compact=True),
             console=console,
             disable=not console.is_terminal,
@@ -57,8 +57,8 @@ class TrainDisplay:
             bleu = f"  BLEU {event['bleu']:.2f}" if "bleu" in event else ""
             text = f"validation {event['nll_nats']:.4f} nats ({event['nll_bits']:.4f} bits) per target token{bleu}"
             self._line(f"update {update}: {text}")
-        elif kind in ("skipped", "non-finite"):
-            self._line(f"{kind} at update {update}: {event['reason']}")
+        elif kind == "skipped":
+            self._line(f"update {update} skipped: {event['reason']}")
         elif kind == "finished":
             self._line(f"finished after {update} updates; summed learning rate {event['summed_lr']:.4g}")
 
@@ -72,7 +72,7 @@ class StageDisplay:
     def __init__(self, console: Console) -> None:
         self.console, self._tasks = console, dict[str, Any]()
         self.bar = Progress(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=24),
             TextColumn("{task.completed:,}/{task.total:,}"),
             console=console,

@@ -1,7 +1,6 @@
 """Put a run together from its configuration: the one place where corpus, model, task and loop meet."""
 
 import dataclasses
-import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +22,7 @@ from .measure import gradient_norms
 from .model import EncoderDecoder
 from .tasks import TranslationTask
 from .train import RunFolder, Trainer
-from .train.device import choose_device, fast_matmul, keep_freed_memory, set_threads
+from .train.device import available_cores, choose_device, fast_matmul, keep_freed_memory, set_threads
 from .train.environment import describe, differences
 from .train.files import disk_errors, whole_folder, write_atomically
 from .train.loop import Progress
@@ -33,16 +32,24 @@ from .train.seeds import seed_weights
 Listener = Callable[[Event], None]
 
 
-def resolve(config: RunConfig) -> RunConfig:
-    """The configuration with every `auto` replaced by what this machine gives, and paths made absolute."""
-    device = choose_device(config.train.device)
-    precision = config.train.precision
-    threads = config.train.threads
+def resolve(config: RunConfig, folder: RunFolder) -> RunConfig:
+    """The configuration with every `auto` replaced, and paths made absolute.
+
+    By what the run in `folder` began with, where there is one: it goes on as it was on a machine with more cores, too.
+    Otherwise by what this machine gives.
+    """
+    train = config.train
+    if folder.is_run:
+        began = configs.load(folder.config_file).train
+        automatic = [name for name in ("device", "precision", "threads") if getattr(train, name) == "auto"]
+        train = dataclasses.replace(train, **{name: getattr(began, name) for name in automatic})
+    device = choose_device(train.device)
+    precision, threads = train.precision, train.threads
     train = dataclasses.replace(
-        config.train,
+        train,
         device=str(device),
         precision=precision if precision != "auto" else ("bf16" if device.type == "cuda" else "fp32"),
-        threads=len(os.sched_getaffinity(0)) if threads == "auto" else threads,
+        threads=available_cores() if threads == "auto" else threads,
     )
     corpus = config.data.corpus
     data = dataclasses.replace(config.data, corpus=corpus if corpus == TOY else str(Path(corpus).resolve()))
@@ -62,14 +69,21 @@ def train_run(
 
     say: takes notes for the user. Raises UserError, Interrupted or NonFinite as `Trainer.run` does.
     """
-    config, folder = resolve(config), RunFolder(path)
-    corpus = open_corpus(config.data)
-    _claim(folder, config, corpus)
-    finished = folder.events()[-1:]
-    if finished and finished[0]["event"] == "finished" and from_step is None:
+    folder = RunFolder(path)
+    config = resolve(config, folder)
+    refuse_other_configuration(folder, config)
+    if from_step is None and folder.is_finished:
         say(f"{path} is finished; nothing to do")
-    trainer = _trainer(config, corpus, folder, listeners, say)
-    return trainer.run(from_step=from_step)
+        return Progress.of_state(folder.checkpoint("last").state())
+    # All that the user may have to put right comes before the first thing written.
+    corpus, device = open_corpus(config.data), torch.device(config.train.device)
+    fast = _prepare_machine(config, device)
+    environment = describe(device=device, seed=config.seed, data_fingerprint=corpus.fingerprint, fast_matmul=fast)
+    trainer = _trainer(config, corpus, folder, device, listeners)
+    with folder.lock():
+        _claim(folder, config, corpus)
+        _compare_environment(folder, environment, config.data.corpus, say)
+        return trainer.run(from_step=from_step)
 
 
 def refuse_other_configuration(folder: RunFolder, config: RunConfig) -> None:
@@ -79,23 +93,22 @@ def refuse_other_configuration(folder: RunFolder, config: RunConfig) -> None:
         if there != config:
             raise UserError(
                 f"{folder.path} holds a run with another configuration ({_difference(there, config)}); "
-                "choose another run folder, or remove this one"
+                "choose another folder (--run, or --out of a comparison), or remove this one"
             )
-    elif (
-        folder.path.exists()
-        and not folder.checkpoints.is_dir()
-        and (not folder.path.is_dir() or any(folder.path.iterdir()))
-    ):
-        raise UserError(f"{folder.path} exists, is not empty and is not a run; choose another run folder")
+    elif not folder.is_free:
+        what = "is not empty and is not a run" if folder.path.is_dir() else "is a file"
+        raise UserError(f"{folder.path} {what}; choose another folder (--run, or --out of a comparison)")
 
 
 def _claim(folder: RunFolder, config: RunConfig, corpus: Corpus) -> None:
-    """Make the folder this run's, or check that it is. Raises UserError where it belongs to another configuration."""
+    """Make the folder this run's, or check that it is. Raises UserError where it belongs to another configuration.
+
+    The caller holds its lock; so what another process made of it in the meantime is seen here.
+    """
     refuse_other_configuration(folder, config)
     if folder.is_run:
         return
     with disk_errors(f"creating the run folder {folder.path}"):
-        folder.checkpoints.mkdir(parents=True, exist_ok=True)
         with whole_folder(folder.vocabularies) as vocabularies:
             corpus.save_vocabularies(vocabularies)
         # Written last: a folder with a configuration is a whole run.
@@ -113,22 +126,24 @@ def _difference(there: RunConfig, here: RunConfig) -> str:
     return "; ".join(f"{key}: {old[key]!r} there, {new[key]!r} now" for key in old if old[key] != new[key])
 
 
-def _trainer(
-    config: RunConfig, corpus: Corpus, folder: RunFolder, listeners: Iterable[Listener], say: Callable[[str], None]
-) -> Trainer:
-    device = torch.device(config.train.device)
-    precision: Literal["fp32", "bf16"] = "bf16" if config.train.precision == "bf16" else "fp32"
-    fast = _prepare_machine(config, device)
-    environment = describe(device=device, seed=config.seed, data_fingerprint=corpus.fingerprint, fast_matmul=fast)
+def _compare_environment(folder: RunFolder, now: dict[str, Any], corpus: str, say: Callable[[str], None]) -> None:
+    """Write down what the run is made on, or note what has changed. Raises UserError for another corpus."""
     before = folder.environment()
-    if before and before["data_fingerprint"] != corpus.fingerprint:
-        raise UserError(
-            f"the corpus {config.data.corpus} is not the one this run began with; its fingerprint has changed"
-        )
-    for change in differences(before, environment):
-        say(f"note: this machine is not as it was when the run began ({change}); the bits may differ from here on")
     if not before:
-        folder.write_environment(environment)
+        folder.write_environment(now)
+    elif before["data_fingerprint"] != now["data_fingerprint"]:
+        raise UserError(
+            f"the corpus {corpus} is not the one the run {folder.path} began with: its fingerprint was "
+            f"{before['data_fingerprint']} and is {now['data_fingerprint']}; put it back, or start in another folder"
+        )
+    for change in differences(before, now):
+        say(f"note: this machine is not as it was when the run began ({change}); the bits may differ from here on")
+
+
+def _trainer(
+    config: RunConfig, corpus: Corpus, folder: RunFolder, device: torch.device, listeners: Iterable[Listener]
+) -> Trainer:
+    precision: Literal["fp32", "bf16"] = "bf16" if config.train.precision == "bf16" else "fp32"
     task = TranslationTask(
         corpus, config.translation, max_tokens=config.data.max_tokens, seed=config.seed, device=device
     )
@@ -204,6 +219,8 @@ class LoadedRun:
     model: EncoderDecoder
     codec: Codec
     update: int
+    environment: dict[str, Any]
+    """What it was trained on."""
 
 
 def load_run(path: Path, *, which: str = "best", device: str = "auto") -> LoadedRun:
@@ -216,4 +233,4 @@ def load_run(path: Path, *, which: str = "best", device: str = "auto") -> Loaded
     _prepare_machine(config, chosen)
     model = build_model(config, codec)
     found.load_model(model)
-    return LoadedRun(config, model.to(chosen).eval(), codec, found.update)
+    return LoadedRun(config, model.to(chosen).eval(), codec, found.update, folder.environment())

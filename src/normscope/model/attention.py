@@ -12,6 +12,7 @@ from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from .layout import Layout
+from .linear import Linear
 
 Inside = dict[str, Callable[[Tensor], Tensor]]
 
@@ -116,10 +117,10 @@ class Attention(nn.Module):
         if width % heads:
             raise ValueError(f"width={width} must be a multiple of heads={heads}")
         self.heads, self.dropout, self.cross = heads, dropout, cross
-        self.query, self.key = nn.Linear(width, width), nn.Linear(width, width)
-        self.value, self.output = nn.Linear(width, width), nn.Linear(width, width)
+        self.query, self.key = Linear(width, width), Linear(width, width)
+        self.value, self.output = Linear(width, width), Linear(width, width)
 
-    def matrices(self) -> Iterator[tuple[str, nn.Linear]]:
+    def matrices(self) -> Iterator[tuple[str, Linear]]:
         """Weight matrices by the names that initialisation uses."""
         yield from (("query", self.query), ("key", self.key), ("value", self.value), ("output", self.output))
 

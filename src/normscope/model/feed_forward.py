@@ -6,6 +6,7 @@ from torch import Tensor, nn
 
 from .attention import Context, Inside
 from .dropout import Dropout
+from .linear import Linear
 
 
 class FeedForward(nn.Module):
@@ -13,10 +14,10 @@ class FeedForward(nn.Module):
 
     def __init__(self, width: int, ffn_width: int, dropout: float) -> None:
         super().__init__()
-        self.ffn_in, self.ffn_out = nn.Linear(width, ffn_width), nn.Linear(ffn_width, width)
+        self.ffn_in, self.ffn_out = Linear(width, ffn_width), Linear(ffn_width, width)
         self.dropout = Dropout(dropout)
 
-    def matrices(self) -> Iterator[tuple[str, nn.Linear]]:
+    def matrices(self) -> Iterator[tuple[str, Linear]]:
         """Weight matrices by the names that initialisation uses."""
         yield from (("ffn_in", self.ffn_in), ("ffn_out", self.ffn_out))
 

@@ -21,7 +21,7 @@ class ModelConfig:
     """An encoder-decoder. The defaults are the paper's sizes (Xiong et al. 2020, section 4.1)."""
 
     placement: str = "pre-ln"
-    """A registered name; `normscope placements` lists them."""
+    """A registered name, such as post-ln, pre-ln, deepnorm or residual."""
     width: int = 512
     ffn_width: int = 1024
     heads: int = 4

@@ -1,6 +1,5 @@
 """Compare: run a grid and write its report."""
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,6 +7,7 @@ from .. import report
 from ..config import RunConfig
 from ..data.opening import open_corpus
 from ..errors import UserError
+from ..train.device import available_cores
 from ..train.files import disk_errors
 from .grid import Grid, write_configs
 from .pool import CellState, run_cells
@@ -40,8 +40,9 @@ def run_comparison(
     with disk_errors(f"writing into {folder}"):
         write_configs(cells)
     threads = cells[0].config.train.threads
-    at_once = processes or max(1, len(os.sched_getaffinity(0)) // (threads if threads != "auto" else 1))
+    at_once = processes or max(1, available_cores() // (threads if threads != "auto" else 1))
     states = run_cells(cells, processes=at_once, evaluate=evaluate, watch=watch)
+    failed = {state.cell: state.message for state in states if state.status == "failed"}
     with disk_errors(f"writing the report into {folder}"):
-        page, file = compare(cells, corpus, folder, title=title, command=command)
-    return page, file, [f"{s.cell.name}: {s.message} (log: {s.cell.log_file})" for s in states if s.status == "failed"]
+        page, file = compare(cells, corpus, folder, title=title, command=command, failed=failed)
+    return page, file, [f"{cell.name}: {message} (log: {cell.log_file})" for cell, message in failed.items()]

@@ -1,9 +1,11 @@
 """A grid of runs: combinations of placement, warm-up, rate, optimiser and seed, each in a run folder of its own."""
 
 import itertools
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ..config import RunConfig, replaced, to_toml
 from ..errors import UserError
@@ -24,7 +26,7 @@ class Arm:
     @property
     def name(self) -> str:
         """Safe as a file name."""
-        return f"{self.placement}_warmup-{self.warmup_updates}_lr-{self.peak_lr:g}_{self.optimizer}"
+        return f"{self.placement}_warmup-{self.warmup_updates}_lr-{self.peak_lr!r}_{self.optimizer}"
 
     @property
     def warmup_label(self) -> str:
@@ -55,6 +57,11 @@ class Cell:
     @property
     def evaluation_file(self) -> Path:
         return self.folder.path / "evaluation.json"
+
+    def evaluation(self) -> dict[str, Any]:
+        """Scores of the best checkpoint; empty where it has not been evaluated."""
+        file = self.evaluation_file
+        return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,10 +96,10 @@ class Grid:
         cells = []
         for seed in range(1, self.seeds + 1):
             for arm in self.arms():
-                config = _config(base, arm, seed)
-                cell = Cell(arm, seed, RunFolder(folder / "runs" / f"{arm.name}_seed-{seed}"), config)
-                refuse_other_configuration(cell.folder, config)
-                cells.append(cell)
+                run = RunFolder(folder / "runs" / f"{arm.name}_seed-{seed}")
+                config = resolve(_config(base, arm, seed), run)
+                refuse_other_configuration(run, config)
+                cells.append(Cell(arm, seed, run, config))
         return cells
 
 
@@ -109,7 +116,7 @@ def _config(base: RunConfig, arm: Arm, seed: int) -> RunConfig:
         named(arm.placement)
     except ValueError as error:
         raise UserError(str(error)) from error
-    changed = replaced(
+    return replaced(
         base,
         seed=seed,
         model__placement=arm.placement,
@@ -119,4 +126,3 @@ def _config(base: RunConfig, arm: Arm, seed: int) -> RunConfig:
         # One thread a run unless asked otherwise: the grid fills the cores with runs.
         train__threads=1 if base.train.threads == "auto" else base.train.threads,
     )
-    return resolve(changed)

@@ -44,8 +44,13 @@ class CellState:
             for line in stream:
                 if not line.endswith(b"\n"):
                     break
+                try:
+                    event = json.loads(line)
+                except ValueError:  # gone back and on again since the last look: read it all anew next time
+                    self._offset = 0
+                    break
                 self._offset += len(line)
-                self._take(json.loads(line))
+                self._take(event)
 
     def _take(self, event: dict[str, Any]) -> None:
         self.update = event["update"]
@@ -103,7 +108,7 @@ def run_cells(
             watch(states)
         if stop:
             _stop(running)
-            raise Interrupted(stop[0], sum(state.update for state in states))
+            raise Interrupted(stop[0], "after every run under way has saved")
     finally:
         _stop(running)
         for number, handler in previous.items():
@@ -114,8 +119,7 @@ def run_cells(
 
 def _job(state: CellState, evaluate: str | None) -> _Job:
     commands = [] if state.over else [train_command(state.cell)]
-    wanted = evaluate is not None and state.status != "non-finite" and not state.cell.evaluation_file.is_file()
-    if evaluate is not None and wanted:
+    if evaluate is not None and state.status != "non-finite" and state.cell.evaluation().get("split") != evaluate:
         commands.append(evaluate_command(state.cell, evaluate))
     return _Job(state, commands)
 
@@ -151,7 +155,8 @@ def _advance(job: _Job) -> bool:
     if job.state.status == "non-finite":
         return False
     if code != 0:
-        job.state.status, job.state.message = "failed", _last_line(job.state.cell)
+        killed = f"killed by {signal.Signals(-code).name}; the last it said: " if code < 0 else ""
+        job.state.status, job.state.message = "failed", killed + _last_line(job.state.cell)
         return False
     if job.commands:
         _start(job)

@@ -5,6 +5,7 @@ import math
 import shlex
 import time
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -26,15 +27,18 @@ LEARNED_BELOW = 0.9
 
 
 def compare(
-    cells: list[Cell], corpus: Corpus, folder: Path, *, title: str, command: str
+    cells: list[Cell], corpus: Corpus, folder: Path, *, title: str, command: str, failed: Mapping[Cell, str]
 ) -> tuple[report.Comparison, Path]:
-    """Read all runs of the grid and write `report.html`, its SVG files and `results.json` into `folder`."""
+    """Read all runs of the grid and write `report.html`, its SVG files and `results.json` into `folder`.
+
+    failed: cells whose process has just ended without finishing its run, and what it said.
+    """
     chance = unigram_entropy_nats(corpus)
     by_arm: dict[Arm, list[tuple[Cell, list[Event]]]] = defaultdict(list)
     for cell in cells:
         by_arm[cell.arm].append((cell, cell.folder.events()))
     labels = arm_labels(list(by_arm))
-    arms = [_arm(arm, labels[arm], runs, chance) for arm, runs in by_arm.items()]
+    arms = [_arm(arm, labels[arm], runs, chance, failed) for arm, runs in by_arm.items()]
     first = cells[0].config
     page = report.Comparison(
         title=title,
@@ -74,8 +78,10 @@ def _style(arm: Arm) -> str:
     return f"{named(arm.placement).title}|{arm.warmup_label}, {arm.peak_lr:g}, {arm.optimizer}"
 
 
-def _arm(arm: Arm, label: str, runs: list[tuple[Cell, list[Event]]], chance: float) -> report.Arm:
-    seeds = [_seed_result(cell, events) for cell, events in runs]
+def _arm(
+    arm: Arm, label: str, runs: list[tuple[Cell, list[Event]]], chance: float, failed: Mapping[Cell, str]
+) -> report.Arm:
+    seeds = [_seed_result(cell, events, failed.get(cell)) for cell, events in runs]
     return report.Arm(
         label=label,
         placement=named(arm.placement).title,
@@ -87,13 +93,15 @@ def _arm(arm: Arm, label: str, runs: list[tuple[Cell, list[Event]]], chance: flo
     )
 
 
-def _seed_result(cell: Cell, events: list[Event]) -> report.SeedResult:
+def _seed_result(cell: Cell, events: list[Event], failure: str | None) -> report.SeedResult:
     last: Event = events[-1] if events else {"event": "missing", "update": 0}
     status: report.Status = "missing"
     if events:
         status = last["event"] if last["event"] in ("finished", "non-finite") else "running"
+    if failure is not None:
+        status = "failed"
     losses = [event["nll_nats"] for event in events if event["event"] == "validation"]
-    scores = json.loads(cell.evaluation_file.read_text("utf-8")) if cell.evaluation_file.is_file() else {}
+    scores = cell.evaluation()
     in_training = [event["bleu"] for event in events if event["event"] == "validation" and "bleu" in event]
     return report.SeedResult(
         seed=cell.seed,
@@ -103,16 +111,18 @@ def _seed_result(cell: Cell, events: list[Event]) -> report.SeedResult:
         bleu=scores.get("bleu", in_training[-1] if in_training else None),
         bleu_tokenised=scores.get("bleu_tokenised"),
         summed_lr=math.fsum(event["lr"] for event in events if event["event"] == "update"),
-        message=last.get("reason", ""),
+        message=failure or last.get("reason", ""),
     )
 
 
 def verdict(seeds: list[report.SeedResult], chance_nats: float) -> str:
-    """What became of an arm: learned, stuck at chance, diverged, or which share of its seeds learned."""
+    """What became of an arm: learned, stuck at chance, diverged, failed, unfinished, or how many seeds learned."""
 
     def of_seed(result: report.SeedResult) -> str:
         if result.status == "non-finite":
             return "diverged"
+        if result.status == "failed":
+            return "failed"
         if result.valid_loss_nats is None or result.status != "finished":
             return "unfinished"
         return "learned" if result.valid_loss_nats < LEARNED_BELOW * chance_nats else "stuck at chance"
@@ -123,7 +133,8 @@ def verdict(seeds: list[report.SeedResult], chance_nats: float) -> str:
     learned = verdicts.count("learned")
     if learned:
         return f"partly learned: {learned} of {len(verdicts)} seeds"
-    return "diverged or stuck at chance" if "unfinished" not in verdicts else "unfinished"
+    open_ends = {"unfinished", "failed"} & set(verdicts)
+    return " or ".join(sorted(open_ends)) if open_ends else "diverged or stuck at chance"
 
 
 def _sentence(arm: report.Arm, chance: float) -> str:
@@ -137,14 +148,18 @@ def _sentence(arm: report.Arm, chance: float) -> str:
 
 
 def _curve(arm: Arm, label: str, runs: list[tuple[Cell, list[Event]]], kind: str, quantity: str) -> report.Curve:
-    rows, updates = [], list[int]()
-    for _, events in runs:
-        points = [(event["update"], event[quantity]) for event in events if event["event"] == kind]
+    measured = [{e["update"]: e[quantity] for e in events if e["event"] == kind} for _, events in runs]
+    updates = sorted(set().union(*measured))
+    rows = []
+    for points, (_, events) in zip(measured, runs, strict=True):
+        # A skipped update is a gap in its row.
+        row = [points.get(update, math.nan) for update in updates if update <= max(points, default=0)]
         stopped = next((event["update"] for event in events if event["event"] == "non-finite"), None)
         if stopped is not None:
-            points.append((stopped, math.nan))
-        rows.append([value for _, value in points])
-        updates = max(updates, [update for update, _ in points], key=len)
+            row.append(math.nan)
+            if len(row) > len(updates):
+                updates.append(stopped)
+        rows.append(row)
     return report.Curve(label=label, style_key=_style(arm), updates=updates, seeds_values=rows)
 
 

@@ -16,7 +16,7 @@ a vocabulary of 10,000."""
 def smoothed_cross_entropy(
     hidden_MD: Tensor, weight_VD: Tensor, target_M: Tensor, smoothing: float, *, chunk_tokens: int = CHUNK_TOKENS
 ) -> tuple[Tensor, Tensor]:
-    """Sums over tokens, in nats: the smoothed loss, which has a gradient, and the negative log-likelihood, which has none.
+    """Sums over tokens, in nats: the smoothed loss, and the negative log-likelihood, which has no gradient.
 
     With logits = hidden_MD weight_VDᵀ, p = softmax(logits), ε = `smoothing` and ε' = ε / (V - 1), a token's loss is
 
@@ -39,7 +39,7 @@ def smoothed_cross_entropy(
 
 
 class _SmoothedCrossEntropy(torch.autograd.Function):
-    """The gradient of the sum is the cotangent times what forward found, as the sum is the last thing before backward."""
+    """Both sums; forward finds the gradients too, and backward multiplies them by the cotangent."""
 
     @staticmethod
     def forward(
@@ -71,7 +71,7 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
         return smoothed, nll
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, cotangent: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         scaled = (None if g is None else g * cotangent.to(g.dtype) for g in ctx.gradients)
         return *scaled, None, None, None, None

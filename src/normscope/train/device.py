@@ -4,6 +4,7 @@ Nothing here happens on import; the loop calls each function once, and writes do
 """
 
 import ctypes
+import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -19,8 +20,8 @@ Precision = Literal["fp32", "bf16"]
 FP32_ERROR_BOUND = 2.0**-16
 """Largest relative error (Frobenius norm, against float64) that still counts as a float32 product.
 
-Sums of K <= 4096 terms in float32 err by at most about √K · 2^-24 = 2^-18. Factors rounded to TF32 (10 bits) or
-bfloat16 (7 bits) err by about 2^-12 and 2^-9: the bound lies well between.
+Sums of K = 512 random terms in float32 err by about √K · 2^-24 = 2^-19.5 at most. Factors rounded to TF32 or bfloat16
+err by 2^-11.4 and 2^-8.4, whatever K is: the bound lies well between.
 """
 
 
@@ -37,6 +38,12 @@ def choose_device(name: str = "auto") -> torch.device:
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise UserError(f"no device {name!r}: torch sees {torch.cuda.device_count()} CUDA devices; use auto or cpu")
     return device
+
+
+def available_cores() -> int:
+    """Cores that this process may use."""
+    # macOS has no affinity.
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def set_threads(threads: int) -> None:
@@ -63,7 +70,7 @@ def fast_matmul(device: torch.device) -> FastMatmul:
     an error above FP32_ERROR_BOUND leaves torch as it was. The decision depends on the CPU and torch alone, never on a
     timing. Results differ from MKL's by rounding: a run is repeatable to the bit under the same outcome only.
     """
-    if device.type != "cpu" or not torch.backends.mkldnn.is_available():
+    if device.type != "cpu" or not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
         return FastMatmul(False, None)
     matmul = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
     before = matmul.fp32_precision
@@ -107,11 +114,13 @@ def keep_freed_memory() -> bool:
     """Have the C library keep freed memory for the next allocation; False where it has no such setting (not glibc).
 
     By default glibc gives large blocks back to the system at once, and every step pays again for the zeroing of the
-    same pages. The process then keeps its peak; the peak itself does not grow.
+    same pages: a tenth of a step and more. The process then keeps its peak, and large blocks ask for huge pages.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError, TypeError):
         return False
+    # Torch reads this at its first large allocation, so this function comes before the model.
+    os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
     largest = 2**31 - 1
     return bool(mallopt(_M_TRIM_THRESHOLD, largest)) and bool(mallopt(_M_MMAP_THRESHOLD, largest))

@@ -18,9 +18,13 @@ UNFINISHED = ".unfinished-"
 def write_atomically(path: Path, text: str) -> None:
     """Write a small text file so that it is there whole or not at all."""
     temporary = path.with_name(UNFINISHED + path.name)
-    temporary.write_text(text, encoding="utf-8")
-    sync(temporary)
-    temporary.replace(path)
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        sync(temporary)
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
     sync(path.parent)
 
 

@@ -174,8 +174,8 @@ class Trainer:
             return 0
         found.load_model(self.model)
         found.load_optimizer(self.model, self.optimizer)
-        state = found.state()
         try:
+            state = found.state()
             self.progress, keep_bytes = Progress.of_state(state), int(state["metrics_bytes"])
         except (KeyError, TypeError, ValueError) as error:
             raise UserError(f"{found.folder}: its state.json was written by another version: {error!r}") from error

@@ -41,7 +41,7 @@ class RunFolder:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Hold the run for this process, making its folder if need be. Raises UserError where another process has it."""
+        """Hold the run for this process; its folder is made if need be. Raises UserError where another one has it."""
         with disk_errors(f"opening the run folder {self.path}"):
             self.checkpoints.mkdir(parents=True, exist_ok=True)
             handle = (self.path / ".lock").open("w")

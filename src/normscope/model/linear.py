@@ -1,0 +1,17 @@
+"""The linear layer of every sub-layer."""
+
+import torch
+from torch import Tensor, nn
+
+
+class Linear(nn.Linear):
+    """nn.Linear, its bias added after the product on a CPU.
+
+    There torch's own writes the bias to every row, and then has the product read it back: 5 to 10 % of the layer.
+    """
+
+    def forward(self, input: Tensor) -> Tensor:
+        if input.device.type != "cpu" or torch.compiler.is_compiling():
+            return super().forward(input)
+        product = input @ self.weight.T
+        return product.add_(self.bias.to(product.dtype))

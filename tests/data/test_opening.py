@@ -1,0 +1,58 @@
+"""The corpus a run opens: the toy language is the same everywhere, and its chance loss is a closed form."""
+
+import math
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from normscope.data.corpus import Corpus
+from normscope.data.opening import DataConfig, open_corpus, toy_corpus, unigram_entropy_nats
+from normscope.data.toy import toy_pairs
+from normscope.errors import UserError
+
+
+def test_the_toy_corpus_has_the_same_fingerprint_in_every_process() -> None:
+    program = "from normscope.data.opening import toy_corpus; print(toy_corpus(40).fingerprint)"
+    other = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert other.stdout.strip() == toy_corpus(40).fingerprint
+    assert toy_corpus(41).fingerprint != toy_corpus(40).fingerprint
+
+
+def test_more_training_pairs_leave_the_first_ones_and_the_held_out_ones_as_they_are() -> None:
+    few, many = toy_corpus(20), toy_corpus(60)
+    assert [few.splits["train"].target[i].tolist() for i in range(20)] == [
+        many.splits["train"].target[i].tolist() for i in range(20)
+    ]
+    assert few.splits["valid"].target_text == many.splits["valid"].target_text
+    assert len(few.splits["valid"]) == len(few.splits["test"]) == 500
+
+
+def test_every_word_is_in_the_vocabulary_and_comes_back() -> None:
+    corpus = toy_corpus(200)
+    pairs = toy_pairs(200, seed=1, split="train")
+    for i, (_, english) in enumerate(pairs):
+        ids = corpus.splits["train"].target[i]
+        assert corpus.codec.decode_target_tokenised(ids[:-1]) == english
+    assert corpus.joint
+
+
+def test_chance_is_the_entropy_of_words_counted_by_hand() -> None:
+    corpus = toy_corpus(10)
+    words = Counter(w for line in corpus.splits["valid"].target_text for w in [*line.split(), "</s>"])
+    total = sum(words.values())
+    entropy = -math.fsum(n / total * math.log(n / total) for n in words.values())
+    assert unigram_entropy_nats(corpus) == pytest.approx(entropy, rel=1e-12)
+    assert unigram_entropy_nats(corpus, "test") != unigram_entropy_nats(corpus)
+
+
+def test_a_folder_that_is_no_corpus_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"no corpus at .*nowhere.*normscope data prepare.*'toy'"):
+        open_corpus(DataConfig(corpus=str(tmp_path / "nowhere")))
+    with pytest.raises(UserError, match="not a corpus"):
+        open_corpus(DataConfig(corpus=str(tmp_path)))
+    assert isinstance(open_corpus(DataConfig(toy_pairs=3)), Corpus)
+    with pytest.raises(ValueError, match="must be at least 1"):
+        DataConfig(toy_pairs=0)

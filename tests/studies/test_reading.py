@@ -1,0 +1,121 @@
+"""From metrics to verdicts, curves and squares, each against what is computed by hand."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from normscope.data.opening import toy_corpus
+from normscope.report import SeedResult, Status
+from normscope.run import build_model
+from normscope.studies.grid import Cell, Grid
+from normscope.studies.reading import arm_labels, block_squares, compare, verdict
+from tiny import tiny
+
+
+def seed(status: Status, loss: float | None) -> SeedResult:
+    return SeedResult(seed=1, status=status, updates=5, valid_loss_nats=loss, summed_lr=0.0)
+
+
+LEARNED, STUCK = seed("finished", 4.4), seed("finished", 4.6)
+DIVERGED, RUNNING = seed("non-finite", math.nan), seed("running", 3.0)
+FAILED, MISSING = seed("failed", None), seed("missing", None)
+
+
+@pytest.mark.parametrize(
+    ("seeds", "words"),
+    [
+        ([LEARNED], "learned"),
+        ([LEARNED, LEARNED], "learned"),
+        ([STUCK], "stuck at chance"),
+        ([seed("finished", 4.5)], "stuck at chance"),  # 90 % of chance is not under 90 %
+        ([DIVERGED, DIVERGED], "diverged"),
+        ([LEARNED, DIVERGED, LEARNED], "partly learned: 2 of 3 seeds"),
+        ([LEARNED, RUNNING], "partly learned: 1 of 2 seeds"),
+        ([STUCK, DIVERGED], "diverged or stuck at chance"),
+        ([RUNNING], "unfinished"),  # whatever its loss is by now
+        ([MISSING], "unfinished"),
+        ([DIVERGED, RUNNING], "unfinished"),
+        ([FAILED], "failed"),
+        ([FAILED, STUCK], "failed"),
+        ([FAILED, RUNNING, DIVERGED], "failed or unfinished"),
+    ],
+)
+def test_the_verdict_on_an_arm(seeds: list[SeedResult], words: str) -> None:
+    assert verdict(seeds, chance_nats=5.0) == words
+
+
+def test_the_squares_of_a_block_are_those_of_its_parameters_in_order_of_depth() -> None:
+    config = tiny("model.encoder_blocks=11", "model.decoder_blocks=2")
+    model = build_model(config, toy_corpus(5).codec)
+    norms = {name: float(p.detach().norm()) for name, p in reversed(list(model.named_parameters()))}
+    squares = block_squares(norms)
+    assert list(squares) == [f"encoder {b}" for b in range(1, 12)] + ["decoder 1", "decoder 2"]
+    for stack, blocks in (("encoder", model.encoder.blocks), ("decoder", model.decoder.blocks)):
+        for number, block in enumerate(blocks, 1):
+            wanted = sum(float((p.detach().double() ** 2).sum()) for p in block.parameters())
+            assert squares[f"{stack} {number}"] == pytest.approx(wanted, rel=1e-5)
+
+
+def cells(folder: Path) -> list[Cell]:
+    grid = Grid(placements_and_warmups=(("pre-ln", 0),), peak_lrs=(0.1,), optimizers=("adam",), seeds=3)
+    return grid.cells(tiny("train.duration=6"), folder)
+
+
+def write(cell: Cell, events: list[dict[str, Any]]) -> None:
+    cell.folder.path.mkdir(parents=True)
+    cell.folder.metrics_file.write_text("".join(json.dumps(event) + "\n" for event in events))
+
+
+def test_curves_put_every_value_at_its_own_update(tmp_path: Path) -> None:
+    """One seed skips an update, one stops at one, one ends early: none may move the points of another."""
+
+    def updates(*numbers: int) -> list[dict[str, Any]]:
+        return [{"event": "update", "update": n, "loss_nats": 9.0, "nll_nats": float(n), "lr": 0.1} for n in numbers]
+
+    skipping, stopped, running = three = cells(tmp_path)
+    write(skipping, [*updates(1, 2, 4, 5, 6), {"event": "finished", "update": 6}])
+    write(stopped, [*updates(1, 2, 3), {"event": "non-finite", "update": 4, "reason": "the loss (nan)"}])
+    write(running, [*updates(1, 2)])
+    page, _ = compare(three, toy_corpus(5), tmp_path, title="T", command="C", failed={running: "killed"})
+    curve = page.train_curves[0]
+    assert list(curve.updates) == [1, 2, 3, 4, 5, 6]
+    assert [[str(v) for v in row] for row in curve.seeds_values] == [
+        ["1.0", "2.0", "nan", "4.0", "5.0", "6.0"],
+        ["1.0", "2.0", "3.0", "nan"],
+        ["1.0", "2.0"],
+    ]
+    results = page.arms[0].seeds
+    assert [(s.status, s.updates, s.message) for s in results] == [
+        ("finished", 6, ""),
+        ("non-finite", 4, "the loss (nan)"),
+        ("failed", 2, "killed"),
+    ]
+    assert [s.summed_lr for s in results] == pytest.approx([0.5, 0.3, 0.2], rel=1e-12)
+    saved = json.loads((tmp_path / "results.json").read_text(), parse_constant=pytest.fail)  # no NaN in JSON
+    assert saved["arms"][0]["seeds"][1]["valid_loss_nats"] is None
+
+
+def test_a_stop_behind_the_last_update_lengthens_the_axis(tmp_path: Path) -> None:
+    three = cells(tmp_path)
+    for cell in three:
+        write(cell, [{"event": "non-finite", "update": 1, "reason": "the weights"}])
+    page, _ = compare(three, toy_corpus(5), tmp_path, title="T", command="C", failed={})
+    assert list(page.train_curves[0].updates) == [1]
+    assert page.arms[0].verdict == "diverged"
+
+
+def test_labels_name_what_differs_and_nothing_else() -> None:
+    def labels(**axes: Any) -> list[str]:
+        whole = {
+            "placements_and_warmups": (("pre-ln", 0), ("post-ln", 4)),
+            "peak_lrs": (0.1,),
+            "optimizers": ("adam",),
+        }
+        return list(arm_labels(list(Grid(**{**whole, **axes}, seeds=1).arms())).values())
+
+    assert labels() == ["Pre-LN, no warm-up", "Post-LN, warm-up 4"]
+    assert labels(peak_lrs=(0.1, 1e-5))[:2] == ["Pre-LN, no warm-up, rate 0.1", "Pre-LN, no warm-up, rate 1e-05"]
+    assert labels(optimizers=("adam", "sgd"))[1] == "Pre-LN, no warm-up, sgd"

@@ -1,0 +1,173 @@
+"""What is refused: any flipped bit, anything missing, anything that is not the tensors of this model."""
+
+import hashlib
+import pickle
+import random
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from normscope.errors import UserError
+from normscope.run import train_run
+from normscope.train import checkpoint
+from normscope.train.checkpoint import Checkpoint
+from tiny import SHORT, flip, tiny
+
+FILES = ("model.safetensors", "optimizer.safetensors", "state.json")
+MANIFEST = "MANIFEST.sha256"
+
+
+def sealed(folder: Path) -> Checkpoint:
+    """The checkpoint with a manifest that fits whatever is in its files now."""
+    digests = [f"{hashlib.sha256((folder / name).read_bytes()).hexdigest()}  {name}\n" for name in FILES]
+    (folder / MANIFEST).write_text("".join(digests))
+    return Checkpoint(folder)
+
+
+def positions(file: Path) -> list[int]:
+    """Bits to flip: one in each byte of the manifest and of the state, and 150 anywhere in the tensors.
+
+    And every bit of the manifest's line ends: one of them makes a vertical tab, at which Python splits lines, too.
+    """
+    bits, dice = 8 * file.stat().st_size, random.Random(file.name)
+    if file.name in (MANIFEST, "state.json"):
+        ends = [byte for byte, value in enumerate(file.read_bytes()) if value == ord("\n")]
+        return [byte * 8 + dice.randrange(8) for byte in range(bits // 8)] + [
+            b * 8 + bit for b in ends for bit in range(8)
+        ]
+    return [0, bits - 1, *dice.sample(range(bits), 150)]
+
+
+@pytest.mark.parametrize("name", [*FILES, MANIFEST])
+def test_any_flipped_bit_is_refused_by_name_and_the_checkpoint_before_is_offered(copy: Path, name: str) -> None:
+    file = copy / "checkpoints/step-12" / name
+    for bit in positions(file):
+        flip(file, bit)
+        with pytest.raises(UserError) as error:
+            checkpoint.intact(copy / "checkpoints")
+        flip(file, bit)
+        message = str(error.value)
+        assert MANIFEST in message if name == MANIFEST else f"step-12/{name} is damaged" in message, (bit, message)
+        assert "step-10, is intact: add --from-step 10 to take it" in message
+    assert checkpoint.intact(copy / "checkpoints") == Checkpoint(copy / "checkpoints/step-12")
+
+
+@pytest.mark.parametrize("name", [*FILES, MANIFEST])
+@pytest.mark.parametrize("how", ["missing", "empty", "shorter", "a folder"])
+def test_a_file_that_is_not_whole_is_refused_by_name(copy: Path, name: str, how: str) -> None:
+    file = copy / "checkpoints/step-12" / name
+    content = file.read_bytes()
+    file.unlink()
+    if how == "a folder":
+        file.mkdir()
+    elif how != "missing":
+        file.write_bytes(b"" if how == "empty" else content[: len(content) // 2])
+    with pytest.raises(UserError, match=rf"{MANIFEST}|step-12/{name}") as error:
+        checkpoint.intact(copy / "checkpoints")
+    assert name == MANIFEST or f"step-12/{name} is" in str(error.value)
+
+
+def test_the_offer_skips_checkpoints_that_are_damaged_too(copy: Path) -> None:
+    for step in (12, 10, 8):
+        flip(copy / f"checkpoints/step-{step}/model.safetensors", 4321)
+    with pytest.raises(UserError, match="step-5, is intact"):
+        checkpoint.intact(copy / "checkpoints")
+    with pytest.raises(UserError, match=r"step-10/model.safetensors.*step-5, is intact"):
+        checkpoint.intact(copy / "checkpoints", update=10)
+    for step in (5, 4):
+        (copy / f"checkpoints/step-{step}/state.json").unlink()
+    with pytest.raises(UserError, match="No older checkpoint is intact"):
+        checkpoint.intact(copy / "checkpoints")
+
+
+def test_other_things_beside_the_checkpoints_are_no_checkpoints(copy: Path) -> None:
+    for name in ("step-", "step-²", "step-x", "step-7.tmp", ".unfinished-step-99"):
+        (copy / "checkpoints" / name).mkdir()
+    assert [found.update for found in checkpoint.existing(copy / "checkpoints")] == [4, 5, 8, 10, 12]
+
+
+def test_a_pickle_in_a_fitting_manifest_is_not_run(copy: Path, tmp_path: Path) -> None:
+    class Bomb:
+        def __reduce__(self) -> tuple[object, ...]:
+            return Path.touch, (tmp_path / "exploded",)
+
+    folder = copy / "checkpoints/step-12"
+    (folder / "model.safetensors").write_bytes(pickle.dumps(Bomb()))
+    found = sealed(folder)
+    found.verify()
+    with pytest.raises(UserError, match=r"model.safetensors is not a file of tensors"):
+        found.load_model(nn.Linear(1, 1))
+    assert not (tmp_path / "exploded").exists()
+
+
+@pytest.mark.parametrize("state", ["[]", '{"update": 12}', "nonsense", '{"update": 1e400}'])
+def test_a_state_of_another_version_is_refused(copy: Path, state: str) -> None:
+    (copy / "metrics.jsonl").write_bytes((copy / "metrics.jsonl").read_bytes().rsplit(b"\n", 2)[0] + b"\n")
+    (copy / "checkpoints/step-12/state.json").write_text(state)
+    sealed(copy / "checkpoints/step-12")
+    with pytest.raises(UserError, match=r"step-12.*state.json was written by another version"):
+        train_run(tiny(*SHORT), copy)
+
+
+def network(width: int = 3) -> tuple[nn.Module, torch.optim.Optimizer]:
+    """Two layers of the same shapes, so that mixing them up cannot show in a shape."""
+    torch.manual_seed(width)
+    model = nn.Sequential(nn.Linear(width, width), nn.Linear(width, width))
+    return model, torch.optim.Adam(model.parameters())
+
+
+def step(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    optimizer.zero_grad()
+    (model(torch.arange(6.0).view(2, 3)) ** 2).sum().backward()
+    optimizer.step()
+
+
+def test_optimiser_state_follows_the_names_whatever_the_order(tmp_path: Path) -> None:
+    model, optimizer = network()
+    step(model, optimizer)
+    saved = checkpoint.save(tmp_path, 1, model, optimizer, {})
+    saved.verify()
+    other, _ = network()
+    backwards = torch.optim.Adam(list(other.parameters())[::-1])
+    saved.load_model(other)
+    saved.load_optimizer(other, backwards)
+    for (name, here), there in zip(model.named_parameters(), other.parameters(), strict=True):
+        assert torch.equal(here, there)
+        for what in ("step", "exp_avg", "exp_avg_sq"):
+            assert torch.equal(optimizer.state[here][what], backwards.state[there][what]), (name, what)
+    step(model, optimizer)
+    step(other, backwards)
+    for here, there in zip(model.parameters(), other.parameters(), strict=True):
+        assert torch.equal(here, there)
+
+
+def test_tensors_that_do_not_fit_are_refused_by_name(tmp_path: Path) -> None:
+    model, optimizer = network()
+    step(model, optimizer)
+    saved = checkpoint.save(tmp_path, 1, model, optimizer, {})
+    wider, wider_optimizer = network(4)
+    with pytest.raises(UserError, match=r"0.weight is \(3, 3\), the model's \(4, 4\)"):
+        saved.load_model(wider)
+    with pytest.raises(UserError, match=r"0.bias/exp_avg is \(3,\), the parameter \(4,\)"):
+        saved.load_optimizer(wider, wider_optimizer)
+    single = nn.Sequential(nn.Linear(3, 3))
+    with pytest.raises(UserError, match=r"1.bias, 1.weight stand in only one"):
+        saved.load_model(single)
+    with pytest.raises(UserError, match=r"has state of 1.bias, which the model does not have"):
+        saved.load_optimizer(single, optimizer)
+    moments = load_file(saved.folder / FILES[1])
+    save_file(moments | {"0.weight/exp_avg": torch.tensor(1.0)}, saved.folder / FILES[1])
+    with pytest.raises(UserError, match=r"0.weight/exp_avg is \(\), the parameter \(3, 3\)"):
+        saved.load_optimizer(model, optimizer)
+
+
+def test_sha256sum_can_check_a_checkpoint_without_us(short: Path) -> None:
+    import subprocess
+
+    folder = short / "checkpoints/step-12"
+    done = subprocess.run(["sha256sum", "-c", MANIFEST], cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0
+    assert done.stdout.count("OK") == len(FILES)

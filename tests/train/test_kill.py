@@ -1,0 +1,43 @@
+"""SIGKILL at any moment, and the same command again: the same weights and the same metrics, to the bit."""
+
+import json
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from tiny import RUN, finish, options, result, start, steps
+
+
+def test_forty_kills_end_with_the_bits_of_the_run_left_alone(tmp_path: Path) -> None:
+    script = Path(__file__).with_name("kill_runs.py")
+    arguments = [sys.executable, script, tmp_path, "7", "30", "10"]
+    done = subprocess.run(arguments, capture_output=True, text=True, timeout=500, check=False)
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert (report["time"], report["file"]) == (30, 10)
+    assert report["killed_while_saving"] >= 3  # else the file kills miss what they are for
+    assert len(set(report["at"])) >= 10  # spread over the run
+
+
+def test_three_kills_of_the_command_itself(tmp_path: Path, uninterrupted: Path) -> None:
+    folder, dice = tmp_path / "run", random.Random(3)
+    command = ["train", "--run", str(folder), *options(*RUN)]
+    for begin in (2, 20, 40):
+        process, goal = start(*command), begin + dice.randrange(10)
+        while process.poll() is None and lines(folder) < goal:
+            time.sleep(0.005)
+        assert process.poll() is None, finish(process)
+        process.kill()
+        assert finish(process)[0] == -9
+    code, out, err = finish(start(*command))
+    assert code == 0, err
+    assert out == f"{folder}\n"
+    assert result(folder, 60) == result(uninterrupted, 60)
+    assert steps(folder) == steps(uninterrupted)
+
+
+def lines(folder: Path) -> int:
+    file = folder / "metrics.jsonl"
+    return file.read_bytes().count(b"\n") if file.exists() else 0

@@ -1,0 +1,198 @@
+"""SIGINT and SIGTERM, going on, going back, and what a finished run does when it is asked again."""
+
+import json
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from normscope import run
+from normscope.errors import UserError
+from normscope.train import RunFolder
+from tiny import SHORT, flip, leftovers, result, steps, tiny
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_saves_at_that_update_and_the_run_goes_on_exactly(
+    unfinished: Callable[..., Path], short: Path, number: int
+) -> None:
+    folder = unfinished(6, number=number)  # 6 is no update at which a checkpoint is due
+    assert steps(folder) == [4, 5, 6]
+    run.train_run(tiny(*SHORT), folder)
+    assert result(folder, 12) == result(short, 12)
+
+
+def test_a_signal_in_the_last_update_lets_the_run_finish(tmp_path: Path, short: Path) -> None:
+    def interrupt(event: dict[str, object]) -> None:
+        if event["event"] == "update" and event["update"] == 12:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    run.train_run(tiny(*SHORT), tmp_path / "run", listeners=[interrupt])
+    assert result(tmp_path / "run", 12) == result(short, 12)
+
+
+def test_every_event_is_in_the_metrics_once_and_in_order(short: Path) -> None:
+    events = RunFolder(short).events()
+    assert [e["update"] for e in events if e["event"] == "update"] == list(range(1, 13))
+    assert [e["update"] for e in events if e["event"] == "validation"] == [5, 10, 12]
+    assert events[0]["event"] == "initialisation"
+    assert events[-1]["event"] == "finished"
+    assert events[-1]["summed_lr"] == pytest.approx(sum(e["lr"] for e in events if e["event"] == "update"), rel=1e-12)
+    assert events[-1]["target_tokens"] == sum(e["target_tokens"] for e in events if e["event"] == "update")
+    text = (short / "metrics.jsonl").read_text()
+    assert "seconds" not in text  # no clock in what must repeat to the bit
+
+
+def test_a_finished_run_is_left_alone(copy: Path) -> None:
+    def times() -> dict[Path, int]:
+        return {path: path.stat().st_mtime_ns for path in copy.rglob("*")}
+
+    before, notes = times(), list[str]()
+    progress = run.train_run(tiny(*SHORT), copy, say=notes.append)
+    assert progress.update == 12
+    assert notes == [f"{copy} is finished; nothing to do"]
+    assert times() == before
+
+
+def test_a_kill_between_the_last_checkpoint_and_the_last_line_is_made_good(copy: Path, short: Path) -> None:
+    metrics = copy / "metrics.jsonl"
+    lines = metrics.read_bytes().splitlines(keepends=True)
+    assert json.loads(lines[-1])["event"] == "finished"
+    metrics.write_bytes(b"".join(lines[:-1]))
+    assert not RunFolder(copy).is_finished
+    run.train_run(tiny(*SHORT), copy)
+    assert result(copy, 12) == result(short, 12)
+
+
+def test_from_step_goes_back_drops_what_came_later_and_ends_with_the_same_bits(copy: Path, short: Path) -> None:
+    wanted = result(short, 12)
+    seen = []
+    run.train_run(tiny(*SHORT), copy, from_step=5, listeners=[lambda e: seen.append(e["update"])])
+    assert seen[0] == 6
+    assert result(copy, 12) == wanted
+    assert steps(copy) == steps(short)
+    with pytest.raises(UserError, match=r"no checkpoint of update 7; it has 4, 5, 8, 10, 12"):
+        run.train_run(tiny(*SHORT), copy, from_step=7)
+
+
+def test_a_damaged_checkpoint_is_refused_and_the_way_round_it_ends_with_the_same_bits(
+    unfinished: Callable[..., Path], short: Path
+) -> None:
+    folder = unfinished(9)
+    file = folder / "checkpoints/step-9/optimizer.safetensors"
+    flip(file, 8 * 1000 + 3)
+    with pytest.raises(UserError, match=r"step-9/optimizer.safetensors is damaged.*--from-step 8 "):
+        run.train_run(tiny(*SHORT), folder)
+    run.train_run(tiny(*SHORT), folder, from_step=8)
+    assert result(folder, 12) == result(short, 12)
+
+
+def test_metrics_that_lost_lines_are_refused_instead_of_filled_with_zeros(unfinished: Callable[..., Path]) -> None:
+    folder = unfinished(6)
+    metrics = folder / "metrics.jsonl"
+    metrics.write_bytes(metrics.read_bytes()[:-40])
+    with pytest.raises(UserError, match=r"lines are missing.*--from-step"):
+        run.train_run(tiny(*SHORT), folder)
+    run.train_run(tiny(*SHORT), folder, from_step=4)  # an older checkpoint needs fewer lines
+    assert RunFolder(folder).is_finished
+
+
+def test_what_a_kill_left_before_the_run_began_is_cleared_away(tmp_path: Path, short: Path) -> None:
+    folder = tmp_path / "run"
+    for left in ("checkpoints", ".unfinished-vocabularies", "vocabularies"):
+        (folder / left).mkdir(parents=True)
+    (folder / ".lock").touch()
+    (folder / ".unfinished-vocabularies/source.json").write_text("{")
+    (folder / ".unfinished-config.toml").write_text("[mod")
+    (folder / "vocabularies/half").write_text("half")
+    run.train_run(tiny(*SHORT), folder)
+    assert result(folder, 12) == result(short, 12)
+    assert not leftovers(folder)
+    assert not (folder / "vocabularies/half").exists()
+
+
+@pytest.mark.parametrize("content", [["notes.txt"], ["checkpoints/step-100/model.pt"], ["vocabularies/de.txt", "a.py"]])
+def test_a_folder_that_is_something_else_is_not_touched(tmp_path: Path, content: list[str]) -> None:
+    for name in content:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("mine")
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(UserError, match="is not empty and is not a run"):
+        run.train_run(tiny(*SHORT), tmp_path)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_mistake_in_the_settings_leaves_no_folder_behind(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="more than the 4 of a batch"):
+        run.train_run(tiny(*SHORT, "data.max_tokens=4"), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_another_corpus_under_the_same_name_is_refused(unfinished: Callable[..., Path]) -> None:
+    folder = unfinished(6)
+    file = folder / "environment.json"
+    environment = json.loads(file.read_text())
+    file.write_text(json.dumps(environment | {"data_fingerprint": "0" * 64}))
+    with pytest.raises(UserError, match="its fingerprint was 0000"):
+        run.train_run(tiny(*SHORT), folder)
+
+
+def test_a_changed_machine_is_noted_and_automatic_settings_stay_as_they_were(
+    unfinished: Callable[..., Path], short: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = unfinished(6)
+    file = folder / "environment.json"
+    environment = json.loads(file.read_text())
+    file.write_text(json.dumps(environment | {"torch": "1.0"}))
+    monkeypatch.setattr(run, "available_cores", lambda: 64)
+    notes: list[str] = []
+    run.train_run(tiny(*SHORT, "train.threads='auto'"), folder, say=notes.append)
+    assert len(notes) == 1
+    assert f"(torch: 1.0 -> {environment['torch']})" in notes[0]
+    assert result(folder, 12) == result(short, 12)
+
+
+def test_another_configuration_is_refused_with_what_differs(copy: Path) -> None:
+    with pytest.raises(UserError) as error:
+        run.train_run(tiny(*SHORT, "optimizer.peak_lr=1e-3", "seed=2"), copy)
+    assert "seed: 1 there, 2 now; optimizer.peak_lr: 0.0005 there, 0.001 now" in str(error.value)
+
+
+def test_a_run_that_another_process_trains_is_refused(copy: Path) -> None:
+    (copy / "metrics.jsonl").write_bytes(b"")  # no longer finished
+    with RunFolder(copy).lock(), pytest.raises(UserError, match="being trained by another process"):
+        run.train_run(tiny(*SHORT), copy)
+
+
+def test_the_configuration_in_the_folder_is_complete_and_without_auto(short: Path) -> None:
+    from normscope.config import load, to_toml
+
+    kept = load(short / "config.toml")
+    assert to_toml(kept) == (short / "config.toml").read_text()
+    assert kept.train.precision == "fp32"
+    assert "auto" not in (kept.train.device, kept.train.threads)
+
+
+def test_the_checkpoints_kept_are_the_last_and_the_best(tmp_path: Path) -> None:
+    config = tiny("train.duration=9", "train.validate_every=3", "train.checkpoint_every=1", "optimizer.peak_lr=1e-9")
+    worse = iter([1.0, 2.0, 3.0])
+
+    class Worsening(run.TranslationTask):
+        def validate(self, model: object) -> dict[str, float]:
+            return {"loss_nats": 0.0, "nll_nats": (nll := next(worse)), "nll_bits": nll}
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run, "TranslationTask", Worsening)
+        run.train_run(config, tmp_path / "run")
+    folder = RunFolder(tmp_path / "run")
+    assert steps(folder.path) == [3, 8, 9]
+    assert [folder.checkpoint(which).update for which in ("best", "last", "8")] == [3, 9, 8]
+    for which, message in (("5", "it has 3, 8, 9"), ("²", "`last`, `best` or an update's number"), ("-1", "`last`")):
+        with pytest.raises(UserError, match=message):
+            folder.checkpoint(which)
+    flip(folder.checkpoints / "step-9/model.safetensors", 99)
+    assert folder.checkpoint("8").update == 8
+    with pytest.raises(UserError, match="add --checkpoint 8"):
+        folder.checkpoint("best")
