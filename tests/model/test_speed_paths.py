@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from normscope.model.attention import as_factor
+from normscope.model.attention import as_factor, attend
 from normscope.model.dropout import Dropout
 from normscope.model.layout import Layout
 from normscope.model.linear import Linear
@@ -91,3 +91,19 @@ def test_factors_are_cast_under_autocast_alone():
         assert as_factor(x).dtype == torch.bfloat16
         assert Linear(3, 2)(as_factor(x)).dtype == torch.bfloat16
         assert as_factor(x.double()).dtype == torch.float64  # as autocast itself leaves float64 alone
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_bf16_attention_errs_by_roundings_to_bf16_alone(causal: bool):
+    torch.manual_seed(0)
+    query, key, value = (torch.randn(3, 2, 9, 16).bfloat16() for _ in range(3))
+    scores = query.double() @ key.double().mT / 4
+    if causal:
+        scores = scores.masked_fill(torch.ones(9, 9, dtype=torch.bool).triu(1), float("-inf"))
+    exact = scores.softmax(-1) @ value.double()
+    before = torch.backends.cuda.fp16_bf16_reduction_math_sdp_allowed()
+    mixed = attend(query, key, value, None, causal, 0.0)
+    assert mixed.dtype == torch.bfloat16
+    # Scaled queries and keys, scores, weights and the result are each rounded, by 2^-9 of their value at most.
+    assert (mixed.double() - exact).norm() / exact.norm() < 5 * 2**-9
+    assert torch.backends.cuda.fp16_bf16_reduction_math_sdp_allowed() == before

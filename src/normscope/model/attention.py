@@ -3,6 +3,7 @@
 # N = packed tokens of queries, M = packed tokens of keys, D = width, B = sentences, H = heads,
 # T / S = longest query / key sentence, K = width per head, R = rows (beams) a sentence
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -172,16 +173,19 @@ def as_factor(x: Tensor) -> Tensor:
 def attend(query: Tensor, key: Tensor, value: Tensor, keep: Tensor | None, causal: bool, dropout: float) -> Tensor:
     """(B, H, T, K) queries over (B, H, S, K) keys -> (B, H, T, K).
 
-    torch's fused CPU kernel is slower than its plain one at these sizes, several times so with oneDNN products.
+    torch's fused CPU kernel is slower than its plain one at these sizes, several times so with oneDNN products. The
+    plain one works in the dtype it is given: bfloat16 scores and weights, the softmax between them in float32 inside.
     """
+
+    def attended() -> Tensor:
+        return functional.scaled_dot_product_attention(
+            query, key, value, attn_mask=keep, dropout_p=dropout, is_causal=causal
+        )
+
     if query.device.type != "cpu":
-        return functional.scaled_dot_product_attention(
-            query, key, value, attn_mask=keep, dropout_p=dropout, is_causal=causal
-        )
-    with sdpa_kernel(SDPBackend.MATH):
-        return functional.scaled_dot_product_attention(
-            query, key, value, attn_mask=keep, dropout_p=dropout, is_causal=causal
-        )
+        return attended()
+    with sdpa_kernel(SDPBackend.MATH), _as_given(query.dtype):
+        return attended()
 
 
 def attend_few(query: Tensor, key: Tensor, value: Tensor, keep: Tensor | None) -> Tensor:
@@ -191,6 +195,20 @@ def attend_few(query: Tensor, key: Tensor, value: Tensor, keep: Tensor | None) -
         scores = scores.masked_fill(~keep, -torch.inf)
     mixed: Tensor = scores.softmax(-1) @ value
     return mixed
+
+
+@contextmanager
+def _as_given(dtype: torch.dtype) -> Iterator[None]:
+    """Keep the plain kernel from turning bfloat16 into float32 and back, which makes it take twice as long."""
+    if dtype != torch.bfloat16:
+        yield
+        return
+    before: bool = torch.backends.cuda.fp16_bf16_reduction_math_sdp_allowed()  # type: ignore[no-untyped-call]
+    torch.backends.cuda.allow_fp16_bf16_reduction_math_sdp(True)
+    try:
+        yield
+    finally:
+        torch.backends.cuda.allow_fp16_bf16_reduction_math_sdp(before)
 
 
 def _applier(inside: Inside) -> Callable[[str, Tensor], Tensor]:

@@ -99,7 +99,7 @@ def _error(product: Callable[[Tensor, Tensor], Tensor]) -> float:
 
 
 def autocast(device: torch.device, precision: Precision) -> AbstractContextManager[object]:
-    """fp32: as written. bf16: products in bfloat16; weights, sums of products and softmax statistics stay float32."""
+    """fp32: as written. bf16: factors and results of products in bfloat16; weights and sums stay float32."""
     if precision == "fp32":
         return nullcontext()
     if precision == "bf16":
@@ -114,13 +114,11 @@ def keep_freed_memory() -> bool:
     """Have the C library keep freed memory for the next allocation; False where it has no such setting (not glibc).
 
     By default glibc gives large blocks back to the system at once, and every step pays again for the zeroing of the
-    same pages: a tenth of a step and more. The process then keeps its peak, and large blocks ask for huge pages.
+    same pages: a tenth of a step and more. The process then keeps its peak, which is reached after a few steps.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError, TypeError):
         return False
-    # Torch reads this at its first large allocation, so this function comes before the model.
-    os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
     largest = 2**31 - 1
     return bool(mallopt(_M_TRIM_THRESHOLD, largest)) and bool(mallopt(_M_MMAP_THRESHOLD, largest))
