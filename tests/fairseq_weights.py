@@ -22,7 +22,7 @@ def our_name(name: str) -> str:
     if parts[1] == "output_projection":
         return "target_embedding.weight"
     if parts[1] == "layer_norm":
-        return f"{parts[0]}.final_norm.main.{parts[2]}"
+        return f"{parts[0]}.finish.norm.main.{parts[2]}"
     block, module, last = f"{parts[0]}.blocks.{parts[2]}", parts[3], parts[-1]
     if module in _ATTENTIONS:
         return f"{block}.{_ATTENTIONS[module]}.f.{_PROJECTIONS[parts[4]]}.{last}"

@@ -113,4 +113,4 @@ class ReferenceStack:
 
     @property
     def final_norm(self) -> ReferenceNorms:
-        return ReferenceNorms(self.w, f"{self.at}final_norm.", self.norm, self.epsilon)
+        return ReferenceNorms(self.w, f"{self.at}finish.norm.", self.norm, self.epsilon)

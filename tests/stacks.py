@@ -10,6 +10,8 @@ from normscope.placement import StackShape, named
 from reference import ReferenceStack, keep_keys, leaves
 
 WIDTH, HEADS, FFN_WIDTH = 12, 3, 20
+SCHEDULED = 0.37
+"""What every number that follows a schedule stands at: neither end of it."""
 SOURCE_LENGTHS, TARGET_LENGTHS = [4, 7, 1], [5, 2, 6]
 
 Formula = Callable[[Tensor, ReferenceStack], Tensor]
@@ -23,15 +25,17 @@ def perturbed(module: nn.Module, seed: int) -> nn.Module:
     with torch.no_grad():
         for parameter in module.parameters():
             parameter += 0.2 * torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
+        for name, number in module.named_buffers():
+            if ".schedules." in f".{name}":
+                number.fill_(SCHEDULED)
     return module
 
 
 def small_stack(placement: str, kind: str, blocks: int, norm: str = "layer-norm", seed: int = 0) -> Stack:
     """An encoder-only or decoder-only stack, without cross-attention."""
     torch.manual_seed(seed)
-    shape = StackShape(kind=kind, width=WIDTH, **{f"{kind}_blocks": blocks})
-    config = StackConfig(ffn_width=FFN_WIDTH, heads=HEADS, norm=norm)
-    return perturbed(Stack(named(placement)(shape), config, ("attention", "feed_forward")), seed)
+    shape = StackShape(kind=kind, width=WIDTH, ffn_width=FFN_WIDTH, heads=HEADS, **{f"{kind}_blocks": blocks})
+    return perturbed(Stack(named(placement)(shape), StackConfig(norm=norm)), seed)
 
 
 def small_model(placement: str, norm: str = "layer-norm", seed: int = 0, **changes: object) -> EncoderDecoder:
@@ -84,7 +88,9 @@ def assert_model_matches(
 ) -> None:
     """Logits and every parameter's gradient of an encoder-decoder, embeddings included, to 1e-10."""
     source, target = random_tokens(SOURCE_LENGTHS, 1), random_tokens(TARGET_LENGTHS, 2)
-    layouts = [Layout(torch.tensor(lengths)) for lengths in (SOURCE_LENGTHS, TARGET_LENGTHS)]
+    layouts = [Layout(torch.tensor(lengths)) for lengths in (SCHEDULED = 0.37
+"""What every number that follows a schedule stands at: neither end of it."""
+SOURCE_LENGTHS, TARGET_LENGTHS)]
     weights = leaves(model)
     table = weights["target_embedding.weight"]
     positions = model.target_embedding.sinusoids.double()

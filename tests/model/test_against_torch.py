@@ -51,8 +51,8 @@ def in_torch_names(stack: Stack, values: dict[str, Tensor]) -> dict[str, Tensor]
                 packed = torch.cat([values[f"{at}.f.{m}.{last}"] for m in ("query", "key", "value")])
                 found[f"layers.{b}.{of_attention[kind]}.in_proj_{last}"] = packed
                 found[f"layers.{b}.{of_attention[kind]}.out_proj.{last}"] = values[f"{at}.f.output.{last}"]
-            if f"final_norm.main.{last}" in values:
-                found[f"norm.{last}"] = values[f"final_norm.main.{last}"]
+            if f"finish.norm.main.{last}" in values:
+                found[f"norm.{last}"] = values[f"finish.norm.main.{last}"]
     return found
 
 

@@ -20,6 +20,9 @@ from stacks import SOURCE_LENGTHS, TARGET_LENGTHS, random_tokens, small_model
 EXACT = {"rtol": 1e-12, "atol": 1e-12}
 
 
+PLACEMENT = named("pre-ln")(StackShape(kind="encoder", width=8, encoder_blocks=1))
+
+
 class TestSizes:
     def test_the_defaults_are_the_papers(self):
         config = ModelConfig()
@@ -40,7 +43,10 @@ class TestSizes:
             ({"dropout": 1.0}, r"dropout must lie in \[0, 1\), got 1.0"),
             ({"attention_dropout": -0.1}, r"attention_dropout must lie in \[0, 1\), got -0.1"),
             ({"activation_dropout": math.nan}, r"activation_dropout must lie in \[0, 1\), got nan"),
-            ({"norm": "batch-norm"}, "norm must be one of layer-norm, rms-norm, got 'batch-norm'"),
+            (
+                {"norm": "batch-norm"},
+                "norm must be as-placement or one of layer-norm, rms-norm, scale-norm, sphere-norm, got 'batch-norm'",
+            ),
             ({"initialisation": "he"}, "initialisation must be as-placement or one of paper, .*, got 'he'"),
             ({"initialisation": "theory"}, "theory is stated for heads = 1 and ffn_width = width"),
         ],
@@ -61,14 +67,14 @@ class TestSizes:
         with pytest.raises(ValueError, match="width=10 must be a multiple of heads=4"):
             Attention(10, 4, 0.0, cross=False)
         with pytest.raises(ValueError, match="even width of at least 4, got width=2"):
-            Embedding(10, 2)
+            Embedding(10, 2, PLACEMENT)
         with pytest.raises(ValueError, match=r"rate lies in \[0, 1\), got 1.5"):
             Dropout(1.5)
 
 
 class TestPositions:
     def test_sinusoids_by_their_formula(self):
-        table = Embedding(5, 8).sinusoids
+        table = Embedding(5, 8, PLACEMENT).sinusoids
         for position in range(200):
             for i in range(4):
                 angle = (position + 2) / 10000 ** (i / 3)  # counted from 2 at the first token, as fairseq does
@@ -77,7 +83,7 @@ class TestPositions:
                 assert table[position, 4 + i].item() == pytest.approx(math.cos(angle), abs=1e-7 * (position + 2))
 
     def test_beyond_the_initial_table(self):
-        embedding = Embedding(5, 8)
+        embedding = Embedding(5, 8, PLACEMENT)
         torch.nn.init.zeros_(embedding.weight)
         before = embedding.sinusoids.clone()
         longest = len(before) + 45
@@ -194,8 +200,8 @@ def test_dropout_acts_in_training_alone():
 
 def test_a_stack_of_own_kinds():
     """Feed-forward sub-layers alone: the setting of the paper's appendix."""
-    shape = StackShape(kind="encoder", width=8, encoder_blocks=2)
-    stack = Stack(named("pre-ln")(shape), StackConfig(ffn_width=8, heads=1), ("feed_forward",))
+    shape = StackShape(kind="encoder", width=8, ffn_width=8, heads=1, encoder_blocks=2)
+    stack = Stack(named("pre-ln")(shape), StackConfig(), ("feed_forward",))
     assert not [name for name, _ in stack.named_parameters() if "attention" in name]
 
 

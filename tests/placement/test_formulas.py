@@ -1,5 +1,7 @@
 """Every placement's stack against its paper's equations in float64: outputs and every gradient."""
 
+from types import SimpleNamespace
+
 import pytest
 from torch import Tensor
 
@@ -87,7 +89,7 @@ def test_deepnorm_constants(encoder_blocks, decoder_blocks, kind, skip_scale, br
 
 def test_residual_epsilon_is_the_authors():
     assert named("residual").norm_epsilon == 1e-7
-    assert small_stack("residual", "encoder", 1).final_norm.main.eps == 1e-7
+    assert small_stack("residual", "encoder", 1).finish.norm.main.eps == 1e-7
 
 
 def test_residual_output_is_the_stream_plus_the_normed_sum():
@@ -97,8 +99,9 @@ def test_residual_output_is_the_stream_plus_the_normed_sum():
     def norm(x: float) -> float:
         return x / 10
 
-    state = placement.start(3.0, norm)
+    end = SimpleNamespace(norm=norm)
+    state = placement.start(3.0, end)
     assert state == (3.0, 3.0)
     state = placement.join(state, lambda x: x + 1, norm)
     assert state == (0.7, 7.0)
-    assert placement.finish(state, norm) == pytest.approx(1.4)
+    assert placement.finish(state, end) == pytest.approx(1.4)

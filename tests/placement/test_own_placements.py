@@ -11,7 +11,8 @@ from torch import Tensor
 
 from normscope.model import EncoderDecoder, Layout
 from normscope.placement import Placement, Sublayer, Value, register
-from normscope.placement.symbol import Symbol, formula
+from normscope.placement.printing import formula
+from normscope.placement.symbol import Symbol
 from reference import ReferenceStack
 from stacks import FFN_WIDTH, WIDTH, assert_model_matches, assert_stack_matches, small_model, small_stack
 
@@ -45,8 +46,8 @@ class SubLN(Own):
     def join(self, x, sublayer, norm):
         return x + sublayer(norm(x), output=norm.inner)
 
-    def finish(self, state, norm):
-        return norm(state)
+    def finish(self, state, end):
+        return end.norm(state)
 
 
 def sub_ln(x: Tensor, stack: ReferenceStack) -> Tensor:
@@ -103,8 +104,8 @@ class Sandwich(Own):
 
     name = title = "own-sandwich"
 
-    def start(self, x, norm):
-        return norm(x)
+    def start(self, x, end):
+        return end.norm(x)
 
     def join(self, x, sublayer, norm):
         return x + norm.after(sublayer(norm.before(x)))
@@ -113,7 +114,7 @@ class Sandwich(Own):
 def sandwich(x: Tensor, stack: ReferenceStack) -> Tensor:
     for number, f in enumerate(stack.sublayers()):
         if number == 0:
-            first = type(f.norm)(stack.w, f"{stack.at}start_norm.", stack.norm, stack.epsilon)
+            first = type(f.norm)(stack.w, f"{stack.at}start.norm.", stack.norm, stack.epsilon)
             x = first(x)
         x = x + f.norm.named("after", f(f.norm.named("before", x)))
     return x
@@ -127,8 +128,8 @@ class LayerNormScaling(Own):
     def join(self, x, sublayer, norm):
         return x + sublayer(norm(x) / math.sqrt(sublayer.site.block))
 
-    def finish(self, state, norm):
-        return norm(state)
+    def finish(self, state, end):
+        return end.norm(state)
 
 
 def layer_norm_scaling(x: Tensor, stack: ReferenceStack) -> Tensor:
@@ -147,8 +148,8 @@ class MixLN(Own):
             return norm(x + sublayer(x))
         return x + sublayer(norm(x))
 
-    def finish(self, state, norm):
-        return norm(state)
+    def finish(self, state, end):
+        return end.norm(state)
 
 
 def mix_ln(x: Tensor, stack: ReferenceStack) -> Tensor:
@@ -171,15 +172,15 @@ class AttentionResidual(Own):
     name = title = "own-attention-residual"
     streams = ()
 
-    def start(self, x, norm):
+    def start(self, x, end):
         return (x,)
 
     def join(self, x, sublayer: Sublayer, norm):
-        query = sublayer.parameter("query", initial=0.0, per_feature=True)
+        query = sublayer.parameter("query", initial=0.0, shape=(self.stack.width,))
         return (*x, sublayer(attend_over(x, [norm(v) for v in x], query)))
 
-    def finish(self, state, norm):
-        return norm(sum(state[1:], state[0]))
+    def finish(self, state, end):
+        return end.norm(sum(state[1:], state[0]))
 
 
 def attention_residual(x: Tensor, stack: ReferenceStack) -> Tensor:
@@ -197,7 +198,7 @@ class Admin(Own):
     name = title = "own-admin"
 
     def join(self, x, sublayer, norm):
-        return norm(sublayer.parameter("skip_scale", initial=1.0, per_feature=True) * x + sublayer(x))
+        return norm(sublayer.parameter("skip_scale", initial=1.0, shape=(self.stack.width,)) * x + sublayer(x))
 
 
 def admin(x: Tensor, stack: ReferenceStack) -> Tensor:
@@ -268,7 +269,7 @@ def of_norm(at: str, width: int = WIDTH) -> dict[str, tuple[int, ...]]:
             | of_norm("blocks.0.attention.norm.inner")
             | of_norm("blocks.0.feed_forward.norm.main")
             | of_norm("blocks.0.feed_forward.norm.inner", FFN_WIDTH)
-            | of_norm("final_norm.main"),
+            | of_norm("finish.norm.main"),
         ),
         (
             HybridNorm,
@@ -280,7 +281,7 @@ def of_norm(at: str, width: int = WIDTH) -> dict[str, tuple[int, ...]]:
         (BottomToTop, of_norm("blocks.0.attention.norm.main") | of_norm("blocks.0.feed_forward.norm.main")),
         (
             Sandwich,
-            of_norm("start_norm.main")
+            of_norm("start.norm.main")
             | of_norm("blocks.0.attention.norm.before")
             | of_norm("blocks.0.attention.norm.after")
             | of_norm("blocks.0.feed_forward.norm.before")
@@ -290,7 +291,7 @@ def of_norm(at: str, width: int = WIDTH) -> dict[str, tuple[int, ...]]:
             AttentionResidual,
             of_norm("blocks.0.attention.norm.main")
             | of_norm("blocks.0.feed_forward.norm.main")
-            | of_norm("final_norm.main")
+            | of_norm("finish.norm.main")
             | {"blocks.0.attention.placed.query": (WIDTH,), "blocks.0.feed_forward.placed.query": (WIDTH,)},
         ),
         (

@@ -5,7 +5,9 @@ import torch
 
 from normscope.model import Context, Layout, Stack, StackConfig
 from normscope.placement import Placement, StackShape, named, register, registered
-from normscope.placement.symbol import Symbol, formula, read
+from normscope.placement.printing import formula
+from normscope.placement.reading import read
+from normscope.placement.symbol import Symbol
 from stacks import small_model
 
 
@@ -109,8 +111,8 @@ class TestFormula:
                 gate = sublayer.parameter("a", initial=0.0)
                 return (1 - gate) * x + gate * norm.outer(sublayer(norm(x) / 2, output=norm.inner))
 
-            def finish(self, state, norm):
-                return norm(state) - state
+            def finish(self, state, end):
+                return end.norm(state) - state
 
         assert formula(Everything) == (
             "x ← (1 - a) · x + a · norm_outer(F(norm(x) / 2, norm_inner(output))); y = norm(x) - x"
@@ -132,9 +134,9 @@ class TestFormula:
             def join(self, x, sublayer, norm):
                 return x + sublayer(norm(x), output=norm)
 
-        shape = StackShape(kind="encoder", width=8, encoder_blocks=1)
+        shape = StackShape(kind="encoder", width=8, ffn_width=16, encoder_blocks=1)
         with pytest.raises(ValueError, match="norm 'main' is used at widths 8 and 16; give them two names"):
-            read(TwoWidths(shape), ("feed_forward",), {"feed_forward": {"output": 16}})
+            read(TwoWidths(shape))
 
 
 @pytest.mark.parametrize("name", registered())
@@ -144,9 +146,8 @@ class TestEveryPlacement:
 
     def test_deep_stack_is_finite_in_float32(self, name):
         torch.manual_seed(0)
-        shape = StackShape(kind="encoder", width=16, encoder_blocks=24)
-        config = StackConfig(ffn_width=32, heads=2)
-        stack = Stack(named(name)(shape), config, ("attention", "feed_forward"))
+        shape = StackShape(kind="encoder", width=16, ffn_width=32, heads=2, encoder_blocks=24)
+        stack = Stack(named(name)(shape), StackConfig())
         layout = Layout(torch.tensor([3, 5]))
         x_ND = torch.randn(8, 16, requires_grad=True)
         output = stack(x_ND, Context(layout=layout))
@@ -170,8 +171,8 @@ class TestEveryPlacement:
 @pytest.mark.parametrize("name", ["post-ln", "deepnorm"])
 def test_post_output_is_normalised_whatever_the_input(name):
     torch.manual_seed(0)
-    shape = StackShape(kind="encoder", width=64, encoder_blocks=2)
-    stack = Stack(named(name)(shape), StackConfig(ffn_width=64, heads=2), ("attention", "feed_forward")).double()
+    shape = StackShape(kind="encoder", width=64, ffn_width=64, heads=2, encoder_blocks=2)
+    stack = Stack(named(name)(shape), StackConfig()).double()
     layout = Layout(torch.tensor([3, 5]))
     output = stack(100 * torch.randn(8, 64, dtype=torch.float64), Context(layout=layout))
     torch.testing.assert_close(output.mean(-1), torch.zeros(8, dtype=torch.float64), rtol=0, atol=1e-12)

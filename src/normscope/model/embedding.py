@@ -7,27 +7,32 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from ..placement import Placement
+
 PAD = 1
 _FIRST_POSITION = PAD + 1  # fairseq counts positions from the padding index; its numbers are what we compare with
 
 
 class Embedding(nn.Module):
-    """Rows of a (V, D) table times √D, plus sinusoidal positions (Vaswani et al. 2017, sections 3.4 and 3.5)."""
+    """Rows of a (V, D) table, as the placement enters them, plus sinusoidal positions (Vaswani et al. 2017, section 3.5).
 
-    def __init__(self, vocabulary: int, width: int) -> None:
+    Most placements multiply the rows by √D (section 3.4 there).
+    """
+
+    def __init__(self, vocabulary: int, width: int, placement: Placement) -> None:
         super().__init__()
         if width % 2 or width < 4:
             raise ValueError(f"sinusoidal positions need an even width of at least 4, got width={width}")
+        self.placement = placement
         self.weight = nn.Parameter(torch.empty(vocabulary, width))
         self.register_buffer("sinusoids", sinusoids(256, width), persistent=False)
 
     def forward(self, tokens_N: Tensor, positions_N: Tensor, longest: int) -> Tensor:
         """tokens_N: int64 ids; positions_N: int64 from 0, all below `longest`. Returns (N, D)."""
-        width = self.weight.shape[1]
         if longest > self.sinusoids.shape[0]:
             # Grown by doubling, so that a long sentence costs once.
-            self.sinusoids = sinusoids(1 << longest.bit_length(), width).to(self.sinusoids)
-        rows = functional.embedding(tokens_N, self.weight, padding_idx=PAD) * math.sqrt(width)
+            self.sinusoids = sinusoids(1 << longest.bit_length(), self.weight.shape[1]).to(self.sinusoids)
+        rows = self.placement.input_rows(functional.embedding(tokens_N, self.weight, padding_idx=PAD))
         return rows + self.sinusoids.index_select(0, positions_N)
 
     sinusoids: Tensor

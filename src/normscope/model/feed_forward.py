@@ -22,7 +22,10 @@ class FeedForward(nn.Module):
         yield from (("ffn_in", self.ffn_in), ("ffn_out", self.ffn_out))
 
     def forward(self, x_ND: Tensor, context: Context, inside: Inside) -> Tensor:
-        hidden = self.dropout(self.ffn_in(x_ND).relu_())
+        hidden = self.ffn_in(x_ND)
+        if "hidden" in inside:
+            hidden = inside["hidden"](hidden)
+        hidden = self.dropout(hidden.relu_())
         if "output" in inside:
             hidden = inside["output"](hidden)
         return self.ffn_out(hidden)  # type: ignore[no-any-return]

@@ -1,5 +1,6 @@
 """Initial weights: one function, and the table it reads."""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -36,6 +37,34 @@ def _normal_by_fan_in(weight: Tensor, gain: float) -> None:
     nn.init.normal_(weight, std=gain * weight.shape[1] ** -0.5)
 
 
+def _normal(std: float) -> Draw:
+    def draw(weight: Tensor, gain: float) -> None:
+        nn.init.normal_(weight, std=gain * std)
+
+    return draw
+
+
+def _small(weight: Tensor, gain: float) -> None:
+    nn.init.normal_(weight, std=gain * math.sqrt(2 / (5 * weight.shape[1])))
+
+
+def _small_by_fan_out(weight: Tensor, gain: float) -> None:
+    nn.init.normal_(weight, std=gain * math.sqrt(2 / (5 * weight.shape[0])))
+
+
+def _uniform_hundredth(weight: Tensor, gain: float) -> None:
+    nn.init.uniform_(weight, -0.01 * gain, 0.01 * gain)
+
+
+def _uniform_by_width(weight: Tensor, gain: float) -> None:
+    bound = gain / weight.shape[1]
+    nn.init.uniform_(weight, -bound, bound)
+
+
+def _normal_by_fan_out(weight: Tensor, gain: float) -> None:
+    nn.init.normal_(weight, std=gain * weight.shape[0] ** -0.5)
+
+
 def _zeros(weight: Tensor, gain: float) -> None:
     nn.init.zeros_(weight)
 
@@ -52,11 +81,13 @@ class Scheme:
     source: str
     draws: Mapping[str, Draw]
     drawn_biases: frozenset[str] = frozenset()
+    embedding: Draw = _normal_by_fan_in
 
 
 # xavier_uniform on a packed (3d, d) matrix has the variance of gain 1/√2 on each of its three parts.
 _PACKED = _xavier_uniform(2**-0.5)
 _QKV = ("query", "key", "value")
+_ALL = (*_QKV, "output", "ffn_in", "ffn_out")
 
 SCHEMES: dict[str, Scheme] = {
     "paper": Scheme(
@@ -77,7 +108,33 @@ SCHEMES: dict[str, Scheme] = {
     ),
     "xavier-normal": Scheme(
         source="Wang et al. 2022 (DeepNorm): Glorot normal at gain 1 times the placement's gain",
-        draws=dict.fromkeys((*_QKV, "output", "ffn_in", "ffn_out"), _xavier_normal),
+        draws=dict.fromkeys(_ALL, _xavier_normal),
+    ),
+    "xavier-uniform": Scheme(
+        source="Huang et al. 2020 (T-Fixup), Zhang et al. 2019 (DS-Init): Glorot uniform times the placement's gain",
+        draws=dict.fromkeys(_ALL, _xavier_uniform(1.0)),
+    ),
+    "rezero": Scheme(
+        source="Bachlechner et al. 2020 (ReZero): Glorot uniform, and the authors' advice of embeddings U(-1/d, 1/d)",
+        draws=dict.fromkeys(_ALL, _xavier_uniform(1.0)),
+        embedding=_uniform_by_width,
+    ),
+    "normal-0.02": Scheme(
+        source="Radford et al. 2019 (GPT-2) and most decoder-only models since: N(0, 0.02²)",
+        draws=dict.fromkeys(_ALL, _normal(0.02)),
+    ),
+    "megatron": Scheme(
+        source="Shoeybi et al. 2019 as HybridNorm runs it: N(0, 2/(5d)), d the model's width",
+        draws=dict.fromkeys((*_QKV, "output", "ffn_in"), _small) | {"ffn_out": _small_by_fan_out},
+    ),
+    "small-attention": Scheme(
+        source="Nguyen & Salazar 2019 (SmallInit): attention N(0, 2/(5d)), feed-forward Glorot normal; embeddings U(-0.01, 0.01), which FixNorm normalises",
+        draws=dict.fromkeys((*_QKV, "output"), _small) | dict.fromkeys(("ffn_in", "ffn_out"), _xavier_normal),
+        embedding=_uniform_hundredth,
+    ),
+    "normal-by-width": Scheme(
+        source="Loshchilov et al. 2024 (nGPT): N(0, 1/d), d the model's width",
+        draws=dict.fromkeys((*_QKV, "output", "ffn_in"), _normal_by_fan_in) | {"ffn_out": _normal_by_fan_out},
     ),
 }
 
@@ -86,25 +143,42 @@ SCHEMES: dict[str, Scheme] = {
 def initialise(model: nn.Module, scheme: str, placement: type[Placement]) -> None:
     """Draw every weight of `model` from torch's global generator, in the order of its modules.
 
-    scheme: a name of SCHEMES, or `as-placement` for the one the placement's source uses. In every scheme embedding rows
-    are N(0, 1/d) with the padding row 0, and norms and the placement's own parameters keep the values they start with.
+    scheme: a name of SCHEMES, or `as-placement` for the one the placement's source uses. The padding row of an
+    embedding is 0, and norms and the placement's own parameters keep the values they start with.
     """
     table = SCHEMES[placement.initialisation if scheme == "as-placement" else scheme]
     for module in model.modules():
         if isinstance(module, Embedding):
-            nn.init.normal_(module.weight, std=module.weight.shape[1] ** -0.5)
+            table.embedding(module.weight, module.placement.embedding_gain())
             module.weight[PAD].zero_()
         elif isinstance(module, Stack):
-            for block in module.blocks:
-                for sublayer in block.sublayers():  # type: ignore[operator]
-                    _initialise_sublayer(sublayer, table, module.placement)
+            for sublayer in module.sublayers():
+                _initialise_sublayer(sublayer, table, module.placement)
+    renormalise(model)
 
 
 def _initialise_sublayer(sublayer: PlacedSublayer, table: Scheme, placement: Placement) -> None:
-    assert isinstance(sublayer.f, Attention | FeedForward)
     for name, linear in sublayer.f.matrices():
         table.draws[name](linear.weight, placement.gain(name, sublayer.site))
         if name in table.drawn_biases:
             nn.init.uniform_(linear.bias, -(linear.weight.shape[1] ** -0.5), linear.weight.shape[1] ** -0.5)
         else:
             nn.init.zeros_(linear.bias)
+
+
+@torch.no_grad()
+def renormalise(model: nn.Module) -> None:
+    """Put back on the unit sphere what the placement keeps there; it belongs after every update."""
+    for module in model.modules():
+        if isinstance(module, Embedding):
+            _onto_sphere(module.weight, module.placement.unit_vectors.get("embedding"))
+        elif isinstance(module, Stack) and module.placement.unit_vectors:
+            for sublayer in module.sublayers():
+                for name, linear in sublayer.f.matrices():
+                    _onto_sphere(linear.weight, module.placement.unit_vectors.get(name))
+
+
+def _onto_sphere(weight: Tensor, dimension: int | None) -> None:
+    if dimension is not None:
+        # A row of padding stays 0: it is divided by ε alone.
+        weight.copy_(nn.functional.normalize(weight, dim=dimension))

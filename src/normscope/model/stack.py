@@ -1,53 +1,53 @@
 """A stack of blocks that runs a placement's formula on tensors. The only room that turns formulas into modules."""
 
 # N = packed tokens, D = width
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from ..placement import Placement, Site, SublayerKind
 from ..placement.base import State
-from ..placement.symbol import ParameterSpec, SymbolSublayer, read, refuse_unknown_places
+from ..placement.operations import mix
+from ..placement.reading import read
+from ..placement.symbol import ParameterSpec, SymbolEnd, SymbolSublayer, refuse_unknown_places
 from .attention import Attention, Context, Inside
 from .dropout import Dropout
 from .feed_forward import FeedForward
+from .norms import NORMS, NormGroup
 
-NORMS: dict[str, Callable[[int, float], nn.Module]] = {
-    "layer-norm": lambda width, epsilon: nn.LayerNorm(width, eps=epsilon),
-    "rms-norm": lambda width, epsilon: nn.RMSNorm(width, eps=epsilon),
-}
+MakeNorms = Callable[[SymbolEnd | SymbolSublayer], NormGroup]
 
 
-class NormGroup(nn.Module):
-    """The norms one sub-layer owns, by the names its formula gives them; calling the group applies `main`."""
+class PlacedEnd(nn.Module):
+    """An end of a stack, or the output projection, with the norms and parameters that the formula asks for there."""
 
-    def __init__(self, widths: dict[str, int], make: Callable[[int], nn.Module]) -> None:
+    def __init__(self, asked: SymbolEnd, make: MakeNorms, schedule: Callable[[str], Tensor]) -> None:
         super().__init__()
-        for name, width in widths.items():
-            self.add_module(name, make(width))
+        self.norm = make(asked)
+        self.placed = nn.ParameterDict({name: _parameter(spec) for name, spec in asked.parameters.items()})
+        self.schedule = schedule
 
-    if TYPE_CHECKING:
+    def parameter(self, name: str, *, initial: float, shape: tuple[int, ...] = ()) -> Tensor:
+        return self.placed[name]  # type: ignore[no-any-return]
 
-        def __getattr__(self, name: str) -> Callable[[Any], Any]: ...  # type: ignore[override]
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.main(x)  # type: ignore[no-any-return]
+    def scheduled(self, name: str, *, initial: float) -> Tensor:
+        return self.schedule(name)
 
 
 class PlacedSublayer(nn.Module):
     """F with the norms and parameters that the placement's formula asks for; a call gives F(x) after dropout."""
 
-    def __init__(
-        self, f: Attention | FeedForward, spec: SymbolSublayer, make: Callable[[int], nn.Module], dropout: float
-    ):
+    def __init__(self, f: Attention | FeedForward, spec: SymbolSublayer, make: MakeNorms, dropout: float):
         super().__init__()
-        self.f, self.site, self.places = f, spec.site, frozenset(spec.inner_widths)
-        self.norm = NormGroup(spec.norm.widths, make)
+        self.f: Attention | FeedForward = f
+        self.site, self.places = spec.site, frozenset(spec.inner_widths)
+        self.norm = make(spec)
         self.placed = nn.ParameterDict(
-            {name: _parameter(p, spec.site) for name, p in spec.parameters.items() if not p.shared_by_block}
+            {name: _parameter(p) for name, p in spec.parameters.items() if not p.shared_by_block}
         )
         self.dropout = Dropout(dropout)
 
@@ -63,6 +63,7 @@ class BoundSublayer:
     module: PlacedSublayer
     context: Context
     shared: nn.ParameterDict
+    schedule: Callable[[str], Tensor]
 
     @property
     def site(self) -> Site:
@@ -76,78 +77,127 @@ class BoundSublayer:
         return self.module(x, self.context, inside)  # type: ignore[no-any-return]
 
     def parameter(
-        self, name: str, *, initial: float, per_feature: bool = False, shared_by_block: bool = False
+        self, name: str, *, initial: float, shape: tuple[int, ...] = (), shared_by_block: bool = False
     ) -> Tensor:
         return (self.shared if shared_by_block else self.module.placed)[name]  # type: ignore[no-any-return]
+
+    def scheduled(self, name: str, *, initial: float) -> Tensor:
+        return self.schedule(name)
 
 
 class Block(nn.Module):
     """One Transformer layer. Its input and output are the placement's state, so a forward hook here sees the stream."""
 
-    def __init__(self, placement: Placement, sublayers: list[PlacedSublayer], specs: tuple[SymbolSublayer, ...]):
+    def __init__(
+        self,
+        placement: Placement,
+        sublayers: list[PlacedSublayer],
+        specs: tuple[SymbolSublayer, ...],
+        schedule: Callable[[str], Tensor],
+    ):
         super().__init__()
-        self.placement = placement
+        self.placement, self.schedule = placement, schedule
         self.kinds: list[SublayerKind] = [s.site.kind for s in sublayers]
         for kind, sublayer in zip(self.kinds, sublayers, strict=True):
             self.add_module(kind, sublayer)
-        shared = {n: (p, s) for s in specs for n, p in s.parameters.items() if p.shared_by_block}
-        self.placed = nn.ParameterDict({name: _parameter(p, s.site) for name, (p, s) in shared.items()})
+        shared = {n: p for s in specs for n, p in s.parameters.items() if p.shared_by_block}
+        self.placed = nn.ParameterDict({name: _parameter(p) for name, p in shared.items()})
 
     def sublayers(self) -> Iterator[PlacedSublayer]:
         yield from (getattr(self, kind) for kind in self.kinds)
 
     def forward(self, state: State, context: Context) -> State:
-        return self.placement.block(state, [BoundSublayer(s, context, self.placed) for s in self.sublayers()])
+        bound = [BoundSublayer(s, context, self.placed, self.schedule) for s in self.sublayers()]
+        return self.placement.block(state, bound)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StackConfig:
-    """Sizes and rates of a stack's sub-layers."""
+    """What a stack needs beside its shape."""
 
-    ffn_width: int
-    heads: int
     dropout: float = 0.0
     """On the embedding and on every sub-layer's output, before the residual sum."""
     attention_dropout: float = 0.0
     activation_dropout: float = 0.0
-    norm: str = "layer-norm"
+    norm: str = "as-placement"
+    activation_checkpointing: bool = False
+    """Keep only what stands between blocks, and compute a block again when its gradients are wanted."""
 
 
 class Stack(nn.Module):
-    """Blocks of one kind under one placement: `start`, the blocks, `finish`, on packed tokens (N, D)."""
+    """Blocks of one kind under one placement: `start`, the blocks, `finish`, on packed tokens (N, D).
 
-    def __init__(self, placement: Placement, config: StackConfig, kinds: tuple[SublayerKind, ...]) -> None:
+    kinds: sub-layers of a block, in order; without them, those of such a stack.
+    """
+
+    def __init__(
+        self, placement: Placement, config: StackConfig, kinds: tuple[SublayerKind, ...] | None = None
+    ) -> None:
         super().__init__()
-        self.placement, width = placement, placement.stack.width
-        places: dict[SublayerKind, dict[str, int]] = {
-            "attention": dict.fromkeys(("query", "key", "value", "output"), width),
-            "cross_attention": dict.fromkeys(("query", "key", "value", "output"), width),
-            "feed_forward": {"output": config.ffn_width},
-        }
-        reading = read(placement, kinds, places)
-
-        def make(norm_width: int) -> nn.Module:
-            return NORMS[config.norm](norm_width, placement.norm_epsilon)
+        self.placement, self.activation_checkpointing = placement, config.activation_checkpointing
+        reading, shape, make = read(placement, kinds), placement.stack, norm_maker(placement, config.norm)
+        self.schedules = Schedules(reading.schedules)
 
         def f(kind: SublayerKind) -> Attention | FeedForward:
             if kind == "feed_forward":
-                return FeedForward(width, config.ffn_width, config.activation_dropout)
-            return Attention(width, config.heads, config.attention_dropout, cross=kind == "cross_attention")
+                return FeedForward(shape.width, shape.ffn_width, config.activation_dropout)
+            return Attention(shape.width, shape.heads, config.attention_dropout, cross=kind == "cross_attention")
 
         self.dropout = Dropout(config.dropout)
-        self.start_norm = NormGroup(reading.start_norms, make)
+        schedule = self.schedules.value
+        self.start = PlacedEnd(reading.start, make, schedule)
         self.blocks = nn.ModuleList(
-            Block(placement, [PlacedSublayer(f(s.site.kind), s, make, config.dropout) for s in specs], specs)
+            Block(placement, [PlacedSublayer(f(s.site.kind), s, make, config.dropout) for s in specs], specs, schedule)
             for specs in reading.blocks
         )
-        self.final_norm = NormGroup(reading.final_norms, make)
+        self.finish = PlacedEnd(reading.finish, make, schedule)
+
+    def sublayers(self) -> Iterator[PlacedSublayer]:
+        """In the order of the forward pass."""
+        for block in self.blocks:
+            assert isinstance(block, Block)
+            yield from block.sublayers()
 
     def forward(self, x_ND: Tensor, context: Context) -> Tensor:
-        state = self.placement.start(self.dropout(x_ND), self.start_norm)
+        state = self.placement.start(self.dropout(x_ND), self.start)
         for block in self.blocks:
-            state = block(state, context)
-        return self.placement.finish(state, self.final_norm)  # type: ignore[no-any-return]
+            if self.activation_checkpointing and torch.is_grad_enabled():
+                state = checkpoint(block, state, context, use_reentrant=False)
+            else:
+                state = block(state, context)
+        return self.placement.finish(state, self.finish)  # type: ignore[no-any-return]
 
 
-def _parameter(spec: ParameterSpec, site: Site) -> nn.Parameter:
-    return nn.Parameter(torch.full((site.stack.width,) if spec.per_feature else (), spec.initial))
+class Schedules(nn.Module):
+    """The numbers of a formula that follow a schedule, as buffers: a checkpoint keeps them, an optimiser does not."""
+
+    def __init__(self, initial: Mapping[str, float]) -> None:
+        super().__init__()
+        for name, value in initial.items():
+            self.register_buffer(name, torch.tensor(value))
+
+    def value(self, name: str) -> Tensor:
+        return self.get_buffer(name)
+
+
+def norm_maker(placement: Placement, norm: str) -> MakeNorms:
+    """What builds the norms that a part of the formula asks for."""
+    kind = NORMS[placement.default_norm if norm == "as-placement" else norm]
+
+    def make(asked: SymbolEnd | SymbolSublayer) -> NormGroup:
+        return NormGroup(
+            asked.norm.widths, lambda width: kind(width, placement.norm_epsilon), frozenset(asked.norm.grouped)
+        )
+
+    return make
+
+
+def _parameter(spec: ParameterSpec) -> nn.Parameter:
+    return nn.Parameter(torch.full(spec.shape, spec.initial))
+
+
+@mix.register
+def _mix(query_D: Tensor, values: Sequence[Tensor], key: Callable[[Tensor], Any]) -> Tensor:
+    values_IND = torch.stack(list(values))
+    weights_IN = (key(values_IND) @ query_D.to(values_IND.dtype)).softmax(0)
+    return torch.einsum("in,ind->nd", weights_IN.to(values_IND.dtype), values_IND)

@@ -9,11 +9,13 @@ import torch
 from torch import Tensor, nn
 
 from ..placement import StackShape, named
+from ..placement.reading import read_head
 from .attention import Cache, Context, as_factor
 from .embedding import Embedding
 from .initialisation import SCHEMES, initialise
 from .layout import Layout
-from .stack import NORMS, Stack, StackConfig
+from .norms import NORMS
+from .stack import PlacedEnd, Stack, StackConfig, norm_maker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,12 +33,15 @@ class ModelConfig:
     """On embeddings and on each sub-layer's output."""
     attention_dropout: float = 0.0
     activation_dropout: float = 0.0
-    norm: str = "layer-norm"
-    """layer-norm or rms-norm."""
+    norm: str = "as-placement"
+    """as-placement (LayerNorm, unless the norm is the placement's very idea), layer-norm, rms-norm, scale-norm or
+    sphere-norm."""
     initialisation: str = "as-placement"
-    """as-placement (the one of the placement's source), paper, fairseq-0.10, theory or xavier-normal."""
+    """as-placement (the one of the placement's source), or one of `normscope.model.SCHEMES`, such as paper."""
     embeddings: Literal["shared", "separate"] = "shared"
     """shared: one table for source, target and output; separate: the source has its own."""
+    activation_checkpointing: bool = False
+    """Compute every block again in the backward pass instead of keeping its activations: less memory, a third slower."""
 
     def __post_init__(self) -> None:
         named(self.placement)
@@ -48,8 +53,8 @@ class ModelConfig:
         for name in ("dropout", "attention_dropout", "activation_dropout"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name} must lie in [0, 1), got {getattr(self, name)}")
-        if self.norm not in NORMS:
-            raise ValueError(f"norm must be one of {', '.join(NORMS)}, got {self.norm!r}")
+        if self.norm not in ("as-placement", *NORMS):
+            raise ValueError(f"norm must be as-placement or one of {', '.join(NORMS)}, got {self.norm!r}")
         if self.initialisation not in ("as-placement", *SCHEMES):
             raise ValueError(
                 f"initialisation must be as-placement or one of {', '.join(SCHEMES)}, got {self.initialisation!r}"
@@ -72,12 +77,17 @@ class EncoderDecoder(nn.Module):
                 f'target {target_vocabulary}; prepare a joint vocabulary or set model.embeddings = "separate"'
             )
         self.config = config
-        self.target_embedding = Embedding(target_vocabulary, config.width)
+        encoder, decoder = (named(config.placement)(stack_shape(config, kind)) for kind in ("encoder", "decoder"))
+        self.target_embedding = Embedding(target_vocabulary, config.width, decoder)
         self.source_embedding = (
-            self.target_embedding if config.embeddings == "shared" else Embedding(source_vocabulary, config.width)
+            self.target_embedding
+            if config.embeddings == "shared"
+            else Embedding(source_vocabulary, config.width, encoder)
         )
-        self.encoder = _stack(config, "encoder")
-        self.decoder = _stack(config, "decoder")
+        sizes = stack_config(config)
+        self.encoder, self.decoder = Stack(encoder, sizes), Stack(decoder, sizes)
+        asked = read_head(decoder, target_vocabulary)
+        self.head = PlacedEnd(asked, norm_maker(decoder, config.norm), self.decoder.schedules.value)
         initialise(self, config.initialisation, named(config.placement))
 
     def encode(self, source_N: Tensor, layout: Layout) -> Tensor:
@@ -107,22 +117,33 @@ class EncoderDecoder(nn.Module):
         """Packed source and decoder-input ids -> decoder hidden states (M, D)."""
         return self.decode(target_M, target_layout, self.encode(source_N, source_layout), source_layout)
 
+    def output_rows(self) -> Tensor:
+        """The rows (V, D) that hidden states meet: the target embedding, as the placement uses it there."""
+        rows = self.target_embedding.weight
+        return self.decoder.placement.output_rows(rows, self.head, len(rows))  # type: ignore[no-any-return]
+
     def logits(self, hidden_MD: Tensor) -> Tensor:
         """(M, D) -> (M, V)."""
-        return hidden_MD @ self.target_embedding.weight.T
+        return hidden_MD @ self.output_rows().T
 
 
-def _stack(config: ModelConfig, kind: Literal["encoder", "decoder"]) -> Stack:
-    shape = StackShape(
-        kind=kind, width=config.width, encoder_blocks=config.encoder_blocks, decoder_blocks=config.decoder_blocks
-    )
-    sizes = StackConfig(
+def stack_shape(config: ModelConfig, kind: Literal["encoder", "decoder"]) -> StackShape:
+    """What the placement of one of its stacks is read for."""
+    return StackShape(
+        kind=kind,
+        width=config.width,
         ffn_width=config.ffn_width,
         heads=config.heads,
+        encoder_blocks=config.encoder_blocks,
+        decoder_blocks=config.decoder_blocks,
+    )
+
+
+def stack_config(config: ModelConfig) -> StackConfig:
+    return StackConfig(
         dropout=config.dropout,
         attention_dropout=config.attention_dropout,
         activation_dropout=config.activation_dropout,
         norm=config.norm,
+        activation_checkpointing=config.activation_checkpointing,
     )
-    cross = ("cross_attention",) if kind == "decoder" else ()
-    return Stack(named(config.placement)(shape), sizes, ("attention", *cross, "feed_forward"))

@@ -3,12 +3,27 @@
 import importlib
 import pkgutil
 
-from .base import Norms, Placement, Site, StackShape, Sublayer, SublayerKind, Value, named, register, registered
+from .base import (
+    Constant,
+    End,
+    Norms,
+    Placement,
+    Site,
+    StackShape,
+    Sublayer,
+    SublayerKind,
+    Value,
+    named,
+    register,
+    registered,
+)
 
 for _module in pkgutil.iter_modules(__path__):
     importlib.import_module(f"{__name__}.{_module.name}")
 
 __all__ = [
+    "Constant",
+    "End",
     "Norms",
     "Placement",
     "Site",

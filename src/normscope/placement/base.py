@@ -4,7 +4,8 @@ The same formula is read with different kinds of value: a `torch.Tensor` trains,
 norms and parameters the formula asks for, and further readers can be added without touching any placement.
 """
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Protocol
 
@@ -12,9 +13,12 @@ Value = Any
 """What flows along the residual stream: a Tensor (tokens, width), a Symbol, or whatever a further reader brings."""
 
 State = Any
-"""What a placement carries from sub-layer to sub-layer: one Value, or a tuple of them."""
+"""What a placement carries from sub-layer to sub-layer: one Value, or a tuple with a part for each of its `streams`.
+A part may itself be a tuple that grows, the history of a placement that reaches back over the depth."""
 
 SublayerKind = Literal["attention", "cross_attention", "feed_forward"]
+ModelKind = Literal["encoder-only", "decoder-only", "encoder-decoder"]
+EVERY_MODEL: tuple[ModelKind, ...] = ("encoder-only", "decoder-only", "encoder-decoder")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +27,9 @@ class StackShape:
 
     kind: Literal["encoder", "decoder"]
     width: int
+    ffn_width: int = 0
+    """0 where a reader has no feed-forward of its own."""
+    heads: int = 1
     encoder_blocks: int = 0
     decoder_blocks: int = 0
 
@@ -30,6 +37,28 @@ class StackShape:
     def blocks(self) -> int:
         """Blocks of this stack."""
         return self.encoder_blocks if self.kind == "encoder" else self.decoder_blocks
+
+    @property
+    def model(self) -> ModelKind:
+        """The kind of model this stack is part of."""
+        if self.encoder_blocks and self.decoder_blocks:
+            return "encoder-decoder"
+        return "encoder-only" if self.kind == "encoder" else "decoder-only"
+
+    @property
+    def kinds(self) -> tuple[SublayerKind, ...]:
+        """The sub-layers of a block, in order."""
+        cross: tuple[SublayerKind, ...] = ("cross_attention",) if self._crosses else ()
+        return ("attention", *cross, "feed_forward")
+
+    @property
+    def sublayers(self) -> int:
+        """Sub-layers of this stack: 2 a block, 3 where a decoder attends to an encoder."""
+        return self.blocks * (3 if self._crosses else 2)
+
+    @property
+    def _crosses(self) -> bool:
+        return self.kind == "decoder" and self.encoder_blocks > 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,16 +69,52 @@ class Site:
     block: int
     stack: StackShape
 
+    @property
+    def number(self) -> int:
+        """Which sub-layer of its stack it is, counted from 1."""
+        kinds = self.stack.kinds
+        return (self.block - 1) * len(kinds) + kinds.index(self.kind) + 1
+
+
+class Constant(float):
+    """A number that a formula prints under a name, such as √l for one that differs from block to block."""
+
+    def __new__(cls, value: float, text: str) -> "Constant":
+        made = super().__new__(cls, value)
+        made.text = text
+        return made
+
+    text: str
+
 
 class Norms(Protocol):
     """The norms of one sub-layer (or of an end of a stack): `norm(x)`, or `norm.NAME(x)` where a formula needs several.
 
-    Every distinct name is a norm with its own parameters; asking for it in the formula is what creates it.
+    Every distinct name is a norm with its own parameters; asking for it in the formula is what creates it. `groups`
+    normalises so many equal parts of x each on its own, with one gain for all of them: heads, for the norms of queries.
     """
 
-    def __call__(self, x: Value, /) -> Value: ...
+    def __call__(self, x: Value, /, *, groups: int | None = None) -> Value: ...
 
-    def __getattr__(self, name: str, /) -> Callable[[Value], Value]: ...
+    def __getattr__(self, name: str, /) -> Callable[..., Value]: ...
+
+
+class End(Protocol):
+    """What stands at an end of a stack, or over the output projection: norms and numbers of its own."""
+
+    @property
+    def norm(self) -> Norms: ...
+
+    def parameter(self, name: str, *, initial: float, shape: tuple[int, ...] = ()) -> Value:
+        """A trainable number (or a tensor of that shape) of the formula, starting from `initial`."""
+        ...
+
+    def scheduled(self, name: str, *, initial: float) -> Value:
+        """A number that follows a schedule over updates (`[adaptive]` of a run), `initial` before the first.
+
+        One for the whole model, whoever asks; training does not change it, and a checkpoint keeps it.
+        """
+        ...
 
 
 class Sublayer(Protocol):
@@ -63,13 +128,17 @@ class Sublayer(Protocol):
 
     def __call__(self, x: Value, /, **inside: Callable[[Value], Value]) -> Value:
         """F(x). `inside` applies a function within F: `query`, `key`, `value` (attention) act on the projections,
-        `output` on what enters the last matrix of F."""
+        `hidden` (feed-forward) on what leaves the first matrix, `output` on what enters the last matrix of F."""
         ...
 
     def parameter(
-        self, name: str, *, initial: float, per_feature: bool = False, shared_by_block: bool = False
+        self, name: str, *, initial: float, shape: tuple[int, ...] = (), shared_by_block: bool = False
     ) -> Value:
-        """A trainable scalar (or a vector of the stack's width) of the formula, starting from `initial`."""
+        """As an end's; `shared_by_block`: one for all sub-layers of the block."""
+        ...
+
+    def scheduled(self, name: str, *, initial: float) -> Value:
+        """As an end's."""
         ...
 
 
@@ -84,16 +153,33 @@ class Placement:
     title: ClassVar[str]
     citation: ClassVar[str]
     year: ClassVar[int]
+    models: ClassVar[tuple[ModelKind, ...]] = EVERY_MODEL
+    """Where the formula is defined."""
+    variant_of: ClassVar[str] = ""
+    """The name of the placement of which this is another reading."""
     streams: ClassVar[tuple[str, ...]] = ("x",)
-    """Names of the components of the state, for printing."""
+    """Names of the parts of the state, for printing."""
     initialisation: ClassVar[str] = "paper"
     """The scheme of `model.initialisation` that the placement's source uses."""
+    default_norm: ClassVar[str] = "layer-norm"
+    """The norm it takes where a model does not name one; another than LayerNorm where that norm is its very idea."""
     norm_epsilon: ClassVar[float] = 1e-5
+    unit_vectors: ClassVar[Mapping[str, int]] = {}
+    """Weights that every update puts back on the unit sphere, and the dimension along which their vectors lie."""
 
     def __init__(self, stack: StackShape) -> None:
+        """Raises ValueError where the placement is not defined for such a model."""
+        if stack.model not in self.models:
+            raise ValueError(
+                f"placement {self.name!r} is not defined for {stack.model} models, only for {', '.join(self.models)}"
+            )
         self.stack = stack
 
-    def start(self, x: Value, norm: Norms) -> State:
+    def input_rows(self, rows: Value) -> Value:
+        """What looked-up embedding rows become before positions are added (Vaswani et al. 2017, section 3.4: √d)."""
+        return rows * math.sqrt(self.stack.width)
+
+    def start(self, x: Value, end: End) -> State:
         """The state at depth 0, from the embedding."""
         return x
 
@@ -107,9 +193,17 @@ class Placement:
         """The formula: the state after one sub-layer."""
         raise NotImplementedError(f"placement {self.name!r} must define join or block")
 
-    def finish(self, state: State, norm: Norms) -> Value:
+    def finish(self, state: State, end: End) -> Value:
         """The stack's output, from the last state: the final-norm rule."""
         return state
+
+    def output_rows(self, rows: Value, head: End, vocabulary: int) -> Value:
+        """What the rows (vocabulary, width) of the tied output projection become before they meet the hidden state."""
+        return rows
+
+    def hidden(self, state: State) -> Value:
+        """The residual stream x_l of a state, as curves over depth show it: the first part where it has several."""
+        return state[0] if isinstance(state, tuple) else state
 
     def gain(self, weight: str, site: Site) -> float:
         """What the initial standard deviation of a weight matrix is multiplied with.
@@ -117,6 +211,19 @@ class Placement:
         `weight` is one of query, key, value, output (attention), ffn_in, ffn_out.
         """
         return 1.0
+
+    def embedding_gain(self) -> float:
+        """The same of the embedding."""
+        return 1.0
+
+    def profiled(self, branch_variances: Sequence[float], input_variance: float) -> Mapping[str, float]:
+        """Initial values of the next sub-layer's parameters, from the variances of all branches F(x) before it.
+
+        Each is the variance over all elements of one batch; `input_variance` that of the embedding.
+
+        Empty (the default) where a placement needs no profiling batch.
+        """
+        return {}
 
 
 _REGISTRY: dict[str, type[Placement]] = {}

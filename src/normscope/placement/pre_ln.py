@@ -1,6 +1,6 @@
 """Pre-LN: the norm stands inside the residual branch, and once more after the stack."""
 
-from .base import Norms, Placement, Sublayer, Value, register
+from .base import End, Norms, Placement, Sublayer, Value, register
 
 
 @register
@@ -18,5 +18,5 @@ class PreLN(Placement):
     def join(self, x: Value, sublayer: Sublayer, norm: Norms) -> Value:
         return x + sublayer(norm(x))
 
-    def finish(self, state: Value, norm: Norms) -> Value:
-        return norm(state)
+    def finish(self, state: Value, end: End) -> Value:
+        return end.norm(state)

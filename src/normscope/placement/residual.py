@@ -1,6 +1,6 @@
 """ResiDual: a Post-LN stream and an un-normalised sum of all branches beside it."""
 
-from .base import Norms, Placement, Sublayer, Value, register
+from .base import End, Norms, Placement, Sublayer, Value, register
 
 
 @register
@@ -17,7 +17,7 @@ class ResiDual(Placement):
     streams = ("x", "r")
     norm_epsilon = 1e-7
 
-    def start(self, x: Value, norm: Norms) -> tuple[Value, Value]:
+    def start(self, x: Value, end: End) -> tuple[Value, Value]:
         return x, x
 
     def join(self, x: tuple[Value, Value], sublayer: Sublayer, norm: Norms) -> tuple[Value, Value]:
@@ -25,6 +25,6 @@ class ResiDual(Placement):
         branch = sublayer(stream)
         return norm(stream + branch), total + branch
 
-    def finish(self, state: tuple[Value, Value], norm: Norms) -> Value:
+    def finish(self, state: tuple[Value, Value], end: End) -> Value:
         stream, total = state
-        return stream + norm(total)
+        return stream + end.norm(total)

@@ -1,10 +1,11 @@
-"""Read a placement's formula with symbols: print it, and learn which norms and parameters it asks for."""
+"""A placement's formula over symbols: expressions that print, and a record of the norms and parameters asked for."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .base import Placement, Site, StackShape, State, SublayerKind
+from .base import Constant, Site, StackShape
+from .operations import mix, unit
 
 _PRECEDENCE = {"+": 1, "-": 1, "·": 2, "/": 2}
 
@@ -16,6 +17,8 @@ class Symbol:
     op: str
     arguments: "tuple[Symbol, ...]" = ()
     width: int = 0
+    applies_f: bool = False
+    """True of the application of a sub-layer."""
 
     def __str__(self) -> str:
         if not self.arguments:
@@ -31,7 +34,7 @@ class Symbol:
         return f"({self})" if tighter < _PRECEDENCE[outer] + strict else str(self)
 
     def _with(self, op: str, other: "Symbol | float", *, swapped: bool = False) -> "Symbol":
-        node = other if isinstance(other, Symbol) else Symbol(f"{other:.4g}")
+        node = other if isinstance(other, Symbol) else number(other)
         return Symbol(op, (node, self) if swapped else (self, node), self.width or node.width)
 
     def __add__(self, other: "Symbol | float") -> "Symbol":
@@ -56,33 +59,75 @@ class Symbol:
         return self._with("/", other)
 
 
+def number(value: float) -> Symbol:
+    """A number as a symbol: under its name where it has one, with four digits where it has none."""
+    return Symbol(value.text if isinstance(value, Constant) else f"{value:.4g}")
+
+
+@mix.register
+def _mix(query: Symbol, values: Sequence[Symbol], key: Callable[[Symbol], Symbol]) -> Symbol:
+    # All keys pass the same norm, and a history is printed under one name.
+    return Symbol("mix", (query, key(values[0])), values[0].width)
+
+
+@unit.register
+def _unit(x: Symbol) -> Symbol:
+    return Symbol("unit", (x,), x.width)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParameterSpec:
-    """A trainable number of a formula, or a vector of the stack's width."""
+    """A trainable number of a formula, or a tensor of that shape."""
 
     initial: float
-    per_feature: bool
-    shared_by_block: bool
+    shape: tuple[int, ...]
+    shared_by_block: bool = False
 
 
 class SymbolNorms:
-    """Records every norm a formula asks for, with the width it is applied to."""
+    """Records every norm a formula asks for, with the width it normalises: that of x, or of one of its groups."""
 
     def __init__(self) -> None:
         self.widths: dict[str, int] = {}
+        self.grouped: set[str] = set()
+        self.uses = 0
+        """How often any of them was applied."""
 
-    def __call__(self, x: Symbol) -> Symbol:
-        return self._apply("main", "norm", x)
+    def __call__(self, x: Symbol, /, *, groups: int | None = None) -> Symbol:
+        return self._apply("main", "norm", x, groups)
 
-    def __getattr__(self, name: str) -> Callable[[Symbol], Symbol]:
+    def __getattr__(self, name: str) -> Callable[..., Symbol]:
         if name.startswith("_"):
             raise AttributeError(name)
-        return lambda x: self._apply(name, f"norm_{name}", x)
+        return lambda x, groups=None: self._apply(name, f"norm_{name}", x, groups)
 
-    def _apply(self, name: str, printed: str, x: Symbol) -> Symbol:
-        if self.widths.setdefault(name, x.width) != x.width:
-            raise ValueError(f"norm {name!r} is used at widths {self.widths[name]} and {x.width}; give them two names")
+    def _apply(self, name: str, printed: str, x: Symbol, groups: int | None) -> Symbol:
+        width, rest = divmod(x.width, groups or 1)
+        if rest:
+            raise ValueError(f"norm {name!r} cannot divide a width of {x.width} into {groups} groups")
+        if groups is not None:
+            self.grouped.add(name)
+        if self.widths.setdefault(name, width) != width:
+            raise ValueError(f"norm {name!r} is used at widths {self.widths[name]} and {width}; give them two names")
+        self.uses += 1
         return Symbol(printed, (x,), x.width)
+
+
+@dataclass(slots=True)
+class SymbolEnd:
+    """An end of a stack as a symbol: records norms, parameters and scheduled numbers."""
+
+    norm: SymbolNorms = field(default_factory=SymbolNorms)
+    parameters: dict[str, ParameterSpec] = field(default_factory=dict)
+    schedules: dict[str, float] = field(default_factory=dict)
+
+    def parameter(self, name: str, *, initial: float, shape: tuple[int, ...] = ()) -> Symbol:
+        self.parameters[name] = ParameterSpec(initial=initial, shape=shape)
+        return Symbol(name)
+
+    def scheduled(self, name: str, *, initial: float) -> Symbol:
+        self.schedules[name] = initial
+        return Symbol(name)
 
 
 @dataclass(slots=True)
@@ -94,16 +139,21 @@ class SymbolSublayer:
     printed: str = "F"
     norm: SymbolNorms = field(default_factory=SymbolNorms)
     parameters: dict[str, ParameterSpec] = field(default_factory=dict)
+    schedules: dict[str, float] = field(default_factory=dict)
 
     def __call__(self, x: Symbol, /, **inside: Callable[[Symbol], Symbol]) -> Symbol:
         refuse_unknown_places(self.site, inside, self.inner_widths)
         inner = tuple(function(Symbol(place, (), self.inner_widths[place])) for place, function in inside.items())
-        return Symbol(self.printed, (x, *inner), x.width)
+        return Symbol(self.printed, (x, *inner), x.width, applies_f=True)
 
     def parameter(
-        self, name: str, *, initial: float, per_feature: bool = False, shared_by_block: bool = False
+        self, name: str, *, initial: float, shape: tuple[int, ...] = (), shared_by_block: bool = False
     ) -> Symbol:
-        self.parameters[name] = ParameterSpec(initial=initial, per_feature=per_feature, shared_by_block=shared_by_block)
+        self.parameters[name] = ParameterSpec(initial=initial, shape=shape, shared_by_block=shared_by_block)
+        return Symbol(name)
+
+    def scheduled(self, name: str, *, initial: float) -> Symbol:
+        self.schedules[name] = initial
         return Symbol(name)
 
 
@@ -116,79 +166,12 @@ def refuse_unknown_places(site: Site, asked: Any, known: Any) -> None:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
-    """What a placement's formula asks for in one stack."""
-
-    start_norms: dict[str, int]
-    blocks: tuple[tuple[SymbolSublayer, ...], ...]
-    final_norms: dict[str, int]
-
-
-def read(
-    placement: Placement, kinds: Sequence[SublayerKind], inner_widths: dict[SublayerKind, dict[str, int]]
-) -> Reading:
-    """Run the formula over symbols for every block of the placement's stack.
-
-    kinds: sub-layers of a block, in order. inner_widths: per kind, the places inside F and their widths.
-    """
-    start_norms, final_norms = SymbolNorms(), SymbolNorms()
-    state: State = placement.start(Symbol("x", (), placement.stack.width), start_norms)
-    blocks = []
-    for block in range(1, placement.stack.blocks + 1):
-        sublayers = tuple(
-            SymbolSublayer(Site(kind=kind, block=block, stack=placement.stack), inner_widths[kind]) for kind in kinds
-        )
-        state = _shallow(placement.block(state, sublayers), placement)
-        blocks.append(sublayers)
-    placement.finish(state, final_norms)
-    return Reading(start_norms=start_norms.widths, blocks=tuple(blocks), final_norms=final_norms.widths)
-
-
-def formula(placement: type[Placement], stack: StackShape | None = None) -> str:
-    """The formula as text, printed from itself: what one sub-layer of the first block does to the state, or the whole
-    block where the placement reaches across sub-layers; then the stack's output where that adds something.
-    """
-    stack = stack or StackShape(kind="encoder", width=512, encoder_blocks=6, decoder_blocks=6)
-    instance = placement(stack)
-    before = _shallow(instance.start(Symbol("x", (), stack.width), SymbolNorms()), instance)
-    cross: tuple[SublayerKind, ...] = ("cross_attention",) if stack.kind == "decoder" and stack.encoder_blocks else ()
-    kinds: tuple[SublayerKind, ...] = ("attention", *cross, "feed_forward")
-    if placement.block is Placement.block:
-        by_kind = {kind: _step(instance, before, {kind: "F"}) for kind in kinds}
-        same = len(set(by_kind.values())) == 1
-        lines = [by_kind[kinds[0]]] if same else [f"{kind}: {text}" for kind, text in by_kind.items()]
+def symbol_sublayer(site: Site, printed: str = "F") -> SymbolSublayer:
+    """F of a stack's sub-layer, with the places inside it."""
+    stack: StackShape = site.stack
+    if site.kind == "feed_forward":
+        # Where nobody gave the feed-forward's width, nothing is built from this reading: any width prints the same.
+        inner = dict.fromkeys(("hidden", "output"), stack.ffn_width or stack.width)
     else:
-        lines = [_step(instance, before, {kind: kind for kind in kinds})]
-    output = instance.finish(before, SymbolNorms())
-    if output.arguments:
-        lines.append(f"y = {output}")
-    return "; ".join(lines)
-
-
-def _step(placement: Placement, before: State, printed: dict[SublayerKind, str]) -> str:
-    """What a block of these sub-layers does to a state, one assignment for each part that it changes."""
-    width = placement.stack.width
-    sublayers = [
-        SymbolSublayer(
-            Site(kind=kind, block=1, stack=placement.stack),
-            dict.fromkeys(("output",) if kind == "feed_forward" else ("query", "key", "value", "output"), width),
-            name,
-        )
-        for kind, name in printed.items()
-    ]
-    after = placement.block(before, sublayers)
-    pairs = zip(_parts(_shallow(after, placement)), _parts(after), strict=True)
-    return "; ".join(f"{name} ← {value}" for name, value in pairs if name != value)
-
-
-def _parts(state: State) -> tuple[Symbol, ...]:
-    return tuple(state) if isinstance(state, tuple) else (state,)
-
-
-def _shallow(state: State, placement: Placement) -> State:
-    """Replace a state's expressions by their names, so that a deep stack's formula does not grow with its depth."""
-    if isinstance(state, tuple):
-        names = placement.streams if len(placement.streams) == len(state) else [f"v{i}" for i in range(len(state))]
-        return tuple(Symbol(name, (), part.width) for name, part in zip(names, state, strict=True))
-    return Symbol(placement.streams[0], (), state.width)
+        inner = dict.fromkeys(("query", "key", "value", "output"), stack.width)
+    return SymbolSublayer(site, inner, printed)

@@ -8,15 +8,16 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from .. import __version__, report
 from ..config import RunConfig
 from ..data.corpus import Corpus
 from ..data.opening import unigram_entropy_nats
+from ..model import stack_shape
 from ..optim import factor, parse_duration
-from ..placement import StackShape, named
-from ..placement.symbol import formula
+from ..placement import named
+from ..placement.printing import formula
 from ..train.files import write_atomically
 from ..train.run_folder import Event
 from .grid import Arm, Cell
@@ -202,16 +203,10 @@ def _schedule(arm: Arm, label: str, runs: list[tuple[Cell, list[Event]]]) -> rep
 
 def _formula(placement: str, config: RunConfig) -> str:
     """The formula with the constants of this model; encoder and decoder apart where they differ."""
-    model = config.model
     texts = {}
-    for kind in ("encoder", "decoder"):
-        shape = StackShape(
-            kind=kind,
-            width=model.width,
-            encoder_blocks=model.encoder_blocks,
-            decoder_blocks=model.decoder_blocks,
-        )
-        texts[kind] = formula(named(placement), shape)
+    kinds: tuple[Literal["encoder", "decoder"], ...] = ("encoder", "decoder")
+    for kind in kinds:
+        texts[kind] = formula(named(placement), stack_shape(config.model, kind))
     if texts["encoder"] == texts["decoder"]:
         return texts["encoder"]
     return "; ".join(f"{kind}: {text}" for kind, text in texts.items())

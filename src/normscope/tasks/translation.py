@@ -67,7 +67,7 @@ class TranslationTask:
             source_layout.pack(batch.source_BS), source_layout, target_layout.pack(batch.target_in_BT), target_layout
         )
         # A compiled model hands its attributes through; the cast is for the type checker only.
-        weight_VD = cast(EncoderDecoder, model).target_embedding.weight
+        weight_VD = cast(EncoderDecoder, model).output_rows()
         target_M = target_layout.pack(batch.target_out_BT)
         return smoothed_cross_entropy(hidden_MD, weight_VD, target_M, self.config.label_smoothing)
 

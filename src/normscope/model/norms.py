@@ -1,0 +1,79 @@
+"""The norms a formula can be read with, and the group of them that one sub-layer owns."""
+
+# D = width
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from ..placement.operations import unit
+
+
+class ScaleNorm(nn.Module):
+    """g x / ‖x‖ with one trainable number g, √D at first (Nguyen & Salazar 2019, eq. 4)."""
+
+    def __init__(self, width: int, epsilon: float) -> None:
+        super().__init__()
+        self.epsilon = epsilon
+        self.weight = nn.Parameter(torch.tensor(float(width) ** 0.5))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.weight * functional.normalize(_at_least_float32(x), dim=-1, eps=self.epsilon)
+
+
+class SphereNorm(nn.Module):
+    """√D x / ‖x‖, without parameters: RMSNorm without a gain (Loshchilov et al. 2024, section 2, at radius √D)."""
+
+    def __init__(self, width: int, epsilon: float) -> None:
+        super().__init__()
+        self.epsilon, self.radius = epsilon, float(width) ** 0.5
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.radius * functional.normalize(_at_least_float32(x), dim=-1, eps=self.epsilon)
+
+
+NORMS: dict[str, Callable[[int, float], nn.Module]] = {
+    "layer-norm": lambda width, epsilon: nn.LayerNorm(width, eps=epsilon),
+    "rms-norm": lambda width, epsilon: nn.RMSNorm(width, eps=epsilon),
+    "scale-norm": ScaleNorm,
+    "sphere-norm": SphereNorm,
+}
+
+
+class Grouped(nn.Module):
+    """A norm that can also be applied to equal parts of x, each on its own: queries and keys by head."""
+
+    def __init__(self, norm: nn.Module, width: int) -> None:
+        super().__init__()
+        self.each, self.width = norm, width
+
+    def forward(self, x: Tensor, groups: int = 1) -> Tensor:
+        return self.each(x.unflatten(-1, (groups, self.width))).flatten(-2)  # type: ignore[no-any-return]
+
+
+class NormGroup(nn.Module):
+    """The norms one sub-layer owns, by the names its formula gives them; calling the group applies `main`."""
+
+    def __init__(self, widths: dict[str, int], make: Callable[[int], nn.Module], grouped: frozenset[str]) -> None:
+        super().__init__()
+        for name, width in widths.items():
+            self.add_module(name, Grouped(make(width), width) if name in grouped else make(width))
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Callable[..., Any]: ...  # type: ignore[override]
+
+    def forward(self, x: Tensor, **groups: int) -> Tensor:
+        return self.main(x, **groups)  # type: ignore[no-any-return]
+
+
+def _at_least_float32(x: Tensor) -> Tensor:
+    """A norm's sum of squares is not for bfloat16; torch's own norms see to that themselves."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
+@unit.register
+def _unit(x: Tensor) -> Tensor:
+    return functional.normalize(_at_least_float32(x), dim=-1)

@@ -1,0 +1,116 @@
+"""A placement's formula as text, printed from the formula itself."""
+
+from dataclasses import replace
+
+from .base import Placement, Site, StackShape, State, SublayerKind
+from .reading import named_parts, parts
+from .symbol import Symbol, SymbolEnd, symbol_sublayer
+
+DEFAULT_STACK = StackShape(kind="encoder", width=512, ffn_width=2048, heads=8, encoder_blocks=6, decoder_blocks=6)
+
+
+def formula(placement: type[Placement], stack: StackShape | None = None) -> str:
+    """What one sub-layer does to the state, or the whole block where the placement reaches across sub-layers.
+
+    Where blocks differ, each kind with the blocks it holds for; the stack's ends where they add something.
+    """
+    return "; ".join(lines(placement, stack))
+
+
+def lines(placement: type[Placement], stack: StackShape | None = None) -> list[str]:
+    """The statements of `formula`."""
+    stack = stack or DEFAULT_STACK
+    instance = placement(stack)
+    embedded = instance.start(Symbol("x", (), stack.width), SymbolEnd())
+    state = named_parts(embedded, instance)
+    found = _assignments(Symbol("x"), embedded, instance, first=True)
+    by_text: dict[tuple[str, ...], list[int]] = {}
+    for block in range(1, stack.blocks + 1):
+        text, state = _block(instance, state, block)
+        by_text.setdefault(text, []).append(block)
+    for text, blocks in by_text.items():
+        where = f"block{'s' if len(blocks) > 1 else ''} {_ranges(blocks)}: " if len(by_text) > 1 else ""
+        found += [where + line for line in text]
+    output = instance.finish(state, SymbolEnd())
+    if output.arguments:
+        found.append(f"y = {output}")
+    return found
+
+
+def _block(placement: Placement, state: State, block: int) -> tuple[tuple[str, ...], State]:
+    """The assignments of one block, and the state after it."""
+    kinds = placement.stack.kinds
+    after = named_parts(placement.block(state, [symbol_sublayer(_site(placement, k, block)) for k in kinds]), placement)
+    if type(placement).block is not Placement.block:
+        whole = placement.block(state, [symbol_sublayer(_site(placement, kind, block), kind) for kind in kinds])
+        return tuple(_assignments(state, whole, placement)), after
+    by_kind = {}
+    for kind in kinds:
+        sublayer = symbol_sublayer(_site(placement, kind, block))
+        by_kind[kind] = "; ".join(_assignments(state, placement.block(state, [sublayer]), placement))
+    if len(set(by_kind.values())) == 1:
+        return (by_kind[kinds[0]],), after
+    return tuple(f"{kind}: {text}" for kind, text in by_kind.items()), after
+
+
+def _site(placement: Placement, kind: SublayerKind, block: int) -> Site:
+    return Site(kind=kind, block=block, stack=placement.stack)
+
+
+def _assignments(before: State, after: State, placement: Placement, *, first: bool = False) -> list[str]:
+    """One assignment for each part that changes; a history gains what is appended to it."""
+    old = parts(before) if not first else parts(before) * len(parts(after))
+    found = []
+    for name, was, now in zip(placement.streams, old, parts(after), strict=True):
+        if not isinstance(now, tuple):
+            if str(now) != str(was):
+                found += _statement(name, now)
+            continue
+        changed = [str(value) for value in now if str(value) != name]
+        if isinstance(was, tuple) and len(now) == len(was):
+            found += [f"last {name} ← {value}" for value in changed]
+        else:
+            found.append(f"{name} ← [{', '.join([*([] if first else [name]), *changed])}]")
+    return found
+
+
+def _statement(name: str, expression: Symbol) -> list[str]:
+    """The assignment, after one for each value of F that the expression uses twice."""
+    uses: dict[int, int] = {}
+    nodes: dict[int, Symbol] = {}
+
+    def visit(node: Symbol) -> bool:
+        """True where F stands in it."""
+        uses[id(node)] = uses.get(id(node), 0) + 1
+        if id(node) in nodes or not node.arguments:
+            return id(node) in nodes
+        with_f = any([visit(argument) for argument in node.arguments]) or node.applies_f
+        if with_f:
+            nodes[id(node)] = node
+        return with_f
+
+    visit(expression)
+    shared = [key for key, node in nodes.items() if uses[key] > 1 and node is not expression]
+    named: dict[int, Symbol] = {}
+
+    def rewritten(node: Symbol) -> Symbol:
+        if id(node) in named:
+            return named[id(node)]
+        return replace(node, arguments=tuple(rewritten(argument) for argument in node.arguments))
+
+    found = []
+    for letter, key in zip("abc", shared, strict=False):
+        found.append(f"{letter} = {rewritten(nodes[key])}")
+        named[key] = Symbol(letter, (), nodes[key].width)
+    return [*found, f"{name} ← {rewritten(expression)}"]
+
+
+def _ranges(blocks: list[int]) -> str:
+    """[1, 2, 3, 6] -> "1-3, 6"."""
+    runs: list[list[int]] = []
+    for block in blocks:
+        if runs and block == runs[-1][1] + 1:
+            runs[-1][1] = block
+        else:
+            runs.append([block, block])
+    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
