@@ -88,9 +88,7 @@ def assert_model_matches(
 ) -> None:
     """Logits and every parameter's gradient of an encoder-decoder, embeddings included, to 1e-10."""
     source, target = random_tokens(SOURCE_LENGTHS, 1), random_tokens(TARGET_LENGTHS, 2)
-    layouts = [Layout(torch.tensor(lengths)) for lengths in (SCHEDULED = 0.37
-"""What every number that follows a schedule stands at: neither end of it."""
-SOURCE_LENGTHS, TARGET_LENGTHS)]
+    layouts = [Layout(torch.tensor(lengths)) for lengths in (SOURCE_LENGTHS, TARGET_LENGTHS)]
     weights = leaves(model)
     table = weights["target_embedding.weight"]
     positions = model.target_embedding.sinusoids.double()
