@@ -1,21 +1,17 @@
 """Small float64 stacks and models beside the reference, and the comparison of outputs and of every gradient."""
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor, nn
 
 from normscope.model import Context, EncoderDecoder, Layout, ModelConfig, Stack, StackConfig
 from normscope.placement import StackShape, named
-from reference import ReferenceStack, keep_keys, leaves
+from reference import Equations, ReferenceStack, keep_keys, leaves
 
 WIDTH, HEADS, FFN_WIDTH = 12, 3, 20
 SCHEDULED = 0.37
 """What every number that follows a schedule stands at: neither end of it."""
 SOURCE_LENGTHS, TARGET_LENGTHS = [4, 7, 1], [5, 2, 6]
-
-Formula = Callable[[Tensor, ReferenceStack], Tensor]
-"""A placement's equations over a whole stack: (B, T, D) embedding -> (B, T, D) output."""
+CLOSE = {"rtol": 1e-10, "atol": 1e-10}
 
 
 def perturbed(module: nn.Module, seed: int) -> nn.Module:
@@ -25,10 +21,15 @@ def perturbed(module: nn.Module, seed: int) -> nn.Module:
     with torch.no_grad():
         for parameter in module.parameters():
             parameter += 0.2 * torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
-        for name, number in module.named_buffers():
-            if ".schedules." in f".{name}":
-                number.fill_(SCHEDULED)
+        schedule(module, SCHEDULED)
     return module
+
+
+def schedule(module: nn.Module, value: float) -> None:
+    """Put every number that follows a schedule at this value."""
+    for name, number in module.named_buffers():
+        if ".schedules." in f".{name}":
+            number.fill_(value)
 
 
 def small_stack(placement: str, kind: str, blocks: int, norm: str = "layer-norm", seed: int = 0) -> Stack:
@@ -65,7 +66,9 @@ def assert_same_gradients(module: nn.Module, weights: dict[str, Tensor], toleran
         torch.testing.assert_close(found, expected, rtol=tolerance, atol=tolerance, msg=lambda m, n=name: f"{n}: {m}")
 
 
-def assert_stack_matches(stack: Stack, formula: Formula, *, norm: str = "layer-norm", epsilon: float = 1e-5) -> None:
+def assert_stack_matches(
+    stack: Stack, equations: Equations, *, norm: str = "layer-norm", epsilon: float = 1e-5
+) -> None:
     """Output, input gradient and every parameter's gradient of a stack without cross-attention, to 1e-10."""
     lengths, causal = SOURCE_LENGTHS, stack.placement.stack.kind == "decoder"
     layout = Layout(torch.tensor(lengths))
@@ -73,18 +76,18 @@ def assert_stack_matches(stack: Stack, formula: Formula, *, norm: str = "layer-n
     ours, theirs = x_BTD.clone().requires_grad_(), x_BTD.clone().requires_grad_()
     weights = leaves(stack)
     blocks, keep = stack.placement.stack.blocks, keep_keys(lengths, 7, causal=causal)
-    reference = ReferenceStack(weights, "", blocks, HEADS, keep, norm=norm, epsilon=epsilon)
+    reference = ReferenceStack(weights, "", blocks, HEADS, keep, norm=norm, epsilon=epsilon, scheduled=SCHEDULED)
     found = stack(layout.pack(ours), Context(layout=layout, causal=causal))
-    expected = layout.pack(formula(theirs, reference))
-    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
+    expected = layout.pack(equations.length * equations.stack(theirs, reference))
+    torch.testing.assert_close(found, expected, **CLOSE)
     for output in (found, expected):
         (output * cotangent(output.shape)).sum().backward()
-    torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(ours.grad, theirs.grad, **CLOSE)
     assert_same_gradients(stack, weights)
 
 
 def assert_model_matches(
-    model: EncoderDecoder, formula: Formula, *, norm: str = "layer-norm", epsilon: float = 1e-5
+    model: EncoderDecoder, equations: Equations, *, norm: str = "layer-norm", epsilon: float = 1e-5
 ) -> None:
     """Logits and every parameter's gradient of an encoder-decoder, embeddings included, to 1e-10."""
     source, target = random_tokens(SOURCE_LENGTHS, 1), random_tokens(TARGET_LENGTHS, 2)
@@ -93,13 +96,12 @@ def assert_model_matches(
     table = weights["target_embedding.weight"]
     positions = model.target_embedding.sinusoids.double()
 
-    def embedded(tokens: Tensor) -> Tensor:
-        return table[tokens] * WIDTH**0.5 + positions[: tokens.shape[1]]
+    def embedded(tokens: Tensor, rows: Tensor) -> Tensor:
+        return equations.rows(rows[tokens]) + positions[: tokens.shape[1]]
 
+    either = {"norm": norm, "epsilon": epsilon, "scheduled": SCHEDULED}
     encoder_keep = keep_keys(SOURCE_LENGTHS, 7, causal=False)
-    encoder = ReferenceStack(
-        weights, "encoder.", model.config.encoder_blocks, HEADS, encoder_keep, norm=norm, epsilon=epsilon
-    )
+    encoder = ReferenceStack(weights, "encoder.", model.config.encoder_blocks, HEADS, encoder_keep, **either)
     decoder = ReferenceStack(
         weights,
         "decoder.",
@@ -107,14 +109,14 @@ def assert_model_matches(
         HEADS,
         keep_keys(TARGET_LENGTHS, 6, causal=True),
         kinds=("attention", "cross_attention", "feed_forward"),
-        norm=norm,
-        epsilon=epsilon,
-        memory=formula(embedded(source), encoder),
+        memory=equations.stack(embedded(source, weights.get("source_embedding.weight", table)), encoder),
         memory_keep=keep_keys(SOURCE_LENGTHS, 6, causal=False),
+        **either,
     )
-    expected = layouts[1].pack(formula(embedded(target), decoder) @ table.T)
+    hidden = equations.stack(embedded(target, table), decoder)
+    expected = layouts[1].pack(equations.logits(hidden, table, weights))
     found = model.logits(model(layouts[0].pack(source), layouts[0], layouts[1].pack(target), layouts[1]))
-    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(found, expected, **CLOSE)
     for output in (found, expected):
         (output * cotangent(output.shape)).sum().backward()
     assert_same_gradients(model, weights)

@@ -1,94 +1,85 @@
-"""Every placement's stack against its paper's equations in float64: outputs and every gradient."""
+"""Every registered placement against its paper's equations in float64: outputs and every gradient, to 1e-10."""
 
 from types import SimpleNamespace
 
 import pytest
-from torch import Tensor
+import torch
 
-from normscope.placement import StackShape, named
-from reference import ReferenceStack
-from stacks import assert_model_matches, assert_stack_matches, small_model, small_stack
+from equations import EQUATIONS, ngpt_of_the_paper
+from normscope.model import EncoderDecoder, Layout, ModelConfig
+from normscope.placement import StackShape, named, registered
+from stacks import WIDTH, assert_model_matches, assert_stack_matches, small_model, small_stack
 
-
-def post_ln(x: Tensor, stack: ReferenceStack) -> Tensor:
-    for f in stack.sublayers():
-        x = f.norm(x + f(x))
-    return x
-
-
-def pre_ln(x: Tensor, stack: ReferenceStack) -> Tensor:
-    for f in stack.sublayers():
-        x = x + f(f.norm(x))
-    return stack.final_norm(x)
-
-
-def deepnorm(skip_scale: dict[str, float]):
-    """skip_scale: by the prefix of the stack's weights."""
-
-    def formula(x: Tensor, stack: ReferenceStack) -> Tensor:
-        for f in stack.sublayers():
-            x = f.norm(skip_scale[stack.at] * x + f(x))
-        return x
-
-    return formula
-
-
-def residual(x: Tensor, stack: ReferenceStack) -> Tensor:
-    branches = [x]
-    for f in stack.sublayers():
-        branches.append(f(x))
-        x = f.norm(x + branches[-1])
-    return x + stack.final_norm(sum(branches))
-
-
-FORMULAS = {
-    "post-ln": post_ln,
-    "pre-ln": pre_ln,
-    # 2 encoder and 3 decoder blocks together; 3 blocks alone, whichever the kind.
-    "deepnorm": deepnorm({"": 6**0.25, "encoder.": 0.81 * 48 ** (1 / 16), "decoder.": 9**0.25}),
-    "residual": residual,
+ALONE, ENCODER_DECODER = ("encoder-only", "decoder-only"), "encoder-decoder"
+ENCODER_DECODER_ONLY = {"sub-ln-cross", "t-fixup"}
+EPSILON = {"residual": 1e-7, "ngpt": 1e-12}
+OWN_NORM = {"scale-norm": "scale-norm", "ngpt": "sphere-norm"}
+BLOCKS = {
+    # Of 4, 5 and 9 blocks 1, 1 and 2 are Post-LN.
+    "mix-ln": {"alone": 5, "encoder_blocks": 4, "decoder_blocks": 9},
+    # 18, 10 and 9 sub-layers: groups of 3, of 2, and of 2 with 1 left over.
+    "attn-res-block": {"alone": 9, "encoder_blocks": 5, "decoder_blocks": 3},
 }
-EPSILON = {"residual": 1e-7}
-NORMS = ["layer-norm", "rms-norm"]
+"""Where 2 encoder and 3 decoder blocks, or 3 alone, would not show what the placement does."""
 
 
-@pytest.mark.parametrize("norm", NORMS)
+def cases() -> list[tuple[str, str]]:
+    """(placement, norm): both common norms, and the placement's own where it is neither."""
+    return [(name, norm) for name in EQUATIONS for norm in ("layer-norm", "rms-norm")] + [
+        (name, "as-placement") for name in OWN_NORM
+    ]
+
+
+def reference(name: str, norm: str) -> dict[str, object]:
+    """What the comparison of a placement read with that norm needs."""
+    equations = ngpt_of_the_paper(WIDTH) if (name, norm) == ("ngpt", "as-placement") else EQUATIONS[name]
+    kind = OWN_NORM[name] if norm == "as-placement" else norm
+    return {"equations": equations, "norm": kind, "epsilon": EPSILON.get(name, 1e-5)}
+
+
+def test_no_placement_is_without_equations():
+    assert list(EQUATIONS) == list(registered())
+
+
+def test_the_norm_of_a_placement_that_names_one():
+    assert {name: p.default_norm for name, p in registered().items() if p.default_norm != "layer-norm"} == OWN_NORM
+    assert {name: p.norm_epsilon for name, p in registered().items() if p.norm_epsilon != 1e-5} == EPSILON
+
+
 @pytest.mark.parametrize("kind", ["encoder", "decoder"])
-@pytest.mark.parametrize("name", FORMULAS)
-def test_one_stack(name, kind, norm):
-    stack = small_stack(name, kind, blocks=3, norm=norm)
-    assert_stack_matches(stack, FORMULAS[name], norm=norm, epsilon=EPSILON.get(name, 1e-5))
+@pytest.mark.parametrize(("name", "norm"), [case for case in cases() if case[0] not in ENCODER_DECODER_ONLY])
+def test_one_stack(name, norm, kind):
+    stack = small_stack(name, kind, BLOCKS.get(name, {"alone": 3})["alone"], norm)
+    assert_stack_matches(stack, **reference(name, norm))
 
 
-@pytest.mark.parametrize("norm", NORMS)
-@pytest.mark.parametrize("name", FORMULAS)
+@pytest.mark.parametrize(("name", "norm"), cases())
 def test_encoder_and_decoder(name, norm):
-    assert_model_matches(small_model(name, norm), FORMULAS[name], norm=norm, epsilon=EPSILON.get(name, 1e-5))
+    sizes = {key: value for key, value in BLOCKS.get(name, {}).items() if key != "alone"}
+    assert_model_matches(small_model(name, norm, **sizes), **reference(name, norm))
 
 
-@pytest.mark.parametrize(
-    ("encoder_blocks", "decoder_blocks", "kind", "skip_scale", "branch_gain"),
-    [
-        (6, 6, "encoder", 1.418, 0.497),  # Wang et al. 2022, and three implementations of it
-        (6, 6, "decoder", 2.060, 0.343),
-        (12, 0, "encoder", 2.213, 0.319),  # 24^1/4, 96^-1/4
-        (0, 32, "decoder", 2.828, 0.250),  # 64^1/4, 256^-1/4
-        (18, 18, "encoder", 1.999, 0.353),  # 0.81 (18^5)^1/16, 0.87 (18^5)^-1/16
-        (8, 1, "decoder", 1.316, 0.537),  # 3^1/4, 12^-1/4
-    ],
-)
-def test_deepnorm_constants(encoder_blocks, decoder_blocks, kind, skip_scale, branch_gain):
-    shape = StackShape(kind=kind, width=8, encoder_blocks=encoder_blocks, decoder_blocks=decoder_blocks)
-    placement = named("deepnorm")(shape)
-    assert placement.skip_scale == pytest.approx(skip_scale, abs=5e-4)
-    assert placement.branch_gain == pytest.approx(branch_gain, abs=5e-4)
-    # Within one stack alone the two constants are tied: their product is (2/8)^1/4 = 2^-1/2 whatever the depth.
-    if not (encoder_blocks and decoder_blocks):
-        assert placement.skip_scale * placement.branch_gain == pytest.approx(0.5**0.5, rel=1e-14)
+@pytest.mark.parametrize("name", ["post-ln", "scale-norm", "ngpt"])
+def test_ends_with_a_table_for_each_language(name):
+    model = small_model(name, "as-placement", embeddings="separate")
+    assert_model_matches(model, **reference(name, "as-placement" if name in OWN_NORM else "layer-norm"))
+
+
+def test_where_each_is_defined():
+    everywhere = (*ALONE, ENCODER_DECODER)
+    for name, placement in registered().items():
+        assert set(placement.models) == {ENCODER_DECODER} if name in ENCODER_DECODER_ONLY else set(everywhere), name
+
+
+@pytest.mark.parametrize("kind", ["encoder", "decoder"])
+@pytest.mark.parametrize("name", sorted(ENCODER_DECODER_ONLY))
+def test_refused_where_it_is_not_defined(name, kind):
+    message = f"placement '{name}' is not defined for {kind}-only models, only for encoder-decoder$"
+    with pytest.raises(ValueError, match=message):
+        small_stack(name, kind, blocks=1)
 
 
 def test_residual_epsilon_is_the_authors():
-    assert named("residual").norm_epsilon == 1e-7
     assert small_stack("residual", "encoder", 1).finish.norm.main.eps == 1e-7
 
 
@@ -105,3 +96,16 @@ def test_residual_output_is_the_stream_plus_the_normed_sum():
     state = placement.join(state, lambda x: x + 1, norm)
     assert state == (0.7, 7.0)
     assert placement.finish(state, end) == pytest.approx(1.4)
+
+
+@pytest.mark.parametrize("name", registered())
+def test_the_empty_row_of_padding_does_not_drown_the_gradient(name):
+    """The row is 0 at first, where FixNorm's x / ‖x‖ has no derivative; the other rows say what is large."""
+    torch.manual_seed(0)
+    config = ModelConfig(placement=name, width=16, ffn_width=32, heads=2, encoder_blocks=1, decoder_blocks=1)
+    model = EncoderDecoder(config, 20, 20)
+    assert not model.target_embedding.weight[1].any()
+    tokens, layout = torch.tensor([4, 5, 6, 7, 8]), Layout(torch.tensor([3, 2]))
+    (-model.logits(model(tokens, layout, tokens, layout)).log_softmax(-1)[:, 9].mean()).backward()
+    lengths = model.target_embedding.weight.grad.norm(dim=1)
+    assert lengths[1] <= 10 * lengths.median()
