@@ -35,7 +35,7 @@ def length(x: Tensor) -> Tensor:
 
 @dataclass
 class ReferenceNorms:
-    """The norms of one sub-layer or end. ε is LayerNorm's and RMSNorm's; no vector here is short enough for the others'."""
+    """The norms of one sub-layer or end. ε is of LayerNorm and RMSNorm: no vector here is short enough for others."""
 
     w: dict[str, Tensor]
     at: str
