@@ -18,7 +18,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from .data.opening import DataConfig
 from .errors import UserError
 from .model import ModelConfig
-from .optim import OptimizerConfig, ScheduleConfig
+from .optim import AdaptiveConfig, OptimizerConfig, ScheduleConfig
 from .tasks import TranslationConfig
 from .train import TrainConfig
 
@@ -36,6 +36,7 @@ class RunConfig:
     model: ModelConfig = field(default_factory=ModelConfig)
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
+    adaptive: AdaptiveConfig = field(default_factory=AdaptiveConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
     translation: TranslationConfig = field(default_factory=TranslationConfig)
 
@@ -44,7 +45,16 @@ class RunConfig:
             raise ValueError(f"seed must be 0 or more, got {self.seed}")
 
 
-for _class in (RunConfig, DataConfig, ModelConfig, OptimizerConfig, ScheduleConfig, TrainConfig, TranslationConfig):
+for _class in (
+    RunConfig,
+    DataConfig,
+    ModelConfig,
+    OptimizerConfig,
+    ScheduleConfig,
+    AdaptiveConfig,
+    TrainConfig,
+    TranslationConfig,
+):
     setattr(_class, "__pydantic_config__", ConfigDict(extra="forbid", strict=True))  # noqa: B010
 _ADAPTER = TypeAdapter(RunConfig)
 

@@ -154,6 +154,7 @@ def _trainer(
         train=config.train,
         optimizer=config.optimizer,
         schedule=config.schedule,
+        adaptive=config.adaptive,
         seed=config.seed,
         device=device,
         precision=precision,

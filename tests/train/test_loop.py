@@ -15,7 +15,7 @@ from normscope import run
 from normscope.data.batches import collate
 from normscope.data.opening import toy_corpus
 from normscope.model import EncoderDecoder
-from normscope.optim import OptimizerConfig, ScheduleConfig, factor
+from normscope.optim import AdaptiveConfig, OptimizerConfig, ScheduleConfig, factor
 from normscope.tasks import TranslationConfig, TranslationTask
 from normscope.train import RunFolder, TrainConfig, Trainer
 from tiny import SHORT, finish, options, result, start, tiny
@@ -43,6 +43,7 @@ def one_update(model: nn.Module, task: Any, folder: Path, **settings: Any) -> di
         train=config,
         optimizer=OptimizerConfig(name="sgd", peak_lr=1.0),
         schedule=ScheduleConfig(),
+        adaptive=AdaptiveConfig(),
         seed=5,
         device=CPU,
         precision="fp32",

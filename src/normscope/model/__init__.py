@@ -3,6 +3,8 @@
 from .attention import Cache, Context
 from .initialisation import SCHEMES, renormalise
 from .layout import Layout
+from .profiling import profile
+from .schedules import scheduled_numbers, set_scheduled
 from .stack import Stack, StackConfig
 from .transformer import EncoderDecoder, ModelConfig, stack_shape
 
@@ -15,6 +17,9 @@ __all__ = [
     "ModelConfig",
     "Stack",
     "StackConfig",
+    "profile",
     "renormalise",
+    "scheduled_numbers",
+    "set_scheduled",
     "stack_shape",
 ]

@@ -14,9 +14,9 @@ _FIRST_POSITION = PAD + 1  # fairseq counts positions from the padding index; it
 
 
 class Embedding(nn.Module):
-    """Rows of a (V, D) table, as the placement enters them, plus sinusoidal positions (Vaswani et al. 2017, section 3.5).
+    """Rows of a (V, D) table plus sinusoidal positions (Vaswani et al. 2017, section 3.5).
 
-    Most placements multiply the rows by √D (section 3.4 there).
+    What becomes of the rows is the placement's to say (`input_rows`); most multiply them by √D (section 3.4 there).
     """
 
     def __init__(self, vocabulary: int, width: int, placement: Placement) -> None:
@@ -33,7 +33,8 @@ class Embedding(nn.Module):
             # Grown by doubling, so that a long sentence costs once.
             self.sinusoids = sinusoids(1 << longest.bit_length(), self.weight.shape[1]).to(self.sinusoids)
         rows = self.placement.input_rows(functional.embedding(tokens_N, self.weight, padding_idx=PAD))
-        return rows + self.sinusoids.index_select(0, positions_N)
+        embedded: Tensor = rows + self.sinusoids.index_select(0, positions_N)
+        return embedded
 
     sinusoids: Tensor
 

@@ -8,9 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from ..placement import Placement
-from .attention import Attention
 from .embedding import PAD, Embedding
-from .feed_forward import FeedForward
 from .stack import PlacedSublayer, Stack
 
 Draw = Callable[[Tensor, float], None]
@@ -128,7 +126,8 @@ SCHEMES: dict[str, Scheme] = {
         draws=dict.fromkeys((*_QKV, "output", "ffn_in"), _small) | {"ffn_out": _small_by_fan_out},
     ),
     "small-attention": Scheme(
-        source="Nguyen & Salazar 2019 (SmallInit): attention N(0, 2/(5d)), feed-forward Glorot normal; embeddings U(-0.01, 0.01), which FixNorm normalises",
+        source="Nguyen & Salazar 2019 (SmallInit): attention N(0, 2/(5d)), feed-forward Glorot normal; embeddings "
+        "U(-0.01, 0.01), which FixNorm normalises",
         draws=dict.fromkeys((*_QKV, "output"), _small) | dict.fromkeys(("ffn_in", "ffn_out"), _xavier_normal),
         embedding=_uniform_hundredth,
     ),

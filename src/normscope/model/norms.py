@@ -20,7 +20,8 @@ class ScaleNorm(nn.Module):
         self.weight = nn.Parameter(torch.tensor(float(width) ** 0.5))
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.weight * functional.normalize(_at_least_float32(x), dim=-1, eps=self.epsilon)
+        normed: Tensor = self.weight * functional.normalize(_at_least_float32(x), dim=-1, eps=self.epsilon)
+        return normed
 
 
 class SphereNorm(nn.Module):
@@ -31,7 +32,8 @@ class SphereNorm(nn.Module):
         self.epsilon, self.radius = epsilon, float(width) ** 0.5
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.radius * functional.normalize(_at_least_float32(x), dim=-1, eps=self.epsilon)
+        normed: Tensor = self.radius * functional.normalize(_at_least_float32(x), dim=-1, eps=self.epsilon)
+        return normed
 
 
 NORMS: dict[str, Callable[[int, float], nn.Module]] = {
@@ -50,7 +52,8 @@ class Grouped(nn.Module):
         self.each, self.width = norm, width
 
     def forward(self, x: Tensor, groups: int = 1) -> Tensor:
-        return self.each(x.unflatten(-1, (groups, self.width))).flatten(-2)  # type: ignore[no-any-return]
+        parts: Tensor = self.each(x.view(*x.shape[:-1], groups, self.width))
+        return parts.flatten(-2)
 
 
 class NormGroup(nn.Module):

@@ -1,7 +1,7 @@
 """A stack of blocks that runs a placement's formula on tensors. The only room that turns formulas into modules."""
 
 # N = packed tokens, D = width
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ from .attention import Attention, Context, Inside
 from .dropout import Dropout
 from .feed_forward import FeedForward
 from .norms import NORMS, NormGroup
+from .schedules import Schedules
 
 MakeNorms = Callable[[SymbolEnd | SymbolSublayer], NormGroup]
 
@@ -166,18 +167,6 @@ class Stack(nn.Module):
             else:
                 state = block(state, context)
         return self.placement.finish(state, self.finish)  # type: ignore[no-any-return]
-
-
-class Schedules(nn.Module):
-    """The numbers of a formula that follow a schedule, as buffers: a checkpoint keeps them, an optimiser does not."""
-
-    def __init__(self, initial: Mapping[str, float]) -> None:
-        super().__init__()
-        for name, value in initial.items():
-            self.register_buffer(name, torch.tensor(value))
-
-    def value(self, name: str) -> Tensor:
-        return self.get_buffer(name)
 
 
 def norm_maker(placement: Placement, norm: str) -> MakeNorms:

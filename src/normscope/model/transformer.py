@@ -41,7 +41,7 @@ class ModelConfig:
     embeddings: Literal["shared", "separate"] = "shared"
     """shared: one table for source, target and output; separate: the source has its own."""
     activation_checkpointing: bool = False
-    """Compute every block again in the backward pass instead of keeping its activations: less memory, a third slower."""
+    """Compute every block again in the backward pass instead of keeping its activations: less memory, more time."""
 
     def __post_init__(self) -> None:
         named(self.placement)

@@ -1,12 +1,15 @@
 """Schedules as pure functions, and torch's optimisers by name."""
 
+from .adaptive import AdaptiveConfig, adaptive_value
 from .optimizers import OptimizerConfig, make_optimizer
 from .schedules import ScheduleConfig, UpdatesOf, factor, parse_duration, summed_factor, torch_scheduler
 
 __all__ = [
+    "AdaptiveConfig",
     "OptimizerConfig",
     "ScheduleConfig",
     "UpdatesOf",
+    "adaptive_value",
     "factor",
     "make_optimizer",
     "parse_duration",

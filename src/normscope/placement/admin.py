@@ -69,7 +69,7 @@ class AdminLogN(Placement):
 
 @register
 class AdminConstant(AdminLogN):
-    """As `admin-log-n`, skip_scale² = n: the output of a stack of any depth moves as much as one sub-layer's (`O(1)`)."""
+    """As `admin-log-n`, skip_scale² = n (`O(1)`): a stack's output moves as much as that of one sub-layer."""
 
     name = "admin-constant"
     title = "Admin, O(1)"

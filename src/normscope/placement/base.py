@@ -7,6 +7,7 @@ norms and parameters the formula asks for, and further readers can be added with
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, ClassVar, Literal, Protocol
 
 Value = Any
@@ -164,7 +165,7 @@ class Placement:
     default_norm: ClassVar[str] = "layer-norm"
     """The norm it takes where a model does not name one; another than LayerNorm where that norm is its very idea."""
     norm_epsilon: ClassVar[float] = 1e-5
-    unit_vectors: ClassVar[Mapping[str, int]] = {}
+    unit_vectors: ClassVar[Mapping[str, int]] = MappingProxyType({})
     """Weights that every update puts back on the unit sphere, and the dimension along which their vectors lie."""
 
     def __init__(self, stack: StackShape) -> None:

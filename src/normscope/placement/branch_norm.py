@@ -7,8 +7,8 @@ from .base import Norms, Placement, Sublayer, Value, register
 class BranchNorm(Placement):
     """x ← LN(x + branch_scale · F(x)), branch_scale rising from 0 to 1 over the first updates: Post-LN from then on.
 
-    Liu et al. 2023, section 4, in our reading of a paper without code: a straight line, update over `[adaptive]
-    over_updates` (there: T, "maximum norm step"), and plain Glorot weights.
+    Liu et al. 2023, section 4, in our reading of a paper without code: a straight line, the update divided by
+    `adaptive.over` (there: T, the "maximum norm step"), and Post-LN's weights.
     """
 
     name = "branch-norm"

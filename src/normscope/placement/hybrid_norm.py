@@ -5,7 +5,7 @@ from .base import End, Norms, Placement, Site, Sublayer, Value, register
 
 @register
 class HybridNorm(Placement):
-    """x ← LN(x + F(x)) for attention, whose queries, keys and values are normed; x ← x + F(x) for the feed-forward; y = LN(x).
+    """x ← LN(x + F(x)) for attention, its queries, keys and values normed; x ← x + F(x) for feed-forward; y = LN(x).
 
     Zhuo et al. 2025, section 3. Each head is normed on its own, with one gain for all heads, as the paper defines its
     attention. A decoder's cross-attention, of which the paper does not speak, is as self-attention. Weights as

@@ -1,6 +1,7 @@
 """nGPT: a stream on a sphere, moved by learned steps, with weights of unit length."""
 
 import math
+from types import MappingProxyType
 
 from .base import Constant, End, Norms, Placement, Sublayer, Value, register
 
@@ -24,7 +25,9 @@ class NGPT(Placement):
     initialisation = "normal-by-width"
     default_norm = "sphere-norm"
     norm_epsilon = 1e-12
-    unit_vectors = {"embedding": 1, "query": 1, "key": 1, "value": 1, "ffn_in": 1, "output": 0, "ffn_out": 0}
+    unit_vectors = MappingProxyType(
+        {"embedding": 1, "query": 1, "key": 1, "value": 1, "ffn_in": 1, "output": 0, "ffn_out": 0}
+    )
 
     def start(self, x: Value, end: End) -> Value:
         return end.norm(x)

@@ -29,7 +29,7 @@ def lines(placement: type[Placement], stack: StackShape | None = None) -> list[s
         text, state = _block(instance, state, block)
         by_text.setdefault(text, []).append(block)
     for text, blocks in by_text.items():
-        where = f"block{'s' if len(blocks) > 1 else ''} {_ranges(blocks)}: " if len(by_text) > 1 else ""
+        where = f"block{'s' if len(blocks) > 1 else ''} {ranges(blocks)}: " if len(by_text) > 1 else ""
         found += [where + line for line in text]
     output = instance.finish(state, SymbolEnd())
     if output.arguments:
@@ -84,7 +84,9 @@ def _statement(name: str, expression: Symbol) -> list[str]:
         uses[id(node)] = uses.get(id(node), 0) + 1
         if id(node) in nodes or not node.arguments:
             return id(node) in nodes
-        with_f = any([visit(argument) for argument in node.arguments]) or node.applies_f
+        with_f = node.applies_f
+        for argument in node.arguments:
+            with_f |= visit(argument)
         if with_f:
             nodes[id(node)] = node
         return with_f
@@ -105,7 +107,7 @@ def _statement(name: str, expression: Symbol) -> list[str]:
     return [*found, f"{name} ← {rewritten(expression)}"]
 
 
-def _ranges(blocks: list[int]) -> str:
+def ranges(blocks: list[int]) -> str:
     """[1, 2, 3, 6] -> "1-3, 6"."""
     runs: list[list[int]] = []
     for block in blocks:

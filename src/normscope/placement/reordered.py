@@ -7,7 +7,8 @@ from .base import End, Norms, Placement, Sublayer, Value, register
 class ReorderedNorm(Placement):
     """x ← x + LN(F(x)); y = LN(x).
 
-    OLMo team 2025 (OLMo 2), section 3.2; before it Liu et al. 2021 (Swin v2, "res-post-norm"). Weights from N(0, 0.02²).
+    OLMo team 2025 (OLMo 2), section 3.2; before it Liu et al. 2021 (Swin v2, "res-post-norm"). Weights from
+    N(0, 0.02²).
     """
 
     name = "reordered"

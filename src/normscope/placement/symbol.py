@@ -19,6 +19,8 @@ class Symbol:
     width: int = 0
     applies_f: bool = False
     """True of the application of a sub-layer."""
+    values: "tuple[Symbol, ...]" = ()
+    """What attention over depth reads, each value on its own; printed, they share one name."""
 
     def __str__(self) -> str:
         if not self.arguments:
@@ -67,7 +69,7 @@ def number(value: float) -> Symbol:
 @mix.register
 def _mix(query: Symbol, values: Sequence[Symbol], key: Callable[[Symbol], Symbol]) -> Symbol:
     # All keys pass the same norm, and a history is printed under one name.
-    return Symbol("mix", (query, key(values[0])), values[0].width)
+    return Symbol("mix", (query, key(values[0])), values[0].width, values=tuple(values))
 
 
 @unit.register

@@ -11,7 +11,17 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import UserError
-from ..optim import OptimizerConfig, ScheduleConfig, UpdatesOf, factor, make_optimizer, parse_duration
+from ..model import profile, renormalise, scheduled_numbers, set_scheduled
+from ..optim import (
+    AdaptiveConfig,
+    OptimizerConfig,
+    ScheduleConfig,
+    UpdatesOf,
+    adaptive_value,
+    factor,
+    make_optimizer,
+    parse_duration,
+)
 from . import checkpoint, files
 from .device import autocast
 from .nonfinite import NonFinite, first_bad_weight, what_went_first
@@ -123,6 +133,7 @@ class Trainer:
         train: TrainConfig,
         optimizer: OptimizerConfig,
         schedule: ScheduleConfig,
+        adaptive: AdaptiveConfig,
         seed: int,
         device: torch.device,
         precision: Literal["fp32", "bf16"],
@@ -135,7 +146,8 @@ class Trainer:
         self.forward_model: nn.Module = torch.compile(model, dynamic=True) if train.compile else model  # type: ignore[assignment]
         self.optimizer = make_optimizer(model.parameters(), optimizer)
         updates_of = UpdatesOf(Fraction(task.micro_batches_per_epoch, train.accumulation))
-        self.schedule = schedule.in_updates(updates_of)
+        self.schedule, self.adaptive = schedule.in_updates(updates_of), adaptive.in_updates(updates_of)
+        self.scheduled = scheduled_numbers(model)
         self.updates = updates_of(train.duration)
         self.validate_every, self.checkpoint_every = (
             updates_of.exact(train.validate_every),
@@ -171,6 +183,8 @@ class Trainer:
     def _restore(self, from_step: int | None) -> int:
         found = checkpoint.intact(self.folder.checkpoints, update=from_step)
         if found is None:
+            with autocast(self.device, self.precision):
+                profile(self.model, lambda: self.task.loss_sums(self.model, self.task.micro_batch(0)))
             return 0
         found.load_model(self.model)
         found.load_optimizer(self.model, self.optimizer)
@@ -188,6 +202,8 @@ class Trainer:
     def _one_update(self) -> None:
         update = self.progress.update + 1
         learning_rate = self.peak_lr * factor(self.schedule, update, horizon_updates=self.updates)
+        adaptive = adaptive_value(self.adaptive, update)
+        set_scheduled(self.scheduled, adaptive)
         first = (update - 1) * self.train.accumulation
         numbers = range(first, first + self.train.accumulation)
         loss, nll, tokens = self._gradients(numbers)
@@ -202,6 +218,7 @@ class Trainer:
             for group in self.optimizer.param_groups:
                 group["lr"] = learning_rate
             self.optimizer.step()
+            renormalise(self.model)
             self.progress.summed_lr += learning_rate
         else:
             self._not_finite(update, numbers, loss)
@@ -210,6 +227,7 @@ class Trainer:
         self.tokens_since_start += tokens
         if finite:
             line = {"loss_nats": loss, "nll_nats": nll, "gradient_norm": float(norm), "target_tokens": tokens}
+            line |= dict.fromkeys(self.scheduled, adaptive)
             self._emit({"event": "update", "update": update, "epoch": self._epoch(update), "lr": learning_rate} | line)
         self._validate_and_save(update)
 

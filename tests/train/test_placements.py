@@ -1,0 +1,134 @@
+"""Every placement trains from its configuration alone, and what it moves over updates survives a stop to the bit."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from normscope import run
+from normscope.data.opening import DataConfig, open_corpus, unigram_entropy_nats
+from normscope.placement import named, registered
+from normscope.train import RunFolder
+from tiny import SHORT, result, tiny
+
+TRAINABLE = [name for name, placement in registered().items() if "encoder-decoder" in placement.models]
+RATES = {"branch-norm": 5e-3}
+"""The peak rate of the short run; 1e-2 for all others. Branch-norm is Post-LN at the full rate once it is through."""
+UPDATES = 150
+SETTINGS = (
+    "model.width=32",
+    "model.ffn_width=64",
+    "model.heads=4",
+    "model.encoder_blocks=2",
+    "model.decoder_blocks=2",
+    "model.dropout=0.0",
+    "data.toy_pairs=4000",
+    "data.max_tokens=768",
+    "schedule.warmup_updates=20",
+    "adaptive.over=75",
+    f"train.duration={UPDATES}",
+    f"train.validate_every={UPDATES}",
+    f"train.checkpoint_every={UPDATES}",
+)
+
+
+@pytest.fixture(scope="module")
+def unigram_nats() -> float:
+    return unigram_entropy_nats(open_corpus(DataConfig(toy_pairs=4000)))
+
+
+@pytest.mark.parametrize("placement", TRAINABLE)
+def test_trains_the_toy_language(placement: str, tmp_path: Path, unigram_nats: float) -> None:
+    config = tiny(*SETTINGS, f'model.placement="{placement}"', f"optimizer.peak_lr={RATES.get(placement, 1e-2)}")
+    run.train_run(config, tmp_path / "run")
+    events = RunFolder(tmp_path / "run").events()
+    (validation,) = (event for event in events if event["event"] == "validation")
+    assert unigram_nats == pytest.approx(4.6, abs=0.1)
+    # A model that only counts words is at 1; the worst of these is at 0.78.
+    assert validation["nll_nats"] < 0.85 * unigram_nats
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    model = run.load_run(folder, which="last", device="cpu").model
+    return dict(model.named_parameters()) | dict(model.named_buffers())
+
+
+@pytest.fixture
+def short_run(tmp_path: Path) -> Callable[..., Path]:
+    def make(placement: str, *settings: str) -> Path:
+        folder = tmp_path / placement
+        run.train_run(tiny(*SHORT, f'model.placement="{placement}"', *settings), folder)
+        return folder
+
+    return make
+
+
+def test_rezeros_gates_open(short_run: Callable[..., Path]) -> None:
+    gates = [value for name, value in weights(short_run("rezero")).items() if name.endswith("gate")]
+    assert len(gates) == 2
+    assert all(gate.abs() > 1e-5 for gate in gates)
+
+
+def test_ngpt_stays_on_the_sphere(short_run: Callable[..., Path]) -> None:
+    placement, found = named("ngpt"), weights(short_run("ngpt"))
+    matrices = [name for name in found if name.endswith(".weight") and ".f." in name]
+    assert len(matrices) == 16
+    for name in matrices:
+        lengths = found[name].norm(dim=placement.unit_vectors[name.split(".")[-2]])
+        torch.testing.assert_close(lengths, torch.ones_like(lengths), rtol=1e-6, atol=0)
+    rows = found["target_embedding.weight"].norm(dim=1)
+    # The padding row begins as 0; as an output that never occurs it has a gradient, and then a direction too.
+    torch.testing.assert_close(rows, torch.ones(len(rows)), rtol=1e-6, atol=0)
+
+
+def test_admin_starts_from_its_profile_and_a_stop_does_not_profile_again(
+    short_run: Callable[..., Path], unfinished: Callable[..., Path]
+) -> None:
+    whole = short_run("admin", "optimizer.peak_lr=1e-9")
+    scales = [value for name, value in weights(whole).items() if name.endswith("skip_scale")]
+    assert len(scales) == 5
+    assert sorted(round(scale.mean().item(), 1) for scale in scales)[:2] == [1.0, 1.0], "the first of each stack"
+    assert sum(scale.mean() > 1.05 for scale in scales) == 3
+    stopped = unfinished(6, 'model.placement="admin"', "optimizer.peak_lr=1e-9")
+    run.train_run(tiny(*SHORT, 'model.placement="admin"', "optimizer.peak_lr=1e-9"), stopped)
+    assert result(stopped, 12) == result(whole, 12)
+
+
+@pytest.mark.parametrize(("placement", "number"), [("branch-norm", "branch_scale"), ("pre-to-post", "post")])
+def test_a_schedule_resumes_exactly(
+    placement: str, number: str, short_run: Callable[..., Path], unfinished: Callable[..., Path]
+) -> None:
+    settings = "adaptive.start=0.2", "adaptive.end=0.9", "adaptive.over=10"
+    whole = short_run(placement, *settings)
+    updates = [event for event in RunFolder(whole).events() if event["event"] == "update"]
+    expected = [0.2 + 0.07 * min(update, 10) for update in range(1, 13)]
+    assert [event[number] for event in updates] == pytest.approx(expected, rel=1e-12)
+    stopped = unfinished(6, f'model.placement="{placement}"', *settings)
+    held = [value for name, value in weights(stopped).items() if name.endswith(f"schedules.{number}")]
+    assert [value.item() for value in held] == pytest.approx([0.62, 0.62], rel=1e-6), "what the checkpoint keeps"
+    run.train_run(tiny(*SHORT, f'model.placement="{placement}"', *settings), stopped)
+    assert result(stopped, 12) == result(whole, 12)
+
+
+def test_a_schedule_is_part_of_what_is_learned(short_run: Callable[..., Path], tmp_path: Path) -> None:
+    """Held at 1, branch-norm is Post-LN to the bit; rising, it is not."""
+    post = short_run("post-ln")
+    held = short_run("branch-norm", "adaptive.start=1.0")
+    rising = tmp_path / "rising"
+    run.train_run(tiny(*SHORT, 'model.placement="branch-norm"', "adaptive.over=10"), rising)
+    ours, theirs, others = weights(held), weights(post), weights(rising)
+    assert ours.keys() - theirs.keys() == {"encoder.schedules.branch_scale", "decoder.schedules.branch_scale"}
+    assert all(torch.equal(ours[name], value) for name, value in theirs.items())
+    assert any(not torch.equal(others[name], value) for name, value in theirs.items())
+
+
+def test_a_longer_run_of_every_kind_of_state_resumes_exactly(tmp_path: Path, unfinished: Callable[..., Path]) -> None:
+    """nGPT's spheres and attention residuals' history leave nothing outside a checkpoint."""
+    for placement in ("ngpt", "attn-res-block"):
+        settings = (f'model.placement="{placement}"', "model.encoder_blocks=2")
+        run.train_run(tiny(*SHORT, *settings), tmp_path / placement)
+        stopped = unfinished(5, *settings)
+        run.train_run(tiny(*SHORT, *settings), stopped)
+        assert result(stopped, 12) == result(tmp_path / placement, 12)
+        stopped.rename(tmp_path / f"{placement}-stopped")
