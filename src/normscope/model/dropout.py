@@ -39,12 +39,15 @@ class _MaskedScale(torch.autograd.Function):
         words = torch.empty((x.numel() + 3) // 4, dtype=torch.int64).random_(-(2**63), None)
         levels = words.view(torch.int16)[: x.numel()].view(x.shape)
         keep = levels >= dropped_levels - _LEVELS // 2
-        ctx.keep, ctx.scale = keep, _LEVELS / (_LEVELS - dropped_levels)
+        # Not as an attribute: activation checkpointing drops what is saved, and only that.
+        ctx.save_for_backward(keep)
+        ctx.scale = _LEVELS / (_LEVELS - dropped_levels)
         return _scale(x, keep, ctx.scale)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        return _scale(gradient, ctx.keep, ctx.scale), None
+        (keep,) = ctx.saved_tensors
+        return _scale(gradient, keep, ctx.scale), None
 
 
 def _scale(x: Tensor, keep: Tensor, scale: float) -> Tensor:
