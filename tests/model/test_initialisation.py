@@ -1,12 +1,13 @@
 """What every scheme draws: distributions, bounds and biases, and the same weights from the same seed."""
 
+import functools
 import math
 
 import pytest
 import torch
 
-from normscope.model import SCHEMES, EncoderDecoder, ModelConfig
-from normscope.placement import Placement, register
+from normscope.model import SCHEMES, EncoderDecoder, ModelConfig, renormalise
+from normscope.placement import Placement, register, registered
 from normscope.placement.base import _REGISTRY
 
 D, F, VOCABULARY = 96, 160, 400
@@ -15,17 +16,39 @@ MATRICES = ("query", "key", "value", "output", "ffn_in", "ffn_out")
 
 # Matrix -> (distribution, variance), by scheme; constants are written out, not computed as the code does.
 UNIFORM, NORMAL = "uniform", "normal"
+ATTENTION, FEED_FORWARD = ("query", "key", "value", "output"), ("ffn_in", "ffn_out")
 PACKED = (UNIFORM, 2 / (D + 3 * D))  # xavier on the packed (3d, d) matrix of query, key and value
 EXPECTED = {
     "paper": {"query": PACKED, "key": PACKED, "value": PACKED, "output": (UNIFORM, 1 / D)}
     | {"ffn_in": (UNIFORM, XAVIER_FFN), "ffn_out": (UNIFORM, XAVIER_FFN)},
     "fairseq-0.10": {"query": PACKED, "key": PACKED, "value": PACKED, "output": (UNIFORM, 1 / D)}
     | {"ffn_in": (UNIFORM, 1 / (3 * D)), "ffn_out": (UNIFORM, 1 / (3 * F))},
-    "xavier-normal": dict.fromkeys(("query", "key", "value", "output"), (NORMAL, 1 / D))
-    | dict.fromkeys(("ffn_in", "ffn_out"), (NORMAL, XAVIER_FFN)),
+    "xavier-normal": dict.fromkeys(ATTENTION, (NORMAL, 1 / D)) | dict.fromkeys(FEED_FORWARD, (NORMAL, XAVIER_FFN)),
+    "xavier-uniform": dict.fromkeys(ATTENTION, (UNIFORM, 1 / D)) | dict.fromkeys(FEED_FORWARD, (UNIFORM, XAVIER_FFN)),
+    "rezero": dict.fromkeys(ATTENTION, (UNIFORM, 1 / D)) | dict.fromkeys(FEED_FORWARD, (UNIFORM, XAVIER_FFN)),
+    "normal-0.02": dict.fromkeys(MATRICES, (NORMAL, 0.0004)),
+    "megatron": dict.fromkeys(MATRICES, (NORMAL, 0.4 / D)),
+    "small-attention": dict.fromkeys(ATTENTION, (NORMAL, 0.4 / D)) | dict.fromkeys(FEED_FORWARD, (NORMAL, XAVIER_FFN)),
+    "normal-by-width": dict.fromkeys(MATRICES, (NORMAL, 1 / D)),
     "theory": {"query": ("zero", 0), "key": ("zero", 0), "output": ("identity", 0)}
     | dict.fromkeys(("value", "ffn_in", "ffn_out"), (NORMAL, 1 / D)),
 }
+# On (-1/D, 1/D) and (-0.01, 0.01); N(0, 1/D) in all others.
+EMBEDDING = {"rezero": (UNIFORM, 1 / (3 * D**2)), "small-attention": (UNIFORM, 0.0001 / 3)}
+SCHEME_OF = {
+    "deepnorm": "xavier-normal",
+    "sub-ln": "xavier-normal",
+    "sub-ln-cross": "xavier-normal",
+    "ds-init": "xavier-uniform",
+    "ds-init-code": "xavier-uniform",
+    "t-fixup": "xavier-uniform",
+    "rezero": "rezero",
+    "scale-norm": "small-attention",
+    "ngpt": "normal-by-width",
+} | dict.fromkeys(("hybrid-norm", "hybrid-norm-star", "hybrid-norm-width"), "megatron")
+SCHEME_OF |= dict.fromkeys(("attn-res", "attn-res-block", "gpt2", "keel", "keel-pre-first", "lns"), "normal-0.02")
+SCHEME_OF |= dict.fromkeys(("mix-ln", "olmo-2", "peri-ln", "reordered", "sandwich"), "normal-0.02")
+"""Of the placements whose sources do not draw as fairseq did (`paper`)."""
 DRAWN_BIASES = {"fairseq-0.10": ("query", "key", "value", "ffn_in", "ffn_out")}
 
 
@@ -42,6 +65,10 @@ def build(scheme: str, placement: str = "post-ln", seed: int = 0) -> EncoderDeco
         initialisation=scheme,
     )
     return EncoderDecoder(config, VOCABULARY, VOCABULARY)
+
+
+# Models that no test changes.
+built = functools.cache(build)
 
 
 def linears(model: EncoderDecoder, matrix: str, stack: str = "") -> list[torch.nn.Linear]:
@@ -76,7 +103,7 @@ def test_the_table_is_complete():
 @pytest.mark.parametrize("scheme", EXPECTED)
 def test_every_matrix_of_every_scheme(scheme, matrix):
     distribution, variance = EXPECTED[scheme][matrix]
-    found = linears(build(scheme), matrix)
+    found = linears(built(scheme), matrix)
     if distribution == "zero":
         assert not any(linear.weight.any() for linear in found)
     elif distribution == "identity":
@@ -94,35 +121,105 @@ def test_every_matrix_of_every_scheme(scheme, matrix):
 
 @pytest.mark.parametrize("scheme", EXPECTED)
 def test_embeddings_and_norms(scheme):
-    model = build(scheme)
+    model = built(scheme)
     table = model.target_embedding.weight
     assert not table[1].any(), "the padding row is 0"
-    assert_distribution(torch.cat([table[:1], table[2:]]), NORMAL, 1 / D)
+    assert_distribution(torch.cat([table[:1], table[2:]]), *EMBEDDING.get(scheme, (NORMAL, 1 / D)))
     norms = [module for module in model.modules() if isinstance(module, torch.nn.LayerNorm)]
     assert len(norms) == 10
     assert all((norm.weight == 1).all() and not norm.bias.any() for norm in norms)
 
 
-@pytest.mark.parametrize("stack", ["encoder", "decoder"])
-@pytest.mark.parametrize("matrix", MATRICES)
-def test_deepnorm_draws_branches_smaller_and_queries_and_keys_not(matrix, stack):
-    # 2 encoder and 2 decoder blocks: 0.87 (2^4 2)^-1/16 and (12 · 2)^-1/4.
-    gain = {"encoder": 0.87 * 32 ** (-1 / 16), "decoder": 24**-0.25}[stack]
-    gain = 1.0 if matrix in ("query", "key") else gain
-    variance = XAVIER_FFN if matrix.startswith("ffn") else 1 / D
-    weights = torch.cat(
-        [linear.weight.flatten() for linear in linears(build("as-placement", "deepnorm"), matrix, stack)]
-    )
-    assert_distribution(weights, NORMAL, gain**2 * variance)
+def gain(placement: str, stack: str, kind: str, matrix: str, block: int) -> float:
+    """What a source multiplies a matrix's standard deviation with, in a model of 2 encoder and 2 decoder blocks."""
+    encoder, last = stack == "encoder", matrix in ("output", "ffn_out")
+    if placement.startswith("ds-init"):
+        return block ** {"ds-init": -1 / 2, "ds-init-code": -1 / 4}[placement]
+    if placement == "b2t-rescaled":
+        return 2**-0.5
+    if placement in ("gpt2", "sandwich", "hybrid-norm", "hybrid-norm-star", "hybrid-norm-width"):
+        return (4 if encoder else 6) ** -0.5 if last else 1
+    if matrix in ("query", "key") or (placement == "sub-ln" and kind == "cross_attention"):
+        return 1
+    of_stack = {
+        "deepnorm": (0.87 * (2**4 * 2) ** (-1 / 16), (12 * 2) ** -0.25),
+        "sub-ln": (math.sqrt(math.log(6) * math.log(4) / 3), math.sqrt(math.log(6))),
+        "sub-ln-cross": (math.sqrt(math.log(6) * math.log(4) / 3), math.sqrt(math.log(6))),
+        "t-fixup": (0.67 * 2**-0.25, (9 * 2) ** -0.25),
+    }
+    return of_stack.get(placement, (1, 1))[0 if encoder else 1]
 
 
-def test_as_placement_is_the_scheme_that_the_placement_names():
-    for placement, scheme in (("post-ln", "paper"), ("pre-ln", "paper"), ("deepnorm", "xavier-normal")):
-        ours, named = build("as-placement", placement), build(scheme, placement)
-        assert all(torch.equal(a, b) for a, b in zip(ours.parameters(), named.parameters(), strict=True))
+@pytest.mark.parametrize("placement", [name for name in registered() if name != "ngpt"])
+def test_gains_of_every_placement_on_its_own_scheme(placement):
+    model, scheme = built("as-placement", placement), SCHEME_OF.get(placement, "paper")
+    distribution, variance = EMBEDDING.get(scheme, (NORMAL, 1 / D))
+    shrunk = 18**-0.5 if placement == "t-fixup" else 1  # (9M)^-1/4, squared
+    assert_distribution(model.target_embedding.weight[2:], distribution, shrunk * variance)
+    matrices = [(n, module) for n, module in model.named_modules() if isinstance(module, torch.nn.Linear)]
+    assert len(matrices) == 2 * 6 + 2 * 10
+    for name, linear in matrices:
+        stack, _, block, kind, _, matrix = name.split(".")
+        distribution, variance = EXPECTED[scheme][matrix]
+        scale = gain(placement, stack, kind, matrix, int(block) + 1)
+        assert_distribution(linear.weight, distribution, scale**2 * variance)
 
 
-@pytest.mark.parametrize("scheme", ["paper", "fairseq-0.10", "xavier-normal"])
+@pytest.mark.parametrize("placement", registered())
+def test_as_placement_is_the_scheme_of_its_source(placement):
+    ours, named = built("as-placement", placement), build(SCHEME_OF.get(placement, "paper"), placement)
+    assert all(torch.equal(a, b) for a, b in zip(ours.parameters(), named.parameters(), strict=True))
+
+
+def test_t_fixup_shrinks_each_embedding_with_the_depth_of_its_stack():
+    torch.manual_seed(0)
+    sizes = {"width": D, "ffn_width": F, "encoder_blocks": 3, "decoder_blocks": 1, "embeddings": "separate"}
+    model = EncoderDecoder(ModelConfig(placement="t-fixup", **sizes), VOCABULARY, VOCABULARY)
+    for embedding, blocks in ((model.source_embedding, 3), (model.target_embedding, 1)):
+        assert_distribution(embedding.weight[2:], NORMAL, (9 * blocks) ** -0.5 / D)
+
+
+class TestUnitVectors:
+    """nGPT: whatever has the stream's width is a unit vector, at first and whenever it is put back."""
+
+    def assert_on_the_sphere(self, model: EncoderDecoder, *, padding: float) -> None:
+        for name, linear in ((n, m) for n, m in model.named_modules() if isinstance(m, torch.nn.Linear)):
+            columns = name.endswith(("output", "ffn_out"))
+            lengths = linear.weight.norm(dim=0 if columns else 1)
+            assert len(lengths) == (F if "ffn" in name else D)
+            torch.testing.assert_close(lengths, torch.ones_like(lengths))
+        lengths = model.target_embedding.weight.norm(dim=1)
+        expected = torch.ones(VOCABULARY).index_fill(0, torch.tensor([1]), padding)
+        torch.testing.assert_close(lengths, expected)
+
+    def test_at_first(self):
+        self.assert_on_the_sphere(build("as-placement", "ngpt"), padding=0)
+
+    def test_put_back(self):
+        model = build("as-placement", "ngpt")
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter += 0.1 * torch.randn(parameter.shape)
+        moved = {name: value.clone() for name, value in model.state_dict().items()}
+        renormalise(model)
+        self.assert_on_the_sphere(model, padding=1)
+        for name, value in model.state_dict().items():
+            matrix = name.endswith(".weight")
+            assert torch.equal(value, moved[name]) != matrix, "biases and scales stay as the update left them"
+            if matrix:
+                # The direction is the update's.
+                dimension = 0 if name.endswith(("output.weight", "ffn_out.weight")) else 1
+                torch.testing.assert_close(value * moved[name].norm(dim=dimension, keepdim=True), moved[name])
+
+    @pytest.mark.parametrize("placement", ["post-ln", "scale-norm"])
+    def test_others_are_left_alone(self, placement):
+        model = build("as-placement", placement)
+        before = {name: value.clone() for name, value in model.state_dict().items()}
+        renormalise(model)
+        assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+
+
+@pytest.mark.parametrize("scheme", sorted(EXPECTED.keys() - {"theory"}))
 def test_a_gain_scales_the_same_draw(scheme, monkeypatch):
     class Halved(Placement):
         name, title, citation, year = "halved", "Halved", "tests", 2026
