@@ -83,7 +83,7 @@ class TestScaleDropsOut:
 
     @given(scale=SCALES, seed=SEEDS)
     @settings(max_examples=25, deadline=None)
-    @pytest.mark.parametrize("name", ["post-ln", "deepnorm", "admin", "admin-log-n", "b2t", "branch-norm", "ds-init"])
+    @pytest.mark.parametrize("name", ["post-ln", "deepnorm", "admin", "admin-log-n", "branch-norm", "ds-init"])
     def test_post_ln_over_branches_that_grow_with_their_input(self, name, scale, seed):
         """With uniform attention and without biases F(c x) = c F(x), and the first norm is the last to see c."""
         stack = initial_stack(name, "decoder", "sphere-norm")
