@@ -61,7 +61,7 @@ def test_page_fits_telephone_and_desk_in_both_themes_without_a_word_in_the_log(
         seen = [json.loads(line) for line in re.findall("<p>({.*?})</p>", done.stdout)]
         assert [frame["width"] for frame in seen] == [390, 1280]
         assert [frame["content"] for frame in seen] == [390, 1280]
-        assert all(len(frame["pictures"]) == 4 and min(frame["pictures"]) > 330 for frame in seen)
+        assert all(len(frame["pictures"]) == 5 and min(frame["pictures"]) > 330 for frame in seen)
         backgrounds.append(seen[0]["background"])
     assert backgrounds == ["rgb(15, 19, 24)", "rgb(246, 248, 250)"]
 

@@ -120,7 +120,7 @@ def test_accessible(comparison: Comparison) -> None:
     assert len(ids) == len(set(ids))
     named = [n for _, attributes in page.tags for n in (attributes.get("aria-labelledby") or "").split()]
     assert set(named) <= set(ids)
-    assert sum(tag == "svg" and attributes["role"] == "img" for tag, attributes in page.tags) == 4
+    assert sum(tag == "svg" and attributes["role"] == "img" for tag, attributes in page.tags) == 5
 
 
 def test_contrast_in_both_themes(comparison: Comparison) -> None:
@@ -178,7 +178,10 @@ def test_nothing_measured_yet_is_still_a_page(comparison: Comparison) -> None:
 def test_write_leaves_the_page_its_pictures_and_nothing_else(comparison: Comparison, tmp_path: Path) -> None:
     page = write(comparison, tmp_path / "new" / "folder")
     assert page.read_text(encoding="utf-8") == render(comparison)
-    names = {"report.html", "valid_loss.svg", "train_loss.svg", "gradient_norms.svg", "learning_rate.svg"}
+    names = {"report.html", "final_loss.svg", "valid_loss.svg", "train_loss.svg"} | {
+        "gradient_norms.svg",
+        "learning_rate.svg",
+    }
     assert {path.name for path in page.parent.iterdir()} == names
 
 
@@ -191,7 +194,7 @@ def test_a_failed_write_keeps_the_old_page(
     with pytest.raises(OSError, match="disk full"):
         write(replace(comparison, title="another"), tmp_path)
     assert page.read_bytes() == before
-    assert len(list(tmp_path.iterdir())) == 5
+    assert len(list(tmp_path.iterdir())) == 6
 
 
 def test_words_about_runs(comparison: Comparison) -> None:

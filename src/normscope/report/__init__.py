@@ -1,8 +1,9 @@
 """Pictures and the HTML page of a comparison; plain values in, files out, nothing of the other rooms needed."""
 
 from normscope.report.contents import Arm, Comparison, Curve, GradientProfile, SeedResult, Status
+from normscope.report.lines import styles_for
 from normscope.report.page import render, write
-from normscope.report.plots import curves_svg, gradient_svg, schedule_svg, styles_for
+from normscope.report.plots import curves_svg, gradient_svg, schedule_svg
 
 __all__ = [
     "Arm",

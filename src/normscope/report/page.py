@@ -11,7 +11,9 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from normscope.report.contents import Arm, Comparison, GradientProfile
-from normscope.report.plots import curves_svg, gradient_svg, schedule_svg, stack_of, styles_for
+from normscope.report.endings import endings_svg
+from normscope.report.lines import styles_for
+from normscope.report.plots import curves_svg, gradient_svg, schedule_svg, stack_of
 from normscope.report.svg import inlined
 
 _HERE = Path(__file__).parent
@@ -42,6 +44,7 @@ def _pictures(comparison: Comparison) -> dict[str, str]:
     chance = comparison.chance_loss_nats
     nats = "nats per target token"
     return {
+        "final_loss": endings_svg(comparison.arms, chance=chance),
         "valid_loss": curves_svg(
             comparison.valid_curves, ylabel=nats, title="Validation loss over updates", chance=chance, styles=styles
         ),

@@ -1,0 +1,129 @@
+"""What the pictures share: how an arm looks, and how the values of its seeds become a line, a band and a cross."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from numpy.typing import NDArray
+
+from normscope.report.contents import Curve
+from normscope.report.svg import HUES
+
+# S = seeds, U = updates or blocks
+_VARIANTS: tuple[tuple[Any, str], ...] = (
+    ("-", "o"), ((0, (4, 1.6)), "s"), ((0, (1.2, 1.4)), "^"), ((0, (5, 1.5, 1.2, 1.5)), "D"), ((0, (9, 2)), "v"),
+)  # fmt: skip
+_POINTS = 400
+"""Points drawn a curve; more cannot be told apart at this width and make the page heavy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """How one arm is drawn in every picture."""
+
+    color: str
+    dash: Any
+    marker: str
+
+
+def styles_for(keys: Iterable[str]) -> dict[str, Style]:
+    """Hue by group, dash and marker by variant, both in order of first appearance."""
+    groups: dict[str, int] = {}
+    variants: dict[str, int] = {}
+    styles = {}
+    for key in keys:
+        group, _, variant = key.partition("|")
+        hue = groups.setdefault(group, len(groups)) % len(HUES)
+        dash, marker = _VARIANTS[variants.setdefault(variant, len(variants)) % len(_VARIANTS)]
+        styles[key] = Style(HUES[hue], dash, marker)
+    return styles
+
+
+def log_scale(axes: Axes) -> None:
+    """Plain numbers at 1, 2, 5 within three decades, powers of ten beyond."""
+    axes.set_yscale("log")
+    low, high = axes.get_ylim()
+    if high / low < 1e3:
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+
+
+def seed_table(rows: Sequence[Sequence[float]], length: int) -> NDArray[np.float64]:
+    """(S, U) with NaN for whatever is not finite or not there."""
+    table_SU = np.full((len(rows), length), np.nan)
+    for table_U, row in zip(table_SU, rows, strict=True):
+        table_U[: len(row)] = row
+    return np.where(np.isfinite(table_SU), table_SU, np.nan)
+
+
+def seed_mean(values_SU: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Over the seeds that have a value; NaN where none has, without the warning of `numpy.nanmean`."""
+    here_SU = np.isfinite(values_SU)
+    total_U, count_U = np.where(here_SU, values_SU, 0).sum(0), here_SU.sum(0)
+    return np.where(count_U > 0, total_U / np.maximum(count_U, 1), np.nan)
+
+
+def draw_line(
+    axes: Axes,
+    label: str,
+    x: Sequence[int],
+    values_SU: NDArray[np.float64],
+    look: Style,
+    first_marker: int = 0,
+) -> Line2D:
+    step = max(1, -(-len(x) // _POINTS))
+    kept = sorted({*range(0, len(x), step), len(x) - 1}) if len(x) else []
+    x_U, values_SU = np.asarray(x)[kept], values_SU[:, kept]
+    every = max(1, len(kept) // 8) if len(kept) > 16 else 1
+    if values_SU.shape[0] > 1:
+        here_SU = np.isfinite(values_SU)
+        low_U = np.where(here_SU, values_SU, np.inf).min(0)
+        high_U = np.where(here_SU, values_SU, -np.inf).max(0)
+        axes.fill_between(x_U, low_U, high_U, where=here_SU.any(0), color=look.color, alpha=0.18, lw=0)
+    # Markers start at different points, so that curves on top of each other can still be told apart.
+    offset = (2 * first_marker) % every if every > 1 else 0
+    (line,) = axes.plot(
+        x_U,
+        seed_mean(values_SU),
+        label=label,
+        color=look.color,
+        ls=look.dash,
+        marker=look.marker,
+        markevery=(offset, every),
+    )
+    return line
+
+
+def draw_cross(axes: Axes, updates: Sequence[int], row: Sequence[float], color: str) -> bool:
+    """Marks the last finite value of a run that a non-finite one stopped, or the top edge where there is none."""
+    if not row or np.isfinite(row[-1]):
+        return False
+    finite = [i for i, value in enumerate(row) if np.isfinite(value)]
+    x, y = (updates[finite[-1]], row[finite[-1]]) if finite else (updates[0], 1.0)
+    where = axes.transData if finite else axes.get_xaxis_transform()
+    axes.plot([x], [y], marker="x", ms=11, mew=3, color=color, ls="", transform=where, clip_on=False, zorder=4)
+    return True
+
+
+def told(curves: Sequence[Curve]) -> str:
+    """The picture in words: where each curve starts and ends."""
+    words = []
+    for curve in curves:
+        means = seed_mean(seed_table(curve.seeds_values, len(curve.updates)))
+        known = np.flatnonzero(np.isfinite(means))
+        if not known.size:
+            words.append(f"{curve.label}: no finite value")
+            continue
+        first, last = known[0], known[-1]
+        ends = [f"{short(means[i])} at update {curve.updates[i]}" for i in (first, last)]
+        words.append(f"{curve.label}: " + " to ".join(ends))
+    return ". ".join(words)
+
+
+def short(value: float) -> str:
+    return f"{value:.4g}" if np.isfinite(value) else "none"

@@ -1,0 +1,118 @@
+"""Pictures of more placements than there are hues: small multiples, and one row each where they ended."""
+
+import math
+import re
+import xml.etree.ElementTree as ET
+
+import pytest
+
+from normscope.report import Arm, Comparison, Curve, GradientProfile, SeedResult, curves_svg, gradient_svg, schedule_svg
+from normscope.report.endings import endings_svg
+from normscope.report.panels import curve_panels, profile_panels, too_many
+from normscope.report.svg import HUES, house_style
+
+GROUPS = [f"Placement {i}" for i in range(1, 10)]
+VARIANTS = ["no warm-up", "warm-up 150"]
+
+
+def curves() -> list[Curve]:
+    return [
+        Curve(
+            label=f"{group}, {variant}",
+            style_key=f"{group}|{variant}",
+            updates=[125, 250],
+            seeds_values=[[5.0, 4.0 + i / 10], [5.2, 4.2 + i / 10]],
+        )
+        for i, group in enumerate(GROUPS)
+        for variant in VARIANTS
+    ]
+
+
+def arm(placement: str, variant: str, *losses: float | None) -> Arm:
+    seeds = [
+        SeedResult(seed=i, status="finished", updates=1, valid_loss_nats=loss, summed_lr=1.0)
+        for i, loss in enumerate(losses)
+    ]
+    return Arm(
+        label=f"{placement}, {variant}",
+        placement=placement,
+        warmup_updates=0,
+        peak_lr=1e-3,
+        optimizer="adam",
+        seeds=seeds,
+        verdict="learned",
+    )
+
+
+def words(svg: str) -> str:
+    return ET.fromstring(svg).findtext("{http://www.w3.org/2000/svg}desc") or ""
+
+
+def test_too_many_groups_are_more_than_hues():
+    keys = [f"{i}|v" for i in range(len(HUES))]
+    assert not too_many([*keys, "0|another variant"])
+    assert too_many([*keys, "one more|v"])
+
+
+def test_one_panel_a_group_and_each_variant_named_once():
+    with house_style():
+        figure = curve_panels(curves(), ylabel="nats", chance=5.6)
+    panels = [axes for axes in figure.axes if axes.get_title()]
+    assert [axes.get_title() for axes in panels] == GROUPS
+    assert all(len(axes.lines) == 3 for axes in panels), "two variants and chance"
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == [*VARIANTS, "chance (unigram)"]
+    # The mean of the two seeds is what is drawn.
+    assert list(panels[2].lines[0].get_ydata()) == pytest.approx([5.1, 4.3])
+
+
+def test_a_diverged_run_does_not_flatten_the_others_and_chance_is_seen():
+    wild = Curve(label="Wild, no warm-up", style_key="Wild|no warm-up", updates=[1, 2], seeds_values=[[5.0, 5000.0]])
+    with house_style():
+        low, high = curve_panels([*curves(), wild], ylabel="nats", chance=5.6).axes[0].get_ylim()
+    assert low < 4.0 < 5.6 < high < 10
+
+
+def test_gradient_panels_share_a_log_axis():
+    profiles = [
+        GradientProfile(
+            label=f"{g}, v", style_key=f"{g}|v", blocks=["encoder 1", "decoder 1"], seeds_norms=[[0.1, 2.0]]
+        )
+        for g in GROUPS
+    ]
+    with house_style():
+        panels = profile_panels(profiles, ylabel="norm").axes
+    assert all(axes.get_yscale() == "log" for axes in panels[: len(GROUPS)])
+    assert "Placement 9, v: encoder 1 0.1, decoder 1 2" in words(gradient_svg(profiles))
+
+
+def test_the_pictures_turn_to_panels_on_their_own():
+    many, few = curves_svg(curves(), ylabel="nats"), curves_svg(curves()[:4], ylabel="nats")
+    height = [float(re.search(r'height="([\d.]+)pt"', svg)[1]) for svg in (many, few)]
+    assert height[0] != height[1]
+    assert words(many).count("at update 250") == 18
+    assert curves_svg(curves(), ylabel="nats") == many
+
+
+def test_many_arms_with_one_schedule_share_a_short_name():
+    svg = schedule_svg(curves())
+    assert "Placement 9, warm-up 150" in words(svg)
+    # Eighteen names below the axes would make it three times as high.
+    assert float(re.search(r'height="([\d.]+)pt"', svg)[1]) < 600
+
+
+def test_endings_put_the_best_first_and_tell_every_seed():
+    arms = [arm("A", "no warm-up", 3.0, 3.2), arm("B", "no warm-up", 2.0, 2.2), arm("B", "warm-up 150", 9.0)]
+    svg = endings_svg(arms, chance=4.0)
+    assert words(svg) == "A, no warm-up: 3, 3.2. B, no warm-up: 2, 2.2. B, warm-up 150: 9"
+    assert svg == endings_svg(arms, chance=4.0)
+
+
+@pytest.mark.parametrize("losses", [(), (None,), (math.nan,), (math.inf, 3.0)])
+def test_endings_without_values(losses):
+    svg = endings_svg([arm("A", "no warm-up", *losses)], chance=None)
+    assert words(svg).startswith("A, no warm-up: ")
+
+
+def test_the_page_shows_where_runs_ended(comparison: Comparison):
+    svg = endings_svg(comparison.arms, chance=comparison.chance_loss_nats)
+    assert "non-finite" in words(svg)
