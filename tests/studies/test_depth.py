@@ -1,0 +1,253 @@
+"""The depth study: curves with a closed form, what is read again and what is not, and its data, figure and verb."""
+
+import itertools
+import json
+import math
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from normscope import cli
+from normscope.errors import UserError
+from normscope.placement import Placement, base, register
+from normscope.report.depth_svg import DepthLine, bundled, depth_svg, spread
+from normscope.studies import depth
+from normscope.studies.depth import DepthConfig, behaviour, encoder_placements, exponent, hidden_rms, run_depth
+
+
+def small(*placements: str, **changes: object) -> DepthConfig:
+    sizes = {"blocks": 12, "width": 16, "ffn_width": 32, "heads": 2, "seeds": 2, "sentence_tokens": 5}
+    return DepthConfig(placements=placements, **{**sizes, **changes})
+
+
+def run(config: DepthConfig, folder: Path) -> tuple[dict, list[str]]:
+    said: list[str] = []
+    found = run_depth(config, folder, command="normscope study depth", watch=lambda *_: None, say=said.append)
+    return found, said
+
+
+def theory(**changes: object) -> DepthConfig:
+    """The setting of Xiong et al. 2020, section 3.3: W_Q = W_K = 0, every matrix from N(0, 1/d), one head."""
+    sizes = {"blocks": 40, "width": 64, "ffn_width": 64, "heads": 1, "initialisation": "theory"}
+    return DepthConfig(placements=("pre-ln", "post-ln", "rezero"), **{**sizes, **changes})
+
+
+class TestClosedForms:
+    def test_pre_ln_grows_by_three_halves_a_block_where_a_token_is_alone(self):
+        """Attention of one token is x W_V: LN gives d, W_V keeps it, ReLU halves it: E‖x_l‖² = (1 + 3l/2) d."""
+        config, seeds = theory(sentences=48, sentence_tokens=1), 8
+        curves = [hidden_rms("pre-ln", config, seed) for seed in range(seeds)]
+        for i, blocks in enumerate(config.depths):
+            squares = [curve[i] ** 2 for curve in curves]
+            # The tokens of a draw share its weights: each ‖x_l‖² spreads by about √(2/d) of itself.
+            spread_of_mean = math.sqrt(2 / 64 / seeds)
+            assert math.fsum(squares) / seeds == pytest.approx(1 + 1.5 * blocks, rel=3 * spread_of_mean)
+
+    def test_pre_ln_keeps_between_the_papers_bounds_where_tokens_are_averaged(self):
+        """Section 3.3, eq. 20: the feed-forward adds d/2, attention between 0 and d; depth counts completed blocks."""
+        config = theory(sentences=4, sentence_tokens=12)
+        curves = [hidden_rms("pre-ln", config, seed) for seed in range(3)]
+        for i, blocks in enumerate(config.depths[5:], 5):
+            square = sum(curve[i] ** 2 for curve in curves) / 3
+            assert 0.9 * (1 + blocks / 2) < square < 1 + 1.5 * blocks
+
+    def test_rezero_does_not_move_at_all(self):
+        curve = hidden_rms("rezero", theory(), 1)
+        assert curve == [curve[0]] * len(curve)
+
+    def test_post_ln_stays_at_one(self):
+        curve = hidden_rms("post-ln", theory(), 1)
+        assert curve[0] == pytest.approx(1, rel=0.1)  # x_0 is drawn from N(0, 1)
+        # The norm divides by √(σ² + 1e-5) where σ² is at least about 1.
+        assert curve[1:] == pytest.approx([1] * (len(curve) - 1), abs=1e-5)
+
+    def test_admin_is_profiled(self, monkeypatch):
+        profiled, plain = hidden_rms("admin", small("admin"), 1), []
+        monkeypatch.setattr(depth, "profile", lambda stack, run: plain.append(stack))
+        assert hidden_rms("admin", small("admin"), 1) != profiled
+        assert len(plain) == 1
+
+
+class TestBehaviour:
+    DEPTHS = DepthConfig(placements=("pre-ln",)).depths
+
+    def curve(self, f) -> list[float]:
+        return [f(max(at, 1)) for at in self.DEPTHS]
+
+    @pytest.mark.parametrize(
+        ("f", "expected", "slope"),
+        [
+            (lambda at: 1.0, depth.HELD, 0),
+            (lambda at: 0.98, depth.STILL, 0),
+            (lambda at: math.sqrt(1 + 1.5 * at), depth.GROWS, 0.5),
+            (lambda at: 0.5 / at, depth.FALLS, -1),
+            (lambda at: None if at > 700 else 2.0**at, depth.OVERFLOWS, None),
+        ],
+    )
+    def test_named(self, f, expected, slope):
+        values = self.curve(f)
+        assert behaviour(self.DEPTHS, values) == expected
+        assert exponent(self.DEPTHS, values) == (None if slope is None else pytest.approx(slope, abs=0.01))
+
+    def test_the_recorded_depths(self):
+        assert self.DEPTHS[:21] == list(range(21))
+        assert self.DEPTHS[-1] == 1000
+        assert {100, 316} <= set(self.DEPTHS)
+        assert all(a < b for a, b in itertools.pairwise(self.DEPTHS))
+        assert small("pre-ln", blocks=1).depths == [0, 1]
+
+
+class TestStudy:
+    def test_data_and_figure(self, tmp_path):
+        found, said = run(small("pre-ln", "post-ln"), tmp_path)
+        assert json.loads((tmp_path / "results.json").read_text(encoding="utf-8")) == found
+        assert [line.split(":")[0] for line in said] == ["pre-ln", "post-ln"]
+        assert [curve["name"] for curve in found["placements"]] == ["pre-ln", "post-ln"]
+        pre = found["placements"][0]
+        assert len(pre["seeds_rms"]) == 2
+        assert pre["seeds_rms"][0] == [float(f"{x:.6g}") for x in hidden_rms("pre-ln", small("pre-ln"), 1)]
+        assert pre["mean_rms"][5] == pytest.approx((pre["seeds_rms"][0][5] + pre["seeds_rms"][1][5]) / 2, rel=1e-5)
+        assert found["settings"]["blocks"] == 12
+        assert {"torch", "processor", "threads", "normscope"} <= found["environment"].keys()
+        assert found["commands"] == ["normscope study depth"]
+        picture = (tmp_path / "hidden_rms.svg").read_text(encoding="utf-8")
+        assert "Pre-LN: " in picture
+        assert "Post-LN: 1 at depth 12, stays at 1" in picture
+
+    def test_what_is_there_is_not_measured_again(self, tmp_path):
+        config = small("pre-ln", "post-ln")
+        first, _ = run(small("pre-ln"), tmp_path)
+        before = (tmp_path / "placements" / "pre-ln.json").stat().st_mtime_ns
+        found, said = run(config, tmp_path)
+        assert [line.split(":")[0] for line in said] == ["post-ln"]
+        assert (tmp_path / "placements" / "pre-ln.json").stat().st_mtime_ns == before
+        assert found["placements"][0] == first["placements"][0]
+        assert run(config, tmp_path)[1] == []
+
+    @pytest.mark.parametrize("change", [{"seeds": 3}, {"blocks": 5}, {"initialisation": "xavier-normal"}])
+    def test_other_settings_are_measured(self, tmp_path, change):
+        run(small("pre-ln"), tmp_path)
+        found, said = run(small("pre-ln", **change), tmp_path)
+        assert len(said) == 1
+        assert found["settings"].items() >= change.items()
+
+    def test_another_formula_of_that_name_is_measured(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(base, "_REGISTRY", dict(base._REGISTRY))
+
+        def placement(scale: float) -> type[Placement]:
+            def join(self, x, sublayer, norm):
+                return scale * x + sublayer(norm(x))
+
+            words = {"name": "own-depth", "title": "Own", "citation": "nobody", "year": 2026, "join": join}
+            return type("OwnDepth", (Placement,), words)
+
+        register(placement(0.5))
+        run(small("own-depth"), tmp_path)
+        assert run(small("own-depth"), tmp_path)[1] == []
+        register(placement(0.25))
+        assert len(run(small("own-depth"), tmp_path)[1]) == 1
+
+    def test_a_curve_that_leaves_float32(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(base, "_REGISTRY", dict(base._REGISTRY))
+
+        def join(self, x, sublayer, norm):
+            return 1e4 * x + sublayer(norm(x))
+
+        words = {"name": "own-loud", "title": "Loud", "citation": "nobody", "year": 2026, "join": join}
+        register(type("Loud", (Placement,), words))
+        found, _ = run(small("own-loud", "post-ln"), tmp_path)
+        assert found["placements"][0]["behaviour"] == depth.OVERFLOWS
+        assert found["placements"][0]["mean_rms"][-1] is None
+        assert (tmp_path / "hidden_rms.svg").read_text(encoding="utf-8").count("leaves float32") == 1
+
+    def test_every_placement_of_encoders(self, tmp_path):
+        names = encoder_placements()
+        assert "t-fixup" not in names
+        found, _ = run(small(*names, blocks=8, seeds=1), tmp_path)
+        assert all(None not in curve["mean_rms"] for curve in found["placements"])
+        held = {curve["name"] for curve in found["placements"] if curve["behaviour"] == depth.HELD}
+        assert held >= {"post-ln", "deepnorm", "admin", "b2t", "keel", "residual", "ngpt"}
+        assert not held & {"pre-ln", "peri-ln", "attn-res", "sub-ln"}
+
+    @pytest.mark.parametrize(
+        ("change", "message"),
+        [
+            ({"blocks": 0}, "blocks must be at least 1"),
+            ({"width": 15}, "width=15 must be a multiple of heads=2"),
+            ({"initialisation": "best"}, "unknown initialisation 'best'"),
+            ({"initialisation": "theory"}, "heads = 1"),
+        ],
+    )
+    def test_settings_that_no_stack_has(self, change, message):
+        with pytest.raises(UserError, match=re.escape(message)):
+            small("pre-ln", **change)
+
+    @pytest.mark.parametrize(
+        ("names", "message"),
+        [
+            (("post_ln",), "unknown placement 'post_ln'"),
+            (("t-fixup",), "not defined for encoder-only"),
+            (("pre-ln", "pre-ln"), "different names"),
+            ((), "one or more"),
+        ],
+    )
+    def test_placements_that_it_cannot_take(self, names, message):
+        with pytest.raises(UserError, match=message):
+            small(*names)
+
+
+class TestPicture:
+    def line(self, label: str, values: list[float | None], group: str = "grows") -> DepthLine:
+        return DepthLine(label=label, group=group, note=group, depths=list(range(len(values))), values=values)
+
+    def test_lines_that_coincide_share_a_name(self):
+        lines = [self.line("A", [1, 2, 4]), self.line("B", [9, 2.02, 4]), self.line("C", [1, 2, 4.2])]
+        assert [[line.label for line in bundle] for bundle in bundled(lines)] == [["A", "B"], ["C"]]
+
+    def test_labels_do_not_overlap_and_stay_near(self):
+        wanted, halves = [0.1, 0.5, 0.5, 0.51, 0.99], [0.02, 0.05, 0.1, 0.02, 0.03]
+        found = spread(wanted, halves)
+        for i in range(4):
+            assert found[i] + halves[i] <= found[i + 1] - halves[i + 1] + 1e-12
+        assert found[0] == 0.1
+        assert found[-1] == pytest.approx(0.97)
+        assert found[1] < 0.5 < found[3]
+
+    def test_a_name_is_no_formula_and_the_bytes_are_the_same(self):
+        lines = [self.line("$x$ & <y>", [1, 2, 4]), self.line("", [1, None, None])]
+        first = depth_svg(lines, groups=("grows",), title="T")
+        assert first == depth_svg(lines, groups=("grows",), title="T")
+        assert "$x$ &amp; &lt;y&gt;" in first
+
+
+class TestVerb:
+    def call(self, monkeypatch, *arguments: object) -> int:
+        monkeypatch.setattr(sys, "argv", ["normscope", "study", "depth", *map(str, arguments)])
+        with pytest.raises(SystemExit) as left:
+            cli.main()
+        return int(left.value.code or 0)
+
+    def test_runs(self, tmp_path, monkeypatch, capsys):
+        out = tmp_path / "out"
+        options = ("--blocks", 6, "--width", 16, "--seeds", 1, "--placements", "pre-ln, post-ln", "--out", out)
+        assert self.call(monkeypatch, *options) == 0
+        printed = capsys.readouterr()
+        assert [line.split()[0] for line in printed.out.splitlines()] == ["placement", "pre-ln", "post-ln", "figure:"]
+        assert "pre-ln: measured in" in printed.err
+        results = json.loads((out / "results.json").read_text(encoding="utf-8"))
+        assert results["settings"]["ffn_width"] == 64
+        assert results["commands"][0].startswith("normscope study depth --blocks 6")
+
+    def test_a_mistake_is_one_line(self, tmp_path, monkeypatch, capsys):
+        assert self.call(monkeypatch, "--placements", "post_ln", "--out", tmp_path) == 2
+        assert capsys.readouterr().err.startswith("error: unknown placement 'post_ln'; choose one of ")
+
+    def test_an_interruption_says_how_to_go_on(self, tmp_path, monkeypatch, capsys):
+        def interrupt(*_: object) -> None:
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(depth, "hidden_rms", interrupt)
+        assert self.call(monkeypatch, "--placements", "pre-ln", "--out", tmp_path) == 130
+        assert "the same command goes on" in capsys.readouterr().err
