@@ -11,6 +11,13 @@ from torch.nn import functional
 from ..placement.operations import unit
 
 
+class RMSNorm(nn.RMSNorm):
+    """torch's, in float32 under autocast, which casts for LayerNorm only and warns of RMSNorm's mixed dtypes."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(_at_least_float32(x))
+
+
 class ScaleNorm(nn.Module):
     """g x / ‖x‖ with one trainable number g, √D at first (Nguyen & Salazar 2019, eq. 4)."""
 
@@ -38,7 +45,7 @@ class SphereNorm(nn.Module):
 
 NORMS: dict[str, Callable[[int, float], nn.Module]] = {
     "layer-norm": lambda width, epsilon: nn.LayerNorm(width, eps=epsilon),
-    "rms-norm": lambda width, epsilon: nn.RMSNorm(width, eps=epsilon),
+    "rms-norm": lambda width, epsilon: RMSNorm(width, eps=epsilon),
     "scale-norm": ScaleNorm,
     "sphere-norm": SphereNorm,
 }
