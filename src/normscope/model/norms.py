@@ -86,4 +86,7 @@ def _at_least_float32(x: Tensor) -> Tensor:
 
 @unit.register
 def _unit(x: Tensor) -> Tensor:
-    return functional.normalize(_at_least_float32(x), dim=-1)
+    x = _at_least_float32(x)
+    length = x.norm(dim=-1, keepdim=True)
+    # The embedding's padding row begins as 0: it stays 0, with a derivative of 1 where x / ‖x‖ has none.
+    return x / torch.where(length > 0, length, 1.0)
