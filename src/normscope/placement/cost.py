@@ -1,0 +1,66 @@
+"""What a formula computes for every token beside F, counted from its symbols."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from .base import Placement, Site
+from .reading import named_parts, parts
+from .symbol import Symbol, SymbolEnd, symbol_sublayer
+
+Operation = Literal["additions", "scalings", "norms", "mixed"]
+
+
+@dataclass(slots=True, kw_only=True)
+class Cost:
+    """Passes over one vector of the model's width, for one token in one block; a wider vector counts as its share.
+
+    `mixed`: vectors that attention over depth reads. The norm of its keys counts once for each of them.
+    """
+
+    additions: float = 0.0
+    scalings: float = 0.0
+    norms: float = 0.0
+    mixed: float = 0.0
+
+    @property
+    def total(self) -> float:
+        """All of them; what they cost in time depends on what the device fuses."""
+        return self.additions + self.scalings + self.norms + self.mixed
+
+
+def block_cost(placement: Placement, block: int) -> Cost:
+    """The cost of one block, counted from 1. A value that the formula uses twice is counted once."""
+    stack = placement.stack
+    state = named_parts(placement.start(Symbol("x", (), stack.width), SymbolEnd()), placement)
+    after = state
+    for number in range(1, block + 1):
+        state = named_parts(after, placement) if number > 1 else state
+        sites = [Site(kind=kind, block=number, stack=stack) for kind in stack.kinds]
+        after = placement.block(state, [symbol_sublayer(site) for site in sites])
+    cost, seen = Cost(), set[int]()
+    for part in parts(after):
+        for symbol in part if isinstance(part, tuple) else (part,):
+            _count(symbol, cost, seen, stack.width)
+    return cost
+
+
+def _count(symbol: Symbol, cost: Cost, seen: set[int], width: int, times: int = 1) -> None:
+    """Add what computes a symbol. Numbers and parameters have no width: what is done to them is not done a token."""
+    if id(symbol) in seen or not symbol.width:
+        return
+    seen.add(id(symbol))
+    operation: Operation | None
+    if symbol.values:
+        for value in symbol.values:
+            _count(value, cost, seen, width, times)
+        cost.mixed += times * len(symbol.values)
+        times *= len(symbol.values)
+        operation = None
+    elif symbol.applies_f or not symbol.arguments:
+        operation = None
+    else:
+        operation = {"+": "additions", "-": "additions", "·": "scalings", "/": "scalings"}.get(symbol.op, "norms")  # type: ignore[assignment]
+    for argument in symbol.arguments:
+        _count(argument, cost, seen, width, times)
+    if operation is not None:
+        setattr(cost, operation, getattr(cost, operation) + times * symbol.width / width)

@@ -1,0 +1,183 @@
+"""The wiring of a block as a graph, taken from the formula itself: what it computes, and what feeds what."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from .base import Placement, Site, State
+from .printing import ranges
+from .reading import named_parts, parts
+from .symbol import Symbol, SymbolEnd, symbol_sublayer
+
+NodeKind = Literal["input", "sublayer", "norm", "mix", "sum", "product", "scale", "append", "output"]
+Part = Symbol | tuple[Symbol, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A step of the formula; `details` are what is applied inside it."""
+
+    kind: NodeKind
+    label: str
+    details: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """From the node with index `source` to the one with index `target`; `subtracted` where it is taken off."""
+
+    source: int
+    target: int
+    subtracted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Wiring:
+    """One part of a stack as a graph; every edge runs from an earlier node to a later one."""
+
+    title: str
+    nodes: tuple[Node, ...]
+    edges: tuple[Edge, ...]
+
+    def reads(self, *, handed_on: bool) -> set[str]:
+        """Names of the inputs that something is computed from; `handed_on`: or that are an output as they come."""
+        return {
+            self.nodes[edge.source].label
+            for edge in self.edges
+            if self.nodes[edge.source].kind == "input" and (handed_on or self.nodes[edge.target].kind != "output")
+        }
+
+
+def wirings(placement: Placement) -> list[Wiring]:
+    """Every kind of block with the blocks it holds for; the ends of the stack where the formula does something there.
+
+    A stream that nothing ever reads is left out.
+    """
+    names, x = placement.streams, Symbol("x", (), placement.stack.width)
+    started = placement.start(x, SymbolEnd())
+    state = named_parts(started, placement)
+    steps: list[tuple[Mapping[str, Part], Mapping[str, Part]]] = [({"x": x}, _by_name(names, started))]
+    for block in range(1, placement.stack.blocks + 1):
+        after = _block(placement, state, block)
+        steps.append((_by_name(names, state), _by_name(names, after)))
+        state = named_parts(after, placement)
+    finish = _graph("output", _by_name(names, state), {"y": placement.finish(state, SymbolEnd())})
+
+    read = finish.reads(handed_on=True).union(*(_graph("", *step).reads(handed_on=False) for step in steps[1:]))
+    start, *blocks = (
+        _graph("", before, {name: part for name, part in after.items() if name in read}) for before, after in steps
+    )
+    by_kind: dict[Wiring, list[int]] = {}
+    for number, wiring in enumerate(blocks, 1):
+        by_kind.setdefault(wiring, []).append(number)
+    found = [replace(start, title="embedding")]
+    for wiring, numbers in by_kind.items():
+        some = f"block{'s' if len(numbers) > 1 else ''} {ranges(numbers)}"
+        found.append(replace(wiring, title=some if len(by_kind) > 1 else "every block"))
+    # One edge is a value handed on.
+    return [wiring for wiring in [*found, finish] if len(wiring.edges) > 1]
+
+
+def _by_name(names: tuple[str, ...], state: State) -> dict[str, Part]:
+    return dict(zip(names, parts(state), strict=True))
+
+
+def _block(placement: Placement, state: State, block: int) -> State:
+    """The state after one block, its sub-layers printed under their names."""
+    sites = [Site(kind=kind, block=block, stack=placement.stack) for kind in placement.stack.kinds]
+    return placement.block(state, [symbol_sublayer(site, site.kind) for site in sites])
+
+
+def _graph(title: str, before: Mapping[str, Part], after: Mapping[str, Part]) -> Wiring:
+    """What computes the parts `after` from the parts `before`, without the inputs that nothing needs."""
+    builder = _Builder()
+    for name, part in before.items():
+        builder.add_input(name, part)
+    outputs = {name: builder.joined(part) for name, part in after.items()}
+    for name, symbol in outputs.items():
+        builder.add(Node("output", name), [builder.visit(symbol)])
+    used = sorted({index for edge in builder.edges for index in (edge.source, edge.target)})
+    number = {index: place for place, index in enumerate(used)}
+    edges = tuple(replace(e, source=number[e.source], target=number[e.target]) for e in builder.edges)
+    return Wiring(title, tuple(builder.nodes[index] for index in used), edges)
+
+
+@dataclass(slots=True)
+class _Builder:
+    """Symbols to nodes. The same symbol used twice is one node, so that a shared value is drawn once."""
+
+    nodes: list[Node] = field(default_factory=list)
+    edges: list[Edge] = field(default_factory=list)
+    found: dict[int, int] = field(default_factory=dict)
+    """id of a symbol -> its node."""
+    alive: list[Symbol] = field(default_factory=list)
+    """Keeps the ids above from being given away."""
+    histories: dict[tuple[int, ...], Symbol] = field(default_factory=dict)
+    """ids of the values of a history, as far as it has grown -> the one symbol that stands for all of them."""
+
+    def add(self, node: Node, sources: list[int], subtracted: int | None = None) -> int:
+        """A node fed by others; `subtracted`: the place among `sources` of what is taken off."""
+        self.nodes.append(node)
+        target = len(self.nodes) - 1
+        self.edges += [Edge(source, target, place == subtracted) for place, source in enumerate(sources)]
+        return target
+
+    def add_input(self, name: str, part: Part) -> None:
+        node = self.add(Node("input", name), [])
+        values = part if isinstance(part, tuple) else (part,)
+        for value in values:
+            self.found[id(value)] = node
+        if values:
+            self.histories[tuple(map(id, values))] = values[0]
+        self.alive += values
+
+    def joined(self, part: Part) -> Symbol:
+        """A part as one symbol: a history, as the additions to it, one after the other."""
+        if isinstance(part, Symbol):
+            return part
+        old = [value for value in part if id(value) in self.found]
+        new = [value for value in part if id(value) not in self.found]
+        whole, ids = (old or new)[0], tuple(map(id, old or new[:1]))
+        grows = ids in self.histories or not old
+        for value in new if old else new[1:]:
+            ids = (*ids, id(value))
+            whole = Symbol("append" if grows else "replace the last", (whole, value), value.width)
+            self.histories[ids] = whole
+        return whole
+
+    def visit(self, symbol: Symbol) -> int:
+        """The node of a symbol that depends on a token: one with a width. Numbers and parameters have none."""
+        if id(symbol) not in self.found:
+            self.alive.append(symbol)
+            self.found[id(symbol)] = self._made(symbol)
+        return self.found[id(symbol)]
+
+    def _made(self, symbol: Symbol) -> int:
+        wires = [argument for argument in symbol.arguments if argument.width]
+        if symbol.applies_f:
+            inside = tuple(map(str, symbol.arguments[1:]))
+            return self.add(Node("sublayer", symbol.op.replace("_", "-"), inside), [self.visit(symbol.arguments[0])])
+        if symbol.values:
+            query, key = symbol.arguments
+            whole = self.histories.get(tuple(map(id, symbol.values)))
+            nodes = [self.visit(value) for value in ([whole] if whole else symbol.values)]
+            return self.add(Node("mix", "mix", (f"query: {query}", f"keys: {key}")), list(dict.fromkeys(nodes)))
+        nodes = [self.visit(wire) for wire in wires]
+        if symbol.op in ("append", "replace the last"):
+            return self.add(Node("append", symbol.op), nodes)
+        if symbol.op not in "+-·/":
+            return self.add(Node("norm", symbol.op), nodes)
+        if len(wires) == 1:
+            return self.add(Node("scale", _with_number(symbol)), nodes)
+        if symbol.op in "+-":
+            return self.add(Node("sum", symbol.op), nodes, subtracted=1 if symbol.op == "-" else None)
+        return self.add(Node("product", symbol.op), nodes)
+
+
+def _with_number(symbol: Symbol) -> str:
+    """What an operator does with a number or a parameter: "× 2", "÷ √l", "1 -"."""
+    left, right = symbol.arguments
+    sign = {"·": "×", "/": "÷"}.get(symbol.op, symbol.op)
+    number = left if right.width else right
+    text = f"({number})" if number.arguments and number.op in "+-" else str(number)
+    return f"{text} {sign}" if right.width and symbol.op in "-/" else f"{sign} {text}"
