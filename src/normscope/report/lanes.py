@@ -1,0 +1,262 @@
+"""Where the boxes and lines of a wiring diagram go: a box a row, streams straight down, branches in lanes beside them.
+
+The first stream runs down lane 0. What leaves it and comes back stands to its right, a skip that must pass over later
+boxes of it to its left, and further streams stand to the right of all branches.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Literal
+
+BoxKind = Literal["input", "sublayer", "norm", "mix", "sum", "product", "scale", "append", "output"]
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """What a diagram shows in one place; `details` stand below the label."""
+
+    kind: BoxKind
+    label: str
+    details: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """From the box with index `source` to a later one, `target`; `subtracted` where a difference takes it off."""
+
+    source: int
+    target: int
+    subtracted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """One part of a stack with its title."""
+
+    title: str
+    boxes: tuple[Box, ...]
+    wires: tuple[Wire, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A vertical line in a lane from row `top` to row `bottom`."""
+
+    lane: int
+    top: int
+    bottom: int
+
+
+@dataclass(frozen=True, slots=True)
+class Crossbar:
+    """A horizontal line from one lane to another: into the box of lane `end` in that row, or down its lane below."""
+
+    row: int
+    start: int
+    end: int
+    into_box: bool
+    subtracted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """`rows`: the boxes of each row; a row without one is for lines alone. Lanes are numbered from left to right."""
+
+    rows: tuple[tuple[int, ...], ...]
+    lanes: tuple[int, ...]
+    """Of every box."""
+    lines: tuple[Line, ...]
+    crossbars: tuple[Crossbar, ...]
+
+
+def layout(section: Section) -> Layout:
+    """The same section always gives the same layout."""
+    trunks = _trunks(section)
+    order = _order(section, {box for trunk in trunks for box in trunk})
+    return _Arranging(section, trunks, order).arranged()
+
+
+def _sources(section: Section, box: int) -> list[Wire]:
+    return [wire for wire in section.wires if wire.target == box]
+
+
+def _trunks(section: Section) -> list[list[int]]:
+    """For every output the boxes of its straight line, from an input where it can be.
+
+    It passes through as few sub-layers as possible, nowhere as what is taken off, and then through as much as possible:
+    what a residual stream does.
+    """
+    inputs = [i for i, box in enumerate(section.boxes) if box.kind == "input"]
+    outputs = [i for i, box in enumerate(section.boxes) if box.kind == "output"]
+    taken: set[int] = set()
+    trunks = []
+    for place, output in enumerate(outputs):
+        own = inputs[place] if place < len(inputs) and len(inputs) == len(outputs) else inputs[0]
+        best: dict[int, tuple[tuple[int, int, int], list[int]]] = {}
+        for index, box in enumerate(section.boxes[: output + 1]):
+            before = [best[w.source] for w in _sources(section, index) if not w.subtracted and w.source in best]
+            (f, starts, length), path = max(before, key=lambda found: found[0], default=((0, index == own, 0), []))
+            if index in taken:
+                best[index] = ((0, 0, 0), [])
+            else:
+                best[index] = ((f - (box.kind == "sublayer"), starts, length + 1), [*path, index])
+        trunks.append(best[output][1])
+        taken |= set(best[output][1])
+    return trunks
+
+
+def _order(section: Section, straight: set[int]) -> list[int]:
+    """Boxes from top to bottom: branches as early as they can be, so that they leave a stream before it goes on."""
+    level: list[int] = []
+    for index in range(len(section.boxes)):
+        level.append(1 + max((level[wire.source] for wire in _sources(section, index)), default=-1))
+    waiting = [i for i, box in enumerate(section.boxes) if box.kind not in ("input", "output")]
+    done = {i for i, box in enumerate(section.boxes) if box.kind == "input"}
+    order = []
+    while waiting:
+        ready = [i for i in waiting if all(wire.source in done for wire in _sources(section, i))]
+        chosen = min(ready, key=lambda i: (i in straight, level[i], i))
+        order.append(chosen)
+        waiting.remove(chosen)
+        done.add(chosen)
+    return order
+
+
+@dataclass(slots=True)
+class _Chain:
+    """Boxes below each other in one lane, from the row in which their line begins to the last that reads it."""
+
+    boxes: list[int]
+    first: int = 0
+    last: int = 0
+    lane: int = 0
+
+
+@dataclass(slots=True)
+class _Arranging:
+    section: Section
+    trunks: Sequence[list[int]]
+    order: Sequence[int]
+    follower: dict[int, int] = field(default_factory=dict)
+    """Box -> the box below it in its lane."""
+    rows: list[tuple[int, ...]] = field(default_factory=list)
+    row_of: dict[int, int] = field(default_factory=dict)
+    leaves: dict[Wire, int] = field(default_factory=dict)
+    """Wire that begins a lane -> the row in which it leaves that of its source."""
+
+    def arranged(self) -> Layout:
+        """Chains of boxes, then rows, then lanes."""
+        chains = [_Chain(list(trunk)) for trunk in self.trunks if trunk]
+        for trunk in self.trunks:
+            self.follower |= dict(pairwise(trunk))
+        streams = list(chains)
+        straight = {box for chain in chains for box in chain.boxes}
+        inputs = [i for i, box in enumerate(self.section.boxes) if box.kind == "input"]
+        chain_of = {box: chain for chain in chains for box in chain.boxes}
+        for box in [*inputs, *self.order]:
+            if box in straight:
+                continue
+            feed = next((w.source for w in self._main_first(box) if self._may_follow(w.source, straight)), None)
+            if feed is None:
+                chains.append(_Chain([box]))
+                chain_of[box] = chains[-1]
+            else:
+                chain_of[box] = chain_of[feed]
+                chain_of[feed].boxes.append(box)
+                self.follower[feed] = box
+        heads = {w: chain_of[w.target] for chain in chains for w in self._main_first(chain.boxes[0])[:1]}
+        self._make_rows(inputs, heads)
+        skips = self._skips(heads)
+        self._extend(chains, heads, skips)
+        self._choose_lanes(streams, [c for c in chains if c not in streams], skips, chain_of)
+        return self._drawn(chains, heads, skips, chain_of)
+
+    def _main_first(self, box: int) -> list[Wire]:
+        return sorted(_sources(self.section, box), key=lambda wire: wire.subtracted)
+
+    def _may_follow(self, source: int, straight: set[int]) -> bool:
+        return source not in straight and source not in self.follower
+
+    def _make_rows(self, inputs: list[int], heads: dict[Wire, _Chain]) -> None:
+        """Inputs in one row, outputs in one, every other box in a row of its own, and one where a line turns off."""
+        outputs = [i for i, box in enumerate(self.section.boxes) if box.kind == "output"]
+        place = {box: number for number, box in enumerate([*self.order, *outputs])}
+        early: dict[int, list[Wire]] = {}
+        for wire in self.section.wires:
+            follower = self.follower.get(wire.source)
+            if follower is not None and follower != wire.target and place[follower] < place[wire.target]:
+                early.setdefault(follower, []).append(wire)
+        self.rows.append(tuple(inputs))
+        for boxes in [*((box,) for box in self.order), tuple(outputs)]:
+            turning = [wire for box in boxes for wire in early.get(box, [])]
+            turning += [w for w in heads if w.target in boxes and w not in self.leaves and w not in turning]
+            for wire in turning:
+                self.leaves[wire] = len(self.rows)
+                self.rows.append(())
+            self.rows.append(boxes)
+        self.row_of = {box: number for number, boxes in enumerate(self.rows) for box in boxes}
+
+    def _skips(self, heads: dict[Wire, _Chain]) -> dict[Wire, _Chain]:
+        """Wires that need a lane of their own, as their source's lane goes on with something else before they end."""
+        return {
+            wire: _Chain([], self.leaves[wire], self.row_of[wire.target]) for wire in self.leaves if wire not in heads
+        }
+
+    def _extend(self, chains: list[_Chain], heads: dict[Wire, _Chain], skips: dict[Wire, _Chain]) -> None:
+        """From and to which row each chain's lane is in use."""
+        for chain in chains:
+            chain.first = min(
+                self.row_of[chain.boxes[0]], *(self.leaves[w] for w, c in heads.items() if c is chain), 9**9
+            )
+            chain.last = max(self._end(box) for box in chain.boxes)
+
+    def _end(self, box: int) -> int:
+        """The last row in which something leaves the line below a box."""
+        wires = [wire for wire in self.section.wires if wire.source == box]
+        return max((self.leaves.get(wire, self.row_of[wire.target]) for wire in wires), default=self.row_of[box])
+
+    def _choose_lanes(
+        self, streams: list[_Chain], branches: list[_Chain], skips: dict[Wire, _Chain], chain_of: dict[int, _Chain]
+    ) -> None:
+        left = [skip for wire, skip in skips.items() if chain_of[wire.source] is streams[0]]
+        right = branches + [skip for skip in skips.values() if skip not in left]
+        for chains, step in ((left, -1), (right, 1)):
+            placed: list[_Chain] = []
+            for chain in sorted(chains, key=lambda c: c.first):
+                chain.lane = step
+                while any(c.lane == chain.lane and c.first <= chain.last and chain.first <= c.last for c in placed):
+                    chain.lane += step
+                placed.append(chain)
+        widest = max((chain.lane for chain in right), default=0)
+        for number, stream in enumerate(streams[1:], 1):
+            stream.lane = widest + number
+
+    def _drawn(
+        self, chains: list[_Chain], heads: dict[Wire, _Chain], skips: dict[Wire, _Chain], chain_of: dict[int, _Chain]
+    ) -> Layout:
+        lines, crossbars = [], []
+        for chain in chains:
+            for box in chain.boxes:
+                lines.append(Line(chain.lane, self.row_of[box], self._end(box)))
+        for wire in self.section.wires:
+            source, target = chain_of[wire.source].lane, chain_of[wire.target].lane
+            if self.follower.get(wire.source) == wire.target:
+                continue
+            if wire in heads:
+                crossbars.append(Crossbar(self.leaves[wire], source, target, into_box=False))
+                lines.append(Line(target, self.leaves[wire], self.row_of[wire.target]))
+            elif wire in skips:
+                lane, row = skips[wire].lane, self.row_of[wire.target]
+                crossbars.append(Crossbar(self.leaves[wire], source, lane, into_box=False))
+                lines.append(Line(lane, self.leaves[wire], row))
+                crossbars.append(Crossbar(row, lane, target, into_box=True, subtracted=wire.subtracted))
+            else:
+                row = self.row_of[wire.target]
+                crossbars.append(Crossbar(row, source, target, into_box=True, subtracted=wire.subtracted))
+        return Layout(
+            rows=tuple(self.rows),
+            lanes=tuple(chain_of[i].lane for i in range(len(self.section.boxes))),
+            lines=tuple(dict.fromkeys(line for line in lines if line.bottom > line.top)),
+            crossbars=tuple(crossbars),
+        )
