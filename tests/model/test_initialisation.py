@@ -171,6 +171,23 @@ def test_as_placement_is_the_scheme_of_its_source(placement):
     assert all(torch.equal(a, b) for a, b in zip(ours.parameters(), named.parameters(), strict=True))
 
 
+FIRST = {"skip_scale": 1, "gate": 0, "query": 0, "s_u": 1} | dict.fromkeys(("step", "s_qk", "s_z"), D**-0.5)
+"""Where a placement's own numbers start; nGPT's at 1/√d, behind constants that make them 0.05, 1 and 1."""
+
+
+@pytest.mark.parametrize("placement", registered())
+def test_norms_and_numbers_of_every_placement_start_where_its_source_says(placement):
+    gain = D**0.5 if placement == "scale-norm" else 1
+    for name, parameter in built("as-placement", placement).named_parameters():
+        if ".norm." in name:
+            expected = 0 if name.endswith(".bias") else gain
+        elif "placed." in name:
+            expected = FIRST[name.rpartition(".")[2]]
+        else:
+            continue
+        torch.testing.assert_close(parameter, torch.full_like(parameter, expected), rtol=1e-7, atol=0)
+
+
 def test_t_fixup_shrinks_each_embedding_with_the_depth_of_its_stack():
     torch.manual_seed(0)
     sizes = {"width": D, "ffn_width": F, "encoder_blocks": 3, "decoder_blocks": 1, "embeddings": "separate"}
