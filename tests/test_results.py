@@ -41,7 +41,9 @@ def test_every_quoted_number_stands_in_the_data(folder: Path) -> None:
     assert quoted, f"{folder.name}/README.md quotes no number"
     for text in quoted:
         decimals = len(text.partition(".")[2])
-        assert any(f"{abs(number):.{decimals}f}" == text for number in known), f"{text} is not in {folder.name}/results.json"
+        assert any(f"{abs(number):.{decimals}f}" == text for number in known), (
+            f"{text} is not in {folder.name}/results.json"
+        )
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
