@@ -66,9 +66,12 @@ def named_parts(state: State, placement: Placement) -> State:
             f"and its state has {len(found)} parts"
         )
     renamed = tuple(
-        tuple(Symbol(name, (), value.width) for value in part)
-        if isinstance(part, tuple)
-        else Symbol(name, (), part.width)
+        tuple(_named(value, name) for value in part) if isinstance(part, tuple) else _named(part, name)
         for name, part in zip(names, found, strict=True)
     )
     return renamed if isinstance(state, tuple) else renamed[0]
+
+
+def _named(value: Symbol, name: str) -> Symbol:
+    # A long history has its names already, all but its newest value.
+    return value if value.op == name and not value.arguments else Symbol(name, (), value.width)
