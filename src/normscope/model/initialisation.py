@@ -80,6 +80,8 @@ class Scheme:
     draws: Mapping[str, Draw]
     drawn_biases: frozenset[str] = frozenset()
     embedding: Draw = _normal_by_fan_in
+    """N(0, 1/d) where the source says nothing to the contrary: with the √d of most placements' input rows, all of them
+    start from a stream of the same size. GPT-2 and most models since draw N(0, 0.02²) and have no √d."""
 
 
 # xavier_uniform on a packed (3d, d) matrix has the variance of gain 1/√2 on each of its three parts.

@@ -36,11 +36,10 @@ class SphereNorm(nn.Module):
 
     def __init__(self, width: int, epsilon: float) -> None:
         super().__init__()
-        self.epsilon, self.radius = epsilon, float(width) ** 0.5
+        self.radius = float(width) ** 0.5
 
     def forward(self, x: Tensor) -> Tensor:
-        normed: Tensor = self.radius * functional.normalize(_at_least_float32(x), dim=-1, eps=self.epsilon)
-        return normed
+        return self.radius * _unit(x)
 
 
 NORMS: dict[str, Callable[[int, float], nn.Module]] = {
@@ -88,5 +87,5 @@ def _at_least_float32(x: Tensor) -> Tensor:
 def _unit(x: Tensor) -> Tensor:
     x = _at_least_float32(x)
     length = x.norm(dim=-1, keepdim=True)
-    # The embedding's padding row begins as 0: it stays 0, with a derivative of 1 where x / ‖x‖ has none.
+    # A padding row, or a branch whose ReLUs are all shut: it stays 0, with a derivative of 1 where x / ‖x‖ has none.
     return x / torch.where(length > 0, length, 1.0)

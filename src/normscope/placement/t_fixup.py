@@ -10,7 +10,8 @@ class TFixup(Placement):
     Huang et al. 2020, section 3.2: values, output projections and both feed-forward matrices times 0.67 N^-1/4 in an
     encoder of N blocks and (9M)^-1/4 in a decoder of M, embeddings times (9N)^-1/4. Queries and keys are Glorot's at
     gain 1, as in the paper; the authors' code has 1/√2. Derived for an encoder-decoder alone: the decoder's 9 counts
-    its cross-attention.
+    its cross-attention. A table shared by both stacks is drawn at the decoder's gain (the authors' code: the
+    encoder's), which differs only where N and M do.
     """
 
     name = "t-fixup"
