@@ -39,7 +39,8 @@ class SphereNorm(nn.Module):
         self.radius = float(width) ** 0.5
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.radius * _unit(x)
+        normed: Tensor = self.radius * _unit(x)
+        return normed
 
 
 NORMS: dict[str, Callable[[int, float], nn.Module]] = {
@@ -83,9 +84,12 @@ def _at_least_float32(x: Tensor) -> Tensor:
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
-@unit.register
 def _unit(x: Tensor) -> Tensor:
     x = _at_least_float32(x)
     length = x.norm(dim=-1, keepdim=True)
     # A padding row, or a branch whose ReLUs are all shut: it stays 0, with a derivative of 1 where x / ‖x‖ has none.
-    return x / torch.where(length > 0, length, 1.0)
+    direction: Tensor = x / torch.where(length > 0, length, 1.0)
+    return direction
+
+
+unit.register(Tensor, _unit)
