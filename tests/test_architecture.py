@@ -33,8 +33,11 @@ MAY_IMPORT = {
     "config": _LOWER | {"theory", "doctor", "adapters"},
     "run": _LOWER | {"theory", "doctor", "adapters", "config"},
     "console": _LOWER | {"theory", "doctor", "adapters", "config", "run", "studies"},
+    "catalogue": {"placement", "model", "report"},
+    "cli_placements": {"catalogue", "config", "train"},
     "cli_study": _LOWER | {"theory", "doctor", "adapters", "config", "console", "run", "studies"},
-    "cli": _LOWER | {"theory", "doctor", "adapters", "cli_study", "config", "console", "run", "studies"},
+    "cli": _LOWER
+    | {"theory", "doctor", "adapters", "cli_placements", "cli_study", "config", "console", "run", "studies"},
     "__main__": {"cli"},
     "__init__": set(),
 }

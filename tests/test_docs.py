@@ -18,7 +18,10 @@ from normscope.data.toy import toy_pairs
 from normscope.placement import base
 
 ROOT = Path(__file__).parents[1]
-PAGES = ["README.md", "docs/data.md", "docs/training.md", "docs/run-folders.md", "docs/comparing.md"]
+PAGES = [
+    "README.md",
+    *(f"docs/{page}.md" for page in ("data", "training", "run-folders", "comparing", "own-placements", "placements")),
+]
 SHORT = [
     *("--set", "train.duration=4", "--set", "train.validate_every=2", "--set", "train.threads=1"),
     *("--set", "model.width=16", "--set", "model.ffn_width=16", "--set", "model.encoder_blocks=1"),

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from . import __version__
+from .cli_placements import placements_app
 from .cli_study import study_app
 from .console import GridDisplay, StageDisplay, TrainDisplay, stderr
 from .errors import UserError
@@ -28,6 +29,7 @@ data_app = typer.Typer(
     help="Corpora: prepare one from parallel text files.", no_args_is_help=True, rich_markup_mode=None
 )
 app.add_typer(data_app, name="data")
+app.add_typer(placements_app, name="placements")
 app.add_typer(study_app, name="study")
 
 Set = Annotated[

@@ -1,0 +1,150 @@
+"""docs/placements.md and its pictures, written from the placements themselves."""
+
+from collections.abc import Iterator, Sequence
+
+from ..placement import registered
+from ..report.wiring_svg import wiring_svg
+from . import words
+from .details import Details, details
+from .rows import Row, Size, StackKind, rows, sized
+
+_INTRODUCTION = """\
+# Placements
+
+<!-- Written by `normscope placements --write-docs docs`; change the placements, not this page. -->
+
+Every placement is one formula in one file of `src/normscope/placement/`. All on this page is read from those
+formulas: what is printed, drawn and counted here is what trains. F is a sub-layer (attention, cross-attention or
+feed-forward), `norm` the norm the formula asks for, x the residual stream. [A placement of your
+own](own-placements.md) appears in the same commands.
+
+```console
+$ normscope placements
+$ normscope placements show deepnorm --model decoder-only --blocks 32 --svg deepnorm.svg
+```
+
+`--blocks`, `--width`, `--ffn-width`, `--heads` and `--model` choose the model that numbers are stated for,
+`--import FILE.py` adds your own placements, and `--json` prints [the same as data](#as-data).
+"""
+
+_COLUMNS = (
+    "placement",
+    "formula",
+    "year",
+    "defined for",
+    "final norm",
+    "norms per block",
+    "extra parameters per block",
+    "cost",
+    "× Pre-LN",
+)
+
+_AS_DATA = """\
+## As data
+
+`normscope placements --json` prints one object: `size` (`model`, `width`, `ffn_width`, `heads`, `encoder_blocks`,
+`decoder_blocks`) and `placements`, a list of
+
+| key | what it holds |
+| --- | --- |
+| `name`, `title`, `year`, `citation` | as above |
+| `variant_of` | the name of the placement of which it is another reading; "" for none |
+| `models` | where it is defined |
+| `stacks` | facts by stack, `encoder` and `decoder`; empty where it is not defined for the model asked for |
+| `general_formula` | the printed formula where `stacks` is empty, else an empty list |
+
+The facts of a stack are `formula` (a list of statements), `final_norm` (true or false), `norms` and
+`extra_parameters` (lists with an entry for every block), `last_block_cost` (`additions`, `scalings`, `norms`,
+`mixed`) and `last_block_cost_ratio` (to Pre-LN's).
+
+`normscope placements show NAME --json` prints `row` (the above), `description`, `norm`, `norm_epsilon`,
+`embedding_rows`, `output_rows`, `scheme`, `scheme_source`, `weights` (for every `sublayer` and `weight`, `gain` and
+`std` in the `first` and `last` block by stack), `embedding` (the same), `unit_vectors`, `constants` (by stack, or
+under `class`), `parameters` (`stack`, `where`, `name`, `shape`, `initial`), `profiled`, `schedules` (initial values
+by name), and `wiring`: by stack, sections of `title`, `boxes` (`kind`, `label`, `details`) and `wires` (`source`
+and `target` as indices of boxes, `subtracted`).
+"""
+
+
+def files(size: Size) -> dict[str, str]:
+    """The page and its pictures: path below the folder of the manual -> text. The same code gives the same bytes.
+
+    A placement that is not defined for `size` is shown for the first kind of model that it has.
+    """
+    table = rows(size)
+    known = registered()
+    shown = {row.name: details(known[row.name], _fitting(row, size)) for row in table}
+    pictures = {f"placements/{name}.svg": diagram(found, _first(found)) for name, found in shown.items()}
+    return {"placements.md": page(table, list(shown.values()), size)} | pictures
+
+
+def page(table: Sequence[Row], shown: Sequence[Details], size: Size) -> str:
+    """docs/placements.md."""
+    parts = [_INTRODUCTION, *_overview(table, size), _AS_DATA]
+    parts += ["\n".join(_section(found)) for found in shown]
+    return "\n".join(parts)
+
+
+def diagram(found: Details, stack: StackKind) -> str:
+    """The wiring of one stack as SVG."""
+    title = f"Wiring of {found.row.title}, {stack}"
+    return wiring_svg(found.wiring[stack], title=title, desc="; ".join(words.formula(found.row)))
+
+
+def _fitting(row: Row, size: Size) -> Size:
+    if row.stacks:
+        return size
+    blocks = str(max(size.encoder_blocks, size.decoder_blocks))
+    return sized(row.models[0], blocks, size.width, size.ffn_width, size.heads)
+
+
+def _first(found: Details) -> StackKind:
+    return next(iter(found.wiring))
+
+
+def _overview(table: Sequence[Row], size: Size) -> Iterator[str]:
+    yield f"## All of them\n\nNumbers are for {size}; of two, the first is the encoder's and the second the decoder's."
+    yield f"{words.EXTRA} {words.COUNTED}\n"
+    yield f"| {' | '.join(_COLUMNS)} |"
+    yield f"|{' --- |' * len(_COLUMNS)}"
+    for row in table:
+        facts = list(row.stacks.values())
+        name = f"[{row.name}](#{row.name})"
+        cells = [
+            f"*{name}*" if row.variant_of else name,
+            "<br>".join(f"`{line}`" for line in words.formula(row)),
+            str(row.year),
+            words.defined(row, size),
+            _each(words.final_norm(f) for f in facts),
+            _each(words.span(f.norms) for f in facts),
+            _each(words.span(f.extra_parameters) for f in facts),
+            _each(words.number(f.last_block_cost.total) for f in facts),
+            _each(f"{f.last_block_cost_ratio:.2f}" for f in facts),
+        ]
+        yield f"| {' | '.join(cells)} |"
+    yield "\nNames in italics are variants: another reading of the placement above them.\n"
+
+
+def _each(cells: Iterator[str]) -> str:
+    """Once where all stacks have the same."""
+    return " / ".join(dict.fromkeys(cells)) or "–"
+
+
+def _section(found: Details) -> Iterator[str]:
+    row = found.row
+    yield f'<a id="{row.name}"></a>\n\n## {row.title}\n'
+    variant = f" A variant of [{row.variant_of}](#{row.variant_of})." if row.variant_of else ""
+    yield f"`{row.name}`, {row.year}. {row.citation}.{variant}\n"
+    yield "```text\n" + "\n".join(words.formula(row)) + "\n```\n"
+    yield f"{found.description}\n"
+    yield f"![Wiring of {row.title}](placements/{row.name}.svg)\n"
+    yield f"Initial weights: `{found.scheme}`, {found.scheme_source}. Standard deviations:\n"
+    yield f"| weight | {' | '.join(words.weight_columns(found))} |"
+    yield f"| --- |{' --- |' * len(words.weight_columns(found))}"
+    for weight, cells in words.weight_rows(found):
+        yield f"| {weight} | {' | '.join(cells)} |"
+    yield ""
+    yield from (f"- {fact}" for fact in words.facts(found))
+    yield from (f"- Parameter {parameter}." for parameter in words.parameter_lines(found))
+    yield from (f"- Cost, {kind}: {cost}." for kind, cost in words.costs(row).items())
+    yield ""

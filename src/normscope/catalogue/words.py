@@ -1,0 +1,120 @@
+"""How the catalogue's numbers and lists are said, in the terminal as in the manual."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from .rows import Row, Size, StackFacts, StackKind
+
+if TYPE_CHECKING:  # it imports torch, which the list does without
+    from .details import Details, Drawn, WeightRow
+
+COUNTED = (
+    "Cost: passes over one vector of the model's width, for one token in the last block, beside F: additions, "
+    "scalings, norms, and the vectors that attention over depth reads. A wider or narrower vector counts as its share."
+)
+EXTRA = "Extra parameters: trainable numbers of the formula, beside F's matrices and what its norms own."
+
+
+def span(counts: Sequence[int]) -> str:
+    """ "4", or "4 to 5" where blocks differ."""
+    low, high = min(counts), max(counts)
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
+
+
+def number(value: float) -> str:
+    """Three digits that count."""
+    return f"{value:,.0f}" if value >= 100 or value == int(value) else f"{value:.3g}"
+
+
+def final_norm(facts: StackFacts) -> str:
+    return "yes" if facts.final_norm else "none"
+
+
+def formula(row: Row) -> list[str]:
+    """Of the first stack, and what the other one has otherwise."""
+    if not row.stacks:
+        return row.general_formula
+    (_, first), *others = row.stacks.items()
+    return first.formula + [f"{kind}: {line}" for kind, f in others for line in f.formula if line not in first.formula]
+
+
+def defined(row: Row, size: Size) -> str:
+    """Where the placement is defined, and whether that includes the model asked for."""
+    where = " and ".join(row.models) if len(row.models) < 3 else "every model"
+    return where if row.stacks else f"{where} (not {size.model})"
+
+
+def weight_rows(found: "Details") -> list[tuple[str, list[str]]]:
+    """(weight, standard deviation in the first and last block of every stack); the embedding at the end.
+
+    Cross-attention is left out where it is drawn as the decoder's attention is.
+    """
+    kinds: list[StackKind] = list(found.wiring)
+    attention = {row.weight: row for row in found.weights if row.sublayer == "attention"}
+    table = []
+    for row in found.weights:
+        like = attention.get(row.weight)
+        crossing = row.sublayer == "cross_attention"
+        if crossing and like and all(_same(row, like, kind) for kind in row.first):
+            continue
+        cells = [std(drawn[kind]) if kind in drawn else "" for kind in kinds for drawn in (row.first, row.last)]
+        table.append((f"cross {row.weight}" if crossing else row.weight, cells))
+    return [*table, ("embedding", [std(found.embedding[kind]) for kind in kinds for _ in (1, 2)])]
+
+
+def _same(row: "WeightRow", like: "WeightRow", kind: StackKind) -> bool:
+    return row.first[kind] == like.first[kind] and row.last[kind] == like.last[kind]
+
+
+def weight_columns(found: "Details") -> list[str]:
+    """What the columns of `weight_rows` are."""
+    return [f"{kind}, {which} block" for kind in found.wiring for which in ("first", "last")]
+
+
+def std(drawn: "Drawn") -> str:
+    """A standard deviation, with the placement's gain in it where that is not 1."""
+    return f"{drawn.std:#.3g}" + ("" if drawn.gain == 1 else f" (gain {drawn.gain:.3g})")
+
+
+def facts(found: "Details") -> list[str]:
+    """What else there is to say, a sentence a line."""
+    said = [f"Norm: {found.norm}, epsilon {found.norm_epsilon:g}."]
+    said.append(
+        f"An embedding row E enters as {found.embedding_rows}; the logits are products with {found.output_rows}."
+    )
+    for where, constants in found.constants.items():
+        listed = ", ".join(f"{name} = {value:.4g}" for name, value in constants.items())
+        said.append(f"Constants{'' if where == 'class' else f' of the {where}'}: {listed}.")
+    if found.unit_vectors:
+        said.append(f"Every update puts back to length 1 the vectors of {', '.join(found.unit_vectors)}.")
+    if found.profiled:
+        said.append("Initial values of its parameters are set from one batch before training.")
+    for name, initial in found.schedules.items():
+        said.append(f"{name} follows a schedule over updates (`[adaptive]`), {initial:g} before the first.")
+    return said
+
+
+def parameter_lines(found: "Details") -> list[str]:
+    """The formula's trainable numbers, once where all stacks have the same."""
+    by_text: dict[str, list[str]] = {}
+    for p in found.parameters:
+        shape = " × ".join(map(str, p.shape)) or "one number"
+        by_text.setdefault(f"{p.name} ({shape}), {p.initial:.4g} at first: {p.where}", []).append(p.stack)
+    everywhere = len(found.wiring)
+    return [text if len(stacks) == everywhere else f"{text} of the {stacks[0]}" for text, stacks in by_text.items()]
+
+
+def costs(row: Row) -> Mapping[StackKind, str]:
+    """By stack, what the last block computes beside F."""
+    said: dict[StackKind, str] = {}
+    for kind, f in row.stacks.items():
+        cost = f.last_block_cost
+        parts = {
+            "additions": cost.additions,
+            "scalings": cost.scalings,
+            "norms": cost.norms,
+            "vectors mixed": cost.mixed,
+        }
+        listed = ", ".join(f"{number(count)} {name}" for name, count in parts.items() if count) or "nothing"
+        said[kind] = f"{listed}: {number(cost.total)}, {f.last_block_cost_ratio:.2f} × Pre-LN"
+    return said
