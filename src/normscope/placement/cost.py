@@ -1,13 +1,10 @@
 """What a formula computes for every token beside F, counted from its symbols."""
 
 from dataclasses import dataclass
-from typing import Literal
 
 from .base import Placement, Site
 from .reading import named_parts, parts
 from .symbol import Symbol, SymbolEnd, symbol_sublayer
-
-Operation = Literal["additions", "scalings", "norms", "mixed"]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -49,18 +46,18 @@ def _count(symbol: Symbol, cost: Cost, seen: set[int], width: int, times: int = 
     if id(symbol) in seen or not symbol.width:
         return
     seen.add(id(symbol))
-    operation: Operation | None
     if symbol.values:
         for value in symbol.values:
             _count(value, cost, seen, width, times)
         cost.mixed += times * len(symbol.values)
         times *= len(symbol.values)
-        operation = None
-    elif symbol.applies_f or not symbol.arguments:
-        operation = None
-    else:
-        operation = {"+": "additions", "-": "additions", "·": "scalings", "/": "scalings"}.get(symbol.op, "norms")  # type: ignore[assignment]
+    elif symbol.arguments and not symbol.applies_f:
+        share = times * symbol.width / width
+        if symbol.op in "+-":
+            cost.additions += share
+        elif symbol.op in "·/":
+            cost.scalings += share
+        else:
+            cost.norms += share
     for argument in symbol.arguments:
         _count(argument, cost, seen, width, times)
-    if operation is not None:
-        setattr(cost, operation, getattr(cost, operation) + times * symbol.width / width)
