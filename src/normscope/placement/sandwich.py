@@ -8,7 +8,9 @@ class SandwichLN(Placement):
     """x ← x + LN(F(LN(x))); y = LN(x).
 
     Ding et al. 2021 (CogView), section 2.4, whose norm also divides its input by its largest element (against overflow
-    in float16; no other effect). Weights as GPT-2's: N(0, 0.02²), the last matrix of each F over √(sub-layers).
+    in float16; no other effect). Weights as GPT-2's: N(0, 0.02²), the last matrix of each F over √(sub-layers). In
+    a deep and narrow stack those make a branch's variance fall below the norm's epsilon, which then no longer brings it
+    to 1.
     """
 
     name = "sandwich"
