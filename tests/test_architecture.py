@@ -35,9 +35,11 @@ MAY_IMPORT = {
     "console": _LOWER | {"theory", "doctor", "adapters", "config", "run", "studies"},
     "catalogue": {"placement", "model", "report"},
     "cli_placements": {"catalogue", "config", "train"},
+    "cli_predict": {"config", "placement", "report", "theory"},
     "cli_study": _LOWER | {"theory", "doctor", "adapters", "config", "console", "run", "studies"},
     "cli": _LOWER
-    | {"theory", "doctor", "adapters", "cli_placements", "cli_study", "config", "console", "run", "studies"},
+    | {"theory", "doctor", "adapters", "config", "console", "run", "studies"}
+    | {"cli_placements", "cli_predict", "cli_study"},
     "__main__": {"cli"},
     "__init__": set(),
 }

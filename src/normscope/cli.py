@@ -11,6 +11,7 @@ import typer
 
 from . import __version__
 from .cli_placements import placements_app
+from .cli_predict import predict
 from .cli_study import study_app
 from .console import GridDisplay, StageDisplay, TrainDisplay, stderr
 from .errors import UserError
@@ -31,6 +32,7 @@ data_app = typer.Typer(
 app.add_typer(data_app, name="data")
 app.add_typer(placements_app, name="placements")
 app.add_typer(study_app, name="study")
+app.command("predict")(predict)
 
 Set = Annotated[
     list[str], typer.Option("--set", metavar="KEY=VALUE", help="Change one setting, such as model.width=256.")

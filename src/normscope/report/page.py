@@ -30,9 +30,9 @@ def write(comparison: Comparison, folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     pictures = _pictures(comparison)
     for name, svg in pictures.items():
-        _write_atomically(folder / f"{name}.svg", svg)
+        write_atomically(folder / f"{name}.svg", svg)
     page = folder / "report.html"
-    _write_atomically(page, _page(comparison, pictures))
+    write_atomically(page, _page(comparison, pictures))
     return page
 
 
@@ -133,7 +133,7 @@ def _plural(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
-def _write_atomically(path: Path, text: str) -> None:
+def write_atomically(path: Path, text: str) -> None:
     """A reader finds the old file or the new one, never a part."""
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:

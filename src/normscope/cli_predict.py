@@ -1,0 +1,139 @@
+"""`normscope predict`: curves over depth from a placement's formula alone."""
+
+import json
+import math
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .errors import UserError
+
+if TYPE_CHECKING:
+    from .theory.predict import ModelSetting, StackPrediction
+
+GRADIENT_OF = "ffn_out"
+
+
+def predict(
+    placement: Annotated[
+        list[str], typer.Option(help="Name of a placement, or several with commas; all for every one.")
+    ] = ["pre-ln"],  # noqa: B006
+    stack: Annotated[str, typer.Option(help="encoder, decoder or encoder-decoder.")] = "encoder",
+    blocks: Annotated[int, typer.Option(help="Of each stack.")] = 6,
+    width: Annotated[int, typer.Option(help="Of the model.")] = 512,
+    ffn_width: Annotated[int | None, typer.Option(help="Inner width of the feed-forward; --width without it.")] = None,
+    heads: Annotated[int, typer.Option(help="Attention heads.")] = 1,
+    tokens: Annotated[int, typer.Option(help="Tokens of the sequence.")] = 16,
+    vocabulary: Annotated[int, typer.Option(help="Rows of the output projection.")] = 10_000,
+    setting: Annotated[str, typer.Option(help="Initial weights and embedding: theory or paper.")] = "theory",
+    activation: Annotated[str, typer.Option(help="relu or gelu.")] = "relu",
+    norm: Annotated[str, typer.Option(help="layer-norm or rms-norm.")] = "layer-norm",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON; docs/predicting.md describes it.")] = False,
+    plot: Annotated[Path | None, typer.Option(help="Write the curves as SVG here.")] = None,
+    imports: Annotated[
+        list[str], typer.Option("--import", metavar="FILE.py", help="Python file that registers your own placements.")
+    ] = [],  # noqa: B006
+) -> None:
+    """Predict the stream and the gradients at initialisation over depth, in milliseconds and without a model."""
+    from .theory.predict import ModelSetting
+    from .theory.predict import predict as predicted
+
+    if imports:
+        # Not before: it brings torch along, which takes longer than all predictions.
+        from .config import import_file
+
+        for file in imports:
+            import_file(Path(file))
+    values: dict[str, Any] = {"stack": stack, "blocks": blocks, "width": width, "heads": heads, "tokens": tokens}
+    values |= {"vocabulary": vocabulary, "setting": setting, "activation": activation, "norm": norm}
+    try:
+        model = ModelSetting(ffn_width=width if ffn_width is None else ffn_width, **values)
+        found = {name: predicted(name, model) for name in _names(placement, model)}
+    except ValueError as error:
+        raise UserError(str(error)) from error
+    if plot is not None:
+        _write_plot(plot, found)
+    if as_json:
+        typer.echo(json.dumps({name: _as_data(stacks) for name, stacks in found.items()}))
+        return
+    for line in _table(found, model):
+        typer.echo(line)
+    if plot is not None:
+        typer.echo(f"figure: {plot}")
+
+
+def _names(given: list[str], model: "ModelSetting") -> list[str]:
+    """Names in the order given, each once. Raises ValueError where there is none."""
+    from .placement import registered
+
+    names = list(dict.fromkeys(name.strip() for text in given for name in text.split(",") if name.strip()))
+    if names == ["all"]:
+        kind = model.shape("decoder" if model.stack == "decoder" else "encoder").model
+        return [name for name, placement in registered().items() if kind in placement.models]
+    if not names:
+        raise ValueError("--placement needs a name, such as pre-ln; `normscope placements` lists them")
+    return names
+
+
+def _as_data(stacks: "dict[str, StackPrediction]") -> dict[str, Any]:
+    """One stack's curves as they are, two by their names. What is not finite is null: JSON has no infinity."""
+    data = {name: _finite(asdict(prediction)) for name, prediction in stacks.items()}
+    return data if len(data) > 1 else next(iter(data.values()))
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_finite(item) for item in value]
+    return value if math.isfinite(value) else None
+
+
+def _table(found: "dict[str, dict[str, StackPrediction]]", model: "ModelSetting") -> list[str]:
+    depths = sorted({0, 1, -(-model.blocks // 4), -(-model.blocks // 2), model.blocks})
+    several = model.stack == "encoder-decoder"
+    lines = [
+        f"{model.setting} setting: {model.blocks} blocks, width {model.width}, feed-forward {model.ffn_width}, "
+        f"{model.tokens} tokens, {model.vocabulary:,} entries",
+        "",
+        f"{'':28}E‖x_l‖² / d, after l blocks",
+        f"{'placement':28}" + "".join(f"{depth:>10}" for depth in depths),
+    ]
+    for name, stacks in found.items():
+        for stack, prediction in stacks.items():
+            label = f"{name} ({stack})" if several else name
+            lines.append(f"{label:28}" + "".join(f"{prediction.q[depth]:>10.4g}" for depth in depths))
+    lines += ["", f"{'':28}gradient norm of {GRADIENT_OF} (W2), block l, mean loss of one sequence in nats"]
+    lines.append(f"{'placement':28}" + "".join(f"{depth or '':>10}" for depth in depths))
+    for name, stacks in found.items():
+        for stack, prediction in stacks.items():
+            label = f"{name} ({stack})" if several else name
+            norms = prediction.gradient_norm[GRADIENT_OF]
+            lines.append(f"{label:28}" + "".join(f"{norms[d - 1]:>10.4g}" if d else f"{'':>10}" for d in depths))
+    return lines
+
+
+def _write_plot(file: Path, found: "dict[str, dict[str, StackPrediction]]") -> None:
+    from .placement import named
+    from .report.page import write_atomically
+    from .report.prediction_svg import PredictedLine, prediction_svg
+
+    if file.is_dir() or not file.parent.is_dir():
+        raise UserError(f"--plot {file}: {'is a folder' if file.is_dir() else 'its folder does not exist'}")
+    lines = [
+        PredictedLine(
+            label=named(name).title,
+            stack=stack,
+            stream=prediction.q,
+            gradient=prediction.gradient_norm[GRADIENT_OF],
+        )
+        for name, stacks in found.items()
+        for stack, prediction in stacks.items()
+    ]
+    svg = prediction_svg(lines, gradient_of=f"W2 ({GRADIENT_OF})", title="Predicted stream and gradients over depth")
+    try:
+        write_atomically(file, svg)
+    except OSError as error:
+        raise UserError(f"cannot write {file}: {error.strerror}") from error

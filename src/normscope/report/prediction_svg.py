@@ -1,0 +1,78 @@
+"""Predicted curves over depth: the stream beside the gradient, one row a stack, one line a placement."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+
+from normscope.report.lines import short
+from normscope.report.svg import HUES, house_style, to_svg
+
+_DASHES = ("-", (0, (5, 1.5)), (0, (1.5, 1.3)), (0, (7, 1.5, 1.5, 1.5)), (0, (3, 1, 1, 1, 1, 1)), (0, (9, 2)))
+_PANEL_WIDTH_INCHES, _PANEL_HEIGHT_INCHES, _LEGEND_ROW_INCHES = 4.4, 2.9, 0.22
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PredictedLine:
+    """What was predicted for one stack under one placement."""
+
+    label: str
+    stack: str
+    stream: Sequence[float]
+    """By completed blocks, from 0 on."""
+    gradient: Sequence[float]
+    """By block, from 1 on."""
+
+
+@house_style()
+def prediction_svg(lines: Sequence[PredictedLine], *, gradient_of: str, title: str) -> str:
+    """gradient_of: the matrix whose gradient is drawn, for the axis. Values that are 0 or not finite are left out."""
+    labels = list(dict.fromkeys(line.label for line in lines))
+    stacks = list(dict.fromkeys(line.stack for line in lines))
+    columns = 4 if len(labels) > 6 else min(3, len(labels))
+    height = _PANEL_HEIGHT_INCHES * len(stacks) + _LEGEND_ROW_INCHES * (-(-len(labels) // max(1, columns)) + 1)
+    figure = Figure(figsize=(2 * _PANEL_WIDTH_INCHES, height), layout="constrained")
+    grid = figure.subplots(len(stacks), 2, squeeze=False)
+    handles: dict[str, Line2D] = {}
+    for row, stack in zip(grid, stacks, strict=True):
+        of_stack = f" ({stack})" if len(stacks) > 1 else ""
+        row[0].set(xlabel=f"completed blocks{of_stack}", ylabel="E‖x‖² / d")
+        row[1].set(xlabel=f"block{of_stack}", ylabel=f"gradient norm of {gradient_of}")
+        for line in (line for line in lines if line.stack == stack):
+            place = labels.index(line.label)
+            look = {"color": HUES[place % len(HUES)], "ls": _DASHES[place // len(HUES) % len(_DASHES)], "lw": 1.7}
+            handles[line.label] = _plot(row[0], range(len(line.stream)), line.stream, look)
+            _plot(row[1], range(1, len(line.gradient) + 1), line.gradient, look)
+        for axes in row:
+            _log(axes)
+    legend = figure.legend(list(handles.values()), list(handles), loc="outside lower center", ncols=columns)
+    for text in legend.get_texts():
+        text.set_parse_math(False)  # a label may hold a dollar sign
+    return to_svg(figure, title=title, desc=". ".join(_told(line) for line in lines))
+
+
+def _plot(axes: Axes, x: Sequence[int], values: Sequence[float], look: dict[str, Any]) -> Line2D:
+    points = [(at, value) for at, value in zip(x, values, strict=True) if 0 < value < float("inf")]
+    (line,) = axes.plot([at for at, _ in points], [value for _, value in points], **look)
+    return line
+
+
+def _log(axes: Axes) -> None:
+    axes.set_yscale("log")
+    low, high = axes.get_ylim()
+    if high / low < 1e3:
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
+
+
+def _told(line: PredictedLine) -> str:
+    def ends(values: Sequence[float]) -> str:
+        return f"{short(values[0])} to {short(values[-1])}" if values else "none"
+
+    return f"{line.label}, {line.stack}: stream {ends(line.stream)}, gradient {ends(line.gradient)}"

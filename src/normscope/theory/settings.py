@@ -1,0 +1,90 @@
+"""The two settings predictions are made in: initial weights and embedding, as numbers."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from ..placement import Placement, Site
+from .stream import WeightStd
+from .sublayers import Pair
+
+Parts = Sequence[tuple[Pair, bool]]
+"""Moments of the independent parts of an embedding; False for one that is the same in every feature."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InitialState:
+    """What a setting says of a model before the first update."""
+
+    title: str
+    weight_std: Callable[[Placement], WeightStd]
+    embedding: Callable[[int, int], Parts]
+    """From width and tokens."""
+
+
+def _theory_std(placement: Placement) -> WeightStd:
+    """Xiong et al. 2020, section 3.3: W_Q = W_K = 0, no W_O, all else from N(0, 1 / fan-in)."""
+
+    def std(weight: str, site: Site) -> float:
+        if weight in ("query", "key"):
+            return 0.0
+        fan_in = site.stack.ffn_width if weight == "ffn_out" else site.stack.width
+        # The identity in place of W_O leaves second moments as a matrix from N(0, 1/d) does.
+        return placement.gain(weight, site) / math.sqrt(fan_in)
+
+    return std
+
+
+def _paper_std(placement: Placement) -> WeightStd:
+    """fairseq 0.7 to 0.8: Glorot uniform, on the packed (3d, d) matrix for queries, keys and values."""
+
+    def std(weight: str, site: Site) -> float:
+        d, f = site.stack.width, site.stack.ffn_width
+        variance = {"output": 1 / d, "ffn_in": 2 / (d + f), "ffn_out": 2 / (d + f)}.get(weight, 1 / (2 * d))
+        return placement.gain(weight, site) * math.sqrt(variance)
+
+    return std
+
+
+def _theory_embedding(width: int, tokens: int) -> Parts:
+    """E‖x_0‖² = d, tokens independent."""
+    return [(Pair(1.0, 0.0), True)]
+
+
+@lru_cache(maxsize=32)
+def _paper_embedding(width: int, tokens: int) -> Parts:
+    """√d times rows of N(0, 1/d), and sinusoids: half of a row's square, alike from place to place.
+
+    Repeated tokens, which make p larger, are left out.
+    """
+    half = width // 2
+    frequency = np.exp(np.arange(half) * -(math.log(10000) / (half - 1)))
+    angle = np.arange(2, tokens + 2)[:, None] * frequency
+    positions = np.concatenate([np.sin(angle), np.cos(angle)], 1)
+    mean = positions.mean(1)
+    centred = positions - mean[:, None]
+    return [
+        (Pair(1.0, 0.0), True),
+        (_moments(centred @ centred.T / width), True),
+        (_moments(np.outer(mean, mean)), False),
+    ]
+
+
+def _moments(products: "np.ndarray[tuple[int, int], np.dtype[np.float64]]") -> Pair:
+    tokens = len(products)
+    diagonal = float(np.trace(products))
+    rest = float(products.sum()) - diagonal
+    return Pair(diagonal / tokens, rest / (tokens * (tokens - 1)) if tokens > 1 else 0.0)
+
+
+SETTINGS: dict[str, InitialState] = {
+    "theory": InitialState(title="Xiong et al. 2020, section 3.3", weight_std=_theory_std, embedding=_theory_embedding),
+    "paper": InitialState(
+        title="fairseq 0.7 to 0.8, as Xiong et al. 2020 ran it",
+        weight_std=_paper_std,
+        embedding=_paper_embedding,
+    ),
+}
