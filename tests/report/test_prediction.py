@@ -1,0 +1,42 @@
+"""The picture of predicted curves."""
+
+import re
+import xml.etree.ElementTree as ET
+
+import pytest
+
+from normscope.report.prediction_svg import PredictedLine, prediction_svg
+
+
+def line(label: str, stack: str = "encoder", stream=(1.0, 2.0, 4.0), gradient=(3.0, 2.0)) -> PredictedLine:
+    return PredictedLine(label=label, stack=stack, stream=stream, gradient=gradient)
+
+
+def words(svg: str) -> str:
+    return ET.fromstring(svg).findtext("{http://www.w3.org/2000/svg}desc") or ""
+
+
+def test_words_are_the_ends_of_every_line():
+    svg = prediction_svg([line("A $x_"), line("B", gradient=(0.5, 0.25))], gradient_of="W2", title="t")
+    assert words(svg) == (
+        "A $x_, encoder: stream 1 to 4, gradient 3 to 2. B, encoder: stream 1 to 4, gradient 0.5 to 0.25"
+    )
+    assert svg == prediction_svg([line("A $x_"), line("B", gradient=(0.5, 0.25))], gradient_of="W2", title="t")
+
+
+def test_a_row_a_stack():
+    def height(lines: list[PredictedLine]) -> float:
+        return float(re.search(r'height="([\d.]+)pt"', prediction_svg(lines, gradient_of="W2", title="t"))[1])
+
+    assert height([line("A"), line("A", "decoder")]) > 1.5 * height([line("A")])
+
+
+@pytest.mark.parametrize("gradient", [(0.0, 0.0), (float("inf"), 1.0), (float("nan"), 2.0)])
+def test_what_a_log_axis_cannot_show_is_left_out(gradient):
+    assert "<svg" in prediction_svg([line("ReZero", gradient=gradient), line("A")], gradient_of="W2", title="t")
+
+
+def test_more_lines_than_hues():
+    labels = [f"P{i}" for i in range(34)]
+    svg = prediction_svg([line(label) for label in labels], gradient_of="W2", title="t")
+    assert all(f"{label}, encoder" in words(svg) for label in labels)

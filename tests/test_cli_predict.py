@@ -1,0 +1,124 @@
+"""`normscope predict` as a user meets it: the table, the data, the figure, and what it refuses."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from normscope.cli import main
+from normscope.placement import registered
+from normscope.theory.predict import ModelSetting, predict
+
+
+@pytest.fixture
+def normscope(monkeypatch, capsys):
+    """Run a command; its exit code, output and messages."""
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["normscope", *arguments])
+        with pytest.raises(SystemExit) as stop:
+            main()
+        captured = capsys.readouterr()
+        return stop.value.code or 0, captured.out, captured.err
+
+    return call
+
+
+def test_data_of_one_stack(normscope):
+    code, out, _ = normscope("predict", "--placement", "pre-ln,post-ln", "--blocks", "3", "--width", "64", "--json")
+    assert code == 0
+    data = json.loads(out)
+    assert list(data) == ["pre-ln", "post-ln"]
+    for name, curves in data.items():
+        expected = predict(name, ModelSetting(blocks=3, width=64, ffn_width=64))["encoder"]
+        assert curves["q"] == expected.q
+        assert curves["p"] == expected.p
+        assert curves["gradient_norm"] == expected.gradient_norm
+        assert len(curves["q"]) == len(curves["p"]) == 4
+        assert {len(norms) for norms in curves["gradient_norm"].values()} == {3}
+        assert {"value", "ffn_in", "ffn_out"} <= curves["gradient_norm"].keys()
+
+
+def test_data_of_two_stacks(normscope):
+    _, out, _ = normscope("predict", "--stack", "encoder-decoder", "--blocks", "2", "--setting", "paper", "--json")
+    stacks = json.loads(out)["pre-ln"]
+    assert list(stacks) == ["encoder", "decoder"]
+    assert "cross_value" in stacks["decoder"]["gradient_norm"]
+    assert "cross_value" not in stacks["encoder"]["gradient_norm"]
+
+
+def test_the_table_shows_first_middle_and_last(normscope):
+    code, out, _ = normscope("predict", "--placement", "post-ln", "--placement", "deepnorm", "--blocks", "8")
+    assert code == 0
+    rows = [line.split() for line in out.splitlines()]
+    assert ["placement", "0", "1", "2", "4", "8"] in rows
+    assert ["post-ln", "1", "1", "1", "1", "1"] in rows
+    assert sum(row[:1] == ["deepnorm"] for row in rows) == 2
+
+
+def test_all_are_those_that_are_defined(normscope):
+    _, out, _ = normscope("predict", "--placement", "all", "--blocks", "1", "--json")
+    assert list(json.loads(out)) == [n for n, p in registered().items() if "encoder-only" in p.models]
+
+
+def test_the_figure_is_written_whole_or_not_at_all(normscope, tmp_path: Path):
+    code, out, _ = normscope("predict", "--plot", str(tmp_path / "curves.svg"))
+    assert code == 0
+    assert f"figure: {tmp_path / 'curves.svg'}" in out
+    assert (tmp_path / "curves.svg").read_text().startswith("<svg")
+    code, _, err = normscope("predict", "--plot", str(tmp_path / "missing" / "curves.svg"))
+    assert code == 2
+    assert "its folder does not exist" in err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["curves.svg"]
+
+
+def test_what_is_not_finite_is_null(normscope, monkeypatch):
+    from normscope.theory import predict as module
+
+    real = module.predict
+    infinite = lambda name, model: {  # noqa: E731
+        stack: module.StackPrediction(q=[float("inf")], p=[0.0], gradient_norm={}, shares={})
+        for stack in real(name, model)
+    }
+    monkeypatch.setattr(module, "predict", infinite)
+    _, out, _ = normscope("predict", "--json")
+    assert json.loads(out)["pre-ln"]["q"] == [None]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--placement", "prelm"], "unknown placement 'prelm'"),
+        (["--placement", ""], "--placement needs a name, such as pre-ln"),
+        (["--placement", "t-fixup"], "'t-fixup' is not defined for encoder-only models, only for encoder-decoder"),
+        (["--blocks", "0"], "blocks must be at least 1, got 0"),
+        (["--width", "33"], "width must be even"),
+        (["--heads", "3"], "width=512 must be a multiple of heads=3"),
+        (["--vocabulary", "1"], "vocabulary must be at least 2, got 1"),
+        (["--setting", "xavier"], "setting must be one of theory, paper, got 'xavier'"),
+        (["--stack", "both"], "stack must be one of encoder, decoder, encoder-decoder, got 'both'"),
+        (["--activation", "tanh"], "activation must be one of relu, gelu, got 'tanh'"),
+        (["--norm", "batch-norm"], "norm must be one of layer-norm, rms-norm, got 'batch-norm'"),
+        (["--import", "nowhere.py"], "cannot import"),
+    ],
+)
+def test_what_it_refuses_in_one_line(normscope, arguments, message):
+    code, out, err = normscope("predict", *arguments)
+    assert code == 2
+    assert message in " ".join(err.split())
+    assert out == ""
+    assert "Traceback" not in err
+
+
+def test_no_torch_is_needed():
+    """Loading it would take longer than every prediction."""
+    program = (
+        "import sys; from normscope.cli import app; from normscope.cli_predict import predict; "
+        "predict(['pre-ln'], 'encoder', 4, 64, None, 1, 8, 100, 'theory', 'relu', 'layer-norm', True, None, []); "
+        "sys.exit('torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["pre-ln"]["q"][0] == 1.0
