@@ -52,7 +52,7 @@ class Atoms:
 class Moments:
     """A value of the formula: one coefficient for each atom that existed when it was made, and its two moments."""
 
-    __slots__ = ("_moments", "atom", "atoms", "coefficients")
+    __slots__ = ("_moments", "atom", "atoms", "coefficients", "normed")
 
     def __init__(
         self,
@@ -61,8 +61,9 @@ class Moments:
         moments: tuple[float, float] | None = None,
         *,
         atom: int | None = None,
+        normed: bool = False,
     ) -> None:
-        self.atoms, self.coefficients, self.atom = atoms, coefficients, atom
+        self.atoms, self.coefficients, self.atom, self.normed = atoms, coefficients, atom, normed
         # Known where they follow from those of the operands; else summed up when asked for.
         self._moments = moments
 
@@ -148,7 +149,8 @@ class MomentNorms:
     def __call__(self, x: Moments, /, *, groups: int | None = None) -> Moments:
         if self.centres:
             x = without_mean(x)
-        return x / math.sqrt(x.q + self.epsilon)
+        normed = x / math.sqrt(x.q + self.epsilon)
+        return Moments(normed.atoms, normed.coefficients, normed.moments, normed=True)
 
     def __getattr__(self, name: str) -> Callable[..., Moments]:
         if name.startswith("_"):

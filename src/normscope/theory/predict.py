@@ -17,8 +17,7 @@ StackKind = Literal["encoder", "decoder", "encoder-decoder"]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSetting:
     """The model a prediction is for. The loss is the mean cross-entropy per target token, in nats, at random targets,
-    over one sequence. The output projection has rows of squared length 1 and is a table of its own: where it is tied to
-    the input's, what the output still holds of its own row is a logit apart, which this leaves out."""
+    over one sequence. The output projection has rows of squared length 1 where it is not tied."""
 
     stack: StackKind = "encoder"
     blocks: int = 6
@@ -34,6 +33,8 @@ class ModelSetting:
     """Initial weights and embedding: theory or paper."""
     activation: Activation = "relu"
     norm: Literal["layer-norm", "rms-norm"] = "layer-norm"
+    tied: bool = True
+    """Whether the output projection is the input's embedding, in settings whose embedding has rows."""
 
     def __post_init__(self) -> None:
         for name in ("blocks", "width", "ffn_width", "heads", "tokens"):
@@ -104,12 +105,34 @@ def loss_gradient(stack: MomentStack, model: ModelSetting) -> Pair:
     """At an output token: E‖Σ_v (softmax_v - target_v) E_v‖² / n², and the product of two tokens' gradients.
 
     Logits are Gaussian with the variance q and the covariance p of the output, so that over V entries E Σ softmax² is
-    e^q / V and E Σ softmax softmax' is e^p / V, as long as they are small.
+    e^q / V and E Σ softmax softmax' is e^p / V, as long as they are small. With a tied projection the output may still
+    hold its own input row E_o, which then has a logit apart and a share of the softmax, and so a part of the gradient.
+    Of that part a norm at the output takes off what lies along the output itself, y: E_o (1 - α²) is left, and α y,
+    which tokens have in common. (No norm further down takes anything off: F is homogeneous, so that the gradient stays
+    orthogonal to the stream.)
     """
-    output, vocabulary = _output(stack), model.vocabulary
-    one = 1 - 2 / vocabulary + min(1.0, math.exp(min(output.one, 700.0)) / vocabulary)
-    two = min(1.0, math.expm1(min(output.two, 700.0)) / vocabulary)
-    return Pair(one, two).scaled(1 / model.tokens**2)
+    output = stack.output
+    assert output is not None
+    vocabulary, tied = model.vocabulary, SETTINGS[model.setting].tied and model.tied
+    row = float(stack.atoms.q[0]) if tied else 1.0
+    own, along = _own_row(stack, model) if tied else (0.0, 0.0)
+    removed = along if output.normed else 0.0
+    others = (1 - own) ** 2 * min(1.0, math.exp(min(row * output.q, 700.0)) / vocabulary)
+    one = 1 - 2 / vocabulary + own**2 * (1 - removed) + others
+    common = (1 - own) ** 2 * min(1.0, math.expm1(min(row * output.p, 700.0)) / vocabulary)
+    two = common + own**2 * removed * output.p / output.q
+    return Pair(one, two).scaled(row / model.tokens**2)
+
+
+def _own_row(stack: MomentStack, model: ModelSetting) -> tuple[float, float]:
+    """The softmax's share of the token's own input row, and that row's share of the output's E‖y‖²."""
+    output = stack.output
+    assert output is not None
+    coefficient, row = float(output.coefficients[0]), float(stack.atoms.q[0])
+    # Against V entries whose exponentials have the mean e^(q/2).
+    logit = coefficient * math.sqrt(model.width) * row
+    share = 1 / (1 + math.exp(min(700.0, math.log(model.vocabulary) + row * output.q / 2 - logit)))
+    return share, coefficient**2 * row / output.q
 
 
 def _forward(placement: Placement, model: ModelSetting, memory: Pair | None) -> MomentStack:
@@ -123,7 +146,7 @@ def _forward(placement: Placement, model: ModelSetting, memory: Pair | None) -> 
         memory_tokens=model.tokens if memory is not None else 0,
     )
     stack = MomentStack(placement, setting)
-    stack.forward(initial.embedding(model.width, model.tokens))
+    stack.forward(initial.embedding(placement, model.tokens))
     return stack
 
 

@@ -21,8 +21,10 @@ class InitialState:
 
     title: str
     weight_std: Callable[[Placement], WeightStd]
-    embedding: Callable[[int, int], Parts]
-    """From width and tokens."""
+    embedding: Callable[[Placement, int], Parts]
+    """From the placement and the number of tokens."""
+    tied: bool
+    """True where the first part of the embedding is √d times the row of an output projection that could be tied."""
 
 
 def _theory_std(placement: Placement) -> WeightStd:
@@ -43,23 +45,31 @@ def _paper_std(placement: Placement) -> WeightStd:
 
     def std(weight: str, site: Site) -> float:
         d, f = site.stack.width, site.stack.ffn_width
+        if weight in placement.unit_vectors:
+            shape = {"ffn_in": (f, d), "ffn_out": (d, f)}.get(weight, (d, d))
+            return float(shape[placement.unit_vectors[weight]] ** -0.5)
         variance = {"output": 1 / d, "ffn_in": 2 / (d + f), "ffn_out": 2 / (d + f)}.get(weight, 1 / (2 * d))
         return placement.gain(weight, site) * math.sqrt(variance)
 
     return std
 
 
-def _theory_embedding(width: int, tokens: int) -> Parts:
+def _theory_embedding(placement: Placement, tokens: int) -> Parts:
     """E‖x_0‖² = d, tokens independent."""
     return [(Pair(1.0, 0.0), True)]
 
 
-@lru_cache(maxsize=32)
-def _paper_embedding(width: int, tokens: int) -> Parts:
+def _paper_embedding(placement: Placement, tokens: int) -> Parts:
     """√d times rows of N(0, 1/d), and sinusoids: half of a row's square, alike from place to place.
 
     Repeated tokens, which make p larger, are left out.
     """
+    return [(Pair(placement.embedding_gain() ** 2, 0.0), True), *_sinusoids(placement.stack.width, tokens)]
+
+
+@lru_cache(maxsize=32)
+def _sinusoids(width: int, tokens: int) -> Parts:
+    """What differs from feature to feature, and the mean over features."""
     half = width // 2
     frequency = np.exp(np.arange(half) * -(math.log(10000) / (half - 1)))
     angle = np.arange(2, tokens + 2)[:, None] * frequency
@@ -67,7 +77,6 @@ def _paper_embedding(width: int, tokens: int) -> Parts:
     mean = positions.mean(1)
     centred = positions - mean[:, None]
     return [
-        (Pair(1.0, 0.0), True),
         (_moments(centred @ centred.T / width), True),
         (_moments(np.outer(mean, mean)), False),
     ]
@@ -81,10 +90,13 @@ def _moments(products: "np.ndarray[tuple[int, int], np.dtype[np.float64]]") -> P
 
 
 SETTINGS: dict[str, InitialState] = {
-    "theory": InitialState(title="Xiong et al. 2020, section 3.3", weight_std=_theory_std, embedding=_theory_embedding),
+    "theory": InitialState(
+        title="Xiong et al. 2020, section 3.3", weight_std=_theory_std, embedding=_theory_embedding, tied=False
+    ),
     "paper": InitialState(
         title="fairseq 0.7 to 0.8, as Xiong et al. 2020 ran it",
         weight_std=_paper_std,
         embedding=_paper_embedding,
+        tied=True,
     ),
 }

@@ -1,5 +1,6 @@
 """A placement's formula over moments: the stream forward through one stack, and gradients back through it."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -95,6 +96,8 @@ class MomentStack:
     applied: list[Applied] = field(default_factory=list)
     variances: list[float] = field(default_factory=list)
     """Of every branch so far, over all its elements: its mean over features is 0."""
+    input_variance: float = 1.0
+    """The same of the embedding."""
     depths: list[Pair] = field(default_factory=list)
     """q and p of the stream after so many blocks, from the embedding on."""
     output: Moments | None = None
@@ -105,6 +108,9 @@ class MomentStack:
         """The stack's output for an embedding that is a sum of parts: moments, and False if all features share it."""
         indices = [self.atoms.add(pair.one, pair.two, centred=centred) for pair, centred in parts]
         embedding = Moments(self.atoms, np.ones(len(indices)))
+        n = self.setting.tokens
+        squared_mean = math.fsum((pair.one + (n - 1) * pair.two) / n for pair, centred in parts if not centred)
+        self.input_variance = embedding.q - squared_mean
         placement, shape = self.placement, self.placement.stack
         norm = MomentNorms(placement.norm_epsilon, centres=self.setting.centres)
         end = MomentEnd(norm)
@@ -143,7 +149,7 @@ class MomentStack:
         """A parameter that the placement sets from the variances of the branches before it."""
         if not self.applied:
             return initial
-        return self.placement.profiled(self.variances, self.depths[0].one).get(name, initial)
+        return self.placement.profiled(self.variances, self.input_variance).get(name, initial)
 
     def _feed_forward(self, site: Site, x: Moments, inside: dict[str, Callable[[Moments], Moments]]) -> FeedForwardMap:
         std, shape, pair = self.setting.weight_std, site.stack, pair_of(x)
