@@ -1,5 +1,52 @@
 """What is recorded from any `nn.Module`."""
 
-from .gradients import gradient_norms
+from .concentration import Bound, BoundCounter, is_bounded, smallest_delta, squared_norms
+from .gradients import GradientNorms, expected_gradient_norms, gradient_norms
+from .jacobian import (
+    jacobian_norm,
+    jacobian_singular_values,
+    layer_norm_jacobian_norm,
+    norm_jacobian_norm,
+    rms_norm_jacobian_norm,
+)
+from .shares import Share, sublayer_shares
+from .stream import (
+    Point,
+    StreamMoments,
+    depth_points,
+    first_tensor,
+    measure_stream,
+    points,
+    recording,
+    stream_moments,
+)
+from .summary import Estimate, Summary, t_quantile
 
-__all__ = ["gradient_norms"]
+__all__ = [
+    "Bound",
+    "BoundCounter",
+    "Estimate",
+    "GradientNorms",
+    "Point",
+    "Share",
+    "StreamMoments",
+    "Summary",
+    "depth_points",
+    "expected_gradient_norms",
+    "first_tensor",
+    "gradient_norms",
+    "is_bounded",
+    "jacobian_norm",
+    "jacobian_singular_values",
+    "layer_norm_jacobian_norm",
+    "measure_stream",
+    "norm_jacobian_norm",
+    "points",
+    "recording",
+    "rms_norm_jacobian_norm",
+    "smallest_delta",
+    "squared_norms",
+    "stream_moments",
+    "sublayer_shares",
+    "t_quantile",
+]
