@@ -92,13 +92,14 @@ def expected_gradient_norms(
     for count, batch in enumerate(batches, 1):
         with torch.enable_grad():
             value = loss(batch)
-        if value.numel() != 1:
+            single = value.reshape(()) if value.numel() == 1 else None
+        if single is None:
             raise ValueError(f"the loss of a batch must be one number, got a tensor of shape {tuple(value.shape)}")
-        gradients = torch.autograd.grad(value.reshape(()), list(named.values()), allow_unused=True)
+        gradients = torch.autograd.grad(single, list(named.values()), allow_unused=True)
         for one, gradient in zip(running.values(), gradients, strict=True):
             one.add(gradient, count)
         # The next batch's graph must not stand beside this one's gradients.
-        del value, gradients, gradient
+        del value, single, gradients, gradient
     if not count:
         raise ValueError("no batches were given")
     return {

@@ -6,6 +6,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+_SEED = 7_203_441_859
+"""Not one that inputs are drawn with: a start along x itself, which the norm takes away, would see next to nothing."""
 _LEAST_STEPS = 10
 """A small residual alone may belong to a lesser singular value, while the largest has hardly been seen."""
 
@@ -51,7 +53,7 @@ def norm_jacobian_norm(norm: nn.Module, x_BD: Tensor) -> Tensor:
 
 
 def jacobian_norm(
-    f: Callable[[Tensor], Tensor], x_BD: Tensor, *, tolerance: float = 1e-4, max_steps: int = 100, seed: int = 0
+    f: Callable[[Tensor], Tensor], x_BD: Tensor, *, tolerance: float = 1e-4, max_steps: int = 100, seed: int = _SEED
 ) -> Tensor:
     """‖∂f(x)/∂x‖₂ for each row, by autograd: f maps rows (B, D) to rows (B, E), each on its own. Returns (B,).
 
@@ -155,8 +157,7 @@ def _products(f: Callable[[Tensor], Tensor], x_BD: Tensor) -> Callable[[Tensor],
         only = torch.zeros_like(y)
         only[row] = torch.linspace(1, 2, y.shape[1]).to(y)
         (reached,) = torch.autograd.grad(y, x, only, retain_graph=True)
-        reached[row] = 0
-        if bool(reached.any()):
+        if bool((reached[1:] if row == 0 else reached[:-1]).any()):
             raise ValueError("f mixes rows; give it the whole input as one row")
 
     def product(v_BD: Tensor) -> Tensor:
