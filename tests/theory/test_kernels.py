@@ -1,0 +1,126 @@
+"""Kernels of activations beside quadrature, simulation and finite differences."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from normscope.theory.kernels import _gelu, _gelu_slope, kernel
+
+VARIANCES, CORRELATIONS = (0.02, 0.5, 1.0, 3.0), (-0.9, -0.3, 0.0, 0.4, 0.95)
+ACTIVATIONS = pytest.mark.parametrize("activation", ["relu", "gelu"])
+GRID = pytest.mark.parametrize(("variance", "correlation"), [(v, r) for v in VARIANCES for r in CORRELATIONS])
+
+
+def integral(y, z):
+    """By the trapezoidal rule."""
+    return float((y[1:] + y[:-1]) @ np.diff(z)) / 2
+
+
+def normal_density(z):
+    return np.exp(-(z**2) / 2) / math.sqrt(2 * math.pi)
+
+
+def normal_share(z):
+    return np.vectorize(lambda x: math.erfc(-x / math.sqrt(2)) / 2)(z)
+
+
+@GRID
+def test_relu_by_quadrature(variance, correlation):
+    """Given the first pre-activation the second is normal, and E relu of a normal number is known: one integral."""
+    sigma = math.sqrt(variance)
+    z = np.linspace(0, 12, 20_001)
+    mean, spread = correlation * z, math.sqrt(1 - correlation**2)
+    given_first = mean * normal_share(mean / spread) + spread * normal_density(mean / spread)
+    found = kernel("relu", variance, correlation)
+    assert found.p == pytest.approx(variance * integral(z * given_first * normal_density(z), z), rel=1e-6)
+    assert found.slope_p == pytest.approx(integral(normal_share(mean / spread) * normal_density(z), z), rel=1e-6)
+    assert found.q == pytest.approx(variance * integral(z**2 * normal_density(z), z), rel=1e-9)
+    assert found.mean == pytest.approx(sigma * integral(z * normal_density(z), z), rel=1e-6)
+
+
+@ACTIVATIONS
+@pytest.mark.parametrize(("variance", "correlation"), [(0.02, 0.4), (1.0, -0.9), (3.0, 0.4), (3.0, 0.95)])
+def test_by_simulation(activation, variance, correlation):
+    """torch's own activation and its derivative, within five standard errors."""
+    first, second = torch.randn(2, 200_000, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    second = correlation * first + math.sqrt(1 - correlation**2) * second
+    values, slopes = [], []
+    for z in (first, second):
+        z = (math.sqrt(variance) * z).requires_grad_()
+        value = torch.nn.functional.gelu(z) if activation == "gelu" else z.relu()
+        slopes.append(torch.autograd.grad(value.sum(), z)[0])
+        values.append(value.detach())
+    found = kernel(activation, variance, correlation)
+    for expected, draws in {
+        found.q: values[0] ** 2,
+        found.p: values[0] * values[1],
+        found.slope_q: slopes[0] ** 2,
+        found.slope_p: slopes[0] * slopes[1],
+        found.mean: values[0],
+    }.items():
+        error = float(draws.std()) / math.sqrt(draws.numel())
+        # A slope of ReLU is 0 or 1 half of the time; the floor is for what has no spread.
+        assert float(draws.mean()) == pytest.approx(expected, abs=max(5 * error, 1e-12))
+
+
+@pytest.mark.parametrize("variance", [1e-6, *VARIANCES, 10.0])
+def test_mean_of_gelu(variance):
+    """E z Φ(z) = σ² E φ(z), by parts; φ against a normal density is the density of a sum, at 0."""
+    expected = variance / math.sqrt(2 * math.pi * (1 + variance))
+    # The quadrature's error is 3e-5 at a variance of 10 and grows from there.
+    assert kernel("gelu", variance, 0.3).mean == pytest.approx(expected, rel=1e-6 if variance <= 3 else 1e-4)
+
+
+@ACTIVATIONS
+@GRID
+def test_slopes_are_derivatives_of_values(activation, variance, correlation):
+    """Price's theorem: dE φ(z)φ(z') / dcov = E φ'(z)φ'(z')."""
+    step = 1e-4
+    low, high = (kernel(activation, variance, correlation + sign * step).p for sign in (-1, 1))
+    slope = (high - low) / (2 * step * variance)
+    assert kernel(activation, variance, correlation).slope_p == pytest.approx(slope, rel=1e-3)
+
+
+def test_slope_of_gelu():
+    z = np.linspace(-6, 6, 241)
+    np.testing.assert_allclose(_gelu_slope(z), (_gelu(z + 1e-5) - _gelu(z - 1e-5)) / 2e-5, atol=1e-9)
+    np.testing.assert_allclose(_gelu(z), torch.nn.functional.gelu(torch.from_numpy(z)).numpy(), atol=1e-14)
+
+
+@ACTIVATIONS
+@settings(max_examples=40)
+@given(variance=st.floats(1e-6, 20), correlation=st.floats(-1, 1))
+def test_ends(activation, variance, correlation):
+    found = kernel(activation, variance, correlation)
+    assert abs(found.p) <= found.q * (1 + 1e-9)
+    assert kernel(activation, variance, 1.0).p == pytest.approx(found.q, rel=1e-9)
+    assert kernel(activation, variance, 1.0).slope_p == pytest.approx(found.slope_q, rel=1e-9)
+    assert kernel(activation, variance, 0.0).p == pytest.approx(found.mean**2, rel=1e-9)
+    assert (found.q, found.mean) == (kernel(activation, variance, 0.0).q, kernel(activation, variance, 0.0).mean)
+
+
+@ACTIVATIONS
+def test_a_correlation_off_by_rounding(activation):
+    assert kernel(activation, 1.0, 1 + 1e-12) == kernel(activation, 1.0, 1.0)
+    assert kernel(activation, 1.0, -1 - 1e-12) == kernel(activation, 1.0, -1.0)
+
+
+def test_relu_scales_and_gelu_tends_to_it():
+    assert kernel("relu", 12.0, 0.3).p == pytest.approx(4 * kernel("relu", 3.0, 0.3).p, rel=1e-14)
+    assert kernel("relu", 1.0, 0.0).p == pytest.approx(1 / (2 * math.pi), rel=1e-14)
+    # κ of the field notes, section 7.
+    rho = 0.6
+    kappa = (math.sqrt(1 - rho**2) + rho * (math.pi - math.acos(rho))) / math.pi
+    assert kernel("relu", 1.0, rho).p == pytest.approx(kappa / 2, rel=1e-14)
+    assert kernel("gelu", 100.0, 0.3).q == pytest.approx(50.0, rel=0.01)
+    # z/2 near 0.
+    assert kernel("gelu", 1e-6, 0.3).p == pytest.approx(0.25 * 0.3e-6, rel=1e-3)
+
+
+def test_unknown_activation():
+    with pytest.raises(ValueError, match="activation must be relu or gelu, got 'tanh'"):
+        kernel("tanh", 1.0, 0.0)

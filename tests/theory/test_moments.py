@@ -1,0 +1,178 @@
+"""Moments beside vectors: the same operations on arrays whose parts are orthogonal, so that both agree exactly."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import example, given
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+import normscope.model  # noqa: F401  registers attention over depth and unit vectors for tensors
+from normscope.placement.operations import mix, unit
+from normscope.theory.moments import Atoms, MomentNorms, Moments, Number, single, without_mean
+
+TOKENS, PARTS = 3, 5
+WIDTH = 24
+"""One direction of equal features, TOKENS + 1 directions for each part, and three that stay empty."""
+EPSILON = 1e-5
+
+Both = tuple[Moments, Tensor]
+
+
+def parts(seed: int = 0, constant: bool = True) -> list[Both]:
+    """Parts with a share that all tokens have in common, and at last one that is the same in every feature."""
+    generator = np.random.default_rng(seed)
+    basis = np.linalg.qr(np.c_[np.ones(WIDTH), generator.normal(size=(WIDTH, WIDTH - 1))])[0].T
+    atoms, found = Atoms(WIDTH), []
+    for part in range(PARTS):
+        shared, *own = basis[1 + part * (TOKENS + 1) :][: TOKENS + 1]
+        in_common, alone = generator.normal(size=2) * math.sqrt(WIDTH)
+        array = in_common * shared + alone * np.array(own)
+        index = atoms.add((in_common**2 + alone**2) / WIDTH, in_common**2 / WIDTH)
+        found.append((single(atoms, index), torch.from_numpy(array)))
+    if constant:
+        found.append(
+            (single(atoms, atoms.add(0.49, 0.49, centred=False)), torch.full((TOKENS, WIDTH), 0.7, dtype=torch.float64))
+        )
+    return found
+
+
+def assert_same(pair: Both) -> None:
+    moments, x = pair
+    products = x @ x.T / WIDTH
+    assert moments.q == pytest.approx(float(products.trace()) / TOKENS, rel=1e-10, abs=1e-12)
+    assert moments.p == pytest.approx(float(products.triu(1).sum()) / TOKENS / (TOKENS - 1) * 2, rel=1e-10, abs=1e-12)
+    again = Moments(moments.atoms, moments.coefficients)
+    assert (again.q, again.p) == pytest.approx((moments.q, moments.p), rel=1e-12, abs=1e-12), "from the coefficients"
+
+
+def norm_of(kind: str, pair: Both) -> Both:
+    moments, x = pair
+    if kind == "layer":
+        return MomentNorms(EPSILON, centres=True)(moments), nn.functional.layer_norm(x, (WIDTH,), eps=EPSILON)
+    return MomentNorms(EPSILON, centres=False)(moments), nn.functional.rms_norm(x, (WIDTH,), eps=EPSILON)
+
+
+def mixed(values: list[Both]) -> Both:
+    query, keys = torch.zeros(WIDTH).double(), nn.RMSNorm(WIDTH).double()
+    moments = mix(Number(0.0), [m for m, _ in values], MomentNorms(EPSILON, centres=True).key)
+    return moments, mix(query, [x for _, x in values], keys).detach()
+
+
+INDEX = st.integers(0, 100)
+FACTOR = st.floats(-3, 3).filter(lambda factor: abs(factor) > 1e-3)
+STEP = st.one_of(
+    st.tuples(st.sampled_from(["add", "subtract"]), INDEX, INDEX),
+    st.tuples(st.sampled_from(["times", "times from the left", "divided"]), INDEX, FACTOR),
+    st.tuples(st.sampled_from(["layer", "rms", "unit"]), INDEX, st.none()),
+    st.tuples(st.just("mix"), INDEX, st.integers(1, 6)),
+)
+
+
+def taken(step: tuple, known: list[Both]) -> Both:
+    name, index, argument = step
+    moments, x = known[index % len(known)]
+    if name in ("add", "subtract"):
+        other, y = known[argument % len(known)]
+        return (moments + other, x + y) if name == "add" else (moments - other, x - y)
+    if name == "times":
+        return moments * argument, x * argument
+    if name == "times from the left":
+        return argument * moments, argument * x
+    if name == "divided":
+        return moments / argument, x / argument
+    if name == "unit":
+        # There is no direction in what cancelled but for rounding.
+        return (unit(moments), unit(x)) if moments.q > 1e-12 else (moments, x)
+    if name == "mix":
+        return mixed([known[(index + i) % len(known)] for i in range(argument)])
+    return norm_of(name, (moments, x))
+
+
+class TestOperations:
+    @given(seed=st.integers(0, 99), steps=st.lists(STEP, max_size=12))
+    @example(seed=0, steps=[("add", 0, 0), ("subtract", 0, 6), ("add", 1, 7)])
+    @example(seed=0, steps=[("add", 0, 5), ("add", 3, 6), ("subtract", 6, 0), ("layer", 7, None), ("add", 7, 9)])
+    def test_as_on_vectors(self, seed, steps):
+        known = parts(seed)
+        for step in steps:
+            known.append(taken(step, known))
+        # All of them, the operands too: none of the operations may change what it is given.
+        for pair in known:
+            assert_same(pair)
+
+    def test_a_part_in_common_counts_by_its_sum(self):
+        (a, _), (b, _), *_ = parts()
+        assert (a + a).q == pytest.approx(4 * a.q, rel=1e-15)
+        assert (a - a).q == 0
+        assert ((a + b) - b).q == pytest.approx(a.q, rel=1e-15)
+        assert (a + b).q == pytest.approx(a.q + b.q, rel=1e-15)
+
+    def test_a_value_made_before_many_parts(self):
+        atoms = Atoms(WIDTH)
+        values = [single(atoms, atoms.add(1.0 + i, 0.5 * i)) for i in range(200)]
+        assert list(atoms.q) == [1.0 + i for i in range(200)]
+        assert list(atoms.p) == [0.5 * i for i in range(200)]
+        for total in (values[0] + values[199], values[199] + values[0]):
+            assert (total.q, total.p) == (1 + 200, 0.5 * 199)
+        assert (values[0] - values[199]).coefficients[199] == -1
+
+    def test_depth_is_mixed_evenly_over_parts_and_sums(self):
+        known = parts()
+        known.append((known[0][0] + known[2][0], known[0][1] + known[2][1]))
+        assert_same(mixed(known))
+        assert_same(mixed([known[0], known[0], known[6]]))
+
+    @pytest.mark.parametrize("query", [1e-9, -1.0])
+    def test_no_other_query_over_depth(self, query):
+        (a, _), *_ = parts()
+        with pytest.raises(ValueError, match=f"predicted for a query of 0, where it starts, got {query}"):
+            mix(Number(query), [a], MomentNorms(EPSILON, centres=True))
+
+
+class TestNorms:
+    def test_layer_norm_takes_the_mean_over_features_off(self):
+        known = parts()
+        (a, _), (constant, _) = known[0], known[-1]
+        x = a + 3 * constant
+        assert without_mean(x).q == pytest.approx(a.q, rel=1e-15)
+        assert without_mean(a) is a
+        assert MomentNorms(EPSILON, centres=True)(x).q == pytest.approx(a.q / (a.q + EPSILON), rel=1e-12)
+        with_mean = MomentNorms(EPSILON, centres=False)(x)
+        assert with_mean.q == pytest.approx(x.q / (x.q + EPSILON), rel=1e-12)
+        assert with_mean.coefficients[PARTS] == pytest.approx(3 / math.sqrt(x.q + EPSILON), rel=1e-12)
+
+    @pytest.mark.parametrize("centres", [True, False])
+    def test_all_names_give_the_same(self, centres):
+        (a, _), *_ = parts()
+        norm = MomentNorms(EPSILON, centres=centres)
+        assert norm.query(a, groups=4).q == norm.anything(a).q == norm(a).q
+
+    def test_what_python_asks_for_is_no_norm(self):
+        with pytest.raises(AttributeError):
+            _ = MomentNorms(EPSILON, centres=True).__deepcopy__
+
+    def test_a_value_below_epsilon_is_not_brought_to_1(self):
+        atoms = Atoms(WIDTH)
+        tiny = single(atoms, atoms.add(1e-7, 0.0))
+        assert MomentNorms(EPSILON, centres=True)(tiny).q == pytest.approx(1e-7 / (1e-7 + EPSILON), rel=1e-12)
+        nothing = single(atoms, atoms.add(0.0, 0.0))
+        assert MomentNorms(EPSILON, centres=True)(nothing).q == 0
+
+    def test_width_makes_the_moments_of_normal_vectors_exact(self):
+        """q and p of a norm's output, from normal vectors instead of orthogonal ones: O(1/d) away."""
+        width, draws, tokens = 512, 40, 4
+        generator = torch.Generator().manual_seed(3)
+        shared, own = (torch.randn(draws, n, width, generator=generator).double() for n in (1, tokens))
+        normed = nn.functional.layer_norm(1.5 + 0.6 * shared + 1.2 * own, (width,), eps=EPSILON)
+        products = (normed @ normed.mT).mean(0) / width
+        atoms = Atoms(width)
+        indices = [atoms.add(0.36, 0.36), atoms.add(1.44, 0.0), atoms.add(2.25, 2.25, centred=False)]
+        x = MomentNorms(EPSILON, centres=True)(sum((single(atoms, i) for i in indices[1:]), single(atoms, indices[0])))
+        assert x.q == pytest.approx(float(products.trace()) / tokens, abs=1e-4)
+        # The spread of one product is 1/√d, of the mean over draws and pairs a sixteenth of it.
+        off_diagonal = float(products.sum() - products.trace()) / tokens / (tokens - 1)
+        assert x.p == pytest.approx(off_diagonal, abs=4 / math.sqrt(width * draws * tokens))
+        assert x.p == pytest.approx(0.2, rel=1e-4)

@@ -1,0 +1,73 @@
+"""Weights and embeddings of the settings beside those that models draw."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from normscope.model import Stack, StackConfig
+from normscope.model.embedding import Embedding, sinusoids
+from normscope.model.initialisation import initialise
+from normscope.placement import StackShape, named, registered
+from normscope.theory.settings import SETTINGS
+
+
+class TestSettings:
+    @pytest.mark.parametrize("setting", SETTINGS)
+    @pytest.mark.parametrize("name", registered())
+    def test_weights_as_drawn(self, name, setting):
+        """The root mean square of what is drawn under the scheme of that name: the identity has that of N(0, 1/d)."""
+        torch.manual_seed(1)
+        for kind in ("encoder", "decoder"):
+            ffn_width = 64 if setting == "theory" else 160
+            placement = named(name)(
+                StackShape(kind=kind, width=64, ffn_width=ffn_width, encoder_blocks=3, decoder_blocks=2)
+            )
+            stack = Stack(placement, StackConfig())
+            initialise(stack, setting, named(name))
+            std = SETTINGS[setting].weight_std(placement)
+            for sublayer in stack.sublayers():
+                for weight, linear in sublayer.f.matrices():
+                    entries = linear.weight.detach()
+                    drawn = float(entries.square().mean().sqrt())
+                    # Five times the spread of a sample's own standard deviation.
+                    tolerance = 5 / math.sqrt(2 * entries.numel())
+                    assert drawn == pytest.approx(std(weight, sublayer.site), rel=tolerance), (kind, weight)
+
+    @pytest.mark.parametrize("name", registered())
+    def test_embedding_as_drawn(self, name):
+        """q and p of the paper's, over many sequences of tokens that are all different."""
+        width, tokens, sequences = 128, 8, 100
+        placement = named(name)(
+            StackShape(kind="decoder", width=width, ffn_width=width, encoder_blocks=2, decoder_blocks=2)
+        )
+        torch.manual_seed(1)
+        embedding = Embedding(tokens * sequences + 2, width, placement)
+        initialise(embedding, "paper", named(name))
+        positions = torch.arange(tokens).repeat(sequences)
+        x = embedding(torch.arange(2, tokens * sequences + 2), positions, tokens).detach().double()
+        x = x.view(sequences, tokens, width)
+        products = (x @ x.mT).mean(0) / width
+        parts = [pair for pair, _ in SETTINGS["paper"].embedding(placement, tokens)]
+        assert sum(pair.one for pair in parts) == pytest.approx(float(products.trace()) / tokens, rel=0.01)
+        rest = float(products.sum() - products.trace()) / tokens / (tokens - 1)
+        assert sum(pair.two for pair in parts) == pytest.approx(rest, abs=0.01)
+
+    def test_positions_exactly(self):
+        placement = named("pre-ln")(StackShape(kind="encoder", width=64, encoder_blocks=1))
+        _, (differing, _), (shared, is_centred) = SETTINGS["paper"].embedding(placement, 9)
+        table = sinusoids(9, 64).double().numpy()
+        mean = table.mean(1, keepdims=True)
+        for part, pair in ((table - mean, differing), (np.repeat(mean, 64, 1), shared)):
+            products = part @ part.T / 64
+            assert pair.one == pytest.approx(np.trace(products) / 9, rel=1e-5)
+            assert pair.two == pytest.approx((products.sum() - np.trace(products)) / 72, rel=1e-5)
+        assert not is_centred
+        # sin² + cos² = 1: half of the square of a row of √d N(0, 1/d).
+        assert differing.one + shared.one == pytest.approx(0.5, rel=1e-12)
+
+    def test_rows_of_the_theory(self):
+        placement = named("t-fixup")(StackShape(kind="decoder", width=64, encoder_blocks=4, decoder_blocks=4))
+        assert [pair.one for pair, _ in SETTINGS["theory"].embedding(placement, 5)] == [1.0]
+        assert SETTINGS["paper"].embedding(placement, 5)[0][0].one == pytest.approx(1 / 6, rel=1e-12)
