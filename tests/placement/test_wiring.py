@@ -142,12 +142,12 @@ def test_numbers_stand_on_the_side_they_are_written():
     ]
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("name", registered())
+DEFINED = [(name, shape) for name, p in registered().items() for shape, s in SHAPES.items() if s.model in p.models]
+
+
+@pytest.mark.parametrize(("name", "shape"), DEFINED)
 def test_every_placement(name, shape):
     stack = SHAPES[shape]
-    if stack.model not in named(name).models:
-        pytest.skip(f"{name} is not defined for {stack.model} models")
     placement = named(name)(stack)
     found = wirings(placement)
     for wiring in found:
