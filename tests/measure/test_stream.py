@@ -245,6 +245,13 @@ def test_training_goes_on_under_a_recording():
     assert [len(moments) for moments in found.values()] == [1, 1, 1]
 
 
+def test_what_is_reduced_has_no_graph():
+    model = nn.Linear(6, 6).double()
+    with recording({"x": Point(model)}, lambda x: x.requires_grad or (x + x).requires_grad) as found:
+        assert model(stream(2)).requires_grad
+    assert found == {"x": [False]}
+
+
 def test_measuring_leaves_gradients_alone_and_needs_none():
     model, x = nn.Linear(6, 6).double(), stream(2)
     model(x).sum().backward()
