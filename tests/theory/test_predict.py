@@ -5,13 +5,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from normscope.model.embedding import sinusoids
 from normscope.placement import named, register, registered
 from normscope.placement.pre_ln import PreLN
-from normscope.theory.predict import ModelSetting, predict
+from normscope.theory.predict import ModelSetting, loss_gradient, predict
 from normscope.theory.settings import SETTINGS
+from normscope.theory.stream import MomentStack, Setting
+from normscope.theory.sublayers import Pair
 from simulation import simulate
 
 ENCODER_ALONE = [name for name, placement in registered().items() if "encoder-only" in placement.models]
@@ -73,6 +77,38 @@ class TestAsSimulated:
     def test_without_a_mean_taken_off(self, name):
         model = replace(PAPER, stack="encoder", norm="rms-norm", tied=False)
         assert_as_simulated(name, model, 8, q=0.09, p=0.11, gradient=0.12)
+
+
+class TestLoss:
+    def test_gradient_at_outputs(self):
+        """By softmax over random rows, for outputs of q = 1 that have a product p; 500 draws of 8 tokens, V = 1000."""
+        model = replace(THEORY, tokens=8, width=64, ffn_width=64, blocks=6)
+        stack = MomentStack(named("post-ln")(model.shape("encoder")), Setting(tokens=8, weight_std=lambda *_: 1 / 8))
+        q, p = (output := stack.forward([(Pair(1.0, 0.2), True)])).q, output.p
+        assert p > 0.8
+        generator = torch.Generator().manual_seed(0)
+        shared, own = (torch.randn(500, n, 64, generator=generator) for n in (1, 8))
+        y = p**0.5 * shared + (q - p) ** 0.5 * own
+        rows = torch.randn(500, 1000, 64, generator=generator) / 8
+        softmax = (y @ rows.mT).softmax(-1)
+        targets = torch.nn.functional.one_hot(torch.randint(1000, (500, 8), generator=generator), 1000)
+        g = (softmax - targets) @ rows
+        # A norm takes off what lies along the output: the mean of the rows' softmax.
+        g = g - y * (g * y).sum(-1, keepdim=True) / y.square().sum(-1, keepdim=True)
+        products = (g @ g.mT).mean(0).double() / 64
+        found = loss_gradient(stack, model)
+        assert found.one == pytest.approx(float(products.trace()) / 8, rel=0.03)
+        # Thousandths of a token's own square, but there are as many of them as pairs.
+        assert found.two == pytest.approx(float(products.sum() - products.trace()) / 56, rel=0.3)
+
+    def test_variance_of_the_embedding(self):
+        """What Admin's code profiles: about the mean over all elements, which positions move from 0."""
+        placement = named("admin-clinic")(PAPER.shape("encoder"))
+        stack = MomentStack(placement, Setting(tokens=12, weight_std=lambda *_: 0.01))
+        stack.forward(SETTINGS["paper"].embedding(placement, 12))
+        positions = sinusoids(12, 256).double()
+        assert stack.input_variance == pytest.approx(1 + float(positions.var(correction=0)), rel=1e-5)
+        assert stack.input_variance < 0.95 * stack.depths[0].one
 
 
 class FeedForwardAlone(PreLN):
