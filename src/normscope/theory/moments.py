@@ -24,7 +24,8 @@ Coefficients = NDArray[np.float64]
 class Atoms:
     """Second moments of all parts of a stack's values so far, in the order in which they came to be."""
 
-    def __init__(self) -> None:
+    def __init__(self, width: int) -> None:
+        self.width = width
         self.count = 0
         self._q, self._p = np.empty(64), np.empty(64)
         self.constant: list[int] = []
@@ -94,7 +95,7 @@ class Moments:
         factor = float(factor)
         known = self._moments
         moments = None if known is None else (known[0] * factor * factor, known[1] * factor * factor)
-        return Moments(self.atoms, self.coefficients * factor, moments)
+        return Moments(self.atoms, self.coefficients * factor, moments, normed=self.normed and factor != 0)
 
     __rmul__ = __mul__
 
@@ -112,7 +113,9 @@ def _sum(left: Moments, right: Moments, sign: float) -> Moments:
         (q, p), (other_q, other_p) = left.moments, right.moments
         moments = q + other_q, p + other_p
     long[: len(short)] += short
-    return Moments(left.atoms, long, moments)
+    # What is added to 0, as by a schedule at its end, is still the output of a norm.
+    normed = (left.normed and not right.coefficients.any()) or (right.normed and not left.coefficients.any())
+    return Moments(left.atoms, long, moments, normed=normed)
 
 
 def single(atoms: Atoms, index: int) -> Moments:
@@ -177,4 +180,5 @@ def _mix(query: Number, values: Sequence[Moments], key: Callable[[Moments], Mome
 
 @unit.register
 def _unit(x: Moments) -> Moments:
-    return x / math.sqrt(x.q)
+    # A value that is 0 stays 0, as on tensors.
+    return x / math.sqrt(x.q * x.atoms.width) if x.q else x

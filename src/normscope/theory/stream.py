@@ -92,7 +92,7 @@ class MomentStack:
 
     placement: Placement
     setting: Setting
-    atoms: Atoms = field(default_factory=Atoms)
+    atoms: Atoms = field(init=False)
     applied: list[Applied] = field(default_factory=list)
     variances: list[float] = field(default_factory=list)
     """Of every branch so far, over all its elements: its mean over features is 0."""
@@ -103,6 +103,9 @@ class MomentStack:
     output: Moments | None = None
     last: Moments | None = None
     """The stream after the last block."""
+
+    def __post_init__(self) -> None:
+        self.atoms = Atoms(self.placement.stack.width)
 
     def forward(self, parts: Sequence[tuple[Pair, bool]]) -> Moments:
         """The stack's output for an embedding that is a sum of parts: moments, and False if all features share it."""
@@ -162,11 +165,11 @@ class MomentStack:
             ffn_out_std=std("ffn_out", site),
             activation=self.setting.activation,
             input=pair,
-            hidden_scale=inner_scales(inside, "hidden", pre)[0],
+            hidden_scale=inner_scales(inside, "hidden", shape.ffn_width, pre)[0],
         )
         if "output" not in inside:
             return plain
-        scale, mean_scale = inner_scales(inside, "output", *plain.activated())
+        scale, mean_scale = inner_scales(inside, "output", shape.ffn_width, *plain.activated())
         return replace(plain, output_scale=scale, output_mean_scale=mean_scale)
 
     def _attention(self, site: Site, x: Moments, inside: dict[str, Callable[[Moments], Moments]]) -> AttentionMap:
@@ -178,13 +181,13 @@ class MomentStack:
 
         def projected(weight: str, pair: Pair) -> Pair:
             plain = pair.scaled(width * std(weight, site) ** 2)
-            return plain.scaled(inner_scales(inside, weight, plain)[0] ** 2)
+            return plain.scaled(inner_scales(inside, weight, width, plain)[0] ** 2)
 
         causal = site.stack.kind == "decoder" and not crosses
         plain_value = source.scaled(width * std("value", site) ** 2)
         plain_mixing = uniform_causal(keys) if causal else uniform(keys)
         mixing = self._mixing(plain_mixing, projected("query", pair), projected("key", source))
-        value_scale = inner_scales(inside, "value", plain_value)[0]
+        value_scale = inner_scales(inside, "value", width, plain_value)[0]
         mixed = mixing.forward(plain_value.scaled(value_scale**2))
         return AttentionMap(
             width=width,
@@ -195,7 +198,7 @@ class MomentStack:
             source=source,
             source_tokens=keys,
             value_scale=value_scale,
-            output_scale=inner_scales(inside, "output", mixed)[0],
+            output_scale=inner_scales(inside, "output", width, mixed)[0],
         )
 
     @staticmethod

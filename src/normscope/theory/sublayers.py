@@ -169,11 +169,11 @@ class AttentionMap:
         }
 
 
-def inner_scales(inside: Inside, place: str, centred: Pair, mean: Pair = NOTHING) -> tuple[float, float]:
+def inner_scales(inside: Inside, place: str, width: int, centred: Pair, mean: Pair = NOTHING) -> tuple[float, float]:
     """What the functions a formula applies within F multiply a projection with, and its mean over features."""
     if place not in inside:
         return 1.0, 1.0
-    atoms = Atoms()
+    atoms = Atoms(width)
     for pair, is_centred in ((centred, True), (mean, False)):
         atoms.add(pair.one, pair.two, centred=is_centred)
     value = inside[place](Moments(atoms, np.ones(2)))
