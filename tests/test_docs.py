@@ -20,7 +20,10 @@ from normscope.placement import base
 ROOT = Path(__file__).parents[1]
 PAGES = [
     "README.md",
-    *(f"docs/{page}.md" for page in ("data", "training", "run-folders", "comparing", "own-placements", "placements", "predicting")),
+    *(
+        f"docs/{page}.md"
+        for page in ("data", "training", "run-folders", "comparing", "own-placements", "placements", "predicting")
+    ),
 ]
 SHORT = [
     *("--set", "train.duration=4", "--set", "train.validate_every=2", "--set", "train.threads=1"),
