@@ -12,7 +12,9 @@ from torch import Tensor, nn
 from normscope.model import Context, Layout, Stack, StackConfig, profile
 from normscope.model.embedding import Embedding
 from normscope.model.initialisation import initialise
+from normscope.model.stack import PlacedEnd, norm_maker
 from normscope.placement import named
+from normscope.placement.reading import read_head
 from normscope.theory.predict import ModelSetting
 
 SEQUENCES = 6
@@ -47,6 +49,9 @@ class _Model:
         self.stacks = {kind: Stack(placed, StackConfig(norm=norm)) for kind, placed in placements.items()}
         self.layout = Layout(torch.full((SEQUENCES,), model.tokens))
         self.embedding = Embedding(model.vocabulary, model.width, placements[kinds[-1]])
+        last = self.stacks[kinds[-1]]
+        asked, make = read_head(last.placement, model.vocabulary), norm_maker(last.placement, norm)
+        self.head = PlacedEnd(asked, make, last.schedules.value)
         # Gradients of weights are made of those of activations, so that sequences can be told apart.
         self.modules = nn.ModuleList([*self.stacks.values(), self.embedding]).requires_grad_(False)
         self._forget()
@@ -68,6 +73,7 @@ class _Model:
         vocabulary, width = self.model.vocabulary, self.model.width
         own = self.model.setting == "theory" or not self.model.tied
         rows = torch.randn(vocabulary, width) / width**0.5 if own else self.embedding.weight
+        rows = self.embedding.placement.output_rows(rows, self.head, vocabulary)
         targets = torch.randint(vocabulary, (self.layout.tokens,))
         logits = self._output(inputs) @ rows.T
         (nn.functional.cross_entropy(logits, targets, reduction="sum") / self.model.tokens).backward()

@@ -62,7 +62,7 @@ class TestAsSimulated:
         untied = replace(PAPER, tied=False)
         assert_as_simulated(name, untied, 4, q=0.09, p=0.16 if loose else 0.11, gradient=0.2 if loose else 0.15)
 
-    @pytest.mark.parametrize("name", ["deepnorm", "post-ln", "pre-ln", "sub-ln", "t-fixup"])
+    @pytest.mark.parametrize("name", ["deepnorm", "ngpt", "post-ln", "pre-ln", "scale-norm", "sub-ln", "t-fixup"])
     def test_with_a_tied_output_projection(self, name):
         """Where the output holds next to nothing of its own row, or nearly all. Between them, as in Admin and B2T, that
         row's share of the softmax differs from token to token, and gradients are up to 25 % off."""

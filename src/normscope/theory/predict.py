@@ -7,8 +7,9 @@ from typing import Literal
 from ..placement import Placement, StackShape, named
 from .backward import StackGradients, backward
 from .kernels import Activation
+from .moments import Atoms, MomentNorms, single
 from .settings import SETTINGS
-from .stream import MomentStack, Setting
+from .stream import MomentEnd, MomentStack, Setting
 from .sublayers import Pair
 
 StackKind = Literal["encoder", "decoder", "encoder-decoder"]
@@ -114,8 +115,9 @@ def loss_gradient(stack: MomentStack, model: ModelSetting) -> Pair:
     output = stack.output
     assert output is not None
     vocabulary, tied = model.vocabulary, SETTINGS[model.setting].tied and model.tied
-    row = float(stack.atoms.q[0]) if tied else 1.0
-    own, along = _own_row(stack, model) if tied else (0.0, 0.0)
+    scale = _output_scale(stack, vocabulary)
+    row = scale**2 * (float(stack.atoms.q[0]) if tied else 1.0)
+    own, along = _own_row(stack, model, scale) if tied else (0.0, 0.0)
     removed = along if output.normed else 0.0
     others = (1 - own) ** 2 * min(1.0, math.exp(min(row * output.q, 700.0)) / vocabulary)
     one = 1 - 2 / vocabulary + own**2 * (1 - removed) + others
@@ -124,14 +126,23 @@ def loss_gradient(stack: MomentStack, model: ModelSetting) -> Pair:
     return Pair(one, two).scaled(row / model.tokens**2)
 
 
-def _own_row(stack: MomentStack, model: ModelSetting) -> tuple[float, float]:
+def _output_scale(stack: MomentStack, vocabulary: int) -> float:
+    """What the placement multiplies the rows of the output projection with."""
+    atoms = Atoms(stack.placement.stack.width)
+    rows = single(atoms, atoms.add(1 / atoms.width, 0.0))
+    end = MomentEnd(MomentNorms(stack.placement.norm_epsilon, centres=stack.setting.centres))
+    return float(stack.placement.output_rows(rows, end, vocabulary).coefficients[0])
+
+
+def _own_row(stack: MomentStack, model: ModelSetting, scale: float) -> tuple[float, float]:
     """The softmax's share of the token's own input row, and that row's share of the output's E‖y‖²."""
     output = stack.output
     assert output is not None
     coefficient, row = float(output.coefficients[0]), float(stack.atoms.q[0])
     # Against V entries whose exponentials have the mean e^(q/2).
-    logit = coefficient * math.sqrt(model.width) * row
-    share = 1 / (1 + math.exp(min(700.0, math.log(model.vocabulary) + row * output.q / 2 - logit)))
+    logit = coefficient * math.sqrt(model.width) * row * scale
+    others = math.log(model.vocabulary) + scale**2 * row * output.q / 2
+    share = 1 / (1 + math.exp(min(700.0, others - logit)))
     return share, coefficient**2 * row / output.q
 
 
