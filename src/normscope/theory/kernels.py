@@ -1,9 +1,8 @@
 """What an activation does to the second moments of Gaussian pre-activations, and to gradients on their way back."""
 
 import math
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,8 +10,7 @@ from numpy.typing import NDArray
 Activation = Literal["relu", "gelu"]
 
 
-@dataclass(frozen=True, slots=True)
-class Kernel:
+class Kernel(NamedTuple):
     """For two pre-activations z, z' of variance v and correlation ρ: second moments of φ(z) and of φ'(z)."""
 
     q: float

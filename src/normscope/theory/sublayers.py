@@ -7,18 +7,19 @@ has the gradient Σ_i g_i x_iᵀ, of squared norm n (G q_x + (n - 1) H p_x) wher
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
-from .kernels import Activation, kernel
+from .kernels import Activation, Kernel, kernel
 from .moments import Atoms, Moments
 
 Inside = Mapping[str, Callable[[Moments], Moments]]
 
 
-@dataclass(frozen=True, slots=True)
-class Pair:
+class Pair(NamedTuple):
     """A quantity of one token and of two: of values (q, p) divided by their width, of gradients not."""
 
     one: float
@@ -46,11 +47,13 @@ class Mixing:
         return Pair(value.two + self.self_one * gap, value.two + self.self_two * gap)
 
 
+@lru_cache(maxsize=64)
 def uniform(keys: int) -> Mixing:
     """Every query sees all keys with the same weight: W_Q = W_K = 0, or as good as that."""
     return Mixing(self_one=1 / keys, self_two=1 / keys)
 
 
+@lru_cache(maxsize=64)
 def uniform_causal(keys: int) -> Mixing:
     """The token at place t sees t keys; averaged over places, Σ 1/t being the harmonic number."""
     harmonic = math.fsum(1 / t for t in range(1, keys + 1))
@@ -66,7 +69,7 @@ def sharpened(mixing: Mixing, variance: float) -> Mixing:
     return Mixing(self_one=min(1.0, mixing.self_one * math.exp(min(variance, 50.0))), self_two=mixing.self_two)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class FeedForwardMap:
     """One feed-forward at one input."""
 
@@ -81,10 +84,12 @@ class FeedForwardMap:
     output_scale: float = 1.0
     """What a norm before the last matrix multiplies with, and what it leaves of the mean over hidden units."""
     output_mean_scale: float = 1.0
+    kernel: Kernel = field(init=False)
+    """Of the activation at this input."""
 
-    @property
-    def _pre(self) -> Pair:
-        return self.input.scaled(self.width * self.ffn_in_std**2 * self.hidden_scale**2)
+    def __post_init__(self) -> None:
+        before = self.input.scaled(self.width * self.ffn_in_std**2 * self.hidden_scale**2)
+        self.kernel = kernel(self.activation, before.one, _correlation(before))
 
     def output(self) -> Pair:
         """q and p of F(x)."""
@@ -92,15 +97,14 @@ class FeedForwardMap:
 
     def activated(self) -> tuple[Pair, Pair]:
         """What leaves the activation: the part about its mean over hidden units, and that mean."""
-        found = kernel(self.activation, self._pre.one, _correlation(self._pre))
-        square = found.mean**2
+        found, square = self.kernel, self.kernel.mean**2
         return Pair(found.q - square, found.p - square), Pair(square, square)
 
     @property
     def _last_input(self) -> Pair:
-        centred, mean = self.activated()
-        centred, mean = centred.scaled(self.output_scale**2), mean.scaled(self.output_mean_scale**2)
-        return Pair(centred.one + mean.one, centred.two + mean.two)
+        found, square = self.kernel, self.kernel.mean**2
+        centred, mean = self.output_scale**2, self.output_mean_scale**2 * square
+        return Pair(centred * (found.q - square) + mean, centred * (found.p - square) + mean)
 
     def gradient_at_source(self, g: Pair) -> Pair:
         """At F's input."""
@@ -108,9 +112,8 @@ class FeedForwardMap:
 
     def _gradient_before(self, g: Pair) -> Pair:
         """Of what the activation is applied to."""
-        found = kernel(self.activation, self._pre.one, _correlation(self._pre))
         hidden = g.scaled(self.ffn_width * self.ffn_out_std**2 * self.output_scale**2)
-        return Pair(hidden.one * found.slope_q, hidden.two * found.slope_p)
+        return Pair(hidden.one * self.kernel.slope_q, hidden.two * self.kernel.slope_p)
 
     def weight_gradients(self, g: Pair) -> dict[str, float]:
         """Frobenius norm by matrix."""
@@ -122,7 +125,7 @@ class FeedForwardMap:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class AttentionMap:
     """One attention at one input; for cross-attention `keys` are those of the memory, and so is `source`."""
 
