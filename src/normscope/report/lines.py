@@ -17,7 +17,7 @@ from normscope.report.svg import HUES
 _VARIANTS: tuple[tuple[Any, str], ...] = (
     ("-", "o"), ((0, (4, 1.6)), "s"), ((0, (1.2, 1.4)), "^"), ((0, (5, 1.5, 1.2, 1.5)), "D"), ((0, (9, 2)), "v"),
 )  # fmt: skip
-_POINTS = 400
+POINTS = 400
 """Points drawn a curve; more cannot be told apart at this width and make the page heavy."""
 
 
@@ -75,8 +75,9 @@ def draw_line(
     values_SU: NDArray[np.float64],
     look: Style,
     first_marker: int = 0,
+    points: int = POINTS,
 ) -> Line2D:
-    step = max(1, -(-len(x) // _POINTS))
+    step = max(1, -(-len(x) // points))
     kept = sorted({*range(0, len(x), step), len(x) - 1}) if len(x) else []
     x_U, values_SU = np.asarray(x)[kept], values_SU[:, kept]
     every = max(1, len(kept) // 8) if len(kept) > 16 else 1

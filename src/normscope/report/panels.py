@@ -14,6 +14,8 @@ from normscope.report.lines import Style, draw_line, log_scale, seed_table, styl
 from normscope.report.svg import HUES, INK
 
 _COLUMNS, _PANEL_WIDTH_INCHES, _PANEL_HEIGHT_INCHES = 4, 1.9, 1.45
+_POINTS = 80
+"""Points drawn a curve: a panel is a fifth as wide as a picture."""
 _CEILING = 1.5
 """Losses above so many times the chance level are cut: a diverged run must not flatten every other panel."""
 
@@ -33,7 +35,8 @@ def curve_panels(curves: Sequence[Curve], *, ylabel: str, chance: float | None) 
     """Curves by group, on the same axes; in each the variants of the group, told apart by hue, dash and marker."""
 
     def draw(axes: Axes, curve: Curve, look: Style) -> Line2D:
-        return draw_line(axes, curve.label, curve.updates, seed_table(curve.seeds_values, len(curve.updates)), look)
+        values_SU = seed_table(curve.seeds_values, len(curve.updates))
+        return draw_line(axes, curve.label, curve.updates, values_SU, look, points=_POINTS)
 
     figure, panels, handles = _panels(curves, ylabel, "update", draw)
     values = [v for curve in curves for row in curve.seeds_values for v in row if np.isfinite(v)]

@@ -224,7 +224,7 @@ def _facts(config: RunConfig, corpus: Corpus, cells: list[Cell]) -> list[tuple[s
         (
             "Model",
             f"{model.encoder_blocks}+{model.decoder_blocks} blocks, width {model.width}, "
-            f"feed-forward {model.ffn_width}, {model.heads} heads, dropout {model.dropout:g}, {model.norm}, "
+            f"feed-forward {model.ffn_width}, {model.heads} heads, dropout {model.dropout:g}, norm {model.norm}, "
             f"initialisation {model.initialisation}",
         ),
         ("Duration", _duration(config)),
