@@ -320,6 +320,8 @@ def progress(stage, done, total):
         os.kill(os.getpid(), getattr(signal, sys.argv[3]))
 
 if __name__ == "__main__":
+    # A shell that starts us in the background has us ignore SIGINT, and so would all that we start.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     fields = json.loads(sys.argv[1])
     prepare(PrepareConfig(**{**fields, "out": Path(fields["out"]), "splits": {
         name: tuple(map(Path, pair)) for name, pair in fields["splits"].items()}}), progress)
