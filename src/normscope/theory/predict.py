@@ -13,6 +13,8 @@ from .stream import MomentEnd, MomentStack, Setting
 from .sublayers import Pair
 
 StackKind = Literal["encoder", "decoder", "encoder-decoder"]
+_TAKE_THE_MEAN_OFF = frozenset({"layer-norm"})
+"""Of the norms a model can have; all others divide by the RMS."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,7 +154,7 @@ def _forward(placement: Placement, model: ModelSetting, memory: Pair | None) -> 
         tokens=model.tokens,
         weight_std=initial.weight_std(placement),
         activation=model.activation,
-        centres=model.norm == "layer-norm" and placement.default_norm == "layer-norm",
+        centres={model.norm, placement.default_norm} <= _TAKE_THE_MEAN_OFF,
         memory=memory,
         memory_tokens=model.tokens if memory is not None else 0,
     )
