@@ -23,7 +23,7 @@ PRE = pytest.mark.parametrize("pre", [False, True], ids=["post-ln", "pre-ln"])
 
 def torch_encoder(blocks: int, *, pre: bool) -> nn.TransformerEncoder:
     layer = nn.TransformerEncoderLayer(WIDTH, HEADS, norm_first=pre, **_LAYER)
-    # torch's own constructor adds a final norm in Post mode too (field notes, section 5): passed by hand instead.
+    # torch's own constructor adds a final norm in Post mode too (pytorch#50086): passed by hand instead.
     final = nn.LayerNorm(WIDTH, dtype=torch.float64) if pre else None
     return nn.TransformerEncoder(layer, blocks, final, enable_nested_tensor=False)
 

@@ -108,7 +108,7 @@ class TestSum:
 
     @pytest.mark.parametrize(("warmup", "expected"), [(1, 255), (4000, 10_248)])
     def test_the_papers_arms_differ_forty_times(self, warmup, expected):
-        """Field notes, section 4; and the closed form, ∫ sqrt(W / t) dt + W / 2."""
+        """Sums computed elsewhere; and the closed form, ∫ sqrt(W / t) dt + W / 2."""
         config = ScheduleConfig(decay="coupled-inverse-sqrt", warmup_updates=warmup)
         found = summed_factor(config, updates=16_500, horizon_updates=16_500)
         assert found == pytest.approx(expected, rel=5e-3)

@@ -19,7 +19,7 @@ SHARES = st.builds(Shares, feed_forward=st.floats(0.01, 2), attention=st.floats(
 
 class TestShares:
     def test_of_fairseqs_architecture(self):
-        """d = 512, f = 1024: field notes, section 3."""
+        """d = 512, f = 1024."""
         assert FAIRSEQ_SHARES.feed_forward == pytest.approx(4 / 9, rel=1e-15)
         before_norm = corrected.post_ln_squared_norm(width=512, shares=FAIRSEQ_SHARES)
         assert before_norm / 512 == pytest.approx(1.444, abs=5e-4)
@@ -73,7 +73,7 @@ class TestSquaredNorms:
     def test_the_papers_indexing_by_input_breaks(self):
         """With l the layer that reads x_l, the first four lower bounds fail for 256 tokens; the first always does."""
         read = [q for q, _ in corrected.pre_ln_stream(4, tokens=256)]
-        assert read[:4] == pytest.approx([1.01, 1.51, 2.12, 2.84], abs=0.012)  # as simulated, field notes, section 2
+        assert read[:4] == pytest.approx([1.01, 1.51, 2.12, 2.84], abs=0.012)  # as simulated elsewhere
         below = [q < paper.pre_ln_squared_norm(layer, width=1)[0] for layer, q in enumerate(read, start=1)]
         assert below == [True, True, True, True, False]
         assert corrected.pre_ln_stream(1, tokens=1)[0][0] < paper.pre_ln_squared_norm(1, width=1)[0]  # L = 1

@@ -55,7 +55,7 @@ class TestMeanField:
         assert corrected.uniform_attention_share(1.0, tokens=2) == 1
 
     def test_twenty_four_blocks_of_pre_ln(self):
-        """Field notes, section 7: 29.49 predicted, 28.97 measured, within the paper's 13 to 37."""
+        """Computed elsewhere: 29.49 predicted, 28.97 measured, within the paper's 13 to 37."""
         q, _ = corrected.pre_ln_stream(24, tokens=16)[-1]
         assert q == pytest.approx(29.49, abs=5e-3)
         assert q == pytest.approx(28.97, rel=0.02)
@@ -141,7 +141,7 @@ class TestProfiles:
         np.testing.assert_allclose(found, corrected.feed_forward_gradient(width=128, power=1.5), rtol=0.3)
 
     def test_with_attention_the_measured_ends_are_within_an_eighth(self):
-        """Field notes, section 2 (d = 512): bottom and top of Pre-LN, by blocks."""
+        """Measured elsewhere (d = 512): bottom and top of Pre-LN, by blocks."""
         for blocks, bottom, top in ((6, 2.55, 1.16), (12, 2.57, 0.79), (24, 2.54, 0.53), (48, 2.23, 0.36)):
             predicted = corrected.pre_ln_gradient_profile(corrected.pre_ln_stream(blocks, tokens=16))
             assert bottom / top == pytest.approx(predicted[0], rel=1 / 8)

@@ -112,7 +112,7 @@ def test_a_correlation_off_by_rounding(activation):
 def test_relu_scales_and_gelu_tends_to_it():
     assert kernel("relu", 12.0, 0.3).p == pytest.approx(4 * kernel("relu", 3.0, 0.3).p, rel=1e-14)
     assert kernel("relu", 1.0, 0.0).p == pytest.approx(1 / (2 * math.pi), rel=1e-14)
-    # κ of the field notes, section 7.
+    # κ as it is usually written, normalised to 1 at ρ = 1.
     rho = 0.6
     kappa = (math.sqrt(1 - rho**2) + rho * (math.pi - math.acos(rho))) / math.pi
     assert kernel("relu", 1.0, rho).p == pytest.approx(kappa / 2, rel=1e-14)

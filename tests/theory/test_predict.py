@@ -135,7 +135,7 @@ class PostFeedForwardAlone(FeedForwardAlone):
 
 class TestClosedForms:
     def test_pre_ln_by_the_recursion(self):
-        """Field notes, section 7: at d = 512 and 16 tokens, 28.97 measured over 20 draws and 29.49 by the recursion."""
+        """Elsewhere: at d = 512 and 16 tokens, 28.97 measured over 20 draws and 29.49 by the recursion."""
         n, q, p = 16, 1.0, 0.0
         expected = [q]
         for _ in range(24):
@@ -154,7 +154,7 @@ class TestClosedForms:
         assert found.q == pytest.approx([1.0, 2.5, 4.0, 5.5, 7.0], rel=1e-4)
 
     def test_feed_forward_alone_falls_as_the_stream_grows(self, registry):
-        """Field notes, section 2.6: W2's gradient goes as 1/√q_l; exactly so for one token, within 3 % as measured."""
+        """Measured elsewhere: W2's gradient goes as 1/√q_l; exactly so for one token, within 3 % as measured."""
         register(FeedForwardAlone)
         for tokens, tolerance in ((1, 2e-5), (16, 0.03)):
             found = predict("feed-forward-alone", replace(THEORY, blocks=48, tokens=tokens, vocabulary=10**9))[
@@ -173,7 +173,7 @@ class TestClosedForms:
 
     @pytest.mark.parametrize(("blocks", "first", "last"), [(6, 2.55, 1.16), (12, 2.57, 0.79), (24, 2.54, 0.53)])
     def test_pre_ln_as_measured_at_512(self, blocks, first, last):
-        """Field notes, section 2.6: the first and the last W2's gradient of single draws."""
+        """Measured elsewhere: the first and the last W2's gradient of single draws."""
         norms = predict("pre-ln", ModelSetting(blocks=blocks, tokens=16))["encoder"].gradient_norm["ffn_out"]
         assert norms[0] / norms[-1] == pytest.approx(first / last, rel=0.15)
 
