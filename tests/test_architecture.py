@@ -34,12 +34,13 @@ MAY_IMPORT = {
     "run": _LOWER | {"theory", "doctor", "adapters", "config"},
     "console": _LOWER | {"theory", "doctor", "adapters", "config", "run", "studies"},
     "catalogue": {"placement", "model", "report"},
-    "cli_placements": {"catalogue", "config", "train"},
-    "cli_predict": {"config", "placement", "report", "theory"},
-    "cli_study": _LOWER | {"theory", "doctor", "adapters", "config", "console", "run", "studies"},
+    "cli_placements": {"catalogue", "cli_shared", "train"},
+    "cli_shared": {"config", "report"},
+    "cli_predict": {"cli_shared", "placement", "report", "theory"},
+    "cli_study": _LOWER | {"cli_shared", "theory", "doctor", "adapters", "config", "console", "run", "studies"},
     "cli": _LOWER
     | {"theory", "doctor", "adapters", "config", "console", "run", "studies"}
-    | {"cli_placements", "cli_predict", "cli_study"},
+    | {"cli_placements", "cli_predict", "cli_shared", "cli_study"},
     "__main__": {"cli"},
     "__init__": set(),
 }

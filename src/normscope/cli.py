@@ -12,6 +12,7 @@ import typer
 from . import __version__
 from .cli_placements import placements_app
 from .cli_predict import predict
+from .cli_shared import Imports, refuse_unwritable
 from .cli_study import study_app
 from .console import GridDisplay, StageDisplay, TrainDisplay, stderr
 from .errors import UserError
@@ -36,9 +37,6 @@ app.command("predict")(predict)
 
 Set = Annotated[
     list[str], typer.Option("--set", metavar="KEY=VALUE", help="Change one setting, such as model.width=256.")
-]
-Imports = Annotated[
-    list[str], typer.Option("--import", metavar="FILE.py", help="Python file that registers placements of your own.")
 ]
 Which = Annotated[str, typer.Option("--checkpoint", help="best (lowest validation loss), last, or an update's number.")]
 Beam = Annotated[int, typer.Option(help="Hypotheses kept by the search; 1 is greedy.")]
@@ -185,8 +183,8 @@ def evaluate(
 
     search = _user_values(BeamConfig, beam=beam, length_penalty=length_penalty)
     for option, file in (("--save", save), ("--output", output)):
-        if file is not None and (file.is_dir() or not file.parent.is_dir()):
-            raise UserError(f"{option} {file}: {'is a folder' if file.is_dir() else 'its folder does not exist'}")
+        if file is not None:
+            refuse_unwritable(option, file)
     loaded = load_run(run, which=which, device=device)
     corpus = open_corpus(loaded.config.data)
     if split not in corpus.splits or split == "train":

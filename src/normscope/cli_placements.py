@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from .cli_shared import Imports, run_imports, write_text
 from .errors import UserError
 
 if TYPE_CHECKING:
@@ -26,9 +27,6 @@ Blocks = Annotated[str, typer.Option(help="Blocks of a stack: 6, or 6+3 for enco
 Width = Annotated[int, typer.Option(help="Of the model.")]
 FfnWidth = Annotated[int, typer.Option(help="Inner width of the feed-forward.")]
 Heads = Annotated[int, typer.Option(help="Attention heads.")]
-Imports = Annotated[
-    list[str], typer.Option("--import", metavar="FILE.py", help="Python file that registers placements of your own.")
-]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON; docs/placements.md describes it.")]
 
 
@@ -98,7 +96,7 @@ def show(
     if svg is not None:
         from .catalogue.page import diagram
 
-        _write(svg, diagram(found, drawn))
+        write_text("--svg", svg, diagram(found, drawn))
     if as_json:
         typer.echo(json.dumps(asdict(found), ensure_ascii=False, indent=1))
         return
@@ -126,24 +124,11 @@ def _size(model: str, blocks: str, width: int, ffn_width: int, heads: int, impor
     """The model to state numbers for, after the user's files have registered their placements. Raises UserError."""
     from .catalogue.rows import sized
 
-    if imports:
-        from .config import import_file
-
-        for file in imports:
-            import_file(Path(file))
+    run_imports(imports)
     try:
         return sized(model, blocks, width, ffn_width, heads)
     except ValueError as error:
         raise UserError(f"--{error}") from error
-
-
-def _write(path: Path, text: str) -> None:
-    from .train.files import disk_errors, write_atomically
-
-    if path.is_dir() or not path.parent.is_dir():
-        raise UserError(f"cannot write {path}: {'it is a folder' if path.is_dir() else 'its folder does not exist'}")
-    with disk_errors(f"writing {path}"):
-        write_atomically(path, text)
 
 
 def _write_docs(folder: Path, size: "Size") -> None:
@@ -153,5 +138,5 @@ def _write_docs(folder: Path, size: "Size") -> None:
     with disk_errors(f"writing into {folder}"):
         (folder / "placements").mkdir(parents=True, exist_ok=True)
     for name, text in files(size).items():
-        _write(folder / name, text)
+        write_text("--write-docs", folder / name, text)
     typer.echo(str(folder / "placements.md"))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .cli_shared import Imports, run_imports, write_text
 from .errors import UserError
 
 if TYPE_CHECKING:
@@ -32,20 +33,13 @@ def predict(
     norm: Annotated[str, typer.Option(help="layer-norm or rms-norm.")] = "layer-norm",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON; docs/predicting.md describes it.")] = False,
     plot: Annotated[Path | None, typer.Option(help="Write the curves as SVG here.")] = None,
-    imports: Annotated[
-        list[str], typer.Option("--import", metavar="FILE.py", help="Python file that registers your own placements.")
-    ] = [],  # noqa: B006
+    imports: Imports = [],  # noqa: B006
 ) -> None:
     """Predict the stream and the gradients at initialisation over depth, in milliseconds and without a model."""
     from .theory.predict import ModelSetting
     from .theory.predict import predict as predicted
 
-    if imports:
-        # Not before: it brings torch along, which takes longer than all predictions.
-        from .config import import_file
-
-        for file in imports:
-            import_file(Path(file))
+    run_imports(imports)
     values: dict[str, Any] = {"stack": stack, "blocks": blocks, "width": width, "heads": heads, "tokens": tokens}
     values |= {"vocabulary": vocabulary, "setting": setting, "activation": activation, "norm": norm}
     try:
@@ -117,11 +111,8 @@ def _table(found: "dict[str, dict[str, StackPrediction]]", model: "ModelSetting"
 
 def _write_plot(file: Path, found: "dict[str, dict[str, StackPrediction]]") -> None:
     from .placement import named
-    from .report.page import write_atomically
     from .report.prediction_svg import PredictedLine, prediction_svg
 
-    if file.is_dir() or not file.parent.is_dir():
-        raise UserError(f"--plot {file}: {'is a folder' if file.is_dir() else 'its folder does not exist'}")
     lines = [
         PredictedLine(
             label=named(name).title,
@@ -132,8 +123,5 @@ def _write_plot(file: Path, found: "dict[str, dict[str, StackPrediction]]") -> N
         for name, stacks in found.items()
         for stack, prediction in stacks.items()
     ]
-    svg = prediction_svg(lines, gradient_of=f"W2 ({GRADIENT_OF})", title="Predicted stream and gradients over depth")
-    try:
-        write_atomically(file, svg)
-    except OSError as error:
-        raise UserError(f"cannot write {file}: {error.strerror}") from error
+    title = "Predicted stream and gradients over depth"
+    write_text("--plot", file, prediction_svg(lines, gradient_of=f"W2 ({GRADIENT_OF})", title=title))

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from .cli_shared import Imports, run_imports
 from .console import StageDisplay, stderr
 
 study_app = typer.Typer(
@@ -29,9 +30,7 @@ def depth(
         str, typer.Option(help="as-placement, or one scheme for all, such as xavier-normal.")
     ] = "as-placement",
     out: Annotated[Path, typer.Option(help="Folder for the figure and its data.")] = Path("runs/depth"),
-    imports: Annotated[
-        list[str], typer.Option("--import", metavar="FILE.py", help="Python file that registers your own placements.")
-    ] = [],  # noqa: B006
+    imports: Imports = [],  # noqa: B006
 ) -> None:
     """The size of the hidden state after every block at initialisation: what grows, what stays, what falls.
 
@@ -39,11 +38,9 @@ def depth(
     """
     import torch
 
-    from .config import import_file
     from .studies.depth import DepthConfig, encoder_placements, run_depth
 
-    for file in imports:
-        import_file(Path(file))
+    run_imports(imports)
     # Matrices this small take longer on several threads, which wait for each other.
     torch.set_num_threads(1)
     names = tuple(name.strip() for name in placements.split(",") if name.strip()) or encoder_placements()

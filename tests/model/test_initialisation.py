@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 
-from normscope.model import SCHEMES, EncoderDecoder, ModelConfig, renormalise
+from normscope.model import SCHEMES, EncoderDecoder, ModelConfig, renormalise, unit_vectors
 from normscope.placement import Placement, register, registered
 from normscope.placement.base import _REGISTRY
 
@@ -218,7 +218,7 @@ class TestUnitVectors:
             for parameter in model.parameters():
                 parameter += 0.1 * torch.randn(parameter.shape)
         moved = {name: value.clone() for name, value in model.state_dict().items()}
-        renormalise(model)
+        renormalise(unit_vectors(model))
         self.assert_on_the_sphere(model, padding=1)
         for name, value in model.state_dict().items():
             matrix = name.endswith(".weight")
@@ -232,7 +232,7 @@ class TestUnitVectors:
     def test_others_are_left_alone(self, placement):
         model = build("as-placement", placement)
         before = {name: value.clone() for name, value in model.state_dict().items()}
-        renormalise(model)
+        renormalise(unit_vectors(model))
         assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
 
 

@@ -1,5 +1,6 @@
 """A row a placement: formula, source, norms, parameters and cost, all counted from the formula for a stated size."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, cast, get_args
@@ -159,13 +160,5 @@ def extra_parameters(reading: Reading) -> list[int]:
             name: p.shape for sublayer in block for name, p in sublayer.parameters.items() if p.shared_by_block
         }
         own = [p.shape for sublayer in block for p in sublayer.parameters.values() if not p.shared_by_block]
-        counts.append(sum(elements(shape) for shape in [*own, *shared.values()]))
+        counts.append(sum(math.prod(shape) for shape in [*own, *shared.values()]))
     return counts
-
-
-def elements(shape: tuple[int, ...]) -> int:
-    """Numbers in a tensor of that shape; 1 for a plain number."""
-    count = 1
-    for length in shape:
-        count *= length
-    return count

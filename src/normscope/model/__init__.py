@@ -1,7 +1,7 @@
 """Attention, feed-forward, embeddings and stacks; a placement's formula decides how they are joined."""
 
 from .attention import Cache, Context
-from .initialisation import SCHEMES, renormalise
+from .initialisation import SCHEMES, renormalise, unit_vectors
 from .layout import Layout
 from .profiling import profile
 from .schedules import scheduled_numbers, set_scheduled
@@ -22,4 +22,5 @@ __all__ = [
     "scheduled_numbers",
     "set_scheduled",
     "stack_shape",
+    "unit_vectors",
 ]

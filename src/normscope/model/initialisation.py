@@ -1,7 +1,7 @@
 """Initial weights: one function, and the table it reads."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -155,7 +155,7 @@ def initialise(model: nn.Module, scheme: str, placement: type[Placement]) -> Non
         elif isinstance(module, Stack):
             for sublayer in module.sublayers():
                 _initialise_sublayer(sublayer, table, module.placement)
-    renormalise(model)
+    renormalise(unit_vectors(model))
 
 
 def _initialise_sublayer(sublayer: PlacedSublayer, table: Scheme, placement: Placement) -> None:
@@ -167,19 +167,24 @@ def _initialise_sublayer(sublayer: PlacedSublayer, table: Scheme, placement: Pla
             nn.init.zeros_(linear.bias)
 
 
-@torch.no_grad()
-def renormalise(model: nn.Module) -> None:
-    """Put back on the unit sphere what the placement keeps there; it belongs after every update."""
+def unit_vectors(model: nn.Module) -> list[tuple[Tensor, int]]:
+    """The weights whose vectors the model's placements keep at length 1, and the dimension along which they lie."""
+    found: list[tuple[Tensor, int]] = []
     for module in model.modules():
         if isinstance(module, Embedding):
-            _onto_sphere(module.weight, module.placement.unit_vectors.get("embedding"))
-        elif isinstance(module, Stack) and module.placement.unit_vectors:
-            for sublayer in module.sublayers():
-                for name, linear in sublayer.f.matrices():
-                    _onto_sphere(linear.weight, module.placement.unit_vectors.get(name))
+            weights: list[tuple[str, Tensor]] = [("embedding", module.weight)]
+        elif isinstance(module, Stack):
+            weights = [(name, matrix.weight) for s in module.sublayers() for name, matrix in s.f.matrices()]
+        else:
+            continue
+        kept = module.placement.unit_vectors
+        found += [(weight, kept[name]) for name, weight in weights if name in kept]
+    return found
 
 
-def _onto_sphere(weight: Tensor, dimension: int | None) -> None:
-    if dimension is not None:
+@torch.no_grad()
+def renormalise(vectors: Iterable[tuple[Tensor, int]]) -> None:
+    """Put back to length 1 what `unit_vectors` found; it belongs after every update."""
+    for weight, dimension in vectors:
         # A row of padding stays 0: it is divided by ε alone.
         weight.copy_(nn.functional.normalize(weight, dim=dimension))

@@ -227,6 +227,11 @@ class Placement:
         return {}
 
 
+def residual_gain(weight: str, stack: StackShape) -> float:
+    """1/√(sub-layers of the stack) for the last matrix of F, where a branch joins the stream; 1 for all others."""
+    return float(stack.sublayers**-0.5) if weight in ("output", "ffn_out") else 1.0
+
+
 _REGISTRY: dict[str, type[Placement]] = {}
 
 

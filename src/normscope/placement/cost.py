@@ -1,10 +1,11 @@
 """What a formula computes for every token beside F, counted from its symbols."""
 
 from dataclasses import dataclass
+from itertools import islice
 
-from .base import Placement, Site
-from .reading import named_parts, parts
-from .symbol import Symbol, SymbolEnd, symbol_sublayer
+from .base import Placement
+from .reading import parts, walk
+from .symbol import Symbol, SymbolEnd
 
 
 @dataclass(slots=True, kw_only=True)
@@ -27,17 +28,13 @@ class Cost:
 
 def block_cost(placement: Placement, block: int) -> Cost:
     """The cost of one block, counted from 1. A value that the formula uses twice is counted once."""
-    stack = placement.stack
-    state = named_parts(placement.start(Symbol("x", (), stack.width), SymbolEnd()), placement)
-    after = state
-    for number in range(1, block + 1):
-        state = named_parts(after, placement) if number > 1 else state
-        sites = [Site(kind=kind, block=number, stack=stack) for kind in stack.kinds]
-        after = placement.block(state, [symbol_sublayer(site) for site in sites])
+    width = placement.stack.width
+    started = placement.start(Symbol("x", (), width), SymbolEnd())
+    step = next(islice(walk(placement, started), block - 1, None))
     cost, seen = Cost(), set[int]()
-    for part in parts(after):
+    for part in parts(step.after):
         for symbol in part if isinstance(part, tuple) else (part,):
-            _count(symbol, cost, seen, stack.width)
+            _count(symbol, cost, seen, width)
     return cost
 
 

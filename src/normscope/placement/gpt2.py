@@ -1,6 +1,6 @@
 """GPT-2's Pre-LN: small normal weights, and smaller ones where a branch joins the stream."""
 
-from .base import Site, register
+from .base import Site, register, residual_gain
 from .pre_ln import PreLN
 
 
@@ -20,4 +20,4 @@ class GPT2(PreLN):
     initialisation = "normal-0.02"
 
     def gain(self, weight: str, site: Site) -> float:
-        return float(self.stack.sublayers**-0.5) if weight in ("output", "ffn_out") else 1.0
+        return residual_gain(weight, self.stack)

@@ -1,6 +1,6 @@
 """HybridNorm: norms on queries, keys and values, and a Post-LN between attention and feed-forward."""
 
-from .base import End, Norms, Placement, Site, Sublayer, Value, register
+from .base import End, Norms, Placement, Site, Sublayer, Value, register, residual_gain
 
 
 @register
@@ -37,7 +37,7 @@ class HybridNorm(Placement):
         return end.norm(state)
 
     def gain(self, weight: str, site: Site) -> float:
-        return float(self.stack.sublayers**-0.5) if weight in ("output", "ffn_out") else 1.0
+        return residual_gain(weight, self.stack)
 
 
 @register

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from .base import Placement, Site, StackShape, State, SublayerKind
-from .reading import named_parts, parts
+from .base import Placement, StackShape, State
+from .reading import Step, named_parts, parts, walk
 from .symbol import Symbol, SymbolEnd, symbol_sublayer
 
 DEFAULT_STACK = StackShape(kind="encoder", width=512, ffn_width=2048, heads=8, encoder_blocks=6, decoder_blocks=6)
@@ -21,40 +21,32 @@ def lines(placement: type[Placement], stack: StackShape | None = None) -> list[s
     """The statements of `formula`."""
     stack = stack or DEFAULT_STACK
     instance = placement(stack)
-    embedded = instance.start(Symbol("x", (), stack.width), SymbolEnd())
-    state = named_parts(embedded, instance)
-    found = _assignments(Symbol("x"), embedded, instance, first=True)
+    state = started = instance.start(Symbol("x", (), stack.width), SymbolEnd())
     by_text: dict[tuple[str, ...], list[int]] = {}
-    for block in range(1, stack.blocks + 1):
-        text, state = _block(instance, state, block)
-        by_text.setdefault(text, []).append(block)
+    for block, step in enumerate(walk(instance, started), 1):
+        by_text.setdefault(_block(instance, step), []).append(block)
+        state = step.after
+    found = _assignments(Symbol("x"), started, instance, first=True)
     for text, blocks in by_text.items():
         where = f"block{'s' if len(blocks) > 1 else ''} {ranges(blocks)}: " if len(by_text) > 1 else ""
         found += [where + line for line in text]
-    output = instance.finish(state, SymbolEnd())
+    output = instance.finish(named_parts(state, instance), SymbolEnd())
     if output.arguments:
         found.append(f"y = {output}")
     return found
 
 
-def _block(placement: Placement, state: State, block: int) -> tuple[tuple[str, ...], State]:
-    """The assignments of one block, and the state after it."""
-    kinds = placement.stack.kinds
-    after = named_parts(placement.block(state, [symbol_sublayer(_site(placement, k, block)) for k in kinds]), placement)
+def _block(placement: Placement, step: Step) -> tuple[str, ...]:
+    """The assignments of one block."""
     if type(placement).block is not Placement.block:
-        whole = placement.block(state, [symbol_sublayer(_site(placement, kind, block), kind) for kind in kinds])
-        return tuple(_assignments(state, whole, placement)), after
+        return tuple(_assignments(step.before, step.after, placement))
     by_kind = {}
-    for kind in kinds:
-        sublayer = symbol_sublayer(_site(placement, kind, block))
-        by_kind[kind] = "; ".join(_assignments(state, placement.block(state, [sublayer]), placement))
+    for sublayer in step.sublayers:
+        after = placement.block(step.before, [symbol_sublayer(sublayer.site)])
+        by_kind[sublayer.site.kind] = "; ".join(_assignments(step.before, after, placement))
     if len(set(by_kind.values())) == 1:
-        return (by_kind[kinds[0]],), after
-    return tuple(f"{kind}: {text}" for kind, text in by_kind.items()), after
-
-
-def _site(placement: Placement, kind: SublayerKind, block: int) -> Site:
-    return Site(kind=kind, block=block, stack=placement.stack)
+        return tuple(set(by_kind.values()))
+    return tuple(f"{kind}: {text}" for kind, text in by_kind.items())
 
 
 def _assignments(before: State, after: State, placement: Placement, *, first: bool = False) -> list[str]:

@@ -1,7 +1,8 @@
 """Read a placement's formula with symbols for every block of a stack: which norms and parameters it asks for."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from .base import Placement, Site, State, SublayerKind
 from .symbol import Symbol, SymbolEnd, SymbolSublayer, symbol_sublayer
@@ -32,17 +33,37 @@ def read(placement: Placement, kinds: Sequence[SublayerKind] | None = None) -> R
     kinds: sub-layers of a block, in order; without them, those of such a stack.
     """
     start, finish = SymbolEnd(), SymbolEnd()
-    state = named_parts(placement.start(Symbol("x", (), placement.stack.width), start), placement)
+    state = placement.start(Symbol("x", (), placement.stack.width), start)
     blocks = []
-    for block in range(1, placement.stack.blocks + 1):
-        sublayers = tuple(
-            symbol_sublayer(Site(kind=kind, block=block, stack=placement.stack))
-            for kind in kinds or placement.stack.kinds
-        )
-        state = named_parts(placement.block(state, sublayers), placement)
-        blocks.append(sublayers)
-    placement.finish(state, finish)
+    for step in walk(placement, state, kinds):
+        blocks.append(step.sublayers)
+        state = step.after
+    placement.finish(named_parts(state, placement), finish)
     return Reading(start=start, blocks=tuple(blocks), finish=finish)
+
+
+class Step(NamedTuple):
+    """One block of a formula over symbols."""
+
+    before: State
+    """The streams by their names."""
+    sublayers: tuple[SymbolSublayer, ...]
+    after: State
+    """As expressions of those names."""
+
+
+def walk(placement: Placement, started: State, kinds: Sequence[SublayerKind] | None = None) -> Iterator[Step]:
+    """Every block of the stack in order, from the state that `start` gave.
+
+    kinds: as `read` takes them. Sub-layers are printed under their kinds.
+    """
+    state, stack = started, placement.stack
+    for block in range(1, stack.blocks + 1):
+        before = named_parts(state, placement)
+        sites = [Site(kind=kind, block=block, stack=stack) for kind in kinds or stack.kinds]
+        sublayers = tuple(symbol_sublayer(site, site.kind) for site in sites)
+        state = placement.block(before, sublayers)
+        yield Step(before, sublayers, state)
 
 
 def read_head(placement: Placement, vocabulary: int) -> SymbolEnd:

@@ -1,6 +1,6 @@
 """Sandwich-LN: a norm before and a norm after every branch."""
 
-from .base import End, Norms, Placement, Site, Sublayer, Value, register
+from .base import End, Norms, Placement, Site, Sublayer, Value, register, residual_gain
 
 
 @register
@@ -26,4 +26,4 @@ class SandwichLN(Placement):
         return end.norm(state)
 
     def gain(self, weight: str, site: Site) -> float:
-        return float(self.stack.sublayers**-0.5) if weight in ("output", "ffn_out") else 1.0
+        return residual_gain(weight, self.stack)

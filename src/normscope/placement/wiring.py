@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from .base import Placement, Site, State
+from .base import Placement, State
 from .printing import ranges
-from .reading import named_parts, parts
-from .symbol import Symbol, SymbolEnd, symbol_sublayer
+from .reading import named_parts, parts, walk
+from .symbol import Symbol, SymbolEnd
 
 NodeKind = Literal["input", "sublayer", "norm", "mix", "sum", "product", "scale", "append", "output"]
 Part = Symbol | tuple[Symbol, ...]
@@ -55,12 +55,12 @@ def wirings(placement: Placement) -> list[Wiring]:
     """
     names, x = placement.streams, Symbol("x", (), placement.stack.width)
     started = placement.start(x, SymbolEnd())
-    state = named_parts(started, placement)
+    state = started
     steps: list[tuple[Mapping[str, Part], Mapping[str, Part]]] = [({"x": x}, _by_name(names, started))]
-    for block in range(1, placement.stack.blocks + 1):
-        after = _block(placement, state, block)
-        steps.append((_by_name(names, state), _by_name(names, after)))
-        state = named_parts(after, placement)
+    for step in walk(placement, started):
+        steps.append((_by_name(names, step.before), _by_name(names, step.after)))
+        state = step.after
+    state = named_parts(state, placement)
     finish = _graph("output", _by_name(names, state), {"y": placement.finish(state, SymbolEnd())})
 
     read = finish.reads(handed_on=True).union(*(_graph("", *step).reads(handed_on=False) for step in steps[1:]))
@@ -80,12 +80,6 @@ def wirings(placement: Placement) -> list[Wiring]:
 
 def _by_name(names: tuple[str, ...], state: State) -> dict[str, Part]:
     return dict(zip(names, parts(state), strict=True))
-
-
-def _block(placement: Placement, state: State, block: int) -> State:
-    """The state after one block, its sub-layers printed under their names."""
-    sites = [Site(kind=kind, block=block, stack=placement.stack) for kind in placement.stack.kinds]
-    return placement.block(state, [symbol_sublayer(site, site.kind) for site in sites])
 
 
 def _graph(title: str, before: Mapping[str, Part], after: Mapping[str, Part]) -> Wiring:

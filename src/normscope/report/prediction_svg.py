@@ -7,9 +7,9 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+from matplotlib.ticker import MaxNLocator
 
-from normscope.report.lines import short
+from normscope.report.lines import log_scale, short
 from normscope.report.svg import HUES, house_style, to_svg
 
 _DASHES = ("-", (0, (5, 1.5)), (0, (1.5, 1.3)), (0, (7, 1.5, 1.5, 1.5)), (0, (3, 1, 1, 1, 1, 1)), (0, (9, 2)))
@@ -48,7 +48,8 @@ def prediction_svg(lines: Sequence[PredictedLine], *, gradient_of: str, title: s
             handles[line.label] = _plot(row[0], range(len(line.stream)), line.stream, look)
             _plot(row[1], range(1, len(line.gradient) + 1), line.gradient, look)
         for axes in row:
-            _log(axes)
+            log_scale(axes)
+            axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
     legend = figure.legend(list(handles.values()), list(handles), loc="outside lower center", ncols=columns)
     for text in legend.get_texts():
         text.set_parse_math(False)  # a label may hold a dollar sign
@@ -59,16 +60,6 @@ def _plot(axes: Axes, x: Sequence[int], values: Sequence[float], look: dict[str,
     points = [(at, value) for at, value in zip(x, values, strict=True) if 0 < value < float("inf")]
     (line,) = axes.plot([at for at, _ in points], [value for _, value in points], **look)
     return line
-
-
-def _log(axes: Axes) -> None:
-    axes.set_yscale("log")
-    low, high = axes.get_ylim()
-    if high / low < 1e3:
-        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axes.yaxis.set_minor_formatter(NullFormatter())
-    axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
 
 
 def _told(line: PredictedLine) -> str:

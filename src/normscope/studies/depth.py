@@ -11,14 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from .. import __version__
 from ..errors import UserError
+from ..measure import depth_points, recording
 from ..model import SCHEMES, Context, Layout, Stack, StackConfig
 from ..model.initialisation import initialise
 from ..model.profiling import profile
-from ..placement import Placement, StackShape, named, registered
-from ..placement.base import State
+from ..placement import StackShape, named, registered
 from ..placement.printing import formula
 from ..report.depth_svg import DepthLine, depth_svg
 from ..train.environment import describe
@@ -98,18 +99,14 @@ def hidden_rms(placement: str, config: DepthConfig, seed: int) -> list[float]:
     x_ND, context = torch.randn(layout.tokens, config.width), Context(layout=layout)
     profile(stack, lambda: stack(x_ND, context))
 
-    rms: list[float] = []
-    hooks = [stack.blocks[0].register_forward_pre_hook(lambda _, inputs: rms.append(_rms(stack.placement, inputs[0])))]
-    for block in stack.blocks:
-        hooks.append(block.register_forward_hook(lambda _, __, state: rms.append(_rms(stack.placement, state))))
-    stack(x_ND, context)
-    for hook in hooks:
-        hook.remove()
-    return [rms[depth] for depth in config.depths]
+    points = depth_points(stack.blocks, pick=stack.placement.hidden)
+    with recording(points, _rms) as found:
+        stack(x_ND, context)
+    return [found[f"x_{depth}"][0] for depth in config.depths]
 
 
-def _rms(placement: Placement, state: State) -> float:
-    return float(placement.hidden(state).double().square().mean().sqrt())
+def _rms(x_ND: Tensor) -> float:
+    return float(x_ND.double().square().mean().sqrt())
 
 
 def run_depth(

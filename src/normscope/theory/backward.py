@@ -20,16 +20,16 @@ class StackGradients:
 
 
 def backward(stack: MomentStack, at_output: Pair) -> StackGradients:
-    """at_output: squared norm of the loss's gradient at an output token, and product of two of them.
+    """The way back through a stack that has run forward.
+
+    at_output: squared norm of the loss's gradient at an output token, and product of two of them.
 
     A path through a sub-layer is independent of any other, since its matrices are its own: squared gradients add up
     over sub-layers. Paths beside the sub-layers have added up in the coefficients, signs and all. A norm is taken as a
     division; its Jacobian also takes off two of d directions, which is of order 1/d.
     """
-    output = stack.output
-    assert output is not None, "forward comes first"
     one, two = np.zeros(stack.atoms.count), np.zeros(stack.atoms.count)
-    _spread(one, two, output.coefficients, at_output)
+    _spread(one, two, stack.output.coefficients, at_output)
     weights: dict[str, list[float]] = {}
     memory_one = memory_two = 0.0
     for applied in reversed(stack.applied):

@@ -10,7 +10,7 @@ from .kernels import Activation
 from .moments import Atoms, MomentNorms, single
 from .settings import SETTINGS
 from .stream import MomentEnd, MomentStack, Setting
-from .sublayers import Pair
+from .sublayers import Pair, pair_of
 
 StackKind = Literal["encoder", "decoder", "encoder-decoder"]
 _TAKE_THE_MEAN_OFF = frozenset({"layer-norm"})
@@ -96,7 +96,7 @@ def predict(placement: str, model: ModelSetting) -> dict[str, StackPrediction]:
         stack = _forward(named(placement)(model.shape(kind)), model, None)
         return {kind: _prediction(stack, backward(stack, loss_gradient(stack, model)))}
     encoder = _forward(named(placement)(model.shape("encoder")), model, None)
-    decoder = _forward(named(placement)(model.shape("decoder")), model, _output(encoder))
+    decoder = _forward(named(placement)(model.shape("decoder")), model, pair_of(encoder.output))
     gradients = backward(decoder, loss_gradient(decoder, model))
     return {
         "encoder": _prediction(encoder, backward(encoder, gradients.memory)),
@@ -115,7 +115,6 @@ def loss_gradient(stack: MomentStack, model: ModelSetting) -> Pair:
     orthogonal to the stream.)
     """
     output = stack.output
-    assert output is not None
     vocabulary, tied = model.vocabulary, SETTINGS[model.setting].tied and model.tied
     scale = _output_scale(stack, vocabulary)
     row = scale**2 * (float(stack.atoms.q[0]) if tied else 1.0)
@@ -139,7 +138,6 @@ def _output_scale(stack: MomentStack, vocabulary: int) -> float:
 def _own_row(stack: MomentStack, model: ModelSetting, scale: float) -> tuple[float, float]:
     """The softmax's share of the token's own input row, and that row's share of the output's E‖y‖²."""
     output = stack.output
-    assert output is not None
     coefficient, row = float(output.coefficients[0]), float(stack.atoms.q[0])
     # Against V entries whose exponentials have the mean e^(q/2).
     logit = coefficient * math.sqrt(model.width) * row * scale
@@ -161,11 +159,6 @@ def _forward(placement: Placement, model: ModelSetting, memory: Pair | None) -> 
     stack = MomentStack(placement, setting)
     stack.forward(initial.embedding(placement, model.tokens))
     return stack
-
-
-def _output(stack: MomentStack) -> Pair:
-    assert stack.output is not None
-    return Pair(stack.output.q, stack.output.p)
 
 
 def _prediction(stack: MomentStack, gradients: StackGradients) -> StackPrediction:

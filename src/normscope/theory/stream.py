@@ -100,9 +100,9 @@ class MomentStack:
     """The same of the embedding."""
     depths: list[Pair] = field(default_factory=list)
     """q and p of the stream after so many blocks, from the embedding on."""
-    output: Moments | None = None
-    last: Moments | None = None
+    last: Moments = field(init=False)
     """The stream after the last block."""
+    output: Moments = field(init=False)
 
     def __post_init__(self) -> None:
         self.atoms = Atoms(self.placement.stack.width)
@@ -129,7 +129,6 @@ class MomentStack:
 
     def shares(self) -> dict[str, list[float]]:
         """What each part is of the last stream's q: by kind of sub-layer and block, and "embedding"."""
-        assert self.last is not None, "forward comes first"
         q = self.atoms.q
         squares = self.last.coefficients**2
         parts = np.zeros(len(q))

@@ -102,9 +102,9 @@ class FeedForwardMap:
 
     @property
     def _last_input(self) -> Pair:
-        found, square = self.kernel, self.kernel.mean**2
-        centred, mean = self.output_scale**2, self.output_mean_scale**2 * square
-        return Pair(centred * (found.q - square) + mean, centred * (found.p - square) + mean)
+        centred, mean = self.activated()
+        kept, kept_mean = self.output_scale**2, self.output_mean_scale**2
+        return Pair(kept * centred.one + kept_mean * mean.one, kept * centred.two + kept_mean * mean.two)
 
     def gradient_at_source(self, g: Pair) -> Pair:
         """At F's input."""

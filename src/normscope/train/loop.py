@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import UserError
-from ..model import profile, renormalise, scheduled_numbers, set_scheduled
+from ..model import profile, renormalise, scheduled_numbers, set_scheduled, unit_vectors
 from ..optim import (
     AdaptiveConfig,
     OptimizerConfig,
@@ -147,7 +147,7 @@ class Trainer:
         self.optimizer = make_optimizer(model.parameters(), optimizer)
         updates_of = UpdatesOf(Fraction(task.micro_batches_per_epoch, train.accumulation))
         self.schedule, self.adaptive = schedule.in_updates(updates_of), adaptive.in_updates(updates_of)
-        self.scheduled = scheduled_numbers(model)
+        self.scheduled, self.unit_vectors = scheduled_numbers(model), unit_vectors(model)
         self.updates = updates_of(train.duration)
         self.validate_every, self.checkpoint_every = (
             updates_of.exact(train.validate_every),
@@ -218,7 +218,7 @@ class Trainer:
             for group in self.optimizer.param_groups:
                 group["lr"] = learning_rate
             self.optimizer.step()
-            renormalise(self.model)
+            renormalise(self.unit_vectors)
             self.progress.summed_lr += learning_rate
         else:
             self._not_finite(update, numbers, loss)

@@ -1,0 +1,39 @@
+"""What several verbs have in common: an option, the user's own placements, and a file written whole or not at all."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .errors import UserError
+
+Imports = Annotated[
+    list[str], typer.Option("--import", metavar="FILE.py", help="Python file that registers placements of your own.")
+]
+
+
+def run_imports(files: list[str]) -> None:
+    """Run the user's files, which register their placements. Raises UserError."""
+    if files:
+        # Not before: it brings torch along, which takes longer than what some verbs do.
+        from .config import import_file
+
+        for file in files:
+            import_file(Path(file))
+
+
+def refuse_unwritable(option: str, file: Path) -> None:
+    """Raise UserError where `file`, given with `option`, cannot be a file: to be asked before long work."""
+    if file.is_dir() or not file.parent.is_dir():
+        raise UserError(f"{option} {file}: {'is a folder' if file.is_dir() else 'its folder does not exist'}")
+
+
+def write_text(option: str, file: Path, text: str) -> None:
+    """Write a file that the user named with `option`. Raises UserError where that cannot be."""
+    from .report.page import write_atomically
+
+    refuse_unwritable(option, file)
+    try:
+        write_atomically(file, text)
+    except OSError as error:
+        raise UserError(f"cannot write {file}: {error.strerror}") from error
