@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from normscope.model.embedding import sinusoids
 from normscope.placement import named, register, registered
 from normscope.placement.pre_ln import PreLN
+from normscope.studies.simulation import simulate
 from normscope.theory.predict import ModelSetting, loss_gradient, predict
 from normscope.theory.settings import SETTINGS
 from normscope.theory.stream import MomentStack, Setting
 from normscope.theory.sublayers import Pair
-from simulation import simulate
 
 ENCODER_ALONE = [name for name, placement in registered().items() if "encoder-only" in placement.models]
 ORIGINALS = [

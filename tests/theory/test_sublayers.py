@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from normscope.placement import Placement, register
+from normscope.studies.simulation import simulate
 from normscope.theory.predict import ModelSetting, predict
 from normscope.theory.sublayers import AttentionMap, FeedForwardMap, Pair, sharpened, uniform, uniform_causal
-from simulation import simulate
 
 PAIRS = st.tuples(st.floats(0.01, 10), st.floats(-0.05, 1)).map(lambda x: Pair(x[0], x[0] * x[1]))
 

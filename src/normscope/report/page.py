@@ -57,16 +57,26 @@ def _pictures(comparison: Comparison) -> dict[str, str]:
 
 
 def _page(comparison: Comparison, pictures: dict[str, str]) -> str:
-    environment = Environment(
-        loader=FileSystemLoader(_HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters |= {"number": number, "spread": spread, "tone": tone, "growth": growth}
-    return environment.get_template("comparison.html.j2").render(
+    jinja = environment()
+    jinja.filters |= {"number": number, "spread": spread, "tone": tone, "growth": growth}
+    return jinja.get_template("comparison.html.j2").render(
         c=comparison,
         pictures={name: inlined(svg, name.replace("_", "-")) for name, svg in pictures.items()},
-        css=(_HERE / "style.css").read_text(encoding="utf-8"),
+        css=style_sheet(),
         runs=tally(comparison.arms),
     )
+
+
+def environment() -> Environment:
+    """For the templates of this room: everything is escaped, and a name that is not given is an error."""
+    return Environment(
+        loader=FileSystemLoader(_HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+
+
+def style_sheet() -> str:
+    """What all pages look like."""
+    return (_HERE / "style.css").read_text(encoding="utf-8")
 
 
 def number(value: float | None, form: str = ".3f") -> str:

@@ -3,7 +3,6 @@
 # N = tokens, D = width
 import json
 import math
-import re
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -22,9 +21,9 @@ from ..model.profiling import profile
 from ..placement import StackShape, named, registered
 from ..placement.printing import formula
 from ..report.depth_svg import DepthLine, depth_svg
-from ..train.environment import describe
 from ..train.files import disk_errors, write_atomically
 from ..train.seeds import seed_weights
+from .study import as_json, environment_of, plain
 
 STILL, HELD, FALLS, GROWS, OVERFLOWS = "hardly moves", "stays at 1", "falls", "grows", "leaves float32"
 _HELD_WITHIN, _STILL_WITHIN, _FALLEN_BELOW = 0.005, 1.1, 0.8
@@ -136,9 +135,9 @@ def run_depth(
             "depths": config.depths,
             "placements": curves,
             "commands": [command],
-            "environment": _environment(),
+            "environment": environment_of(),
         }
-        write_atomically(folder / "results.json", _json(results))
+        write_atomically(folder / "results.json", as_json(results))
         write_atomically(folder / "hidden_rms.svg", picture(results))
     return results
 
@@ -184,8 +183,8 @@ def _seeds_rms(
         if {key: found.get(key) for key in asked} == asked:
             return found["seeds_rms"]  # type: ignore[no-any-return]
     started = time.monotonic()
-    seeds_rms = [[_plain(value) for value in hidden_rms(name, config, seed)] for seed in range(1, config.seeds + 1)]
-    write_atomically(file, _json({**asked, "seeds_rms": seeds_rms}))
+    seeds_rms = [[plain(value) for value in hidden_rms(name, config, seed)] for seed in range(1, config.seeds + 1)]
+    write_atomically(file, as_json({**asked, "seeds_rms": seeds_rms}))
     say(f"{name}: measured in {time.monotonic() - started:.0f} s")
     return seeds_rms
 
@@ -216,22 +215,6 @@ def _settings(config: DepthConfig) -> dict[str, Any]:
     return {key: value for key, value in asdict(config).items() if key != "placements"}
 
 
-def _environment() -> dict[str, str]:
-    found = describe(device=torch.device("cpu"), seed=0, data_fingerprint="", fast_matmul=False)
-    return {key: str(value) for key, value in found.items() if key not in ("seed", "data_fingerprint", "accelerator")}
-
-
-def _plain(value: float) -> float | None:
-    """Six digits; JSON has neither infinity nor NaN."""
-    return float(f"{value:.6g}") if math.isfinite(value) else None
-
-
 def _mean(values: tuple[float | None, ...]) -> float | None:
     known = [value for value in values if value is not None]
-    return _plain(math.fsum(known) / len(known)) if len(known) == len(values) else None
-
-
-def _json(value: Any) -> str:
-    """Indented, but a list of numbers on one line."""
-    text = json.dumps(value, indent=1, ensure_ascii=False)
-    return re.sub(r"\[\s+([-\d.e+,\snul]+?)\s+\]", lambda m: "[" + " ".join(m[1].split()) + "]", text) + "\n"
+    return plain(math.fsum(known) / len(known)) if len(known) == len(values) else None
