@@ -14,11 +14,14 @@ from normscope.report.svg import HUES, INK, house_style, to_svg
 
 Kind = Literal["measured", "predicted", "claimed"]
 _LOOKS = {
-    "measured": {"ls": "-", "marker": "o", "ms": 4.5, "lw": 1.9},
-    "predicted": {"ls": (0, (5, 2)), "marker": "", "lw": 1.7},
+    "measured": {"ls": "-", "marker": "o", "ms": 4.5, "lw": 1.1},
+    "predicted": {"ls": (0, (4, 2)), "marker": "", "lw": 2.2},  # seen on either side of a measured line that it meets
     "claimed": {"ls": (0, (1.2, 1.8)), "marker": "", "lw": 1.7},
 }
 _PANEL_WIDTH_INCHES, _PANEL_HEIGHT_INCHES, _LEGEND_ROW_INCHES = 4.6, 3.2, 0.24
+_MOST_MARKERS = 17
+_LETTER_INCHES, _LEGEND_HANDLE_INCHES = 0.09, 0.85
+"""Of the legend's text, a little more than the mean of its font; and of a line before it, with the gaps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +61,8 @@ def panels_svg(panels: Sequence[Panel], *, title: str, columns: int = 2) -> str:
     columns = min(columns, len(panels))
     rows = -(-len(panels) // columns)
     labels = list(dict.fromkeys(series.label for panel in panels for series in panel.series))
-    legend_columns = 2 if max(map(len, labels), default=0) > 24 or columns == 1 else 3
+    longest = max(map(len, labels), default=0) * _LETTER_INCHES + _LEGEND_HANDLE_INCHES
+    legend_columns = max(1, min(4, int(_PANEL_WIDTH_INCHES * columns / longest)))
     height = _PANEL_HEIGHT_INCHES * rows + _LEGEND_ROW_INCHES * (-(-len(labels) // legend_columns) + 1)
     figure = Figure(figsize=(_PANEL_WIDTH_INCHES * columns, height), layout="constrained")
     grid = figure.subplots(rows, columns, squeeze=False)
@@ -82,7 +86,8 @@ def _draw(axes: Axes, panel: Panel, handles: dict[str, Line2D]) -> None:
     for series in panel.series:
         color = INK if series.hue < 0 else HUES[series.hue % len(HUES)]
         y = [float("nan") if value is None else value for value in series.y]
-        (line,) = axes.plot(series.x, y, color=color, **_LOOKS[series.kind])  # type: ignore[arg-type]
+        every = max(1, -(-len(y) // _MOST_MARKERS))
+        (line,) = axes.plot(series.x, y, color=color, markevery=every, **_LOOKS[series.kind])  # type: ignore[arg-type]
         handles.setdefault(series.label, line)
         if series.low:
             low, high = ([float("nan") if v is None else v for v in edge] for edge in (series.low, series.high))

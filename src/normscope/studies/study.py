@@ -20,6 +20,8 @@ from ..report.study_page import write_study
 from ..train.environment import describe
 from ..train.files import disk_errors, write_atomically
 
+_WORTH_A_LINE_SECONDS = 1.0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
@@ -77,7 +79,8 @@ class Pieces:
             file.parent.mkdir(parents=True, exist_ok=True)
             write_atomically(file, as_json({"asked": wanted, "value": value}))
         self.made.append(name)
-        self.say(f"{name}: measured in {time.monotonic() - started:.0f} s")
+        if (seconds := time.monotonic() - started) >= _WORTH_A_LINE_SECONDS:
+            self.say(f"{name}: measured in {seconds:.0f} s")
         return value
 
 

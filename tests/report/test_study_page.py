@@ -1,0 +1,107 @@
+"""The page of a study as text: verdicts first, every number of it, and nothing that gets out of its place."""
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from normscope.report.study_contents import Claim, StudyFigure, StudyPage, StudyTable
+from normscope.report.study_page import cell, is_number, render_study, write_study
+from normscope.report.svg import HUES
+
+SVG = (
+    '<svg role="img" aria-labelledby="title desc"><title id="title">T</title><desc id="desc">D</desc>'
+    f'<path style="stroke: {HUES[0]}"/></svg>'
+)
+
+
+def claim(name: str, verdict: str, conditions: str = "") -> Claim:
+    return Claim(
+        name=name,
+        statement="E‖x‖² < 2 & more",
+        source="paper, eq. (1)",
+        found="1.234 <measured>",
+        verdict=verdict,
+        conditions=conditions,
+    )
+
+
+PAGE = StudyPage(
+    title="A study & its title",
+    question="Is x < y?",
+    created="2025-01-31T12:00:00Z",
+    conditions=[("Logarithm", "natural"), ("Seeds", "3")],
+    claims=[
+        claim("First", "reproduced"),
+        claim("Second", "not reproduced"),
+        claim("Third", "reproduced under conditions", "from l = 5 on"),
+    ],
+    figures=[
+        StudyFigure(name="one_thing", title="One", caption="A <caption>.", svg=SVG, wide=True),
+        StudyFigure(name="other", title="Other", caption="B.", svg=SVG),
+    ],
+    tables=[StudyTable(title="Table", columns=["l", "value", "of"], rows=[[1, 0.123456, "<b>"], [2, None, "b"]])],
+    commands=["normscope study lemmas --out 'a b'"],
+    environment=[("torch", "2.13.0")],
+)
+
+
+def test_verdicts_stand_first_and_again_beside_what_was_found():
+    html = render_study(PAGE)
+    head, body = html.split("</header>")
+    for tone, verdict, name in (
+        ("good", "reproduced", "First"),
+        ("bad", "not reproduced", "Second"),
+        ("mixed", "reproduced under conditions", "Third"),
+    ):
+        mark = f'<span class="{tone}"><span class="dot" aria-hidden="true"></span><span class="word">{verdict}</span>'
+        assert f"{mark}</span> – {name}" in head
+        assert mark in body
+    assert "Third: from l = 5 on" in head
+    assert body.count("paper, eq. (1)") == 3
+
+
+def test_what_is_written_is_text_and_no_markup():
+    html = render_study(PAGE)
+    assert "1.234 &lt;measured&gt;" in html
+    assert "A &lt;caption&gt;." in html
+    assert "<b>" not in html
+    assert "<script" not in html
+    assert "http" not in re.sub(r"http-equiv|xmlns\S*", "", html)
+
+
+def test_cells():
+    assert [cell(value) for value in (None, "text", 1234567, 0.123456, float("nan"))] == [
+        "–", "text", "1,234,567", "0.1235", "non-finite",
+    ]  # fmt: skip
+    assert [is_number(value) for value in (None, 1, 1.5, "1")] == [True, True, True, False]
+    html = render_study(PAGE)
+    assert '<tr><th scope="row">1</th><td class="n">0.1235</td><td>&lt;b&gt;</td></tr>' in html
+    assert '<th scope="col">l</th><th scope="col" class="n">value</th><th scope="col">of</th>' in html
+
+
+def test_pictures_have_ids_of_their_own_and_the_pages_colours():
+    html = render_study(PAGE)
+    ids = re.findall(r'\bid="([^"]+)"', html)
+    assert len(ids) == len(set(ids))
+    assert {"one-thing-title", "other-desc"} <= set(ids)
+    assert "stroke: var(--hue-0)" in html
+    assert html.count('<figure class="whole">') == 1
+
+
+def test_the_same_contents_give_the_same_bytes_and_no_table_no_section(tmp_path):
+    assert render_study(PAGE) == render_study(PAGE)
+    assert "Numbers</h2>" in render_study(PAGE)
+    assert "Numbers</h2>" not in render_study(replace(PAGE, tables=[]))
+
+
+def test_files(tmp_path):
+    file = write_study(PAGE, tmp_path)
+    assert file.read_text(encoding="utf-8") == render_study(PAGE)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["one_thing.svg", "other.svg", "report.html"]
+    assert (tmp_path / "other.svg").read_text(encoding="utf-8") == SVG
+
+
+@pytest.mark.parametrize("part", ["Logarithm", "natural", "normscope study lemmas", "2.13.0", "2025-01-31"])
+def test_how_it_was_measured(part):
+    assert part in render_study(PAGE)
