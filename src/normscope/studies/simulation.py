@@ -2,6 +2,7 @@
 
 # N = packed tokens, B = sequences, T = tokens of each, D = width
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -32,7 +33,7 @@ class Drawn:
     q: NDArray[np.float64]
     """‖x_l‖² / d, from the embedding on."""
     p: NDArray[np.float64]
-    """⟨x_l, x'_l⟩ / d of two tokens of a sequence."""
+    """⟨x_l, x'_l⟩ / d of two tokens of a sequence; NaN for sequences of one."""
     squares: dict[str, NDArray[np.float64]]
     """Squared Frobenius norm of each matrix's gradient, block by block; names as in `StackPrediction`."""
 
@@ -161,7 +162,8 @@ def _products(x_ND: Tensor) -> Tensor:
 def _moments(x_ND: Tensor) -> tuple[float, float]:
     products = _products(x_ND).mean(0).double() / x_ND.shape[1]
     one, tokens = float(products.trace()), len(products)
-    return one / tokens, (float(products.sum()) - one) / (tokens * (tokens - 1))
+    pairs = tokens * (tokens - 1)
+    return one / tokens, (float(products.sum()) - one) / pairs if pairs else math.nan
 
 
 def _drawn(stream: list[tuple[float, float]], squares: dict[str, list[float]]) -> Drawn:
