@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from normscope.cli import main
@@ -33,9 +34,9 @@ def test_data_of_one_stack(normscope):
     assert list(data) == ["pre-ln", "post-ln"]
     for name, curves in data.items():
         expected = predict(name, ModelSetting(blocks=3, width=64, ffn_width=64))["encoder"]
-        assert curves["q"] == expected.q
-        assert curves["p"] == expected.p
-        assert curves["gradient_norm"] == expected.gradient_norm
+        assert curves["q"] == list(expected.q)
+        assert curves["p"] == list(expected.p)
+        assert curves["gradient_norm"] == {weight: list(norms) for weight, norms in expected.gradient_norm.items()}
         assert len(curves["q"]) == len(curves["p"]) == 4
         assert {len(norms) for norms in curves["gradient_norm"].values()} == {3}
         assert {"value", "ffn_in", "ffn_out"} <= curves["gradient_norm"].keys()
@@ -79,7 +80,7 @@ def test_what_is_not_finite_is_null(normscope, monkeypatch):
 
     real = module.predict
     infinite = lambda name, model: {  # noqa: E731
-        stack: module.StackPrediction(q=[float("inf")], p=[0.0], gradient_norm={}, shares={})
+        stack: module.StackPrediction(q=np.array([np.inf]), p=np.zeros(1), gradient_norm={}, shares={})
         for stack in real(name, model)
     }
     monkeypatch.setattr(module, "predict", infinite)
@@ -99,7 +100,7 @@ def test_what_is_not_finite_is_null(normscope, monkeypatch):
         (["--vocabulary", "1"], "vocabulary must be at least 2, got 1"),
         (["--setting", "xavier"], "setting must be one of theory, paper, got 'xavier'"),
         (["--stack", "both"], "stack must be one of encoder, decoder, encoder-decoder, got 'both'"),
-        (["--activation", "tanh"], "activation must be one of relu, gelu, got 'tanh'"),
+        (["--activation", "tanh"], "activation must be one of relu, gelu, swiglu, got 'tanh'"),
         (["--norm", "batch-norm"], "norm must be one of layer-norm, rms-norm, got 'batch-norm'"),
         (["--import", "nowhere.py"], "cannot import"),
     ],

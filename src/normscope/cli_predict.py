@@ -29,7 +29,7 @@ def predict(
     tokens: Annotated[int, typer.Option(help="Tokens of the sequence.")] = 16,
     vocabulary: Annotated[int, typer.Option(help="Rows of the output projection.")] = 10_000,
     setting: Annotated[str, typer.Option(help="Initial weights and embedding: theory or paper.")] = "theory",
-    activation: Annotated[str, typer.Option(help="relu or gelu.")] = "relu",
+    activation: Annotated[str, typer.Option(help="relu, gelu or swiglu.")] = "relu",
     norm: Annotated[str, typer.Option(help="layer-norm or rms-norm.")] = "layer-norm",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON; docs/predicting.md describes it.")] = False,
     plot: Annotated[Path | None, typer.Option(help="Write the curves as SVG here.")] = None,
@@ -80,9 +80,7 @@ def _as_data(stacks: "dict[str, StackPrediction]") -> dict[str, Any]:
 def _finite(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_finite(item) for item in value]
-    return value if math.isfinite(value) else None
+    return [item if math.isfinite(item) else None for item in value.tolist()]
 
 
 def _table(found: "dict[str, dict[str, StackPrediction]]", model: "ModelSetting") -> list[str]:
@@ -117,8 +115,8 @@ def _write_plot(file: Path, found: "dict[str, dict[str, StackPrediction]]") -> N
         PredictedLine(
             label=named(name).title,
             stack=stack,
-            stream=prediction.q,
-            gradient=prediction.gradient_norm[GRADIENT_OF],
+            stream=prediction.q.tolist(),
+            gradient=prediction.gradient_norm[GRADIENT_OF].tolist(),
         )
         for name, stacks in found.items()
         for stack, prediction in stacks.items()

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from normscope.theory.kernels import _gelu, _gelu_slope, kernel
+from normscope.theory.kernels import _gelu, _gelu_slope, _silu, _silu_slope, excess, kernel
 
 VARIANCES, CORRELATIONS = (0.02, 0.5, 1.0, 3.0), (-0.9, -0.3, 0.0, 0.4, 0.95)
 ACTIVATIONS = pytest.mark.parametrize("activation", ["relu", "gelu"])
@@ -122,5 +122,49 @@ def test_relu_scales_and_gelu_tends_to_it():
 
 
 def test_unknown_activation():
-    with pytest.raises(ValueError, match="activation must be relu or gelu, got 'tanh'"):
+    with pytest.raises(ValueError, match="activation must be one of relu, gelu, swiglu, got 'tanh'"):
         kernel("tanh", 1.0, 0.0)
+
+
+@pytest.mark.parametrize(("variance", "correlation"), [(0.02, 0.4), (1.0, -0.9), (3.0, 0.4), (3.0, 0.95)])
+def test_swiglu_by_simulation(variance, correlation):
+    """torch's silu(z) u for two tokens, and its two derivatives, within five standard errors."""
+    draws = torch.randn(4, 200_000, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    values, gates, partners = [], [], []
+    for z, u in ((draws[0], draws[1]), (draws[2], draws[3])):
+        if values:
+            z, u = (correlation * a + math.sqrt(1 - correlation**2) * b for a, b in ((draws[0], z), (draws[1], u)))
+        z, u = ((math.sqrt(variance) * x).requires_grad_() for x in (z, u))
+        value = torch.nn.functional.silu(z) * u
+        by_gate, by_partner = torch.autograd.grad(value.sum(), (z, u))
+        values.append(value.detach())
+        gates.append(by_gate)
+        partners.append(by_partner)
+    found = kernel("swiglu", variance, correlation)
+    for expected, drawn in {
+        found.q: values[0] ** 2,
+        found.p: values[0] * values[1],
+        found.slope_q: partners[0] ** 2,
+        found.slope_p: partners[0] * partners[1],
+        found.gate_slope_q: gates[0] ** 2,
+        found.gate_slope_p: gates[0] * gates[1],
+        found.mean: values[0],
+    }.items():
+        error = float(drawn.std()) / math.sqrt(drawn.numel())
+        assert float(drawn.mean()) == pytest.approx(expected, abs=max(5 * error, 1e-12))
+
+
+def test_slope_of_silu():
+    z = np.linspace(-6, 6, 241)
+    np.testing.assert_allclose(_silu_slope(z), (_silu(z + 1e-5) - _silu(z - 1e-5)) / 2e-5, atol=1e-9)
+    np.testing.assert_allclose(_silu(z), torch.nn.functional.silu(torch.from_numpy(z)).numpy(), atol=1e-14)
+
+
+@pytest.mark.parametrize("activation", ["relu", "gelu", "swiglu"])
+def test_excess_by_simulation(activation):
+    z, u = torch.randn(2, 400_000, generator=torch.Generator().manual_seed(2), dtype=torch.float64) * 1.3
+    value = {"relu": z.relu(), "gelu": torch.nn.functional.gelu(z), "swiglu": torch.nn.functional.silu(z) * u}[
+        activation
+    ]
+    squares = value.square()
+    assert excess(activation, 1.69) == pytest.approx(float(squares.var() / squares.mean() ** 2), rel=0.06)

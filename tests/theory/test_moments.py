@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 import normscope.model  # noqa: F401  registers attention over depth and unit vectors for tensors
 from normscope.placement.operations import mix, unit
-from normscope.theory.moments import Atoms, MomentNorms, Moments, Number, single, without_mean
+from normscope.theory.moments import Atoms, Moments, single, without_mean
+from normscope.theory.operations import MomentNorms, Number
 
 TOKENS, PARTS = 3, 5
 WIDTH = 24
@@ -44,7 +45,7 @@ def assert_same(pair: Both) -> None:
     products = x @ x.T / WIDTH
     assert moments.q == pytest.approx(float(products.trace()) / TOKENS, rel=1e-10, abs=1e-12)
     assert moments.p == pytest.approx(float(products.triu(1).sum()) / TOKENS / (TOKENS - 1) * 2, rel=1e-10, abs=1e-12)
-    again = Moments(moments.atoms, moments.coefficients)
+    again = Moments.of(moments.atoms, moments.coefficients)
     assert (again.q, again.p) == pytest.approx((moments.q, moments.p), rel=1e-12, abs=1e-12), "from the coefficients"
 
 
@@ -118,6 +119,50 @@ class TestOperations:
         for total in (values[0] + values[199], values[199] + values[0]):
             assert (total.q, total.p) == (1 + 200, 0.5 * 199)
         assert (values[0] - values[199]).coefficients[199] == -1
+
+    def test_a_lane_that_leaves_the_range_of_floats_is_made_anew(self):
+        """A stream that every norm halves, 1,200 of them: its first coefficient is 2^-1200 of what was added last."""
+        atoms = Atoms(WIDTH)
+        x = single(atoms, atoms.add(1.0, 0.0))
+        for _ in range(1200):
+            x = 0.5 * x + single(atoms, atoms.add(0.75, 0.0))
+        assert x.q == pytest.approx(1.0, rel=1e-12)
+        assert x.coefficients[-2:] == pytest.approx([0.5, 1.0], rel=1e-12)
+        assert float(x.coefficients**2 @ atoms.q) == pytest.approx(1.0, rel=1e-12)
+
+    def test_values_of_one_lane_stay_apart(self):
+        """Sums append to a list of coefficients that values share; what is added to one is not in another."""
+        atoms = Atoms(WIDTH)
+        a, b, c = (single(atoms, atoms.add(1.0 + i, 0.1)) for i in range(3))
+        base = a + 2 * b
+        one, other = base + c, 3 * base + c
+        assert list(base.coefficients) == [1, 2]
+        assert list(one.coefficients) == [1, 2, 1]
+        assert list(other.coefficients) == [3, 6, 1]
+        assert (other - one).q == pytest.approx(4 * base.q, rel=1e-12)
+
+
+class TestSpread:
+    """d · Var(‖x‖² / d), which says how far a norm's divisor scatters, beside random vectors."""
+
+    def test_of_sums(self):
+        width, draws = 64, 4000
+        generator = torch.Generator().manual_seed(0)
+        atoms = Atoms(width)
+        values = [single(atoms, atoms.add(q, 0.0)) for q in (1.0, 0.5, 2.0)]
+        x = [q**0.5 * torch.randn(draws, width, generator=generator).double() for q in (1.0, 0.5, 2.0)]
+        norms = MomentNorms(0.0, centres=False)
+        normed = nn.functional.rms_norm(x[0], (width,))
+        for found, drawn in (
+            (values[0], x[0]),
+            (0.7 * values[0] + values[1], 0.7 * x[0] + x[1]),
+            (values[0] + values[1] - values[2], x[0] + x[1] - x[2]),
+            ((values[0] + values[1]) + values[0], 2 * x[0] + x[1]),
+            (norms(values[0]) + values[1], normed + x[1]),
+            (norms(values[0]), normed),
+        ):
+            squares = drawn.square().sum(1) / width
+            assert found.spread == pytest.approx(width * float(squares.var()), rel=0.12, abs=1e-9)
 
     def test_depth_is_mixed_evenly_over_parts_and_sums(self):
         known = parts()

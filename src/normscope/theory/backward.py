@@ -1,12 +1,14 @@
 """Gradients back through a stack on moments, with the coefficients that carried its values forward."""
 
+from array import array
+from collections import defaultdict
 from dataclasses import dataclass
 
 import numpy as np
 
-from .moments import Coefficients
+from .moments import Lane, Moments
+from .products import NOTHING, Products, outer_norm
 from .stream import MomentStack
-from .sublayers import Pair
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,40 +17,94 @@ class StackGradients:
 
     weights: dict[str, list[float]]
     """Frobenius norm of each matrix's gradient by its name, block by block."""
-    memory: Pair
+    memory: Products
     """At an encoder's output, of all cross-attention together."""
 
 
-def backward(stack: MomentStack, at_output: Pair) -> StackGradients:
+def backward(stack: MomentStack, at_output: Products) -> StackGradients:
     """The way back through a stack that has run forward.
 
-    at_output: squared norm of the loss's gradient at an output token, and product of two of them.
+    at_output: of the loss's gradient at the output tokens.
 
     A path through a sub-layer is independent of any other, since its matrices are its own: squared gradients add up
-    over sub-layers. Paths beside the sub-layers have added up in the coefficients, signs and all. A norm is taken as a
-    division; its Jacobian also takes off two of d directions, which is of order 1/d.
+    over sub-layers. Paths beside the sub-layers have added up in the coefficients, signs and all.
     """
-    one, two = np.zeros(stack.atoms.count), np.zeros(stack.atoms.count)
-    _spread(one, two, stack.output.coefficients, at_output)
-    weights: dict[str, list[float]] = {}
-    memory_one = memory_two = 0.0
+    flow, setting = _Flow(stack.atoms.count), stack.setting
+    flow.add(stack.output, at_output)
+    norms: dict[tuple[str, bool], list[float]] = defaultdict(list)
+    memory, kept, width, sequences = NOTHING, 1 / (1 - setting.dropout), stack.atoms.width, setting.sequences
     for applied in reversed(stack.applied):
-        g = Pair(float(one[applied.atom]), float(two[applied.atom]))
-        for name, norm in applied.map.weight_gradients(g).items():
-            weights.setdefault(_name(name, applied.reads_memory), []).append(norm)
-        if applied.reads_memory:
-            at_memory = applied.map.gradient_at_source(g)
-            memory_one, memory_two = memory_one + at_memory.one, memory_two + at_memory.two
+        one, two, apart = flow.at(applied.atom)
+        g, made = Products(one * kept, two, apart), applied.map
+        crosses = applied.site.kind == "cross_attention"
+        at_input = NOTHING
+        for projection in made.projections:
+            h = projection.back(g)
+            norms[projection.name, crosses].append(
+                outer_norm(h, projection.inputs, width, projection.tokens, sequences)
+            )
+            if crosses and not projection.of_query:
+                memory = memory.plus(h, projection.onward)
+            else:
+                at_input = at_input.plus(h, projection.onward)
+        for name in made.silent:
+            norms[name, crosses].append(0.0)
+        norms[made.last, crosses].append(outer_norm(g, made.last_inputs, made.last_width, setting.tokens, sequences))
+        # The norm below takes the mean over features off; what comes past F, from the norm above, has none.
+        lost = 1 / width if setting.centres and applied.input.normed else 0.0
+        flow.add(applied.input, at_input, 1 - lost)
+    weights = {f"cross_{name}" if crosses else name: found[::-1] for (name, crosses), found in norms.items()}
+    return StackGradients(weights, memory)
+
+
+class _Flow:
+    """Gradients at atoms, asked for from the last one to the first.
+
+    A lane's coefficients share a factor, so what arrives at any value of the lane is one running sum; only where a
+    lane was copied from another does it have to be spread over all atoms below.
+    """
+
+    def __init__(self, atoms: int) -> None:
+        self._spread = [array("d", bytes(8 * atoms)) for _ in range(3)]
+        self._open: dict[Lane, list[float]] = {}
+        self._later: dict[int, list[tuple[Lane, list[float]]]] = defaultdict(list)
+        self._next = atoms
+
+    def add(self, x: Moments, g: Products, factor: float = 1.0) -> None:
+        """`factor` times the gradient g at the value x, of atoms below the last that was asked for."""
+        square = x.back * x.back * factor
+        arrived = [g.one * square, g.two * square, g.apart * square]
+        if x.lane is None:
+            for total, part in zip(self._spread, arrived, strict=True):
+                total[x.size - 1] += part
+        elif x.size >= self._next:
+            self._pour(x.lane, arrived)
         else:
-            _spread(one, two, applied.coefficients, applied.map.gradient_at_source(g))
-    return StackGradients({name: norms[::-1] for name, norms in weights.items()}, Pair(memory_one, memory_two))
+            self._later[x.size].append((x.lane, arrived))
 
+    def at(self, atom: int) -> Products:
+        """The gradient at an atom."""
+        self._next = atom
+        if self._later:
+            for size in [size for size in self._later if size > atom]:
+                for lane, arrived in self._later.pop(size):
+                    self._pour(lane, arrived)
+        for lane in [lane for lane in self._open if atom < lane.start]:
+            self._close(lane)
+        one, two, apart = (total[atom] for total in self._spread)
+        for lane, running in self._open.items():
+            square = lane.back[atom] * lane.back[atom]
+            one, two, apart = one + square * running[0], two + square * running[1], apart + square * running[2]
+        return Products(one, two, apart)
 
-def _spread(one: Coefficients, two: Coefficients, coefficients: Coefficients, g: Pair) -> None:
-    squares = coefficients**2
-    one[: len(squares)] += squares * g.one
-    two[: len(squares)] += squares * g.two
+    def _pour(self, lane: Lane, arrived: list[float]) -> None:
+        running = self._open.setdefault(lane, [0.0, 0.0, 0.0])
+        for place, part in enumerate(arrived):
+            running[place] += part
 
-
-def _name(weight: str, crosses: bool) -> str:
-    return f"cross_{weight}" if crosses else weight
+    def _close(self, lane: Lane) -> None:
+        """All that is left of the lane are the coefficients it was made with."""
+        squares = np.frombuffer(lane.back)[: lane.start] ** 2
+        for total, part in zip(self._spread, self._open.pop(lane), strict=True):
+            below = np.frombuffer(total)[: lane.start]
+            below += part * squares

@@ -1,17 +1,23 @@
 """What an activation does to the second moments of Gaussian pre-activations, and to gradients on their way back."""
 
 import math
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-Activation = Literal["relu", "gelu"]
+Activation = Literal["relu", "gelu", "swiglu"]
+ACTIVATIONS: tuple[Activation, ...] = ("relu", "gelu", "swiglu")
+Array = NDArray[np.float64]
 
 
 class Kernel(NamedTuple):
-    """For two pre-activations z, z' of variance v and correlation ρ: second moments of φ(z) and of φ'(z)."""
+    """For two pre-activations z, z' of variance v and correlation ρ: second moments of φ(z) and of φ'(z).
+
+    SwiGLU is φ(z, u) = silu(z) u with u, the gate's partner, drawn as z is but independently; its φ' is that by u.
+    """
 
     q: float
     """E φ(z)²"""
@@ -23,6 +29,9 @@ class Kernel(NamedTuple):
     """E φ'(z) φ'(z')"""
     mean: float
     """E φ(z)"""
+    gate_slope_q: float = 0.0
+    """SwiGLU: E (∂φ/∂z)², and of two."""
+    gate_slope_p: float = 0.0
 
 
 def kernel(activation: Activation, variance: float, correlation: float) -> Kernel:
@@ -31,8 +40,21 @@ def kernel(activation: Activation, variance: float, correlation: float) -> Kerne
     if activation == "relu":
         return _relu(variance, correlation)
     if activation == "gelu":
-        return _by_quadrature(variance, correlation)
-    raise ValueError(f"activation must be relu or gelu, got {activation!r}")
+        return _by_quadrature(_gelu, _gelu_slope, variance, correlation)
+    if activation == "swiglu":
+        return _swiglu(variance, correlation)
+    raise ValueError(f"activation must be one of {', '.join(ACTIVATIONS)}, got {activation!r}")
+
+
+def excess(activation: Activation, variance: float) -> float:
+    """Var φ² / (E φ²)²: how much the square of one hidden unit varies about its mean. 5 for ReLU."""
+    if activation == "relu":
+        return 5.0
+    nodes, weights = _nodes()
+    value = (_gelu if activation == "gelu" else _silu)(math.sqrt(variance) * nodes)
+    ratio = float(weights @ value**4) / float(weights @ value**2) ** 2
+    # E u⁴ = 3 (E u²)².
+    return (3 * ratio if activation == "swiglu" else ratio) - 1
 
 
 def _relu(variance: float, correlation: float) -> Kernel:
@@ -48,25 +70,41 @@ def _relu(variance: float, correlation: float) -> Kernel:
     )
 
 
-def _by_quadrature(variance: float, correlation: float) -> Kernel:
-    """GELU by Gauss-Hermite quadrature."""
+def _swiglu(variance: float, correlation: float) -> Kernel:
+    """Shazeer 2020, eq. 6: the gate's kernel times the identity's."""
+    gate = _by_quadrature(_silu, _silu_slope, variance, correlation)
+    return Kernel(
+        q=gate.q * variance,
+        p=gate.p * variance * correlation,
+        slope_q=gate.q,
+        slope_p=gate.p,
+        mean=0.0,
+        gate_slope_q=gate.slope_q * variance,
+        gate_slope_p=gate.slope_p * variance * correlation,
+    )
+
+
+def _by_quadrature(
+    function: Callable[[Array], Array], slope: Callable[[Array], Array], variance: float, correlation: float
+) -> Kernel:
+    """By Gauss-Hermite quadrature."""
     nodes, weights = _nodes()
     sigma = math.sqrt(variance)
     first = sigma * nodes[:, None]
     second = sigma * (correlation * nodes[:, None] + math.sqrt(1 - correlation**2) * nodes[None, :])
     joint = weights[:, None] * weights[None, :]
-    value, slope = _gelu(first), _gelu_slope(first)
+    at_first, slope_at_first = function(first), slope(first)
     return Kernel(
-        q=float(weights @ value[:, 0] ** 2),
-        p=float((joint * value * _gelu(second)).sum()),
-        slope_q=float(weights @ slope[:, 0] ** 2),
-        slope_p=float((joint * slope * _gelu_slope(second)).sum()),
-        mean=float(weights @ value[:, 0]),
+        q=float(weights @ at_first[:, 0] ** 2),
+        p=float((joint * at_first * function(second)).sum()),
+        slope_q=float(weights @ slope_at_first[:, 0] ** 2),
+        slope_p=float((joint * slope_at_first * slope(second)).sum()),
+        mean=float(weights @ at_first[:, 0]),
     )
 
 
 @lru_cache(maxsize=1)
-def _nodes() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _nodes() -> tuple[Array, Array]:
     """For expectations under a standard normal."""
     nodes, weights = np.polynomial.hermite_e.hermegauss(48)
     return nodes, weights / weights.sum()
@@ -75,11 +113,22 @@ def _nodes() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 _erf = np.vectorize(math.erf, otypes=[float])
 
 
-def _gelu(z: NDArray[np.float64]) -> NDArray[np.float64]:
-    result: NDArray[np.float64] = 0.5 * z * (1 + _erf(z / math.sqrt(2)))
+def _gelu(z: Array) -> Array:
+    result: Array = 0.5 * z * (1 + _erf(z / math.sqrt(2)))
     return result
 
 
-def _gelu_slope(z: NDArray[np.float64]) -> NDArray[np.float64]:
-    result: NDArray[np.float64] = 0.5 * (1 + _erf(z / math.sqrt(2))) + z * np.exp(-(z**2) / 2) / math.sqrt(2 * math.pi)
+def _gelu_slope(z: Array) -> Array:
+    result: Array = 0.5 * (1 + _erf(z / math.sqrt(2))) + z * np.exp(-(z**2) / 2) / math.sqrt(2 * math.pi)
+    return result
+
+
+def _silu(z: Array) -> Array:
+    result: Array = z / (1 + np.exp(-z))
+    return result
+
+
+def _silu_slope(z: Array) -> Array:
+    share = 1 / (1 + np.exp(-z))
+    result: Array = share * (1 + z * (1 - share))
     return result

@@ -3,22 +3,25 @@
 Whatever a placement does between sub-layers is linear in the embedding and in the outputs of the sub-layers before it,
 once a norm is read as a division by its standard deviation (which concentrates as the width grows). Each of these
 parts is an *atom*, drawn independently of the others because every F ends in a matrix of its own. So a value is one
-coefficient an atom, and two numbers an atom say all that is needed:
+coefficient an atom, and a few second moments an atom (`Products`) say all that is needed. The coefficients carry
+gradients back, too (`backward.py`); there a norm's has a correction of order 1/d, so they are kept apart.
 
-    q = E‖a_i‖² / d     and     p = E⟨a_i, a_j⟩ / d,  i ≠ j,
-
-for the vectors a_i of single tokens. The same coefficients carry gradients back (`backward.py`).
+A stream grows by an atom a sub-layer, and every norm divides all of its coefficients alike. Values therefore share
+*lanes*: a list of coefficients to which sums append, and a number that multiplies all of them. What costs as much as
+a value has atoms, a copy of its lane, is done only where two values have atoms in common.
 """
 
-import math
-from collections.abc import Callable, Sequence
+from array import array
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..placement.operations import mix, unit
+from .products import Products
 
 Coefficients = NDArray[np.float64]
+_SMALLEST, _LARGEST = 1e-60, 1e60
+"""Of a lane's factor: squares of its inverse must not overflow."""
 
 
 class Atoms:
@@ -27,75 +30,143 @@ class Atoms:
     def __init__(self, width: int) -> None:
         self.width = width
         self.count = 0
-        self._q, self._p = np.empty(64), np.empty(64)
+        self._products = (array("d"), array("d"), array("d"))
+        self.spreads = array("d")
+        """d · Var ‖a‖² / d² of each."""
         self.constant: list[int] = []
         """Parts that are the same in every feature, which LayerNorm takes off."""
+        self.summed: Summed | None = None
+        """The last history that attention over depth has summed up."""
 
-    def add(self, q: float, p: float, *, centred: bool = True) -> int:
-        """A new part; its index. `centred` is False for one that is the same in every feature."""
-        if self.count == len(self._q):
-            self._q, self._p = (np.resize(old, 2 * len(old)) for old in (self._q, self._p))
-        self._q[self.count], self._p[self.count] = q, p
+    def add(self, q: float, p: float, apart: float = 0.0, *, spread: float | None = None, centred: bool = True) -> int:
+        """A new part; its index. `centred` is False for one that is the same in every feature.
+
+        spread: d · Var(‖a‖² / d), 2q² of a Gaussian where it is not given.
+        """
+        one, two, three = self._products
+        one.append(q)
+        two.append(p)
+        three.append(apart)
+        self.spreads.append(2 * q * q if spread is None else spread)
         if not centred:
             self.constant.append(self.count)
         self.count += 1
         return self.count - 1
 
+    def products(self, index: int) -> Products:
+        one, two, three = self._products
+        return Products(one[index], two[index], three[index])
+
     @property
     def q(self) -> Coefficients:
-        return self._q[: self.count]
+        return np.array(self._products[0])
 
     @property
     def p(self) -> Coefficients:
-        return self._p[: self.count]
+        return np.array(self._products[1])
+
+    def weighed(self, coefficients: Coefficients) -> Products:
+        """The moments of a value with these coefficients."""
+        squares, size = coefficients * coefficients, len(coefficients)
+        return Products(*(float(squares @ np.frombuffer(part)[:size]) for part in self._products))
+
+
+class Lane:
+    """Coefficients that values share: forward those of values, back those of gradients. Only its end grows."""
+
+    __slots__ = ("back", "forward", "start")
+
+    def __init__(self, forward: Coefficients, back: Coefficients) -> None:
+        self.forward, self.back = array("d", forward.tobytes()), array("d", back.tobytes())
+        self.start = len(forward)
+        """So many were there when the lane was made; each of the others came with an atom of its own."""
+
+    def append(self, index: int, forward: float, back: float) -> None:
+        gap = index - len(self.forward)
+        if gap:
+            self.forward.extend([0.0] * gap)
+            self.back.extend([0.0] * gap)
+        self.forward.append(forward)
+        self.back.append(back)
 
 
 class Moments:
-    """A value of the formula: one coefficient for each atom that existed when it was made, and its two moments."""
+    """A value of the formula: `scale` times the first `size` coefficients of a lane, or times the last atom alone."""
 
-    __slots__ = ("_moments", "atom", "atoms", "coefficients", "normed")
+    __slots__ = ("apart", "atoms", "back", "centred", "lane", "normed", "p", "q", "scale", "size", "spread")
 
     def __init__(
         self,
         atoms: Atoms,
-        coefficients: Coefficients,
-        moments: tuple[float, float] | None = None,
-        *,
-        atom: int | None = None,
+        scale: float,
+        back: float,
+        lane: Lane | None,
+        size: int,
+        products: tuple[float, float, float],
+        spread: float,
         normed: bool = False,
+        centred: bool = False,
     ) -> None:
-        self.atoms, self.coefficients, self.atom, self.normed = atoms, coefficients, atom, normed
-        # Known where they follow from those of the operands; else summed up when asked for.
-        self._moments = moments
+        self.atoms, self.scale, self.back, self.lane, self.size = atoms, scale, back, lane, size
+        self.q, self.p, self.apart = products
+        self.spread = spread
+        """d · Var(‖x‖² / d), over draws of what came after the last norm."""
+        self.normed = normed
+        self.centred = centred
+        """True where the parts that are the same in every feature are not meant."""
+
+    @classmethod
+    def of(cls, atoms: Atoms, coefficients: Coefficients) -> "Moments":
+        """The value with these coefficients, one for each of the first atoms."""
+        products = atoms.weighed(coefficients)
+        lane = Lane(coefficients, coefficients)
+        return cls(atoms, 1.0, 1.0, lane, len(coefficients), products, 2 * products.one**2)
 
     @property
-    def moments(self) -> tuple[float, float]:
-        """q = E‖x_i‖² / d, and p = E⟨x_i, x_j⟩ / d of two tokens of a sequence."""
-        if self._moments is None:
-            squares = self.coefficients * self.coefficients
-            size = len(squares)
-            self._moments = float(squares @ self.atoms.q[:size]), float(squares @ self.atoms.p[:size])
-        return self._moments
+    def products(self) -> Products:
+        return Products(self.q, self.p, self.apart)
 
     @property
-    def q(self) -> float:
-        return self.moments[0]
+    def coefficients(self) -> Coefficients:
+        """Of every atom up to the last one that the value has."""
+        return self._dense(self.lane.forward if self.lane else None, self.scale)
 
     @property
-    def p(self) -> float:
-        return self.moments[1]
+    def gradient_coefficients(self) -> Coefficients:
+        """The same for gradients: a norm's factor has the mean of its inverse variance in it."""
+        return self._dense(self.lane.back if self.lane else None, self.back)
+
+    def _dense(self, lane: "array[float] | None", scale: float) -> Coefficients:
+        if lane is None:
+            found = np.zeros(self.size)
+            found[-1] = scale
+            return found
+        dense: Coefficients = np.frombuffer(lane)[: self.size] * scale
+        if self.centred:
+            dense[[index for index in self.atoms.constant if index < self.size]] = 0.0
+        return dense
+
+    def times(self, factor: float, back: float, *, normed: bool) -> "Moments":
+        """The value times `factor`, its gradient times `back`."""
+        square = factor * factor
+        products = (self.q * square, self.p * square, self.apart * square)
+        spread = 0.0 if normed else self.spread * square * square
+        return Moments(
+            self.atoms, self.scale * factor, self.back * back, self.lane, self.size, products, spread,
+            normed, self.centred,
+        )  # fmt: skip
 
     def __add__(self, other: "Moments") -> "Moments":
-        return _sum(self, other, 1.0)
+        return _sum(self, other)
 
     def __sub__(self, other: "Moments") -> "Moments":
-        return _sum(self, other, -1.0)
+        return _sum(self, other * -1.0)
 
     def __mul__(self, factor: float) -> "Moments":
         factor = float(factor)
-        known = self._moments
-        moments = None if known is None else (known[0] * factor * factor, known[1] * factor * factor)
-        return Moments(self.atoms, self.coefficients * factor, moments, normed=self.normed and factor != 0)
+        made = self.times(factor, factor, normed=False)
+        made.normed = self.normed and factor != 0
+        return made
 
     __rmul__ = __mul__
 
@@ -103,82 +174,79 @@ class Moments:
         return self * (1 / float(divisor))
 
 
-def _sum(left: Moments, right: Moments, sign: float) -> Moments:
-    short, long = left.coefficients, sign * right.coefficients
+def _sum(left: Moments, right: Moments) -> Moments:
+    # What is added to 0, as by a schedule at its end, stays what it is: the output of a norm, too.
+    if right.scale == 0.0:
+        return left
+    if left.scale == 0.0:
+        return right
+    if left.lane is None:
+        left, right = right, left
+    if left.lane is None or right.lane is not None or right.size <= left.size:
+        return _sum_in_common(left, right)
+    # A branch meets the stream: no part in common, so squares add up.
+    lane, scale, back = left.lane, left.scale, left.back
+    if len(lane.forward) != left.size or not _SMALLEST < abs(scale) < _LARGEST:
+        lane, scale, back = Lane(left.coefficients, left.gradient_coefficients), 1.0, 1.0
+    lane.append(right.size - 1, right.scale / scale, right.back / back)
+    products = (left.q + right.q, left.p + right.p, left.apart + right.apart)
+    spread = left.spread + right.spread + 4 * left.q * right.q
+    return Moments(left.atoms, scale, back, lane, right.size, products, spread, False, left.centred)
+
+
+def _sum_in_common(left: Moments, right: Moments) -> Moments:
+    forward = _added(left.coefficients, right.coefficients)
+    products = left.atoms.weighed(forward)
+    lane = Lane(forward, _added(left.gradient_coefficients, right.gradient_coefficients))
+    return Moments(left.atoms, 1.0, 1.0, lane, len(forward), products, _spread_in_common(left, right, products.one))
+
+
+def _spread_in_common(left: Moments, right: Moments, q: float) -> float:
+    """Between that of independent values and that of one value taken twice, by their squared correlation."""
+    if not (left.q and right.q):
+        return left.spread + right.spread
+    together = (q - left.q - right.q) / 2
+    alike = min(1.0, together * together / (left.q * right.q))
+    still_left, still_right = (2 * x.q * x.q - x.spread for x in (left, right))
+    apart = 1 - (still_left + still_right) / (2 * (left.q + right.q) ** 2)
+    same = (left.spread / (left.q * left.q) + right.spread / (right.q * right.q)) / 4
+    return max(0.0, 2 * q * q * ((1 - alike) * apart + alike * same))
+
+
+def _added(short: Coefficients, long: Coefficients) -> Coefficients:
     if len(short) > len(long):
-        short, long = long, short.copy()
-    moments = None
-    if not long[: len(short)].any():
-        # No part in common, as where a branch meets the stream it came from: squares add up.
-        (q, p), (other_q, other_p) = left.moments, right.moments
-        moments = q + other_q, p + other_p
+        short, long = long, short
     long[: len(short)] += short
-    # What is added to 0, as by a schedule at its end, is still the output of a norm.
-    normed = (left.normed and not right.coefficients.any()) or (right.normed and not left.coefficients.any())
-    return Moments(left.atoms, long, moments, normed=normed)
+    return long
+
+
+class Summed(NamedTuple):
+    """Values, their sum, and that of all but the last."""
+
+    values: tuple[Moments, ...]
+    before_last: Moments
+    total: Moments
 
 
 def single(atoms: Atoms, index: int) -> Moments:
     """The value that is one part alone."""
-    coefficients = np.zeros(index + 1)
-    coefficients[index] = 1.0
-    return Moments(atoms, coefficients, (float(atoms.q[index]), float(atoms.p[index])), atom=index)
+    return Moments(atoms, 1.0, 1.0, None, index + 1, atoms.products(index), atoms.spreads[index])
 
 
 def without_mean(x: Moments) -> Moments:
     """The value less what is the same in every feature."""
-    constant = x.atoms.constant
-    if not any(index < len(x.coefficients) and x.coefficients[index] for index in constant):
+    if x.centred:
         return x
-    kept = x.coefficients.copy()
-    kept[[index for index in constant if index < len(kept)]] = 0.0
-    return Moments(x.atoms, kept)
-
-
-class Number(float):
-    """A parameter of the formula at its initial value: a number, or a vector of which all entries are that number."""
-
-
-class MomentNorms:
-    """The norms of a formula on moments; before training their gains are 1, so all names give the same map.
-
-    centres: True for LayerNorm, which takes the mean over features off; the others divide by the RMS. ScaleNorm's gain
-    is √d at first, so it is RMSNorm here.
-    """
-
-    def __init__(self, epsilon: float, *, centres: bool) -> None:
-        self.epsilon, self.centres = epsilon, centres
-
-    def __call__(self, x: Moments, /, *, groups: int | None = None) -> Moments:
-        if self.centres:
-            x = without_mean(x)
-        normed = x / math.sqrt(x.q + self.epsilon)
-        return Moments(normed.atoms, normed.coefficients, normed.moments, normed=True)
-
-    def __getattr__(self, name: str) -> Callable[..., Moments]:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        return self
-
-
-@mix.register
-def _mix(query: Number, values: Sequence[Moments], key: Callable[[Moments], Moments]) -> Moments:
-    """With a query of 0, as it starts, attention over depth is the plain mean.
-
-    Raises ValueError for any other: the weights would depend on the token.
-    """
-    if float(query) != 0.0:
-        raise ValueError(f"attention over depth is predicted for a query of 0, where it starts, got {float(query)}")
-    total = np.zeros(max(len(value.coefficients) for value in values))
-    # A long history is mostly parts as they came: one assignment for all of them.
-    np.add.at(total, [value.atom for value in values if value.atom is not None], 1.0)
-    for value in values:
-        if value.atom is None:
-            total[: len(value.coefficients)] += value.coefficients
-    return Moments(values[0].atoms, total / len(values))
-
-
-@unit.register
-def _unit(x: Moments) -> Moments:
-    # A value that is 0 stays 0, as on tensors.
-    return x / math.sqrt(x.q * x.atoms.width) if x.q else x
+    if x.lane is None:
+        return x if x.size - 1 not in x.atoms.constant else x * 0.0
+    q, p, apart = x.q, x.p, x.apart
+    found = False
+    for index in x.atoms.constant:
+        if index < x.size and (coefficient := x.lane.forward[index] * x.scale):
+            square, part = coefficient * coefficient, x.atoms.products(index)
+            q, p, apart = q - square * part.one, p - square * part.two, apart - square * part.apart
+            found = True
+    if not found:
+        return x
+    products = (max(0.0, q), p, apart)
+    return Moments(x.atoms, x.scale, x.back, x.lane, x.size, products, x.spread, centred=True)

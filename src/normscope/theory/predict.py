@@ -4,23 +4,30 @@ import math
 from dataclasses import dataclass, field
 from typing import Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ..placement import Placement, StackShape, named
 from .backward import StackGradients, backward
-from .kernels import Activation
-from .moments import Atoms, MomentNorms, single
-from .settings import SETTINGS
+from .kernels import ACTIVATIONS, Activation
+from .moments import Atoms, single
+from .operations import MomentNorms
+from .products import Products
+from .settings import SETTINGS, Text
 from .stream import MomentEnd, MomentStack, Setting
-from .sublayers import Pair, pair_of
 
 StackKind = Literal["encoder", "decoder", "encoder-decoder"]
 _TAKE_THE_MEAN_OFF = frozenset({"layer-norm"})
 """Of the norms a model can have; all others divide by the RMS."""
 
 
+_ALL_DIFFER = Text()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSetting:
     """The model a prediction is for. The loss is the mean cross-entropy per target token, in nats, at random targets,
-    over one sequence. The output projection has rows of squared length 1 where it is not tied."""
+    over all sequences. The output projection has rows of squared length 1 where it is not tied."""
 
     stack: StackKind = "encoder"
     blocks: int = 6
@@ -29,7 +36,9 @@ class ModelSetting:
     ffn_width: int = 512
     heads: int = 1
     tokens: int = 16
-    """Of the sequence; of source and target each."""
+    """Of a sequence; of source and target each."""
+    sequences: int = 1
+    """Of the batch that the loss is a mean over."""
     vocabulary: int = 10_000
     """Rows of the output projection."""
     setting: str = "theory"
@@ -38,9 +47,16 @@ class ModelSetting:
     norm: Literal["layer-norm", "rms-norm"] = "layer-norm"
     tied: bool = True
     """Whether the output projection is the input's embedding, in settings whose embedding has rows."""
+    dropout: float = 0.0
+    """On the embedding and on every F(x)."""
+    label_smoothing: float = 0.0
+    source: Text = _ALL_DIFFER
+    """What the source's tokens repeat, or those of a stack on its own."""
+    target: Text = _ALL_DIFFER
+    """The same of the target: of the decoder's input in an encoder-decoder, and of what the loss asks for."""
 
     def __post_init__(self) -> None:
-        for name in ("blocks", "width", "ffn_width", "heads", "tokens"):
+        for name in ("blocks", "width", "ffn_width", "heads", "tokens", "sequences"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
         if self.vocabulary < 2:
@@ -49,10 +65,13 @@ class ModelSetting:
             raise ValueError(f"width={self.width} must be a multiple of heads={self.heads}")
         if self.width < 4 or self.width % 2:
             raise ValueError(f"width must be even and at least 4, for its sinusoids, got {self.width}")
+        for name in ("dropout", "label_smoothing"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"{name} must lie in [0, 1), got {getattr(self, name)}")
         allowed = {
             "setting": tuple(SETTINGS),
             "stack": ("encoder", "decoder", "encoder-decoder"),
-            "activation": ("relu", "gelu"),
+            "activation": ACTIVATIONS,
             "norm": ("layer-norm", "rms-norm"),
         }
         for name, values in allowed.items():
@@ -71,18 +90,21 @@ class ModelSetting:
         )
 
 
+Curve = NDArray[np.float64]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StackPrediction:
-    """Curves of one stack, by depth: completed blocks for the stream, blocks for gradients."""
+    """Curves of one stack, by depth: (L+1,) by completed blocks for the stream, (L,) by block for gradients."""
 
-    q: list[float]
+    q: Curve
     """E‖x_l‖² / d, from the embedding on."""
-    p: list[float]
-    """E⟨x_l, x'_l⟩ / d of two tokens of the sequence."""
-    gradient_norm: dict[str, list[float]]
-    """Root of the mean squared Frobenius norm of each matrix's gradient: value, output, ffn_in, ffn_out, and
-    cross_value and cross_output."""
-    shares: dict[str, list[float]] = field(default_factory=dict)
+    p: Curve
+    """E⟨x_l, x'_l⟩ / d of two tokens of a sequence."""
+    gradient_norm: dict[str, Curve]
+    """Mean Frobenius norm of each matrix's gradient: query, key, value, output, ffn_in, ffn_out (and ffn_gate), and
+    cross_query and so on of cross-attention. Infinitely wide models would all have this norm."""
+    shares: dict[str, Curve] = field(default_factory=dict)
     """What each sub-layer is of the last stream's E‖x‖², by kind, and the embedding's own; they add up to 1."""
 
 
@@ -93,10 +115,11 @@ def predict(placement: str, model: ModelSetting) -> dict[str, StackPrediction]:
     """
     if model.stack != "encoder-decoder":
         kind: Literal["encoder", "decoder"] = "encoder" if model.stack == "encoder" else "decoder"
-        stack = _forward(named(placement)(model.shape(kind)), model, None)
+        stack = _forward(named(placement)(model.shape(kind)), model, model.source, None)
         return {kind: _prediction(stack, backward(stack, loss_gradient(stack, model)))}
-    encoder = _forward(named(placement)(model.shape("encoder")), model, None)
-    decoder = _forward(named(placement)(model.shape("decoder")), model, pair_of(encoder.output))
+    encoder = _forward(named(placement)(model.shape("encoder")), model, model.source, None)
+    memory = encoder.output.products
+    decoder = _forward(named(placement)(model.shape("decoder")), model, model.target, memory)
     gradients = backward(decoder, loss_gradient(decoder, model))
     return {
         "encoder": _prediction(encoder, backward(encoder, gradients.memory)),
@@ -104,27 +127,42 @@ def predict(placement: str, model: ModelSetting) -> dict[str, StackPrediction]:
     }
 
 
-def loss_gradient(stack: MomentStack, model: ModelSetting) -> Pair:
-    """At an output token: E‖Σ_v (softmax_v - target_v) E_v‖² / n², and the product of two tokens' gradients.
+def loss_gradient(stack: MomentStack, model: ModelSetting) -> Products:
+    """At an output token: E‖Σ_v (softmax_v - target_v) E_v‖² / N², N all tokens, and the products of two tokens.
 
     Logits are Gaussian with the variance q and the covariance p of the output, so that over V entries E Σ softmax² is
-    e^q / V and E Σ softmax softmax' is e^p / V, as long as they are small. With a tied projection the output may still
-    hold its own input row E_o, which then has a logit apart and a share of the softmax, and so a part of the gradient.
-    Of that part a norm at the output takes off what lies along the output itself, y: E_o (1 - α²) is left, and α y,
-    which tokens have in common. (No norm further down takes anything off: F is homogeneous, so that the gradient stays
-    orthogonal to the stream.)
+    e^q / V and E Σ softmax softmax' is e^p / V, as long as they are small. Tokens that are asked for the same entry
+    have its row in common. With a tied projection the output may still hold its own input row E_o, which then has a
+    logit apart and a share of the softmax, and so a part of the gradient. Of that part a norm at the output takes off
+    what lies along the output itself, y: E_o (1 - α²) is left, and α y, which tokens have in common. (No norm further
+    down takes anything off: F is homogeneous, so that the gradient stays orthogonal to the stream.)
     """
     output = stack.output
     vocabulary, tied = model.vocabulary, SETTINGS[model.setting].tied and model.tied
     scale = _output_scale(stack, vocabulary)
     row = scale**2 * (float(stack.atoms.q[0]) if tied else 1.0)
-    own, along = _own_row(stack, model, scale) if tied else (0.0, 0.0)
-    removed = along if output.normed else 0.0
-    others = (1 - own) ** 2 * min(1.0, math.exp(min(row * output.q, 700.0)) / vocabulary)
-    one = 1 - 2 / vocabulary + own**2 * (1 - removed) + others
-    common = (1 - own) ** 2 * min(1.0, math.expm1(min(row * output.p, 700.0)) / vocabulary)
-    two = common + own**2 * removed * output.p / output.q
-    return Pair(one, two).scaled(row / model.tokens**2)
+    own = _own_row(stack, model, scale) if tied else _OwnRow(0.0, 0.0, 0.0)
+    removed = own.along if output.normed else 0.0
+    others = 1 - 2 * own.share + own.square
+    target = (1 - model.label_smoothing) ** 2
+    one = (
+        target * (1 - 2 / vocabulary) + own.square * (1 - removed) + others * _softmaxes(row * output.q, vocabulary, 0)
+    )
+
+    def common(p: float, same: float) -> float:
+        return (
+            (1 - own.share) ** 2 * _softmaxes(row * p, vocabulary, 1)
+            + own.share**2 * removed * p / output.q
+            + target * same
+        )
+
+    two, apart = common(output.p, model.target.same_within), common(output.apart, model.target.same_apart)
+    return Products(one, two, apart).scaled(row / (model.tokens * model.sequences) ** 2)
+
+
+def _softmaxes(covariance: float, vocabulary: int, less: int) -> float:
+    """E Σ_v softmax_v softmax'_v, `less` what it is without a covariance where targets take that away."""
+    return min(1.0, (math.exp(min(covariance, 700.0)) - less) / vocabulary)
 
 
 def _output_scale(stack: MomentStack, vocabulary: int) -> float:
@@ -135,36 +173,49 @@ def _output_scale(stack: MomentStack, vocabulary: int) -> float:
     return float(stack.placement.output_rows(rows, end, vocabulary).coefficients[0])
 
 
-def _own_row(stack: MomentStack, model: ModelSetting, scale: float) -> tuple[float, float]:
-    """The softmax's share of the token's own input row, and that row's share of the output's E‖y‖²."""
+@dataclass(frozen=True, slots=True)
+class _OwnRow:
+    """A token's own input row at the output: its share of the softmax, mean and mean square, and of E‖y‖²."""
+
+    share: float
+    square: float
+    along: float
+
+
+def _own_row(stack: MomentStack, model: ModelSetting, scale: float) -> _OwnRow:
     output = stack.output
     coefficient, row = float(output.coefficients[0]), float(stack.atoms.q[0])
-    # Against V entries whose exponentials have the mean e^(q/2).
     logit = coefficient * math.sqrt(model.width) * row * scale
+    # Against V entries whose exponentials have the mean e^(q/2); the rest of the output moves the row's own logit.
     others = math.log(model.vocabulary) + scale**2 * row * output.q / 2
-    share = 1 / (1 + math.exp(min(700.0, others - logit)))
-    return share, coefficient**2 * row / output.q
+    spread = scale * math.sqrt(row * max(0.0, output.q - coefficient**2 * row))
+    nodes, weights = np.polynomial.hermite_e.hermegauss(24)
+    shares = 1 / (1 + np.exp(np.clip(others - logit - spread * nodes, -700, 700)))
+    weights = weights / weights.sum()
+    return _OwnRow(float(weights @ shares), float(weights @ shares**2), coefficient**2 * row / output.q)
 
 
-def _forward(placement: Placement, model: ModelSetting, memory: Pair | None) -> MomentStack:
+def _forward(placement: Placement, model: ModelSetting, text: Text, memory: Products | None) -> MomentStack:
     initial = SETTINGS[model.setting]
     setting = Setting(
         tokens=model.tokens,
         weight_std=initial.weight_std(placement),
+        sequences=model.sequences,
+        dropout=model.dropout,
         activation=model.activation,
         centres={model.norm, placement.default_norm} <= _TAKE_THE_MEAN_OFF,
         memory=memory,
         memory_tokens=model.tokens if memory is not None else 0,
     )
     stack = MomentStack(placement, setting)
-    stack.forward(initial.embedding(placement, model.tokens))
+    stack.forward(initial.embedding(placement, model.tokens, text))
     return stack
 
 
 def _prediction(stack: MomentStack, gradients: StackGradients) -> StackPrediction:
     return StackPrediction(
-        q=[pair.one for pair in stack.depths],
-        p=[pair.two for pair in stack.depths],
-        gradient_norm=gradients.weights,
-        shares=stack.shares(),
+        q=np.array([products.one for products in stack.depths]),
+        p=np.array([products.two for products in stack.depths]),
+        gradient_norm={name: np.array(norms) for name, norms in gradients.weights.items()},
+        shares={kind: np.array(shares) for kind, shares in stack.shares().items()},
     )

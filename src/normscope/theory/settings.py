@@ -1,18 +1,26 @@
 """The two settings predictions are made in: initial weights and embedding, as numbers."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..placement import Placement, Site
-from .stream import WeightStd
-from .sublayers import Pair
+from .products import Products
+from .stream import Parts, WeightStd
 
-Parts = Sequence[tuple[Pair, bool]]
-"""Moments of the independent parts of an embedding; False for one that is the same in every feature."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Text:
+    """How often two tokens are the same entry of the vocabulary; 0 where all differ."""
+
+    same_within: float = 0.0
+    """Two places of one sequence."""
+    same_apart: float = 0.0
+    """Two places of two sequences."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,8 +29,8 @@ class InitialState:
 
     title: str
     weight_std: Callable[[Placement], WeightStd]
-    embedding: Callable[[Placement, int], Parts]
-    """From the placement and the number of tokens."""
+    embedding: Callable[[Placement, int, Text], Parts]
+    """From the placement, the tokens of a sequence, and what they repeat."""
     tied: bool
     """True where the first part of the embedding is √d times the row of an output projection that could be tied."""
 
@@ -54,17 +62,15 @@ def _paper_std(placement: Placement) -> WeightStd:
     return std
 
 
-def _theory_embedding(placement: Placement, tokens: int) -> Parts:
-    """E‖x_0‖² = d, tokens independent."""
-    return [(Pair(1.0, 0.0), True)]
+def _theory_embedding(placement: Placement, tokens: int, text: Text) -> Parts:
+    """E‖x_0‖² = d; two tokens have nothing in common unless they are the same entry."""
+    return [(Products(1.0, text.same_within, text.same_apart), True)]
 
 
-def _paper_embedding(placement: Placement, tokens: int) -> Parts:
-    """√d times rows of N(0, 1/d), and sinusoids: half of a row's square, alike from place to place.
-
-    Repeated tokens, which make p larger, are left out.
-    """
-    return [(Pair(placement.embedding_gain() ** 2, 0.0), True), *_sinusoids(placement.stack.width, tokens)]
+def _paper_embedding(placement: Placement, tokens: int, text: Text) -> Parts:
+    """√d times rows of N(0, 1/d), and sinusoids: half of a row's square, alike from place to place."""
+    rows = Products(1.0, text.same_within, text.same_apart).scaled(placement.embedding_gain() ** 2)
+    return [(rows, True), *_sinusoids(placement.stack.width, tokens)]
 
 
 @lru_cache(maxsize=32)
@@ -77,16 +83,17 @@ def _sinusoids(width: int, tokens: int) -> Parts:
     mean = positions.mean(1)
     centred = positions - mean[:, None]
     return [
-        (_moments(centred @ centred.T / width), True),
-        (_moments(np.outer(mean, mean)), False),
+        (_products(centred @ centred.T / width), True),
+        (_products(np.outer(mean, mean)), False),
     ]
 
 
-def _moments(products: "np.ndarray[tuple[int, int], np.dtype[np.float64]]") -> Pair:
-    tokens = len(products)
-    diagonal = float(np.trace(products))
-    rest = float(products.sum()) - diagonal
-    return Pair(diagonal / tokens, rest / (tokens * (tokens - 1)) if tokens > 1 else 0.0)
+def _products(places: NDArray[np.float64]) -> Products:
+    """Of inner products of all places of a sequence; another sequence has the same ones."""
+    tokens = len(places)
+    diagonal, every = float(np.trace(places)), float(places.sum())
+    rest = (every - diagonal) / (tokens * (tokens - 1)) if tokens > 1 else 0.0
+    return Products(diagonal / tokens, rest, every / tokens**2)
 
 
 SETTINGS: dict[str, InitialState] = {

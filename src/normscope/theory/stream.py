@@ -1,56 +1,52 @@
-"""A placement's formula over moments: the stream forward through one stack, and gradients back through it."""
+"""A placement's formula over moments: the stream forward through one stack, and what the way back needs."""
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 
-from ..placement import Placement, Site, StackShape, SublayerKind
+from ..placement import Placement, Site, StackShape
 from .kernels import Activation
-from .moments import Atoms, Coefficients, MomentNorms, Moments, Number, single
-from .sublayers import (
-    AttentionMap,
-    FeedForwardMap,
-    Mixing,
-    Pair,
-    inner_scales,
-    pair_of,
-    sharpened,
-    uniform,
-    uniform_causal,
-)
+from .moments import Atoms, Moments, single
+from .operations import MomentNorms, Number
+from .products import Products
+from .sublayers import Inside, Map, attention, feed_forward
 
 WeightStd = Callable[[str, Site], float]
 """Standard deviation of the entries of a weight matrix (query, key, value, output, ffn_in, ffn_out) at a site."""
+Parts = Sequence[tuple[Products, bool]]
+"""Moments of the independent parts of an embedding; False for one that is the same in every feature."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """What a prediction needs beside the placement. Tokens are those of one sequence."""
+    """What a prediction needs beside the placement."""
 
     tokens: int
+    """Of each sequence."""
     weight_std: WeightStd
+    sequences: int = 1
+    """Of the batch that the loss is a mean over."""
+    dropout: float = 0.0
+    """On the embedding and on every F(x)."""
     activation: Activation = "relu"
     centres: bool = True
     """True for LayerNorm, False for the norms without a mean."""
-    memory: Pair | None = None
+    memory: Products | None = None
     """Of an encoder's output, for cross-attention."""
     memory_tokens: int = 0
 
 
 @dataclass(slots=True)
 class Applied:
-    """One F as it was applied: its input's coefficients, its map, and the atom that came of it."""
+    """One F as it was applied: where, to what, its map, and the atom that came of it."""
 
     site: Site
-    coefficients: Coefficients
-    map: AttentionMap | FeedForwardMap
+    input: Moments
+    map: Map
     atom: int
-
-    @property
-    def reads_memory(self) -> bool:
-        return self.site.kind == "cross_attention"
 
 
 class MomentEnd:
@@ -98,8 +94,8 @@ class MomentStack:
     """Of every branch so far, over all its elements: its mean over features is 0."""
     input_variance: float = 1.0
     """The same of the embedding."""
-    depths: list[Pair] = field(default_factory=list)
-    """q and p of the stream after so many blocks, from the embedding on."""
+    depths: list[Products] = field(default_factory=list)
+    """Of the stream after so many blocks, from the embedding on."""
     last: Moments = field(init=False)
     """The stream after the last block."""
     output: Moments = field(init=False)
@@ -107,44 +103,47 @@ class MomentStack:
     def __post_init__(self) -> None:
         self.atoms = Atoms(self.placement.stack.width)
 
-    def forward(self, parts: Sequence[tuple[Pair, bool]]) -> Moments:
-        """The stack's output for an embedding that is a sum of parts: moments, and False if all features share it."""
-        indices = [self.atoms.add(pair.one, pair.two, centred=centred) for pair, centred in parts]
-        embedding = Moments(self.atoms, np.ones(len(indices)))
-        n = self.setting.tokens
-        squared_mean = math.fsum((pair.one + (n - 1) * pair.two) / n for pair, centred in parts if not centred)
-        self.input_variance = embedding.q - squared_mean
+    def forward(self, parts: Parts) -> Moments:
+        """The stack's output for an embedding that is a sum of these parts."""
+        n, kept = self.setting.tokens, 1 / (1 - self.setting.dropout)
+        for products, centred in parts:
+            self.atoms.add(products.one * kept, products.two, products.apart, centred=centred)
+        embedding = Moments.of(self.atoms, np.ones(len(parts)))
+        squared_mean = math.fsum((part.one + (n - 1) * part.two) / n for part, centred in parts if not centred)
+        self.input_variance = math.fsum(part.one for part, _ in parts) - squared_mean
         placement, shape = self.placement, self.placement.stack
         norm = MomentNorms(placement.norm_epsilon, centres=self.setting.centres)
         end = MomentEnd(norm)
         state = placement.start(embedding, end)
-        self.depths.append(pair_of(placement.hidden(state)))
-        for block in range(1, shape.blocks + 1):
-            sublayers = [MomentSublayer(_site(shape, kind, block), norm, self) for kind in shape.kinds]
-            state = placement.block(state, sublayers)
-            self.depths.append(pair_of(placement.hidden(state)))
+        self.depths.append(placement.hidden(state).products)
+        for sites in _sites(shape):
+            state = placement.block(state, [MomentSublayer(site, norm, self) for site in sites])
+            self.depths.append(placement.hidden(state).products)
         self.last = placement.hidden(state)
         self.output = placement.finish(state, end)
         return self.output
 
     def shares(self) -> dict[str, list[float]]:
         """What each part is of the last stream's q: by kind of sub-layer and block, and "embedding"."""
-        q = self.atoms.q
-        squares = self.last.coefficients**2
-        parts = np.zeros(len(q))
-        parts[: len(squares)] = squares * q[: len(squares)]
-        total = parts.sum()
-        found = {"embedding": [float(parts[: self.applied[0].atom].sum() / total)]} if self.applied else {}
+        coefficients = self.last.coefficients
+        parts = np.zeros(self.atoms.count)
+        parts[: len(coefficients)] = coefficients**2 * self.atoms.q[: len(coefficients)]
+        parts /= parts.sum()
+        found = {"embedding": [float(parts[: self.applied[0].atom].sum())]}
+        shares = parts.tolist()
         for applied in self.applied:
-            found.setdefault(applied.site.kind, []).append(float(parts[applied.atom] / total))
+            found.setdefault(applied.site.kind, []).append(shares[applied.atom])
         return found
 
-    def apply(self, site: Site, x: Moments, inside: dict[str, Callable[[Moments], Moments]]) -> Moments:
-        done = self._feed_forward(site, x, inside) if site.kind == "feed_forward" else self._attention(site, x, inside)
-        moments = done.output()
-        atom = self.atoms.add(moments.one, moments.two)
-        self.variances.append(moments.one)
-        self.applied.append(Applied(site, x.coefficients, done, atom))
+    def apply(self, site: Site, x: Moments, inside: Inside) -> Moments:
+        made = self._feed_forward(site, x, inside) if site.kind == "feed_forward" else self._attention(site, x, inside)
+        one, two, apart = made.output
+        spread = made.spread
+        if x.spread:
+            spread += x.spread * (one / x.q) ** 2
+        atom = self.atoms.add(one / (1 - self.setting.dropout), two, apart, spread=spread)
+        self.variances.append(one)
+        self.applied.append(Applied(site, x, made, atom))
         return single(self.atoms, atom)
 
     def profiled(self, name: str, initial: float) -> float:
@@ -153,58 +152,43 @@ class MomentStack:
             return initial
         return self.placement.profiled(self.variances, self.input_variance).get(name, initial)
 
-    def _feed_forward(self, site: Site, x: Moments, inside: dict[str, Callable[[Moments], Moments]]) -> FeedForwardMap:
-        std, shape, pair = self.setting.weight_std, site.stack, pair_of(x)
-        pre = pair.scaled(shape.width * std("ffn_in", site) ** 2)
-        plain = FeedForwardMap(
+    def _feed_forward(self, site: Site, x: Moments, inside: Inside) -> Map:
+        std, shape, setting = self.setting.weight_std, site.stack, self.setting
+        return feed_forward(
+            x.products,
             width=shape.width,
             ffn_width=shape.ffn_width,
-            tokens=self.setting.tokens,
+            tokens=setting.tokens,
             ffn_in_std=std("ffn_in", site),
             ffn_out_std=std("ffn_out", site),
-            activation=self.setting.activation,
-            input=pair,
-            hidden_scale=inner_scales(inside, "hidden", shape.ffn_width, pre)[0],
+            activation=setting.activation,
+            inside=inside,
+            apart=setting.sequences > 1,
         )
-        if "output" not in inside:
-            return plain
-        scale, mean_scale = inner_scales(inside, "output", shape.ffn_width, *plain.activated())
-        return replace(plain, output_scale=scale, output_mean_scale=mean_scale)
 
-    def _attention(self, site: Site, x: Moments, inside: dict[str, Callable[[Moments], Moments]]) -> AttentionMap:
-        std, width, crosses = self.setting.weight_std, site.stack.width, site.kind == "cross_attention"
-        pair = pair_of(x)
-        source, keys = (self.setting.memory, self.setting.memory_tokens) if crosses else (pair, self.setting.tokens)
+    def _attention(self, site: Site, x: Moments, inside: Inside) -> Map:
+        std, setting, crosses = self.setting.weight_std, self.setting, site.kind == "cross_attention"
+        source, keys = (setting.memory, setting.memory_tokens) if crosses else (x.products, setting.tokens)
         if source is None:
             raise ValueError("cross-attention needs the moments of a memory")
-
-        def projected(weight: str, pair: Pair) -> Pair:
-            plain = pair.scaled(width * std(weight, site) ** 2)
-            return plain.scaled(inner_scales(inside, weight, width, plain)[0] ** 2)
-
-        causal = site.stack.kind == "decoder" and not crosses
-        plain_value = source.scaled(width * std("value", site) ** 2)
-        plain_mixing = uniform_causal(keys) if causal else uniform(keys)
-        mixing = self._mixing(plain_mixing, projected("query", pair), projected("key", source))
-        value_scale = inner_scales(inside, "value", width, plain_value)[0]
-        mixed = mixing.forward(plain_value.scaled(value_scale**2))
-        return AttentionMap(
-            width=width,
-            tokens=self.setting.tokens,
+        return attention(
+            x.products,
+            source,
+            width=site.stack.width,
+            tokens=setting.tokens,
+            source_tokens=keys,
+            query_std=std("query", site),
+            key_std=std("key", site),
             value_std=std("value", site),
             output_std=std("output", site),
-            mixing=mixing,
-            source=source,
-            source_tokens=keys,
-            value_scale=value_scale,
-            output_scale=inner_scales(inside, "output", width, mixed)[0],
+            causal=site.stack.kind == "decoder" and not crosses,
+            inside=inside,
         )
 
-    @staticmethod
-    def _mixing(plain: Mixing, query: Pair, key: Pair) -> Mixing:
-        # A logit q·k/√K has the variance q_q q_k over random matrices; what all keys share moves no weight.
-        return sharpened(plain, query.one * max(0.0, key.one - key.two))
 
-
-def _site(shape: StackShape, kind: SublayerKind, block: int) -> Site:
-    return Site(kind=kind, block=block, stack=shape)
+@lru_cache(maxsize=16)
+def _sites(shape: StackShape) -> tuple[tuple[Site, ...], ...]:
+    """Block by block; many placements are predicted for one shape."""
+    return tuple(
+        tuple(Site(kind=kind, block=block, stack=shape) for kind in shape.kinds) for block in range(1, shape.blocks + 1)
+    )

@@ -1,196 +1,195 @@
 """Attention and feed-forward on moments: second moments forward, gradients backward, gradients of every matrix.
 
-Gradients have two numbers as values have: G = E‖∂L/∂x_i‖² and H = E⟨∂L/∂x_i, ∂L/∂x_j⟩, i ≠ j, over the tokens of one
-sequence, for the mean loss of its n tokens. A matrix whose inputs are x_i and whose outputs have the gradients g_i
-has the gradient Σ_i g_i x_iᵀ, of squared norm n (G q_x + (n - 1) H p_x) where g and x are independent.
+Gradients have products as values have (`Products`), for the mean loss of all tokens. A matrix whose inputs are x_i and
+whose outputs have the gradients g_i has the gradient Σ_i g_i x_iᵀ.
 """
 
-import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from functools import lru_cache
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
 
-from .kernels import Activation, Kernel, kernel
+from .kernels import Activation, Kernel, excess, kernel
+from .mixing import Mixing, sharpened, uniform
 from .moments import Atoms, Moments
+from .products import NOTHING, Linear, Products
 
 Inside = Mapping[str, Callable[[Moments], Moments]]
+NOTHING_INSIDE: Inside = MappingProxyType({})
 
 
-class Pair(NamedTuple):
-    """A quantity of one token and of two: of values (q, p) divided by their width, of gradients not."""
+class Projection(NamedTuple):
+    """A matrix that F applies to what it reads."""
 
-    one: float
-    two: float
-
-    def scaled(self, factor: float) -> "Pair":
-        return Pair(self.one * factor, self.two * factor)
-
-
-NOTHING = Pair(0.0, 0.0)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mixing:
-    """How attention mixes values over the tokens of a sequence: both quantities are linear in those of the values.
-
-    `self_one` and `self_two` are the shares of q in the new q and in the new p; p has the rest.
-    """
-
-    self_one: float
-    self_two: float
-
-    def forward(self, value: Pair) -> Pair:
-        gap = value.one - value.two
-        return Pair(value.two + self.self_one * gap, value.two + self.self_two * gap)
-
-
-@lru_cache(maxsize=64)
-def uniform(keys: int) -> Mixing:
-    """Every query sees all keys with the same weight: W_Q = W_K = 0, or as good as that."""
-    return Mixing(self_one=1 / keys, self_two=1 / keys)
-
-
-@lru_cache(maxsize=64)
-def uniform_causal(keys: int) -> Mixing:
-    """The token at place t sees t keys; averaged over places, Σ 1/t being the harmonic number."""
-    harmonic = math.fsum(1 / t for t in range(1, keys + 1))
-    pairs = keys * (keys - 1) / 2
-    return Mixing(self_one=harmonic / keys, self_two=(keys - harmonic) / pairs if pairs else 0.0)
-
-
-def sharpened(mixing: Mixing, variance: float) -> Mixing:
-    """Random queries and keys: logits of that variance over the keys make Σ_j w_j² larger by its exponential.
-
-    An approximation (log-normal weights, many keys); exact for variance 0, an upper bound of 1 at the other end.
-    """
-    return Mixing(self_one=min(1.0, mixing.self_one * math.exp(min(variance, 50.0))), self_two=mixing.self_two)
-
-
-@dataclass(slots=True, kw_only=True)
-class FeedForwardMap:
-    """One feed-forward at one input."""
-
-    width: int
-    ffn_width: int
+    name: str
+    back: Linear
+    """Gradients at F(x) to those at the matrix's output."""
+    inputs: Products
     tokens: int
-    ffn_in_std: float
-    ffn_out_std: float
-    activation: Activation
-    input: Pair
-    hidden_scale: float
-    output_scale: float = 1.0
-    """What a norm before the last matrix multiplies with, and what it leaves of the mean over hidden units."""
-    output_mean_scale: float = 1.0
-    kernel: Kernel = field(init=False)
-    """Of the activation at this input."""
-
-    def __post_init__(self) -> None:
-        before = self.input.scaled(self.width * self.ffn_in_std**2 * self.hidden_scale**2)
-        self.kernel = kernel(self.activation, before.one, _correlation(before))
-
-    def output(self) -> Pair:
-        """q and p of F(x)."""
-        return self._last_input.scaled(self.ffn_width * self.ffn_out_std**2)
-
-    def activated(self) -> tuple[Pair, Pair]:
-        """What leaves the activation: the part about its mean over hidden units, and that mean."""
-        found, square = self.kernel, self.kernel.mean**2
-        return Pair(found.q - square, found.p - square), Pair(square, square)
-
-    @property
-    def _last_input(self) -> Pair:
-        centred, mean = self.activated()
-        kept, kept_mean = self.output_scale**2, self.output_mean_scale**2
-        return Pair(kept * centred.one + kept_mean * mean.one, kept * centred.two + kept_mean * mean.two)
-
-    def gradient_at_source(self, g: Pair) -> Pair:
-        """At F's input."""
-        return self._gradient_before(g).scaled(self.width * self.ffn_in_std**2 * self.hidden_scale**2)
-
-    def _gradient_before(self, g: Pair) -> Pair:
-        """Of what the activation is applied to."""
-        hidden = g.scaled(self.ffn_width * self.ffn_out_std**2 * self.output_scale**2)
-        return Pair(hidden.one * self.kernel.slope_q, hidden.two * self.kernel.slope_p)
-
-    def weight_gradients(self, g: Pair) -> dict[str, float]:
-        """Frobenius norm by matrix."""
-        hidden = self._last_input.scaled(self.ffn_width)
-        before = self._gradient_before(g).scaled(self.hidden_scale**2)
-        return {
-            "ffn_in": _outer_norm(before, self.input.scaled(self.width), self.tokens),
-            "ffn_out": _outer_norm(g, hidden, self.tokens),
-        }
+    """Of its inputs, in each sequence."""
+    onward: float
+    """From there to its input."""
+    of_query: bool = False
+    """Whether it reads what queries are made of, in cross-attention another thing than keys and values are."""
 
 
-@dataclass(slots=True, kw_only=True)
-class AttentionMap:
-    """One attention at one input; for cross-attention `keys` are those of the memory, and so is `source`."""
+class Map(NamedTuple):
+    """One F at one input: projections, what mixes or activates them, and a last matrix."""
 
-    width: int
-    tokens: int
-    value_std: float
-    output_std: float
-    mixing: Mixing
-    source: Pair
-    """What keys and values are made of."""
-    source_tokens: int
-    value_scale: float
-    output_scale: float
-
-    @property
-    def _mixed(self) -> Pair:
-        value = self.source.scaled(self.width * self.value_std**2 * self.value_scale**2)
-        return self.mixing.forward(value)
-
-    def output(self) -> Pair:
-        """q and p of F(x)."""
-        return self._mixed.scaled(self.output_scale**2 * self.width * self.output_std**2)
-
-    def _gradient_at_values(self, g: Pair) -> Pair:
-        """Each key's share of the gradients of all queries: the transpose of the mixing."""
-        mixed = g.scaled(self.width * self.output_std**2 * self.output_scale**2)
-        n, m = self.tokens, self.source_tokens
-        # The shares are Σ_j w_ij w_i'j, over one key, for one query and for two; over two keys it is what is left of 1.
-        same_one, same_two = self.mixing.self_one, self.mixing.self_two
-        one = (n * same_one * mixed.one + n * (n - 1) * same_two * mixed.two) / m
-        rest = n * (1 - same_one) * mixed.one + n * (n - 1) * (1 - same_two) * mixed.two
-        return Pair(one, rest / (m * (m - 1)) if m > 1 else 0.0)
-
-    def gradient_at_source(self, g: Pair) -> Pair:
-        return self._gradient_at_values(g).scaled(self.width * self.value_std**2 * self.value_scale**2)
-
-    def weight_gradients(self, g: Pair) -> dict[str, float]:
-        """Frobenius norm by matrix; those of query and key need the softmax's slope and are not predicted."""
-        mixed = self._mixed.scaled(self.output_scale**2 * self.width)
-        at_values = self._gradient_at_values(g).scaled(self.value_scale**2)
-        return {
-            "value": _outer_norm(at_values, self.source.scaled(self.width), self.source_tokens),
-            "output": _outer_norm(g, mixed, self.tokens),
-        }
+    output: Products
+    spread: float
+    """d · Var ‖F(x)‖² / d², beyond what is inherited from x."""
+    projections: tuple[Projection, ...]
+    silent: tuple[str, ...]
+    """Projections that have no gradient."""
+    last: str
+    last_inputs: Products
+    last_width: int
 
 
-def inner_scales(inside: Inside, place: str, width: int, centred: Pair, mean: Pair = NOTHING) -> tuple[float, float]:
+def feed_forward(
+    x: Products,
+    *,
+    width: int,
+    ffn_width: int,
+    tokens: int,
+    ffn_in_std: float,
+    ffn_out_std: float,
+    activation: Activation = "relu",
+    inside: Inside = NOTHING_INSIDE,
+    apart: bool = True,
+) -> Map:
+    """F(x) = W₂ φ(W₁ x); SwiGLU has a second W₁, the gate's, drawn as the first.
+
+    apart: False where tokens of other sequences are of no interest.
+    """
+    into = width * ffn_in_std * ffn_in_std
+    scale = inner_scales(inside, "hidden", ffn_width, x.scaled(into))[0] if inside else 1.0
+    variance = x.one * into * scale * scale
+    found = kernel(activation, variance, x.two / x.one if x.one else 0.0)
+    other = kernel(activation, variance, x.apart / x.one if x.one else 0.0) if apart else _UNASKED
+    hidden, kept = Products(found.q, found.p, other.p), 1.0
+    if inside and "output" in inside:
+        mean = Products(*[found.mean**2] * 3)
+        centred = hidden.plus(mean, -1.0)
+        inner, inner_mean = inner_scales(inside, "output", ffn_width, centred, mean)
+        kept = inner * inner
+        hidden = centred.scaled(kept).plus(mean, inner_mean**2)
+    out = ffn_width * ffn_out_std * ffn_out_std
+    back = out * kept * scale * scale
+    slopes = Linear(back * found.slope_q, 0.0, 0.0, back * found.slope_p, back * other.slope_p)
+    projections: tuple[Projection, ...] = (Projection("ffn_in", slopes, x, tokens, into),)
+    if found.gate_slope_q:
+        gate = Linear(back * found.gate_slope_q, 0.0, 0.0, back * found.gate_slope_p, back * other.gate_slope_p)
+        projections = (*projections, Projection("ffn_gate", gate, x, tokens, into))
+    output = hidden.scaled(out)
+    spread = output.one * output.one * (2 + excess(activation, variance) * width / ffn_width)
+    return Map(output, spread, projections, (), "ffn_out", hidden, ffn_width)
+
+
+_UNASKED = Kernel(0.0, 0.0, 0.0, 0.0, 0.0)
+
+
+def attention(
+    x: Products,
+    source: Products,
+    *,
+    width: int,
+    tokens: int,
+    source_tokens: int,
+    query_std: float,
+    key_std: float,
+    value_std: float,
+    output_std: float,
+    causal: bool = False,
+    inside: Inside = NOTHING_INSIDE,
+) -> Map:
+    """Softmax attention of queries made of x over keys and values made of `source`, a memory's in cross-attention."""
+    value_into = width * value_std * value_std
+    value_scale = _square_of_scale(inside, "value", width, source, value_into)
+    value = source.scaled(value_into * value_scale)
+    query_into, key_into = width * query_std * query_std, width * key_std * key_std
+    query, apart_keys, query_scale, key_scale = NOTHING, 0.0, 1.0, 1.0
+    if query_into and key_into:
+        query_scale = _square_of_scale(inside, "query", width, x, query_into)
+        key_scale = _square_of_scale(inside, "key", width, source, key_into)
+        query = x.scaled(query_into * query_scale)
+        # A logit q·k/√K has the variance q_q q_k over random matrices; what all keys share moves no weight.
+        apart_keys = max(0.0, (source.one - source.two) * key_into * key_scale)
+    if apart_keys:
+        weights = sharpened(source_tokens, query.one * apart_keys, query.two * apart_keys, causal=causal)
+    else:
+        weights = uniform(source_tokens, causal=causal)
+    inputs = weights.forward(value)
+    output_scale = _square_of_scale(inside, "output", width, inputs, 1.0)
+    if output_scale != 1.0:
+        inputs = inputs.scaled(output_scale)
+    out = width * output_std * output_std
+    back = out * output_scale
+    at_values = _gradient_at_values(weights, tokens, source_tokens, back * value_scale)
+    projections: tuple[Projection, ...] = (Projection("value", at_values, source, source_tokens, value_into),)
+    silent: tuple[str, ...] = ("query", "key")
+    if apart_keys and query.one:
+        apart_values = max(0.0, value.one - value.two) * back
+        to_query, to_key = _gradients_at_logits(weights, tokens, source_tokens, apart_values, query, apart_keys, width)
+        projections += (
+            Projection("query", _times(to_query, query_scale), x, tokens, query_into, True),
+            Projection("key", _times(to_key, key_scale), source, source_tokens, key_into),
+        )
+        silent = ()
+    output = inputs.scaled(out)
+    # Two random matrices: values' and the last.
+    return Map(output, 4 * output.one * output.one, projections, silent, "output", inputs, width)
+
+
+def _square_of_scale(inside: Inside, place: str, width: int, read: Products, into: float) -> float:
+    """What a function within F multiplies the second moments of a projection with."""
+    if not inside or place not in inside:
+        return 1.0
+    return inner_scales(inside, place, width, read.scaled(into))[0] ** 2
+
+
+def _times(linear: Linear, factor: float) -> Linear:
+    return linear if factor == 1.0 else Linear(*(entry * factor for entry in linear))
+
+
+def _gradient_at_values(weights: Mixing, n: int, m: int, factor: float) -> Linear:
+    """Each key's share of the gradients of all queries: the transpose of the mixing.
+
+    The shares are Σ_j w_ij w_i'j, over one key, for one query and for two; over two keys it is what is left of 1.
+    """
+    one, two = weights.self_one, weights.self_two
+    mine = factor * n / m
+    theirs = mine / (m - 1) if m > 1 else 0.0
+    return Linear(mine * one, mine * (n - 1) * two, theirs * (1 - one), theirs * (n - 1) * (1 - two), mine * n / m)
+
+
+def _gradients_at_logits(
+    weights: Mixing, n: int, m: int, apart_values: float, query: Products, apart_keys: float, width: int
+) -> tuple[Linear, Linear]:
+    """From gradients at F(x), of which `apart_values` has the factor, to those at queries and at keys.
+
+    A logit z_ij has the gradient w_ij g_i·(v_j - Σ_k w_ik v_k), which vanishes where values are alike. A query's is
+    Σ_j of that times k_j less the keys' mean; a key's Σ_i of that times q_i, and over all keys they add up to 0.
+    Values and keys are made of the same tokens, and m tokens in d dimensions are not orthogonal: 1 + m/d.
+    """
+    gap = apart_values * (1 + m / width)
+    one, two = gap * weights.apart_one, gap * weights.apart_two
+    to_query = Linear(one * apart_keys, 0.0, 0.0, two * apart_keys, 0.0)
+    own, others = n / m * one * query.one, n * (n - 1) / m * two * query.two
+    left = -1 / (m - 1) if m > 1 else 0.0
+    return to_query, Linear(own, others, own * left, others * left, 0.0)
+
+
+def inner_scales(
+    inside: Inside, place: str, width: int, centred: Products, mean: Products = NOTHING
+) -> tuple[float, float]:
     """What the functions a formula applies within F multiply a projection with, and its mean over features."""
     if place not in inside:
         return 1.0, 1.0
     atoms = Atoms(width)
-    for pair, is_centred in ((centred, True), (mean, False)):
-        atoms.add(pair.one, pair.two, centred=is_centred)
-    value = inside[place](Moments(atoms, np.ones(2)))
+    for products, is_centred in ((centred, True), (mean, False)):
+        atoms.add(*products, centred=is_centred)
+    value = inside[place](Moments.of(atoms, np.ones(2)))
     return float(value.coefficients[0]), float(value.coefficients[1])
-
-
-def pair_of(x: Moments) -> Pair:
-    return Pair(x.q, x.p)
-
-
-def _correlation(pair: Pair) -> float:
-    return pair.two / pair.one if pair.one else 0.0
-
-
-def _outer_norm(gradient: Pair, value: Pair, tokens: int) -> float:
-    squared = tokens * (gradient.one * value.one + (tokens - 1) * gradient.two * value.two)
-    return math.sqrt(max(0.0, squared))
