@@ -1,7 +1,7 @@
 """Predicted curves over depth: the stream and the gradient of every matrix, for any placement, before any training."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -36,7 +36,9 @@ class ModelSetting:
     ffn_width: int = 512
     heads: int = 1
     tokens: int = 16
-    """Of a sequence; of source and target each."""
+    """Of a sequence: of the target in an encoder-decoder."""
+    source_tokens: int | None = None
+    """Of a source sequence, where it is not as long as the target."""
     sequences: int = 1
     """Of the batch that the loss is a mean over."""
     vocabulary: int = 10_000
@@ -65,6 +67,8 @@ class ModelSetting:
             raise ValueError(f"width={self.width} must be a multiple of heads={self.heads}")
         if self.width < 4 or self.width % 2:
             raise ValueError(f"width must be even and at least 4, for its sinusoids, got {self.width}")
+        if self.source_tokens is not None and self.source_tokens < 1:
+            raise ValueError(f"source_tokens must be at least 1, got {self.source_tokens}")
         for name in ("dropout", "label_smoothing"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name} must lie in [0, 1), got {getattr(self, name)}")
@@ -115,11 +119,11 @@ def predict(placement: str, model: ModelSetting) -> dict[str, StackPrediction]:
     """
     if model.stack != "encoder-decoder":
         kind: Literal["encoder", "decoder"] = "encoder" if model.stack == "encoder" else "decoder"
-        stack = _forward(named(placement)(model.shape(kind)), model, model.source, None)
+        stack = _forward(named(placement)(model.shape(kind)), model, model.source)
         return {kind: _prediction(stack, backward(stack, loss_gradient(stack, model)))}
-    encoder = _forward(named(placement)(model.shape("encoder")), model, model.source, None)
-    memory = encoder.output.products
-    decoder = _forward(named(placement)(model.shape("decoder")), model, model.target, memory)
+    source_tokens = model.tokens if model.source_tokens is None else model.source_tokens
+    encoder = _forward(named(placement)(model.shape("encoder")), replace(model, tokens=source_tokens), model.source)
+    decoder = _forward(named(placement)(model.shape("decoder")), model, model.target, encoder)
     gradients = backward(decoder, loss_gradient(decoder, model))
     return {
         "encoder": _prediction(encoder, backward(encoder, gradients.memory)),
@@ -135,7 +139,8 @@ def loss_gradient(stack: MomentStack, model: ModelSetting) -> Products:
     have its row in common. With a tied projection the output may still hold its own input row E_o, which then has a
     logit apart and a share of the softmax, and so a part of the gradient. Of that part a norm at the output takes off
     what lies along the output itself, y: E_o (1 - α²) is left, and α y, which tokens have in common. (No norm further
-    down takes anything off: F is homogeneous, so that the gradient stays orthogonal to the stream.)
+    down takes anything off: F is homogeneous, so that the gradient stays orthogonal to the stream.) A text asks for
+    the rows that its next places hold, which is the opposite sign.
     """
     output = stack.output
     vocabulary, tied = model.vocabulary, SETTINGS[model.setting].tied and model.tied
@@ -143,20 +148,16 @@ def loss_gradient(stack: MomentStack, model: ModelSetting) -> Products:
     row = scale**2 * (float(stack.atoms.q[0]) if tied else 1.0)
     own = _own_row(stack, model, scale) if tied else _OwnRow(0.0, 0.0, 0.0)
     removed = own.along if output.normed else 0.0
-    others = 1 - 2 * own.share + own.square
-    target = (1 - model.label_smoothing) ** 2
-    one = (
-        target * (1 - 2 / vocabulary) + own.square * (1 - removed) + others * _softmaxes(row * output.q, vocabulary, 0)
-    )
+    others, asked = 1 - 2 * own.share + own.square, 1 - model.label_smoothing
+    one = asked**2 * (1 - 2 / vocabulary) + own.square * (1 - removed)
+    one += others * _softmaxes(row * output.q, vocabulary, 0)
 
-    def common(p: float, same: float) -> float:
-        return (
-            (1 - own.share) ** 2 * _softmaxes(row * p, vocabulary, 1)
-            + own.share**2 * removed * p / output.q
-            + target * same
-        )
+    def common(p: float, same: float, read: float) -> float:
+        found = (1 - own.share) ** 2 * _softmaxes(row * p, vocabulary, 1) + own.share**2 * removed * p / output.q
+        return found + (asked**2 + own.share**2 * (1 - removed)) * same - 2 * asked * own.share * read
 
-    two, apart = common(output.p, model.target.same_within), common(output.apart, model.target.same_apart)
+    two = common(output.p, model.target.same_within, model.target.asked_within)
+    apart = common(output.apart, model.target.same_apart, model.target.asked_apart)
     return Products(one, two, apart).scaled(row / (model.tokens * model.sequences) ** 2)
 
 
@@ -195,7 +196,9 @@ def _own_row(stack: MomentStack, model: ModelSetting, scale: float) -> _OwnRow:
     return _OwnRow(float(weights @ shares), float(weights @ shares**2), coefficient**2 * row / output.q)
 
 
-def _forward(placement: Placement, model: ModelSetting, text: Text, memory: Products | None) -> MomentStack:
+def _forward(
+    placement: Placement, model: ModelSetting, text: Text, encoder: MomentStack | None = None
+) -> MomentStack:
     initial = SETTINGS[model.setting]
     setting = Setting(
         tokens=model.tokens,
@@ -204,8 +207,8 @@ def _forward(placement: Placement, model: ModelSetting, text: Text, memory: Prod
         dropout=model.dropout,
         activation=model.activation,
         centres={model.norm, placement.default_norm} <= _TAKE_THE_MEAN_OFF,
-        memory=memory,
-        memory_tokens=model.tokens if memory is not None else 0,
+        memory=encoder.output.products if encoder is not None else None,
+        memory_tokens=encoder.setting.tokens if encoder is not None else 0,
     )
     stack = MomentStack(placement, setting)
     stack.forward(initial.embedding(placement, model.tokens, text))

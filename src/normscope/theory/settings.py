@@ -15,11 +15,15 @@ from .stream import Parts, WeightStd
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Text:
-    """How often two tokens are the same entry of the vocabulary; 0 where all differ."""
+    """How often two places have the same entry of the vocabulary; 0 where all tokens differ and targets are random."""
 
     same_within: float = 0.0
-    """Two places of one sequence."""
+    """Both read it: two places of one sequence."""
     same_apart: float = 0.0
+    """Two places of two sequences."""
+    asked_within: float = 0.0
+    """One reads what the other is to predict, as the next place of a text does: two places of one sequence."""
+    asked_apart: float = 0.0
     """Two places of two sequences."""
 
 
