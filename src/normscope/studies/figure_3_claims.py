@@ -1,0 +1,176 @@
+"""The statements of Xiong et al. 2020, section 3.4, beside what was measured."""
+
+import math
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from ..measure import Estimate
+from ..report.study_contents import Claim
+from .evidence import estimate, exponent, judged, lies_within, told
+from .figure_3_config import POST, PRE, Condition
+from .figure_3_measure import MATRICES, STACKS
+from .figure_3_numbers import Array, Numbers, factor_per_layer
+
+PUBLISHED = 1.6
+"""Section 3.4: the gradient of the last W2 of Post-LN, at every depth."""
+AROUND = 0.1
+"""Relative: "around 1.6" is 1.44 to 1.76, the mean over the depths."""
+NEAR = 0.1
+"""Exponents of depth this close count as the same: from 6-6 to 14-14 they differ by 9 %."""
+SAME = 1.25
+"""A last layer that differs from the first by no more than this factor is "almost the same"."""
+SMALL = 0.5
+"""After the warm-up a gradient is "very small" at less than half of what it was before."""
+_PARTS = [(matrix, stack) for stack in STACKS for matrix in MATRICES]
+_SECTION = "Xiong et al. 2020, section 3.4"
+
+
+def claims(numbers: Numbers, predicted_exponents: Mapping[Condition, float]) -> list[Claim]:
+    """predicted_exponents: of depth, Pre-LN's last W2, from theory."""
+    post, pre = (
+        {condition: exponent(numbers.blocks, by[placement]) for condition, by in numbers.last.items()}
+        for placement in (POST, PRE)
+    )
+    return [
+        judged(
+            name="Figure 3(d), Post-LN keeps its size",
+            statement="the gradient of the last W2 stays the same whatever the depth",
+            source=f"{_SECTION} and Theorem 1",
+            found=_exponents(post),
+            holds={_batches(condition): lies_within(found, 0.0, NEAR) for condition, found in post.items()},
+        ),
+        judged(
+            name="Figure 3(d), its size",
+            statement=f"it is around {PUBLISHED}",
+            source=_SECTION,
+            found=_sizes(numbers, POST),
+            holds={_batches(condition): around(by[POST]) for condition, by in numbers.last.items()},
+        ),
+        judged(
+            name="Figure 3(c), Pre-LN falls",
+            statement="the gradient of the last W2 decreases as the model grows",
+            source=_SECTION,
+            found=_sizes(numbers, PRE),
+            holds={_batches(condition): falls(found) for condition, found in pre.items()},
+        ),
+        judged(
+            name="Figure 3(c), Pre-LN falls as 1/√L",
+            statement="the gradient of the last W2 is of order 1/√L: its exponent of depth is -1/2",
+            source="Xiong et al. 2020, Theorem 1",
+            found=_exponents(pre),
+            holds={_batches(condition): lies_within(found, -0.5, NEAR) for condition, found in pre.items()},
+        ),
+        judged(
+            name="Figure 3(c), Pre-LN falls as 1/‖x_L‖",
+            statement="it falls with the size of the stream, of which the embedding is a part that does not grow: at "
+            f"these depths the predicted exponent is {_range(predicted_exponents.values())}",
+            source="corrected",
+            found=_exponents(pre),
+            holds={_batches(c): lies_within(found, predicted_exponents[c], NEAR) for c, found in pre.items()},
+        ),
+        *layer_claims(numbers),
+        *warm_up_claims(numbers),
+    ]
+
+
+def layer_claims(numbers: Numbers) -> list[Claim]:
+    """Panels (a) and (b)."""
+    post, pre = (
+        {_part(key): numbers.layers[placement]["norm_of_mean"][key] for key in _PARTS} for placement in (POST, PRE)
+    )
+    return [
+        judged(
+            name="Figure 3(a, b), Post-LN grows with the layer",
+            statement="the norm of the expected gradient grows along with the layer index",
+            source=_SECTION,
+            found=_ends(post),
+            holds={name: grows(values) for name, values in post.items()},
+        ),
+        judged(
+            name="Figure 3(a, b), Pre-LN stays",
+            statement="the norm of the expected gradient stays almost the same for all layers",
+            source=_SECTION,
+            found=_ends(pre),
+            holds={name: same(values) for name, values in pre.items()},
+        ),
+    ]
+
+
+def warm_up_claims(numbers: Numbers) -> list[Claim]:
+    """Post-LN after the warm-up; none where nothing was trained."""
+    if not numbers.after:
+        return []
+    before, after = numbers.before["norm_of_mean"], numbers.after["norm_of_mean"]
+    # The seeds that were trained are the first ones.
+    ratios = {_part(key): (after[key] / before[key][: len(after[key])]).mean(0) for key in _PARTS}
+    found = ", ".join(f"{name} {ratio.min():.2f} to {ratio.max():.2f}" for name, ratio in ratios.items())
+    return [
+        judged(
+            name="Figure 3(a, b), Post-LN after the warm-up",
+            statement="after the warm-up with Adam its gradients are very small",
+            source=_SECTION,
+            found=f"Of what it was in the same layer before, the norm is: {found}.",
+            holds={name: bool(ratio.max() < SMALL) for name, ratio in ratios.items()},
+        )
+    ]
+
+
+def around(values_SB: Array) -> bool | None:
+    """PUBLISHED, in the mean over the depths."""
+    return lies_within(estimate(values_SB.mean(1)), PUBLISHED, AROUND * PUBLISHED)
+
+
+def falls(found: Estimate) -> bool | None:
+    """None where the interval holds 0."""
+    if found.low <= 0 <= found.high:
+        return None
+    return bool(found.high < 0)
+
+
+def grows(values_SL: Array) -> bool | None:
+    falling = falls(factor_per_layer(values_SL))
+    return None if falling is None else not falling
+
+
+def same(values_SL: Array) -> bool | None:
+    """The last layer beside the first."""
+    return lies_within(estimate(np.log(values_SL[:, -1] / values_SL[:, 0])), 0.0, math.log(SAME))
+
+
+def _part(key: tuple[str, str]) -> str:
+    matrix, stack = key
+    return f"{stack} {matrix}"
+
+
+def _batches(condition: Condition) -> str:
+    return f"batches of {condition.title}"
+
+
+def _exponents(found: Mapping[Condition, Estimate]) -> str:
+    values = "; ".join(f"{told(value)} in {_batches(condition)}" for condition, value in found.items())
+    return f"Exponent of depth: {values}."
+
+
+def _sizes(numbers: Numbers, placement: str) -> str:
+    texts, blocks = [], numbers.blocks
+    for condition, by_placement in numbers.last.items():
+        found = estimate(by_placement[placement])
+        ends = (f"{blocks[i]}-{blocks[i]} {found.mean[i]:.2f} ± {found.half_width[i]:.2f}" for i in (0, -1))
+        texts.append(f"{condition.title}: {', '.join(ends)}")
+    return f"{'; '.join(texts)}."
+
+
+def _ends(parts: Mapping[str, Array]) -> str:
+    """The first and last layer of each stack, and the factor from layer to layer."""
+    texts = []
+    for name, values in parts.items():
+        means, factor = values.mean(0), factor_per_layer(values)
+        low, high = (math.exp(float(edge)) for edge in (factor.low, factor.high))
+        texts.append(f"{name} {means[0]:.2f} to {means[-1]:.2f} (a layer × {low:.2f} to {high:.2f})")
+    return f"First to last layer: {'; '.join(texts)}."
+
+
+def _range(values: Iterable[float]) -> str:
+    rounded = sorted(f"{value:.2f}" for value in values)
+    return rounded[0] if rounded[0] == rounded[-1] else f"{rounded[-1]} to {rounded[0]}"

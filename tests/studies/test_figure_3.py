@@ -1,0 +1,250 @@
+"""The study of figure 3: gradients against autograd by hand, verdicts that turn, and what is not measured twice."""
+
+import json
+import math
+import shutil
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from normscope import cli
+from normscope.config import RunConfig
+from normscope.errors import UserError
+from normscope.model import Layout
+from normscope.run import build_model
+from normscope.studies import figure_3_pieces
+from normscope.studies.figure_3 import STUDY
+from normscope.studies.figure_3_claims import claims
+from normscope.studies.figure_3_config import PLACEMENTS, POST, PRE, SCALES, Condition, Figure3Config, corpus_of
+from normscope.studies.figure_3_measure import MATRICES, STACKS, Bench, matrices
+from normscope.studies.figure_3_numbers import KINDS, Numbers
+from normscope.studies.study import Pieces, run_study
+from normscope.train.seeds import seed_micro_batch
+
+TINY = replace(
+    SCALES["smoke"], width=16, ffn_width=32, heads=2, warm_up_width=16, warm_up_ffn_width=32, warm_up_updates=4
+)
+BLOCKS = (6, 8, 10, 12, 14)
+LARGE, SMALL = TINY.conditions[0], TINY.conditions[-1]
+
+
+@pytest.fixture(scope="module")
+def bench() -> Bench:
+    return Bench(TINY, corpus_of(TINY), torch.device("cpu"))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of a finished study of the tiny size."""
+    path = tmp_path_factory.mktemp("study")
+    run_study(STUDY, TINY, Pieces(path), command="normscope study figure-3")
+    return path
+
+
+def loss_by_hand(bench: Bench, model: nn.Module, condition: Condition, number: int) -> torch.Tensor:
+    """Label-smoothed cross-entropy in nats, mean over target tokens, by torch's own functions."""
+    batch = bench.batches(condition, 1)[number]
+    source, target = Layout(batch.source_lengths_B), Layout(batch.target_lengths_B)
+    seed_micro_batch(1, number)
+    hidden = model(source.pack(batch.source_BS), source, target.pack(batch.target_in_BT), target)
+    logits, wanted = model.logits(hidden), target.pack(batch.target_out_BT)
+    vocabulary, smoothing = logits.shape[1], TINY.label_smoothing
+    weights = torch.full_like(logits, smoothing / (vocabulary - 1))
+    weights[torch.arange(len(wanted)), wanted] = 1 - smoothing
+    return -(weights * logits.log_softmax(-1)).sum() / batch.target_tokens
+
+
+class TestMeasurement:
+    @pytest.mark.parametrize("placement", PLACEMENTS)
+    @pytest.mark.parametrize("condition", [LARGE, SMALL], ids=lambda c: c.name)
+    def test_gradients_are_those_of_the_mean_loss_of_a_token(self, bench, placement, condition):
+        config = TINY.model(placement, 2, condition.dropout)
+        found = bench.at_start(config, condition, 1)
+        model = build_model(RunConfig(seed=1, model=config), bench.corpus.codec).train()
+        batches = []
+        for number in range(condition.batches):
+            model.zero_grad()
+            loss_by_hand(bench, model, condition, number).backward()
+            batches.append({key: [w.grad.clone() for w in weights] for key, weights in matrices(model).items()})
+        for matrix in MATRICES:
+            for stack in STACKS:
+                for layer in range(2):
+                    gradients = torch.stack([batch[matrix, stack][layer] for batch in batches])
+                    norms = found[matrix][stack]
+                    assert norms["norm_of_mean"][layer] == pytest.approx(float(gradients.mean(0).norm()), rel=1e-4)
+                    mean_of_norms = float(gradients.flatten(1).norm(dim=1).mean())
+                    assert norms["mean_of_norms"][layer] == pytest.approx(mean_of_norms, rel=1e-4)
+
+    def test_the_last_matrix_alone_has_the_norms_that_it_has_among_all(self, bench):
+        model = TINY.model(PRE, 3, TINY.dropout)
+        every, alone = (bench.at_start(model, LARGE, 2, last_only=last) for last in (False, True))
+        assert alone["W2"].keys() == {"decoder"}
+        for kind in ("mean_of_norms", "norm_of_mean"):
+            assert alone["W2"]["decoder"][kind] == pytest.approx(every["W2"]["decoder"][kind][-1:], rel=1e-5)
+
+    def test_matrices_come_in_the_order_of_the_forward_pass(self, bench):
+        model = build_model(RunConfig(model=TINY.model(POST, 3, 0.0)), bench.corpus.codec)
+        names = {weight: name for name, weight in model.named_parameters()}
+        listed = [names[weight] for weight in matrices(model)["W1", "decoder"]]
+        assert listed == [f"decoder.blocks.{i}.feed_forward.f.ffn_in.weight" for i in range(3)]
+
+    def test_seeds_have_other_weights_and_batches_models_the_same_batches(self, bench):
+        first, again, other = (bench.at_start(TINY.model(POST, 2, 0.0), SMALL, seed) for seed in (1, 1, 2))
+        assert first == again
+        assert first["W2"] != other["W2"]
+        deeper = bench.at_start(TINY.model(PRE, 3, 0.0), SMALL, 1)
+        assert deeper["target_tokens"] == first["target_tokens"]
+
+
+def numbers(
+    *, post: float = 0.0, pre: float = -0.5, size: float = 1.6, grows: float = 0.2, pre_layers: float = 0.0,
+    after: float = 0.2, spread: float = 0.01, seeds: int = 10,
+) -> Numbers:  # fmt: skip
+    """Made up: exponents of depth, the size of Post-LN, slopes over layers, and what the warm-up leaves."""
+    draw, depths, layers = np.random.default_rng(0), np.array(BLOCKS), np.arange(6)
+
+    def noisy(values: np.ndarray) -> np.ndarray:
+        return values * np.exp(spread * draw.standard_normal((seeds, len(values))))
+
+    def by_layer(slope: float, scale: float = 1.0) -> dict:
+        values = {(m, s): noisy(scale * np.exp(slope * layers)) for m in MATRICES for s in STACKS}
+        return dict.fromkeys(KINDS, values)
+
+    last = {POST: noisy(size * (depths / 6) ** post), PRE: noisy(0.6 * (depths / 6) ** pre)}
+    return Numbers(
+        blocks=BLOCKS,
+        layers={POST: by_layer(grows), PRE: by_layer(pre_layers)},
+        last={LARGE: last, SMALL: {POST: last[POST] / 2, PRE: last[PRE]}},
+        before=by_layer(grows),
+        after=by_layer(grows, after),
+    )
+
+
+def verdicts(**changes: float) -> dict[str, str]:
+    found = claims(numbers(**changes), {LARGE: -0.37, SMALL: -0.37})
+    return {claim.name.partition("), ")[2]: claim.verdict for claim in found}
+
+
+class TestVerdicts:
+    def test_what_is_as_the_paper_says(self):
+        found = verdicts()
+        assert found.pop("its size") == "reproduced under conditions"  # half of it in the small batches
+        assert found.pop("Pre-LN falls as 1/‖x_L‖") == "not reproduced"
+        assert len(found) == 6
+        assert set(found.values()) == {"reproduced"}
+
+    @pytest.mark.parametrize(
+        ("name", "change"),
+        [
+            ("Post-LN keeps its size", {"post": -0.3}),
+            ("its size", {"size": 2.2}),
+            ("Pre-LN falls", {"pre": 0.2}),
+            ("Pre-LN falls as 1/√L", {"pre": -0.25}),
+            ("Post-LN grows with the layer", {"grows": -0.1}),
+            ("Pre-LN stays", {"pre_layers": -0.1}),
+            ("Post-LN after the warm-up", {"after": 0.8}),
+        ],
+    )
+    def test_a_verdict_turns_with_the_data(self, name, change):
+        assert verdicts(**change)[name] == "not reproduced"
+
+    def test_the_corrected_exponent_is_the_predicted_one(self):
+        assert verdicts(pre=-0.37)["Pre-LN falls as 1/‖x_L‖"] == "reproduced"
+
+    def test_what_the_seeds_cannot_tell_is_not_reproduced_and_says_so(self):
+        found = claims(numbers(spread=0.8, seeds=3), {LARGE: -0.37, SMALL: -0.37})[0]
+        assert found.verdict == "not reproduced"
+        assert "Too few seeds to tell" in found.found
+
+    def test_nothing_is_said_of_a_warm_up_that_was_not_run(self):
+        found = claims(replace(numbers(), before={}, after={}), {LARGE: -0.37, SMALL: -0.37})
+        assert not [claim for claim in found if "after the warm-up" in claim.name]
+
+
+class TestStudy:
+    def test_a_page_with_figures_and_data(self, folder):
+        data = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+        assert data["settings"]["blocks"] == [2, 3]
+        assert data["layers"].keys() == PLACEMENTS.keys()
+        assert len(data["layers"][POST]["W1"]["encoder"]["norm_of_mean"]["mean"]) == 2
+        one = data["last_w2"][LARGE.title][PRE]
+        assert np.mean(one["seeds"], axis=0) == pytest.approx(one["mean"], rel=1e-5)
+        assert data["warm_up"]["after"]["W2"]["decoder"]["norm_of_mean"]["seeds"] == 1
+        for figure in ("figure_3", "noise", "warm_up"):
+            assert (folder / f"{figure}.svg").read_text(encoding="utf-8").startswith("<svg")
+        assert "Post-LN after the warm-up" in (folder / "report.html").read_text(encoding="utf-8")
+
+    def test_what_was_measured_is_not_measured_again(self, folder, tmp_path):
+        shutil.copytree(folder, again := tmp_path / "again")
+        lost = [again / "pieces" / "layers" / f"{PRE}_seed-2.json", again / "pieces" / "after-warm-up"]
+        lost[0].unlink()
+        shutil.rmtree(lost[1])
+        pieces = Pieces(again)
+        run_study(STUDY, TINY, pieces, command="again")
+        assert pieces.made == [f"layers/{PRE}_seed-2", f"after-warm-up/{POST}_seed-1"]
+        results = [json.loads((path / "results.json").read_text(encoding="utf-8")) for path in (folder, again)]
+        assert results[0]["layers"] == results[1]["layers"]
+        assert results[0]["warm_up"] == results[1]["warm_up"]
+
+    def test_another_training_in_the_folder_is_refused_before_anything_is_measured(self, folder):
+        pieces = Pieces(folder)
+        with pytest.raises(UserError, match="max_tokens: 256 there, 128 now"):
+            run_study(STUDY, replace(TINY, warm_up_max_tokens=128), pieces, command="again")
+        assert pieces.made == []
+
+    def test_a_training_that_fails_is_told(self, folder, tmp_path, monkeypatch):
+        shutil.copytree(folder / "pieces", tmp_path / "pieces")
+        monkeypatch.setattr("normscope.studies.pool.train_command", lambda cell: ["-c", "raise SystemExit('no room')"])
+        with pytest.raises(UserError, match=r"seed-1: failed: no room \(log: "):
+            figure_3_pieces.measure(TINY, Pieces(tmp_path))
+
+    def test_without_a_warm_up_nothing_is_trained(self, folder, tmp_path):
+        shutil.copytree(folder / "pieces", tmp_path / "pieces")
+        run_study(STUDY, replace(TINY, warm_up_seeds=0), Pieces(tmp_path), command="without")
+        assert not (tmp_path / "warm-up").exists()
+        assert not (tmp_path / "warm_up.svg").exists()
+
+
+class TestCommand:
+    def test_a_missing_corpus_is_one_line_and_exit_code_2(self, tmp_path, monkeypatch, capsys):
+        monkeypatch.setattr(sys, "argv", ["normscope", "study", "figure-3", "--out", str(tmp_path / "out")])
+        monkeypatch.chdir(tmp_path)
+        with pytest.raises(SystemExit, match="2"):
+            cli.main()
+        lines = capsys.readouterr().err.splitlines()
+        assert len(lines) == 1
+        assert "no corpus at 'corpora/iwslt14_deen'" in lines[0]
+        assert "normscope data prepare" in lines[0]
+
+    @pytest.mark.parametrize(
+        ("changes", "message"),
+        [
+            ({"blocks": (6,)}, "two depths at least"),
+            ({"blocks": (8, 6)}, "in rising order"),
+            ({"blocks": (1, 2)}, "2 at least"),
+            ({"seeds": 1}, "seeds must be at least 2"),
+            ({"small_max_tokens": 5000}, "must be below max_tokens=4096"),
+            ({"dropout": 0.0}, "dropout must lie in"),
+            ({"warm_up_seeds": 11}, "warm_up_seeds must lie in"),
+            ({"heads": 3}, "multiple of heads"),
+            ({"warm_up_width": 66}, "multiple of heads"),
+            ({"label_smoothing": 1.0}, "label_smoothing"),
+        ],
+    )
+    def test_what_cannot_be_measured_is_refused(self, changes, message):
+        with pytest.raises(ValueError, match=message):
+            Figure3Config(**changes)
+
+    def test_the_committed_scale_is_the_papers_model(self):
+        config = SCALES["cpu"]
+        model = config.model(POST, 6, config.dropout)
+        assert (model.width, model.ffn_width, model.heads, model.dropout) == (512, 1024, 4, 0.1)
+        assert (model.initialisation, model.embeddings, config.label_smoothing) == ("paper", "separate", 0.1)
+        assert config.blocks == BLOCKS
+        assert config.training().schedule.warmup_updates == config.training().train.duration == 4000
+        assert math.isinf(config.training().train.clip_norm)
