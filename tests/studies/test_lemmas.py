@@ -1,0 +1,201 @@
+"""The study of the lemmas: measurements against closed forms, and verdicts that turn with what they are given."""
+
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from normscope.measure import Estimate
+from normscope.studies.lemmas import STUDY, estimated, judged
+from normscope.studies.lemmas_claims import outside, unequal
+from normscope.studies.lemmas_measure import LemmasConfig, jacobians, post_ln, pre_ln, relu
+from normscope.studies.study import Pieces, run_study
+from normscope.theory import corrected
+
+SMALL = LemmasConfig(width=64, tokens=32, blocks=6, seeds=6, vectors=300, singular_width=12)
+
+
+def estimate(mean, half_width=0.0) -> Estimate:
+    mean = np.asarray(mean, dtype=np.float64)
+    return Estimate(count=9, mean=mean, deviation=np.full_like(mean, 0.1), half_width=np.full_like(mean, half_width))
+
+
+def faked(config: LemmasConfig, **changes) -> dict[str, Estimate]:
+    """What would be found if everything were just as the theory has it."""
+    n, means = config.blocks, np.array(config.means)
+    rho = corrected.post_ln_cosines(n - 1, tokens=config.tokens)
+    attention = np.array([corrected.uniform_attention_share(one, tokens=config.tokens) for one in rho])
+    true, claimed = np.ones(len(means)), (1 + means**2) ** -0.5
+    found = {
+        "relu": [0.5] * len(config.sigmas),
+        "relu deviation": [math.sqrt(5 / config.width)] * len(config.sigmas),
+        "step 0": [1.0] * n,
+        "step 1": attention,
+        "step 2": 1 + attention,
+        "step 3": [1.0] * n,
+        "step 4": [0.5] * n,
+        "step 5": [1.5] * n,
+        "pre-ln": [q for q, _ in corrected.pre_ln_stream(n, tokens=config.tokens)],
+        "claimed": claimed,
+        "layer-norm": true,
+        "layer-norm exact": true,
+        "layer-norm over claimed": true / claimed,
+        "rms-norm": claimed,
+    }
+    return {name: estimate(value) for name, value in (found | changes).items()}
+
+
+def jacobian(config: LemmasConfig, **changes) -> list[dict]:
+    norm = {"off": 1e-15, "equal": config.singular_width - 2, "zero": 2}
+    return [{"layer-norm": norm | changes, "rms-norm": norm | {"zero": 1} | changes}]
+
+
+def verdicts(config=SMALL, hidden_off=1e-6, singular=None, **changes) -> dict[str, tuple[str, str]]:
+    claims, data = judged(config, faked(config, **changes), singular or jacobian(config), hidden_off)
+    assert data.keys() == {claim.name for claim in claims}
+    return {claim.name: (claim.verdict, claim.conditions) for claim in claims}
+
+
+STEPS, LAST = "Lemma 2, Post-LN, the steps of Table 1", "Lemma 2, Post-LN, before the last norm"
+COUNTED, COMPLETED = "Lemma 2, Pre-LN, l as section 3.1 counts", "Lemma 2, Pre-LN, l completed blocks"
+POST_DIGEST, PRE_DIGEST = "Lemma 2, Post-LN, as digests have it", "Lemma 2, Pre-LN, as digests have it"
+VALUE, EXACT, STATED, RMS = (
+    "Pre-LN, the value between the bounds",
+    "Lemma 3, exactly",
+    "Lemma 3, as stated",
+    "Lemma 3, RMSNorm",
+)
+
+
+class TestVerdicts:
+    def test_where_everything_is_as_the_theory_has_it(self):
+        found = verdicts(replace(SMALL, tokens=256, blocks=12))
+        holds = {"Lemma 1", LAST, STEPS, COMPLETED, VALUE, EXACT, RMS}
+        assert {name for name, (verdict, _) in found.items() if verdict == "reproduced"} == holds
+        assert {found[name][0] for name in (POST_DIGEST, PRE_DIGEST)} == {"not reproduced"}
+        assert found[COUNTED] == ("reproduced under conditions", "from layer 5 on")
+        assert found[STATED][1].endswith("not with one of 1, 3 times its spread")
+
+    @pytest.mark.parametrize(
+        ("name", "changes", "expected"),
+        [
+            ("Lemma 1", {"relu": [0.5, 0.5, 0.48]}, "not reproduced"),
+            (LAST, {"step 5": [1.5, 1.5, 1.5, 1.5, 1.5, 1.4]}, "reproduced under conditions"),
+            (LAST, {"step 5": [1.0] * 6}, "not reproduced"),
+            (STEPS, {"step 1": [0.1, 0.2, 0.3, 0.4, 0.5, 1.1]}, "reproduced under conditions"),
+            (POST_DIGEST, {"step 0": [1.5] * 6}, "reproduced"),
+            (COUNTED, {"pre-ln": [2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]}, "reproduced"),
+            (COMPLETED, {"pre-ln": [1.0, 1.2, 1.4, 1.6, 1.8, 2.0, 2.2]}, "not reproduced"),
+            (COMPLETED, {"pre-ln": [1.0, 1.6, 2.2, 2.7, 3.2, 3.7, 99.0]}, "reproduced under conditions"),
+            (PRE_DIGEST, {"pre-ln": [1.0, 3.0, 5.0, 7.0, 9.0, 11.0, 13.0]}, "reproduced"),
+            (VALUE, {"pre-ln": [1.0] * 7}, "reproduced under conditions"),
+            (STATED, {"layer-norm over claimed": [1.0] * 5}, "reproduced"),
+            (STATED, {"layer-norm over claimed": [3.0] * 5}, "not reproduced"),
+        ],
+    )
+    def test_they_turn(self, name, changes, expected):
+        assert verdicts(**changes)[name][0] == expected
+
+    @pytest.mark.parametrize(
+        ("changes", "turned"), [({"off": 0.1}, {EXACT, RMS}), ({"zero": 3}, {EXACT, RMS}), ({"equal": 5}, {EXACT})]
+    )
+    def test_of_the_jacobian(self, changes, turned):
+        before, after = verdicts(), verdicts(singular=jacobian(SMALL, **changes))
+        assert {name for name in before if before[name] != after[name]} == turned
+        assert {after[name][0] for name in turned} == {"not reproduced"}
+
+    def test_an_interval_that_reaches_the_bound_does_not_break_it(self):
+        assert outside(estimate([0.9, 0.95, 1.0, 2.1], 0.06), 1.0, 2.0) == [0, 3]
+        assert outside(estimate([0.9, 1.2], 0.1), np.array([1.1, 1.1]), math.inf) == [0]
+        assert unequal(estimate([0.97, 1.0, 1.03], 0.005), 1.0) == [0, 2]
+        assert unequal(estimate([0.97, 1.0, 1.03], 0.015), 1.0) == []
+
+
+class TestMeasured:
+    def test_relu(self):
+        """Lemma 1, and Var ‖ReLU(X)‖² = (5/4) σ⁴ d, so that one vector's deviation is √(5/d) of the mean."""
+        config = replace(SMALL, vectors=20_000)
+        found = relu(config, 1)
+        error = math.sqrt(5 / config.width / config.vectors)
+        assert found["share"] == pytest.approx([0.5] * 3, rel=4 * error)
+        assert found["deviation"] == pytest.approx([math.sqrt(5 / config.width)] * 3, rel=0.03)
+        assert relu(config, 1) == found != relu(config, 2)
+
+    def test_post_ln_of_one_token(self):
+        """Attention of one token is x W_V: x¹ has d, x² 2d, x⁴ d/2, x⁵ 3d/2, in every block."""
+        config = replace(SMALL, tokens=1, blocks=2, width=256)
+        steps = np.mean([post_ln(config, seed)["steps"] for seed in range(40)], axis=0)
+        assert steps.shape == (6, 2)
+        for step, expected in enumerate([1.0, 1.0, 2.0, 1.0, 0.5, 1.5]):
+            assert steps[step] == pytest.approx([expected] * 2, rel=0.05 if step not in (0, 3) else 1e-4)
+        assert post_ln(config, 1)["hidden_off"] < 1e-4
+
+    def test_pre_ln_follows_the_recursion(self):
+        config = replace(SMALL, width=128, tokens=16)
+        curves = np.array([pre_ln(config, seed) for seed in range(12)])
+        expected = [q for q, _ in corrected.pre_ln_stream(config.blocks, tokens=config.tokens)]
+        error = curves.std(0, ddof=1) / math.sqrt(len(curves))
+        assert (np.abs(curves.mean(0) - expected) < 4 * error + 0.01 * np.array(expected)).all()
+
+    def test_jacobians(self):
+        found = jacobians(SMALL, 1)
+        for norm in ("layer-norm", "rms-norm"):
+            assert found[norm]["measured"] == pytest.approx(found[norm]["exact"], rel=1e-9)
+        assert found["rms-norm"]["exact"] == pytest.approx(found["claimed"], rel=1e-12)
+        assert (found["layer-norm"]["equal"], found["layer-norm"]["zero"]) == (10, 2)
+        assert (found["rms-norm"]["equal"], found["rms-norm"]["zero"]) == (11, 1)
+        # A mean of 3 is nothing to LayerNorm; √d / ‖x‖ falls by √10.
+        assert found["layer-norm"]["exact"][-1] == pytest.approx(1, rel=0.3)
+        assert found["claimed"][-1] < 0.4
+
+    def test_seeds_are_taken_together(self):
+        runs = {
+            "relu": [relu(SMALL, seed) for seed in (1, 2)],
+            "post-ln": [post_ln(SMALL, seed) for seed in (1, 2)],
+            "pre-ln": [pre_ln(SMALL, seed) for seed in (1, 2)],
+            "jacobian": [jacobians(SMALL, seed) for seed in (1, 2)],
+        }
+        found = estimated(runs)
+        assert found.keys() >= faked(SMALL).keys()
+        assert found["pre-ln"].mean == pytest.approx(np.mean(runs["pre-ln"], axis=0))
+        assert found["step 5"].mean.shape == (6,)
+        assert found["relu"].half_width.shape == (3,)
+
+
+class TestStudy:
+    def test_from_measurement_to_page(self, tmp_path):
+        pieces = Pieces(tmp_path)
+        config = replace(SMALL, seeds=2, blocks=3)
+        found, page = run_study(STUDY, config, pieces, command="normscope study lemmas")
+        assert len(pieces.made) == 4 * config.seeds
+        assert {name for name, _ in found.conditions} >= {
+            "Seeds",
+            "Spread",
+            "Tokens",
+            "Logarithm",
+            "Gradient normalisation",
+        }
+        html, results = page.read_text(encoding="utf-8"), json.loads((tmp_path / "results.json").read_text("utf-8"))
+        for claim in found.claims:
+            assert f'<span class="word">{claim.verdict}</span></span> – {claim.name}' in html
+        assert {figure.name for figure in found.figures} == {"pre_ln", "post_ln", "jacobian"}
+        assert len(results["estimates"]["pre-ln"]["mean"]) == 4
+        more = Pieces(tmp_path)
+        run_study(STUDY, replace(config, seeds=3), more, command="")
+        assert more.made == [f"{name}/seed-3" for name in ("relu", "post-ln", "pre-ln", "jacobian")]
+
+    @pytest.mark.parametrize(
+        ("change", "message"),
+        [
+            ({"width": 3}, "width must be at least 4"),
+            ({"seeds": 1}, "seeds must be at least 2"),
+            ({"sigmas": (1.0, 0.0)}, "sigmas must be positive"),
+            ({"means": ()}, "means needs at least one"),
+            ({"singular_width": 2}, "singular_width must lie between 3"),
+        ],
+    )
+    def test_settings_that_it_cannot_take(self, change, message):
+        with pytest.raises(ValueError, match=message):
+            replace(SMALL, **change)
