@@ -1,0 +1,93 @@
+"""Stacks as drawn: their moments and gradients against plain autograd, draws that come again, and means of them."""
+
+import numpy as np
+import pytest
+import torch
+
+from normscope.studies.simulation import SEQUENCES, Drawn, Simulation, mean_of, simulate
+from normscope.theory.predict import ModelSetting
+
+ENCODER = ModelSetting(blocks=2, width=16, ffn_width=24, tokens=5, vocabulary=30)
+PAIR = ModelSetting(
+    stack="encoder-decoder", blocks=2, width=16, ffn_width=24, heads=2, tokens=5, vocabulary=30, setting="paper"
+)
+
+
+@pytest.mark.parametrize(("placement", "model"), [("post-ln", ENCODER), ("pre-ln", PAIR), ("admin", ENCODER)])
+def test_squares_are_those_of_the_weights_own_gradients(placement, model, monkeypatch):
+    """One backward pass a sequence, with weights that take gradients, against the products that draw() sums."""
+    simulation = Simulation(placement, model)
+    expected: dict[str, dict[str, list[float]]] = {kind: {} for kind in simulation.stacks}
+    cross_entropy = torch.nn.functional.cross_entropy
+
+    def by_sequence(logits, targets, reduction):
+        linears = {
+            (kind, ("cross_" if s.site.kind == "cross_attention" else "") + name, at): linear
+            for kind, stack in simulation.stacks.items()
+            for at, s in enumerate(stack.sublayers())
+            for name, linear in s.f.matrices()
+        }
+        losses = cross_entropy(logits, targets, reduction="none").view(SEQUENCES, -1).sum(1) / model.tokens
+        weights = [linear.weight for linear in linears.values()]
+        squares = np.zeros(len(weights))
+        for loss in losses:
+            gradients = torch.autograd.grad(loss, weights, retain_graph=True, allow_unused=True)
+            squares += [0.0 if g is None else float(g.double().square().sum()) / SEQUENCES for g in gradients]
+        for (kind, name, _), square in zip(linears, squares, strict=True):
+            expected[kind].setdefault(name, []).append(square)
+        for _, recorded in simulation.found.values():
+            recorded.clear()  # what these passes left there
+        return cross_entropy(logits, targets, reduction=reduction)
+
+    monkeypatch.setattr(torch.nn.functional, "cross_entropy", by_sequence)
+    simulation.modules.requires_grad_(True)
+    drawn = simulation.draw(3)
+    assert drawn.keys() == expected.keys()
+    for kind, stack in drawn.items():
+        for name, squares in expected[kind].items():
+            if name in ("query", "key") and not any(squares):
+                continue  # W_Q = W_K = 0: the softmax is flat, and so is its gradient
+            np.testing.assert_allclose(stack.squares[name], squares, rtol=2e-3, atol=1e-9, err_msg=f"{kind} {name}")
+
+
+def test_moments_by_hand():
+    simulation = Simulation("rezero", ENCODER)
+    seen = []
+    simulation.stacks["encoder"].blocks[0].register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0].detach()))
+    drawn = simulation.draw(1)["encoder"]
+    x_BTD = seen[-1].double().view(SEQUENCES, ENCODER.tokens, ENCODER.width)
+    q = float(x_BTD.square().sum(-1).mean()) / ENCODER.width
+    pairs = [float(a @ b) for x_TD in x_BTD for i, a in enumerate(x_TD) for j, b in enumerate(x_TD) if i != j]
+    assert drawn.q == pytest.approx([q] * 3, rel=1e-5)
+    assert drawn.p == pytest.approx([np.mean(pairs) / ENCODER.width] * 3, abs=1e-6)
+    assert all(not square.any() for square in drawn.squares.values())
+
+
+def test_a_draw_comes_again_and_draws_differ():
+    simulation = Simulation("pre-ln", ENCODER)
+    first, second, again = (simulation.draw(seed)["encoder"] for seed in (1, 2, 1))
+    np.testing.assert_array_equal(first.q, again.q)
+    for name, square in first.squares.items():
+        np.testing.assert_array_equal(square, again.squares[name])
+    assert not np.array_equal(first.q, second.q)
+
+
+def test_means():
+    one, two = (Drawn(q=np.array([x]), p=np.array([0.0]), squares={"value": np.array([x**2])}) for x in (1.0, 7.0))
+    mean = mean_of([one, two])
+    assert mean.q.tolist() == [4.0]
+    assert mean.gradient_norm["value"].tolist() == [5.0]
+    with pytest.raises(ValueError, match="no draws"):
+        mean_of([])
+
+
+def test_seeds_of_simulate_do_not_overlap():
+    draws = [Simulation("pre-ln", ENCODER).draw(seed)["encoder"].q for seed in (2, 3)]
+    np.testing.assert_allclose(simulate("pre-ln", ENCODER, 2, seed=1)["encoder"].q, np.mean(draws, axis=0))
+
+
+def test_what_cannot_be_drawn():
+    with pytest.raises(ValueError, match="unknown placement"):
+        Simulation("prelm", ENCODER)
+    with pytest.raises(ValueError, match="not defined for encoder-only"):
+        Simulation("t-fixup", ENCODER)
