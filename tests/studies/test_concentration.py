@@ -1,0 +1,222 @@
+"""The study of concentration: counts by hand, verdicts that turn, and the counterexample."""
+
+import json
+import math
+from dataclasses import replace
+from html import unescape
+
+import numpy as np
+import pytest
+import torch
+
+from normscope.errors import UserError
+from normscope.measure import Estimate
+from normscope.studies.concentration import STUDY, estimated
+from normscope.studies.concentration_claims import bounded, chi_square, constant, lower_tail, shrinking, theorem_1
+from normscope.studies.concentration_measure import ConcentrationConfig, gaussians, measure_model, summarised
+from normscope.studies.study import Pieces, run_study
+from normscope.theory import corrected, paper
+
+TINY = ConcentrationConfig(
+    toy_pairs=40, blocks=2, width=32, ffn_width=32, heads=2, max_tokens=200, batches=1, seeds=2, vectors=2000
+)
+
+
+def numbers(config, delta_above=0.0, delta_outside=0.0, deviation=0.05, shrunk=0.0) -> dict[str, Estimate]:
+    """What one depth would give, the same δ at every ε."""
+    values = {
+        "mean": 1.5,
+        "deviation": deviation,
+        "above": [delta_above] * len(config.epsilons),
+        "outside": [delta_outside] * len(config.epsilons),
+        "epsilon_above": 0.11,
+        "epsilon_outside": 0.12,
+        "shrunk": shrunk,
+    }
+    return {
+        name: Estimate(count=2, mean=(at := np.asarray(value)), deviation=at, half_width=0 * at)
+        for name, value in values.items()
+    }
+
+
+def faked(config, above, outside=0.0, **changes) -> dict:
+    """δ above by depth, the same in both stacks; the hidden state a norm's output."""
+    still = [numbers(config, deviation=1e-7) for _ in range(config.blocks + 1)]
+    reads = [numbers(config, delta, outside, **changes) for delta in above]
+    return {"post-ln": {stack: {"state": still, "read": reads, "last": reads[-1:]} for stack in ("encoder", "decoder")}}
+
+
+@pytest.fixture(scope="module")
+def models():
+    corpus = TINY.open_corpus()
+    return {name: measure_model(TINY, name, corpus, 1) for name in ("post-ln", "pre-ln", "hybrid-norm", "rezero")}
+
+
+AT_2 = "in the encoder at l = 2 and in the decoder at l = 2; not in the encoder at l = 1 and in the decoder at l = 1"
+
+
+class TestSummary:
+    def test_by_hand(self):
+        values = torch.tensor([0.05, 0.8, 0.95, 1.0, 1.05, 1.1, 1.3, 1.75], dtype=torch.float64)
+        config = replace(TINY, delta=0.25)
+        found = summarised(values, config)
+        at = config.epsilons.index(0.1)
+        assert found["mean"] == pytest.approx(1.0)
+        assert found["above"][at] == 3 / 8 or found["above"][at] == 2 / 8  # 1.1 lies on the edge
+        assert found["outside"][config.epsilons.index(0.12)] == 4 / 8
+        assert found["shrunk"] == 1 / 8
+        assert found["epsilon_above"] == pytest.approx(float(torch.quantile(values, 0.75)) - 1)
+        assert found["deviation"] == pytest.approx(float(values.std(correction=0)))
+
+    def test_gaussian_vectors_have_the_chi_squares_tails(self):
+        config = replace(TINY, vectors=20_000)
+        found = gaussians(config)
+        for i, epsilon in enumerate(config.epsilons):
+            lower, upper = corrected.chi_square_tails(width=config.width, epsilon=epsilon)
+            error = math.sqrt(0.25 / config.vectors)
+            assert found["above"][i] == pytest.approx(upper, abs=4 * error)
+            assert found["outside"][i] == pytest.approx(lower + upper, abs=4 * error)
+
+
+class TestVerdicts:
+    @pytest.mark.parametrize(
+        ("above", "verdict", "conditions"),
+        [
+            ([0.1, 0.125], "reproduced", ""),
+            ([0.2, 0.1], "reproduced under conditions", AT_2),
+            ([0.2, 0.13], "not reproduced", ""),
+        ],
+    )
+    def test_bounded(self, above, verdict, conditions):
+        made = {claim.name: claim for claim, _ in bounded(TINY, faked(TINY, above, outside=0.9))}
+        still, one, two = made.values()
+        assert (still.name, still.verdict) == ("Bounded: Post-LN, hidden state", "reproduced")
+        assert "one-sided" in one.name
+        assert "(x^{post,5})" in one.name
+        assert (one.verdict, one.conditions) == (verdict, conditions)
+        assert two.verdict == "not reproduced"
+
+    def test_a_stack_whose_depths_agree_is_named_whole(self):
+        found = faked(TINY, [0.1, 0.1])
+        found["post-ln"]["decoder"]["read"] = [numbers(TINY, 0.2), numbers(TINY, 0.2)]
+        (claim,) = [claim for claim, _ in bounded(TINY, found) if "one-sided" in claim.name]
+        assert claim.conditions == "in the encoder; not in the decoder"
+
+    def test_what_is_constant(self):
+        stacks = faked(TINY, [0.1, 0.1])["post-ln"]
+        assert constant(stacks, "state")
+        assert not constant(stacks, "read")
+        stacks["decoder"]["state"][2] = numbers(TINY, deviation=0.01)
+        assert not constant(stacks, "state")
+
+    def test_theorem_1(self):
+        claim, found = theorem_1(TINY, faked(TINY, [0.5, 0.125], outside=0.2))
+        assert found["stated"] == pytest.approx(0.765)
+        assert "0.765" in claim.statement
+        assert claim.verdict == "reproduced"
+        of = found["post-ln"]
+        assert of["corrected_one_position"] == pytest.approx(0.79)
+        assert of["corrected_16_positions"] == 0
+        assert theorem_1(TINY, faked(TINY, [0.1, 0.13]))[0].verdict == "not reproduced"
+
+    @pytest.mark.parametrize(
+        ("shrunk", "verdict"), [(0.0, "reproduced"), (0.09, "reproduced"), (0.2, "not reproduced")]
+    )
+    def test_shrinking(self, shrunk, verdict):
+        claim, found = shrinking(TINY, faked(TINY, [0.1, 0.1], shrunk=shrunk))
+        assert claim.verdict == verdict
+        assert found["at_least_percent"] == pytest.approx(100 * (1 - shrunk))
+
+    def test_the_counterexample(self, monkeypatch):
+        claim, found = lower_tail(TINY)
+        assert claim.verdict == "not reproduced"
+        assert found["definition_1"]
+        assert not found["two_sided"]
+        assert found["probability"] == pytest.approx(0.999)
+        assert found["sampled"] == pytest.approx(0.999, abs=0.0005)
+        assert found["claimed_at_most"] == pytest.approx(0.1)
+        monkeypatch.setattr(paper, "is_bounded", lambda *_, **__: False)
+        assert lower_tail(TINY)[0].verdict == "reproduced"
+
+    def test_chi_square(self):
+        gaussian = gaussians(TINY)
+        claim, found = chi_square(TINY, gaussian)
+        assert claim.verdict == "reproduced"
+        assert found["claimed"] == pytest.approx(math.exp(-32 * 0.01 / 8))
+        assert found["exact"] < found["exact_both"] < 1
+        assert chi_square(TINY, gaussian | {"above": [1.0] * len(TINY.epsilons)})[0].verdict == "not reproduced"
+
+    def test_of_the_papers_width(self):
+        """exp(-512 · 0.01 / 8) = 0.527; exactly 0.055 above and 0.11 on both sides."""
+        config = replace(TINY, width=512, vectors=10)
+        _, found = chi_square(config, {"above": [0.0] * 13, "above_error": [0.1] * 13})
+        assert found["claimed"] == pytest.approx(0.527, abs=1e-3)
+        assert found["exact_both"] == pytest.approx(0.11, abs=5e-3)
+
+
+class TestMeasured:
+    def test_post_ln(self, models):
+        for stack in ("encoder", "decoder"):
+            of = models["post-ln"][stack]
+            assert [len(of[quantity]) for quantity in ("state", "read", "last")] == [3, 2, 1]
+            assert all(one["mean"] == pytest.approx(1, abs=1e-4) for one in of["state"][1:])
+            assert of["last"] == of["read"][-1:]
+            assert all(1 < one["mean"] < 2 and one["deviation"] > 0.01 for one in of["read"])
+
+    def test_pre_ln(self, models):
+        for stack in ("encoder", "decoder"):
+            of = models["pre-ln"][stack]
+            means = [one["mean"] for one in of["state"]]
+            assert means == sorted(means)
+            assert of["last"] == of["state"][-1:]
+            # x^{pre,3} lies between the state before the block and the one after it.
+            assert all(
+                0.95 * a < one["mean"] < 1.05 * b for a, one, b in zip(means, of["read"], means[1:], strict=False)
+            )
+
+    def test_others(self, models):
+        """Where the feed-forward has no norm there is nothing that it reads; a norm after the stack still reads."""
+        assert models["rezero"]["encoder"]["read"] == models["rezero"]["encoder"]["last"] == []
+        assert models["hybrid-norm"]["decoder"]["read"] == []
+        assert models["hybrid-norm"]["decoder"]["last"] == models["hybrid-norm"]["decoder"]["state"][-1:]
+        claims = bounded(TINY, {"rezero": estimated([models["rezero"]] * 2)})
+        assert {claim.name.partition(": ")[2] for claim, _ in claims} == {"ReZero, hidden state"}
+
+    def test_bits(self, models):
+        assert measure_model(TINY, "pre-ln", TINY.open_corpus(), 1) == models["pre-ln"]
+        wet = measure_model(replace(TINY, dropout=0.3), "pre-ln", TINY.open_corpus(), 1)
+        assert wet["encoder"]["state"][0]["deviation"] > models["pre-ln"]["encoder"]["state"][0]["deviation"]
+
+
+class TestStudy:
+    def test_from_measurement_to_page(self, tmp_path):
+        found, page = run_study(STUDY, TINY, pieces := Pieces(tmp_path), command="")
+        assert pieces.made == [f"{name}/seed-{i}" for name in ("post-ln", "pre-ln") for i in (1, 2)] + ["gaussian"]
+        results = json.loads((tmp_path / "results.json").read_text("utf-8"))
+        assert len(results["found"]["pre-ln"]["decoder"]["state"]) == 3
+        html = page.read_text("utf-8")
+        assert all(f"{claim.verdict}</span></span> – {claim.name}" in unescape(html) for claim in found.claims)
+        assert {"Z", "Seeds", "Spread", "Tokens", "Logarithm", "Gradient normalisation"} <= dict(
+            found.conditions
+        ).keys()
+        run_study(STUDY, replace(TINY, placements=("pre-ln",), seeds=3), pieces := Pieces(tmp_path), command="")
+        assert pieces.made == ["pre-ln/seed-3"]
+
+    @pytest.mark.parametrize(
+        ("change", "message"),
+        [
+            ({"seeds": 1}, "seeds must be at least 2"),
+            ({"epsilon": 1.0}, "epsilon must lie between 0 and 1"),
+            ({"placements": ()}, "at least one name"),
+            ({"placements": ("prelm",)}, "unknown placement 'prelm'"),
+            ({"heads": 3}, "multiple of heads=3"),
+            ({"dropout": 1.0}, "dropout must lie in"),
+        ],
+    )
+    def test_settings_that_it_cannot_take(self, change, message):
+        with pytest.raises(ValueError, match=message):
+            replace(TINY, **change)
+
+    def test_a_corpus_that_is_not_there(self, tmp_path):
+        with pytest.raises(UserError, match="no corpus at"):
+            run_study(STUDY, replace(TINY, corpus=str(tmp_path / "none")), Pieces(tmp_path), command="")
