@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from normscope.studies.evidence import estimate, exponent, gathered, joined, judged, lies_within, slopes, told
+from normscope.studies.evidence import all_hold, estimate, exponent, gathered, joined, judged, lies_within, slopes, told
 
 CLAIM = {"name": "name", "statement": "stated", "source": "somewhere", "found": "Numbers."}
 
@@ -29,6 +29,10 @@ def test_the_interval_of_an_exponent_is_that_of_the_seeds_own():
     assert found.mean == pytest.approx(0.5)
     assert found.half_width == pytest.approx(12.7062 * 0.1, rel=1e-4)
     assert told(found) == "0.500 ± 1.271"
+
+
+def test_what_rounds_to_zero_has_no_sign():
+    assert told(estimate([-1e-4, -1e-4])) == "0.000 ± 0.000"
 
 
 @pytest.mark.parametrize(
@@ -73,6 +77,10 @@ def test_a_claim_that_was_looked_at_nowhere_has_no_verdict():
 def test_depths_that_agree_are_one_setting():
     holds = {("a", 2): True, ("a", 4): True, ("b", 2): True, ("b", 4): False, ("b", 8): True}
     assert gathered(holds, "blocks") == {"a": True, "b of 2 and 8 blocks": True, "b of 4 blocks": False}
+
+
+def test_one_that_does_not_hold_outweighs_those_that_cannot_tell():
+    assert [all_hold(a) for a in ([True, True], [True, None], [None, False, True])] == [True, None, False]
 
 
 def test_lists_in_words():

@@ -1,6 +1,6 @@
 """What decides a verdict: exponents with their intervals, and a claim looked at in several settings."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -43,7 +43,7 @@ def lies_within(found: Estimate, claimed: float, tolerance: float) -> bool | Non
 
 def told(found: Estimate) -> str:
     """A number with its interval, to three decimals."""
-    return f"{float(found.mean):.3f} ± {float(found.half_width):.3f}"
+    return f"{round(float(found.mean), 3) + 0.0:.3f} ± {float(found.half_width):.3f}"  # no "-0.000"
 
 
 def joined(parts: Sequence[str]) -> str:
@@ -73,7 +73,17 @@ def judged(*, name: str, statement: str, source: str, found: str, holds: Mapping
 
 def plain_estimate(found: Estimate) -> dict[str, Any]:
     """For results.json."""
-    return {"mean": found.mean, "half_width": found.half_width, "deviation": found.deviation, "seeds": found.count}
+    return {
+        "mean": found.mean,
+        "half_width": found.half_width,
+        "standard_error": found.deviation / np.sqrt(found.count),
+        "seeds": found.count,
+    }
+
+
+def all_hold(answers: Collection[bool | None]) -> bool | None:
+    """False where one is, else None where one is too wide to tell."""
+    return False if False in answers else None if None in answers else True
 
 
 def gathered(holds: Mapping[tuple[str, int], bool | None], unit: str) -> dict[str, bool | None]:

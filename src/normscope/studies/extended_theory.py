@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ..theory.predict import ModelSetting
 from .evidence import estimate, plain_estimate
 from .extended_theory_claims import at_depth, by_case, claims
 from .extended_theory_figures import figures, tables
@@ -49,7 +50,7 @@ class ExtendedTheoryConfig:
         return self.encoder_depths if case.stack == "encoder" else self.decoder_depths
 
 
-CPU = ExtendedTheoryConfig(encoder_depths=(6, 12, 24, 48), decoder_depths=(6, 12, 24), width=512, seeds=12)
+CPU = ExtendedTheoryConfig(encoder_depths=(6, 12, 24, 48), decoder_depths=(6, 12, 24), width=512, seeds=20)
 SCALES = {
     "smoke": ExtendedTheoryConfig(
         encoder_depths=(2, 4), decoder_depths=(2, 3), width=16, seeds=2, tokens=3, vocabulary=64
@@ -90,7 +91,13 @@ def _seed(
 ) -> dict[str, Any]:
     """One draw of every case and depth: by matrix, block by block."""
     models = {f"{key}-{depth}": (CASES[key], _model(key, depth, config)) for key, depth in names}
-    asked = {"placement": placement, "seed": seed, "models": {name: asdict(m) for name, (_, m) in models.items()}}
+    asked = {
+        "placement": placement,
+        "seed": seed,
+        "width": config.width,
+        "vocabulary": config.vocabulary,
+        "stacks": {name: [m.stack, m.setting, m.blocks, m.tokens] for name, (_, m) in models.items()},
+    }
     return pieces.get(  # type: ignore[no-any-return]
         f"{placement}/seed-{seed}",
         asked,
@@ -98,7 +105,7 @@ def _seed(
     )
 
 
-def _model(key: str, depth: int, config: ExtendedTheoryConfig) -> Any:
+def _model(key: str, depth: int, config: ExtendedTheoryConfig) -> ModelSetting:
     return CASES[key].model(blocks=depth, width=config.width, tokens=config.tokens, vocabulary=config.vocabulary)
 
 

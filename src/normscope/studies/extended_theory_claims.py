@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 
 from ..measure import Estimate
+from ..placement import named
 from ..report.study_contents import Claim
 from ..theory import corrected, paper
-from .evidence import Floats, estimate, exponent, gathered, joined, judged, lies_within, told
+from .evidence import Floats, all_hold, estimate, exponent, gathered, joined, judged, lies_within, told
 from .profiles import LETTERS, W2, Profile
 
 DECAY = 0.5 * math.log(1.5)
@@ -175,7 +176,7 @@ def _everywhere(pre: Sequence[Profile]) -> Claim:
         + ": "
         + "; ".join(f"{title}: {', '.join(map(told, values.values()))}" for title, values in found.items())
         + ".",
-        holds={title: False if False in a else None if None in a else True for title, a in answers.items()},
+        holds={title: all_hold(found) for title, found in answers.items()},
     )
 
 
@@ -194,22 +195,22 @@ def _bottom(pre: Sequence[Profile], post: Sequence[Profile]) -> Claim:
 
 
 def _prediction(profiles: Sequence[Profile]) -> Claim:
-    ranges = {
-        f"{p.placement}, {p.case.title} of {p.blocks}": (p.over_predicted.mean.min(), p.over_predicted.mean.max())
-        for p in profiles
-    }
-    worst = max(ranges, key=lambda name: max(abs(math.log(end)) for end in ranges[name]))
-    low, high = ranges[worst]
-    holds = {
-        (f"{p.placement} {p.case.title}", p.blocks): lies_within(p.over_predicted, 1.0, PROFILE_WITHIN)
-        for p in profiles
-    }
+    def furthest(one: Profile) -> float:
+        return float(np.abs(np.log(one.over_predicted.mean)).max())
+
+    worst = max(profiles, key=furthest)
+    low, high = float(worst.over_predicted.mean.min()), float(worst.over_predicted.mean.max())
+    answers: dict[tuple[str, int], list[bool | None]] = {}
+    for one in profiles:
+        answer = lies_within(one.over_predicted, 1.0, PROFILE_WITHIN)
+        answers.setdefault((named(one.placement).title, one.blocks), []).append(answer)
     return judged(
         name="Prediction: every block",
-        statement=f"The mean field gives ‖∂L/∂W₂‖ of every block within {100 * PROFILE_WITHIN:.0f} %.",
+        statement=f"The mean field gives ‖∂L/∂W₂‖ of every block within {100 * PROFILE_WITHIN:.0f} %, in all stacks.",
         source="this program's theory",
-        found=f"Measured / predicted is furthest from 1 for {worst}: {low:.3f} to {high:.3f} over its blocks.",
-        holds=gathered(holds, "blocks"),
+        found=f"Measured / predicted is furthest from 1 in {named(worst.placement).title}, {worst.case.title} of "
+        f"{worst.blocks} blocks: {low:.3f} to {high:.3f}.",
+        holds=gathered({where: all_hold(found) for where, found in answers.items()}, "blocks"),
     )
 
 

@@ -35,7 +35,7 @@ def figures(post: Sequence[Profile], pre: Sequence[Profile]) -> list[StudyFigure
     ends = [_end_panel(by_case(side)["encoder"], block) for block in (0, -1) for side in (post, pre)]
     caption = (
         "Measured and predicted. The claim for Pre-LN is that all parameters fall as 1/√L; for Post-LN that the last "
-        "block's stay and the first block's have the factor (2/3)^{(L-1)/2}."
+        "block's stay and the first block's have the factor (2/3)^{(L-1)/2}. Claims start at the shallowest stack's W₂."
     )
     return [
         *found,
@@ -64,7 +64,7 @@ def _profile_panel(profiles: Sequence[Profile]) -> Panel:
         series=[
             *(series for hue, p in enumerate(profiles) for series in _curves(p, hue)),
             Series(
-                label="claimed by appendix F, deepest stack",
+                label="claimed, deepest stack",
                 kind="claimed",
                 hue=_INK,
                 x=_blocks(deepest),
@@ -120,7 +120,7 @@ def _claimed_end(profiles: Sequence[Profile], block: int, start: float) -> Serie
     values = [start * float(factors[first.placement](p)) for p in profiles]
     least = min(float(p.norms_SL[name][:, block].min()) for p in profiles for name in LETTERS)
     return Series(
-        label="claimed, from the shallowest stack's W₂ on",
+        label="claimed for W₂",
         kind="claimed",
         hue=_INK,
         x=[p.blocks for p in profiles],

@@ -14,7 +14,7 @@ from .evidence import Floats, plain_estimate
 from .last_layer import last_layer_gradients
 from .study import Findings, Pieces, Study
 from .theorem_1_bounds import DELTA, EPSILON, SIDES, Side, saturated_loss_gradient
-from .theorem_1_claims import LONG, SHORT, Sweep, claims
+from .theorem_1_claims import LONG, SHORT, Sweep, claims, order_exponent
 from .theorem_1_figures import figures, tables
 
 
@@ -174,6 +174,8 @@ def _data(sweep: Sweep) -> dict[str, Any]:
         "predicted": sweep.predicted_X,
         "measured_over_predicted": plain_estimate(sweep.ratio),
     }
+    if sweep.over == "width":
+        found["paper_order_exponent"] = order_exponent(sweep)
     for kind in ("paper_order", "paper_bound", "corrected_bound"):
         found[kind] = sweep.bounds(kind)
         found[f"{kind}_over_measured"] = sweep.slack(kind)

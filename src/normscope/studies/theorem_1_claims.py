@@ -19,8 +19,8 @@ SHORT, LONG = ROWS
 """Rows of length 1, as the theorem needs them, and rows of length √d."""
 EXPONENT_WITHIN = 0.1
 """Exponents that are told apart differ by 0.5 or more."""
-VALUE_WITHIN, PREDICTED_WITHIN = 0.05, 0.1
-"""Of 1, for measured / closed form and measured / mean field."""
+PREDICTED_WITHIN = 0.1
+"""Of 1, for measured / expected; the paper's order is dozens of times what is expected."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,7 @@ class Sweep:
 
     @property
     def norms_SX(self) -> Floats:
-        """Root mean square over sequences, which is what predictions are of."""
+        """Root mean square over sequences; predictions are of its mean over seeds."""
         norms: Floats = np.sqrt(np.square(self.gradients_SXQ).mean(2))
         return norms
 
@@ -174,7 +174,7 @@ def _value(side: Side, sweeps: Sequence[Sweep]) -> Claim:
         source="corrected",
         found=f"Measured / expected lies between {low:.3f} and {high:.3f} over all depths and "
         "widths, ‖∂L/∂x‖ taken as 1.",
-        holds={f"over {s.over}": lies_within(s.ratio, 1.0, VALUE_WITHIN) for s in ones},
+        holds={f"over {s.over}": lies_within(s.ratio, 1.0, PREDICTED_WITHIN) for s in ones},
     )
 
 
@@ -192,11 +192,11 @@ def _mean_field(sweeps: Sequence[Sweep]) -> Claim:
 
 def _long_rows(sweeps: Sequence[Sweep]) -> Claim:
     ones = [sweep for sweep in sweeps if sweep.tokens == 1 and sweep.rows == LONG]
-    lengths = " to ".join(f"{np.sqrt(np.square(ones[0].loss_gradients_SXQ[:, i]).mean()):.3g}" for i in (0, -1))
+    lengths = " to ".join(f"{np.sqrt(np.square(ones[0].loss_gradients_SXQ[:, i]).mean()):.1f}" for i in (0, -1))
     return judged(
         name="Corrected: what “all derivatives are bounded” hides",
         statement="‖∂L/∂x‖ is O(1) only for output rows of length O(1). With rows from N(0, 1) it is about √(2d) "
-        f"({saturated_loss_gradient(ones[0].x[-1]):.3g} at d = {ones[0].x[-1]}), and the gradient of order d.",
+        f"({saturated_loss_gradient(ones[0].x[-1]):.1f} at d = {ones[0].x[-1]}), and the gradient of order d.",
         source="corrected",
         found=f"Measured ‖∂L/∂x‖ from {lengths} over the widths; exponent of the gradient: "
         + "; ".join(f"{told(s.exponent)} ({s.side.title})" for s in ones)
