@@ -23,6 +23,7 @@ from normscope.studies.figure_3_claims import claims
 from normscope.studies.figure_3_config import PLACEMENTS, POST, PRE, SCALES, Condition, Figure3Config, corpus_of
 from normscope.studies.figure_3_measure import MATRICES, STACKS, Bench, matrices
 from normscope.studies.figure_3_numbers import KINDS, Numbers
+from normscope.studies.figure_3_prediction import repeats, statistics
 from normscope.studies.study import Pieces, run_study
 from normscope.train.seeds import seed_micro_batch
 
@@ -248,3 +249,23 @@ class TestCommand:
         assert config.blocks == BLOCKS
         assert config.training().schedule.warmup_updates == config.training().train.duration == 4000
         assert math.isinf(config.training().train.clip_norm)
+
+
+class TestPrediction:
+    def test_repeats_are_counted_over_pairs(self):
+        sentences = [[5, 6, 5, 2], [6, 6, 2], [7, 2]]
+        ids = torch.tensor([row + [1] * (4 - len(row)) for row in sentences])
+        found = repeats([(ids[:2], torch.tensor([4, 3])), (ids[2:], torch.tensor([2]))], vocabulary=8)
+        places = [(s, entry) for s, row in enumerate(sentences) for entry in row]
+        pairs = [(a, b) for i, a in enumerate(places) for j, b in enumerate(places) if i != j]
+        within = [a[1] == b[1] for a, b in pairs if a[0] == b[0]]
+        apart = [a[1] == b[1] for a, b in pairs if a[0] != b[0]]
+        assert found.same_within == pytest.approx(np.mean(within))
+        assert found.same_apart == pytest.approx(np.mean(apart))
+
+    def test_batches_taken_as_one_have_their_sentences_and_mean_length(self, bench):
+        batches = bench.batches(LARGE, 1)
+        found = statistics(batches, len(bench.corpus.target.vocabulary))
+        lengths = torch.cat([batch.target_lengths_B for batch in batches])
+        assert found.sentences == len(lengths)
+        assert found.target_tokens == round(float(lengths.float().mean()))
