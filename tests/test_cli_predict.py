@@ -88,6 +88,22 @@ def test_what_is_not_finite_is_null(normscope, monkeypatch):
     assert json.loads(out)["pre-ln"]["q"] == [None]
 
 
+def test_exponents(normscope):
+    code, out, _ = normscope("predict", "--placement", "pre-ln,rezero", "--exponents")
+    assert code == 0
+    table = out[out.index("exponent of depth") :].splitlines()
+    assert "first_ffn_out" in table[4]
+    assert [line.split() for line in table[5:]] == [
+        ["pre-ln", "1.03", "-0.02", "-0.52"],
+        ["rezero", "0.00", "none", "none"],
+    ]
+    _, out, _ = normscope("predict", "--placement", "pre-ln,rezero", "--exponents", "--json")
+    data = json.loads(out)
+    assert data["pre-ln"]["exponents"]["q"] == pytest.approx(1.03, abs=0.005)
+    assert data["rezero"]["exponents"]["first_ffn_out"] is None
+    assert "exponents" not in json.loads(normscope("predict", "--json")[1])["pre-ln"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -117,7 +133,7 @@ def test_no_torch_is_needed():
     """Loading it would take longer than every prediction."""
     program = (
         "import sys; from normscope.cli import app; from normscope.cli_predict import predict; "
-        "predict(['pre-ln'], 'encoder', 4, 64, None, 1, 8, 100, 'theory', 'relu', 'layer-norm', True, None, []); "
+        "predict(['pre-ln'], 'encoder', 4, 64, None, 1, 8, 100, 'theory', 'relu', 'layer-norm', False, True, None, []); "
         "sys.exit('torch' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)

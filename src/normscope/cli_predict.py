@@ -12,7 +12,10 @@ from .cli_shared import Imports, run_imports, write_text
 from .errors import UserError
 
 if TYPE_CHECKING:
+    from .theory.exponents import Exponent
     from .theory.predict import ModelSetting, StackPrediction
+
+    Fitted = dict[str, Exponent]
 
 GRADIENT_OF = "ffn_out"
 
@@ -31,11 +34,15 @@ def predict(
     setting: Annotated[str, typer.Option(help="Initial weights and embedding: theory or paper.")] = "theory",
     activation: Annotated[str, typer.Option(help="relu, gelu or swiglu.")] = "relu",
     norm: Annotated[str, typer.Option(help="layer-norm or rms-norm.")] = "layer-norm",
+    with_exponents: Annotated[
+        bool, typer.Option("--exponents", help="Also how these grow with depth, fitted over 64 to 1,024 blocks.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON; docs/predicting.md describes it.")] = False,
     plot: Annotated[Path | None, typer.Option(help="Write the curves as SVG here.")] = None,
     imports: Imports = [],  # noqa: B006
 ) -> None:
     """Predict the stream and the gradients at initialisation over depth, in milliseconds and without a model."""
+    from .theory.exponents import exponents
     from .theory.predict import ModelSetting
     from .theory.predict import predict as predicted
 
@@ -45,14 +52,15 @@ def predict(
     try:
         model = ModelSetting(ffn_width=width if ffn_width is None else ffn_width, **values)
         found = {name: predicted(name, model) for name in _names(placement, model)}
+        fitted = {name: exponents(name, model) for name in found} if with_exponents else {}
     except ValueError as error:
         raise UserError(str(error)) from error
     if plot is not None:
         _write_plot(plot, found)
     if as_json:
-        typer.echo(json.dumps({name: _as_data(stacks) for name, stacks in found.items()}))
+        typer.echo(json.dumps({name: _as_data(stacks, fitted.get(name)) for name, stacks in found.items()}))
         return
-    for line in _table(found, model):
+    for line in [*_table(found, model), *_exponents_table(fitted)]:
         typer.echo(line)
     if plot is not None:
         typer.echo(f"figure: {plot}")
@@ -71,16 +79,20 @@ def _names(given: list[str], model: "ModelSetting") -> list[str]:
     return names
 
 
-def _as_data(stacks: "dict[str, StackPrediction]") -> dict[str, Any]:
+def _as_data(stacks: "dict[str, StackPrediction]", fitted: "dict[str, Fitted] | None") -> dict[str, Any]:
     """One stack's curves as they are, two by their names. What is not finite is null: JSON has no infinity."""
     data = {name: _finite(asdict(prediction)) for name, prediction in stacks.items()}
+    for name, quantities in (fitted or {}).items():
+        data[name]["exponents"] = {what: _finite(one.exponent) for what, one in quantities.items()}
     return data if len(data) > 1 else next(iter(data.values()))
 
 
 def _finite(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _finite(item) for key, item in value.items()}
-    return [item if math.isfinite(item) else None for item in value.tolist()]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return [_finite(item) for item in value.tolist()]
 
 
 def _table(found: "dict[str, dict[str, StackPrediction]]", model: "ModelSetting") -> list[str]:
@@ -104,6 +116,24 @@ def _table(found: "dict[str, dict[str, StackPrediction]]", model: "ModelSetting"
             label = f"{name} ({stack})" if several else name
             norms = prediction.gradient_norm[GRADIENT_OF]
             lines.append(f"{label:28}" + "".join(f"{norms[d - 1]:>10.4g}" if d else f"{'':>10}" for d in depths))
+    return lines
+
+
+def _exponents_table(found: "dict[str, dict[str, Fitted]]") -> list[str]:
+    if not found:
+        return []
+    from .theory.exponents import DEPTHS, QUANTITIES
+
+    lines = ["", f"exponent of depth, infinitely wide, fitted over {DEPTHS[0]} to {DEPTHS[-1]:,} blocks"]
+    lines += [f"  {name}: {what}" for name, what in QUANTITIES.items()]
+    lines.append(f"{'placement':28}" + "".join(f"{name:>16}" for name in QUANTITIES))
+    for name, stacks in found.items():
+        for stack, quantities in stacks.items():
+            label = f"{name} ({stack})" if len(stacks) > 1 else name
+            values = [quantities[what].exponent for what in QUANTITIES]
+            # A curve of zeros has none; -0.00 reads like an error.
+            cells = [f"{value + 0.0:>16.2f}" if math.isfinite(value) else f"{'none':>16}" for value in values]
+            lines.append(f"{label:28}" + "".join(cells).replace("-0.00", " 0.00"))
     return lines
 
 

@@ -51,7 +51,7 @@ def backward(stack: MomentStack, at_output: Products) -> StackGradients:
             norms[name, crosses].append(0.0)
         norms[made.last, crosses].append(outer_norm(g, made.last_inputs, made.last_width, setting.tokens, sequences))
         # The norm below takes the mean over features off; what comes past F, from the norm above, has none.
-        lost = 1 / width if setting.centres and applied.input.normed else 0.0
+        lost = 1 / stack.atoms.scatter_width if setting.centres and applied.input.normed else 0.0
         flow.add(applied.input, at_input, 1 - lost)
     weights = {f"cross_{name}" if crosses else name: found[::-1] for (name, crosses), found in norms.items()}
     return StackGradients(weights, memory)

@@ -27,8 +27,10 @@ _SMALLEST, _LARGEST = 1e-60, 1e60
 class Atoms:
     """Second moments of all parts of a stack's values so far, in the order in which they came to be."""
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, *, scatter_width: float | None = None) -> None:
         self.width = width
+        self.scatter_width = width if scatter_width is None else scatter_width
+        """That a norm's divisor scatters with: infinite where it does not."""
         self.count = 0
         self._products = (array("d"), array("d"), array("d"))
         self.spreads = array("d")

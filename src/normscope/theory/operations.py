@@ -40,7 +40,7 @@ def _divided(x: Moments, divisor: float) -> Moments:
     its mean over draws, E‖g‖, has half of that, since what is lost to the scatter of the root is about the other half
     (measured: 1 + 0.7 (blocks / width) in Post-LN).
     """
-    boost = math.sqrt(1 + x.spread / (2 * x.q * x.q * x.atoms.width))
+    boost = math.sqrt(1 + x.spread / (2 * x.q * x.q * x.atoms.scatter_width))
     return x.times(1 / divisor, boost / divisor, normed=True)
 
 

@@ -107,23 +107,26 @@ class StackPrediction:
     """E⟨x_l, x'_l⟩ / d of two tokens of a sequence."""
     gradient_norm: dict[str, Curve]
     """Mean Frobenius norm of each matrix's gradient: query, key, value, output, ffn_in, ffn_out (and ffn_gate), and
-    cross_query and so on of cross-attention. Infinitely wide models would all have this norm."""
+    cross_query and so on of cross-attention."""
     shares: dict[str, Curve] = field(default_factory=dict)
     """What each sub-layer is of the last stream's E‖x‖², by kind, and the embedding's own; they add up to 1."""
 
 
-def predict(placement: str, model: ModelSetting) -> dict[str, StackPrediction]:
+def predict(placement: str, model: ModelSetting, *, scatter: bool = True) -> dict[str, StackPrediction]:
     """Predictions by stack: "encoder", "decoder" or both.
 
+    scatter: False for the limit of infinite width, where norms divide by the same in every draw.
     Raises ValueError for an unknown placement, or one that is not defined for such a model.
     """
     if model.stack != "encoder-decoder":
         kind: Literal["encoder", "decoder"] = "encoder" if model.stack == "encoder" else "decoder"
-        stack = _forward(named(placement)(model.shape(kind)), model, model.source)
+        stack = _forward(named(placement)(model.shape(kind)), model, model.source, scatter)
         return {kind: _prediction(stack, backward(stack, loss_gradient(stack, model)))}
     source_tokens = model.tokens if model.source_tokens is None else model.source_tokens
-    encoder = _forward(named(placement)(model.shape("encoder")), replace(model, tokens=source_tokens), model.source)
-    decoder = _forward(named(placement)(model.shape("decoder")), model, model.target, encoder)
+    encoder = _forward(
+        named(placement)(model.shape("encoder")), replace(model, tokens=source_tokens), model.source, scatter
+    )
+    decoder = _forward(named(placement)(model.shape("decoder")), model, model.target, scatter, encoder)
     gradients = backward(decoder, loss_gradient(decoder, model))
     return {
         "encoder": _prediction(encoder, backward(encoder, gradients.memory)),
@@ -197,7 +200,7 @@ def _own_row(stack: MomentStack, model: ModelSetting, scale: float) -> _OwnRow:
 
 
 def _forward(
-    placement: Placement, model: ModelSetting, text: Text, encoder: MomentStack | None = None
+    placement: Placement, model: ModelSetting, text: Text, scatter: bool, encoder: MomentStack | None = None
 ) -> MomentStack:
     initial = SETTINGS[model.setting]
     setting = Setting(
@@ -206,6 +209,7 @@ def _forward(
         sequences=model.sequences,
         dropout=model.dropout,
         activation=model.activation,
+        scatter=scatter,
         centres={model.norm, placement.default_norm} <= _TAKE_THE_MEAN_OFF,
         memory=encoder.output.products if encoder is not None else None,
         memory_tokens=encoder.setting.tokens if encoder is not None else 0,

@@ -34,6 +34,8 @@ class Setting:
     activation: Activation = "relu"
     centres: bool = True
     """True for LayerNorm, False for the norms without a mean."""
+    scatter: bool = True
+    """False for the limit of infinite width."""
     memory: Products | None = None
     """Of an encoder's output, for cross-attention."""
     memory_tokens: int = 0
@@ -101,7 +103,8 @@ class MomentStack:
     output: Moments = field(init=False)
 
     def __post_init__(self) -> None:
-        self.atoms = Atoms(self.placement.stack.width)
+        width = self.placement.stack.width
+        self.atoms = Atoms(width, scatter_width=width if self.setting.scatter else math.inf)
 
     def forward(self, parts: Parts) -> Moments:
         """The stack's output for an embedding that is a sum of these parts."""
