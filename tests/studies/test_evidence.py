@@ -3,7 +3,18 @@
 import numpy as np
 import pytest
 
-from normscope.studies.evidence import all_hold, estimate, exponent, gathered, joined, judged, lies_within, slopes, told
+from normscope.studies.evidence import (
+    all_hold,
+    estimate,
+    exponent,
+    gathered,
+    joined,
+    judged,
+    lies_within,
+    slopes,
+    spread,
+    told,
+)
 
 CLAIM = {"name": "name", "statement": "stated", "source": "somewhere", "found": "Numbers."}
 
@@ -33,6 +44,7 @@ def test_the_interval_of_an_exponent_is_that_of_the_seeds_own():
 
 def test_what_rounds_to_zero_has_no_sign():
     assert told(estimate([-1e-4, -1e-4])) == "0.000 ± 0.000"
+    assert spread([0.25, -1e-4, -0.5]) == "−0.500 to 0.250"
 
 
 @pytest.mark.parametrize(

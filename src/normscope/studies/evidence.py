@@ -41,9 +41,19 @@ def lies_within(found: Estimate, claimed: float, tolerance: float) -> bool | Non
     return False if np.any(outside) else None
 
 
+def number(value: float) -> str:
+    """To three decimals, with a minus sign; 0.000 has none."""
+    return f"{round(value, 3) + 0.0:.3f}".replace("-", "−")
+
+
 def told(found: Estimate) -> str:
-    """A number with its interval, to three decimals."""
-    return f"{round(float(found.mean), 3) + 0.0:.3f} ± {float(found.half_width):.3f}"  # no "-0.000"
+    """A number with its interval."""
+    return f"{number(float(found.mean))} ± {number(float(found.half_width))}"
+
+
+def spread(values: Sequence[float]) -> str:
+    """From the least to the greatest."""
+    return f"{number(min(values))} to {number(max(values))}"
 
 
 def joined(parts: Sequence[str]) -> str:

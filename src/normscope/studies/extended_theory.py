@@ -2,16 +2,17 @@
 
 # S = seeds, L = blocks
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
+from ..theory import paper
 from ..theory.predict import ModelSetting
 from .evidence import estimate, plain_estimate
-from .extended_theory_claims import at_depth, by_case, claims
+from .extended_theory_claims import DECAY, at_depth, by_case, claims, expected_slope, first_over_post, pre_profile
 from .extended_theory_figures import figures, tables
 from .profiles import CASES, LETTERS, Case, Profile, measured, profile
 from .study import Findings, Pieces, Study
@@ -68,7 +69,11 @@ def run(config: ExtendedTheoryConfig, pieces: Pieces) -> Findings:
         claims=claims(post, pre),
         figures=figures(post, pre),
         tables=tables(post, pre),
-        data={"profiles": [_data(one) for one in (*post, *pre)], "over_depth": _over_depth({POST: post, PRE: pre})},
+        data={
+            "profiles": [_data(one) for one in (*post, *pre)],
+            "over_depth": _over_depth({POST: post, PRE: pre}),
+            "expected": _expected(post, pre),
+        },
     )
 
 
@@ -135,6 +140,23 @@ def _data(one: Profile) -> dict[str, Any]:
         "cross_share": one.cross_share,
         "gradient_norm": {name: plain_estimate(estimate(norms_SL)) for name, norms_SL in one.norms_SL.items()},
         "predicted": one.predicted_L,
+    }
+
+
+def _expected(post: Sequence[Profile], pre: Sequence[Profile]) -> dict[str, Any]:
+    """What measurements are held against."""
+    ratios = first_over_post(pre, post)
+    return {
+        "paper": {"factor_per_block": paper.post_ln_gradient_profile(2)[0], "slope_per_block": DECAY},
+        "corrected_slopes": [{"case": p.case.title, "blocks": p.blocks, "slope": expected_slope(p)} for p in post],
+        "corrected_profiles": [
+            {"case": p.case.title, "blocks": p.blocks, "relative": pre_profile(p)}
+            for p in pre
+            if p.case.stack == "encoder"
+        ],
+        "first_block_over_post_ln": [
+            {"case": case.title, "blocks": blocks, "ratio": ratio} for (case, blocks), ratio in ratios.items()
+        ],
     }
 
 

@@ -9,7 +9,7 @@ from ..report.panels_svg import Panel, Series, panels_svg
 from ..report.study_contents import StudyFigure, StudyTable
 from ..theory import paper
 from .evidence import Floats, estimate, told
-from .extended_theory_claims import DECAY, by_case
+from .extended_theory_claims import DECAY, at_depth, by_case
 from .profiles import LETTERS, W2, Profile
 
 _INK = -1
@@ -26,7 +26,7 @@ def figures(post: Sequence[Profile], pre: Sequence[Profile]) -> list[StudyFigure
         title = f"{one}: the gradient of every block's W₂"
         caption = (
             "Measured with its 95 % interval, predicted, and appendix F's claim for the deepest stack, from its last "
-            "block down: (2/3)^{(L-l)/2} for Post-LN, the same in all blocks for Pre-LN."
+            "block down: (2/3)^{(L−l)/2} for Post-LN, the same in all blocks for Pre-LN."
         )
         found.append(
             StudyFigure(name=f"{stack}s", title=title, caption=caption, svg=panels_svg(panels, title=title), wide=True)
@@ -35,7 +35,7 @@ def figures(post: Sequence[Profile], pre: Sequence[Profile]) -> list[StudyFigure
     ends = [_end_panel(by_case(side)["encoder"], block) for block in (0, -1) for side in (post, pre)]
     caption = (
         "Measured and predicted. The claim for Pre-LN is that all parameters fall as 1/√L; for Post-LN that the last "
-        "block's stay and the first block's have the factor (2/3)^{(L-1)/2}. Claims start at the shallowest stack's W₂."
+        "block's stay and the first block's have the factor (2/3)^{(L−1)/2}. Claims start at the shallowest stack's W₂."
     )
     return [
         *found,
@@ -129,7 +129,7 @@ def _claimed_end(profiles: Sequence[Profile], block: int, start: float) -> Serie
 
 
 def tables(post: Sequence[Profile], pre: Sequence[Profile]) -> list[StudyTable]:
-    """One row a stack: the ends, and the slopes of all matrices."""
+    """One row a stack: the ends, and the slopes of all matrices; then how the ends go with depth."""
     columns = ["stack", "blocks", "first", "middle", "last", "predicted first", "predicted middle", "predicted last"]
     return [
         StudyTable(
@@ -138,7 +138,21 @@ def tables(post: Sequence[Profile], pre: Sequence[Profile]) -> list[StudyTable]:
             rows=[_row(p) for p in side],
         )
         for side, claimed in ((post, f"{DECAY:.3f}"), (pre, "0"))
-    ]
+    ] + [_exponents([*post, *pre])]
+
+
+def _exponents(profiles: Sequence[Profile]) -> StudyTable:
+    rows: list[list[str | float | None]] = []
+    for placement in dict.fromkeys(_title(p) for p in profiles):
+        for case, own in by_case(p for p in profiles if _title(p) == placement).items():
+            for end, block in (("first", 0), ("last", -1)):
+                found = at_depth(own, list(LETTERS), block).values()
+                rows.append([placement, case, end, *(told(exponent) for exponent in found)])
+    return StudyTable(
+        title="Exponents of ‖∂L/∂W‖ over L: −½ is 1/√L (encoders without their shallowest depth)",
+        columns=["placement", "stack", "block", *LETTERS.values()],
+        rows=rows,
+    )
 
 
 def _row(one: Profile) -> list[str | float | None]:

@@ -170,12 +170,11 @@ def _data(sweep: Sweep) -> dict[str, Any]:
         "width": [width for _, width in sweep.shapes],
         "gradient_norm": plain_estimate(sweep.mean),
         "exponent": plain_estimate(sweep.exponent),
+        "claimed_exponent": order_exponent(sweep) if sweep.over == "width" else sweep.side.depth_exponent,
         "loss_gradient_norm": np.sqrt(np.square(sweep.loss_gradients_SXQ).mean((0, 2))),
         "predicted": sweep.predicted_X,
         "measured_over_predicted": plain_estimate(sweep.ratio),
     }
-    if sweep.over == "width":
-        found["paper_order_exponent"] = order_exponent(sweep)
     for kind in ("paper_order", "paper_bound", "corrected_bound"):
         found[kind] = sweep.bounds(kind)
         found[f"{kind}_over_measured"] = sweep.slack(kind)

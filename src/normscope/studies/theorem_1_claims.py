@@ -11,7 +11,7 @@ import numpy as np
 from ..measure import Estimate
 from ..report.study_contents import Claim
 from ..theory import corrected, paper
-from .evidence import Floats, estimate, exponent, judged, lies_within, told
+from .evidence import Floats, estimate, exponent, judged, lies_within, number, spread, told
 from .last_layer import ROWS
 from .theorem_1_bounds import DELTA, EPSILON, Side, saturated_loss_gradient
 
@@ -100,7 +100,7 @@ def _bound(side: Side, sweeps: Sequence[Sweep]) -> Claim:
     return judged(
         name=f"Theorem 1, {side.title}: the bound",
         statement=f"The gradient of the last W₂ is at most O({side.order_text}) with probability {least:.3f} at least, "
-        f"which is 0.99 - δ - ε/(0.9+ε) at the reported (ε, δ) = ({EPSILON}, {DELTA}).",
+        f"which is 0.99 − δ − ε/(0.9+ε) at the reported (ε, δ) = ({EPSILON}, {DELTA}).",
         source="Xiong et al. 2020, theorem 1; constants from its proof, appendix E",
         found=f"{above} of {total:,} gradients exceed it. {_looseness(sweeps, 'paper_bound', ',.0f')}",
         holds={"all": above <= (1 - least) * total},
@@ -133,7 +133,7 @@ def _over_depth(side: Side, deep: Sequence[Sweep]) -> Claim:
         statement=f"The gradient of the last W₂ {says}.",
         source="Xiong et al. 2020, theorem 1",
         found=f"Fitted exponent over the number of blocks, deeper half: {_exponents(deep)}; "
-        f"{side.depth_exponent:g} is claimed.",
+        f"{number(side.depth_exponent)} is claimed.",
         holds={sweep.name: lies_within(sweep.exponent, side.depth_exponent, EXPONENT_WITHIN) for sweep in deep},
     )
 
@@ -156,8 +156,8 @@ def _right_bound(side: Side, sweeps: Sequence[Sweep]) -> Claim:
     stated = "; ".join(f"{p:.3f} for {name}" for name, p in least.items())
     return judged(
         name=f"Corrected, {side.title}: the bound",
-        statement="‖∂L/∂x‖ √(d/2 · (1 + √(500/d))) / √((1-ε) q) is exceeded no more often than its probability "
-        f"0.99 - nδ leaves room for ({stated}; where that is 0 the bound promises nothing).",
+        statement="‖∂L/∂x‖ √(d/2 · (1 + √(500/d))) / √((1−ε) q) is exceeded no more often than its probability "
+        f"0.99 − nδ leaves room for ({stated}; where that is 0 the bound promises nothing).",
         source="corrected",
         found=f"{sum(above.values())} of {sum(total.values()):,} gradients exceed it. "
         f"{_looseness(sweeps, 'corrected_bound', '.1f')}",
@@ -167,25 +167,22 @@ def _right_bound(side: Side, sweeps: Sequence[Sweep]) -> Claim:
 
 def _value(side: Side, sweeps: Sequence[Sweep]) -> Claim:
     ones = [sweep for sweep in sweeps if sweep.tokens == 1]
-    low, high = _range(ones)
     return judged(
         name=f"Corrected, {side.title}: the value",
         statement="For a sequence of one token the expected size is √(d/2) ‖∂L/∂x‖ / √q.",
         source="corrected",
-        found=f"Measured / expected lies between {low:.3f} and {high:.3f} over all depths and "
-        "widths, ‖∂L/∂x‖ taken as 1.",
+        found=f"Measured / expected is {_ratios(ones)} over all depths and widths, ‖∂L/∂x‖ taken as 1.",
         holds={f"over {s.over}": lies_within(s.ratio, 1.0, PREDICTED_WITHIN) for s in ones},
     )
 
 
 def _mean_field(sweeps: Sequence[Sweep]) -> Claim:
     several = [sweep for sweep in sweeps if sweep.tokens > 1 and sweep.rows == SHORT]
-    low, high = _range(several)
     return judged(
         name="Prediction: mean over positions",
         statement="The mean-field prediction gives the gradient of a mean over several positions.",
         source="this program's theory",
-        found=f"Measured / predicted lies between {low:.3f} and {high:.3f} for {several[0].name}.",
+        found=f"Measured / predicted is {_ratios(several)} for {several[0].name}.",
         holds={f"{s.side.title} over {s.over}": lies_within(s.ratio, 1.0, PREDICTED_WITHIN) for s in several},
     )
 
@@ -215,6 +212,5 @@ def _looseness(sweeps: Sequence[Sweep], kind: Literal["paper_bound", "corrected_
     return f"Over the widths it is {factors}."
 
 
-def _range(sweeps: Sequence[Sweep]) -> tuple[float, float]:
-    means = np.concatenate([sweep.ratio.mean for sweep in sweeps])
-    return float(means.min()), float(means.max())
+def _ratios(sweeps: Sequence[Sweep]) -> str:
+    return spread(np.concatenate([sweep.ratio.mean for sweep in sweeps]).tolist())
