@@ -22,7 +22,16 @@ PAGES = [
     "README.md",
     *(
         f"docs/{page}.md"
-        for page in ("data", "training", "run-folders", "comparing", "own-placements", "placements", "predicting")
+        for page in (
+            "data",
+            "training",
+            "run-folders",
+            "comparing",
+            "own-placements",
+            "placements",
+            "predicting",
+            "studies",
+        )
     ),
 ]
 SHORT = [

@@ -129,7 +129,7 @@ def _post_ln_panel(config: LemmasConfig, of: Mapping[str, Estimate]) -> Panel:
     cosines = corrected.post_ln_cosines(config.blocks - 1, tokens=config.tokens)
     attention = np.array([corrected.uniform_attention_share(rho, tokens=config.tokens) for rho in cosines])
     series = []
-    for hue, (step, name) in enumerate({1: "x¹ (attention)", 2: "x²", 4: "x⁴ (feed-forward)", 5: "x⁵"}.items()):
+    for hue, (step, name) in enumerate({1: "x¹", 2: "x²", 4: "x⁴", 5: "x⁵"}.items()):
         least, greatest = paper.post_ln_squared_norm(step, width=config.width)
         series.append(measured(f"{name}, measured", hue, blocks, of[f"step {step}"]))
         if least == greatest:
@@ -138,7 +138,9 @@ def _post_ln_panel(config: LemmasConfig, of: Mapping[str, Estimate]) -> Panel:
         else:
             offset = least / config.width
             series.append(line(f"{name}, predicted", "predicted", hue, blocks, offset + attention))
-    return Panel(title="Post-LN", xlabel="block", ylabel="E‖x‖² / d", series=series, from_zero=True)
+    return Panel(
+        title="x¹ is attention, x⁴ the feed-forward", xlabel="block", ylabel="E‖x‖² / d", series=series, from_zero=True
+    )
 
 
 def _jacobian_panel(config: LemmasConfig, of: Mapping[str, Estimate]) -> Panel:
