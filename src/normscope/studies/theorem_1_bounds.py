@@ -20,6 +20,8 @@ class Side:
     placement: str
     title: str
     order_text: str
+    corrected_order_text: str
+    over_depth_text: str
     depth_exponent: float
     """Of the claimed order over the number of blocks."""
     paper_order: Callable[[int, int], float]
@@ -58,6 +60,8 @@ SIDES = {
         placement="post-ln",
         title="Post-LN",
         order_text="d√(ln d)",
+        corrected_order_text="√d",
+        over_depth_text="is independent of L",
         depth_exponent=0.0,
         paper_order=lambda blocks, width: paper.post_ln_gradient_order(width=width),
         paper_power=lambda blocks, width: paper.post_ln_squared_norm(5, width=width)[0] / width,
@@ -68,6 +72,8 @@ SIDES = {
         placement="pre-ln",
         title="Pre-LN",
         order_text="d√(ln d / L)",
+        corrected_order_text="√(d/L)",
+        over_depth_text="falls as 1/√L",
         depth_exponent=-0.5,
         paper_order=lambda blocks, width: paper.pre_ln_gradient_order(width=width, layers=blocks),
         # x_{L+1}, the final norm's input, in the paper's count of layers.

@@ -127,10 +127,9 @@ def order_exponent(sweep: Sweep) -> float:
 
 
 def _over_depth(side: Side, deep: Sequence[Sweep]) -> Claim:
-    says = "is independent of L" if side.depth_exponent == 0 else "falls as 1/√L"
     return judged(
         name=f"Theorem 1, {side.title}: over depth",
-        statement=f"The gradient of the last W₂ {says}.",
+        statement=f"The gradient of the last W₂ {side.over_depth_text}.",
         source="Xiong et al. 2020, theorem 1",
         found=f"Fitted exponent over the number of blocks, deeper half: {_exponents(deep)}; "
         f"{number(side.depth_exponent)} is claimed.",
@@ -139,10 +138,10 @@ def _over_depth(side: Side, deep: Sequence[Sweep]) -> Claim:
 
 
 def _right_order(side: Side, wide: Sequence[Sweep]) -> Claim:
-    order = "√d" if side.depth_exponent == 0 else "√(d/L)"
     return judged(
         name=f"Corrected, {side.title}: the scale",
-        statement=f"One position's gradient has rank one, so the scale is O({order}), not O({side.order_text}).",
+        statement=f"One position's gradient has rank one, so the scale is O({side.corrected_order_text}), not "
+        f"O({side.order_text}).",
         source="corrected",
         found=f"Fitted exponent over the width: {_exponents(wide)}; 0.5 is expected.",
         holds={sweep.name: lies_within(sweep.exponent, 0.5, EXPONENT_WITHIN) for sweep in wide},
