@@ -10,7 +10,9 @@ import pytest
 
 from normscope.cli import main
 from normscope.placement import registered
-from normscope.theory.predict import ModelSetting, predict
+from normscope.theory import many
+from normscope.theory.predict import ModelSetting, StackPrediction, predict
+from tiny import finish, start
 
 
 @pytest.fixture
@@ -76,16 +78,27 @@ def test_the_figure_is_written_whole_or_not_at_all(normscope, tmp_path: Path):
 
 
 def test_what_is_not_finite_is_null(normscope, monkeypatch):
-    from normscope.theory import predict as module
+    def infinite(name: str, model: ModelSetting) -> dict[str, StackPrediction]:
+        q = np.array([np.inf])
+        return {
+            stack: StackPrediction(q=q, p=np.zeros(1), gradient_norm={}, shares={}) for stack in predict(name, model)
+        }
 
-    real = module.predict
-    infinite = lambda name, model: {  # noqa: E731
-        stack: module.StackPrediction(q=np.array([np.inf]), p=np.zeros(1), gradient_norm={}, shares={})
-        for stack in real(name, model)
-    }
-    monkeypatch.setattr(module, "predict", infinite)
+    monkeypatch.setattr(many, "predict", infinite)
     _, out, _ = normscope("predict", "--json")
     assert json.loads(out)["pre-ln"]["q"] == [None]
+
+
+def test_many_deep_stacks_are_shared_among_cores():
+    """Enough blocks in all for processes to be worth it; each placement's curves are what they are alone."""
+    code, out, err = finish(start("predict", "--placement", "all", "--blocks", "200", "--json"))
+    assert (code, err) == (0, "")
+    data, model = json.loads(out), ModelSetting(blocks=200)
+    assert len(data) * 200 > 4000
+    for name in ("admin", "post-ln", "sub-ln"):
+        expected = predict(name, model)["encoder"]
+        assert data[name]["q"] == list(expected.q)
+        assert data[name]["gradient_norm"]["value"] == list(expected.gradient_norm["value"])
 
 
 def test_exponents(normscope):

@@ -43,15 +43,15 @@ def predict(
 ) -> None:
     """Predict the stream and the gradients at initialisation over depth, in milliseconds and without a model."""
     from .theory.exponents import exponents
+    from .theory.many import predict_many
     from .theory.predict import ModelSetting
-    from .theory.predict import predict as predicted
 
     run_imports(imports)
     values: dict[str, Any] = {"stack": stack, "blocks": blocks, "width": width, "heads": heads, "tokens": tokens}
     values |= {"vocabulary": vocabulary, "setting": setting, "activation": activation, "norm": norm}
     try:
         model = ModelSetting(ffn_width=width if ffn_width is None else ffn_width, **values)
-        found = {name: predicted(name, model) for name in _names(placement, model)}
+        found = predict_many(_names(placement, model), model)
         fitted = {name: exponents(name, model) for name in found} if with_exponents else {}
     except ValueError as error:
         raise UserError(str(error)) from error

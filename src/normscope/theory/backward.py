@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .moments import Lane, Moments
-from .products import NOTHING, Products, outer_norm
+from .products import NOTHING, Products, make, outer_norm
 from .stream import MomentStack
 
 
@@ -35,7 +35,7 @@ def backward(stack: MomentStack, at_output: Products) -> StackGradients:
     memory, kept, width, sequences = NOTHING, 1 / (1 - setting.dropout), stack.atoms.width, setting.sequences
     for applied in reversed(stack.applied):
         one, two, apart = flow.at(applied.atom)
-        g, made = Products(one * kept, two, apart), applied.map
+        g, made = make(Products, (one * kept, two, apart)), applied.map
         crosses = applied.site.kind == "cross_attention"
         at_input = NOTHING
         for projection in made.projections:
@@ -95,7 +95,7 @@ class _Flow:
         for lane, running in self._open.items():
             square = lane.back[atom] * lane.back[atom]
             one, two, apart = one + square * running[0], two + square * running[1], apart + square * running[2]
-        return Products(one, two, apart)
+        return make(Products, (one, two, apart))
 
     def _pour(self, lane: Lane, arrived: list[float]) -> None:
         running = self._open.setdefault(lane, [0.0, 0.0, 0.0])

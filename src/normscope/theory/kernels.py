@@ -8,6 +8,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from .products import make
+
 Activation = Literal["relu", "gelu", "swiglu"]
 ACTIVATIONS: tuple[Activation, ...] = ("relu", "gelu", "swiglu")
 Array = NDArray[np.float64]
@@ -61,13 +63,9 @@ def _relu(variance: float, correlation: float) -> Kernel:
     """Cho & Saul 2009, eq. 1 and 6 (arc-cosine kernels of order 1 and 0)."""
     angle = math.acos(correlation)
     order_1 = (math.sqrt(1 - correlation**2) + correlation * (math.pi - angle)) / (2 * math.pi)
-    return Kernel(
-        q=variance / 2,
-        p=variance * order_1,
-        slope_q=0.5,
-        slope_p=(math.pi - angle) / (2 * math.pi),
-        mean=math.sqrt(variance / (2 * math.pi)),
-    )
+    slope = (math.pi - angle) / (2 * math.pi)
+    mean = math.sqrt(variance / (2 * math.pi))
+    return make(Kernel, (variance / 2, variance * order_1, 0.5, slope, mean, 0.0, 0.0))
 
 
 def _swiglu(variance: float, correlation: float) -> Kernel:

@@ -7,7 +7,7 @@ from itertools import accumulate
 
 import numpy as np
 
-from .products import Products
+from .products import Products, make
 
 _STEPS = 12
 """Standard deviations of logits for which the integral is solved, in each unit."""
@@ -32,8 +32,9 @@ class Mixing:
 
     def forward(self, value: Products) -> Products:
         """Values of other sequences are mixed by other weights, which leaves their mean product as it is."""
-        gap = value.one - value.two
-        return Products(value.two + self.self_one * gap, value.two + self.self_two * gap, value.apart)
+        one, two, apart = value
+        gap = one - two
+        return make(Products, (two + self.self_one * gap, two + self.self_two * gap, apart))
 
 
 @lru_cache(maxsize=64)

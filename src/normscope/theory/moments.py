@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .products import Products
+from .products import Products, make
 
 Coefficients = NDArray[np.float64]
 _SMALLEST, _LARGEST = 1e-60, 1e60
@@ -57,7 +57,7 @@ class Atoms:
 
     def products(self, index: int) -> Products:
         one, two, three = self._products
-        return Products(one[index], two[index], three[index])
+        return make(Products, (one[index], two[index], three[index]))
 
     @property
     def q(self) -> Coefficients:
@@ -126,7 +126,7 @@ class Moments:
 
     @property
     def products(self) -> Products:
-        return Products(self.q, self.p, self.apart)
+        return make(Products, (self.q, self.p, self.apart))
 
     @property
     def coefficients(self) -> Coefficients:

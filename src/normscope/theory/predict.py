@@ -224,5 +224,5 @@ def _prediction(stack: MomentStack, gradients: StackGradients) -> StackPredictio
         q=np.array([products.one for products in stack.depths]),
         p=np.array([products.two for products in stack.depths]),
         gradient_norm={name: np.array(norms) for name, norms in gradients.weights.items()},
-        shares={kind: np.array(shares) for kind, shares in stack.shares().items()},
+        shares=stack.shares(),
     )

@@ -3,6 +3,9 @@
 import math
 from typing import NamedTuple
 
+make = tuple.__new__
+"""make(Products, (one, two, apart)): as the call, without what was a third of the time that predictions take."""
+
 
 class Products(NamedTuple):
     """Of one token, of two tokens of a sequence, of two of different sequences.
@@ -15,11 +18,14 @@ class Products(NamedTuple):
     apart: float = 0.0
 
     def scaled(self, factor: float) -> "Products":
-        return Products(self.one * factor, self.two * factor, self.apart * factor)
+        one, two, apart = self
+        return make(Products, (one * factor, two * factor, apart * factor))
 
     def plus(self, other: "Products", factor: float = 1.0) -> "Products":
         """The sum with `factor` times the other."""
-        return Products(self.one + factor * other.one, self.two + factor * other.two, self.apart + factor * other.apart)
+        one, two, apart = self
+        more, more_two, more_apart = other
+        return make(Products, (one + factor * more, two + factor * more_two, apart + factor * more_apart))
 
 
 NOTHING = Products(0.0, 0.0, 0.0)
@@ -36,9 +42,8 @@ class Linear(NamedTuple):
 
     def __call__(self, g: Products) -> Products:
         one, two, apart = g
-        return Products(
-            self.one_one * one + self.one_two * two, self.two_one * one + self.two_two * two, self.apart * apart
-        )
+        one_one, one_two, two_one, two_two, apart_apart = self
+        return make(Products, (one_one * one + one_two * two, two_one * one + two_two * two, apart_apart * apart))
 
 
 def outer_norm(g: Products, x: Products, width: int, tokens: int, sequences: int) -> float:

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..placement import Placement, Site, StackShape
 from .kernels import Activation
-from .moments import Atoms, Moments, single
+from .moments import Atoms, Coefficients, Moments, single
 from .operations import MomentNorms, Number
 from .products import Products
 from .sublayers import Inside, Map, attention, feed_forward
@@ -126,17 +126,17 @@ class MomentStack:
         self.output = placement.finish(state, end)
         return self.output
 
-    def shares(self) -> dict[str, list[float]]:
+    def shares(self) -> dict[str, Coefficients]:
         """What each part is of the last stream's q: by kind of sub-layer and block, and "embedding"."""
         coefficients = self.last.coefficients
         parts = np.zeros(self.atoms.count)
         parts[: len(coefficients)] = coefficients**2 * self.atoms.q[: len(coefficients)]
         parts /= parts.sum()
-        found = {"embedding": [float(parts[: self.applied[0].atom].sum())]}
-        shares = parts.tolist()
+        by_kind: dict[str, list[int]] = {}
         for applied in self.applied:
-            found.setdefault(applied.site.kind, []).append(shares[applied.atom])
-        return found
+            by_kind.setdefault(applied.site.kind, []).append(applied.atom)
+        embedding = parts[: self.applied[0].atom].sum(keepdims=True)
+        return {"embedding": embedding} | {kind: parts[atoms] for kind, atoms in by_kind.items()}
 
     def apply(self, site: Site, x: Moments, inside: Inside) -> Moments:
         made = self._feed_forward(site, x, inside) if site.kind == "feed_forward" else self._attention(site, x, inside)

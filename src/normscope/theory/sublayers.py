@@ -13,7 +13,7 @@ import numpy as np
 from .kernels import Activation, Kernel, excess, kernel
 from .mixing import Mixing, sharpened, uniform
 from .moments import Atoms, Moments
-from .products import NOTHING, Linear, Products
+from .products import NOTHING, Linear, Products, make
 
 Inside = Mapping[str, Callable[[Moments], Moments]]
 NOTHING_INSIDE: Inside = MappingProxyType({})
@@ -69,7 +69,7 @@ def feed_forward(
     variance = x.one * into * scale * scale
     found = kernel(activation, variance, x.two / x.one if x.one else 0.0)
     other = kernel(activation, variance, x.apart / x.one if x.one else 0.0) if apart else _UNASKED
-    hidden, kept = Products(found.q, found.p, other.p), 1.0
+    hidden, kept = make(Products, (found.q, found.p, other.p)), 1.0
     if inside and "output" in inside:
         mean = Products(*[found.mean**2] * 3)
         centred = hidden.plus(mean, -1.0)
@@ -78,14 +78,14 @@ def feed_forward(
         hidden = centred.scaled(kept).plus(mean, inner_mean**2)
     out = ffn_width * ffn_out_std * ffn_out_std
     back = out * kept * scale * scale
-    slopes = Linear(back * found.slope_q, 0.0, 0.0, back * found.slope_p, back * other.slope_p)
-    projections: tuple[Projection, ...] = (Projection("ffn_in", slopes, x, tokens, into),)
+    slopes = make(Linear, (back * found.slope_q, 0.0, 0.0, back * found.slope_p, back * other.slope_p))
+    projections: tuple[Projection, ...] = (make(Projection, ("ffn_in", slopes, x, tokens, into, False)),)
     if found.gate_slope_q:
         gate = Linear(back * found.gate_slope_q, 0.0, 0.0, back * found.gate_slope_p, back * other.gate_slope_p)
         projections = (*projections, Projection("ffn_gate", gate, x, tokens, into))
     output = hidden.scaled(out)
     spread = output.one * output.one * (2 + excess(activation, variance) * width / ffn_width)
-    return Map(output, spread, projections, (), "ffn_out", hidden, ffn_width)
+    return make(Map, (output, spread, projections, (), "ffn_out", hidden, ffn_width))
 
 
 _UNASKED = Kernel(0.0, 0.0, 0.0, 0.0, 0.0)
@@ -128,7 +128,9 @@ def attention(
     out = width * output_std * output_std
     back = out * output_scale
     at_values = _gradient_at_values(weights, tokens, source_tokens, back * value_scale)
-    projections: tuple[Projection, ...] = (Projection("value", at_values, source, source_tokens, value_into),)
+    projections: tuple[Projection, ...] = (
+        make(Projection, ("value", at_values, source, source_tokens, value_into, False)),
+    )
     silent: tuple[str, ...] = ("query", "key")
     if apart_keys and query.one:
         apart_values = max(0.0, value.one - value.two) * back
@@ -140,7 +142,7 @@ def attention(
         silent = ()
     output = inputs.scaled(out)
     # Two random matrices: values' and the last.
-    return Map(output, 4 * output.one * output.one, projections, silent, "output", inputs, width)
+    return make(Map, (output, 4 * output.one * output.one, projections, silent, "output", inputs, width))
 
 
 def _square_of_scale(inside: Inside, place: str, width: int, read: Products, into: float) -> float:
@@ -162,7 +164,8 @@ def _gradient_at_values(weights: Mixing, n: int, m: int, factor: float) -> Linea
     one, two = weights.self_one, weights.self_two
     mine = factor * n / m
     theirs = mine / (m - 1) if m > 1 else 0.0
-    return Linear(mine * one, mine * (n - 1) * two, theirs * (1 - one), theirs * (n - 1) * (1 - two), mine * n / m)
+    entries = (mine * one, mine * (n - 1) * two, theirs * (1 - one), theirs * (n - 1) * (1 - two), mine * n / m)
+    return make(Linear, entries)
 
 
 def _gradients_at_logits(
