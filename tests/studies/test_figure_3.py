@@ -1,5 +1,6 @@
 """The study of figure 3: gradients against autograd by hand, verdicts that turn, and what is not measured twice."""
 
+import itertools
 import json
 import math
 import shutil
@@ -19,11 +20,10 @@ from normscope.model import Layout
 from normscope.run import build_model
 from normscope.studies import figure_3_pieces
 from normscope.studies.figure_3 import STUDY
-from normscope.studies.figure_3_claims import claims
+from normscope.studies.figure_3_claims import Foretold, claims
 from normscope.studies.figure_3_config import PLACEMENTS, POST, PRE, SCALES, Condition, Figure3Config, corpus_of
 from normscope.studies.figure_3_measure import MATRICES, STACKS, Bench, matrices
 from normscope.studies.figure_3_numbers import KINDS, Numbers
-from normscope.studies.figure_3_prediction import repeats, statistics
 from normscope.studies.study import Pieces, run_study
 from normscope.train.seeds import seed_micro_batch
 
@@ -126,44 +126,54 @@ def numbers(
     )
 
 
+THEORY = Foretold(
+    exponents={LARGE: -0.37, SMALL: -0.37},
+    factors={
+        name: dict.fromkeys(itertools.product(MATRICES, STACKS), factor) for name, factor in ((POST, 0.15), (PRE, -0.1))
+    },
+)
+
+
 def verdicts(**changes: float) -> dict[str, str]:
-    found = claims(numbers(**changes), {LARGE: -0.37, SMALL: -0.37})
-    return {claim.name.partition("), ")[2]: claim.verdict for claim in found}
+    found = claims(numbers(**changes), THEORY)
+    return {claim.name.removeprefix("Figure 3"): claim.verdict for claim in found}
 
 
 class TestVerdicts:
     def test_what_is_as_the_paper_says(self):
         found = verdicts()
-        assert found.pop("its size") == "reproduced under conditions"  # half of it in the small batches
-        assert found.pop("Pre-LN falls as 1/‖x_L‖") == "not reproduced"
+        assert found.pop("(d), its size") == "reproduced under conditions"  # half of it in the small batches
+        predicted = [found.pop(name) for name in list(found) if "predicted" in name]
+        assert predicted == ["not reproduced"] * 3
         assert len(found) == 6
         assert set(found.values()) == {"reproduced"}
 
     @pytest.mark.parametrize(
         ("name", "change"),
         [
-            ("Post-LN keeps its size", {"post": -0.3}),
-            ("its size", {"size": 2.2}),
-            ("Pre-LN falls", {"pre": 0.2}),
-            ("Pre-LN falls as 1/√L", {"pre": -0.25}),
-            ("Post-LN grows with the layer", {"grows": -0.1}),
-            ("Pre-LN stays", {"pre_layers": -0.1}),
-            ("Post-LN after the warm-up", {"after": 0.8}),
+            ("(d), Post-LN keeps its size", {"post": -0.3}),
+            ("(d), its size", {"size": 2.2}),
+            ("(c), Pre-LN falls", {"pre": 0.2}),
+            ("(c), Pre-LN falls as 1/√L", {"pre": -0.25}),
+            ("(a, b), Post-LN grows with the layer", {"grows": -0.1}),
+            ("(a, b), Pre-LN stays", {"pre_layers": -0.1}),
+            ("(a, b), Post-LN after the warm-up", {"after": 0.8}),
         ],
     )
     def test_a_verdict_turns_with_the_data(self, name, change):
         assert verdicts(**change)[name] == "not reproduced"
 
-    def test_the_corrected_exponent_is_the_predicted_one(self):
-        assert verdicts(pre=-0.37)["Pre-LN falls as 1/‖x_L‖"] == "reproduced"
+    def test_corrected_slopes_are_the_predicted_ones(self):
+        found = verdicts(pre=-0.37, grows=0.15, pre_layers=-0.1)
+        assert [found.pop(name) for name in list(found) if "predicted" in name] == ["reproduced"] * 3
 
     def test_what_the_seeds_cannot_tell_is_not_reproduced_and_says_so(self):
-        found = claims(numbers(spread=0.8, seeds=3), {LARGE: -0.37, SMALL: -0.37})[0]
+        found = claims(numbers(spread=0.8, seeds=3), THEORY)[0]
         assert found.verdict == "not reproduced"
         assert "Too few seeds to tell" in found.found
 
     def test_nothing_is_said_of_a_warm_up_that_was_not_run(self):
-        found = claims(replace(numbers(), before={}, after={}), {LARGE: -0.37, SMALL: -0.37})
+        found = claims(replace(numbers(), before={}, after={}), THEORY)
         assert not [claim for claim in found if "after the warm-up" in claim.name]
 
 
@@ -249,23 +259,3 @@ class TestCommand:
         assert config.blocks == BLOCKS
         assert config.training().schedule.warmup_updates == config.training().train.duration == 4000
         assert math.isinf(config.training().train.clip_norm)
-
-
-class TestPrediction:
-    def test_repeats_are_counted_over_pairs(self):
-        sentences = [[5, 6, 5, 2], [6, 6, 2], [7, 2]]
-        ids = torch.tensor([row + [1] * (4 - len(row)) for row in sentences])
-        found = repeats([(ids[:2], torch.tensor([4, 3])), (ids[2:], torch.tensor([2]))], vocabulary=8)
-        places = [(s, entry) for s, row in enumerate(sentences) for entry in row]
-        pairs = [(a, b) for i, a in enumerate(places) for j, b in enumerate(places) if i != j]
-        within = [a[1] == b[1] for a, b in pairs if a[0] == b[0]]
-        apart = [a[1] == b[1] for a, b in pairs if a[0] != b[0]]
-        assert found.same_within == pytest.approx(np.mean(within))
-        assert found.same_apart == pytest.approx(np.mean(apart))
-
-    def test_batches_taken_as_one_have_their_sentences_and_mean_length(self, bench):
-        batches = bench.batches(LARGE, 1)
-        found = statistics(batches, len(bench.corpus.target.vocabulary))
-        lengths = torch.cat([batch.target_lengths_B for batch in batches])
-        assert found.sentences == len(lengths)
-        assert found.target_tokens == round(float(lengths.float().mean()))

@@ -33,7 +33,11 @@ def run(config: HiddenStateConfig, pieces: Pieces) -> Findings:
         claims=claims,
         figures=figures(cases, found),
         tables=tables(cases, found),
-        data={"spreads": spreads, "curves": {case: _data(curves) for case, curves in found.items()}},
+        data={
+            "spreads": spreads,
+            "off_percent": {case: _off(curves) for case, curves in found.items()},
+            "curves": {case.name: _data(found[case.name], all_of=case is cases[0]) for case in cases},
+        },
     )
 
 
@@ -140,9 +144,28 @@ def _sizes(model: ModelSetting) -> str:
     return f"{counted(model.blocks, 'block')}, d = {model.width}, feed-forward {model.ffn_width}, {heads}"
 
 
-def _data(curves: Curves) -> dict[str, Any]:
+def _data(curves: Curves, *, all_of: bool) -> dict[str, Any]:
+    """Every curve, or q alone: the others' gradients are in no claim."""
     return {
-        name: {kind: {what: as_data(curve) for what, curve in stack.items()} for kind, stack in stacks.items()}
+        name: {
+            kind: {what: as_data(curve) for what, curve in stack.items() if all_of or what == "q"}
+            for kind, stack in stacks.items()
+        }
+        for name, stacks in curves.items()
+    }
+
+
+def _off(curves: Curves) -> dict[str, Any]:
+    """The largest deviation of each curve, and the standard error there."""
+    return {
+        name: {
+            kind: {
+                what: [one.largest, one.standard_error]
+                for what, curve in stack.items()
+                for one in [spread_of({name: [curve]}, limit_percent=1.0)]
+            }
+            for kind, stack in stacks.items()
+        }
         for name, stacks in curves.items()
     }
 
