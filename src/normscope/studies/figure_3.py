@@ -1,17 +1,22 @@
 """The paper's figure 3: gradient norms by layer and by depth, at initialisation and after the warm-up, on real text."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from ..data.batches import TranslationBatch
+from ..theory.predict import ModelSetting
+from .batch_setting import setting_of
 from .evidence import estimate, exponent, plain_estimate
-from .figure_3_claims import claims
+from .figure_3_claims import Foretold, claims
 from .figure_3_config import PLACEMENTS, POST, PRE, SCALES, Condition, Figure3Config
 from .figure_3_figures import figures
 from .figure_3_measure import mean_target_tokens
 from .figure_3_numbers import KINDS, Array, Layers, Numbers, factor_per_layer, numbers_of, without_noise
 from .figure_3_pieces import Measured, corpus_title, measure
-from .figure_3_prediction import Predicted, Predictions, last_predicted, predicted, statistics
+from .figure_3_prediction import Predicted, Predictions, last_predicted, predicted
 from .figure_3_tables import tables
 from .study import Findings, Pieces, Study
 
@@ -22,10 +27,13 @@ def run(config: Figure3Config, pieces: Pieces) -> Findings:
     numbers = numbers_of(measured, config.blocks)
     predictions = predict_all(config, measured)
     layers = config.layers_condition
-    rates = {c: _predicted_exponent(predictions, c, PRE, config.blocks) for c in config.conditions}
+    theory = Foretold(
+        exponents={c: _predicted_exponent(predictions, c, PRE, config.blocks) for c in config.conditions},
+        factors={name: _predicted_factors(predictions[layers, name, config.blocks[0]]) for name in PLACEMENTS},
+    )
     return Findings(
         conditions=conditions_of(config, measured),
-        claims=claims(numbers, rates),
+        claims=claims(numbers, theory),
         figures=figures(numbers, predictions, layers, trained=f"width {config.warm_up_width}"),
         tables=tables(numbers, predictions, layers),
         data=data_of(numbers, predictions, layers, measured),
@@ -35,22 +43,20 @@ def run(config: Figure3Config, pieces: Pieces) -> Findings:
 def predict_all(config: Figure3Config, measured: Measured) -> Predictions:
     """For every model measured, on the batches that it was measured on."""
     vocabulary = len(measured.bench.corpus.target.vocabulary)
+
+    def settings(batches: Sequence[TranslationBatch], condition: Condition) -> ModelSetting:
+        model = config.model(POST, config.blocks[0], condition.dropout)
+        return setting_of(batches, model, vocabulary=vocabulary, label_smoothing=config.label_smoothing)
+
     found: dict[tuple[Condition, str, int], Predicted] = {}
     for condition in {config.layers_condition, *config.conditions}:
         seeds = [measured.bench.batches(condition, seed) for seed in range(1, config.seeds + 1)]
-        single = [statistics([batch], vocabulary) for batches in seeds for batch in batches]
-        averaged = [statistics(batches, vocabulary) for batches in seeds]
-        depths = config.blocks if condition in config.conditions else config.blocks[:1]
-        for placement in PLACEMENTS:
-            for blocks in depths:
-                found[condition, placement, blocks] = predicted(
-                    placement,
-                    config.model(placement, blocks, condition.dropout),
-                    single,
-                    averaged,
-                    vocabulary=vocabulary,
-                    label_smoothing=config.label_smoothing,
-                )
+        single = [settings([batch], condition) for batches in seeds for batch in batches]
+        averaged = [settings(batches, condition) for batches in seeds]
+        for blocks in config.blocks if condition in config.conditions else config.blocks[:1]:
+            each, all_ = ([replace(one, blocks=blocks) for one in group] for group in (single, averaged))
+            for placement in PLACEMENTS:
+                found[condition, placement, blocks] = predicted(placement, each, all_)
     return found
 
 
@@ -67,13 +73,13 @@ def conditions_of(config: Figure3Config, measured: Measured) -> list[tuple[str, 
         ("text", corpus_title(corpus)),
         (
             "(a), (b)",
-            f"{config.batches} batches of up to {config.max_tokens:,} tokens ({mean_target_tokens(layers):.0f} target "
+            f"{config.batches} batches of up to {config.max_tokens:,} tokens ({mean_target_tokens(layers):,.0f} target "
             f"tokens each on average), dropout {config.dropout:g}; gradients averaged first, then the norm",
         ),
         (
             "(c), (d)",
             f"mean of the batches' norms; batches of up to {config.max_tokens:,} tokens as in (a), and of up to "
-            f"{config.small_max_tokens:,} ({mean_target_tokens(small):.0f} target tokens on average)",
+            f"{config.small_max_tokens:,} ({mean_target_tokens(small):,.0f} target tokens on average)",
         ),
         ("seeds", f"{config.seeds}: weights, batches and dropout masks; intervals are of 95 %, Student's t over seeds"),
         (
@@ -104,7 +110,9 @@ def data_of(numbers: Numbers, predictions: Predictions, layers: Condition, measu
         theory = predictions[layers, placement, numbers.blocks[0]]
         by_layer[placement] = _layers_data(kinds)
         for (matrix, stack), values in theory.norm_of_mean.items():
-            by_layer[placement][matrix][stack]["predicted_norm_of_mean"] = values
+            factor = np.exp(_predicted_factors(theory)[matrix, stack])
+            predicted_too = {"predicted_norm_of_mean": values, "predicted_factor_per_layer": factor}
+            by_layer[placement][matrix][stack] |= predicted_too
     by_depth: dict[str, Any] = {}
     for condition, by_placement in numbers.last.items():
         for placement, values in by_placement.items():
@@ -143,6 +151,11 @@ def _predicted_exponent(
 ) -> float:
     norms = np.array([last_predicted(predictions, condition, placement, blocks)])
     return float(exponent(blocks, norms).mean)
+
+
+def _predicted_factors(theory: Predicted) -> dict[tuple[str, str], float]:
+    """Logarithms, from layer to layer."""
+    return {key: float(factor_per_layer(values[None]).mean) for key, values in theory.norm_of_mean.items()}
 
 
 STUDY = Study(

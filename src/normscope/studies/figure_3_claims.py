@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,6 +19,8 @@ AROUND = 0.1
 """Relative: "around 1.6" is 1.44 to 1.76, the mean over the depths."""
 NEAR = 0.1
 """Exponents of depth this close count as the same: from 6-6 to 14-14 they differ by 9 %."""
+NEAR_LAYER = 0.05
+"""Logarithms of factors from layer to layer this close count as the same: 5 % a layer."""
 SAME = 1.25
 """A last layer that differs from the first by no more than this factor is "almost the same"."""
 SMALL = 0.5
@@ -26,8 +29,18 @@ _PARTS = [(matrix, stack) for stack in STACKS for matrix in MATRICES]
 _SECTION = "Xiong et al. 2020, section 3.4"
 
 
-def claims(numbers: Numbers, predicted_exponents: Mapping[Condition, float]) -> list[Claim]:
-    """predicted_exponents: of depth, Pre-LN's last W2, from theory."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Foretold:
+    """What theory predicts of the slopes."""
+
+    exponents: Mapping[Condition, float]
+    """Of depth: Pre-LN's last W2."""
+    factors: Mapping[str, Mapping[tuple[str, str], float]]
+    """From layer to layer, by placement, then matrix and stack; logarithms."""
+
+
+def claims(numbers: Numbers, theory: Foretold) -> list[Claim]:
+    """Panel (d), (c), (a) and (b), and after the warm-up; each as the paper has it, then corrected."""
     post, pre = (
         {condition: exponent(numbers.blocks, by[placement]) for condition, by in numbers.last.items()}
         for placement in (POST, PRE)
@@ -62,37 +75,50 @@ def claims(numbers: Numbers, predicted_exponents: Mapping[Condition, float]) -> 
             holds={_batches(condition): lies_within(found, -0.5, NEAR) for condition, found in pre.items()},
         ),
         judged(
-            name="Figure 3(c), Pre-LN falls as 1/‖x_L‖",
-            statement="it falls with the size of the stream, of which the embedding is a part that does not grow: at "
-            f"these depths the predicted exponent is {_range(predicted_exponents.values())}",
+            name="Figure 3(c), Pre-LN falls as predicted",
+            statement="it falls as the stream that it is divided by grows, but for the embedding's part of it: at "
+            f"these depths, of this text, with the exponent {_range(theory.exponents.values())}",
             source="corrected",
             found=_exponents(pre),
-            holds={_batches(c): lies_within(found, predicted_exponents[c], NEAR) for c, found in pre.items()},
+            holds={_batches(c): lies_within(found, theory.exponents[c], NEAR) for c, found in pre.items()},
         ),
-        *layer_claims(numbers),
+        *layer_claims(numbers, theory),
         *warm_up_claims(numbers),
     ]
 
 
-def layer_claims(numbers: Numbers) -> list[Claim]:
+def layer_claims(numbers: Numbers, theory: Foretold) -> list[Claim]:
     """Panels (a) and (b)."""
-    post, pre = (
-        {_part(key): numbers.layers[placement]["norm_of_mean"][key] for key in _PARTS} for placement in (POST, PRE)
-    )
+    post, pre = ({key: numbers.layers[name]["norm_of_mean"][key] for key in _PARTS} for name in (POST, PRE))
     return [
         judged(
             name="Figure 3(a, b), Post-LN grows with the layer",
             statement="the norm of the expected gradient grows along with the layer index",
             source=_SECTION,
             found=_ends(post),
-            holds={name: grows(values) for name, values in post.items()},
+            holds={_part(key): grows(values) for key, values in post.items()},
+        ),
+        judged(
+            name="Figure 3(a, b), Post-LN grows as predicted",
+            statement="it grows slowly in the encoder, and in the decoder because every cross-attention passes a part "
+            f"of the gradient on to the encoder: {_factors(theory.factors[POST])}",
+            source="corrected",
+            found=_ends(post),
+            holds={_part(key): as_foretold(values, theory.factors[POST][key]) for key, values in post.items()},
         ),
         judged(
             name="Figure 3(a, b), Pre-LN stays",
             statement="the norm of the expected gradient stays almost the same for all layers",
             source=_SECTION,
             found=_ends(pre),
-            holds={name: same(values) for name, values in pre.items()},
+            holds={_part(key): same(values) for key, values in pre.items()},
+        ),
+        judged(
+            name="Figure 3(a, b), Pre-LN falls as predicted",
+            statement="it falls as the stream grows over the layers: " + _factors(theory.factors[PRE]),
+            source="corrected",
+            found=_ends(pre),
+            holds={_part(key): as_foretold(values, theory.factors[PRE][key]) for key, values in pre.items()},
         ),
     ]
 
@@ -133,6 +159,10 @@ def grows(values_SL: Array) -> bool | None:
     return None if falling is None else not falling
 
 
+def as_foretold(values_SL: Array, factor: float) -> bool | None:
+    return lies_within(factor_per_layer(values_SL), factor, NEAR_LAYER)
+
+
 def same(values_SL: Array) -> bool | None:
     """The last layer beside the first."""
     return lies_within(estimate(np.log(values_SL[:, -1] / values_SL[:, 0])), 0.0, math.log(SAME))
@@ -157,17 +187,21 @@ def _sizes(numbers: Numbers, placement: str) -> str:
     for condition, by_placement in numbers.last.items():
         found = estimate(by_placement[placement])
         ends = (f"{blocks[i]}-{blocks[i]} {found.mean[i]:.2f} ± {found.half_width[i]:.2f}" for i in (0, -1))
-        texts.append(f"{condition.title}: {', '.join(ends)}")
+        texts.append(f"{', '.join(ends)} in {_batches(condition)}")
     return f"{'; '.join(texts)}."
 
 
-def _ends(parts: Mapping[str, Array]) -> str:
+def _factors(factors: Mapping[tuple[str, str], float]) -> str:
+    return "a layer " + ", ".join(f"{_part(key)} × {math.exp(factors[key]):.2f}" for key in _PARTS)
+
+
+def _ends(parts: Mapping[tuple[str, str], Array]) -> str:
     """The first and last layer of each stack, and the factor from layer to layer."""
     texts = []
-    for name, values in parts.items():
+    for key, values in parts.items():
         means, factor = values.mean(0), factor_per_layer(values)
         low, high = (math.exp(float(edge)) for edge in (factor.low, factor.high))
-        texts.append(f"{name} {means[0]:.2f} to {means[-1]:.2f} (a layer × {low:.2f} to {high:.2f})")
+        texts.append(f"{_part(key)} {means[0]:.2f} to {means[-1]:.2f} (a layer × {low:.2f} to {high:.2f})")
     return f"First to last layer: {'; '.join(texts)}."
 
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from ..config import RunConfig
 from ..data.corpus import Corpus
@@ -149,14 +150,24 @@ class Figure3Config:
         )
 
 
-def corpus_of(config: Figure3Config) -> Corpus:
+class OnText(Protocol):
+    """A configuration that names its text, as `DataConfig` does."""
+
+    @property
+    def corpus(self) -> str: ...
+
+    @property
+    def toy_pairs(self) -> int: ...
+
+
+def corpus_of(config: OnText) -> Corpus:
     """Raises UserError that says how to come by a corpus where there is none."""
     if config.corpus != TOY and not Path(config.corpus).is_dir():
         raise UserError(
             f"no corpus at {config.corpus!r}: prepare IWSLT14 De-En with `normscope data prepare`, and give its folder "
             f"with --set corpus=FOLDER (or corpus={TOY} for the embedded language)"
         )
-    return open_corpus(config.data(config.max_tokens))
+    return open_corpus(DataConfig(corpus=config.corpus, toy_pairs=config.toy_pairs))
 
 
 SCALES = {
