@@ -10,7 +10,7 @@ from ..data.batches import TranslationBatch
 from ..theory.predict import ModelSetting
 from .batch_setting import setting_of
 from .evidence import estimate, exponent, plain_estimate
-from .figure_3_claims import Foretold, claims
+from .figure_3_claims import PARTS, Foretold, claims
 from .figure_3_config import PLACEMENTS, POST, PRE, SCALES, Condition, Figure3Config
 from .figure_3_figures import figures
 from .figure_3_measure import mean_target_tokens
@@ -155,7 +155,7 @@ def _predicted_exponent(
 
 def _predicted_factors(theory: Predicted) -> dict[tuple[str, str], float]:
     """Logarithms, from layer to layer."""
-    return {key: float(factor_per_layer(values[None]).mean) for key, values in theory.norm_of_mean.items()}
+    return {key: float(factor_per_layer(theory.norm_of_mean[key][None]).mean) for key in PARTS}
 
 
 STUDY = Study(

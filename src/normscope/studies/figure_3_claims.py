@@ -25,7 +25,8 @@ SAME = 1.25
 """A last layer that differs from the first by no more than this factor is "almost the same"."""
 SMALL = 0.5
 """After the warm-up a gradient is "very small" at less than half of what it was before."""
-_PARTS = [(matrix, stack) for stack in STACKS for matrix in MATRICES]
+PARTS = [(matrix, stack) for stack in STACKS for matrix in MATRICES]
+"""In the order in which they are told."""
 _SECTION = "Xiong et al. 2020, section 3.4"
 
 
@@ -89,7 +90,7 @@ def claims(numbers: Numbers, theory: Foretold) -> list[Claim]:
 
 def layer_claims(numbers: Numbers, theory: Foretold) -> list[Claim]:
     """Panels (a) and (b)."""
-    post, pre = ({key: numbers.layers[name]["norm_of_mean"][key] for key in _PARTS} for name in (POST, PRE))
+    post, pre = ({key: numbers.layers[name]["norm_of_mean"][key] for key in PARTS} for name in (POST, PRE))
     return [
         judged(
             name="Figure 3(a, b), Post-LN grows with the layer",
@@ -98,13 +99,12 @@ def layer_claims(numbers: Numbers, theory: Foretold) -> list[Claim]:
             found=_ends(post),
             holds={_part(key): grows(values) for key, values in post.items()},
         ),
-        judged(
-            name="Figure 3(a, b), Post-LN grows as predicted",
-            statement="it grows slowly in the encoder, and in the decoder because every cross-attention passes a part "
-            f"of the gradient on to the encoder: {_factors(theory.factors[POST])}",
-            source="corrected",
-            found=_ends(post),
-            holds={_part(key): as_foretold(values, theory.factors[POST][key]) for key, values in post.items()},
+        _as_predicted(
+            "Post-LN grows as predicted",
+            "it grows slowly in the encoder, and in the decoder because every cross-attention passes a part of the "
+            "gradient on to the encoder",
+            post,
+            theory.factors[POST],
         ),
         judged(
             name="Figure 3(a, b), Pre-LN stays",
@@ -113,14 +113,23 @@ def layer_claims(numbers: Numbers, theory: Foretold) -> list[Claim]:
             found=_ends(pre),
             holds={_part(key): same(values) for key, values in pre.items()},
         ),
-        judged(
-            name="Figure 3(a, b), Pre-LN falls as predicted",
-            statement="it falls as the stream grows over the layers: " + _factors(theory.factors[PRE]),
-            source="corrected",
-            found=_ends(pre),
-            holds={_part(key): as_foretold(values, theory.factors[PRE][key]) for key, values in pre.items()},
+        _as_predicted(
+            "Pre-LN falls as predicted", "it falls as the stream grows over the layers", pre, theory.factors[PRE]
         ),
     ]
+
+
+def _as_predicted(
+    name: str, reason: str, values: Mapping[tuple[str, str], Array], factors: Mapping[tuple[str, str], float]
+) -> Claim:
+    layers = ", ".join(f"{_part(key)} × {math.exp(factor):.2f}" for key, factor in factors.items())
+    return judged(
+        name=f"Figure 3(a, b), {name}",
+        statement=f"{reason}: a layer {layers}",
+        source="corrected",
+        found=_ends(values),
+        holds={_part(key): as_foretold(values[key], factor) for key, factor in factors.items()},
+    )
 
 
 def warm_up_claims(numbers: Numbers) -> list[Claim]:
@@ -129,7 +138,7 @@ def warm_up_claims(numbers: Numbers) -> list[Claim]:
         return []
     before, after = numbers.before["norm_of_mean"], numbers.after["norm_of_mean"]
     # The seeds that were trained are the first ones.
-    ratios = {_part(key): (after[key] / before[key][: len(after[key])]).mean(0) for key in _PARTS}
+    ratios = {_part(key): (after[key] / before[key][: len(after[key])]).mean(0) for key in PARTS}
     found = ", ".join(f"{name} {ratio.min():.2f} to {ratio.max():.2f}" for name, ratio in ratios.items())
     return [
         judged(
@@ -189,10 +198,6 @@ def _sizes(numbers: Numbers, placement: str) -> str:
         ends = (f"{blocks[i]}-{blocks[i]} {found.mean[i]:.2f} ± {found.half_width[i]:.2f}" for i in (0, -1))
         texts.append(f"{', '.join(ends)} in {_batches(condition)}")
     return f"{'; '.join(texts)}."
-
-
-def _factors(factors: Mapping[tuple[str, str], float]) -> str:
-    return "a layer " + ", ".join(f"{_part(key)} × {math.exp(factors[key]):.2f}" for key in _PARTS)
 
 
 def _ends(parts: Mapping[tuple[str, str], Array]) -> str:
