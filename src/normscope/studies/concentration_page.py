@@ -4,11 +4,12 @@ from collections.abc import Mapping
 
 from ..measure import Estimate
 from ..placement import named
-from ..report.panels_svg import Panel, Series, panels_svg
+from ..report.panels_svg import Panel, panels_svg
 from ..report.study_contents import StudyFigure, StudyTable
 from ..theory import corrected, paper
 from .concentration_claims import QUANTITIES, Found, Sides, constant, delta_of, name_of
 from .concentration_measure import STACKS, ConcentrationConfig, Quantity
+from .curves import line, measured
 
 _SIDES: dict[Sides, str] = {"above": "Z > (1 + ε) EZ", "outside": "|Z − EZ| > ε EZ"}
 
@@ -79,26 +80,17 @@ def tables(config: ConcentrationConfig, found: Mapping[str, Found]) -> list[Stud
 
 
 def _depth_panel(config: ConcentrationConfig, placement: str, stacks: Found, stack: str, quantity: Quantity) -> Panel:
-    depths = [float(i) for i in range(0 if quantity == "state" else 1, config.blocks + 1)]
+    depths = range(0 if quantity == "state" else 1, config.blocks + 1)
     lower, upper = corrected.chi_square_tails(width=config.width, epsilon=config.epsilon)
     series = []
     for hue, (side, label) in enumerate(_SIDES.items()):
-        pairs = [delta_of(config, one, side) for one in stacks[stack][quantity]]
+        deltas, half_widths = zip(*(delta_of(config, one, side) for one in stacks[stack][quantity]), strict=True)
         expected = upper if side == "above" else lower + upper
         series += [
-            Series(
-                label=f"{label}, measured",
-                kind="measured",
-                hue=hue,
-                x=depths,
-                y=[delta for delta, _ in pairs],
-                low=[max(0.0, delta - half) for delta, half in pairs],
-                high=[delta + half for delta, half in pairs],
-            ),
-            Series(label=f"{label}, χ²", kind="predicted", hue=hue, x=depths, y=[expected] * len(depths)),
+            measured(f"{label}, measured", hue, depths, deltas, half_widths),
+            line(f"{label}, χ²", "predicted", hue, depths, expected),
         ]
-    claimed = [config.delta] * len(depths)
-    series.append(Series(label=f"claimed: {config.delta:g}", kind="claimed", hue=-1, x=depths, y=claimed))
+    series.append(line(f"claimed: {config.delta:g}", "claimed", -1, depths, config.delta))
     title = f"{named(placement).title}, {stack}"
     xlabel = "completed blocks" if quantity == "state" else "block"
     return Panel(title=title, xlabel=xlabel, ylabel="share of tokens", series=series, from_zero=True)
@@ -109,25 +101,11 @@ def _epsilon_panel(config: ConcentrationConfig, placement: str, last: Mapping[st
     tails = [corrected.chi_square_tails(width=config.width, epsilon=epsilon) for epsilon in epsilons]
     series = []
     for hue, (side, label) in enumerate(_SIDES.items()):
-        of = last[side]
+        expected = [upper if side == "above" else lower + upper for lower, upper in tails]
         series += [
-            Series(
-                label=f"{label}, measured",
-                kind="measured",
-                hue=hue,
-                x=epsilons,
-                y=of.mean.tolist(),
-                low=of.low.clip(0).tolist(),
-                high=of.high.tolist(),
-            ),
-            Series(
-                label=f"{label}, χ²",
-                kind="predicted",
-                hue=hue,
-                x=epsilons,
-                y=[upper if side == "above" else lower + upper for lower, upper in tails],
-            ),
+            measured(f"{label}, measured", hue, epsilons, last[side].mean, last[side].half_width),
+            line(f"{label}, χ²", "predicted", hue, epsilons, expected),
         ]
     bound = [paper.chi_square_delta(width=config.width, epsilon=epsilon) for epsilon in epsilons]
-    series.append(Series(label="eq. (66): exp(−d ε² / 8)", kind="claimed", hue=0, x=epsilons, y=bound))
+    series.append(line("eq. (66): exp(−d ε² / 8)", "claimed", 0, epsilons, bound))
     return Panel(title=named(placement).title, xlabel="ε", ylabel="share of tokens", series=series, from_zero=True)

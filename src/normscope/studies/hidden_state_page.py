@@ -7,6 +7,7 @@ import numpy as np
 from ..placement import named
 from ..report.panels_svg import Panel, Series, panels_svg
 from ..report.study_contents import StudyFigure, StudyTable
+from .curves import line, measured
 from .deviation import Compared, spread_of
 from .hidden_state_config import Case
 
@@ -76,19 +77,10 @@ def _has_gradient(stack: Mapping[str, Compared]) -> bool:
 
 
 def _pair(label: str, curve: Compared, hue: int, first: int) -> list[Series]:
-    depths = [float(first + i) for i in range(len(curve.measured))]
-    low, high = curve.measured - 2 * curve.error, curve.measured + 2 * curve.error
+    depths = range(first, first + len(curve.measured))
     return [
-        Series(
-            label=f"{label}, measured",
-            kind="measured",
-            hue=hue,
-            x=depths,
-            y=curve.measured.tolist(),
-            low=low.tolist(),
-            high=high.tolist(),
-        ),
-        Series(label=f"{label}, predicted", kind="predicted", hue=hue, x=depths, y=curve.predicted.tolist()),
+        measured(f"{label}, measured", hue, depths, curve.measured, 2 * curve.error),
+        line(f"{label}, predicted", "predicted", hue, depths, curve.predicted),
     ]
 
 
@@ -109,17 +101,7 @@ def _deviation_panel(case: Case, curves: Curves, names: Sequence[str], hues: Map
     for name in names:
         q = curves[name]["encoder"]["q"]
         off, error = 100 * q.deviation, 200 * q.relative_error
-        series.append(
-            Series(
-                label=f"{named(name).title}, measured",
-                kind="measured",
-                hue=hues[name],
-                x=[float(depth) for depth in range(len(off))],
-                y=off.tolist(),
-                low=(off - error).tolist(),
-                high=(off + error).tolist(),
-            )
-        )
+        series.append(measured(f"{named(name).title}, measured", hues[name], range(len(off)), off, error))
     return Panel(title="The same, off the prediction", xlabel="completed blocks", ylabel="per cent", series=series)
 
 

@@ -4,11 +4,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..measure import Estimate
-from ..report.panels_svg import Kind, Panel, Series, panels_svg
+from ..report.panels_svg import Panel, Series, panels_svg
 from ..report.study_contents import StudyFigure, StudyTable
 from ..theory import corrected, paper
+from .curves import line, measured
+from .evidence import Floats
 from .lemmas_measure import STEPS, LemmasConfig
 
 _FIRST_LAYERS = 8
@@ -94,34 +97,26 @@ def _pre_ln_panels(config: LemmasConfig, q: Estimate) -> list[Panel]:
     predicted = [one for one, _ in corrected.pre_ln_stream(blocks, tokens=config.tokens)]
     layers = np.arange(1, min(blocks, _FIRST_LAYERS) + 1)
     stated = np.array([paper.pre_ln_squared_norm(int(layer), width=d) for layer in layers]) / d
-    low, high = "claimed: 1 + l/2", "claimed: 1 + 3l/2"
+    digests = line("in digests, a lower bound: 1 + 2l", "claimed", 3, depths, 1.0 + 2 * depths)
     return [
-        Panel(
-            title="l completed blocks",
-            xlabel="l",
-            ylabel="E‖x_l‖² / d",
-            series=[
-                measured("measured", 0, depths, q),
-                line("predicted", "predicted", 0, depths, predicted),
-                line(low, "claimed", 1, depths, bounds[:, 0]),
-                line(high, "claimed", 2, depths, bounds[:, 1]),
-                line("in digests, a lower bound: 1 + 2l", "claimed", 3, depths, 1.0 + 2 * depths),
-            ],
-            from_zero=True,
-        ),
-        Panel(
-            title="l the layer that reads x_l",
-            xlabel="l",
-            ylabel="E‖x_l‖² / d",
-            series=[
-                measured("measured", 0, layers, q),
-                line("predicted", "predicted", 0, layers, predicted),
-                line(low, "claimed", 1, layers, stated[:, 0]),
-                line(high, "claimed", 2, layers, stated[:, 1]),
-            ],
-            from_zero=True,
-        ),
+        _between("l completed blocks", q, predicted, depths, bounds, [digests]),
+        _between("l the layer that reads x_l", q, predicted, layers, stated, []),
     ]
+
+
+def _between(
+    title: str, q: Estimate, predicted: Sequence[float], l_X: NDArray[np.int_], bounds_X2: Floats, more: list[Series]
+) -> Panel:
+    """The first len(l_X) states, wherever l starts to count."""
+    count = len(l_X)
+    series = [
+        measured("measured", 0, l_X, q.mean[:count], q.half_width[:count]),
+        line("predicted", "predicted", 0, l_X, predicted[:count]),
+        line("claimed: 1 + l/2", "claimed", 1, l_X, bounds_X2[:, 0]),
+        line("claimed: 1 + 3l/2", "claimed", 2, l_X, bounds_X2[:, 1]),
+        *more,
+    ]
+    return Panel(title=title, xlabel="l", ylabel="E‖x_l‖² / d", series=series, from_zero=True)
 
 
 def _post_ln_panel(config: LemmasConfig, of: Mapping[str, Estimate]) -> Panel:
@@ -131,10 +126,11 @@ def _post_ln_panel(config: LemmasConfig, of: Mapping[str, Estimate]) -> Panel:
     series = []
     for hue, (step, name) in enumerate({1: "x¹", 2: "x²", 4: "x⁴", 5: "x⁵"}.items()):
         least, greatest = paper.post_ln_squared_norm(step, width=config.width)
-        series.append(measured(f"{name}, measured", hue, blocks, of[f"step {step}"]))
+        found = of[f"step {step}"]
+        series.append(measured(f"{name}, measured", hue, blocks, found.mean, found.half_width))
         if least == greatest:
             value = least / config.width
-            series.append(line(f"{name}, claimed: {value:g}", "claimed", hue, blocks, [value] * config.blocks))
+            series.append(line(f"{name}, claimed: {value:g}", "claimed", hue, blocks, value))
         else:
             offset = least / config.width
             series.append(line(f"{name}, predicted", "predicted", hue, blocks, offset + attention))
@@ -144,29 +140,19 @@ def _post_ln_panel(config: LemmasConfig, of: Mapping[str, Estimate]) -> Panel:
 
 
 def _jacobian_panel(config: LemmasConfig, of: Mapping[str, Estimate]) -> Panel:
+    layer, rms = of["layer-norm"], of["rms-norm"]
     return Panel(
         title="",
         xlabel="mean of x, in units of the features' spread",
         ylabel="‖J‖₂",
         series=[
-            measured("LayerNorm, measured", 0, config.means, of["layer-norm"]),
+            measured("LayerNorm, measured", 0, config.means, layer.mean, layer.half_width),
             line("√d / ‖x − mean‖", "predicted", 0, config.means, of["layer-norm exact"].mean),
-            measured("RMSNorm, measured", 1, config.means, of["rms-norm"]),
+            measured("RMSNorm, measured", 1, config.means, rms.mean, rms.half_width),
             line("claimed of it: √d / ‖x‖", "claimed", 0, config.means, of["claimed"].mean),
         ],
         from_zero=True,
     )
-
-
-def measured(label: str, hue: int, x: Sequence[float] | np.ndarray[Any, Any], of: Estimate) -> Series:
-    """The first len(x) places of an estimate, with its interval."""
-    y, low, high = ([float(v) for v in values[: len(x)]] for values in (of.mean, of.low, of.high))
-    return Series(label=label, kind="measured", hue=hue, x=[float(v) for v in x], y=y, low=low, high=high)
-
-
-def line(label: str, kind: Kind, hue: int, x: Sequence[float] | np.ndarray[Any, Any], y: Any) -> Series:
-    """The first len(x) places of y."""
-    return Series(label=label, kind=kind, hue=hue, x=[float(v) for v in x], y=[float(v) for v in y][: len(x)])
 
 
 def _some(blocks: int) -> list[int]:
