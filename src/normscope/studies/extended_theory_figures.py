@@ -129,16 +129,23 @@ def _claimed_end(profiles: Sequence[Profile], block: int, start: float) -> Serie
 
 
 def tables(post: Sequence[Profile], pre: Sequence[Profile]) -> list[StudyTable]:
-    """One row a stack: the ends, and the slopes of all matrices; then how the ends go with depth."""
-    columns = ["stack", "blocks", "first", "middle", "last", "predicted first", "predicted middle", "predicted last"]
-    return [
-        StudyTable(
-            title=f"{_title(side[0])}: ‖∂L/∂W₂‖ by block, and slopes of ln ‖∂L/∂W‖ per block ({claimed} claimed)",
-            columns=[*columns, *(f"slope, {letter}" for letter in LETTERS.values())],
-            rows=[_row(p) for p in side],
-        )
-        for side, claimed in ((post, f"{DECAY:.3f}"), (pre, "0"))
-    ] + [_exponents([*post, *pre])]
+    """One row a stack: three blocks, and the slopes of all matrices; then how the ends go with depth."""
+    found = []
+    for side, claimed in ((post, f"{DECAY:.3f}"), (pre, "0")):
+        blocks = ["first", "middle", "last"]
+        found += [
+            StudyTable(
+                title=f"{_title(side[0])}: ‖∂L/∂W₂‖ by block",
+                columns=["stack", "blocks", *blocks, *(f"predicted {block}" for block in blocks)],
+                rows=[_row(p) for p in side],
+            ),
+            StudyTable(
+                title=f"{_title(side[0])}: slope of ln ‖∂L/∂W‖ per block ({claimed} is claimed)",
+                columns=["stack", "blocks", *LETTERS.values()],
+                rows=[[p.case.title, p.blocks, *(told(p.slope(name)) for name in LETTERS)] for p in side],
+            ),
+        ]
+    return [*found, _exponents([*post, *pre])]
 
 
 def _exponents(profiles: Sequence[Profile]) -> StudyTable:
@@ -157,5 +164,4 @@ def _exponents(profiles: Sequence[Profile]) -> StudyTable:
 
 def _row(one: Profile) -> list[str | float | None]:
     at = [0, one.blocks // 2 - 1, -1]
-    numbers = [*one.norms_SL[W2].mean(0)[at].tolist(), *one.predicted_L[W2][at].tolist()]
-    return [one.case.title, one.blocks, *numbers, *(told(one.slope(name)) for name in LETTERS)]
+    return [one.case.title, one.blocks, *one.norms_SL[W2].mean(0)[at].tolist(), *one.predicted_L[W2][at].tolist()]
