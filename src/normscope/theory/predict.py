@@ -148,8 +148,10 @@ def loss_gradient(stack: MomentStack, model: ModelSetting) -> Products:
     output = stack.output
     vocabulary, tied = model.vocabulary, SETTINGS[model.setting].tied and model.tied
     scale = _output_scale(stack, vocabulary)
-    row = scale**2 * (float(stack.atoms.q[0]) if tied else 1.0)
-    own = _own_row(stack, model, scale) if tied else _OwnRow(0.0, 0.0, 0.0)
+    # The table's own rows: dropout is on what is looked up.
+    own_row = stack.atoms.products(0).one * (1 - model.dropout) if tied else 1.0
+    row = scale**2 * own_row
+    own = _own_row(stack, model, own_row, scale) if tied else _OwnRow(0.0, 0.0, 0.0)
     removed = own.along if output.normed else 0.0
     others, asked = 1 - 2 * own.share + own.square, 1 - model.label_smoothing
     one = asked**2 * (1 - 2 / vocabulary) + own.square * (1 - removed)
@@ -186,9 +188,9 @@ class _OwnRow:
     along: float
 
 
-def _own_row(stack: MomentStack, model: ModelSetting, scale: float) -> _OwnRow:
+def _own_row(stack: MomentStack, model: ModelSetting, row: float, scale: float) -> _OwnRow:
     output = stack.output
-    coefficient, row = float(output.coefficients[0]), float(stack.atoms.q[0])
+    coefficient = float(output.coefficients[0])
     logit = coefficient * math.sqrt(model.width) * row * scale
     # Against V entries whose exponentials have the mean e^(q/2); the rest of the output moves the row's own logit.
     others = math.log(model.vocabulary) + scale**2 * row * output.q / 2

@@ -1,0 +1,120 @@
+"""The paper's models on real text, every layer: what formulas predict from the text's statistics, and what is there."""
+
+# S = seeds, L = layers of a stack
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..config import RunConfig
+from ..data.corpus import Corpus
+from ..measure import depth_points, gradient_norms, recording, stream_moments
+from ..model import EncoderDecoder, ModelConfig
+from ..run import build_model
+from ..tasks import TranslationConfig, TranslationTask
+from ..theory.predict import predict
+from ..train.device import fast_matmul, keep_freed_memory
+from ..train.seeds import seed_micro_batch
+from .batch_setting import setting_of
+from .deviation import mean_over_draws
+from .figure_3_config import corpus_of
+from .figure_3_measure import matrices
+from .real_text_config import QUANTITIES, SCALES, STACKS, Curves, Key, RealTextConfig
+from .real_text_page import findings
+from .study import Findings, Pieces, Study
+
+
+def run(config: RealTextConfig, pieces: Pieces) -> Findings:
+    """One piece a model. Raises UserError for a corpus that is not there."""
+    corpus = corpus_of(config)
+    keep_freed_memory()
+    fast = fast_matmul(torch.device("cpu")).on
+    keys = [(placement, blocks) for placement in config.placements for blocks in config.blocks]
+    drawn: dict[Key, list[dict[str, Any]]] = {key: [] for key in keys}
+    foreseen: dict[Key, list[dict[str, Any]]] = {key: [] for key in keys}
+    for seed in range(1, config.seeds + 1):
+        pieces.watch("seeds", seed - 1, config.seeds)
+        task = _task(config, corpus, seed)
+        for key in keys:
+            model = config.model(*key)
+            asked = {
+                "model": asdict(model),
+                "seed": seed,
+                "max_tokens": config.max_tokens,
+                "label_smoothing": config.label_smoothing,
+                "corpus": corpus.fingerprint,
+                "fast_matmul": fast,
+            }
+            name = f"{key[0]}_{key[1]}-{key[1]}_seed-{seed}"
+            drawn[key].append(pieces.get(name, asked, partial(_measured, model, seed, task, corpus)))
+            foreseen[key].append(_predicted(key[0], model, task, config))
+    pieces.watch("seeds", config.seeds, config.seeds)
+    found = {key: _compared(drawn[key], foreseen[key]) for key in keys}
+    return findings(config, corpus, found, fast)
+
+
+def _task(config: RealTextConfig, corpus: Corpus, seed: int) -> TranslationTask:
+    loss = TranslationConfig(label_smoothing=config.label_smoothing)
+    return TranslationTask(corpus, loss, max_tokens=config.max_tokens, seed=seed, device=torch.device("cpu"))
+
+
+def _measured(config: ModelConfig, seed: int, task: TranslationTask, corpus: Corpus) -> dict[str, Any]:
+    """By stack: q after every block from the embedding on, and the norm of every W2's gradient."""
+    model: EncoderDecoder = build_model(RunConfig(seed=seed, model=config), corpus.codec)
+    batch = task.micro_batch(0)
+    seed_micro_batch(seed, 0)
+    stacks = {kind: getattr(model, kind) for kind in STACKS}
+    weights = {kind: matrices(model)["W2", kind] for kind in STACKS}
+    points = {
+        f"{kind} {name}": point
+        for kind, stack in stacks.items()
+        for name, point in depth_points(stack.blocks, pick=stack.placement.hidden).items()
+    }
+    model.train().requires_grad_(False)
+    for weight in (weight for several in weights.values() for weight in several):
+        weight.requires_grad_(True)
+    with recording(points, lambda x_ND: stream_moments(x_ND).q) as stream:
+        loss = task.loss_sums(model, batch)[0] / batch.target_tokens
+    loss.backward()  # type: ignore[no-untyped-call]
+    norms = gradient_norms(model)
+    names = {weight: name for name, weight in model.named_parameters()}
+    return {
+        kind: {
+            "q": [stream[f"{kind} x_{depth}"][0] for depth in range(len(stack.blocks) + 1)],
+            "ffn_out": [norms[names[weight]] for weight in weights[kind]],
+        }
+        for kind, stack in stacks.items()
+    }
+
+
+def _predicted(placement: str, model: ModelConfig, task: TranslationTask, config: RealTextConfig) -> dict[str, Any]:
+    """The same, from what the batch repeats."""
+    vocabulary = len(task.corpus.target.vocabulary)
+    setting = setting_of([task.micro_batch(0)], model, vocabulary=vocabulary, label_smoothing=config.label_smoothing)
+    found = predict(placement, setting)
+    return {kind: {"q": found[kind].q, "ffn_out": found[kind].gradient_norm["ffn_out"]} for kind in STACKS}
+
+
+def _compared(drawn: Sequence[Mapping[str, Any]], foreseen: Sequence[Mapping[str, Any]]) -> Curves:
+    """Means over seeds of both: every seed has a batch of its own, and a prediction for it."""
+    return {
+        kind: {
+            what: mean_over_draws(
+                [one[kind][what] for one in drawn], np.mean([one[kind][what] for one in foreseen], axis=0)
+            )
+            for what in QUANTITIES
+        }
+        for kind in STACKS
+    }
+
+
+STUDY = Study(
+    name="real-text",
+    title="Real text: predicted and measured, every layer",
+    question="Do the formulas predict the hidden states and the gradients of the paper's own models on real text?",
+    scales=SCALES,
+    run=run,
+)
