@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from ..measure import Estimate
 from ..report.study_contents import Claim, Verdict
 from ..theory import corrected, paper
+from .evidence import joined
 from .lemmas_measure import STEPS, LemmasConfig
 
 EQUAL_WITHIN = 0.02
@@ -202,7 +203,7 @@ def jacobian_claimed(config: LemmasConfig, of: Mapping[str, Estimate]) -> Made:
         found=f"x ~ N(0, I) plus a mean. {told}. The ratio grows as √(1 + mean²), without a bound.",
         verdict=verdict,
         conditions=(
-            f"x has next to no mean: not with one of {', '.join(f'{mean:g}' for mean in failing)} times its spread"
+            f"where x has next to no mean; not at {joined([f'{mean:g}' for mean in failing])} times its spread"
             if verdict == "reproduced under conditions"
             else ""
         ),
