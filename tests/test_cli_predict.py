@@ -146,7 +146,7 @@ def test_no_torch_is_needed():
     """Loading it would take longer than every prediction."""
     program = (
         "import sys; from normscope.cli import app; from normscope.cli_predict import predict; "
-        "predict(['pre-ln'], 'encoder', 4, 64, None, 1, 8, 100, 'theory', 'relu', 'layer-norm', False, True, None, []); "
+        "predict(['pre-ln'], 'encoder', 4, 64, None, 1, 8, 100, 'theory', 'relu', 'layer-norm', False, True, None); "
         "sys.exit('torch' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)

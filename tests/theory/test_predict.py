@@ -13,7 +13,8 @@ from normscope.model.embedding import sinusoids
 from normscope.placement import named, register, registered
 from normscope.placement.pre_ln import PreLN
 from normscope.studies.simulation import simulate
-from normscope.theory.predict import ModelSetting, loss_gradient, predict
+from normscope.theory.loss import loss_gradient
+from normscope.theory.predict import ModelSetting, predict
 from normscope.theory.products import Products
 from normscope.theory.settings import SETTINGS, Text
 from normscope.theory.stream import MomentStack, Setting

@@ -10,7 +10,8 @@ import numpy as np
 
 from ..measure import Estimate
 from ..theory import corrected
-from ..theory.predict import ModelSetting, StackKind, predict
+from ..theory.model_setting import ModelSetting, StackKind
+from ..theory.predict import predict
 from .evidence import Floats, estimate, slopes
 from .simulation import simulate
 
