@@ -51,7 +51,7 @@ def vectors(products: Products, tokens: int, width: int, seed: int, sequences: i
     return math.sqrt(width) * root @ basis
 
 
-def close(found: Products, expected: Products, **tolerance: float) -> None:
+def assert_close(found: Products, expected: Products, **tolerance: float) -> None:
     assert (found.one, found.two) == pytest.approx((expected.one, expected.two), **tolerance)
 
 
@@ -83,10 +83,10 @@ class TestMixing:
         weights = matrix(tokens)
         found = self.attention(value, tokens, tokens, causal)
         mixed = products_of(weights @ gram(value, tokens) @ weights.T, tokens)
-        close(uniform(tokens, causal=causal).forward(value), mixed, rel=1e-10, abs=1e-12)
-        close(found.output, mixed, rel=1e-10, abs=1e-12)
+        assert_close(uniform(tokens, causal=causal).forward(value), mixed, rel=1e-10, abs=1e-12)
+        assert_close(found.output, mixed, rel=1e-10, abs=1e-12)
         back = products_of(weights.T @ gram(gradient, tokens) @ weights, tokens)
-        close(found.projections[0].back(gradient), back, rel=1e-10, abs=1e-12)
+        assert_close(found.projections[0].back(gradient), back, rel=1e-10, abs=1e-12)
 
     @AVERAGING
     @TOKENS
@@ -114,9 +114,11 @@ class TestMixing:
         weights = np.full((tokens, keys), 1 / keys)
         found = self.attention(value, tokens, keys)
         back = products_of(weights.T @ gram(gradient, tokens) @ weights, keys)
-        close(found.projections[0].back(gradient), back, rel=1e-10, abs=1e-12)
+        assert_close(found.projections[0].back(gradient), back, rel=1e-10, abs=1e-12)
         if tokens > 1:
-            close(found.output, products_of(weights @ gram(value, keys) @ weights.T, tokens), rel=1e-10, abs=1e-12)
+            assert_close(
+                found.output, products_of(weights @ gram(value, keys) @ weights.T, tokens), rel=1e-10, abs=1e-12
+            )
 
     @given(tokens=st.integers(1, 8), variance=st.floats(0, 30), causal=st.booleans())
     def test_weights_add_up_to_one(self, tokens, variance, causal):
@@ -236,7 +238,7 @@ class TestFeedForward:
     def test_other_sequences_are_left_out_where_nobody_asks(self):
         sizes = {"width": 48, "ffn_width": 96, "tokens": 4, **self.STDS}
         with_apart, without = (feed_forward(self.X, apart=apart, **sizes) for apart in (True, False))
-        close(without.output, with_apart.output, rel=1e-15)
+        assert_close(without.output, with_apart.output, rel=1e-15)
         assert without.output.apart == 0 < with_apart.output.apart
 
     def test_spread_of_the_output(self):
