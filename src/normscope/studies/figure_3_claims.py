@@ -1,20 +1,20 @@
 """The statements of Xiong et al. 2020, section 3.4, beside what was measured."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from ..measure import Estimate
 from ..report.study_contents import Claim
-from .evidence import estimate, exponent, judged, lies_within, told
+from .evidence import estimate, exponent, judged, lies_within, spread, told
 from .figure_3_config import POST, PRE, Condition
-from .figure_3_measure import MATRICES, STACKS
+from .figure_3_measure import MATRICES, PRINTED, STACKS
 from .figure_3_numbers import Array, Numbers, factor_per_layer
 
 PUBLISHED = 1.6
-"""Section 3.4: the gradient of the last W2 of Post-LN, at every depth."""
+"""Section 3.4: the gradient of the last W₂ of Post-LN, at every depth."""
 AROUND = 0.1
 """Relative: "around 1.6" is 1.44 to 1.76, the mean over the depths."""
 NEAR = 0.1
@@ -49,7 +49,7 @@ def claims(numbers: Numbers, theory: Foretold) -> list[Claim]:
     return [
         judged(
             name="Figure 3(d), Post-LN keeps its size",
-            statement="the gradient of the last W2 stays the same whatever the depth",
+            statement="the gradient of the last W₂ stays the same whatever the depth",
             source=f"{_SECTION} and Theorem 1",
             found=_exponents(post),
             holds={_batches(condition): lies_within(found, 0.0, NEAR) for condition, found in post.items()},
@@ -63,14 +63,14 @@ def claims(numbers: Numbers, theory: Foretold) -> list[Claim]:
         ),
         judged(
             name="Figure 3(c), Pre-LN falls",
-            statement="the gradient of the last W2 decreases as the model grows",
+            statement="the gradient of the last W₂ decreases as the model grows",
             source=_SECTION,
             found=_sizes(numbers, PRE),
             holds={_batches(condition): falls(found) for condition, found in pre.items()},
         ),
         judged(
             name="Figure 3(c), Pre-LN falls as 1/√L",
-            statement="the gradient of the last W2 is of order 1/√L: its exponent of depth is -1/2",
+            statement="the gradient of the last W₂ is of order 1/√L: its exponent of depth is −½",
             source="Xiong et al. 2020, Theorem 1",
             found=_exponents(pre),
             holds={_batches(condition): lies_within(found, -0.5, NEAR) for condition, found in pre.items()},
@@ -78,7 +78,7 @@ def claims(numbers: Numbers, theory: Foretold) -> list[Claim]:
         judged(
             name="Figure 3(c), Pre-LN falls as predicted",
             statement="it falls as the stream that it is divided by grows, but for the embedding's part of it: at "
-            f"these depths, of this text, with the exponent {_range(theory.exponents.values())}",
+            f"these depths, of this text, with the exponent {spread(list(theory.exponents.values()))}",
             source="corrected",
             found=_exponents(pre),
             holds={_batches(c): lies_within(found, theory.exponents[c], NEAR) for c, found in pre.items()},
@@ -179,7 +179,7 @@ def same(values_SL: Array) -> bool | None:
 
 def _part(key: tuple[str, str]) -> str:
     matrix, stack = key
-    return f"{stack} {matrix}"
+    return f"{stack} {PRINTED[matrix]}"
 
 
 def _batches(condition: Condition) -> str:
@@ -208,8 +208,3 @@ def _ends(parts: Mapping[tuple[str, str], Array]) -> str:
         low, high = (math.exp(float(edge)) for edge in (factor.low, factor.high))
         texts.append(f"{_part(key)} {means[0]:.2f} to {means[-1]:.2f} (a layer × {low:.2f} to {high:.2f})")
     return f"First to last layer: {'; '.join(texts)}."
-
-
-def _range(values: Iterable[float]) -> str:
-    rounded = sorted(f"{value:.2f}" for value in values)
-    return rounded[0] if rounded[0] == rounded[-1] else f"{rounded[-1]} to {rounded[0]}"

@@ -10,7 +10,7 @@ from ..report.study_contents import StudyFigure
 from .evidence import estimate
 from .figure_3_claims import PUBLISHED
 from .figure_3_config import PLACEMENTS, POST, PRE, Condition
-from .figure_3_measure import MATRICES, STACKS
+from .figure_3_measure import MATRICES, PRINTED, STACKS
 from .figure_3_numbers import Layers, Numbers, without_noise
 from .figure_3_prediction import Predictions, last_predicted
 
@@ -31,7 +31,7 @@ def figures(numbers: Numbers, predictions: Predictions, layers: Condition, train
             name="figure_3",
             title="Figure 3, in the paper's layout",
             caption="Norms of gradients at initialisation. (a), (b): of the gradient averaged over mini-batches, layer "
-            "by layer (e: encoder, d: decoder). (c), (d): of the last W2, by the number of blocks in each stack. Bands "
+            "by layer (e: encoder, d: decoder). (c), (d): of the last W₂, by the number of blocks in each stack. Bands "
             "are 95 % intervals over seeds. The paper's own curves are known by what its text says of them: around "
             f"{PUBLISHED} in (d), and Theorem 1's order 1/√L in (c), drawn through our first value.",
             svg=panels_svg(
@@ -44,12 +44,12 @@ def figures(numbers: Numbers, predictions: Predictions, layers: Condition, train
         StudyFigure(
             name="noise",
             title="What averaging takes away",
-            caption="Three sizes of one gradient, of W2: the mean over batches of its norm; the norm of its mean over "
+            caption="Three sizes of one gradient, of W₂: the mean over batches of its norm; the norm of its mean over "
             "batches, which the paper shows; and the latter with the noise that the average still holds taken off, "
             "which is what more and more batches would come to.",
             svg=panels_svg(
                 [_noise_panel(numbers, placement) for placement in PLACEMENTS],
-                title="Mean of norms and norm of the mean, W2",
+                title="Mean of norms and norm of the mean, W₂",
             ),
             wide=True,
         ),
@@ -80,7 +80,7 @@ def _layers_panel(numbers: Numbers, predictions: Predictions, condition: Conditi
         label = f"Post-LN after the warm-up ({trained})"
         series.append(_over_layers(label, _AFTER_HUE, numbers.after["norm_of_mean"], matrix))
     panel = "a" if matrix == "W1" else "b"
-    return _by_layer(f"({panel}) {matrix}, {numbers.blocks[0]}-{numbers.blocks[0]}", numbers.blocks[0], series)
+    return _by_layer(f"({panel}) {PRINTED[matrix]}, {numbers.blocks[0]}-{numbers.blocks[0]}", numbers.blocks[0], series)
 
 
 def _depth_panel(numbers: Numbers, predictions: Predictions, placement: str) -> Panel:
@@ -92,7 +92,7 @@ def _depth_panel(numbers: Numbers, predictions: Predictions, placement: str) -> 
     letter, label, claimed = _CLAIMED[placement]
     values = [claimed(depth / x[0], series[0].y[0] or 0.0) for depth in x]
     series.append(Series(label=label, kind="claimed", hue=-1, x=x, y=values))
-    title = f"({letter}) last W2, {PLACEMENTS[placement]}"
+    title = f"({letter}) last W₂, {PLACEMENTS[placement]}"
     return Panel(title=title, xlabel="blocks of each stack", ylabel="gradient norm", series=series, from_zero=True)
 
 
@@ -104,7 +104,7 @@ def _noise_panel(numbers: Numbers, placement: str) -> Panel:
         _over_layers("norm of the batches' mean", 1, kinds["norm_of_mean"], "W2"),
         _over_layers("norm of the batches' mean, noise taken off", 2, clean, "W2"),
     ]
-    return _by_layer(f"{PLACEMENTS[placement]}, W2", layers, series)
+    return _by_layer(f"{PLACEMENTS[placement]}, W₂", layers, series)
 
 
 def _warm_up_panel(numbers: Numbers, matrix: str) -> Panel:
@@ -113,7 +113,7 @@ def _warm_up_panel(numbers: Numbers, matrix: str) -> Panel:
         _over_layers("at initialisation", _PLACEMENT_HUES[POST], before, matrix),
         _over_layers("after the warm-up", _AFTER_HUE, after, matrix),
     ]
-    return _by_layer(f"{matrix}, Post-LN", numbers.blocks[0], series)
+    return _by_layer(f"{PRINTED[matrix]}, Post-LN", numbers.blocks[0], series)
 
 
 def _by_layer(title: str, layers: int, series: Sequence[Series]) -> Panel:

@@ -21,6 +21,7 @@ from .figure_3_config import Condition, Figure3Config
 from .grid import Cell
 
 MATRICES = {"W1": "ffn_in", "W2": "ffn_out"}
+PRINTED = {"W1": "W₁", "W2": "W₂"}
 STACKS = ("encoder", "decoder")
 Norms = dict[str, Any]
 """Of one model: matrix -> stack -> what `GradientNorms` says, a list over layers each; and of the batches."""

@@ -5,7 +5,7 @@ import numpy as np
 from ..report.study_contents import StudyTable
 from .evidence import estimate, exponent
 from .figure_3_config import PLACEMENTS, Condition
-from .figure_3_measure import MATRICES, STACKS
+from .figure_3_measure import MATRICES, PRINTED, STACKS
 from .figure_3_numbers import Numbers, without_noise
 from .figure_3_prediction import Predictions, last_predicted
 
@@ -34,7 +34,7 @@ def _last_table(numbers: Numbers, predictions: Predictions) -> StudyTable:
             ]
     depths = [f"{depth}-{depth}" for depth in numbers.blocks]
     columns = ["placement", "batches", "", *depths, "exponent of depth"]
-    return StudyTable(title="Gradient norm of the last W2", columns=columns, rows=rows)
+    return StudyTable(title="Gradient norm of the last W₂", columns=columns, rows=rows)
 
 
 def _layers_table(numbers: Numbers, predictions: Predictions, condition: Condition, matrix: str) -> StudyTable:
@@ -49,7 +49,7 @@ def _layers_table(numbers: Numbers, predictions: Predictions, condition: Conditi
             values = (mean.mean, mean.half_width, without_noise(kinds, key), noisy, theory[key])
             rows += [[title, stack, layer, *map(float, row)] for layer, row in enumerate(zip(*values, strict=True), 1)]
     names = ["norm of mean", "± (95 %)", "noise taken off", "mean of norms", "norm of mean, predicted"]
-    return StudyTable(title=f"{matrix} by layer", columns=["placement", "stack", "layer", *names], rows=rows)
+    return StudyTable(title=f"{PRINTED[matrix]} by layer", columns=["placement", "stack", "layer", *names], rows=rows)
 
 
 def _warm_up_table(numbers: Numbers) -> StudyTable:
@@ -61,7 +61,9 @@ def _warm_up_table(numbers: Numbers) -> StudyTable:
             without_noise(numbers.before, key),
             without_noise(numbers.after, key),
         )
-        rows += [[*key, layer, *map(float, row)] for layer, row in enumerate(zip(*values, strict=True), 1)]
+        rows += [
+            [PRINTED[key[0]], key[1], layer, *map(float, row)] for layer, row in enumerate(zip(*values, strict=True), 1)
+        ]
     columns = ["matrix", "stack", "layer", "before", "after", "before, noise taken off", "after, noise taken off"]
     return StudyTable(
         title="Post-LN before and after the warm-up: norm of the mean gradient", columns=columns, rows=rows
