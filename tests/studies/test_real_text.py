@@ -10,12 +10,15 @@ import torch
 from normscope.config import RunConfig
 from normscope.errors import UserError
 from normscope.run import build_model
+from normscope.studies.batch_setting import setting_of
 from normscope.studies.deviation import Compared, mean_over_draws
 from normscope.studies.figure_3_config import corpus_of
 from normscope.studies.real_text import STUDY
 from normscope.studies.real_text_page import findings
 from normscope.studies.study import Pieces, run_study
 from normscope.tasks import TranslationConfig, TranslationTask
+from normscope.theory.predict import predict
+from normscope.theory.settings import Text
 from normscope.train.seeds import seed_micro_batch
 
 SMALL = replace(STUDY.scales["smoke"], width=32, ffn_width=48, blocks=(2,), max_tokens=128)
@@ -116,3 +119,25 @@ def test_no_corpus():
 def test_what_cannot_be_measured(changes, message):
     with pytest.raises(ValueError, match=message):
         replace(SMALL, **changes)
+
+
+def test_what_the_text_repeats_is_what_the_prediction_needs(tmp_path):
+    """With it the root mean square deviation of W2's gradients is small, dropout and all; without it, it is not."""
+    config = replace(SMALL, width=128, ffn_width=256, seeds=6, max_tokens=512, dropout=0.3, placements=("post-ln",))
+    data = STUDY.run(config, Pieces(tmp_path)).data["curves"]["post-ln 2-2"]
+    corpus, without = corpus_of(config), []
+    for seed in range(1, config.seeds + 1):
+        task = TranslationTask(
+            corpus, TranslationConfig(label_smoothing=0.1), max_tokens=512, seed=seed, device=torch.device("cpu")
+        )
+        vocabulary = len(corpus.target.vocabulary)
+        model = config.model("post-ln", 2)
+        setting = setting_of([task.micro_batch(0)], model, vocabulary=vocabulary, label_smoothing=0.1)
+        without.append(predict("post-ln", replace(setting, source=Text(), target=Text())))
+    for kind in ("encoder", "decoder"):
+        curve = data[kind]["ffn_out"]
+        measured = np.asarray(curve["measured"])
+        alone = np.mean([one[kind].gradient_norm["ffn_out"] for one in without], axis=0)
+        assert np.sqrt(np.square(measured / curve["predicted"] - 1).mean()) < 0.12
+        assert np.sqrt(np.square(measured / alone - 1).mean()) > 0.5
+        assert np.abs(np.asarray(data[kind]["q"]["measured"]) / data[kind]["q"]["predicted"] - 1).max() < 0.05

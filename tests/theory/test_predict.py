@@ -237,6 +237,13 @@ class TestClosedForms:
         assert predict("attn-res-block", deeper)["encoder"].q[-1] != predict("attn-res", deeper)["encoder"].q[-1]
 
 
+TEXTS = st.builds(
+    Text,
+    same_within=st.floats(0, 0.2),
+    same_apart=st.floats(0, 0.2),
+    asked_within=st.floats(0, 0.1),
+    asked_apart=st.floats(0, 0.1),
+)
 MODELS = st.builds(
     ModelSetting,
     stack=st.sampled_from(["encoder", "decoder", "encoder-decoder"]),
@@ -247,9 +254,15 @@ MODELS = st.builds(
     tokens=st.integers(1, 40),
     vocabulary=st.integers(2, 50_000),
     setting=st.sampled_from(sorted(SETTINGS)),
-    activation=st.just("relu"),
+    activation=st.sampled_from(["relu", "relu", "gelu", "swiglu"]),
     norm=st.sampled_from(["layer-norm", "rms-norm"]),
     tied=st.booleans(),
+    source_tokens=st.none() | st.integers(1, 40),
+    sequences=st.integers(1, 300),
+    dropout=st.sampled_from([0.0, 0.3]),
+    label_smoothing=st.sampled_from([0.0, 0.1]),
+    source=TEXTS,
+    target=TEXTS,
 )
 
 
@@ -265,6 +278,7 @@ class TestInvariants:
             assert all(0 < q < math.inf for q in stack.q)
             assert all(abs(p) <= q * (1 + 1e-9) for q, p in zip(stack.q, stack.p, strict=True))
             weights = {"query", "key", "value", "output", "ffn_in", "ffn_out"}
+            weights |= {"ffn_gate"} if model.activation == "swiglu" else set()
             if kind == "decoder" and model.stack == "encoder-decoder":
                 weights |= {f"cross_{weight}" for weight in ("query", "key", "value", "output")}
             assert stack.gradient_norm.keys() == weights
