@@ -31,7 +31,12 @@ def predict(
     heads: Annotated[int, typer.Option(help="Attention heads.")] = 1,
     tokens: Annotated[int, typer.Option(help="Tokens of the sequence.")] = 16,
     vocabulary: Annotated[int, typer.Option(help="Rows of the output projection.")] = 10_000,
-    setting: Annotated[str, typer.Option(help="Initial weights and embedding: theory or paper.")] = "theory",
+    setting: Annotated[
+        str,
+        typer.Option(
+            help="Initial weights and embedding: theory, paper, another scheme such as normal-0.02, or as-placement."
+        ),
+    ] = "theory",
     activation: Annotated[str, typer.Option(help="relu, gelu or swiglu.")] = "relu",
     norm: Annotated[str, typer.Option(help="layer-norm or rms-norm.")] = "layer-norm",
     with_exponents: Annotated[

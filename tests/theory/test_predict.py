@@ -83,6 +83,23 @@ class TestAsSimulated:
         row's share of the softmax differs from token to token, and gradients are up to 25 % off."""
         assert_as_simulated(name, PAPER, 4, q=0.09, p=0.11, gradient=0.15)
 
+    @pytest.mark.parametrize(
+        ("name", "setting"),
+        [
+            ("deepnorm", "xavier-normal"),
+            ("gpt2", "normal-0.02"),
+            ("hybrid-norm", "megatron"),
+            ("ngpt", "as-placement"),
+            ("post-ln", "as-placement"),
+            ("pre-ln", "fairseq-0.10"),
+            ("pre-ln", "normal-by-width"),
+            ("scale-norm", "as-placement"),
+            ("t-fixup", "as-placement"),
+        ],
+    )
+    def test_in_other_settings(self, name, setting):
+        assert_as_simulated(name, replace(PAPER, setting=setting), 4, q=0.09, p=0.12, gradient=0.16)
+
     @pytest.mark.parametrize("name", ["post-ln", "pre-ln", "deepnorm", "hybrid-norm"])
     def test_causal_in_the_theorys_setting(self, name):
         """Early tokens mix few values, where the moments are averages over places: Post-LN's values are 17 % off."""
@@ -120,7 +137,7 @@ class TestLoss:
         """What Admin's code profiles: about the mean over all elements, which positions move from 0."""
         placement = named("admin-clinic")(PAPER.shape("encoder"))
         stack = MomentStack(placement, Setting(tokens=12, weight_std=lambda *_: 0.01))
-        stack.forward(SETTINGS["paper"].embedding(placement, 12, Text()))
+        stack.forward(SETTINGS["paper"].parts(placement, 12, Text()))
         positions = sinusoids(12, 256).double()
         assert stack.input_variance == pytest.approx(1 + float(positions.var(correction=0)), rel=1e-5)
         assert stack.input_variance < 0.95 * stack.depths[0].one
@@ -319,7 +336,7 @@ class TestRefusals:
             ({"width": 10, "heads": 4}, "width=10 must be a multiple of heads=4"),
             ({"width": 2}, "width must be even and at least 4, for its sinusoids, got 2"),
             ({"width": 9}, "width must be even and at least 4, for its sinusoids, got 9"),
-            ({"setting": "bert"}, "setting must be one of theory, paper, got 'bert'"),
+            ({"setting": "bert"}, f"setting must be one of {', '.join((*SETTINGS, 'as-placement'))}, got 'bert'"),
             ({"stack": "both"}, "stack must be one of encoder, decoder, encoder-decoder, got 'both'"),
             ({"activation": "tanh"}, "activation must be one of relu, gelu, swiglu, got 'tanh'"),
             ({"norm": "batch-norm"}, "norm must be one of layer-norm, rms-norm, got 'batch-norm'"),

@@ -8,12 +8,20 @@ import torch
 
 from normscope.model import Stack, StackConfig
 from normscope.model.embedding import Embedding, sinusoids
-from normscope.model.initialisation import initialise
+from normscope.model.initialisation import SCHEMES, initialise
 from normscope.placement import StackShape, named, registered
-from normscope.theory.settings import SETTINGS, Text
+from normscope.theory.settings import SETTINGS, Text, of_setting
 
 
 class TestSettings:
+    def test_every_scheme_of_models_has_its_setting(self):
+        assert SETTINGS.keys() == SCHEMES.keys()
+
+    def test_as_placement(self):
+        for name in registered():
+            placement = named(name)(StackShape(kind="decoder", width=64, encoder_blocks=2, decoder_blocks=2))
+            assert of_setting("as-placement", placement) is SETTINGS[placement.initialisation]
+
     @pytest.mark.parametrize("setting", SETTINGS)
     @pytest.mark.parametrize("name", registered())
     def test_weights_as_drawn(self, name, setting):
@@ -35,28 +43,39 @@ class TestSettings:
                     tolerance = 5 / math.sqrt(2 * entries.numel())
                     assert drawn == pytest.approx(std(weight, sublayer.site), rel=tolerance), (kind, weight)
 
-    @pytest.mark.parametrize("name", registered())
-    def test_embedding_as_drawn(self, name):
-        """q and p of the paper's, over many sequences of tokens that are all different."""
+    @pytest.mark.parametrize(
+        ("name", "setting"),
+        [
+            *((name, "paper") for name in registered()),
+            *((name, "as-placement") for name in registered()),
+            *(("pre-ln", setting) for setting in SETTINGS if setting != "theory"),
+        ],
+    )
+    def test_embedding_as_drawn(self, name, setting):
+        """q and p over many sequences of tokens that are all different, and the length of rows."""
         width, tokens, sequences = 128, 8, 100
         placement = named(name)(
             StackShape(kind="decoder", width=width, ffn_width=width, encoder_blocks=2, decoder_blocks=2)
         )
         torch.manual_seed(1)
         embedding = Embedding(tokens * sequences + 2, width, placement)
-        initialise(embedding, "paper", named(name))
+        initialise(embedding, setting, named(name))
         positions = torch.arange(tokens).repeat(sequences)
         x = embedding(torch.arange(2, tokens * sequences + 2), positions, tokens).detach().double()
         x = x.view(sequences, tokens, width)
         products = (x @ x.mT).mean(0) / width
-        parts = [pair for pair, _ in SETTINGS["paper"].embedding(placement, tokens, Text())]
+        initial = of_setting(setting, placement)
+        parts = [pair for pair, _ in initial.parts(placement, tokens, Text())]
+        assert initial.row(placement) == pytest.approx(
+            float(embedding.weight.detach()[2:].square().sum(-1).mean()), rel=0.02
+        )
         assert sum(pair.one for pair in parts) == pytest.approx(float(products.trace()) / tokens, rel=0.01)
         rest = float(products.sum() - products.trace()) / tokens / (tokens - 1)
         assert sum(pair.two for pair in parts) == pytest.approx(rest, abs=0.01)
 
     def test_positions_exactly(self):
         placement = named("pre-ln")(StackShape(kind="encoder", width=64, encoder_blocks=1))
-        _, (differing, _), (shared, is_centred) = SETTINGS["paper"].embedding(placement, 9, Text())
+        _, (differing, _), (shared, is_centred) = SETTINGS["paper"].parts(placement, 9, Text())
         table = sinusoids(9, 64).double().numpy()
         mean = table.mean(1, keepdims=True)
         for part, pair in ((table - mean, differing), (np.repeat(mean, 64, 1), shared)):
@@ -69,5 +88,5 @@ class TestSettings:
 
     def test_rows_of_the_theory(self):
         placement = named("t-fixup")(StackShape(kind="decoder", width=64, encoder_blocks=4, decoder_blocks=4))
-        assert [pair.one for pair, _ in SETTINGS["theory"].embedding(placement, 5, Text())] == [1.0]
-        assert SETTINGS["paper"].embedding(placement, 5, Text())[0][0].one == pytest.approx(1 / 6, rel=1e-12)
+        assert [pair.one for pair, _ in SETTINGS["theory"].parts(placement, 5, Text())] == [1.0]
+        assert SETTINGS["paper"].parts(placement, 5, Text())[0][0].one == pytest.approx(1 / 6, rel=1e-12)

@@ -9,7 +9,7 @@ from .model_setting import ModelSetting
 from .moments import Atoms, single
 from .operations import MomentNorms
 from .products import Products
-from .settings import SETTINGS
+from .settings import of_setting
 from .stream import MomentEnd, MomentStack
 
 
@@ -25,12 +25,11 @@ def loss_gradient(stack: MomentStack, model: ModelSetting) -> Products:
     the rows that its next places hold, which is the opposite sign.
     """
     output = stack.output
-    vocabulary, tied = model.vocabulary, SETTINGS[model.setting].tied and model.tied
-    scale = _output_scale(stack, vocabulary)
-    # The table's own rows: dropout is on what is looked up.
-    own_row = stack.atoms.products(0).one * (1 - model.dropout) if tied else 1.0
-    row = scale**2 * own_row
-    own = _own_row(stack, model, own_row, scale) if tied else _OwnRow(0.0, 0.0, 0.0)
+    vocabulary = model.vocabulary
+    own_row = of_setting(model.setting, stack.placement).row(stack.placement) if model.tied else None
+    scale = _output_scale(stack, vocabulary, own_row or 1.0)
+    row = scale**2 * (own_row or 1.0)
+    own = _OwnRow(0.0, 0.0, 0.0) if own_row is None else _own_row(stack, model, own_row, scale)
     removed = own.along if output.normed else 0.0
     others, asked = 1 - 2 * own.share + own.square, 1 - model.label_smoothing
     one = asked**2 * (1 - 2 / vocabulary) + own.square * (1 - removed)
@@ -50,10 +49,10 @@ def _softmaxes(covariance: float, vocabulary: int, less: int) -> float:
     return min(1.0, (math.exp(min(covariance, 700.0)) - less) / vocabulary)
 
 
-def _output_scale(stack: MomentStack, vocabulary: int) -> float:
-    """What the placement multiplies the rows of the output projection with."""
+def _output_scale(stack: MomentStack, vocabulary: int, row: float) -> float:
+    """What the placement multiplies rows of that squared length of the output projection with."""
     atoms = Atoms(stack.placement.stack.width)
-    rows = single(atoms, atoms.add(1 / atoms.width, 0.0))
+    rows = single(atoms, atoms.add(row / atoms.width, 0.0))
     end = MomentEnd(MomentNorms(stack.placement.norm_epsilon, centres=stack.setting.centres))
     return float(stack.placement.output_rows(rows, end, vocabulary).coefficients[0])
 
@@ -69,12 +68,14 @@ class _OwnRow:
 
 def _own_row(stack: MomentStack, model: ModelSetting, row: float, scale: float) -> _OwnRow:
     output = stack.output
+    # What is looked up is a multiple of the row, and dropout on it leaves its mean.
+    looked_up = stack.atoms.products(0).one * (1 - model.dropout)
     coefficient = float(output.coefficients[0])
-    logit = coefficient * math.sqrt(model.width) * row * scale
+    logit = coefficient * math.sqrt(model.width * looked_up * row) * scale
     # Against V entries whose exponentials have the mean e^(q/2); the rest of the output moves the row's own logit.
     others = math.log(model.vocabulary) + scale**2 * row * output.q / 2
-    spread = scale * math.sqrt(row * max(0.0, output.q - coefficient**2 * row))
+    spread = scale * math.sqrt(row * max(0.0, output.q - coefficient**2 * looked_up))
     nodes, weights = np.polynomial.hermite_e.hermegauss(24)
     shares = 1 / (1 + np.exp(np.clip(others - logit - spread * nodes, -700, 700)))
     weights = weights / weights.sum()
-    return _OwnRow(float(weights @ shares), float(weights @ shares**2), coefficient**2 * row / output.q)
+    return _OwnRow(float(weights @ shares), float(weights @ shares**2), coefficient**2 * looked_up / output.q)

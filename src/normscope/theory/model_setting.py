@@ -5,7 +5,7 @@ from typing import Literal
 
 from ..placement import StackShape
 from .kernels import ACTIVATIONS, Activation
-from .settings import SETTINGS, Text
+from .settings import AS_PLACEMENT, SETTINGS, Text
 
 StackKind = Literal["encoder", "decoder", "encoder-decoder"]
 _ALL_DIFFER = Text()
@@ -31,7 +31,7 @@ class ModelSetting:
     vocabulary: int = 10_000
     """Rows of the output projection."""
     setting: str = "theory"
-    """Initial weights and embedding: theory or paper."""
+    """Initial weights and embedding: theory, paper or another of `SETTINGS`; as-placement for each source's own."""
     activation: Activation = "relu"
     norm: Literal["layer-norm", "rms-norm"] = "layer-norm"
     tied: bool = True
@@ -60,7 +60,7 @@ class ModelSetting:
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name} must lie in [0, 1), got {getattr(self, name)}")
         allowed = {
-            "setting": tuple(SETTINGS),
+            "setting": (*SETTINGS, AS_PLACEMENT),
             "stack": ("encoder", "decoder", "encoder-decoder"),
             "activation": ACTIVATIONS,
             "norm": ("layer-norm", "rms-norm"),

@@ -10,7 +10,7 @@ from ..placement import Placement, named
 from .backward import StackGradients, backward
 from .loss import loss_gradient
 from .model_setting import ModelSetting as ModelSetting
-from .settings import SETTINGS, Text
+from .settings import Text, of_setting
 from .stream import MomentStack, Setting
 
 _TAKE_THE_MEAN_OFF = frozenset({"layer-norm"})
@@ -60,7 +60,7 @@ def predict(placement: str, model: ModelSetting, *, scatter: bool = True) -> dic
 def _forward(
     placement: Placement, model: ModelSetting, text: Text, scatter: bool, encoder: MomentStack | None = None
 ) -> MomentStack:
-    initial = SETTINGS[model.setting]
+    initial = of_setting(model.setting, placement)
     setting = Setting(
         tokens=model.tokens,
         weight_std=initial.weight_std(placement),
@@ -73,7 +73,7 @@ def _forward(
         memory_tokens=encoder.setting.tokens if encoder is not None else 0,
     )
     stack = MomentStack(placement, setting)
-    stack.forward(initial.embedding(placement, model.tokens, text))
+    stack.forward(initial.parts(placement, model.tokens, text))
     return stack
 
 

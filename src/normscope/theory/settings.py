@@ -1,4 +1,4 @@
-"""The two settings predictions are made in: initial weights and embedding, as numbers."""
+"""The settings predictions are made in: initial weights and embedding, as numbers."""
 
 import math
 from collections.abc import Callable
@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..placement import Placement, Site
+from .moments import Atoms, Moments, single
 from .products import Products
 from .stream import Parts, WeightStd
 
@@ -27,54 +28,65 @@ class Text:
     """Two places of two sequences."""
 
 
+Variance = Callable[[int, int], float]
+"""Of the entries of a matrix, from the width d and the inner width f of the feed-forward."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InitialState:
-    """What a setting says of a model before the first update."""
+    """What a setting says of a model before the first update; a placement's own gains multiply it."""
 
     title: str
-    weight_std: Callable[[Placement], WeightStd]
-    embedding: Callable[[Placement, int, Text], Parts]
-    """From the placement, the tokens of a sequence, and what they repeat."""
-    tied: bool
-    """True where the first part of the embedding is √d times the row of an output projection that could be tied."""
+    attention: Variance
+    ffn_in: Variance
+    ffn_out: Variance
+    queries: Variance | None = None
+    """Of query and key, where it is not that of the others."""
+    values: Variance | None = None
+    embedding: Variance | None = lambda d, f: 1 / d
+    """None for vectors of E‖x_0‖² = d without positions, which no output projection could be tied to."""
+
+    def weight_std(self, placement: Placement) -> WeightStd:
+        """Of every matrix; those whose vectors an update would put on the unit sphere start there."""
+        d, f = placement.stack.width, placement.stack.ffn_width
+        queries, values = self.queries or self.attention, self.values or self.attention
+        named = {"query": queries, "key": queries, "value": values, "output": self.attention}
+        named |= {"ffn_in": self.ffn_in, "ffn_out": self.ffn_out}
+        shapes = {"ffn_in": (f, d), "ffn_out": (d, f)}
+        stds = {weight: math.sqrt(variance(d, f)) for weight, variance in named.items()}
+        units = {
+            weight: float(shapes.get(weight, (d, d))[dimension] ** -0.5)
+            for weight, dimension in placement.unit_vectors.items()
+            if stds.get(weight)
+        }
+
+        def std(weight: str, site: Site) -> float:
+            return units[weight] if weight in units else placement.gain(weight, site) * stds[weight]
+
+        return std
+
+    def row(self, placement: Placement) -> float | None:
+        """E‖E_v‖² of the embedding's rows; None where there are none."""
+        if self.embedding is None:
+            return None
+        if "embedding" in placement.unit_vectors:
+            return 1.0
+        d, f = placement.stack.width, placement.stack.ffn_width
+        return d * self.embedding(d, f) * placement.embedding_gain() ** 2
+
+    def parts(self, placement: Placement, tokens: int, text: Text) -> Parts:
+        """Of the embedding of a sequence of so many tokens: what is looked up, and sinusoids."""
+        row, d = self.row(placement), placement.stack.width
+        if row is None:
+            return [(Products(1.0, text.same_within, text.same_apart), True)]
+        atoms = Atoms(d)
+        looked_up: Moments = placement.input_rows(single(atoms, atoms.add(row / d, 0.0)))
+        return [(Products(1.0, text.same_within, text.same_apart).scaled(looked_up.q), True), *_sinusoids(d, tokens)]
 
 
-def _theory_std(placement: Placement) -> WeightStd:
-    """Xiong et al. 2020, section 3.3: W_Q = W_K = 0, no W_O, all else from N(0, 1 / fan-in)."""
-
-    def std(weight: str, site: Site) -> float:
-        if weight in ("query", "key"):
-            return 0.0
-        fan_in = site.stack.ffn_width if weight == "ffn_out" else site.stack.width
-        # The identity in place of W_O leaves second moments as a matrix from N(0, 1/d) does.
-        return placement.gain(weight, site) / math.sqrt(fan_in)
-
-    return std
-
-
-def _paper_std(placement: Placement) -> WeightStd:
-    """fairseq 0.7 to 0.8: Glorot uniform, on the packed (3d, d) matrix for queries, keys and values."""
-
-    def std(weight: str, site: Site) -> float:
-        d, f = site.stack.width, site.stack.ffn_width
-        if weight in placement.unit_vectors:
-            shape = {"ffn_in": (f, d), "ffn_out": (d, f)}.get(weight, (d, d))
-            return float(shape[placement.unit_vectors[weight]] ** -0.5)
-        variance = {"output": 1 / d, "ffn_in": 2 / (d + f), "ffn_out": 2 / (d + f)}.get(weight, 1 / (2 * d))
-        return placement.gain(weight, site) * math.sqrt(variance)
-
-    return std
-
-
-def _theory_embedding(placement: Placement, tokens: int, text: Text) -> Parts:
-    """E‖x_0‖² = d; two tokens have nothing in common unless they are the same entry."""
-    return [(Products(1.0, text.same_within, text.same_apart), True)]
-
-
-def _paper_embedding(placement: Placement, tokens: int, text: Text) -> Parts:
-    """√d times rows of N(0, 1/d), and sinusoids: half of a row's square, alike from place to place."""
-    rows = Products(1.0, text.same_within, text.same_apart).scaled(placement.embedding_gain() ** 2)
-    return [(rows, True), *_sinusoids(placement.stack.width, tokens)]
+def of_setting(name: str, placement: Placement) -> InitialState:
+    """`as-placement` is the one that the placement's source uses."""
+    return SETTINGS[placement.initialisation if name == AS_PLACEMENT else name]
 
 
 @lru_cache(maxsize=32)
@@ -100,14 +112,78 @@ def _products(places: NDArray[np.float64]) -> Products:
     return Products(diagonal / tokens, rest, every / tokens**2)
 
 
+def _glorot(d: int, f: int) -> float:
+    """Glorot & Bengio 2010 for d × f, normal or uniform."""
+    return 2 / (d + f)
+
+
+def _by_width(share: float) -> Variance:
+    return lambda d, f: share / d
+
+
+def _by_inner_width(share: float) -> Variance:
+    return lambda d, f: share / f
+
+
+def _fixed(variance: float) -> Variance:
+    return lambda d, f: variance
+
+
+AS_PLACEMENT = "as-placement"
+_PACKED = _by_width(1 / 2)
+"""Glorot on the packed (3d, d) matrix of queries, keys and values."""
+
 SETTINGS: dict[str, InitialState] = {
     "theory": InitialState(
-        title="Xiong et al. 2020, section 3.3", weight_std=_theory_std, embedding=_theory_embedding, tied=False
+        title="Xiong et al. 2020, section 3.3",
+        # The identity in place of W_O leaves second moments as a matrix from N(0, 1/d) does.
+        attention=_by_width(1),
+        queries=_fixed(0.0),
+        ffn_in=_by_width(1),
+        ffn_out=_by_inner_width(1),
+        embedding=None,
     ),
     "paper": InitialState(
         title="fairseq 0.7 to 0.8, as Xiong et al. 2020 ran it",
-        weight_std=_paper_std,
-        embedding=_paper_embedding,
-        tied=True,
+        attention=_by_width(1),
+        queries=_PACKED,
+        values=_PACKED,
+        ffn_in=_glorot,
+        ffn_out=_glorot,
+    ),
+    "fairseq-0.10": InitialState(
+        # Its biases, a few thousandths of what they are added to, are left out.
+        title="fairseq 0.10 and later",
+        attention=_by_width(1),
+        queries=_PACKED,
+        values=_PACKED,
+        ffn_in=_by_width(1 / 3),
+        ffn_out=_by_inner_width(1 / 3),
+    ),
+    "xavier-normal": InitialState(title="Glorot normal", attention=_by_width(1), ffn_in=_glorot, ffn_out=_glorot),
+    "xavier-uniform": InitialState(title="Glorot uniform", attention=_by_width(1), ffn_in=_glorot, ffn_out=_glorot),
+    "rezero": InitialState(
+        title="Glorot uniform, embeddings U(-1/d, 1/d)",
+        attention=_by_width(1),
+        ffn_in=_glorot,
+        ffn_out=_glorot,
+        embedding=lambda d, f: 1 / (3 * d**2),
+    ),
+    "normal-0.02": InitialState(
+        title="N(0, 0.02²)", attention=_fixed(0.02**2), ffn_in=_fixed(0.02**2), ffn_out=_fixed(0.02**2)
+    ),
+    "megatron": InitialState(
+        title="N(0, 2/(5d))", attention=_by_width(2 / 5), ffn_in=_by_width(2 / 5), ffn_out=_by_width(2 / 5)
+    ),
+    "small-attention": InitialState(
+        title="attention N(0, 2/(5d)), embeddings U(-0.01, 0.01)",
+        attention=_by_width(2 / 5),
+        ffn_in=_glorot,
+        ffn_out=_glorot,
+        embedding=_fixed(0.01**2 / 3),
+    ),
+    "normal-by-width": InitialState(
+        title="N(0, 1/d)", attention=_by_width(1), ffn_in=_by_width(1), ffn_out=_by_width(1)
     ),
 }
+"""By the names of the model's schemes of initialisation, whose second moments these are."""
