@@ -10,7 +10,7 @@ from ..data.batches import TranslationBatch
 from ..theory.predict import ModelSetting
 from .batch_setting import setting_of
 from .evidence import estimate, exponent, plain_estimate
-from .figure_3_claims import PARTS, Foretold, claims
+from .figure_3_claims import PARTS, Foretold, claims, left_after_warm_up
 from .figure_3_config import PLACEMENTS, POST, PRE, SCALES, Condition, Figure3Config
 from .figure_3_figures import figures
 from .figure_3_measure import mean_target_tokens
@@ -124,7 +124,13 @@ def data_of(numbers: Numbers, predictions: Predictions, layers: Condition, measu
                 "predicted_exponent_of_depth": _predicted_exponent(predictions, condition, placement, numbers.blocks),
                 "target_tokens": mean_target_tokens(measured.last[condition, placement, numbers.blocks[0]]),
             }
-    warm_up = {"before": _layers_data(numbers.before), "after": _layers_data(numbers.after)} if numbers.after else {}
+    warm_up: dict[str, Any] = {}
+    if numbers.after:
+        warm_up = {"before": _layers_data(numbers.before), "after": _layers_data(numbers.after)}
+        for (matrix, stack), share in left_after_warm_up(numbers).items():
+            warm_up["after"][matrix][stack]["share_of_before"] = share
+        for name, pieces in (("before", measured.before), ("after", measured.after)):
+            warm_up[name]["loss_nats"] = [piece["loss_nats"] for piece in pieces]
     return {"blocks": numbers.blocks, "layers": by_layer, "last_w2": by_depth, "warm_up": warm_up}
 
 

@@ -136,19 +136,23 @@ def warm_up_claims(numbers: Numbers) -> list[Claim]:
     """Post-LN after the warm-up; none where nothing was trained."""
     if not numbers.after:
         return []
-    before, after = numbers.before["norm_of_mean"], numbers.after["norm_of_mean"]
-    # The seeds that were trained are the first ones.
-    ratios = {_part(key): (after[key] / before[key][: len(after[key])]).mean(0) for key in PARTS}
-    found = ", ".join(f"{name} {ratio.min():.2f} to {ratio.max():.2f}" for name, ratio in ratios.items())
+    ratios = left_after_warm_up(numbers)
+    found = ", ".join(f"{_part(key)} {ratio.min():.2f} to {ratio.max():.2f}" for key, ratio in ratios.items())
     return [
         judged(
             name="Figure 3(a, b), Post-LN after the warm-up",
             statement="after the warm-up with Adam its gradients are very small",
             source=_SECTION,
             found=f"Of what it was in the same layer before, the norm is: {found}.",
-            holds={name: bool(ratio.max() < SMALL) for name, ratio in ratios.items()},
+            holds={_part(key): bool(ratio.max() < SMALL) for key, ratio in ratios.items()},
         )
     ]
+
+
+def left_after_warm_up(numbers: Numbers) -> dict[tuple[str, str], Array]:
+    """(L,) The norm of the mean gradient as a share of what it was before, mean over the seeds that were trained."""
+    before, after = numbers.before["norm_of_mean"], numbers.after["norm_of_mean"]
+    return {key: (after[key] / before[key][: len(after[key])]).mean(0) for key in PARTS}
 
 
 def around(values_SB: Array) -> bool | None:

@@ -104,7 +104,7 @@ def _noise_panel(numbers: Numbers, placement: str) -> Panel:
         _over_layers("norm of the batches' mean", 1, kinds["norm_of_mean"], "W2"),
         _over_layers("norm of the batches' mean, noise taken off", 2, clean, "W2"),
     ]
-    return _by_layer(f"{PLACEMENTS[placement]}, W₂", layers, series)
+    return _by_layer(f"{PLACEMENTS[placement]}, W₂", layers, series, ylabel="size of the gradient")
 
 
 def _warm_up_panel(numbers: Numbers, matrix: str) -> Panel:
@@ -116,13 +116,13 @@ def _warm_up_panel(numbers: Numbers, matrix: str) -> Panel:
     return _by_layer(f"{PRINTED[matrix]}, Post-LN", numbers.blocks[0], series)
 
 
-def _by_layer(title: str, layers: int, series: Sequence[Series]) -> Panel:
+def _by_layer(title: str, layers: int, series: Sequence[Series], *, ylabel: str = "norm of the mean gradient") -> Panel:
     """Encoder, an empty place, decoder."""
     names = [f"{stack[0]}{layer}" for stack in STACKS for layer in range(1, layers + 1)]
     return Panel(
         title=title,
         xlabel="layer",
-        ylabel="norm of the mean gradient",
+        ylabel=ylabel,
         series=series,
         from_zero=True,
         ticks=[*names[:layers], "", *names[layers:]],

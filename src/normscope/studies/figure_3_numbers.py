@@ -70,6 +70,6 @@ def factor_per_layer(values_SL: Array) -> Estimate:
 
 
 def without_noise(layers: Mapping[str, Layers], key: tuple[str, str]) -> Array:
-    """(L,) The norm of the expected gradient: root of the unbiased square's mean over seeds, 0 where that is below."""
-    squares: Array = layers["expected_squared"][key].mean(0)
-    return np.sqrt(np.maximum(squares, 0.0))
+    """(L,) The norm of the expected gradient, mean over seeds: roots of the unbiased squares, 0 for those below it."""
+    norms: Array = np.sqrt(np.maximum(layers["expected_squared"][key], 0.0)).mean(0)
+    return norms
