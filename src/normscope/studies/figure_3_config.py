@@ -193,5 +193,5 @@ SCALES = {
         warm_up_seeds=10, warm_up_width=512, warm_up_ffn_width=1024, warm_up_max_tokens=4096, device="auto"
     ),
 }
-"""Cost: smoke takes seconds; cpu some 40 minutes of one core, and as much again for the training; paper ten trainings
+"""Cost: smoke takes seconds; cpu some 40 minutes of one core, and 50 more for the training; paper ten trainings
 of 4,000 updates at full size, some 5 hours each on a core and minutes each on an accelerator."""
