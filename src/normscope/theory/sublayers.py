@@ -8,11 +8,9 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-import numpy as np
-
 from .kernels import Activation, Kernel, excess, kernel
 from .mixing import Mixing, sharpened, uniform
-from .moments import Atoms, Moments
+from .moments import Atoms, Moments, single
 from .products import NOTHING, Linear, Products, make
 
 Inside = Mapping[str, Callable[[Moments], Moments]]
@@ -192,7 +190,11 @@ def inner_scales(
     if place not in inside:
         return 1.0, 1.0
     atoms = Atoms(width)
-    for products, is_centred in ((centred, True), (mean, False)):
-        atoms.add(*products, centred=is_centred)
-    value = inside[place](Moments.of(atoms, np.ones(2)))
-    return float(value.coefficients[0]), float(value.coefficients[1])
+    x = single(atoms, atoms.add(*centred))
+    if mean.one:
+        x = x + single(atoms, atoms.add(*mean, centred=False))
+    value = inside[place](x)
+    if value.lane is None:
+        return value.scale, value.scale
+    found = value.coefficients
+    return float(found[0]), float(found[1])
