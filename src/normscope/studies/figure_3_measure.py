@@ -124,11 +124,6 @@ def last_matrix(model: EncoderDecoder) -> dict[tuple[str, str], list[nn.Paramete
     return {("W2", "decoder"): matrices(model)["W2", "decoder"][-1:]}
 
 
-def last_norm(norms: Mapping[str, Any]) -> float:
-    """Mean over the batches of the norm of the last W2's gradient."""
-    return float(norms["W2"]["decoder"]["mean_of_norms"][-1])
-
-
 def mean_target_tokens(pieces: Sequence[Mapping[str, Any]]) -> float:
     """Of a batch, over all batches of some models."""
     tokens = [count for piece in pieces for count in piece["target_tokens"]]
