@@ -1,0 +1,100 @@
+"""The registry's formulas for a stack of the observed shape, in the form in which the observed one stands."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from ..placement import Placement, Site, StackShape, SublayerKind, registered
+from .branches import BY_HEAD
+from .graph import Factor
+from .term import Segment, Term, normed, ordered, segments
+from .trace import Origin
+
+_PLACES = {"query": "score", "key": "score", "value": "value"}
+
+
+class _Norms:
+    """Every norm of a formula is a norm; which one it is does not show in what a model computes."""
+
+    def __call__(self, x: Term, /, *, groups: int | None = None) -> Term:
+        made = normed(x)
+        return Term(made.kind, made.arguments, text=BY_HEAD) if groups is not None else made
+
+    def __getattr__(self, name: str) -> "_Norms":
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return self
+
+
+@dataclass(slots=True)
+class _End:
+    norm: _Norms = field(default_factory=_Norms)
+
+    def parameter(
+        self, name: str, *, initial: float, shape: tuple[int, ...] = (), shared_by_block: bool = False
+    ) -> Term:
+        return Term("number", factor=Factor(initial, Origin.TRAINABLE, vector=bool(shape)))
+
+    def scheduled(self, name: str, *, initial: float) -> Term:
+        return Term("number", factor=Factor(initial, Origin.BUFFER))
+
+
+@dataclass(slots=True, kw_only=True)
+class _Sublayer(_End):
+    """F of a formula; `number` counts the sub-layers of the stack from 0."""
+
+    site: Site
+    number: int
+
+    def __call__(self, x: Term, /, **inside: Callable[[Term], Term]) -> Term:
+        norms = []
+        for place, function in inside.items():
+            found = [term for term in ordered(function(Term("source"))) if term.kind == "norm"]
+            where = "hidden" if self.site.kind == "feed_forward" else _PLACES.get(place, "output")
+            norms += [where + term.text for term in found]
+        return Term("branch", (x,), branch=self.number, inside=tuple(sorted(norms)), text=self.site.kind)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A placement's formula for one stack."""
+
+    placement: type[Placement]
+    started: Term
+    """The stream before the first sub-layer."""
+    blocks: list[Segment]
+    """Without what stands at the stack's end; empty where the state has several parts that only the end joins."""
+    whole: list[Segment]
+    """With it."""
+
+
+def candidates(shape: StackShape, kinds: Sequence[SublayerKind]) -> list[Candidate]:
+    """Every registered placement that is defined for such a stack.
+
+    kinds: the sub-layers of a block, in order.
+    """
+    found = []
+    for placement in registered().values():
+        if shape.model in placement.models:
+            found.append(candidate(placement, shape, kinds))
+    return found
+
+
+def candidate(placement: type[Placement], shape: StackShape, kinds: Sequence[SublayerKind]) -> Candidate:
+    """One placement as it stands for such a stack; raises ValueError where it is not defined for it."""
+    formula, end = placement(shape), _End()
+    state = formula.start(Term("source", text="x"), end)
+    started = formula.hidden(state)
+    number = 0
+    for block in range(1, shape.blocks + 1):
+        sublayers = []
+        for kind in kinds:
+            sublayers.append(_Sublayer(site=Site(kind=kind, block=block, stack=shape), number=number))
+            number += 1
+        state = formula.block(state, sublayers)
+    several = isinstance(state, tuple)
+    return Candidate(
+        placement=placement,
+        started=started,
+        blocks=[] if several else segments(state),
+        whole=segments(formula.finish(state, end)),
+    )

@@ -1,0 +1,122 @@
+"""Streams as stacks of blocks: how many blocks of which sub-layers, and what each of them is."""
+
+import math
+from collections.abc import Sequence
+from itertools import takewhile
+
+from ..placement import StackShape
+from .branches import BranchKind
+from .findings import FoundStack, FoundSublayer
+from .formulas import formula_text
+from .identify import Observed, commonest, fits, sublayers
+from .matching import scales
+from .stream import Stream
+from .term import Segment, segments
+
+
+def as_stacks(streams: Sequence[Stream]) -> list[FoundStack]:
+    """Each stream with its placement, in the order given."""
+    kinds = [_block_kinds([branch.kind for branch in stream.branches[stream.before :]]) for stream in streams]
+    counts = [(len(stream.branches) - stream.before) // len(some) for stream, some in zip(streams, kinds, strict=True)]
+    memories = [_memory_of(stream, streams) for stream in streams]
+    found = []
+    for number, stream in enumerate(streams):
+        encoder_blocks, decoder_blocks = counts[number], 0
+        readers = [n for n, memory in enumerate(memories) if memory == number]
+        if "cross_attention" in kinds[number]:
+            # Where the memory is an input, nothing is known of its stack.
+            memory = memories[number]
+            encoder_blocks, decoder_blocks = counts[number if memory is None else memory], counts[number]
+        elif readers:
+            decoder_blocks = counts[readers[0]]
+        shape = StackShape(
+            kind="decoder" if "cross_attention" in kinds[number] else "encoder",
+            width=stream.width,
+            encoder_blocks=encoder_blocks,
+            decoder_blocks=decoder_blocks,
+        )
+        found.append(_stack(stream, shape, kinds[number]))
+    return found
+
+
+def _block_kinds(kinds: Sequence[BranchKind]) -> Sequence[BranchKind]:
+    """The kinds of one block: the shortest run whose repetition is the whole; the whole where none is."""
+    for length in range(1, len(kinds) + 1):
+        if len(kinds) % length == 0 and list(kinds[:length]) * (len(kinds) // length) == list(kinds):
+            return kinds[:length]
+    return kinds
+
+
+def _memory_of(stream: Stream, streams: Sequence[Stream]) -> int | None:
+    """Number of the stream whose values this one's cross-attention reads."""
+    for branch in stream.branches:
+        for number, other in enumerate(streams):
+            if other is not stream and any(other.values >> value & 1 for value in branch.memory):
+                return number
+    return None
+
+
+def _stack(stream: Stream, shape: StackShape, kinds: Sequence[BranchKind]) -> FoundStack:
+    pieces = segments(stream.formula)
+    inner = [piece for piece in pieces if piece.branches[0].branch >= 0] or pieces
+    norm = commonest([name for name, _ in stream.norms])
+    epsilons = [epsilon for name, epsilon in stream.norms if name == norm and not math.isnan(epsilon)]
+    observed = Observed(
+        segments=inner,
+        branches=dict(enumerate(stream.branches, -stream.before)),
+        norm=norm,
+        embedding_norm=inner[0].start.kind == "norm",
+    )
+    found = fits(observed, shape, kinds)
+    of_blocks = sublayers(observed, shape, kinds, found)
+    early = tuple(sub for piece in pieces if piece not in inner for sub in _early(stream, piece))
+    return FoundStack(
+        name=_common_module([sub.name for sub in of_blocks]),
+        blocks=len(of_blocks) // len(kinds),
+        placement=commonest([sub.placement for sub in of_blocks]),
+        norm=norm,
+        norm_epsilon=commonest_number(epsilons),
+        final_norm=found[0].ends_with_norm if found else _ends_unlike_others(inner),
+        embedding_norm=observed.embedding_norm,
+        width=stream.width,
+        sublayers=early + of_blocks,
+    )
+
+
+def _early(stream: Stream, piece: Segment) -> list[FoundSublayer]:
+    """Branches before the first block, which no placement speaks of."""
+    found = []
+    for term in piece.branches:
+        branch = stream.branches[term.branch + stream.before]
+        skip, scale = scales(piece, term)
+        found.append(
+            FoundSublayer(
+                name=branch.name,
+                kind=branch.kind,
+                block=0,
+                placement="",
+                also=(),
+                confidence="sure",
+                formula=formula_text(piece),
+                skip_scale=skip,
+                branch_scale=scale,
+                parallel=False,
+            )
+        )
+    return found
+
+
+def _ends_unlike_others(pieces: Sequence[Segment]) -> bool:
+    """Whether a norm stands at the end of the last piece and of no other."""
+    *others, last = pieces
+    return last.end.kind == "norm" and not any(piece.end.kind == "norm" for piece in others)
+
+
+def commonest_number(numbers: Sequence[float]) -> float | None:
+    """The number that comes most often, None of none."""
+    return max(numbers, key=list(numbers).count) if numbers else None
+
+
+def _common_module(names: Sequence[str]) -> str:
+    parts = zip(*(name.split(".") for name in names), strict=False)
+    return ".".join(some[0] for some in takewhile(lambda some: len(set(some)) == 1, parts))

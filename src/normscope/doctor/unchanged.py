@@ -1,0 +1,54 @@
+"""A model looked at without a trace of it: modes, buffers, attributes and random numbers are put back."""
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+
+@contextmanager
+def looked_at(model: nn.Module) -> Iterator[None]:
+    """Evaluation mode without gradients, and attention and encoder layers computed step by step; all undone at the end.
+
+    Undone after an error too: every module's mode, attributes and table of buffers, and the random state of torch (all
+    devices), numpy and `random`. What a forward pass writes *into* a tensor is for `recorded` to put back.
+    """
+    # A model may replace what it holds while it runs: caches, or tables of positions that grow.
+    attributes = [(vars(module), dict(vars(module))) for module in model.modules()]
+    tables = [
+        (table, dict(table))
+        for module in model.modules()
+        for table in (module._buffers, module._parameters, module._modules)
+    ]
+    fast = torch.backends.mha.get_fastpath_enabled()
+    with random_state_kept():
+        try:
+            for module in model.modules():
+                module.training = False
+            torch.backends.mha.set_fastpath_enabled(False)
+            with torch.no_grad(), sdpa_kernel([SDPBackend.MATH]):
+                yield
+        finally:
+            torch.backends.mha.set_fastpath_enabled(fast)
+            for found, before in [*attributes, *tables]:
+                found.clear()
+                found.update(before)
+
+
+@contextmanager
+def random_state_kept() -> Iterator[None]:
+    """The random state of torch (all devices), numpy and `random` at the end is that of the beginning."""
+    of_torch, of_numpy, of_python = torch.get_rng_state(), np.random.get_state(), random.getstate()
+    of_devices = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
+    try:
+        yield
+    finally:
+        torch.set_rng_state(of_torch)
+        np.random.set_state(of_numpy)
+        random.setstate(of_python)
+        if of_devices:
+            torch.cuda.set_rng_state_all(of_devices)

@@ -1,0 +1,60 @@
+"""Models that cannot be looked at: one clear line each."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from normscope.doctor import find_stacks
+
+X = torch.randn(2, 5, 8, generator=torch.Generator().manual_seed(0))
+
+
+def encoder() -> nn.Module:
+    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    return nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+
+
+class Returning(nn.Module):
+    def __init__(self, result: object) -> None:
+        super().__init__()
+        self.inner, self.result = encoder(), result
+
+    def forward(self, x: Tensor) -> object:
+        y = self.inner(x)
+        return y.argmax(-1) if self.result == "integers" else self.result
+
+
+def test_without_a_residual_sum():
+    with pytest.raises(ValueError, match="no residual stream found"):
+        find_stacks(nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8)), X)
+
+
+def test_without_layers():
+    with pytest.raises(ValueError, match="no residual stream found"):
+        find_stacks(nn.Sequential(nn.Linear(8, 8), nn.Sequential(), nn.LayerNorm(8), nn.Linear(8, 4)), X)
+
+
+def test_a_forward_that_raises():
+    with pytest.raises(ValueError, match=r"the forward pass raised TypeError: .*missing"):
+        find_stacks(encoder(), {})
+
+
+def test_weights_that_are_not_finite():
+    model = encoder()
+    with torch.no_grad():
+        model.layers[1].linear2.weight[0, 0] = torch.nan
+    with pytest.raises(ValueError, match=r"layers\.1\.linear2\.weight has values that are not finite"):
+        find_stacks(model, X)
+
+
+def test_the_meta_device():
+    with torch.device("meta"):
+        model = encoder()
+    with pytest.raises(ValueError, match="meta device"):
+        find_stacks(model, X)
+
+
+@pytest.mark.parametrize(("result", "said"), [("integers", "integers only"), (None, "no tensor, but NoneType")])
+def test_an_output_without_floating_point_tensors(result, said):
+    with pytest.raises(ValueError, match=said):
+        find_stacks(Returning(result), X)
