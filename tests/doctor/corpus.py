@@ -210,3 +210,67 @@ CORPUS: dict[str, Case] = {
     "wav2vec2": Case(build=wav2vec2(stable=False), inputs=sound, stacks=(post(),), before=("convolution",)),
     "wav2vec2, stable": Case(build=wav2vec2(stable=True), inputs=sound, stacks=(pre(),), before=("convolution",)),
 }
+
+RMS = {"norm": "rms-norm"}
+
+FURTHER: dict[str, Case] = {
+    "distilbert": Case(
+        build=hugging_face(
+            "DistilBert", vocab_size=VOCABULARY, dim=WIDTH, n_layers=BLOCKS, n_heads=HEADS, hidden_dim=FFN_WIDTH
+        ),
+        inputs=tokens,
+        stacks=(post(**BERT),),
+    ),
+    "electra": Case(build=hugging_face("Electra", **sizes(embedding_size=16)), inputs=tokens, stacks=(post(**BERT),)),
+    "albert": Case(build=hugging_face("Albert", **sizes(embedding_size=16)), inputs=tokens, stacks=(post(**BERT),)),
+    "deberta-v2": Case(
+        build=hugging_face("DebertaV2", **sizes(relative_attention=True, pos_att_type=["p2c", "c2p"])),
+        inputs=tokens,
+        stacks=(post(epsilon=1e-7),),
+    ),
+    "xlnet": Case(
+        build=hugging_face(
+            "XLNet", vocab_size=VOCABULARY, d_model=WIDTH, n_layer=BLOCKS, n_head=HEADS, d_inner=FFN_WIDTH
+        ),
+        inputs=tokens,
+        stacks=(post(**BERT),),
+    ),
+    "pegasus": Case(
+        build=hugging_face("Pegasus", **both_sizes(**SPECIAL)), inputs=both_tokens, stacks=(pre(), pre(kinds=DECODER))
+    ),
+    "bloom": Case(
+        build=hugging_face("Bloom", vocab_size=VOCABULARY, hidden_size=WIDTH, n_layer=BLOCKS, n_head=HEADS),
+        inputs=tokens,
+        stacks=(pre(),),
+    ),
+    "falcon": Case(build=hugging_face("Falcon", **sizes()), inputs=tokens, stacks=(pre(parallel=True),)),
+    "phi": Case(build=hugging_face("Phi", **sizes()), inputs=tokens, stacks=(pre(parallel=True),)),
+    "cohere": Case(build=hugging_face("Cohere", **sizes(**GROUPED)), inputs=tokens, stacks=(pre(parallel=True),)),
+    "olmo": Case(build=hugging_face("Olmo", **sizes(**GROUPED)), inputs=tokens, stacks=(pre(),)),
+    "mixtral": Case(
+        build=hugging_face("Mixtral", **sizes(**GROUPED, num_local_experts=4)), inputs=tokens, stacks=(pre(**RMS),)
+    ),
+    "gemma-3": Case(
+        build=hugging_face("Gemma3Text", **sizes(**GROUPED, head_dim=8)),
+        inputs=tokens,
+        stacks=(Known(placement="sandwich", epsilon=1e-6, **RMS),),
+    ),
+    "glm-4": Case(
+        build=hugging_face("Glm4", **sizes(**GROUPED, head_dim=8)),
+        inputs=tokens,
+        stacks=(Known(placement="sandwich", epsilon=1.5625e-7, **RMS),),
+    ),
+    "swin": Case(
+        build=hugging_face(
+            "Swin", image_size=16, patch_size=2, embed_dim=WIDTH, depths=[2, 2], num_heads=[2, 4], window_size=4
+        ),
+        inputs=image(16),
+        stacks=(pre(blocks=2, final_norm=False), pre(blocks=2)),
+    ),
+    "clip": Case(
+        build=hugging_face("CLIPVision", **sizes(image_size=8, patch_size=4)),
+        inputs=image(8),
+        stacks=(pre(final_norm=False),),
+    ),
+}
+"""Families beyond those that the method was made with."""

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from doctor.corpus import CORPUS, DECODER, Case, Known, post, pre
+from doctor.corpus import CORPUS, DECODER, FURTHER, Case, Known, hugging_face, image, post, pre, sizes, tokens
 from doctor.scrambled import scrambled
 from normscope.doctor import FoundStack, find_stacks
 
@@ -26,9 +26,9 @@ def assert_known(found: list[FoundStack], case: Case) -> None:
         assert stack.norm_epsilon == pytest.approx(known.epsilon, rel=0.1)
 
 
-@pytest.mark.parametrize("name", CORPUS)
+@pytest.mark.parametrize("name", [*CORPUS, *FURTHER])
 def test_hugging_face_models(name):
-    case = CORPUS[name]
+    case = (CORPUS | FURTHER)[name]
     model = case.build()
     found = find_stacks(model, case.inputs())
     assert_known(found, case)
@@ -42,6 +42,28 @@ def test_the_report_names_modules_and_formulas():
     assert stack.name == "transformer.h"
     assert [s.name for s in stack.sublayers[:2]] == ["transformer.h.0.attn", "transformer.h.0.mlp"]
     assert stack.sublayers[-1].formula == "x ← x + feed_forward(norm(x))"
+
+
+@pytest.mark.parametrize(
+    ("build", "inputs", "formula"),
+    [
+        (
+            hugging_face("Granite", **sizes(num_key_value_heads=2, residual_multiplier=0.22)),
+            tokens,
+            "x ← x + 0.22 · attention(norm(x))",
+        ),
+        (
+            hugging_face("Dinov2", **sizes(image_size=8, patch_size=4)),
+            image(8),
+            "x ← trained · attention(norm(x)) + x",
+        ),
+    ],
+)
+def test_models_whose_placement_nobody_registered(build, inputs, formula):
+    (stack,) = find_stacks(build(), inputs())
+    assert (stack.placement, stack.final_norm, stack.blocks) == ("", True, 3)
+    assert {s.placement for s in stack.sublayers} == {""}
+    assert stack.sublayers[0].formula == formula
 
 
 def encoder(norm_first: bool, **options: object) -> nn.Module:

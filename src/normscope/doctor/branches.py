@@ -50,8 +50,15 @@ def find_branch(graph: Graph, output: int, stream: int, others: int) -> Branch:
     kind: BranchKind = "feed_forward"
     if attends and memory_products:
         kind = "cross_attention"
-    elif len(reads) == 1 and _mixes_positions(graph, reads[0], output):
-        kind = "attention" if attends else "convolution"
+    elif len(reads) != 1:
+        kind = "attention" if attends else kind
+    else:
+        try:
+            mixes = _mixes_positions(graph, reads[0], output)
+        except (ValueError, RuntimeError, IndexError):
+            # Tokens that are sorted, as to experts, cannot be followed with other values: what was recorded decides.
+            mixes = attends
+        kind = ("attention" if attends else "convolution") if mixes else kind
     return Branch(
         output=output,
         reads=tuple(reads),

@@ -1,7 +1,7 @@
 """What was found in a model: its stacks, and the placement of every sub-layer."""
 
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 from .branches import BranchKind
 
@@ -50,7 +50,3 @@ class FoundStack:
     """Whether what enters the first sub-layer comes out of a norm."""
     width: int
     sublayers: tuple[FoundSublayer, ...]
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain lists, strings and numbers, as JSON takes them."""
-        return asdict(self)

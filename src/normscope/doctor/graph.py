@@ -9,7 +9,7 @@ from torch import Tensor
 from .norms import NormFunction, norm_function
 from .trace import Origin, Ref, Trace, Value
 
-PRODUCTS = frozenset({"mm", "addmm", "bmm", "baddbmm", "addbmm", "mv", "addmv", "convolution"})
+PRODUCTS = frozenset({"mm", "addmm", "bmm", "baddbmm", "addbmm", "mv", "addmv", "convolution", "_grouped_mm"})
 _REARRANGING = frozenset(
     {"view", "reshape", "_unsafe_view", "transpose", "t", "permute", "unsqueeze", "squeeze", "clone", "detach"}
     | {"alias", "_to_copy", "expand", "slice", "rewritten"}
@@ -83,9 +83,12 @@ class Graph:
             self.through_weights.append(through)
         self.dominators = dominators(self.predecessors)
         self.norms: dict[int, NormFunction] = {}
+        self.norms_of: dict[int, list[int]] = {}
+        """Of a value the norms that it goes into."""
         for value in self.values:
             if found := norm_function(self, value):
                 self.norms[value.number] = found
+                self.norms_of.setdefault(found.source, []).append(value.number)
         self._steps: dict[int, Step | None] = {}
 
     def depends(self, value: int, on: int) -> bool:

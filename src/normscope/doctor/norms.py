@@ -3,7 +3,7 @@
 # N = tokens, D = width
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import nan
+from math import isfinite, nan
 from typing import TYPE_CHECKING, Literal
 
 import torch
@@ -77,11 +77,15 @@ def _behaviour(norm: Callable[[Tensor], Tensor], x: Tensor, source: int) -> Norm
     large = 30 * x
     # A gain and a shift may be inside: the odd part is free of shifts.
     y = _odd(norm, large)
-    size = float(y.square().mean().sqrt())
+    rows = y.square().mean(-1).sqrt()
+    size = float(rows.mean())
     other = large.clone()
     other.view(-1, x.shape[-1])[0] += 10
     same_for_the_rest = torch.equal(norm(other).reshape(-1, x.shape[-1])[1:], norm(large).reshape(-1, x.shape[-1])[1:])
-    if not size or not _close(_odd(norm, 2 * large), y) or not same_for_the_rest:
+    # Every token comes out equally long: dividing by a sum is no norm.
+    if not size or not isfinite(size) or not _close(rows, rows.mean().expand(rows.shape)) or not same_for_the_rest:
+        return None
+    if not _close(_odd(norm, 2 * large), y):
         return None
     kind: Literal["layer", "rms"] = "layer" if _close(norm(large + 30), norm(large)) else "rms"
     return NormFunction(source, kind, _epsilon(norm, x, size), size)

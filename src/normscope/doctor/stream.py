@@ -21,7 +21,7 @@ class Stream:
     """Numbers of all that the sums add up, back to the stream's source, as bits."""
     branches: list[Branch]
     before: int
-    """How many of them come before the first block: convolutions, where branches of another kind follow."""
+    """How many of them come before the first block: convolutions that never come again."""
     formula: Term
     """Its end, over terms for its branches; those of blocks count from 0, earlier ones end at -1."""
     norms: list[tuple[str, float]]
@@ -87,7 +87,7 @@ def _stream(graph: Graph, joins: list[int], closures: dict[int, int], everything
     sources = [n for n in leaves if not graph.through_weights[n] & (light | _sources_of(graph, leaves))]
     branches = [find_branch(graph, n, values, everything & ~values) for n in leaves if n not in sources]
     early = len(list(takewhile(lambda branch: branch.kind == "convolution", branches)))
-    before = early if early < len(branches) else 0
+    before = 0 if any(branch.kind == "convolution" for branch in branches[early:]) or early == len(branches) else early
     builder = _Formula(graph, branches, before)
     formula = builder.term(end)
     # What multiplies the last norm belongs to what comes after the stack.
@@ -122,11 +122,11 @@ def _norms_after(graph: Graph, number: int) -> set[int]:
     found: set[int] = set()
     todo = [number]
     while todo:
-        for consumer in graph.consumers[todo.pop()]:
+        at = todo.pop()
+        found.update(graph.norms_of.get(at, ()))
+        for consumer in graph.consumers[at]:
             step = graph.step(consumer)
-            if step is not None and step.kind == "norm":
-                found.add(consumer)
-            elif step is not None and step.kind != "sum":
+            if step is not None and step.kind in ("same", "scale"):
                 todo.append(consumer)
     return found
 

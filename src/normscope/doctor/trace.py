@@ -163,6 +163,9 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         origin = max((self.values[n].origin for n in inputs), default=Origin.CONSTANT)
         if op in _OF_SHAPE_ALONE or op == "lift_fresh":
             origin, inputs = Origin.CONSTANT, ()
+        if not inputs and not self.modules:
+            # What is drawn before the model is called is its input.
+            origin = self._unknown
         for place, tensor in enumerate(tree_leaves(result)):
             if isinstance(tensor, Tensor):
                 made = self._add(op, tensor, origin, inputs, Call(func, call_args, call_kwargs, place))
@@ -265,11 +268,11 @@ def _calls(model: nn.Module, running: list[str]) -> Iterator[None]:
     names = {module: name for name, module in model.named_modules()}
 
     def enter(module: nn.Module, _: Any) -> None:
-        if names.get(module):
+        if module in names:
             running.append(names[module])
 
     def leave(module: nn.Module, _: Any, __: Any) -> None:
-        if names.get(module):
+        if module in names:
             running.pop()
 
     # Hooks of all modules leave no mark on this one.
