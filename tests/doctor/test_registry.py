@@ -57,6 +57,12 @@ def test_with_every_norm(placement, norm):
         assert all(placement in (s.placement, *s.also) for s in stack.sublayers)
 
 
+@pytest.mark.parametrize("placement", ["hybrid-norm", "hybrid-norm-width"])
+def test_with_one_head_norms_of_heads_and_of_the_whole_width_are_the_same(placement):
+    for stack in found_in(placement, heads=1):
+        assert all({s.placement, *s.also} == {"hybrid-norm", "hybrid-norm-width"} for s in stack.sublayers)
+
+
 def test_nothing_is_claimed_of_means_over_depth():
     with pytest.raises(ValueError, match="no residual stream found"):
         found_in("attn-res")

@@ -27,6 +27,8 @@ class Branch:
     """Norms within F, as `inner_norms` names them."""
     name: str
     """Path of the module that computes it, or of the one with its last weight matrix."""
+    one_head: bool
+    """Whether its scores are products of vectors as wide as the stream; False of what is no attention."""
     memory: tuple[int, ...] = ()
     """Of cross-attention: values of other streams that it reads."""
 
@@ -37,11 +39,11 @@ def find_branch(graph: Graph, output: int, stream: int, others: int) -> Branch:
     stream: numbers of its own stream's values, as bits; others: those of other streams.
     """
     region, entries = _region(graph, output, stream | others)
-    own = [n for n in entries if stream >> n & 1]
+    own = [n for n in entries if stream >> n & 1] or entries
     reads = [_last_light(graph, own[0], output)] if len(own) == 1 else own
     whole = region
     region = [n for n in whole if graph.depends(n, reads[0])] if len(reads) == 1 else whole
-    outside = [n for n in whole if n not in set(region)]
+    outside = sorted(set(whole) - set(region))
     products = [n for n in region if graph.is_weight_product(graph.values[n])]
     memory_products = [n for n in outside if graph.is_weight_product(graph.values[n])]
     projected = [n for n in outside if any(graph.depends(n, product) for product in memory_products)]
@@ -65,6 +67,7 @@ def find_branch(graph: Graph, output: int, stream: int, others: int) -> Branch:
         kind=kind,
         inside=inner_norms(graph, region + projected, reads, attends),
         name=_module(graph, region, products),
+        one_head=_has_one_head(graph, region, reads[0]),
         memory=memory,
     )
 
@@ -149,6 +152,11 @@ def inner_norms(graph: Graph, region: list[int], reads: list[int], attends: bool
             place = "score" if any(graph.depends(n, number) for n in softmaxes) else "value"
         found.append(place + (BY_HEAD if by_head else ""))
     return tuple(sorted(found))
+
+
+def _has_one_head(graph: Graph, region: list[int], read: int) -> bool:
+    scores = next((graph.values[n] for n in region if graph.is_data_product(graph.values[n])), None)
+    return scores is not None and graph.values[scores.inputs[0]].shape[-1] == graph.values[read].shape[-1]
 
 
 def _product_before(graph: Graph, number: int) -> int:

@@ -17,7 +17,7 @@ class _Norms:
 
     def __call__(self, x: Term, /, *, groups: int | None = None) -> Term:
         made = normed(x)
-        return Term(made.kind, made.arguments, text=BY_HEAD) if groups is not None else made
+        return Term(made.kind, made.arguments, text=BY_HEAD) if groups is not None and groups > 1 else made
 
     def __getattr__(self, name: str) -> "_Norms":
         if name.startswith("_"):

@@ -13,6 +13,8 @@ from .matching import scales
 from .stream import Stream
 from .term import Segment, segments
 
+SEVERAL_HEADS = 2
+
 
 def as_stacks(streams: Sequence[Stream]) -> list[FoundStack]:
     """Each stream with its placement, in the order given."""
@@ -32,6 +34,8 @@ def as_stacks(streams: Sequence[Stream]) -> list[FoundStack]:
         shape = StackShape(
             kind="decoder" if "cross_attention" in kinds[number] else "encoder",
             width=stream.width,
+            # With one head a norm of heads is one of the whole width; how many there are otherwise does not matter.
+            heads=1 if any(branch.one_head for branch in stream.branches) else SEVERAL_HEADS,
             encoder_blocks=encoder_blocks,
             decoder_blocks=decoder_blocks,
         )
