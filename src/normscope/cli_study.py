@@ -113,8 +113,7 @@ def _verb(name: str) -> Callable[..., None]:
 
 
 for _name, _help in STUDIES.items():
-    text = f"{_help}\n\nWhat the folder holds already is not measured again."
-    study_app.command(_name, help=text)(_verb(_name))
+    study_app.command(_name, help=f"{_help}\n\nWhat the folder holds already is not measured again.")(_verb(_name))
 
 
 def _tell(study: "Study", found: "Findings") -> None:

@@ -59,13 +59,8 @@ class Bench:
 
         model.train()
         wanted = last_matrix(model) if last_only else matrices(model)
-        # Gradients that nobody asked for cost a third of the work.
-        model.requires_grad_(False)
-        for weights in wanted.values():
-            for weight in weights:
-                weight.requires_grad_(True)
+        named = only_trainable(model, [weight for weights in wanted.values() for weight in weights])
         found = expected_gradient_norms(model, range(condition.batches), loss)
-        named = {weight: name for name, weight in model.named_parameters()}
         values: Norms = {}
         for (matrix, stack), weights in wanted.items():
             each = [found[named[weight]] for weight in weights]
@@ -117,6 +112,14 @@ def matrices(model: EncoderDecoder) -> dict[tuple[str, str], list[nn.Parameter]]
                 if name in own:
                     found[matrix, stack].append(own[name].weight)
     return found
+
+
+def only_trainable(model: nn.Module, weights: Sequence[nn.Parameter]) -> dict[nn.Parameter, str]:
+    """Let no other parameter have a gradient: those that nobody asked for cost a third of the work. Their names."""
+    model.requires_grad_(False)
+    for weight in weights:
+        weight.requires_grad_(True)
+    return {weight: name for name, weight in model.named_parameters() if weight.requires_grad}
 
 
 def last_matrix(model: EncoderDecoder) -> dict[tuple[str, str], list[nn.Parameter]]:

@@ -2,7 +2,7 @@
 
 # S = seeds, L = layers of a stack
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 
@@ -10,19 +10,19 @@ import numpy as np
 import torch
 
 from ..config import RunConfig
-from ..data.corpus import Corpus
+from ..data.batches import TranslationBatch
 from ..measure import depth_points, gradient_norms, recording, stream_moments
 from ..model import EncoderDecoder, ModelConfig
 from ..run import build_model
 from ..tasks import TranslationConfig, TranslationTask
-from ..theory.predict import predict
+from ..theory.predict import ModelSetting, predict
 from ..train.device import fast_matmul, keep_freed_memory
 from ..train.seeds import seed_micro_batch
 from .batch_setting import setting_of
 from .deviation import mean_over_draws
 from .figure_3_config import corpus_of
-from .figure_3_measure import matrices
-from .real_text_config import QUANTITIES, SCALES, STACKS, Curves, Key, RealTextConfig
+from .figure_3_measure import STACKS, matrices, only_trainable
+from .real_text_config import QUANTITIES, SCALES, Curves, Key, RealTextConfig
 from .real_text_page import findings
 from .study import Findings, Pieces, Study
 
@@ -37,7 +37,15 @@ def run(config: RealTextConfig, pieces: Pieces) -> Findings:
     foreseen: dict[Key, list[dict[str, Any]]] = {key: [] for key in keys}
     for seed in range(1, config.seeds + 1):
         pieces.watch("seeds", seed - 1, config.seeds)
-        task = _task(config, corpus, seed)
+        loss = TranslationConfig(label_smoothing=config.label_smoothing)
+        task = TranslationTask(corpus, loss, max_tokens=config.max_tokens, seed=seed, device=torch.device("cpu"))
+        batch = task.micro_batch(0)
+        setting = setting_of(
+            [batch],
+            config.model(*keys[0]),
+            vocabulary=len(corpus.target.vocabulary),
+            label_smoothing=config.label_smoothing,
+        )
         for key in keys:
             model = config.model(*key)
             asked = {
@@ -49,22 +57,16 @@ def run(config: RealTextConfig, pieces: Pieces) -> Findings:
                 "fast_matmul": fast,
             }
             name = f"{key[0]}_{key[1]}-{key[1]}_seed-{seed}"
-            drawn[key].append(pieces.get(name, asked, partial(_measured, model, seed, task, corpus)))
-            foreseen[key].append(_predicted(key[0], model, task, config))
+            drawn[key].append(pieces.get(name, asked, partial(_measured, model, seed, task, batch)))
+            foreseen[key].append(_predicted(key[0], replace(setting, blocks=key[1])))
     pieces.watch("seeds", config.seeds, config.seeds)
     found = {key: _compared(drawn[key], foreseen[key]) for key in keys}
     return findings(config, corpus, found, fast)
 
 
-def _task(config: RealTextConfig, corpus: Corpus, seed: int) -> TranslationTask:
-    loss = TranslationConfig(label_smoothing=config.label_smoothing)
-    return TranslationTask(corpus, loss, max_tokens=config.max_tokens, seed=seed, device=torch.device("cpu"))
-
-
-def _measured(config: ModelConfig, seed: int, task: TranslationTask, corpus: Corpus) -> dict[str, Any]:
+def _measured(config: ModelConfig, seed: int, task: TranslationTask, batch: TranslationBatch) -> dict[str, Any]:
     """By stack: q after every block from the embedding on, and the norm of every W2's gradient."""
-    model: EncoderDecoder = build_model(RunConfig(seed=seed, model=config), corpus.codec)
-    batch = task.micro_batch(0)
+    model: EncoderDecoder = build_model(RunConfig(seed=seed, model=config), task.corpus.codec)
     seed_micro_batch(seed, 0)
     stacks = {kind: getattr(model, kind) for kind in STACKS}
     weights = {kind: matrices(model)["W2", kind] for kind in STACKS}
@@ -73,14 +75,12 @@ def _measured(config: ModelConfig, seed: int, task: TranslationTask, corpus: Cor
         for kind, stack in stacks.items()
         for name, point in depth_points(stack.blocks, pick=stack.placement.hidden).items()
     }
-    model.train().requires_grad_(False)
-    for weight in (weight for several in weights.values() for weight in several):
-        weight.requires_grad_(True)
+    model.train()
+    names = only_trainable(model, [weight for several in weights.values() for weight in several])
     with recording(points, lambda x_ND: stream_moments(x_ND).q) as stream:
         loss = task.loss_sums(model, batch)[0] / batch.target_tokens
     loss.backward()  # type: ignore[no-untyped-call]
     norms = gradient_norms(model)
-    names = {weight: name for name, weight in model.named_parameters()}
     return {
         kind: {
             "q": [stream[f"{kind} x_{depth}"][0] for depth in range(len(stack.blocks) + 1)],
@@ -90,10 +90,8 @@ def _measured(config: ModelConfig, seed: int, task: TranslationTask, corpus: Cor
     }
 
 
-def _predicted(placement: str, model: ModelConfig, task: TranslationTask, config: RealTextConfig) -> dict[str, Any]:
+def _predicted(placement: str, setting: ModelSetting) -> dict[str, Any]:
     """The same, from what the batch repeats."""
-    vocabulary = len(task.corpus.target.vocabulary)
-    setting = setting_of([task.micro_batch(0)], model, vocabulary=vocabulary, label_smoothing=config.label_smoothing)
     found = predict(placement, setting)
     return {kind: {"q": found[kind].q, "ffn_out": found[kind].gradient_norm["ffn_out"]} for kind in STACKS}
 

@@ -7,7 +7,6 @@ from ..model import ModelConfig
 from ..tasks import TranslationConfig
 from .deviation import Compared
 
-STACKS = ("encoder", "decoder")
 QUANTITIES = {"q": "E‖x_l‖² / d of the hidden state", "ffn_out": "gradient norm of W2, by layer"}
 """What is compared."""
 

@@ -10,8 +10,9 @@ from ..report.panels_svg import Panel, panels_svg
 from ..report.study_contents import Claim, StudyFigure, StudyTable
 from .curves import line, measured
 from .deviation import Compared, as_data, spread_of
+from .figure_3_measure import STACKS
 from .figure_3_pieces import corpus_title
-from .real_text_config import QUANTITIES, STACKS, Curves, Key, RealTextConfig
+from .real_text_config import QUANTITIES, Curves, Key, RealTextConfig
 from .study import Findings
 
 LIMIT_PERCENT = 15.0

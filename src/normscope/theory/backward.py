@@ -33,6 +33,8 @@ def backward(stack: MomentStack, at_output: Products) -> StackGradients:
     flow.add(stack.output, at_output)
     norms: dict[tuple[str, bool], list[float]] = defaultdict(list)
     memory, kept, width, sequences = NOTHING, 1 / (1 - setting.dropout), stack.atoms.width, setting.sequences
+    # Of what comes through F: the norm below takes the mean over features off, which what comes past F does not have.
+    left = 1 - 1 / stack.atoms.scatter_width if setting.centres else 1.0
     for applied in reversed(stack.applied):
         one, two, apart = flow.at(applied.atom)
         g, made = make(Products, (one * kept, two, apart)), applied.map
@@ -50,9 +52,7 @@ def backward(stack: MomentStack, at_output: Products) -> StackGradients:
         for name in made.silent:
             norms[name, crosses].append(0.0)
         norms[made.last, crosses].append(outer_norm(g, made.last_inputs, made.last_width, setting.tokens, sequences))
-        # The norm below takes the mean over features off; what comes past F, from the norm above, has none.
-        lost = 1 / stack.atoms.scatter_width if setting.centres and applied.input.normed else 0.0
-        flow.add(applied.input, at_input, 1 - lost)
+        flow.add(applied.input, at_input, left if applied.input.normed else 1.0)
     weights = {f"cross_{name}" if crosses else name: found[::-1] for (name, crosses), found in norms.items()}
     return StackGradients(weights, memory)
 

@@ -52,7 +52,7 @@ def excess(activation: Activation, variance: float) -> float:
     """Var φ² / (E φ²)²: how much the square of one hidden unit varies about its mean. 5 for ReLU."""
     if activation == "relu":
         return 5.0
-    nodes, weights = _nodes()
+    nodes, weights = normal_nodes()
     value = (_gelu if activation == "gelu" else _silu)(math.sqrt(variance) * nodes)
     ratio = float(weights @ value**4) / float(weights @ value**2) ** 2
     # E u⁴ = 3 (E u²)².
@@ -86,7 +86,7 @@ def _by_quadrature(
     function: Callable[[Array], Array], slope: Callable[[Array], Array], variance: float, correlation: float
 ) -> Kernel:
     """By Gauss-Hermite quadrature."""
-    nodes, weights = _nodes()
+    nodes, weights = normal_nodes()
     sigma = math.sqrt(variance)
     first = sigma * nodes[:, None]
     second = sigma * (correlation * nodes[:, None] + math.sqrt(1 - correlation**2) * nodes[None, :])
@@ -101,10 +101,10 @@ def _by_quadrature(
     )
 
 
-@lru_cache(maxsize=1)
-def _nodes() -> tuple[Array, Array]:
-    """For expectations under a standard normal."""
-    nodes, weights = np.polynomial.hermite_e.hermegauss(48)
+@lru_cache(maxsize=4)
+def normal_nodes(count: int = 48) -> tuple[Array, Array]:
+    """Nodes and weights, (count,) each, for expectations under a standard normal: Gauss-Hermite."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(count)
     return nodes, weights / weights.sum()
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from .kernels import normal_nodes
 from .model_setting import ModelSetting
 from .moments import Atoms, single
 from .operations import MomentNorms
@@ -75,7 +76,6 @@ def _own_row(stack: MomentStack, model: ModelSetting, row: float, scale: float) 
     # Against V entries whose exponentials have the mean e^(q/2); the rest of the output moves the row's own logit.
     others = math.log(model.vocabulary) + scale**2 * row * output.q / 2
     spread = scale * math.sqrt(row * max(0.0, output.q - coefficient**2 * looked_up))
-    nodes, weights = np.polynomial.hermite_e.hermegauss(24)
+    nodes, weights = normal_nodes(24)
     shares = 1 / (1 + np.exp(np.clip(others - logit - spread * nodes, -700, 700)))
-    weights = weights / weights.sum()
     return _OwnRow(float(weights @ shares), float(weights @ shares**2), coefficient**2 * looked_up / output.q)
