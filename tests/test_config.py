@@ -108,7 +108,10 @@ def test_an_unknown_key_names_the_nearest_known_one(override: str, hint: str) ->
         ("optimizer.peak_lr='fast'", "optimizer.peak_lr: Input should be a valid number, got 'fast'"),
         ("optimizer.peak_lr=true", "optimizer.peak_lr: Input should be a valid number, got True"),
         ("optimizer.peak_lr=-1", "optimizer: peak_lr must be positive"),
-        ("optimizer.name=lion", "optimizer.name: Input should be 'adam', 'adamw', 'sgd' or 'radam', got 'lion'"),
+        (
+            "optimizer.name=lamb",
+            "optimizer.name: Input should be 'adam', 'adamw', 'sgd', 'radam' or 'lion', got 'lamb'",
+        ),
         ("optimizer.betas=[0.9]", "optimizer.betas"),
         ("train.threads=many", "train.threads: Input should be a valid integer, or Input should be 'auto', got 'many'"),
         ("train.duration=true", "train.duration: Input should be a valid integer, or Input should be a valid string"),

@@ -223,7 +223,7 @@ def compare(
         str | None, typer.Option(metavar="PLACEMENT:WARMUP,…", help="Only these pairs, instead of every combination.")
     ] = None,
     peak_lr: Annotated[str, typer.Option(help="Comma-separated.")] = "3e-3",
-    optimizers: Annotated[str, typer.Option(help="Comma-separated: adam, adamw, sgd, radam.")] = "adam",
+    optimizers: Annotated[str, typer.Option(help="Comma-separated: adam, adamw, sgd, radam, lion.")] = "adam",
     seeds: Annotated[int, typer.Option(help="Runs of each setting.")] = 1,
     out: Annotated[Path | None, typer.Option(help="Folder for runs and report; runs/compare-NAME without it.")] = None,
     settings: Set = [],  # noqa: B006

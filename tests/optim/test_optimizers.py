@@ -1,11 +1,13 @@
-"""Every optimiser against its update rule written out, and torch's own class."""
+"""Every optimiser against its update rule written out, or torch's own class."""
 
 import math
+import sys
 
 import pytest
 import torch
 from torch import Tensor
 
+from normscope.errors import UserError
 from normscope.optim import OptimizerConfig, make_optimizer
 
 STEPS = 20
@@ -59,6 +61,26 @@ def test_the_default_is_the_papers_adam():
         m, v = 0.9 * m + 0.1 * gradient, 0.98 * v + 0.02 * gradient**2
         weight = weight - 0.02 * (m / (1 - 0.9**t)) / ((v / (1 - 0.98**t)).sqrt() + 1e-8)
         torch.testing.assert_close(found[t - 1], weight, rtol=1e-10, atol=1e-12)
+
+
+def test_lion_is_chen_et_al_s():
+    """Chen et al. 2023 (2302.06675), algorithm 2, with decoupled decay."""
+    pytest.importorskip("lion_pytorch", reason="needs lion-pytorch")
+    config = OptimizerConfig(name="lion", peak_lr=0.02, betas=(0.8, 0.95), weight_decay=0.03)
+    found = path(lambda p: make_optimizer(p, config))
+    scale = torch.tensor([1.0, 10.0, 0.1], dtype=torch.float64)
+    weight, m = torch.full((2, 3), 0.1, dtype=torch.float64), torch.zeros(2, 3)
+    for t in range(STEPS):
+        gradient = 2 * scale * (weight - TARGET)
+        weight = weight - 0.02 * ((0.8 * m + 0.2 * gradient).sign() + 0.03 * weight)
+        m = 0.95 * m + 0.05 * gradient
+        torch.testing.assert_close(found[t], weight, rtol=1e-10, atol=1e-12)
+
+
+def test_without_its_package_lion_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "lion_pytorch", None)
+    with pytest.raises(UserError, match=r"pip install 'normscope\[lion\]'"):
+        make_optimizer([torch.nn.Parameter(torch.zeros(1))], OptimizerConfig(name="lion"))
 
 
 def test_decay_is_decoupled_in_adamw_alone():

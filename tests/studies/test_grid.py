@@ -74,7 +74,7 @@ def test_an_axis_without_values_is_refused(changes: dict[str, object], message: 
         ({"placements_and_warmups": (("sideways", 0),)}, "unknown placement 'sideways'"),
         ({"placements_and_warmups": (("pre-ln", -1),)}, "warmup_updates"),
         ({"peak_lrs": (-1.0,)}, "peak_lr must be positive"),
-        ({"optimizers": ("lion",)}, "optimizer.name"),
+        ({"optimizers": ("lamb",)}, "optimizer.name"),
     ],
 )
 def test_a_value_no_run_may_have_is_refused_before_anything_is_written(
