@@ -42,6 +42,12 @@ class Advice:
     """That the wanted rate diverges without warm-up."""
     warmup_updates: int | None = None
     """The shortest linear warm-up that is expected to carry the wanted rate; 0 where it needs none."""
+    rates: tuple[float, ...] = ()
+    """Rising; what the next two are functions of."""
+    loss_along_step: tuple[float | None, ...] = ()
+    """Loss in nats after one update at each of `rates`; None where it is not finite."""
+    chances: tuple[float, ...] = ()
+    """That a constant rate diverges without warm-up, at each of `rates`."""
     notes: tuple[str, ...] = ()
     """How far the model lies from those the advice was calibrated on, and other reasons to doubt it."""
 
