@@ -22,7 +22,7 @@ class Watch:
         self._norms: dict[int, Tensor] = {}
         self._calls = [module.register_forward_pre_hook(self._call, with_kwargs=True) for module in model.modules()]
         self._gradients = [
-            parameter.register_post_accumulate_grad_hook(self._gradient)
+            parameter.register_post_accumulate_grad_hook(self._gradient)  # type: ignore[no-untyped-call]
             for parameter in model.parameters()
             if parameter.requires_grad
         ]
@@ -59,4 +59,5 @@ class Watch:
 
 def _norm(gradient: Tensor) -> Tensor:
     dense = gradient.detach().to_dense() if gradient.layout != torch.strided else gradient.detach()
-    return torch.linalg.vector_norm(dense, dtype=torch.float32)
+    norm: Tensor = torch.linalg.vector_norm(dense, dtype=torch.float32)
+    return norm
