@@ -51,3 +51,14 @@ class FoundStack:
     """Whether what enters the first sub-layer comes out of a norm."""
     width: int
     sublayers: tuple[FoundSublayer, ...]
+    end_read_by: Literal["norm", "weights", "output"] = "norm"
+    """What comes after the last sum: weights, where a matrix reads the sum, or parts or means of it, with no norm
+    between; else a norm, where one reads them or stands in the sum; else nothing but the model's output."""
+    memory: int | None = None
+    """Number in the model's stacks, from 0, of the one that its cross-attention reads; None where that is none."""
+    memory_normed: bool = True
+    """False where matrices of its cross-attention read another stack's values with no norm between."""
+    continues: int | None = None
+    """Number of an earlier stack of the same shape that its source is computed from, by weights and without a sum."""
+    cut_by: BranchKind | None = None
+    """What computes its source there: attention, or feed_forward for all that does not mix positions."""

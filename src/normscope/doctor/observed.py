@@ -55,3 +55,5 @@ class Observations:
     """Standard deviation of the logits about each token's mean, root mean square over tokens; None without logits."""
     gradient_norms: Mapping[str, float]
     """Frobenius norm by parameter; empty without a loss, 0 where nothing reaches it."""
+    unused_parameters: tuple[str, ...] = ()
+    """Names of the parameters that no operation of the forward pass read."""

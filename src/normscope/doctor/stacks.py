@@ -2,10 +2,11 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import takewhile
 
 from ..placement import StackShape
-from .branches import BranchKind
+from .branches import Branch, BranchKind
 from .findings import FoundStack, FoundSublayer
 from .formulas import formula_text
 from .identify import Observed, commonest, fits, sublayers
@@ -39,7 +40,7 @@ def as_stacks(streams: Sequence[Stream]) -> list[FoundStack]:
             encoder_blocks=encoder_blocks,
             decoder_blocks=decoder_blocks,
         )
-        found.append(_stack(stream, shape, kinds[number]))
+        found.append(replace(_stack(stream, shape, kinds[number]), memory=memories[number]))
     return found
 
 
@@ -60,9 +61,24 @@ def _memory_of(stream: Stream, streams: Sequence[Stream]) -> int | None:
     return None
 
 
-def _stack(stream: Stream, shape: StackShape, kinds: Sequence[BranchKind]) -> FoundStack:
+def in_order(stream: Stream) -> tuple[Branch, ...]:
+    """The branches in the order of `FoundStack.sublayers`: what comes before the first block, then block by block."""
+    kinds = _block_kinds([branch.kind for branch in stream.branches[stream.before :]])
+    pieces, inner = _pieces(stream)
+    early = [term.branch for piece in pieces if piece not in inner for term in piece.branches]
+    of_blocks = [term.branch for piece in inner for term in piece.branches]
+    numbers = early + sorted(of_blocks, key=lambda number: number // len(kinds))
+    return tuple(stream.branches[number + stream.before] for number in numbers)
+
+
+def _pieces(stream: Stream) -> tuple[list[Segment], list[Segment]]:
+    """The formula in segments, and those of them that blocks make."""
     pieces = segments(stream.formula)
-    inner = [piece for piece in pieces if piece.branches[0].branch >= 0] or pieces
+    return pieces, [piece for piece in pieces if piece.branches[0].branch >= 0] or pieces
+
+
+def _stack(stream: Stream, shape: StackShape, kinds: Sequence[BranchKind]) -> FoundStack:
+    pieces, inner = _pieces(stream)
     norm = commonest([name for name, _ in stream.norms])
     epsilons = [epsilon for name, epsilon in stream.norms if name == norm and not math.isnan(epsilon)]
     observed = Observed(
@@ -84,6 +100,10 @@ def _stack(stream: Stream, shape: StackShape, kinds: Sequence[BranchKind]) -> Fo
         embedding_norm=observed.embedding_norm,
         width=stream.width,
         sublayers=early + of_blocks,
+        end_read_by=stream.around.end_read_by,
+        memory_normed=stream.around.memory_normed,
+        continues=stream.around.continues,
+        cut_by=stream.around.cut_by,
     )
 
 

@@ -1,12 +1,13 @@
 """The residual streams of a recorded forward pass: sums x + F(x), the branches F in them, and the formula they make."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import takewhile
 
 from .branches import Branch, find_branch
 from .graph import Factor, Graph, Step
 from .norms import NormFunction
+from .surroundings import Surroundings, surroundings
 from .term import Term, normed, scaled
 from .trace import Origin
 
@@ -17,6 +18,8 @@ class Stream:
 
     joins: list[int]
     """Numbers of the residual sums, in order."""
+    end: int
+    """Number of the last sum, or of the last norm after it."""
     values: int
     """Numbers of all that the sums add up, back to the stream's source, as bits."""
     branches: list[Branch]
@@ -27,6 +30,9 @@ class Stream:
     norms: list[tuple[str, float]]
     """Names and epsilons of the norms on the stream and around its branches, in order."""
     width: int
+    sources: int
+    """Numbers of the values that it starts from, as bits."""
+    around: Surroundings = field(default_factory=Surroundings)
 
 
 def find_streams(graph: Graph) -> list[Stream]:
@@ -51,7 +57,16 @@ def find_streams(graph: Graph) -> list[Stream]:
     everything = 0
     for closure in closures.values():
         everything |= closure
-    return [_stream(graph, joins, closures, everything) for joins in groups]
+    streams = [_stream(graph, joins, closures, everything) for joins in groups]
+    for number, stream in enumerate(streams, 1):
+        stream.around = surroundings(
+            graph,
+            ends=[some.joins[-1] for some in streams[:number]],
+            values=[some.values for some in streams[:number]],
+            sources=stream.sources,
+            memories=[(value, branch.output) for branch in stream.branches for value in branch.memory],
+        )
+    return streams
 
 
 def _joins(graph: Graph, skip: int, branch: int) -> bool:
@@ -95,12 +110,14 @@ def _stream(graph: Graph, joins: list[int], closures: dict[int, int], everything
         formula = formula.arguments[0]
     return Stream(
         joins=joins,
+        end=end,
         values=values,
         branches=branches,
         before=before,
         formula=formula,
         norms=[_named(graph.norms[n], builder.normed[n]) for n in sorted(builder.normed)],
         width=graph.values[joins[-1]].shape[-1],
+        sources=sum(1 << n for n in sources),
     )
 
 
