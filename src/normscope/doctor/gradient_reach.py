@@ -1,0 +1,45 @@
+"""What gets a gradient, as far as the one backward pass shows, and how rules speak of several sub-layers."""
+
+from collections.abc import Sequence
+
+from .findings import FoundStack, FoundSublayer
+from .matrices import parameters_by_name
+from .observed import ObservedSublayer
+from .rules import Patient
+from .vectors import listed
+
+Place = tuple[FoundStack, FoundSublayer, ObservedSublayer]
+
+
+def is_closed(place: Place) -> bool:
+    """Whether the branch adds nothing: exactly nothing, or what is lost when it is added in any usual dtype."""
+    return place[2].branch_square <= 1e-14 * place[2].stream_square
+
+
+def is_shut_by_gate(place: Place) -> bool:
+    """Whether it adds nothing because it is multiplied by 0."""
+    return is_closed(place) and place[1].branch_scale == 0
+
+
+def was_differentiated(patient: Patient) -> bool:
+    """Whether there was a loss with any gradient at all."""
+    return any(norm != 0 for norm in patient.observed.gradient_norms.values())
+
+
+def gets_gradient(patient: Patient, name: str) -> bool:
+    """Whether a parameter that asks for a gradient gets one other than 0; without a loss it is taken to."""
+    parameter = parameters_by_name(patient).get(name)
+    if parameter is None or not parameter.requires_grad:
+        return False
+    return not was_differentiated(patient) or patient.observed.gradient_norms.get(name, 0.0) != 0
+
+
+def trained_in(patient: Patient, place: Place) -> list[str]:
+    """Names of the parameters of a sub-layer that ask for a gradient; none where it is frozen."""
+    weights = parameters_by_name(patient)
+    return [name for name in place[2].parameters if name in weights and weights[name].requires_grad]
+
+
+def names(places: Sequence[Place]) -> str:
+    """Their paths for a report."""
+    return listed(found.name for _, found, _ in places)

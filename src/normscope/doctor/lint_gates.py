@@ -1,0 +1,121 @@
+"""Trainable factors on branches: gates at 0 that cannot leave it, and gates that grew too large."""
+
+from collections.abc import Iterator
+
+from .findings import FoundStack
+from .gradient_reach import Place, gets_gradient, is_shut_by_gate, names
+from .matrices import parameters_by_name
+from .rules import Finding, Patient, Rule
+from .vectors import gates
+
+
+def dead_gates(patient: Patient) -> Iterator[Finding]:
+    """Gates that start at 0 are fine as long as they can leave it; this is about those that cannot."""
+    shut = [place for place in patient.sublayers() if is_shut_by_gate(place)]
+    dead: dict[str, list[Place]] = {}
+    for place in shut:
+        if why := _why_dead(patient, place):
+            dead.setdefault(why, []).append(place)
+    for why, places in dead.items():
+        yield Finding(
+            id="dead-gate",
+            severity="error",
+            where=names(places),
+            message=f"branches that are multiplied by 0 and will be for ever: {len(places)}. {why}",
+            fix="make the gate an nn.Parameter that requires a gradient, use it itself in the forward pass and not its "
+            ".data or a detached copy, let nothing else on its branch start at 0, and give it to the optimiser",
+        )
+    if shut and not dead:
+        yield Finding(
+            id="dead-gate",
+            severity="info",
+            where=names(shut),
+            message=f"branches that a trainable gate multiplies by 0 at first, as in ReZero: {len(shut)}. Blocks start "
+            "as the identity",
+            fix="nothing; keep weight decay off the gates",
+        )
+
+
+def _why_dead(patient: Patient, place: Place) -> str:
+    """Why the gate of a branch stays at 0, as a sentence; "" where it can leave it."""
+    near = _nearest(patient, place[0], place[1].name)
+    if not near:
+        return "No trainable parameter is 0 that could be their gate: the factor is a constant"
+    moved = [name for name in near if gets_gradient(patient, name)]
+    if not moved:
+        return "The gradient of their gates is exactly 0"
+    if patient.optimizer is None:
+        return ""
+    held = {id(parameter) for group in patient.optimizer.param_groups for parameter in group["params"]}
+    weights = parameters_by_name(patient)
+    return "" if any(id(weights[name]) in held for name in moved) else "The optimiser does not hold their gates"
+
+
+def _nearest(patient: Patient, stack: FoundStack, path: str) -> list[str]:
+    """Trainable gates at 0 that share the longest part of their path with a sub-layer's; several where none is closer.
+
+    Which gate multiplies which branch is not recorded, but gates are kept beside the branch, in its block, or in a list
+    of their own for all blocks.
+    """
+    zeros = [
+        name
+        for name, gate in gates(patient.model, stack.width).items()
+        if gate.requires_grad and not bool(gate.detach().any())
+    ]
+    shared = {name: _in_common(path.split("."), name.split(".")) for name in zeros}
+    return [name for name in zeros if shared[name] == max(shared.values())]
+
+
+def _in_common(one: list[str], other: list[str]) -> int:
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((n for n, (a, b) in pairs if a != b), min(len(one), len(other)))
+
+
+LARGEST_GATE = 10.0
+"""Gates of ReZero and LayerScale are of order 1 at most, in training too."""
+WHOLE_SHARE = 0.99
+
+
+def saturated_gates(patient: Patient) -> Iterator[Finding]:
+    """Trained factors so large that a branch takes the place of the stream it should add to."""
+    large = [
+        place
+        for place in patient.sublayers()
+        if "trained · " in place[1].formula
+        and abs(place[1].branch_scale or 0.0) > LARGEST_GATE
+        and place[2].share > WHOLE_SHARE
+    ]
+    if large:
+        scale = max(abs(place[1].branch_scale or 0.0) for place in large)
+        share = min(place[2].share for place in large)
+        yield Finding(
+            id="saturated-gate",
+            severity="warning",
+            where=names(large),
+            message=f"branches with trained gates of up to {scale:.3g}, that make up at least {share:.1%} of the sum's "
+            f"square: {len(large)}. The skip path carries next to nothing there",
+            fix="give gates a smaller learning rate or a bound, and look for the update at which they grew",
+        )
+
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        id="dead-gate",
+        severity="error",
+        title="a gate at 0 that cannot open",
+        explanation="A branch behind a gate at 0 gets no gradient; it learns once the gate has moved. A gate that gets "
+        "no gradient itself, or that no optimiser holds, keeps its branch out for ever.",
+        reference="Bachlechner et al. 2020, arXiv:2003.04887, section 3; "
+        "github.com/lucidrains/performer-pytorch/issues/28",
+        check=dead_gates,
+    ),
+    Rule(
+        id="saturated-gate",
+        severity="warning",
+        title="a gate so large that the skip path is lost",
+        explanation="The signal then passes depth through branches alone, as in a network without skip connections.",
+        reference="Bachlechner et al. 2020, arXiv:2003.04887, section 4: gates stay below 1; Touvron et al. 2021 "
+        "(LayerScale), arXiv:2103.17239, section 2",
+        check=saturated_gates,
+    ),
+)

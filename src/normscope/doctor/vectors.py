@@ -1,0 +1,58 @@
+"""Parameters that are no matrices, gains and shifts of norms and gates, and what they tell of a model's training."""
+
+from collections.abc import Iterable
+
+from torch import nn
+
+from .rules import Patient
+
+
+def norm_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
+    """Gains and shifts of norms, gates, and other vectors that stand alone, by name.
+
+    They are the parameters of modules none of whose own parameters is a matrix: every norm is such a module, whatever
+    its class is called. Biases of linear layers stand beside a matrix and are not among them.
+    """
+    found: dict[str, nn.Parameter] = {}
+    for path, module in model.named_modules():
+        own = dict(module.named_parameters(recurse=False))
+        if own and all(parameter.ndim <= 1 or parameter.numel() == 1 for parameter in own.values()):
+            found |= {_joined(path, name): parameter for name, parameter in own.items()}
+    return found
+
+
+def gates(model: nn.Module, width: int) -> dict[str, nn.Parameter]:
+    """Parameters that may multiply a whole branch, by name.
+
+    Single numbers wherever they are, and vectors of the stream's width unless they stand beside a matrix, as biases do.
+    """
+    alone = norm_parameters(model)
+    return {
+        name: parameter
+        for name, parameter in model.named_parameters()
+        if parameter.numel() == 1 or (name in alone and parameter.numel() == width)
+    }
+
+
+def at_initialisation(patient: Patient) -> bool:
+    """Whether the weights are as they were drawn, as far as it shows.
+
+    They are not where a checkpoint was loaded, or where most gains and shifts of norms, which every initialisation
+    makes constant, differ from feature to feature: one update of any optimiser but plain sign descent does that.
+    """
+    if patient.loading is not None:
+        return False
+    vectors = [p.detach() for p in norm_parameters(patient.model).values() if p.numel() > 1 and p.requires_grad]
+    varied = sum(not bool((vector == vector.flatten()[0]).all()) for vector in vectors)
+    return 2 * varied <= len(vectors)
+
+
+def listed(names: Iterable[str], shown: int = 3) -> str:
+    """Names for a report, as "a, b, c and 4 more"; each once."""
+    several = list(dict.fromkeys(names))
+    rest = len(several) - shown
+    return ", ".join(several[:shown]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def _joined(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
