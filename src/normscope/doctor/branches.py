@@ -29,6 +29,8 @@ class Branch:
     """Path of the module that computes it, or of the one with its last weight matrix."""
     one_head: bool
     """Whether its scores are products of vectors as wide as the stream; False of what is no attention."""
+    computed: tuple[int, ...] = ()
+    """Numbers of the values between what it reads, of other streams too, and its output, which is the last."""
     memory: tuple[int, ...] = ()
     """Of cross-attention: values of other streams that it reads."""
 
@@ -68,6 +70,7 @@ def find_branch(graph: Graph, output: int, stream: int, others: int) -> Branch:
         inside=inner_norms(graph, region + projected, reads, attends),
         name=_module(graph, region, products),
         one_head=_has_one_head(graph, region, reads[0]),
+        computed=tuple(_computed(graph, whole, reads, memory)),
         memory=memory,
     )
 
@@ -83,6 +86,13 @@ def _region(graph: Graph, output: int, stops: int) -> tuple[list[int], list[int]
                 found.add(number)
                 todo.append(number)
     return sorted(found), sorted(entries)
+
+
+def _computed(graph: Graph, whole: list[int], reads: list[int], memory: tuple[int, ...]) -> list[int]:
+    """A region without what leads to the values that the branch reads, and without norms of other streams."""
+    before = [n for n in whole if len(reads) == 1 and graph.depends(reads[0], n)]
+    around = [n for n in whole for other in memory if graph.depends(n, other) and _leads_to(graph, n, other)]
+    return [n for n in whole if n not in reads and n not in before and n not in around]
 
 
 def _last_light(graph: Graph, start: int, output: int) -> int:

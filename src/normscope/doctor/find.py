@@ -9,8 +9,9 @@ from torch.utils._pytree import tree_leaves
 
 from .findings import FoundStack
 from .graph import Graph
+from .outputs import tensors_in
 from .stacks import as_stacks
-from .stream import find_streams
+from .stream import Stream, find_streams
 from .trace import Trace, recorded
 from .unchanged import looked_at
 
@@ -27,16 +28,30 @@ def find_stacks(model: nn.Module, inputs: Inputs) -> list[FoundStack]:
     Raises ValueError where a model cannot be looked at: on the meta device, with weights that are not finite, with a
     forward pass that raises or returns no floating-point tensor, or without any residual sum.
     """
+    _, streams = streams_in(model, inputs)
+    return as_stacks(streams)
+
+
+def streams_in(model: nn.Module, inputs: Inputs) -> tuple[Graph, list[Stream]]:
+    """What `find_stacks` goes by: the recorded pass as a graph, and the streams in it. Raises as it does."""
     _check_weights(model)
     with looked_at(model):
-        trace = _recorded(model, inputs)
-        graph = Graph(trace)
+        graph = Graph(_recorded(model, inputs))
         streams = find_streams(graph)
     if not streams:
         raise ValueError(
             "no residual stream found: nothing in the forward pass has the form x + F(x) with weights in F"
         )
-    return as_stacks(streams)
+    return graph, streams
+
+
+def call_with(model: nn.Module, inputs: Inputs) -> Any:
+    """The model's output for these inputs."""
+    if callable(inputs):
+        return inputs(model)
+    if isinstance(inputs, Mapping):
+        return model(**inputs)
+    return model(inputs) if isinstance(inputs, Tensor) else model(*inputs)
 
 
 def _check_weights(model: nn.Module) -> None:
@@ -49,32 +64,14 @@ def _check_weights(model: nn.Module) -> None:
 
 
 def _recorded(model: nn.Module, inputs: Inputs) -> Trace:
-    given: Sequence[Any] | Mapping[str, Any] | None
-    if callable(inputs):
-        run, given = (lambda: inputs(model)), None
-    elif isinstance(inputs, Mapping):
-        run, given = (lambda: model(**inputs)), inputs
-    else:
-        positional = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
-        run, given = (lambda: model(*positional)), positional
-    tensors = None if given is None else [leaf for leaf in tree_leaves(given) if isinstance(leaf, Tensor)]
+    given = dict(inputs) if isinstance(inputs, Mapping) else inputs
+    tensors = None if callable(inputs) else [leaf for leaf in tree_leaves(given) if isinstance(leaf, Tensor)]
     try:
-        trace = recorded(model, run, tensors)
+        trace = recorded(model, lambda: call_with(model, inputs), tensors)
     except Exception as error:
         raise ValueError(f"the forward pass raised {type(error).__name__}: {error}") from error
-    found = list(_tensors(trace.output))
+    found = list(tensors_in(trace.output))
     if not any(tensor.is_floating_point() for tensor in found):
         what = "integers only" if found else f"no tensor, but {type(trace.output).__name__}"
         raise ValueError(f"the forward pass returned {what}; the model must give hidden states, logits or a loss")
     return trace
-
-
-def _tensors(output: Any) -> list[Tensor]:
-    """The tensors of an output, in containers and data classes of any library."""
-    if isinstance(output, Tensor):
-        return [output]
-    if isinstance(output, Mapping):
-        output = list(output.values())
-    elif not isinstance(output, list | tuple):
-        output = list(vars(output).values()) if hasattr(output, "__dict__") else []
-    return [tensor for part in output for tensor in _tensors(part)]

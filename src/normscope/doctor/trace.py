@@ -12,6 +12,8 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
+from .outputs import tensors_in
+
 
 class Origin(IntEnum):
     """What a value is made from; the largest of its inputs' origins."""
@@ -70,6 +72,10 @@ class Trace:
 
     values: list[Value]
     output: Any = None
+    results: tuple[int, ...] = ()
+    """Numbers of the tensors in the output, without those inside objects in it, such as caches."""
+    written: tuple[tuple[Tensor, Tensor], ...] = ()
+    """Tensors that the pass was given and wrote into, each with the copy that stands for it as a value."""
 
     def again(self, replaced: Mapping[int, Tensor], wanted: int) -> Tensor:
         """The value `wanted`, computed again with other tensors for some values and the recorded ones for the rest."""
@@ -147,7 +153,7 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     ) -> Any:
         kwargs = kwargs or {}
         tensors: list[Tensor] = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
-        numbers = {id(tensor): self._number(tensor) for tensor in tensors}
+        numbers = {id(tensor): self.number(tensor) for tensor in tensors}
         op = func.overloadpacket.__name__
         if func._schema.is_mutable:
             op = op.removesuffix("_")
@@ -196,7 +202,7 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _storage(self, tensor: Tensor) -> _Storage:
         return self._storages.setdefault(tensor.untyped_storage()._cdata, _Storage())
 
-    def _number(self, tensor: Tensor) -> int:
+    def number(self, tensor: Tensor) -> int:
         """The value that this tensor holds now."""
         number = self._found.get(_key(tensor))
         storage = self._storage(tensor)
@@ -255,11 +261,12 @@ def recorded(model: nn.Module, run: Callable[[], Any], inputs: Sequence[Tensor] 
     try:
         with _calls(model, recorder.modules), recorder:
             output = run()
+        results = tuple(dict.fromkeys(recorder.number(tensor) for tensor in tensors_in(output, inside_objects=False)))
     finally:
         with torch.no_grad():
             for tensor, before in recorder.written:
                 tensor.copy_(before)
-    return Trace(recorder.values, output)
+    return Trace(recorder.values, output, results, tuple(recorder.written))
 
 
 @contextmanager

@@ -1,12 +1,12 @@
 """A model looked at without a trace of it: modes, buffers, attributes and random numbers are put back."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 
@@ -14,8 +14,25 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 def looked_at(model: nn.Module) -> Iterator[None]:
     """Evaluation mode without gradients, and attention and encoder layers computed step by step; all undone at the end.
 
-    Undone after an error too: every module's mode, attributes and table of buffers, and the random state of torch (all
-    devices), numpy and `random`. What a forward pass writes *into* a tensor is for `recorded` to put back.
+    Undone is what `left_unchanged` undoes. What a forward pass writes *into* a tensor is for `recorded` to put back.
+    """
+    fast = torch.backends.mha.get_fastpath_enabled()
+    with left_unchanged(model):
+        try:
+            torch.backends.mha.set_fastpath_enabled(False)
+            with torch.no_grad(), sdpa_kernel([SDPBackend.MATH]):
+                yield
+        finally:
+            torch.backends.mha.set_fastpath_enabled(fast)
+
+
+@contextmanager
+def left_unchanged(model: nn.Module, written: Sequence[Tensor] = ()) -> Iterator[None]:
+    """Evaluation mode; at the end, after an error too, the model and the random generators are as they were.
+
+    That is every module's mode, attributes and tables of parameters, buffers and modules, and the random state of torch
+    (all devices), numpy and `random`.
+    written: tensors that the forward pass writes into, whose values are put back as well.
     """
     # A model may replace what it holds while it runs: caches, or tables of positions that grow.
     attributes = [(vars(module), dict(vars(module))) for module in model.modules()]
@@ -24,19 +41,19 @@ def looked_at(model: nn.Module) -> Iterator[None]:
         for module in model.modules()
         for table in (module._buffers, module._parameters, module._modules)
     ]
-    fast = torch.backends.mha.get_fastpath_enabled()
+    values = [(tensor, tensor.detach().clone()) for tensor in written]
     with random_state_kept():
         try:
             for module in model.modules():
                 module.training = False
-            torch.backends.mha.set_fastpath_enabled(False)
-            with torch.no_grad(), sdpa_kernel([SDPBackend.MATH]):
-                yield
+            yield
         finally:
-            torch.backends.mha.set_fastpath_enabled(fast)
             for found, before in [*attributes, *tables]:
                 found.clear()
                 found.update(before)
+            with torch.no_grad():
+                for tensor, value in values:
+                    tensor.copy_(value)
 
 
 @contextmanager
