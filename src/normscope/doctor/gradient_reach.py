@@ -40,6 +40,20 @@ def trained_in(patient: Patient, place: Place) -> list[str]:
     return [name for name in place[2].parameters if name in weights and weights[name].requires_grad]
 
 
+def is_cut_off(patient: Patient, stack: FoundStack) -> bool:
+    """Whether it is an encoder that is only read by cross-attention which adds nothing: no gradient comes back yet.
+
+    Its gates and weights wait for those of the decoder, as in ReZero.
+    """
+    pairs = list(zip(patient.stacks, patient.observed.stacks, strict=True))
+    for other, seen in pairs[patient.stacks.index(stack) + 1 :]:
+        places = [(other, f, s) for f, s in zip(other.sublayers, seen.sublayers, strict=True)]
+        reading = [place for place in places if place[1].kind == "cross_attention"]
+        if reading:
+            return all(is_closed(place) for place in reading)
+    return False
+
+
 def names(places: Sequence[Place]) -> str:
     """Their paths for a report."""
     return listed(found.name for _, found, _ in places)

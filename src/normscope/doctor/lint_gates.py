@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 from .findings import FoundStack
-from .gradient_reach import Place, gets_gradient, is_shut_by_gate, names
+from .gradient_reach import Place, gets_gradient, is_cut_off, is_shut_by_gate, names
 from .matrices import parameters_by_name
 from .rules import Finding, Patient, Rule
-from .vectors import gates
+from .vectors import gates_at_zero
 
 
 def dead_gates(patient: Patient) -> Iterator[Finding]:
@@ -25,23 +25,33 @@ def dead_gates(patient: Patient) -> Iterator[Finding]:
             fix="make the gate an nn.Parameter that requires a gradient, use it itself in the forward pass and not its "
             ".data or a detached copy, let nothing else on its branch start at 0, and give it to the optimiser",
         )
-    if shut and not dead:
+    opening = [place for place in shut if not any(place in places for places in dead.values())]
+    if opening:
+        held = sum(not _is_trained(place) for place in opening)
         yield Finding(
             id="dead-gate",
             severity="info",
-            where=names(shut),
-            message=f"branches that a trainable gate multiplies by 0 at first, as in ReZero: {len(shut)}. Blocks start "
-            "as the identity",
-            fix="nothing; keep weight decay off the gates",
+            where=names(opening),
+            message=f"branches that a gate multiplies by 0 at first, so that blocks start as the identity: "
+            f"{len(opening)}. Gates that are buffers and follow a schedule, or never open: {held}",
+            fix="nothing, where a schedule moves the buffers; keep weight decay off gates that are trained",
         )
 
 
+def _is_trained(place: Place) -> bool:
+    return "trained · " in place[1].formula
+
+
 def _why_dead(patient: Patient, place: Place) -> str:
-    """Why the gate of a branch stays at 0, as a sentence; "" where it can leave it."""
-    near = _nearest(patient, place[0], place[1].name)
-    if not near:
-        return "No trainable parameter is 0 that could be their gate: the factor is a constant"
+    """Why the gate of a branch stays at 0, as a sentence; "" where it may leave it."""
+    stack, found, _ = place
+    if not _is_trained(place):
+        # A buffer may follow a schedule, as the branch's factor of BranchNorm does.
+        return "" if "constant · " in found.formula else "The factor is no trainable parameter"
+    near = _nearest(patient, stack, found.name)
     moved = [name for name in near if gets_gradient(patient, name)]
+    if not near or (not moved and is_cut_off(patient, stack)):
+        return ""
     if not moved:
         return "The gradient of their gates is exactly 0"
     if patient.optimizer is None:
@@ -57,13 +67,8 @@ def _nearest(patient: Patient, stack: FoundStack, path: str) -> list[str]:
     Which gate multiplies which branch is not recorded, but gates are kept beside the branch, in its block, or in a list
     of their own for all blocks.
     """
-    zeros = [
-        name
-        for name, gate in gates(patient.model, stack.width).items()
-        if gate.requires_grad and not bool(gate.detach().any())
-    ]
-    shared = {name: _in_common(path.split("."), name.split(".")) for name in zeros}
-    return [name for name in zeros if shared[name] == max(shared.values())]
+    shared = {name: _in_common(path.split("."), name.split(".")) for name in gates_at_zero(patient.model, stack.width)}
+    return [name for name, length in shared.items() if length == max(shared.values())]
 
 
 def _in_common(one: list[str], other: list[str]) -> int:
@@ -81,9 +86,7 @@ def saturated_gates(patient: Patient) -> Iterator[Finding]:
     large = [
         place
         for place in patient.sublayers()
-        if "trained · " in place[1].formula
-        and abs(place[1].branch_scale or 0.0) > LARGEST_GATE
-        and place[2].share > WHOLE_SHARE
+        if _is_trained(place) and abs(place[1].branch_scale or 0.0) > LARGEST_GATE and place[2].share > WHOLE_SHARE
     ]
     if large:
         scale = max(abs(place[1].branch_scale or 0.0) for place in large)

@@ -9,6 +9,7 @@ from .gradient_reach import (
     Place,
     gets_gradient,
     is_closed,
+    is_cut_off,
     is_shut_by_gate,
     names,
     trained_in,
@@ -37,15 +38,19 @@ def dead_sublayers(patient: Patient) -> Iterator[Finding]:
 
 
 def _closed(patient: Patient, closed: list[Place], count: int) -> Iterator[Finding]:
-    opening = [place for place in closed if any(gets_gradient(patient, name) for name in trained_in(patient, place))]
+    opening = [
+        place
+        for place in closed
+        if is_cut_off(patient, place[0]) or any(gets_gradient(patient, name) for name in trained_in(patient, place))
+    ]
     dead = [place for place in closed if place not in opening]
     if opening:
         yield Finding(
             id="dead-sublayer",
             severity="info",
             where=names(opening),
-            message=f"branches that add exactly 0 to the stream: {len(opening)} of {count}. Weights of theirs get a "
-            "gradient, so they start closed and open in training",
+            message=f"branches that add exactly 0 to the stream: {len(opening)} of {count}. Their weights get a "
+            "gradient, or will once the decoder listens: they start closed and open in training",
             fix="nothing, if a last matrix of zeros is meant",
         )
     if dead:
@@ -65,8 +70,8 @@ def _without_gradient(patient: Patient, acting: list[Place], count: int) -> Iter
     silent = []
     for place in acting:
         trained = trained_in(patient, place)
-        # A frozen sub-layer has no gradient on purpose.
-        if trained and not any(gets_gradient(patient, name) for name in trained):
+        # A frozen sub-layer has no gradient on purpose, and an encoder none before its decoder listens.
+        if trained and not is_cut_off(patient, place[0]) and not any(gets_gradient(patient, name) for name in trained):
             silent.append(place)
     if silent:
         yield Finding(

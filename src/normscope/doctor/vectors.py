@@ -21,17 +21,23 @@ def norm_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
     return found
 
 
-def gates(model: nn.Module, width: int) -> dict[str, nn.Parameter]:
-    """Parameters that may multiply a whole branch, by name.
+def gates_at_zero(model: nn.Module, width: int) -> list[str]:
+    """Names of trainable parameters that are 0 and may multiply a whole branch.
 
-    Single numbers wherever they are, and vectors of the stream's width unless they stand beside a matrix, as biases do.
+    Single numbers wherever they are, and vectors of the stream's width, unless they stand beside a matrix or beside
+    other parameters that are not 0: biases and the shifts of norms do.
     """
+    found = [name for name, p in model.named_parameters() if p.numel() == 1 and _is_trained_zero(p)]
     alone = norm_parameters(model)
-    return {
-        name: parameter
-        for name, parameter in model.named_parameters()
-        if parameter.numel() == 1 or (name in alone and parameter.numel() == width)
-    }
+    for path, module in model.named_modules():
+        own = dict(module.named_parameters(recurse=False))
+        if all(_joined(path, name) in alone and _is_trained_zero(p) for name, p in own.items()):
+            found += [_joined(path, name) for name, p in own.items() if p.numel() == width > 1]
+    return found
+
+
+def _is_trained_zero(parameter: nn.Parameter) -> bool:
+    return parameter.requires_grad and not bool(parameter.detach().any())
 
 
 def at_initialisation(patient: Patient) -> bool:
