@@ -9,8 +9,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from normscope.doctor import find_stacks
+from normscope.doctor.observe import examined
 
 WIDTH = 8
+LOOKS = [find_stacks, examined]
 
 
 class Untidy(nn.Module):
@@ -48,7 +50,8 @@ def generators() -> tuple[Tensor, str, object]:
     return torch.get_rng_state().clone(), str(np.random.get_state()), random.getstate()
 
 
-def test_weights_buffers_gradients_modes_inputs_and_generators_are_bit_equal():
+@pytest.mark.parametrize("look", LOOKS)
+def test_weights_buffers_gradients_modes_inputs_and_generators_are_bit_equal(look):
     torch.manual_seed(0)
     model = Untidy()
     model.layers[1].eval()
@@ -56,11 +59,13 @@ def test_weights_buffers_gradients_modes_inputs_and_generators_are_bit_equal():
     x = torch.randn(2, 5, WIDTH)
     model.layers[1](x).square().sum().backward()
     gradients = {name: None if p.grad is None else p.grad.clone() for name, p in model.named_parameters()}
+    held = {name: p.grad for name, p in model.named_parameters()}
+    trained = [p.requires_grad for p in model.parameters()]
     modes = [module.training for module in model.modules()]
     tensors, buffers = dict(model.named_parameters()), dict(model.named_buffers())
     before, given, generated = state(model), x.clone(), generators()
 
-    find_stacks(model, x)
+    look(model, x)
 
     assert torch.equal(x, given)
     assert state(model).keys() == before.keys()
@@ -69,7 +74,9 @@ def test_weights_buffers_gradients_modes_inputs_and_generators_are_bit_equal():
     assert all(model.get_buffer(name) is buffer for name, buffer in buffers.items())
     for name, parameter in model.named_parameters():
         assert (parameter.grad is None) == (gradients[name] is None)
+        assert parameter.grad is held[name]
         assert parameter.grad is None or torch.equal(parameter.grad, gradients[name])
+    assert [p.requires_grad for p in model.parameters()] == trained
     assert [module.training for module in model.modules()] == modes
     assert model.cache is None
     after = generators()
@@ -95,12 +102,58 @@ def test_after_an_error_too():
     assert torch.equal(generators()[0], generated[0])
 
 
-def test_the_model_computes_the_same_afterwards():
+def test_after_an_error_in_the_loss_or_the_backward_pass_too():
+    class Undifferentiable(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x: Tensor) -> Tensor:
+            return x.sum()
+
+        @staticmethod
+        def backward(ctx, gradient: Tensor) -> Tensor:
+            raise RuntimeError("no way back")
+
+    model = Untidy()
+    x = torch.randn(2, 5, WIDTH)
+    before, given, generated = state(model), x.clone(), generators()
+    for loss, message in ((lambda out: out["logits"], "the loss raised"), (Undifferentiable.apply, "no way back")):
+        with pytest.raises(ValueError, match=message):
+            examined(model, x, loss)
+        assert torch.equal(x, given)
+        assert all(torch.equal(value, before[name]) for name, value in state(model).items())
+        assert all(p.grad is None for p in model.parameters())
+        assert model.training
+        assert model.cache is None
+        assert torch.equal(generators()[0], generated[0])
+
+
+def test_what_hangs_on_gradients_is_not_set_off():
+    torch.manual_seed(0)
+    model = nn.TransformerEncoder(nn.TransformerEncoderLayer(WIDTH, 2, 16, batch_first=True), 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+    for parameter in model.parameters():
+        parameter.register_post_accumulate_grad_hook(lambda _: optimizer.step())
+    before = state(model)
+    examined(model, torch.randn(2, 5, WIDTH))
+    assert all(torch.equal(value, before[name]) for name, value in state(model).items())
+
+
+def test_gradients_are_taken_where_the_caller_has_switched_them_off():
+    torch.manual_seed(0)
+    model = nn.TransformerEncoder(nn.TransformerEncoderLayer(WIDTH, 2, 16, batch_first=True), 2)
+    x = torch.randn(2, 5, WIDTH)
+    expected = examined(model, x)[1]
+    with torch.no_grad():
+        assert examined(model, x)[1] == expected
+        assert not torch.is_grad_enabled()
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_the_model_computes_the_same_afterwards(look):
     torch.manual_seed(0)
     model = nn.TransformerEncoder(nn.TransformerEncoderLayer(WIDTH, 2, 16, batch_first=True), 2).eval()
     x = torch.randn(2, 5, WIDTH)
     before = model(x)
-    find_stacks(model, x)
+    look(model, x)
     assert torch.equal(model(x), before)
     assert not torch.nn.modules.module._global_forward_hooks
     assert not torch.nn.modules.module._global_forward_pre_hooks
