@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from . import __version__
+from .cli_doctor import doctor
 from .cli_placements import placements_app
 from .cli_predict import predict
 from .cli_shared import Imports, refuse_unwritable
@@ -33,6 +34,7 @@ data_app = typer.Typer(
 app.add_typer(data_app, name="data")
 app.add_typer(placements_app, name="placements")
 app.add_typer(study_app, name="study")
+app.command("doctor")(doctor)
 app.command("predict")(predict)
 
 Set = Annotated[

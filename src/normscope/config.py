@@ -66,7 +66,8 @@ def load(path: Path | None, overrides: Iterable[str] = (), imports: Iterable[str
     """
     table = _read(path)
     for override in overrides:
-        _apply(table, override)
+        key, value = read_override(override)
+        _set(table, key.split("."), value, override)
     if imports:
         table["imports"] = [*table.get("imports", []), *map(str, imports)]
     return of_table(table, source=str(path) if path else "configuration")
@@ -120,6 +121,21 @@ def import_file(path: Path) -> None:
         raise UserError(f"cannot import {path}: {type(error).__name__}: {error}") from error
 
 
+def read_override(override: str) -> tuple[str, Any]:
+    """Key and value of one `a.b=value`; the value is read as TOML, and as a plain string where it is none.
+
+    Raises UserError.
+    """
+    key, sign, text = override.partition("=")
+    if not sign or not key.strip():
+        raise UserError(f"--set takes KEY=VALUE, such as model.width=256, got {override!r}")
+    try:
+        read = tomllib.loads(f"value = {text.strip()}")
+    except tomllib.TOMLDecodeError:
+        read = {}
+    return key.strip(), read["value"] if len(read) == 1 else text.strip()
+
+
 def _read(path: Path | None) -> dict[str, Any]:
     if path is None:
         return {}
@@ -129,19 +145,6 @@ def _read(path: Path | None) -> dict[str, Any]:
         raise UserError(f"cannot read the configuration {path}: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UserError(f"{path} is not TOML: {error}") from error
-
-
-def _apply(table: dict[str, Any], override: str) -> None:
-    """Apply one `a.b=value`; the value is read as TOML, and as a plain string where it is none."""
-    key, sign, text = override.partition("=")
-    if not sign or not key.strip():
-        raise UserError(f"--set takes KEY=VALUE, such as model.width=256, got {override!r}")
-    try:
-        read = tomllib.loads(f"value = {text.strip()}")
-    except tomllib.TOMLDecodeError:
-        read = {}
-    value = read["value"] if len(read) == 1 else text.strip()
-    _set(table, key.strip().split("."), value, override)
 
 
 def _set(table: dict[str, Any], parts: list[str], value: Any, given: str) -> None:

@@ -6,3 +6,10 @@ class UserError(Exception):
 
     Anything else that escapes is a fault of NormScope and keeps its traceback.
     """
+
+
+def in_one_line(error: BaseException) -> str:
+    """ "TypeError: what it says", with line breaks and runs of blanks as single blanks, cut at 300 characters."""
+    said = " ".join(str(error).split())
+    name = type(error).__name__
+    return f"{name}: {said if len(said) <= 300 else said[:299] + '…'}" if said else name

@@ -1,0 +1,269 @@
+"""Hugging Face models from a configuration or a folder on this machine. Nothing is ever downloaded.
+
+All that imports transformers is here and in `hugging_face_inputs`, and imports it late.
+"""
+
+import difflib
+import importlib
+import json
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from ..doctor.rules import Loading
+from ..errors import UserError, in_one_line
+
+_WEIGHTS = (
+    "model.safetensors",
+    "model.safetensors.index.json",
+    "pytorch_model.bin",
+    "pytorch_model.bin.index.json",
+)
+_BEST_FIRST = (
+    "SEQ_TO_SEQ_CAUSAL_LM",
+    "SPEECH_SEQ_2_SEQ",
+    "MASKED_LM",
+    "CAUSAL_LM",
+    "IMAGE_CLASSIFICATION",
+    "CTC",
+    "AUDIO_CLASSIFICATION",
+)
+"""Heads that have a loss. Encoders that can also be run as decoders, such as BERT, are masked language models first."""
+_PRE_WHERE_TRUE = (
+    "do_layer_norm_before",  # OPT
+    "do_stable_layer_norm",  # wav2vec 2.0, HuBERT, WavLM
+    "normalize_before",  # BART's and M2M-100's relatives; XLM
+    "pre_norm",  # FlauBERT
+    "prenorm",
+    "norm_first",
+)
+_POST_WHERE_TRUE = ("apply_residual_connection_post_layernorm",)  # BLOOM, Megatron-LM
+_MEMORY_PER_WEIGHT = 3
+"""A weight, its gradient, and what an update makes of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Built:
+    model: nn.Module
+    loading: Loading | None = None
+
+
+def from_name(name: str, changes: Mapping[str, Any]) -> Built:
+    """A model with initial weights, by a model type (gpt2), a configuration's class or a model's class.
+
+    changes: by dotted key of the configuration. Raises UserError.
+    """
+    transformers = _transformers()
+    model_class = None
+    if name in transformers.CONFIG_MAPPING:
+        config_class = transformers.CONFIG_MAPPING[name]
+    else:
+        found: Any = getattr(transformers, name, None) if name.isidentifier() else None
+        if _is_class(found, transformers.PreTrainedModel) and found.config_class is not None:
+            model_class, config_class = found, found.config_class
+        elif _is_class(found, transformers.PretrainedConfig) and found.model_type:
+            config_class = found
+        else:
+            # Of names alone: the mapping itself would import the modules of all of them.
+            names = importlib.import_module("transformers.models.auto.configuration_auto").CONFIG_MAPPING_NAMES
+            near = _near(name, [*names, *names.values()])
+            raise UserError(
+                f"{name!r} is no file, no folder, and neither a model type, a configuration nor a model of "
+                f"transformers {transformers.__version__}{near}; nothing is fetched from "
+                "the hub, and a model of your own is given as package.module:function or file.py:function"
+            )
+    return Built(model=_built(model_class, _config(config_class, {}, changes, name)))
+
+
+def from_config_file(file: Path, changes: Mapping[str, Any]) -> Built:
+    """A model with initial weights, of the architecture that a config.json names. Raises UserError."""
+    config = _read_config(file, changes)
+    return Built(model=_built(_architecture(config), config))
+
+
+def from_folder(folder: Path, changes: Mapping[str, Any]) -> Built:
+    """The model of a checkpoint folder with its weights; with initial ones where there is a config.json alone.
+
+    Raises UserError, also where weights are damaged, of another shape, or would run code when they are read.
+    """
+    if not any((folder / name).is_file() for name in _WEIGHTS):
+        others = sorted(
+            file.name for file in folder.iterdir() if file.suffix in (".safetensors", ".bin", ".pt", ".pth")
+        )
+        if others:
+            raise UserError(f"{folder} holds {others[0]}; weights are read from one of {', '.join(_WEIGHTS)}")
+        return from_config_file(folder / "config.json", changes)
+    if changes:
+        key = next(iter(changes))
+        raise UserError(f"--set {key}: {folder} is a checkpoint, whose configuration is fixed; give its config.json")
+    config = _read_config(folder / "config.json", {})
+    model_class = _architecture(config) or _best_class(config)
+    _refuse_too_large(model_class, config)
+    try:
+        model, info = model_class.from_pretrained(
+            folder, config=config, local_files_only=True, output_loading_info=True, weights_only=True
+        )
+    except Exception as error:
+        raise UserError(f"cannot load the checkpoint {folder}: {in_one_line(error)}") from error
+    loading = Loading(missing=tuple(sorted(info["missing_keys"])), unexpected=tuple(sorted(info["unexpected_keys"])))
+    return Built(model=model, loading=loading)
+
+
+def is_model(model: nn.Module) -> bool:
+    """Whether it is a model of transformers, which is not imported to find out."""
+    loaded = sys.modules.get("transformers")
+    return loaded is not None and isinstance(model, loaded.PreTrainedModel)
+
+
+def wanted_placement(config: Any) -> str | None:
+    """What a configuration's flags say about the placement: "pre-ln", "post-ln", or None where it has no such flag."""
+    flags = vars(config)
+    for name in (*_PRE_WHERE_TRUE, *_POST_WHERE_TRUE):
+        if isinstance(flags.get(name), bool):
+            return "pre-ln" if flags[name] is (name in _PRE_WHERE_TRUE) else "post-ln"
+    return None
+
+
+def classes_for(head: str) -> set[str]:
+    """Names of the model classes with a head, such as CAUSAL_LM."""
+    from transformers.models.auto import modeling_auto
+
+    names = getattr(modeling_auto, f"MODEL_FOR_{head}_MAPPING_NAMES").values()
+    return {name for entry in names for name in ([entry] if isinstance(entry, str) else entry)}
+
+
+def _transformers() -> Any:
+    # Read once, when huggingface_hub is imported: from here on it does not look for anything on the network.
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    try:
+        transformers: Any = importlib.import_module("transformers")
+    except ModuleNotFoundError:
+        raise UserError("this needs Hugging Face transformers: pip install 'normscope[huggingface]'") from None
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    return transformers
+
+
+def _read_config(file: Path, changes: Mapping[str, Any]) -> Any:
+    transformers = _transformers()
+    try:
+        table = json.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"cannot read {file}: {error.strerror}") from error
+    except ValueError as error:
+        raise UserError(f"{file} is not JSON: {error}") from error
+    if not isinstance(table, dict) or not isinstance(table.get("model_type"), str):
+        raise UserError(f'{file} is no configuration of a Hugging Face model: it has no "model_type", such as "gpt2"')
+    kind = table["model_type"]
+    known = list(transformers.CONFIG_MAPPING.keys())
+    if kind not in known:
+        hint = "; it brings its own code, which is not run: give a function that builds it" * ("auto_map" in table)
+        raise UserError(
+            f"{file}: transformers {transformers.__version__} has no model type {kind!r}{_near(kind, known)}{hint}"
+        )
+    return _config(transformers.CONFIG_MAPPING[kind], table, changes, str(file))
+
+
+def _config(config_class: Any, table: dict[str, Any], changes: Mapping[str, Any], source: str) -> Any:
+    for key, value in changes.items():
+        _change(config_class, table, key, key.split("."), value)
+    try:
+        return config_class.from_dict(table)
+    except Exception as error:
+        raise UserError(f"{source}: {in_one_line(error)}") from error
+
+
+def _change(config_class: Any, table: dict[str, Any], key: str, path: list[str], value: Any) -> None:
+    """Set one key. Raises UserError for one that the class does not know; it would be kept and have no effect."""
+    aliases = getattr(config_class, "attribute_map", {})
+    first = aliases.get(path[0], path[0])
+    known = {field.name for field in fields(config_class)} | table.keys() | aliases.keys()
+    if first not in known:
+        raise UserError(f"--set {key}: {config_class.__name__} has no {path[0]!r}{_near(path[0], known)}")
+    if len(path) == 1:
+        table[first] = value
+        return
+    inner = getattr(config_class, "sub_configs", {}).get(first)
+    if inner is None:
+        raise UserError(f"--set {key}: {first} of {config_class.__name__} is a value, not a configuration")
+    _change(inner, table.setdefault(first, {}), key, path[1:], value)
+
+
+def _architecture(config: Any) -> Any:
+    """The class that the configuration names, where transformers has it."""
+    transformers = _transformers()
+    for name in config.architectures or ():
+        found = getattr(transformers, name, None)
+        if _is_class(found, transformers.PreTrainedModel):
+            return found
+    return None
+
+
+def _best_class(config: Any) -> Any:
+    from transformers.models.auto import modeling_auto
+
+    transformers = _transformers()
+    heads = [head for head in _BEST_FIRST if head != "MASKED_LM" or not getattr(config, "is_decoder", False)]
+    mappings = [getattr(modeling_auto, f"MODEL_FOR_{head}_MAPPING") for head in heads]
+    for mapping in [*mappings, modeling_auto.MODEL_MAPPING]:
+        if type(config) in mapping:
+            found = mapping[type(config)]
+            return found[0] if isinstance(found, tuple) else found
+    raise UserError(
+        f"transformers {transformers.__version__} has no model for {type(config).__name__} by itself; name the model's "
+        "class, or give a function that builds it"
+    )
+
+
+def _built(model_class: Any, config: Any) -> nn.Module:
+    chosen = model_class or _best_class(config)
+    _refuse_too_large(chosen, config)
+    try:
+        model: nn.Module = chosen._from_config(config)
+    except Exception as error:
+        raise UserError(f"{chosen.__name__} cannot be built from this configuration: {in_one_line(error)}") from error
+    return model
+
+
+def _refuse_too_large(model_class: Any, config: Any) -> None:
+    """Raise UserError where the model would not fit into this machine's memory."""
+    available = _available_bytes()
+    try:
+        with torch.device("meta"):
+            model = model_class._from_config(config)
+    except Exception:
+        # Some cannot be built without memory. Whatever else is wrong shows when it is built.
+        return
+    parameters = sum(weight.numel() for weight in model.parameters())
+    needed = _MEMORY_PER_WEIGHT * sum(weight.numel() * weight.element_size() for weight in model.parameters())
+    if available is not None and needed > available:
+        raise UserError(
+            f"{model_class.__name__} of this configuration has {parameters / 1e9:.3g} billion parameters and would "
+            f"need {needed / 1e9:.0f} GB, of which {available / 1e9:.0f} are free; make it smaller, such as "
+            "--set num_hidden_layers=4"
+        )
+
+
+def _available_bytes() -> int | None:
+    """Memory that can be had without swapping; None where the system does not say."""
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return None
+    found = [int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")]
+    return found[0] if found else None
+
+
+def _is_class(found: Any, base: type) -> bool:
+    return isinstance(found, type) and issubclass(found, base)
+
+
+def _near(name: str, known: Any) -> str:
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f" (did you mean {close[0]!r}?)" if close else ""

@@ -1,0 +1,6 @@
+"""What `normscope doctor` can be pointed at: a factory, a configuration or a checkpoint, made a model."""
+
+from .opening import opened
+from .target import Target
+
+__all__ = ["Target", "opened"]

@@ -1,0 +1,174 @@
+"""A function of the user's that makes a model: `package.module:function` or `file.py:function`."""
+
+import difflib
+import importlib
+import importlib.util
+import inspect
+import sys
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..doctor.find import Inputs
+from ..errors import UserError
+from .raised import told
+from .target import Loss
+
+_KEYS = ("model", "inputs", "loss", "optimizer")
+_ALLOWED = "a model, (model, inputs), (model, inputs, loss), or a mapping with the keys model, inputs, loss, optimizer"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Made:
+    """What a factory returned."""
+
+    model: nn.Module
+    inputs: Inputs | None = None
+    loss: Loss | None = None
+    optimizer: torch.optim.Optimizer | None = None
+
+
+def made_by(text: str, arguments: Mapping[str, Any]) -> Made:
+    """Import the function, call it, and check what it returns.
+
+    The current folder is put on sys.path, and that of a file too, as Python does for a script. arguments: by keyword.
+    Raises UserError.
+    """
+    place, _, name = text.rpartition(":")
+    function = _found(_imported(place, name), name, place)
+    if isinstance(function, nn.Module):
+        if arguments:
+            raise UserError(
+                f"--set {next(iter(arguments))}: {text} is a model already, and no function to call with it"
+            )
+        return Made(model=function)
+    if not callable(function):
+        raise UserError(f"{text} is a {type(function).__name__}; it must be a function that returns {_ALLOWED}")
+    _check_arguments(text, function, arguments)
+    try:
+        returned = function(**arguments)
+    except (Exception, SystemExit) as error:
+        raise UserError(f"{text} raised {told(error)}") from error
+    return _checked(text, returned)
+
+
+def _imported(place: str, name: str) -> ModuleType:
+    _put_on_path(Path.cwd())
+    if not place.endswith(".py"):
+        return _module(place)
+    file = Path(place).expanduser().resolve()
+    if not file.is_file():
+        raise UserError(f"no such file: {place}")
+    if not name:
+        raise UserError(f"name the function too, as in {place}:function")
+    _put_on_path(file.parent)
+    module_name = f"normscope_target_{zlib.crc32(bytes(file)):08x}_{file.stem}"
+    spec = importlib.util.spec_from_file_location(module_name, file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    # Classes are looked up here by dataclasses and pickle.
+    sys.modules[module_name] = module
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        del sys.modules[module_name]
+        raise UserError(f"cannot import {place}: {told(error)}") from error
+    return module
+
+
+def _module(name: str) -> ModuleType:
+    if not all(part.isidentifier() for part in name.split(".")):
+        raise UserError(f"{name!r} is no module: give package.module:function or file.py:function")
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (name == error.name or name.startswith(error.name + ".")):
+            raise UserError(
+                f"no module {name!r}: neither installed nor below the current folder {Path.cwd()}"
+            ) from error
+        raise UserError(f"cannot import {name}: {told(error)}") from error
+    except (Exception, SystemExit) as error:
+        raise UserError(f"cannot import {name}: {told(error)}") from error
+
+
+def _put_on_path(folder: Path) -> None:
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+
+
+def _found(module: ModuleType, name: str, place: str) -> Any:
+    found: Any = module
+    for part in name.split("."):
+        if not hasattr(found, part):
+            own = [known for known, value in vars(module).items() if callable(value) and not known.startswith("_")]
+            close = difflib.get_close_matches(name, own, n=1)
+            raise UserError(f"{place} has no function {name!r}" + (f"; did you mean {close[0]!r}?" if close else ""))
+        found = getattr(found, part)
+    return found
+
+
+def _check_arguments(text: str, function: Callable[..., Any], arguments: Mapping[str, Any]) -> None:
+    try:
+        signature = inspect.signature(function)
+    except ValueError:
+        return  # some that are written in C do not say
+    try:
+        signature.bind(**arguments)
+    except TypeError as error:
+        raise UserError(
+            f"{text}{signature} is called with what --set gives, by keyword, and with nothing else: {error}"
+        ) from error
+
+
+def _checked(text: str, returned: Any) -> Made:
+    values: Mapping[str, Any]
+    if isinstance(returned, nn.Module):
+        values = {"model": returned}
+    elif isinstance(returned, Mapping):
+        unknown = [key for key in returned if key not in _KEYS]
+        if unknown or "model" not in returned:
+            what = f"the unknown key {unknown[0]!r}" if unknown else "no key 'model'"
+            raise UserError(f"{text} returned a mapping with {what}; its keys are {', '.join(_KEYS)}")
+        values = returned
+    elif isinstance(returned, tuple) and 1 <= len(returned) <= 3:
+        values = dict(zip(_KEYS, returned, strict=False))
+    else:
+        what = f"a tuple of {len(returned)}" if isinstance(returned, tuple) else _a(returned)
+        raise UserError(f"{text} returned {what}; it must return {_ALLOWED}")
+    for key, wanted, fits in _WANTED:
+        if values.get(key) is None and key != "model":
+            continue
+        if not fits(values[key]):
+            raise UserError(f"{text} returned {_a(values[key])} as {key}; it must be {wanted}")
+    return Made(**values)
+
+
+def _are_inputs(value: Any) -> bool:
+    return isinstance(value, Tensor | Mapping) or callable(value) or _is_sequence(value)
+
+
+def _is_sequence(value: Any) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes)
+
+
+_WANTED: tuple[tuple[str, str, Callable[[Any], bool]], ...] = (
+    ("model", "a torch.nn.Module", lambda value: isinstance(value, nn.Module)),
+    (
+        "inputs",
+        "a tensor, a sequence (by position), a mapping (by keyword), or a function that runs the model",
+        _are_inputs,
+    ),
+    ("loss", "a function of the model's output", callable),
+    ("optimizer", "a torch.optim.Optimizer", lambda value: isinstance(value, torch.optim.Optimizer)),
+)
+
+
+def _a(value: Any) -> str:
+    return "None" if value is None else f"an object of class {type(value).__name__}"

@@ -1,0 +1,117 @@
+"""From what the user typed to a target: first decide what it is, then open it."""
+
+import random
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from ..adapters import hugging_face
+from ..config import read_override
+from ..doctor.unchanged import random_state_kept
+from ..errors import UserError
+from ..train import RunFolder
+from .factory import made_by
+from .ours import of_config, of_run
+from .samples import own_loss, sampled, wanted_placement
+from .target import Drawing, Target
+
+KINDS = (
+    "give package.module:function or file.py:function that returns a model, a Hugging Face configuration (config.json, "
+    "or a class such as GPT2Config), a folder with a checkpoint or a run, or a TOML configuration"
+)
+
+
+def opened(text: str, settings: Sequence[str], *, tokens: int, sequences: int, seed: int) -> Target:
+    """Build or load what `text` names. Nothing is ever downloaded.
+
+    settings: `key=value`; keyword arguments of a factory, or changes of a configuration. tokens, sequences: of sample
+    inputs, for targets that bring none of their own. seed: of initial weights and sample inputs, but for our own
+    configurations, which have one. Random state is left as it was. Raises UserError, one line, for whatever cannot be
+    opened.
+    """
+    try:
+        drawing = Drawing(tokens=tokens, sequences=sequences, seed=seed)
+    except ValueError as error:
+        raise UserError(str(error)) from error
+    with random_state_kept():
+        torch.manual_seed(seed)
+        np.random.seed(seed % 2**32)
+        random.seed(seed)
+        return _opened(text, settings, drawing)
+
+
+def _opened(text: str, settings: Sequence[str], drawing: Drawing) -> Target:
+    path = Path(text).expanduser()
+    if path.is_dir():
+        return _of_folder(path, settings, drawing)
+    if path.is_file():
+        return _of_file(path, settings, drawing)
+    if ":" in text:
+        return _of_factory(text, settings, drawing)
+    if path.suffix in (".py", ".toml", ".json") or text.startswith((".", "/", "~")):
+        raise UserError(f"no such file or folder: {text}")
+    if "/" in text:
+        raise UserError(
+            f"{text} is no file or folder here; if it is a name on the Hugging Face hub: NormScope downloads nothing, "
+            "so fetch it first (hf download NAME --local-dir FOLDER) and give the folder"
+        )
+    if not re.fullmatch(r"[\w-]+", text):
+        raise UserError(f"{text!r} is no target: {KINDS}")
+    return _of_hugging_face(text, hugging_face.from_name(text, _changes(settings)), drawing)
+
+
+def _of_folder(path: Path, settings: Sequence[str], drawing: Drawing) -> Target:
+    if RunFolder(path).is_run:
+        return of_run(path, settings)
+    if not (path / "config.json").is_file():
+        raise UserError(f"{path} has neither a config.json (Hugging Face) nor a config.toml (a run)")
+    return _of_hugging_face(path.resolve().name, hugging_face.from_folder(path, _changes(settings)), drawing)
+
+
+def _of_file(path: Path, settings: Sequence[str], drawing: Drawing) -> Target:
+    if path.suffix == ".toml":
+        return of_config(path, settings)
+    if path.suffix == ".json":
+        return _of_hugging_face(str(path), hugging_face.from_config_file(path, _changes(settings)), drawing)
+    if path.suffix == ".py":
+        raise UserError(f"{path} holds Python: name the function too, as in {path}:function")
+    raise UserError(f"{path} is no target: {KINDS}")
+
+
+def _of_hugging_face(name: str, built: hugging_face.Built, drawing: Drawing) -> Target:
+    inputs, loss = sampled(built.model, drawing)
+    return Target(
+        title=_title(built.model, name),
+        model=built.model,
+        inputs=inputs,
+        loss=loss,
+        loading=built.loading,
+        wanted_placement=wanted_placement(built.model),
+    )
+
+
+def _of_factory(text: str, settings: Sequence[str], drawing: Drawing) -> Target:
+    made = made_by(text, _changes(settings))
+    inputs, loss = sampled(made.model, drawing) if made.inputs is None else (made.inputs, None)
+    return Target(
+        title=_title(made.model, text),
+        model=made.model,
+        inputs=inputs,
+        loss=made.loss or loss or own_loss(made.model, inputs),
+        optimizer=made.optimizer,
+        wanted_placement=wanted_placement(made.model),
+    )
+
+
+def _changes(settings: Sequence[str]) -> dict[str, Any]:
+    return dict(read_override(setting) for setting in settings)
+
+
+def _title(model: nn.Module, text: str) -> str:
+    name = type(model).__name__
+    return name if name == text else f"{name} ({text})"

@@ -1,0 +1,50 @@
+"""Our own models: a TOML configuration, with initial weights, or a run folder, with trained ones."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from ..config import RunConfig, load
+from ..data.batches import TranslationBatch
+from ..data.corpus import Corpus
+from ..data.opening import open_corpus
+from ..errors import UserError
+from ..model import EncoderDecoder, Layout
+from ..optim import make_optimizer
+from ..run import build_model, load_run
+from ..tasks import TranslationTask
+from .samples import logits_of, smoothed_loss
+from .target import Target
+
+
+def of_config(file: Path, settings: Sequence[str]) -> Target:
+    """Initial weights of the configuration's seed, the first batch of its training, its loss and its optimiser."""
+    config = load(file, settings)
+    corpus = open_corpus(config.data)
+    return _target(str(file), config, build_model(config, corpus.codec), corpus)
+
+
+def of_run(folder: Path, settings: Sequence[str]) -> Target:
+    """The best checkpoint of a run, on the first batch that it was trained on."""
+    if settings:
+        raise UserError(f"--set {settings[0]}: {folder} is a run, whose configuration is fixed; give its config.toml")
+    loaded = load_run(folder, device="cpu")
+    title = f"{folder.resolve().name}, update {loaded.update}"
+    return _target(title, loaded.config, loaded.model, open_corpus(loaded.config.data))
+
+
+def _target(title: str, config: RunConfig, model: EncoderDecoder, corpus: Corpus) -> Target:
+    task = TranslationTask(
+        corpus, config.translation, max_tokens=config.data.max_tokens, seed=config.seed, device=torch.device("cpu")
+    )
+    batch: TranslationBatch = task.micro_batch(0)
+    source, target = Layout(batch.source_lengths_B), Layout(batch.target_lengths_B)
+    return Target(
+        title=title,
+        model=model,
+        inputs=logits_of(source.pack(batch.source_BS), source, target.pack(batch.target_in_BT), target),
+        loss=smoothed_loss(target.pack(batch.target_out_BT), config.translation.label_smoothing),
+        optimizer=make_optimizer(model.parameters(), config.optimizer),
+        wanted_placement=config.model.placement,
+    )

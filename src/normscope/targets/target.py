@@ -1,0 +1,53 @@
+"""A model with all that is needed to look at it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..doctor.find import Inputs
+from ..doctor.rules import Loading
+
+Loss = Callable[[Any], Tensor]
+"""The output of forward -> the mean loss per token in nats, a scalar."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """What the user named, opened."""
+
+    title: str
+    """What to call it in a report."""
+    model: nn.Module
+    inputs: Inputs
+    loss: Loss | None = None
+    """None where no loss can be taken: a model that gives hidden states, or a factory that named none."""
+    optimizer: torch.optim.Optimizer | None = None
+    """Its own one, at its peak rate; None where it brings none."""
+    loading: Loading | None = None
+    """None for a model with initial weights."""
+    wanted_placement: str | None = None
+    """A registered name, where the model's configuration says what its placement is meant to be."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawing:
+    """How sample inputs are drawn for a target that brings none."""
+
+    tokens: int
+    """Of a sequence, where positions allow."""
+    sequences: int
+    seed: int
+
+    def __post_init__(self) -> None:
+        if self.tokens < 2 or self.sequences < 1:
+            raise ValueError(
+                f"--tokens must be at least 2 and --sequences at least 1, got {self.tokens} and {self.sequences}"
+            )
+        if self.seed < 0:
+            raise ValueError(f"--seed must be 0 or more, got {self.seed}")
+
+    def generator(self) -> torch.Generator:
+        return torch.Generator().manual_seed(self.seed)
