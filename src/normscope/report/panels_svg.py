@@ -51,6 +51,8 @@ class Panel:
     log_y: bool = False
     from_zero: bool = False
     """The y axis starts at 0; not together with `log_y`."""
+    y_range: tuple[float, float] | None = None
+    """The ends of the y axis, in place of those that fit the curves and of `from_zero`."""
     ticks: Sequence[str] = ()
     """Names for x = 0, 1, 2, …, in place of numbers."""
 
@@ -92,9 +94,11 @@ def _draw(axes: Axes, panel: Panel, handles: dict[str, Line2D]) -> None:
         if series.low:
             low, high = ([float("nan") if v is None else v for v in edge] for edge in (series.low, series.high))
             axes.fill_between(series.x, low, high, color=color, alpha=0.18, lw=0)
+    if panel.y_range is not None:
+        axes.set_ylim(panel.y_range)
     if panel.log_y:
         log_scale(axes)
-    elif panel.from_zero:
+    elif panel.from_zero and panel.y_range is None:
         axes.set_ylim(bottom=0)
     if panel.ticks:
         axes.set_xticks(range(len(panel.ticks)), labels=panel.ticks)

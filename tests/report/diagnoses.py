@@ -1,0 +1,250 @@
+"""Diagnoses as the doctor gives them, with numbers such as real models have: one is healthy, the others are not."""
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from normscope.doctor.diagnosis import Advice, Diagnosis, Prediction
+from normscope.doctor.findings import FoundStack, FoundSublayer
+from normscope.doctor.observed import Observations, ObservedStack, ObservedSublayer
+from normscope.doctor.rules import Finding
+
+_SHARES = {"attention": 0.31, "cross_attention": 0.22, "feed_forward": 0.44}
+_MODULES = {"attention": "attention", "cross_attention": "crossattention", "feed_forward": "mlp"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Made:
+    """A stack, what was measured in it, and what theory says."""
+
+    found: FoundStack
+    observed: ObservedStack
+    predicted: Prediction | None = None
+    gradients: dict[str, float] = field(default_factory=dict)
+
+
+def made(
+    name: str,
+    *,
+    blocks: int = 12,
+    placement: str = "post-ln",
+    kinds: tuple[str, ...] = ("attention", "feed_forward"),
+    norm: str = "layer-norm",
+    epsilon: float | None = 1e-12,
+    final_norm: bool = False,
+    formula: str = "x ← norm({kind}(x) + x)",
+    growth: float = 0.0,
+    gradient_slope: float = 0.0,
+    also: tuple[str, ...] = (),
+    confidence: Literal["sure", "unsure"] = "sure",
+    parallel: bool = False,
+    theory: bool = False,
+    loss: bool = True,
+    width: int = 768,
+) -> Made:
+    """growth: of E‖x‖²/d from sub-layer to sub-layer, 0 for a stream that norms keep at 1."""
+    found, observed, gradients = [], [], {}
+    predicted: tuple[list[float], list[float], list[float | None]] = ([], [], [])
+    for i in range(blocks * len(kinds)):
+        block, kind = i // len(kinds) + 1, kinds[i % len(kinds)]
+        stream, wobble = 1 + growth * i, math.sin(7.3 * i)
+        correlation = 1 - 0.9 * math.exp(-0.06 * i)
+        share = _SHARES[kind] / (1 + growth * i)
+        gradient = 0.8 * math.exp(gradient_slope * block) * (1.6 if kind == "feed_forward" else 1)
+        weight = f"{name + '.' if name else ''}{block - 1}.{_MODULES[kind]}.weight"
+        gradients[weight] = gradient
+        found.append(
+            FoundSublayer(
+                name=weight.removesuffix(".weight"),
+                kind=kind,
+                block=block,
+                placement=placement,
+                also=also,
+                confidence=confidence,
+                formula=formula.replace("{kind}", kind),
+                skip_scale=1.0,
+                branch_scale=1.0,
+                parallel=parallel,
+            )
+        )
+        observed.append(
+            ObservedSublayer(
+                stream_square=stream * (1 + 0.03 * wobble * bool(growth)),
+                branch_square=share / (1 - share) * stream,
+                sum_square=stream / (1 - share),
+                correlation=correlation,
+                share=share,
+                parameters=(weight,),
+                gradient_norm=gradient * (1 + 0.06 * wobble) if loss else None,
+                reaches_output=True,
+            )
+        )
+        for curve, value in zip(predicted, (stream * 1.02, min(1.0, correlation * 1.05), gradient), strict=True):
+            curve.append(value)
+    stack = FoundStack(
+        name=name,
+        blocks=blocks,
+        placement=placement,
+        norm=norm,
+        norm_epsilon=epsilon,
+        final_norm=final_norm,
+        embedding_norm=not growth,
+        width=width,
+        sublayers=tuple(found),
+    )
+    streams, correlations, norms = map(tuple, predicted)
+    return Made(
+        found=stack,
+        observed=ObservedStack(
+            source_square=1.0, end_square=1.0 if final_norm or not growth else 1 + growth * len(found),
+            sublayers=tuple(observed),
+        ),
+        predicted=Prediction(
+            stream_square=streams, correlation=correlations, gradient_norm=norms,
+            assumptions="independent Gaussian weights, attention that averages, a width far above the depth.",
+        ) if theory else None,
+        gradients=gradients if loss else {},
+    )  # fmt: skip
+
+
+def diagnosis(
+    target: str,
+    *stacks: Made,
+    parameters: int = 109_482_240,
+    loss: float | None = 10.41,
+    stand_in: bool = False,
+    findings: tuple[Finding, ...] = (),
+    advice: Advice | None = None,
+    silenced: tuple[str, ...] = (),
+) -> dict[str, Any]:
+    found = Diagnosis(
+        target=target,
+        parameters=parameters,
+        stacks=tuple(stack.found for stack in stacks),
+        observed=Observations(
+            stacks=tuple(stack.observed for stack in stacks),
+            loss_nats=loss,
+            loss_is_stand_in=stand_in,
+            classes=30522 if loss else None,
+            logit_deviation=0.553 if loss else None,
+            gradient_norms={name: norm for stack in stacks for name, norm in stack.gradients.items()},
+        ),
+        predictions=tuple(stack.predicted for stack in stacks),
+        findings=findings,
+        advice=advice,
+        silenced=silenced,
+    )
+    return found.to_json()
+
+
+def advice(*, safe: float = 4.1e-4, critical: float | None = 1.2e-3, wanted: float | None = 1e-3) -> Advice:
+    """Loss and chance over 25 rates, as formulas with the right shape give them."""
+    rates = tuple(10 ** (-5 + i / 6) for i in range(25))
+    lowest = critical or 1e-5
+    losses = [10.41 + 0.9 * ((at / lowest) ** 2 - 2 * at / lowest) for at in rates]
+    chances = tuple(1 / (1 + (1.6 * safe / at) ** 3) for at in rates)
+    return Advice(
+        optimizer="Adam",
+        critical_rate=critical,
+        safe_rate=safe,
+        factor=2.4,
+        wanted_rate=wanted,
+        divergence_chance=None if wanted is None else 1 / (1 + (1.6 * safe / wanted) ** 3),
+        warmup_updates=None if wanted is None else 420 if wanted > safe else 0,
+        rates=rates,
+        loss_along_step=tuple(loss if loss < 1000 else None for loss in losses),
+        chances=chances,
+        notes=("the model is 3 times as wide as the widest that the advice was calibrated on",),
+    )
+
+
+FINAL_NORM = Finding(
+    id="missing-final-norm",
+    severity="error",
+    where="model.layers",
+    message="the stream leaves the last of 24 blocks with E‖x‖²/d = 8.2 and no norm; pre-ln ends with one",
+    fix="add a LayerNorm between the last block and the output projection",
+)
+DILUTED = Finding(
+    id="diluted-sublayers",
+    severity="warning",
+    where="model.layers.18.attention, model.layers.19.attention and 4 more",
+    message="these sub-layers are less than 4.2 % of the sum that they are added to, against 31 % in the first block",
+    fix="scale the branches of late blocks, or norm their output as peri-ln does",
+)
+BETAS = Finding(
+    id="large-second-moment-decay",
+    severity="info",
+    where="",
+    message="Adam's second moment decays with 0.999: it remembers about 1,000 updates",
+    fix="0.95 to 0.98 is common for Transformers",
+)
+
+
+def healthy() -> dict[str, Any]:
+    return diagnosis("BertForMaskedLM", made("bert.encoder.layer", also=("ds-init", "ds-init-code"), theory=True))
+
+
+def broken() -> dict[str, Any]:
+    """Pre-LN without its final norm."""
+    stack = made(
+        "model.layers",
+        blocks=24,
+        placement="pre-ln",
+        epsilon=1e-5,
+        formula="x ← x + {kind}(norm(x))",
+        growth=0.15,
+        gradient_slope=-0.07,
+        also=("gpt2", "mix-ln", "scale-norm"),
+    )
+    return diagnosis("HomemadeGPT", stack, findings=(FINAL_NORM, DILUTED, BETAS), stand_in=True, parameters=354_823_168)
+
+
+def encoder_decoder() -> dict[str, Any]:
+    """With predictions and advice."""
+    shape = {"blocks": 6, "theory": True, "norm": "rms-norm", "epsilon": 1e-6, "width": 512}
+    encoder = made(
+        "encoder.block",
+        placement="pre-ln",
+        growth=0.3,
+        final_norm=True,
+        gradient_slope=-0.1,
+        formula="x ← x + {kind}(norm(x))",
+        **shape,
+    )
+    decoder = made("decoder.block", kinds=tuple(_SHARES), gradient_slope=0.35, **shape)
+    return diagnosis(
+        "T5ForConditionalGeneration",
+        encoder,
+        decoder,
+        parameters=60_506_624,
+        findings=(DILUTED, DILUTED, BETAS),
+        advice=advice(),
+        silenced=("untied-embedding",),
+    )
+
+
+def unknown() -> dict[str, Any]:
+    """No placement is known, no loss was given, and names are markup."""
+    stack = made(
+        "",
+        blocks=2,
+        placement="",
+        norm="",
+        epsilon=None,
+        confidence="unsure",
+        formula="a1 = x + {kind}(x); x ← norm(a1) - trained * a1",
+        loss=False,
+        parallel=True,
+    )
+    injected = Finding(
+        id="unknown-placement",
+        severity="warning",
+        where="<b>block</b> & more",
+        message="no registered placement computes a1 < x",
+        fix="",
+    )
+    return diagnosis("<script>alert(1)</script>", stack, loss=None, findings=(injected,), parameters=3)
+
+
+EXAMPLES = {"healthy": healthy, "broken": broken, "encoder-decoder": encoder_decoder, "unknown": unknown}

@@ -1,0 +1,262 @@
+"""The page of a diagnosis: every number of it, in an order that serves the reader, and nothing but one file."""
+
+import json
+import math
+import re
+from collections.abc import Iterator
+from functools import cache
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from normscope.doctor.rules import Rule
+from normscope.report.doctor_page import render_doctor, write_doctor_page
+from report.browser import frames, opened
+from report.diagnoses import (
+    EXAMPLES,
+    FINAL_NORM,
+    advice,
+    broken,
+    diagnosis,
+    encoder_decoder,
+    healthy,
+    made,
+    unknown,
+)
+
+
+@cache
+def page_of(name: str) -> str:
+    """Drawing is what takes time."""
+    return render_doctor(EXAMPLES[name]())
+
+
+VOID = {"meta", "link", "br"}
+
+
+class Page(HTMLParser):
+    """Tags, ids and text outside pictures; fails on a tag that closes out of order."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[str] = []
+        self.ids: list[str] = []
+        self.text, self.told = "", ""
+        self.feed(html)
+        self.close()
+        assert not self.open
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.ids += [value or "" for name, value in attrs if name == "id"]
+        if tag not in VOID:
+            self.open.append(tag)
+        self.text += " " if tag in ("td", "th", "p", "span", "li") else ""
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.ids += [value or "" for name, value in attrs if name == "id"]
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if "svg" in self.open:
+            self.told += data if self.open[-1] in ("title", "desc") else ""
+        elif "style" not in self.open:
+            self.text += data
+
+
+def numbers(value: Any) -> Iterator[float]:
+    """All numbers inside, but for those in words."""
+    if isinstance(value, dict):
+        for inner in value.values():
+            yield from numbers(inner)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from numbers(inner)
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        yield float(value)
+
+
+def strings(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        for inner in value.values():
+            yield from strings(inner)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from strings(inner)
+    elif isinstance(value, str):
+        yield value
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_every_number_is_on_the_page(name):
+    """To three figures: a rounded number is within half of its last place; safe and critical rates have two."""
+    found = EXAMPLES[name]()
+    rounded = {"safe_rate", "critical_rate", "factor"}
+    coarse = [] if found["advice"] is None else [found["advice"].pop(key) for key in rounded]
+    chance = [] if found["advice"] is None else [found["advice"].pop("divergence_chance")]
+    text = Page(page_of(name)).text.replace(",", "")
+    written = sorted({float(word) for word in re.findall(r"-?\d+(?:\.\d+)?(?:e-?\d+)?", text)})
+
+    def nearest(value: float) -> float:
+        return min(abs(value - other) for other in written)
+
+    assert [v for v in numbers(found) if nearest(v) > 0.0051 * abs(v)] == []
+    assert [v for v in coarse if nearest(v) > 0.051 * abs(v)] == []
+    assert [f"{100 * value:.0f} %" for value in chance if f"{100 * value:.0f} %" not in text] == []
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_every_finding_and_every_observed_formula_is_on_the_page(name):
+    found = EXAMPLES[name]()
+    text = Page(page_of(name)).text
+    words = [*strings(found["findings"]), *found["silenced"], found["target"]]
+    words += [
+        sublayer[key] for stack in found["stacks"] for sublayer in stack["sublayers"] for key in ("formula", "name")
+    ]
+    words += list(strings([stack["predicted"] for stack in found["stacks"]]))
+    words += list(strings(found["advice"]))
+    assert [word for word in words if word not in text] == []
+
+
+def test_the_verdict_comes_first_then_advice_findings_and_stacks():
+    html = page_of("encoder-decoder")
+    order = [
+        "2 warnings, 1 note</span>",
+        'id="h-advice"',
+        'id="h-findings"',
+        'id="h-stack-1"',
+        'id="h-stack-2"',
+        'id="h-how"',
+    ]
+    assert sorted(order, key=html.index) == order
+    severities = re.findall(r'<li class="finding (\w+)">', page_of("broken"))
+    assert severities == ["bad", "mixed", "info"]
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_one_file_that_runs_nothing_and_loads_nothing(name):
+    html = page_of(name)
+    page = Page(html)
+    assert not {"script", "iframe", "img", "object"} & set(page.tags)
+    assert "http" not in re.sub(r"http-equiv|xmlns\S*", "", html)
+    assert len(page.ids) == len(set(page.ids))
+
+
+def test_names_are_text_and_no_markup():
+    html = page_of("unknown")
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in html
+    assert "&lt;b&gt;block&lt;/b&gt; &amp; more" in html
+    assert not re.search("<(script|b)>", html)
+
+
+def test_what_rules_explain_stands_beside_what_they_found():
+    rule = Rule(
+        id=FINAL_NORM.id,
+        severity="error",
+        title="A final norm is missing",
+        explanation="The stream <grows> & nothing stops it.",
+        reference="Xiong et al. 2020, section 3.2",
+        check=lambda patient: (),
+    )
+    text = Page(render_doctor(broken(), [rule])).text
+    assert text.count("A final norm is missing") == 1
+    assert "The stream <grows> & nothing stops it. (Xiong et al. 2020, section 3.2)" in text
+    assert "A final norm is missing" not in Page(render_doctor(unknown(), [rule])).text
+
+
+def test_pictures_are_described_and_drawn_only_of_what_was_measured():
+    def pictures(name: str) -> list[str]:
+        return re.findall(r'<title id="([\w-]+)-title">', page_of(name))
+
+    stack = [f"stack-1-{name}" for name in ("stream", "correlation", "share", "gradient")]
+    assert pictures("healthy") == stack
+    assert pictures("unknown") == stack[:3]
+    assert pictures("encoder-decoder")[:3] == ["advice-loss", "advice-chance", stack[0]]
+    told = Page(page_of("encoder-decoder")).told
+    assert "Size of the stream of encoder.block" in told
+    assert re.search(r"Gradient norm of a sub-layer: attention [\d.]+ to [\d.]+; theory [\d.]+ to", told)
+    assert "1e-5: 10.4; " in told
+    assert "0.1: 99 %" not in told  # it is over 99 %
+    assert "0.1: over 99 %" in told
+
+
+def test_equal_blocks_are_one_row():
+    html = page_of("broken")
+    collapsed = html[html.index("Sub-layers</h3>") : html.index("All 48 sub-layers</summary>")]
+    assert re.findall(r'<th scope="row">(.*?)</th><td class="kind">([\w-]+)', collapsed) == [
+        ("1–24", "attention"),
+        ("1–24", "feed-forward"),
+    ]
+    assert "model.layers.*.attention" in collapsed
+    assert html.count('<td class="kind">') == 2 + 48
+
+
+def test_scales_and_branches_that_reach_nothing():
+    found = healthy()
+    for sublayer in found["stacks"][0]["sublayers"]:
+        sublayer |= {"skip_scale": 2.828, "branch_scale": None}
+    found["stacks"][0]["sublayers"][0]["measured"]["reaches_output"] = False
+    text = Page(render_doctor(found)).text
+    assert "x times 2.83" in text
+    assert "F(x) times" not in text
+    assert "does not reach the output" in text
+    assert "does not reach the output" not in Page(page_of("healthy")).text
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_values_that_are_not_finite_are_said_to_be_so(value):
+    found = diagnosis("m", made("a", blocks=2, theory=True), advice=advice())
+    for stack in found["stacks"]:
+        for sublayer in stack["sublayers"]:
+            sublayer["measured"] |= {
+                "stream_square": value,
+                "share": value,
+                "correlation": value,
+                "gradient_norm": value,
+            }
+    found["measured"]["loss_nats"] = value
+    page = Page(render_doctor(found))
+    assert "non-finite" in page.text
+    assert not re.search(r"\b(nan|inf)\b", page.text)
+
+
+def test_advice_without_curves_and_without_a_rate_that_helps():
+    found = diagnosis("m", made("a"), advice=advice(critical=None, wanted=None))
+    assert "no rate lowers the loss at first" in Page(render_doctor(found)).text
+    found["advice"] |= {"rates": (), "loss_along_step": (), "chances": (), "notes": ()}
+    html = render_doctor(found)
+    assert "advice-loss" not in html
+    assert "All 0 rates" not in html
+
+
+@pytest.mark.parametrize(("blocks", "stacks"), [(1, "a"), (100, "abc")])
+def test_any_depth_in_a_file_that_opens_quickly(blocks, stacks, tmp_path):
+    path = tmp_path / "page.html"
+    write_doctor_page(diagnosis("m", *[made(name, blocks=blocks, theory=True) for name in stacks]), path)
+    assert 50_000 < path.stat().st_size < 1_500_000
+    assert Page(path.read_text(encoding="utf-8")).text.count("Sub-layers") == len(stacks)
+
+
+def test_json_that_was_read_again_gives_the_same_page():
+    assert render_doctor(json.loads(json.dumps(encoder_decoder()))) == page_of("encoder-decoder")
+
+
+def test_page_fits_telephone_and_desk_in_both_themes_without_a_word_in_the_log(tmp_path: Path) -> None:
+    html = page_of("encoder-decoder").replace("<details>", "<details open>")
+    page = tmp_path / "frames.html"
+    page.write_text(frames(html, [390, 1280]), encoding="utf-8")
+    backgrounds = []
+    for scheme in (0, 1):  # blink's mojom::PreferredColorScheme: dark, light
+        done = opened(page, tmp_path, f"--blink-settings=preferredColorScheme={scheme}", "--dump-dom")
+        assert "CONSOLE" not in done.stderr
+        seen = [json.loads(line) for line in re.findall("<p>({.*?})</p>", done.stdout)]
+        assert [frame["content"] for frame in seen] == [390, 1280]
+        assert all(min(frame["pictures"]) > 330 for frame in seen)
+        backgrounds.append(seen[0]["background"])
+    assert backgrounds == ["rgb(15, 19, 24)", "rgb(246, 248, 250)"]

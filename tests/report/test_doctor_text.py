@@ -1,0 +1,169 @@
+"""A diagnosis on a terminal: what stands where, and that it fits."""
+
+import io
+import math
+import re
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from normscope.report.doctor_depth import DepthRow
+from normscope.report.doctor_text import sparkline, terminal_page
+from report.diagnoses import BETAS, DILUTED, EXAMPLES, FINAL_NORM, advice, diagnosis, encoder_decoder, made
+
+
+def printed(found: dict, width: int = 100, encoding: str = "utf-8") -> str:
+    file = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+    Console(file=file, width=width, highlight=False).print(terminal_page(found))
+    file.flush()
+    return file.buffer.getvalue().decode(encoding)
+
+
+def row_of(text: str, name: str) -> list[str]:
+    """The numbers of a row of the first table over depth that has it."""
+    line = next(line for line in text.splitlines() if line.strip().startswith(name))
+    return [word for word in line.replace(name, "").split() if re.fullmatch(r"[-\d.e]+", word)]
+
+
+@pytest.mark.parametrize("width", [20, 50, 80, 100, 140])
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_no_line_is_wider_than_the_console(name, width):
+    lines = printed(EXAMPLES[name](), width).splitlines()
+    assert max(map(len, lines)) <= width
+
+
+def test_the_verdict_is_the_first_line():
+    starts = {name: printed(build()).splitlines()[0] for name, build in EXAMPLES.items()}
+    assert starts == {
+        "healthy": "healthy — post-ln, 12 blocks, LayerNorm, no final norm",
+        "broken": "1 error, 1 warning, 1 note — pre-ln, 24 blocks, LayerNorm, no final norm",
+        "encoder-decoder": starts["encoder-decoder"],
+        "unknown": "1 warning — unknown placement, 2 blocks, no norms",
+    }
+    assert starts["encoder-decoder"].startswith("2 warnings, 1 note — encoder.block: pre-ln, 6 blocks, RMSNorm, final")
+
+
+def test_two_stacks_three_findings_and_advice_are_one_screen():
+    text = printed(encoder_decoder())
+    assert len(text.splitlines()) <= 40
+    assert text.count("fix: ") == 3
+    assert "T5ForConditionalGeneration · 60,506,624 parameters · loss 10.4 nats, 10.3 for uniform guesses" in text
+    assert "decoder.block  post-ln · 6 blocks · width 512 · RMSNorm ε 1e-6 · no final norm · normed embedding" in text
+    assert re.search(r"safe +4\.1e-4 .*\(1\.7e-4 to 9\.8e-4\)", text)
+    assert re.search(r"wanted +1e-3 .*78 %; warm up over at least 420 updates", text)
+    assert "not asked: untied-embedding" in text
+
+
+@pytest.mark.parametrize("width", [80, 100])
+def test_first_middle_and_last_block(width):
+    stack = encoder_decoder()["stacks"][0]
+    text = printed(encoder_decoder(), width)
+    blocks = [[found["measured"] for found in stack["sublayers"] if found["block"] == block] for block in (1, 3, 6)]
+    theory = stack["predicted"]
+    stream, gradient, share = (row_of(text, name) for name in ("stream E‖x‖²/d", "gradient norm", "share of F(x)"))
+    assert [float(x) for x in stream[::2]] == pytest.approx([b[0]["stream_square"] for b in blocks], rel=6e-3)
+    assert [float(x) for x in stream[1::2]] == pytest.approx([theory["stream_square"][i] for i in (0, 4, 10)], rel=6e-3)
+    norms = [math.hypot(*(one["gradient_norm"] for one in block)) for block in blocks]
+    assert [float(x) for x in gradient[::2]] == pytest.approx(norms, rel=6e-3)
+    assert len(share) == 3  # theory says nothing of it
+    assert "block 1  theory  block 3  theory  block 6  theory" in text
+
+
+def test_a_narrow_terminal_has_the_ends_alone():
+    text = printed(encoder_decoder(), 62)
+    assert "block 1  theory  block 6  theory" in text
+    assert "block 3" not in text
+
+
+def test_findings_that_find_no_room_are_counted():
+    many = (FINAL_NORM, *[DILUTED] * 20, *[BETAS] * 9)
+    stacks = [made(name, theory=True) for name in ("encoder", "decoder", "third")]
+    text = printed(diagnosis("m", *stacks, findings=many, advice=advice()))
+    assert text.count("fix: ") == 3
+    assert "and 18 warnings, 9 notes more: --html and --json have all" in text
+    alone = printed(diagnosis("m", made("encoder"), findings=many))
+    shown = alone.count("fix: ")
+    assert 3 < shown < 30
+    assert f"and {21 - shown} warnings, 9 notes more" in alone
+    assert len(alone.splitlines()) <= 40
+
+
+def test_long_messages_are_cut_with_an_ellipsis():
+    long = replace(FINAL_NORM, message="word " * 200, where="path." * 60, fix="mend " * 200)
+    text = printed(diagnosis("m", made("a"), findings=(long,)))
+    (start,) = [i for i, line in enumerate(text.splitlines()) if line.startswith("error ")]
+    finding = text.splitlines()[start:]
+    assert len(finding) == 1 + 3 + 2
+    assert [line.rstrip()[-1] for line in finding] == ["…", "d", "d", "…", "d", "…"]
+
+
+def test_sub_layers_that_are_not_what_the_stack_is():
+    found = encoder_decoder()
+    first, second = found["stacks"][0]["sublayers"][:2]
+    first |= {"placement": "peri-ln"}
+    second |= {"confidence": "unsure", "also": ("gpt2",)}
+    text = printed(found, 140)
+    assert "attention, block 1: peri-ln" in text
+    assert "feed-forward, block 1: pre-ln or gpt2 (unsure), seen x ← x + feed_forward(norm(x))" in text
+    assert "attention, block 2" not in text
+    unknown = printed(EXAMPLES["unknown"]())
+    assert "attention, block 1–2: unknown, seen a1 = x + attention(x); x ← norm(a1) - trained * a1" in unknown
+
+
+def test_what_was_not_measured_is_left_out():
+    text = printed(EXAMPLES["unknown"]())
+    assert "no loss, so no gradients" in text
+    assert "gradient norm" not in text
+    assert "learning rate" not in text
+    assert "theory" not in text
+
+
+@pytest.mark.parametrize("blocks", [1, 2, 3, 100])
+@pytest.mark.parametrize("stacks", [1, 2, 3])
+def test_any_number_of_blocks_and_stacks(blocks, stacks):
+    found = diagnosis("m", *[made(f"stack{i}", blocks=blocks, growth=0.1) for i in range(stacks)])
+    text = printed(found)
+    assert text.count("token correlation") == stacks
+    assert len(text.splitlines()) <= 40
+    assert f"block {blocks}" in text or (blocks == 1 and "sub-layer 2" in text)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_plain_letters_where_the_terminal_has_no_others(name):
+    text = printed(EXAMPLES[name](), encoding="ascii")
+    assert "?" not in text  # rich's and our own last resort
+    assert 0 <= len(text.splitlines()) - len(printed(EXAMPLES[name]()).splitlines()) <= 1  # x^2 is longer than x²
+    assert ("<-" in text) == (name == "unknown")
+
+
+def test_names_are_no_markup_and_no_colour_is_needed():
+    found = diagnosis("[bold]x[/bold] :smile:", made("a"), findings=(FINAL_NORM, DILUTED, BETAS))
+    text = printed(found)
+    assert "[bold]x[/bold] :smile:" in text
+    assert "\x1b" not in text
+    assert [line.split()[0] for line in text.splitlines() if line[:1] in "ewi" and line.strip()] == [
+        "error", "warning", "info",
+    ]  # fmt: skip
+
+
+def test_advice_without_a_rate_that_lowers_the_loss_and_without_a_wanted_one():
+    text = printed(diagnosis("m", made("a"), advice=advice(critical=None, wanted=None)))
+    assert re.search(r"critical +– +no rate lowers the loss at first", text)
+    assert "wanted" not in text
+    assert re.search(r"wanted +1e-5 .*needs no warm-up", printed(diagnosis("m", made("a"), advice=advice(wanted=1e-5))))
+
+
+def level(values: list[float | None], *, logarithmic: bool = True, count: int | None = None) -> str:
+    row = DepthRow(name="", measured=tuple(values), predicted=None, logarithmic=logarithmic)
+    return sparkline(row, "01234567", count or len(values))
+
+
+def test_sparklines():
+    assert level([1.0, 10.0, 100.0]) == "047"  # a middle of 3.5 goes to the even neighbour
+    assert level([2.0**i for i in range(8)]) == "01234567"
+    assert level([1.0, 1.01, 0.99]) == "333"
+    assert level([1.0, None, math.inf, 4.0]) == "0  7"
+    assert level([0.0, 0.5, 1.0, 0.13], logarithmic=False) == "0471"
+    assert level([float(2**i) for i in range(100)], count=8) == "01234567"
+    assert level([None, None]) == "  "
