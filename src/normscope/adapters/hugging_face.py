@@ -71,8 +71,8 @@ def from_name(name: str, changes: Mapping[str, Any]) -> Built:
             config_class = found
         else:
             # Of names alone: the mapping itself would import the modules of all of them.
-            names = importlib.import_module("transformers.models.auto.configuration_auto").CONFIG_MAPPING_NAMES
-            near = _near(name, [*names, *names.values()])
+            auto: Any = importlib.import_module("transformers.models.auto.configuration_auto")
+            near = _near(name, [*auto.CONFIG_MAPPING_NAMES, *auto.CONFIG_MAPPING_NAMES.values()])
             raise UserError(
                 f"{name!r} is no file, no folder, and neither a model type, a configuration nor a model of "
                 f"transformers {transformers.__version__}{near}; nothing is fetched from "

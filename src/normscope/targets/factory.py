@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from ..doctor.find import Inputs
 from ..errors import UserError
 from .raised import told
-from .target import Loss
+from .target import Drawing, Loss
 
 _KEYS = ("model", "inputs", "loss", "optimizer")
 _ALLOWED = "a model, (model, inputs), (model, inputs, loss), or a mapping with the keys model, inputs, loss, optimizer"
@@ -34,7 +34,7 @@ class Made:
     optimizer: torch.optim.Optimizer | None = None
 
 
-def made_by(text: str, arguments: Mapping[str, Any]) -> Made:
+def made_by(text: str, arguments: Mapping[str, Any], drawing: Drawing) -> Made:
     """Import the function, call it, and check what it returns.
 
     The current folder is put on sys.path, and that of a file too, as Python does for a script. arguments: by keyword.
@@ -51,6 +51,8 @@ def made_by(text: str, arguments: Mapping[str, Any]) -> Made:
     if not callable(function):
         raise UserError(f"{text} is a {type(function).__name__}; it must be a function that returns {_ALLOWED}")
     _check_arguments(text, function, arguments)
+    # Once more: the import may have drawn numbers, but only where it was the first one.
+    drawing.seed_everything()
     try:
         returned = function(**arguments)
     except (Exception, SystemExit) as error:

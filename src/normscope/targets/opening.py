@@ -1,13 +1,10 @@
 """From what the user typed to a target: first decide what it is, then open it."""
 
-import random
 import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
 from torch import nn
 
 from ..adapters import hugging_face
@@ -39,9 +36,7 @@ def opened(text: str, settings: Sequence[str], *, tokens: int, sequences: int, s
     except ValueError as error:
         raise UserError(str(error)) from error
     with random_state_kept():
-        torch.manual_seed(seed)
-        np.random.seed(seed % 2**32)
-        random.seed(seed)
+        drawing.seed_everything()
         return _opened(text, settings, drawing)
 
 
@@ -96,7 +91,7 @@ def _of_hugging_face(name: str, built: hugging_face.Built, drawing: Drawing) -> 
 
 
 def _of_factory(text: str, settings: Sequence[str], drawing: Drawing) -> Target:
-    made = made_by(text, _changes(settings))
+    made = made_by(text, _changes(settings), drawing)
     inputs, loss = sampled(made.model, drawing) if made.inputs is None else (made.inputs, None)
     return Target(
         title=_title(made.model, text),

@@ -41,7 +41,7 @@ def _target(title: str, config: RunConfig, model: EncoderDecoder, corpus: Corpus
     batch: TranslationBatch = task.micro_batch(0)
     source, target = Layout(batch.source_lengths_B), Layout(batch.target_lengths_B)
     return Target(
-        title=title,
+        title=f"{type(model).__name__} ({title})",
         model=model,
         inputs=logits_of(source.pack(batch.source_BS), source, target.pack(batch.target_in_BT), target),
         loss=smoothed_loss(target.pack(batch.target_out_BT), config.translation.label_smoothing),

@@ -1,9 +1,11 @@
 """A model with all that is needed to look at it."""
 
+import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -48,6 +50,12 @@ class Drawing:
             )
         if self.seed < 0:
             raise ValueError(f"--seed must be 0 or more, got {self.seed}")
+
+    def seed_everything(self) -> None:
+        """torch, numpy and `random`, which a factory may draw its weights with."""
+        torch.manual_seed(self.seed)
+        np.random.seed(self.seed % 2**32)
+        random.seed(self.seed)
 
     def generator(self) -> torch.Generator:
         return torch.Generator().manual_seed(self.seed)
