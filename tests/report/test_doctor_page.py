@@ -209,6 +209,18 @@ def test_scales_and_branches_that_reach_nothing():
     assert "does not reach the output" not in Page(page_of("healthy")).text
 
 
+def test_where_a_stack_comes_from_and_what_it_reads():
+    found = diagnosis("m", made("one", blocks=2), made("two", blocks=2), made("three", blocks=2))
+    found["stacks"][1] |= {"memory": 0, "memory_normed": False, "end_read_by": "weights"}
+    found["stacks"][2] |= {"continues": 0, "cut_by": "feed_forward"}
+    found["measured"]["unused_parameters"] = ("spare.weight",)
+    text = Page(render_doctor(found)).text
+    assert text.count("Its cross-attention reads one, with no norm between.") == 1
+    assert text.count("Weights read its last sum with no norm between.") == 1
+    assert text.count("It goes on from one, cut by feed-forward.") == 1
+    assert "spare.weight" in text
+
+
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 def test_values_that_are_not_finite_are_said_to_be_so(value):
     found = diagnosis("m", made("a", blocks=2, theory=True), advice=advice())

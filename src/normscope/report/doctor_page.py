@@ -108,7 +108,7 @@ def render_doctor(diagnosis: Mapping[str, Any], rules: Iterable[Explained] = ())
         loss=loss_words(diagnosis["measured"]),
         advised=() if diagnosis["advice"] is None else advice_words(diagnosis["advice"]),
         advice_pictures=_advice_pictures(diagnosis),
-        stacks=[_stack(number, stack) for number, stack in enumerate(diagnosis["stacks"], 1)],
+        stacks=[_stack(number, diagnosis["stacks"]) for number in range(len(diagnosis["stacks"]))],
         rules={rule.id: rule for rule in rules},
         facts=_facts(diagnosis),
     )
@@ -130,23 +130,37 @@ def _advice_pictures(diagnosis: Mapping[str, Any]) -> list[Picture]:
     return pictures
 
 
-def _stack(number: int, stack: Mapping[str, Any]) -> Stack:
+def _stack(number: int, stacks: Sequence[Mapping[str, Any]]) -> Stack:
+    stack = stacks[number]
     predicted = stack["predicted"]
     pictures = []
     for name, svg in depth_pictures(stack):
         theory = "" if predicted is None or name == "share" else _THEORY + (_FITTED if name == "gradient" else "") + "."
-        pictures.append(Picture(svg=inlined(svg, f"stack-{number}-{name}"), caption=_CAPTIONS[name] + theory))
+        pictures.append(Picture(svg=inlined(svg, f"stack-{number + 1}-{name}"), caption=_CAPTIONS[name] + theory))
     groups = same_sublayers(stack)
     return Stack(
         title=stack_title(stack),
         words=" · ".join(stack_words(stack)),
-        ends=f"E‖x‖² / d is {figures(stack['source_square'])} where the stream begins and "
-        f"{figures(stack['end_square'])} in its result.",
+        ends=" ".join(_ends(stack, stacks)),
         rows=tuple(_row(stack, group) for group in groups),
         every=tuple(_row(stack, [i]) for i in range(len(stack["sublayers"]))),
         pictures=tuple(pictures),
         assumptions="" if predicted is None else predicted["assumptions"],
     )
+
+
+def _ends(stack: Mapping[str, Any], stacks: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Where the stream comes from, where it goes, and what it looks at."""
+    begins, ends = figures(stack["source_square"]), figures(stack["end_square"])
+    words = [f"E‖x‖² / d is {begins} where the stream begins and {ends} in its result."]
+    if stack["continues"] is not None:
+        words.append(f"It goes on from {stack_title(stacks[stack['continues']])}, cut by {kind_name(stack['cut_by'])}.")
+    if stack["memory"] is not None:
+        normed = "" if stack["memory_normed"] else ", with no norm between"
+        words.append(f"Its cross-attention reads {stack_title(stacks[stack['memory']])}{normed}.")
+    if stack["end_read_by"] == "weights":
+        words.append("Weights read its last sum with no norm between.")
+    return words
 
 
 def _row(stack: Mapping[str, Any], group: Sequence[int]) -> Row:
@@ -194,5 +208,6 @@ def _facts(diagnosis: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("Classes", figures(measured["classes"])),
         ("Deviation of logits", figures(measured["logit_deviation"])),
         ("Mode", "evaluation; one forward pass" + (" and one backward" if measured["gradient_norms"] else "")),
+        ("Parameters never read", ", ".join(measured["unused_parameters"]) or "none"),
         ("Rules not asked", ", ".join(diagnosis["silenced"]) or "none"),
     ]

@@ -18,6 +18,7 @@ _LEAST_RATIO = 4.0
 """Of the ends of a logarithmic axis: what stays level should look so."""
 _ROOM = 1.25
 """Between the curves and the ends of a logarithmic axis."""
+_SMALL_SHARE = 0.1
 _RISE_SHOWN = 1.0
 """How far a loss is drawn above that of the model as it is, in units of how far it falls."""
 
@@ -56,11 +57,14 @@ def _one_curve(
 
 
 def _shares(stack: Mapping[str, Any]) -> Panel | None:
+    """On a logarithmic axis where all of them are so small that they would lie on the bottom of one from 0 to 1."""
+    shares = [finite(found["measured"]["share"]) for found in stack["sublayers"]]
+    small = 0 < max((share for share in shares if share is not None), default=0.0) < _SMALL_SHARE
+    values = [positive(share) for share in shares] if small else shares
     series: list[Series] = []
     for hue, (kind, members) in enumerate(_kinds(stack).items()):
-        values = [finite(found["measured"]["share"]) for found in stack["sublayers"]]
         series += _both(kind_name(kind), "", hue, stack, values, None, members)
-    return _panel(stack, series, title="Share of a sub-layer in its sum", ylabel="‖F‖² / (‖F‖² + ‖x‖²)", log_y=False)
+    return _panel(stack, series, title="Share of a sub-layer in its sum", ylabel="‖F‖² / (‖F‖² + ‖x‖²)", log_y=small)
 
 
 def _gradients(stack: Mapping[str, Any]) -> Panel | None:

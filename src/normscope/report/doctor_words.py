@@ -27,7 +27,8 @@ def figures(value: float | None, digits: int = 3) -> str:
     if _PLAIN_FROM <= abs(value) < _PLAIN_BELOW:
         exponent = int(f"{value:.{digits - 1}e}".partition("e")[2])  # after rounding: 0.9996 is 1.00
         return f"{value:,.{max(0, digits - 1 - exponent)}f}"
-    return _scientific(value, digits)
+    mantissa, _, power = f"{value:.{digits - 1}e}".partition("e")
+    return f"{mantissa}e{int(power)}"
 
 
 def rate(value: float | None, digits: int = 3) -> str:
@@ -36,7 +37,10 @@ def rate(value: float | None, digits: int = 3) -> str:
         return "–"
     if value == 0 or not math.isfinite(value):
         return figures(value)
-    return _scientific(value, digits) if abs(value) < 0.01 else f"{value:.{digits}g}"
+    if abs(value) >= 0.01:
+        return f"{value:.{digits}g}"
+    mantissa, _, exponent = f"{value:.{digits - 1}e}".partition("e")
+    return f"{mantissa.rstrip('0').rstrip('.') if '.' in mantissa else mantissa}e{int(exponent)}"
 
 
 def percent(chance: float) -> str:
@@ -181,12 +185,6 @@ def _wanted_words(advice: Mapping[str, Any]) -> str:
 def _what_it_is(stack: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
     final = ("final norm",) if stack["final_norm"] else ("no final norm",) if stack["norm"] else ()
     return stack["placement"] or "unknown placement", (norm_name(stack["norm"]), *final)
-
-
-def _scientific(value: float, digits: int) -> str:
-    mantissa, _, exponent = f"{value:.{digits - 1}e}".partition("e")
-    mantissa = mantissa.rstrip("0").rstrip(".") if "." in mantissa else mantissa
-    return f"{mantissa}e{int(exponent)}"
 
 
 def span_of(values: Sequence[float | None]) -> str:
