@@ -116,7 +116,7 @@ def _diagnosed(
     target: "Target", optimizer: str | None, rate: float | None, silenced: tuple[str, ...], *, advise: bool
 ) -> "Diagnosis":
     from .doctor.diagnose import diagnose
-    from .targets.raised import told
+    from .targets.raised import place
 
     try:
         return diagnose(
@@ -132,9 +132,8 @@ def _diagnosed(
             advise=advise,
         )
     except ValueError as error:
-        # What the user's own code raised says where; that is lost in the doctor's line.
-        cause = f" [{told(error.__cause__)}]" if error.__cause__ is not None else ""
-        raise UserError(f"{target.title}: {error}{cause}") from error
+        where = place(error.__cause__) if error.__cause__ is not None else ""
+        raise UserError(f"{target.title}: {' '.join(str(error).split())}{where}") from error
 
 
 def _write(diagnosis: "Diagnosis", html: Path | None, as_json: str | None) -> None:
