@@ -46,7 +46,7 @@ def backward(
     """
     with left_unchanged(model, written), torch.enable_grad():
         output = _attempt("the forward pass", run)
-        value, is_stand_in = _loss(output, loss)
+        value, is_stand_in = loss_of(output, loss)
         classes, deviation = _logits(main_tensor(output), named_in(output, "logits") is not None, widths)
         # What only the output holds need not stand beside the gradients.
         del output
@@ -70,8 +70,8 @@ def _attempt(what: str, run: Callable[[], Any]) -> Any:
         raise ValueError(f"{what} raised {type(error).__name__}: {error}") from error
 
 
-def _loss(output: Any, loss: Callable[[Any], Tensor] | None) -> tuple[Tensor, bool]:
-    """The loss as a number, and whether it is a stand-in."""
+def loss_of(output: Any, loss: Callable[[Any], Tensor] | None) -> tuple[Tensor, bool]:
+    """The loss of an output as one number, and whether it is a stand-in, as `backward` says. Raises ValueError."""
     if loss is not None:
         value = _attempt("the loss", lambda: loss(output))
         if not isinstance(value, Tensor) or value.numel() != 1:
