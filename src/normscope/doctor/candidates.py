@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from ..placement import Placement, Site, StackShape, SublayerKind, registered
+from ..placement.base import State
 from .branches import BY_HEAD
 from .graph import Factor
 from .term import Segment, Term, normed, ordered, segments
@@ -82,19 +83,35 @@ def candidates(shape: StackShape, kinds: Sequence[SublayerKind]) -> list[Candida
 def candidate(placement: type[Placement], shape: StackShape, kinds: Sequence[SublayerKind]) -> Candidate:
     """One placement as it stands for such a stack; raises ValueError where it is not defined for it."""
     formula, end = placement(shape), _End()
-    state = formula.start(Term("source", text="x"), end)
-    started = formula.hidden(state)
-    number = 0
-    for block in range(1, shape.blocks + 1):
-        sublayers = []
-        for kind in kinds:
-            sublayers.append(_Sublayer(site=Site(kind=kind, block=block, stack=shape), number=number))
-            number += 1
-        state = formula.block(state, sublayers)
-    several = isinstance(state, tuple)
+    started = formula.start(Term("source", text="x"), end)
+    state = _after(formula, started, kinds, shape.blocks)
     return Candidate(
         placement=placement,
-        started=started,
-        blocks=[] if several else segments(state),
+        started=formula.hidden(started),
+        blocks=[] if isinstance(state, tuple) else segments(state),
         whole=segments(formula.finish(state, end)),
     )
+
+
+def blocks_of(
+    placement: type[Placement], shape: StackShape, kinds: Sequence[SublayerKind], blocks: int
+) -> list[Segment]:
+    """The first blocks of a placement in such a stack, which may be deeper; empty where its state has several parts.
+
+    Raises ValueError where it is not defined for such a stack.
+    """
+    formula = placement(shape)
+    state = _after(formula, formula.start(Term("source", text="x"), _End()), kinds, blocks)
+    return [] if isinstance(state, tuple) else segments(state)
+
+
+def _after(formula: Placement, state: State, kinds: Sequence[SublayerKind], blocks: int) -> State:
+    """The state after so many blocks."""
+    number = 0
+    for block in range(1, blocks + 1):
+        sublayers = []
+        for kind in kinds:
+            sublayers.append(_Sublayer(site=Site(kind=kind, block=block, stack=formula.stack), number=number))
+            number += 1
+        state = formula.block(state, sublayers)
+    return state

@@ -162,14 +162,17 @@ def shape_with(shape: StackShape, blocks: int) -> StackShape:
 
 
 def sublayers(
-    observed: Observed, shape: StackShape, kinds: Sequence[BranchKind], found: list[Fit]
+    observed: Observed, shape: StackShape, kinds: Sequence[BranchKind], found: list[Fit], final_norm: bool
 ) -> tuple[FoundSublayer, ...]:
-    """Every sub-layer with the placement that fits the whole stream best and fits it too."""
+    """Every sub-layer with the placement that fits the whole stream best and fits it too.
+
+    final_norm: whether the norm at the stack's end is none of the last sub-layer's.
+    """
     chosen: dict[tuple[str, ...], Choice] = {}
     complete = sum(number >= 0 for number in observed.branches) if {"attention", "feed_forward"} <= set(kinds) else 0
     made = []
     for segment in observed.segments:
-        text = _text(segment, bool(found) and found[0].ends_with_norm and segment is observed.last)
+        text = _text(segment, final_norm and segment is observed.last)
         for term in segment.branches:
             own = [fit for fit in found if term.branch in fit.matched]
             key = tuple(fit.candidate.placement.name for fit in own)

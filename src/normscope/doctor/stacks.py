@@ -88,7 +88,10 @@ def _stack(stream: Stream, shape: StackShape, kinds: Sequence[BranchKind]) -> Fo
         embedding_norm=inner[0].start.kind == "norm",
     )
     found = fits(observed, shape, kinds)
-    of_blocks = sublayers(observed, shape, kinds, found)
+    # A last sub-layer that does not fit says nothing of the norm behind it by its formula.
+    known = bool(found) and any(branch.branch in found[0].matched for branch in inner[-1].branches)
+    final_norm = found[0].ends_with_norm if known else _ends_unlike_others(inner)
+    of_blocks = sublayers(observed, shape, kinds, found, final_norm)
     early = tuple(sub for piece in pieces if piece not in inner for sub in _early(stream, piece))
     return FoundStack(
         name=_common_module([sub.name for sub in of_blocks]),
@@ -96,7 +99,7 @@ def _stack(stream: Stream, shape: StackShape, kinds: Sequence[BranchKind]) -> Fo
         placement=commonest([sub.placement for sub in of_blocks]),
         norm=norm,
         norm_epsilon=commonest_number(epsilons),
-        final_norm=found[0].ends_with_norm if found else _ends_unlike_others(inner),
+        final_norm=final_norm,
         embedding_norm=observed.embedding_norm,
         width=stream.width,
         sublayers=early + of_blocks,

@@ -1,0 +1,297 @@
+"""Wiring errors that were made in public code, each rebuilt as a small model, and the rule that must find it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from doctor.wired import WIDTH, Attention, Block, F, Join, Model, Stack, post, pre
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bug:
+    build: Callable[[], nn.Module]
+    rule: str
+    said: str
+    """What the message must contain."""
+    where: str
+    """What `where` must contain."""
+    severity: str
+    right: Callable[[], nn.Module]
+    """The same model without the error, in which the rule finds nothing."""
+    wanted_placement: str | None = None
+
+
+def weighed(alpha: float) -> Join:
+    return lambda x, f, norm: norm(alpha * x + f(x))
+
+
+def scaled_by(number: Callable[[int, int], float], blocks: int = 4) -> Callable[[], nn.Module]:
+    """x + F(LN(x) / √n), n a function of the block and the sub-layer, both counted from 0."""
+
+    def join(n: float) -> Join:
+        return lambda x, f, norm: x + f(norm(x) / n**0.5)
+
+    rows = [[join(number(block, sublayer)) for sublayer in (0, 1)] for block in range(blocks)]
+    return lambda: Model(lambda: Stack(blocks=[Block(row) for row in rows], final=1))
+
+
+def onto_the_stream(x: Tensor, f: F, norm: F) -> Tensor:
+    x = norm(x)
+    return x + f(x)
+
+
+def twice_normed(x: Tensor, f: F, norm: F) -> Tensor:
+    return norm(x) + f(norm(x))
+
+
+def without_skip(x: Tensor, f: F, norm: F) -> Tensor:
+    return norm(f(x))
+
+
+def pre_without_skip(x: Tensor, f: F, norm: F) -> Tensor:
+    return f(norm(x))
+
+
+def dropped(x: Tensor, f: F, norm: F) -> Tensor:
+    f(norm(x))
+    return x
+
+
+def one_block_of(*joins: Join, others: Join, at: int = 2, final: int = 0) -> Callable[[], nn.Module]:
+    def build() -> nn.Module:
+        blocks = [Block(joins if number == at else (others, others)) for number in range(4)]
+        return Model(lambda: Stack(blocks=blocks, final=final))
+
+    return build
+
+
+def encoder_decoder(join: Join, *, final: int, alphas: tuple[float, float] | None = None) -> Callable[[], nn.Module]:
+    of_encoder, of_decoder = (weighed(alpha) for alpha in alphas) if alphas else (join, join)
+    return lambda: Model(
+        lambda: Stack(of_encoder, of_encoder, blocks=3, final=final),
+        lambda: Stack(of_decoder, of_decoder, of_decoder, blocks=3, final=int(join is pre)),
+    )
+
+
+class Idle(nn.Module):
+    """A block whose type of norm no case matches."""
+
+    def __init__(self, norm_type: str) -> None:
+        super().__init__()
+        self.norm_type, self.inner = norm_type.lower(), Block((pre, pre))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.inner(x) if self.norm_type in ("pre", "LNS") else x
+
+
+class Unnormed(nn.Module):
+    """A block that builds its norms and leaves one of them out."""
+
+    def __init__(self, used: bool) -> None:
+        super().__init__()
+        self.mixing, self.norm, self.second_norm = Attention(), nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
+        self.ffn = nn.Sequential(nn.Linear(WIDTH, 32), nn.ReLU(), nn.Linear(32, WIDTH))
+        self.used = used
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x + self.mixing(self.norm(x))
+        return x + self.ffn((self.second_norm if self.used else self.norm)(x))
+
+
+class Torch(nn.Module):
+    def __init__(self, final: bool) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        layer = nn.TransformerEncoderLayer(WIDTH, 2, 32, batch_first=True)
+        self.embedding = nn.Embedding(24, WIDTH)
+        self.inner = nn.TransformerEncoder(
+            layer, 3, norm=nn.LayerNorm(WIDTH) if final else None, enable_nested_tensor=False
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.inner(self.embedding(x))
+
+
+def both(join: Join, *, blocks: int = 4, final: int = 0, first: int = 0) -> Callable[[], nn.Module]:
+    return lambda: Model(lambda: Stack(join, join, blocks=blocks, final=final, first=first))
+
+
+def rows(*others: tuple[Join, Join], final: int) -> Callable[[], nn.Module]:
+    return lambda: Model(lambda: Stack(blocks=[Block(row) for row in others], final=final))
+
+
+RIGHT_PRE, RIGHT_POST = both(pre, final=1), both(post)
+RIGHT_LNS = scaled_by(lambda block, sublayer: block + 1)
+
+BUGS: dict[str, Bug] = {
+    # joeynmt: with `layer_norm` left out, layers default to Pre-LN and the encoder to Post-LN, without a final norm.
+    "joeynmt, no final norm": Bug(
+        build=both(pre),
+        rule="missing-final-norm",
+        said="Pre-LN ends in one: weights read a stream of mean square",
+        where="encoder.blocks",
+        severity="warning",
+        right=RIGHT_PRE,
+    ),
+    # marian 699: the decoder's memory in pre-norm mode.
+    "marian, un-normed memory": Bug(
+        build=encoder_decoder(pre, final=0),
+        rule="unnormed-memory",
+        said="cross-attention of 3 blocks reads the sum that encoder.blocks ends in, of mean square",
+        where="decoder.blocks",
+        severity="error",
+        right=encoder_decoder(pre, final=1),
+    ),
+    # pytorch 24930, 50086: nn.Transformer norms once more after Post-LN's own last norm.
+    "pytorch, second final norm": Bug(
+        build=lambda: Torch(True),
+        rule="double-final-norm",
+        said="each of the 3 Post-LN blocks ends in one",
+        where="inner.layers",
+        severity="info",
+        right=lambda: Torch(False),
+    ),
+    # pytorch 61165: the first norm_first wrote the normed x over x.
+    "pytorch, norm onto the stream": Bug(
+        build=both(onto_the_stream),
+        rule="lost-residual",
+        said="every skip of 4 blocks carries the normed stream",
+        where="encoder.blocks",
+        severity="error",
+        right=RIGHT_PRE,
+    ),
+    "the same, the norm computed twice": Bug(
+        build=both(twice_normed),
+        rule="lost-residual",
+        said="every skip of 4 blocks carries the normed stream",
+        where="encoder.blocks",
+        severity="error",
+        right=RIGHT_PRE,
+    ),
+    "the same, hidden by a final norm, but not from the flag": Bug(
+        build=both(onto_the_stream, final=1),
+        rule="placement-flag-contradicts",
+        said="the configuration says Pre-LN (pre-ln), but 8 of 8 sub-layers are not: most of these compute post-ln",
+        where="encoder.blocks",
+        severity="error",
+        right=RIGHT_PRE,
+        wanted_placement="pre-ln",
+    ),
+    # OpenNMT-py 2199: Post-LN whose attention is normed without its residual.
+    "OpenNMT-py, attention without its sum": Bug(
+        build=lambda: Model(lambda: Stack(without_skip, post)),
+        rule="lost-residual",
+        said="the output of attention takes the place of the stream",
+        where="encoder.blocks.1.f.1",
+        severity="error",
+        right=RIGHT_POST,
+    ),
+    "feed-forward without its sum": Bug(
+        build=lambda: Model(lambda: Stack(pre, pre_without_skip, final=1)),
+        rule="lost-residual",
+        said="the output of feed-forward takes the place of the stream",
+        where="encoder.blocks.1.f.0",
+        severity="error",
+        right=RIGHT_PRE,
+    ),
+    "one block's attention without its sum": Bug(
+        build=one_block_of(pre_without_skip, pre, others=pre, final=1),
+        rule="lost-residual",
+        said="between encoder.blocks.1.f.1 and encoder.blocks.2.f.1: 1 of the sums",
+        where="encoder.blocks.2.f.1",
+        severity="error",
+        right=RIGHT_PRE,
+    ),
+    "one block's feed-forward computed and dropped": Bug(
+        build=one_block_of(pre, dropped, others=pre, final=1),
+        rule="lost-residual",
+        said="feed-forward of block 3 joins no sum",
+        where="encoder.blocks",
+        severity="error",
+        right=RIGHT_PRE,
+    ),
+    "the last feed-forward without its sum": Bug(
+        build=one_block_of(post, without_skip, others=post, at=3),
+        rule="lost-residual",
+        said="feed-forward of block 4 joins no sum",
+        where="encoder.blocks",
+        severity="error",
+        right=RIGHT_POST,
+    ),
+    # LayerNorm-Scaling: 'LNS' is lower-cased before it is compared with 'LNS'.
+    "LayerNorm-Scaling, blocks that return their input": Bug(
+        build=lambda: Model(lambda: Stack(blocks=[Idle("pre"), Idle("LNS"), Idle("pre"), Idle("LNS")], final=1)),
+        rule="unused-parameters",
+        said="2 of the modules in a row of likes do nothing",
+        where="encoder.blocks.1, encoder.blocks.3",
+        severity="error",
+        right=lambda: Model(lambda: Stack(blocks=[Idle("pre") for _ in range(4)], final=1)),
+    ),
+    "norms built and not applied": Bug(
+        build=lambda: Model(lambda: Stack(blocks=[Unnormed(False) for _ in range(3)], final=1)),
+        rule="unused-parameters",
+        said="3 norms are built and never applied",
+        where="encoder.blocks.0.second_norm",
+        severity="warning",
+        right=lambda: Model(lambda: Stack(blocks=[Unnormed(True) for _ in range(3)], final=1)),
+    ),
+    # MixLN and LayerNorm-Scaling, DeepNorm baseline: 2.8284 in 12 layers.
+    "DeepNorm, alpha of another depth": Bug(
+        build=both(weighed(2.8284), blocks=12),
+        rule="wrong-constants",
+        said="2.828, Admin, O(1)'s in a single stack of 4 blocks and DeepNorm's in a single stack of 32 blocks",
+        where="encoder.blocks",
+        severity="warning",
+        right=both(weighed(24**0.25), blocks=12),
+    ),
+    "DeepNorm, an encoder-decoder with the constants of single stacks": Bug(
+        build=encoder_decoder(post, final=0, alphas=(6**0.25, 6**0.25)),
+        rule="wrong-constants",
+        said="1.565, DeepNorm's in a single stack of 3 blocks; with 3 blocks DeepNorm has 1.142",
+        where="encoder.blocks",
+        severity="warning",
+        right=encoder_decoder(post, final=0, alphas=(0.81 * 3 ** (5 / 16), 9**0.25)),
+    ),
+    "LNS, blocks counted from 2": Bug(
+        build=scaled_by(lambda block, sublayer: block + 2),
+        rule="wrong-constants",
+        said="LayerNorm scaling's of the block after each",
+        where="encoder.blocks",
+        severity="warning",
+        right=RIGHT_LNS,
+    ),
+    "LNS, sub-layers counted": Bug(
+        build=scaled_by(lambda block, sublayer: 2 * block + sublayer + 1),
+        rule="wrong-constants",
+        said="LayerNorm scaling's of sub-layers counted one by one: blocks",
+        where="encoder.blocks",
+        severity="warning",
+        right=RIGHT_LNS,
+    ),
+    "a flag that did not reach one block": Bug(
+        build=one_block_of(post, post, others=pre, final=1),
+        rule="mixed-placements",
+        said="blocks 1-2, 4: x ← x + F(norm(x)); block 3: x ← norm(x + F(x))",
+        where="encoder.blocks.2.f",
+        severity="warning",
+        right=RIGHT_PRE,
+    ),
+    "Mix-LN with a share of its own": Bug(
+        build=rows((post, post), (post, post), (pre, pre), (pre, pre), final=1),
+        rule="mixed-placements",
+        said="blocks 1-2: x ← norm(x + F(x)); blocks 3-4: x ← x + F(norm(x))",
+        where="encoder.blocks.",
+        severity="warning",
+        right=rows((post, post), (pre, pre), (pre, pre), (pre, pre), final=1),
+    ),
+    "norms forgotten": Bug(
+        build=both(lambda x, f, norm: x + f(x)),
+        rule="no-norm",
+        said="no norm in 4 blocks",
+        where="encoder.blocks",
+        severity="warning",
+        right=RIGHT_PRE,
+    ),
+}

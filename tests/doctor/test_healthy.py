@@ -1,0 +1,45 @@
+"""Models that nothing is wrong with, right after initialisation: the linter has nothing to say above info."""
+
+import pytest
+import torch
+from torch import nn
+
+from doctor.corpus import CORPUS, FURTHER
+from normscope.doctor.lint import lint
+from normscope.doctor.observe import examined
+from normscope.doctor.rules import Finding, Patient
+from normscope.model import EncoderDecoder, Layout, ModelConfig
+from normscope.placement import registered
+
+VOCABULARY = 20
+
+
+def above_info(model: nn.Module, inputs: object) -> list[Finding]:
+    stacks, observed = examined(model, inputs)
+    looked_at = Patient(model=model, stacks=stacks, observed=observed, dtype=torch.float32)
+    return [finding for finding in lint(looked_at) if finding.severity != "info"]
+
+
+@pytest.mark.parametrize("name", [*CORPUS, *FURTHER])
+def test_hugging_face_models(name):
+    case = (CORPUS | FURTHER)[name]
+    assert above_info(case.build(), case.inputs()) == []
+
+
+@pytest.mark.filterwarnings("ignore:enable_nested_tensor is True")
+@pytest.mark.parametrize("norm_first", [False, True])
+def test_torch_transformers(norm_first):
+    torch.manual_seed(0)
+    model = nn.Transformer(16, 2, 3, 3, 24, norm_first=norm_first, batch_first=True)
+    assert above_info(model, (torch.randn(2, 5, 16), torch.randn(2, 4, 16))) == []
+
+
+@pytest.mark.parametrize("placement", [name for name in registered() if name != "attn-res"])
+def test_our_own_models(placement):
+    # Full attention residuals have no stream to be found.
+    torch.manual_seed(0)
+    sizes = {"width": 32, "ffn_width": 48, "heads": 2, "encoder_blocks": 4, "decoder_blocks": 4}
+    model = EncoderDecoder(ModelConfig(placement=placement, **sizes), VOCABULARY, VOCABULARY)
+    layouts = [Layout(torch.tensor(lengths)) for lengths in ([4, 7, 2], [5, 3, 6])]
+    tokens = [torch.randint(4, VOCABULARY, (layout.tokens,)) for layout in layouts]
+    assert above_info(model, (tokens[0], layouts[0], tokens[1], layouts[1])) == []

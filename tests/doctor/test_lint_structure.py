@@ -1,0 +1,213 @@
+"""The rules about wiring: each rebuilt error is found by its rule, and its right twin by none."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+
+from doctor.bugs import BUGS, both, scaled_by, weighed
+from doctor.wired import WIDTH, patient, post, pre
+from normscope.doctor import (
+    lint_constants,
+    lint_structure_checkpoint,
+    lint_structure_norms,
+    lint_structure_placements,
+    lint_structure_sums,
+)
+from normscope.doctor.constants import read_formula
+from normscope.doctor.rules import Finding, Loading, Patient
+
+FILES = (
+    lint_constants,
+    lint_structure_checkpoint,
+    lint_structure_norms,
+    lint_structure_placements,
+    lint_structure_sums,
+)
+
+
+def found_in(looked_at: Patient) -> list[Finding]:
+    """What the rules about wiring say."""
+    return [finding for file in FILES for rule in file.RULES for finding in rule.check(looked_at)]
+
+
+@pytest.mark.parametrize("name", BUGS)
+def test_a_rebuilt_error_is_found(name):
+    bug = BUGS[name]
+    found = found_in(patient(bug.build(), wanted_placement=bug.wanted_placement))
+    (finding,) = (one for one in found if one.id == bug.rule and bug.where in one.where)
+    assert finding.severity == bug.severity
+    assert bug.said in finding.message
+    # One cause, one finding: no other rule speaks of it. Norms that are left out altogether are unused as well.
+    assert {one.id for one in found} - {bug.rule} <= ({"unused-parameters"} if bug.rule == "no-norm" else set())
+
+
+@pytest.mark.parametrize("right", {bug.right: name for name, bug in BUGS.items()}.items(), ids=lambda pair: pair[1])
+def test_the_right_model_is_not_blamed(right):
+    build, name = right
+    assert found_in(patient(build(), wanted_placement=BUGS[name].wanted_placement)) == []
+
+
+def test_the_square_that_is_read_is_the_measured_one():
+    model = both(pre)()
+    sums: list[torch.Tensor] = []
+    model.encoder.register_forward_hook(lambda module, args, output: sums.append(output))
+    looked_at = patient(model)
+    (finding,) = found_in(looked_at)
+    # The first pass is the one that is measured.
+    assert f"of mean square {float(sums[0].detach().square().mean()):.3g}," in finding.message
+
+
+def test_a_stack_whose_output_nothing_reads_is_judged_too():
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(WIDTH, 2, 32, batch_first=True, norm_first=True)
+    model = nn.Sequential(nn.Embedding(24, WIDTH), nn.TransformerEncoder(layer, 2, enable_nested_tensor=False))
+    (finding,) = found_in(patient(model))
+    assert (finding.id, finding.where) == ("missing-final-norm", "1.layers")
+    assert "the model returns a stream of mean square" in finding.message
+
+
+def test_a_constant_of_no_placement_is_worth_knowing_only():
+    (finding,) = found_in(patient(both(weighed(1.31), blocks=3)()))
+    assert (finding.id, finding.severity) == ("wrong-constants", "info")
+    assert "of no registered placement at any depth" in finding.message
+    assert f"DeepNorm has {6**0.25:.4g}" in finding.message
+
+
+def test_a_scaled_branch_is_the_same_constant():
+    bug = both(lambda x, f, norm: norm(x + f(x) / 2.8284), blocks=12)
+    (finding,) = found_in(patient(bug()))
+    assert "DeepNorm's in a single stack of 32 blocks" in finding.message
+
+
+def test_sublayers_counted_from_two():
+    (finding,) = found_in(patient(scaled_by(lambda block, sublayer: 2 * block + sublayer + 2)()))
+    assert "of sub-layers counted one by one from 2" in finding.message
+
+
+def test_gates_that_start_closed_go_without_norms():
+    class Gated(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = both(lambda x, f, norm: x + self.gain * f(x))()
+            self.gain = nn.Parameter(torch.full((WIDTH,), 1e-3))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.inner(x)
+
+    (finding,) = (one for one in found_in(patient(Gated())) if one.id == "no-norm")
+    assert (finding.severity, "its branches starting closed" in finding.message) == ("info", True)
+
+
+def test_the_flag_is_believed_where_it_is_right():
+    for join, name in [(pre, "pre-ln"), (pre, "gpt2"), (post, "post-ln"), (post, "ds-init"), (pre, "not-registered")]:
+        assert found_in(patient(both(join, final=int(join is pre))(), wanted_placement=name)) == []
+
+
+def trained(model: nn.Module) -> nn.Module:
+    """A few updates at a high rate, after which every gain and shift that is used has moved."""
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    tokens = torch.randint(24, (4, 7), generator=torch.Generator().manual_seed(2))
+    for _ in range(5):
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(model(tokens).flatten(0, 1), tokens.roll(1, 1).flatten()).backward()
+        optimizer.step()
+    return model
+
+
+def loaded(model: nn.Module, checkpoint: nn.Module) -> Loading:
+    keys = model.load_state_dict(checkpoint.state_dict(), strict=False)
+    return Loading(missing=tuple(keys.missing_keys), unexpected=tuple(keys.unexpected_keys))
+
+
+def test_a_post_ln_checkpoint_in_a_pre_ln_model():
+    model = both(pre, final=1)()
+    loading = loaded(model, trained(both(post)()))
+    by_id = {finding.id: finding for finding in found_in(patient(model, loading=loading))}
+    assert set(by_id) == {"checkpoint-tensors", "untrained-norm"}
+    assert by_id["checkpoint-tensors"].where == "encoder.final_norm.0.weight, encoder.final_norm.0.bias"
+    assert (by_id["untrained-norm"].where, by_id["untrained-norm"].severity) == ("encoder.final_norm.0", "error")
+    assert "while the 8 other norms of width 16 have been trained" in by_id["untrained-norm"].message
+
+
+def test_an_untrained_norm_shows_without_a_word_from_the_loader():
+    model = both(pre, final=1)()
+    loaded(model, trained(both(post)()))
+    (finding,) = found_in(patient(model))
+    assert finding.id == "untrained-norm"
+
+
+def test_a_pre_ln_checkpoint_in_a_post_ln_model():
+    model = both(post)()
+    loading = loaded(model, trained(both(pre, final=1)()))
+    (finding,) = found_in(patient(model, loading=loading))
+    assert (finding.id, finding.where) == (
+        "checkpoint-tensors",
+        "encoder.final_norm.0.weight, encoder.final_norm.0.bias",
+    )
+    assert "the model lacks" in finding.message
+
+
+def test_weights_of_a_block_that_the_checkpoint_lacks():
+    model = both(pre, blocks=4, final=1)()
+    loading = loaded(model, trained(both(pre, blocks=3, final=1)()))
+    found = [one for one in found_in(patient(model, loading=loading)) if one.id == "checkpoint-tensors"]
+    assert [one.severity for one in found] == ["error", "error"]
+    assert "encoder.blocks.3.f.0.query.weight" in found[1].where
+    assert "lacks 12 weights" in found[1].message
+
+
+def test_a_head_that_the_checkpoint_lacks_is_no_matter():
+    model = trained(both(pre, final=1)())
+    loading = Loading(missing=("projection.weight",), unexpected=("classifier.weight", "lm_head.bias"))
+    assert found_in(patient(model, loading=loading)) == []
+
+
+def test_models_fresh_or_trained_have_no_untrained_norm():
+    for model in (both(pre, final=1)(), trained(both(pre, final=1)()), trained(both(post)())):
+        assert found_in(patient(model)) == []
+
+
+def test_an_expert_that_no_token_goes_to_is_no_skipped_block():
+    class Routed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.router = nn.Linear(WIDTH, 3)
+            self.experts = nn.ModuleList(nn.Linear(WIDTH, WIDTH) for _ in range(3))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.experts[1](x).relu() * self.router(x).softmax(-1)[..., 1:2]
+
+    model = both(pre, final=1)()
+    for block in model.encoder.blocks:
+        block.f[1] = Routed()
+    looked_at = patient(model)
+    assert any("experts.0.weight" in name for name in looked_at.observed.unused_parameters)
+    assert found_in(looked_at) == []
+
+
+def test_a_single_block():
+    one = patient(both(post, blocks=1)())
+    assert found_in(one) == []
+    assert found_in(replace(one, stacks=(replace(one.stacks[0], norm=""),))) != []
+
+
+@pytest.mark.parametrize(
+    ("formula", "same"),
+    [
+        ("x ← norm(2 · x + attention(x))", "x ← norm(attention(x) + 2 · x)"),
+        ("x ← norm(2 · x + attention(x))", "x ← norm(x + 0.5 · attention(x))"),
+        ("x ← x + attention(0.5 · norm(3 · x))", "x ← attention(0.5 · norm(x)) + x"),
+        ("x ← 0.5 · x + trained · attention(x, norm(score by head))",) * 2,
+    ],
+)
+def test_one_formula_written_in_two_ways(formula, same):
+    read = read_formula(formula)
+    assert read is not None
+    assert read == read_formula(same)
+
+
+@pytest.mark.parametrize("formula", ["x ← x + (", "a1 = norm(x); x ← a1 + attention(a1)", "x ← x / attention(x)"])
+def test_formulas_in_other_words_are_left_alone(formula):
+    assert read_formula(formula) is None
