@@ -1,4 +1,4 @@
-"""Branches that add nothing or are not heard, gradients that break off, an embedding that drowns its blocks."""
+"""Branches that add nothing or are not heard, gradients that are lost, an embedding that drowns its blocks."""
 
 import math
 from collections.abc import Iterator
@@ -102,34 +102,6 @@ def nonfinite_gradients(patient: Patient) -> Iterator[Finding]:
         )
 
 
-LARGEST_RATIO = 1e4
-"""Between gradients of sub-layers of one kind in one stack. Measured at initialisation: 25 for Post-LN of 12 blocks."""
-
-
-def vanishing_gradients(patient: Patient) -> Iterator[Finding]:
-    """Gradients that shrink or grow so much over the stack that no one learning rate suits both ends."""
-    for stack, seen in zip(patient.stacks, patient.observed.stacks, strict=True):
-        for kind in dict.fromkeys(found.kind for found in stack.sublayers):
-            some = [
-                (place_norm, found)
-                for found, s in zip(stack.sublayers, seen.sublayers, strict=True)
-                if found.kind == kind and found.block > 0 and (place_norm := s.gradient_norm)
-            ]
-            if len(some) < 2 or not all(math.isfinite(norm) for norm, _ in some):
-                continue
-            (least, low), (most, high) = min(some, key=lambda s: s[0]), max(some, key=lambda s: s[0])
-            if most > LARGEST_RATIO * least:
-                yield Finding(
-                    id="vanishing-gradient",
-                    severity="warning",
-                    where=low.name,
-                    message=f"the gradient of {kind.replace('_', '-')} sub-layers is {least:.2g} in block {low.block} "
-                    f"and {most:.2g} in block {high.block}, {most / least:.1g} times as large",
-                    fix="look for a branch or skip that is scaled in some blocks only, a missing skip, or a placement "
-                    "that does not carry such a depth; Pre-LN does",
-                )
-
-
 TINY_SHARE = 1e-3
 LARGE_STREAM = 10.0
 """Mean square; embeddings of N(0, 1/d) times √d, and normed ones, have 1. Narrow models with weights of N(0, 0.02²)
@@ -174,15 +146,6 @@ RULES: tuple[Rule, ...] = (
         explanation="The first update would make the weights NaN, or be skipped by a gradient scaler.",
         reference="github.com/marian-nmt/marian-dev/issues/699: an un-normed decoder memory, huge gradients and NaN",
         check=nonfinite_gradients,
-    ),
-    Rule(
-        id="vanishing-gradient",
-        severity="warning",
-        title="gradients of very different size over depth",
-        explanation="With plain gradient descent the ends of such a stack learn at rates that far apart; with Adam the "
-        "small ones sink below its ε and float16's least number.",
-        reference="Xiong et al. 2020, arXiv:2002.04745, section 3.3; Liu et al. 2020, arXiv:2004.08249, section 3",
-        check=vanishing_gradients,
     ),
     Rule(
         id="embedding-swamps-blocks",
