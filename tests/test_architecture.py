@@ -19,7 +19,7 @@ MAY_IMPORT = {
     "theory": {"placement"},
     "model": {"placement"},
     "measure": set(),
-    "doctor": {"measure", "theory", "placement"},
+    "doctor": {"measure", "theory", "placement", "optim"},  # advice is about optimisers
     "data": set(),
     "optim": set(),
     "train": {"optim", "data", "model"},

@@ -60,12 +60,13 @@ class Line:
     @contextmanager
     def at(self, rate: float) -> Iterator[None]:
         """The weights after one update at this rate, while the context lasts."""
-        with torch.no_grad():
-            try:
+        try:
+            with torch.no_grad():
                 for name, weight in self._weights.items():
                     weight.copy_(self._start[name]).add_(self.direction[name], alpha=rate)
-                yield
-            finally:
+            yield
+        finally:
+            with torch.no_grad():
                 for name, weight in self._weights.items():
                     weight.copy_(self._start[name])
 
@@ -80,8 +81,8 @@ def row_spread(output: Tensor) -> tuple[float, float]:
     rows_NC = output.detach().reshape(-1, output.shape[-1])
     total = torch.zeros((), dtype=torch.float64, device=output.device)
     summed_C = torch.zeros(output.shape[-1], dtype=torch.float64, device=output.device)
-    for some in rows_NC.split(_ROWS_AT_ONCE):
-        centred = some.double()
+    for start in range(0, len(rows_NC), _ROWS_AT_ONCE):
+        centred = rows_NC[start : start + _ROWS_AT_ONCE].double()
         centred -= centred.mean(1, keepdim=True)
         total += centred.square().sum()
         summed_C += centred.sum(0)

@@ -1,0 +1,74 @@
+"""The whole diagnosis of a model: find, measure, lint, predict, advise."""
+
+from collections.abc import Callable, Collection
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from .advice import advise as advised
+from .diagnosis import Diagnosis
+from .find import Inputs
+from .lint import lint
+from .observe import examined
+from .overlay import predicted
+from .rules import Loading, Patient
+
+
+def diagnose(
+    model: nn.Module,
+    batch: Inputs,
+    *,
+    loss: Callable[[Any], Tensor] | None = None,
+    optimizer: str | torch.optim.Optimizer = "adam",
+    wanted_rate: float | None = None,
+    loading: Loading | None = None,
+    wanted_placement: str | None = None,
+    silenced: Collection[str] = (),
+    target: str = "",
+    advise: bool = True,
+    watch: Callable[[str], None] = lambda stage: None,
+) -> Diagnosis:
+    """What a model is, what is wrong with it, and what rate it bears, before its first update.
+
+    batch: what its forward is called with, by keyword (a mapping), by position (a sequence, or one tensor), or a
+    function that runs it and returns its output. loss: maps the output to the mean loss per token in nats; without it
+    the output's own `loss`, or a stand-in.
+    optimizer: adam, adamw, sgd, radam, lion, or an instance over the model's parameters, whose groups are linted too.
+    wanted_rate: a peak rate to judge. loading: what happened when a checkpoint was loaded; None for initial weights.
+    wanted_placement: what the model's configuration says, such as pre-ln. silenced: ids of rules to leave out.
+    watch: told of each stage as it begins.
+
+    Weights, gradients, buffers, modes and random states are bit for bit as they were. Raises ValueError for a model
+    that cannot be looked at, a loss that is not finite, an unknown optimiser or rule, or a rate that is not positive.
+    """
+    watch("streams and gradients")
+    stacks, observed = examined(model, batch, loss)
+    instance = optimizer if isinstance(optimizer, torch.optim.Optimizer) else None
+    patient = Patient(
+        model=model,
+        stacks=stacks,
+        observed=observed,
+        dtype=next((p.dtype for p in model.parameters() if p.is_floating_point()), torch.get_default_dtype()),
+        optimizer=instance,
+        loading=loading,
+        wanted_placement=wanted_placement,
+    )
+    watch("rules")
+    findings = lint(patient, silenced)
+    watch("prediction")
+    predictions = predicted(stacks, observed)
+    advice = None
+    if advise:
+        watch("rates")
+        advice = advised(model, batch, loss, optimizer=optimizer, wanted_rate=wanted_rate, stacks=stacks)
+    return Diagnosis(
+        target=target or type(model).__name__,
+        parameters=sum(parameter.numel() for parameter in model.parameters()),
+        stacks=stacks,
+        observed=observed,
+        predictions=predictions,
+        findings=findings,
+        advice=advice,
+        silenced=tuple(silenced),
+    )
