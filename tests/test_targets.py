@@ -320,6 +320,7 @@ def test_a_run_of_ours(user, said, run):
     target = user(run)
     loaded = load_run(run, device="cpu")
     assert all(torch.equal(a, b) for a, b in zip(target.model.parameters(), loaded.model.parameters(), strict=True))
+    assert (target.loading.missing, target.loading.unexpected) == ((), ())
     assert f"short, update {loaded.update}" in target.title
     assert_first_batch(target, loaded.model, loaded.config)
     assert "is a run, whose configuration is fixed" in said(run, "seed=2")

@@ -2,11 +2,10 @@
 
 import json
 import math
-import sys
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import TracebackType
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
@@ -72,16 +71,16 @@ def doctor(
     for option, file in (("--html", html), ("--json", None if as_json in (None, _STDOUT) else Path(str(as_json)))):
         if file is not None:
             refuse_unwritable(option, file)
-    with StageDisplay(stderr) as display:
-        with _stage(display, f"reading {target}"):
-            _check(fail_on, optimizer, rate)
-            silenced = _silenced(silence)
-            run_imports(imports)
-            from .targets import opened
+    with StageDisplay(stderr) as display, _Stages(display) as begin:
+        begin(f"reading {target}")
+        _check(fail_on, optimizer, rate)
+        silenced = _silenced(silence)
+        run_imports(imports)
+        from .targets import opened
 
-            found = opened(target, settings, tokens=tokens, sequences=sequences, seed=seed)
-        with _stage(display, f"looking at {found.title}"):
-            diagnosis = _diagnosed(found, optimizer, rate, silenced, advise=not no_advice)
+        found = opened(target, settings, tokens=tokens, sequences=sequences, seed=seed)
+        begin(f"looking at {found.title}")
+        diagnosis = _diagnosed(found, optimizer, rate, silenced, advise=not no_advice, watch=begin)
     _write(diagnosis, html, as_json)
     if _as_bad_as(fail_on, diagnosis):
         raise typer.Exit(1)
@@ -113,7 +112,13 @@ def _silenced(given: list[str]) -> tuple[str, ...]:
 
 
 def _diagnosed(
-    target: "Target", optimizer: str | None, rate: float | None, silenced: tuple[str, ...], *, advise: bool
+    target: "Target",
+    optimizer: str | None,
+    rate: float | None,
+    silenced: tuple[str, ...],
+    *,
+    advise: bool,
+    watch: Callable[[str], None],
 ) -> "Diagnosis":
     from .doctor.diagnose import diagnose
     from .targets.raised import place
@@ -130,6 +135,7 @@ def _diagnosed(
             silenced=silenced,
             target=target.title,
             advise=advise,
+            watch=watch,
         )
     except ValueError as error:
         where = place(error.__cause__) if error.__cause__ is not None else ""
@@ -188,22 +194,35 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-@contextmanager
-def _stage(display: StageDisplay, name: str) -> Iterator[None]:
-    """Shown on stderr once it takes longer than a second."""
-    shown = threading.Event()
+class _Stages:
+    """Each is shown on stderr once it takes longer than a second, and ends when the next one begins."""
 
-    def show() -> None:
-        shown.set()
-        display(name, 0, 1)
+    def __init__(self, display: StageDisplay) -> None:
+        self.display = display
+        self._name, self._shown = "", False
+        self._timer = threading.Timer(0.0, lambda: None)
 
-    timer = threading.Timer(_SHOWN_AFTER_SECONDS, show)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-        timer.join()
-        if shown.is_set() and sys.exc_info()[0] is None:
-            display(name, 1, 1)
+    def __enter__(self) -> Callable[[str], None]:
+        return self._begin
+
+    def __exit__(self, *exception: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self._end()
+
+    def _begin(self, name: str) -> None:
+        self._end()
+        self._name, self._shown = name, False
+        self._timer = threading.Timer(_SHOWN_AFTER_SECONDS, self._show)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def _show(self) -> None:
+        self._shown = True
+        self.display(self._name, 0, 1)
+
+    def _end(self) -> None:
+        if self._timer.ident is None:
+            return
+        self._timer.cancel()
+        self._timer.join()
+        if self._shown:
+            self.display(self._name, 1, 1)

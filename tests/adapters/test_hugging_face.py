@@ -48,7 +48,7 @@ def loss_by_hand(target: Target, output: object) -> torch.Tensor:
         log_p_FBV = logits.log_softmax(-1).transpose(0, 1)
         frames, counts = torch.full((SEQUENCES,), TOKENS), torch.full((SEQUENCES,), labels.shape[1])
         blank = target.model.config.pad_token_id
-        return functional.ctc_loss(log_p_FBV, labels, frames, counts, blank=blank, reduction="sum") / labels.numel()
+        return functional.ctc_loss(log_p_FBV, labels, frames, counts, blank=blank, reduction="sum") / frames.sum()
     if kind.endswith("ForCausalLM") or kind == "GPT2LMHeadModel":
         logits, labels = logits[:, :-1], labels[:, 1:]
     return functional.cross_entropy(logits.flatten(0, -2), labels.flatten(), ignore_index=-100)
@@ -78,6 +78,15 @@ def test_every_family_runs_on_its_sample_inputs(name, tmp_path):
     if "decoder_input_ids" in target.inputs:
         assert torch.equal(target.inputs["decoder_input_ids"][:, 1:], target.inputs["labels"][:, :-1])
         assert set(target.inputs["decoder_input_ids"][:, 0].tolist()) <= special
+
+
+@pytest.mark.parametrize("reduction", ["sum", "mean"])
+def test_the_loss_of_ctc_is_per_frame_however_it_is_reduced(reduction, tmp_path):
+    config = CORPUS["wav2vec2"].build().config
+    target = open_small(saved(config, tmp_path), f"ctc_loss_reduction={reduction}")
+    with torch.no_grad():
+        output = target.model.eval()(**target.inputs)
+    torch.testing.assert_close(target.loss(output), loss_by_hand(target, output), rtol=1e-5, atol=1e-6)
 
 
 def test_masked_tokens_are_read_as_others():

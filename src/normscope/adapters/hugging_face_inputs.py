@@ -36,7 +36,7 @@ class Sample:
     inputs: dict[str, Any]
     """Keyword arguments of forward."""
     loss: Callable[[Any], Tensor] | None
-    """Output -> mean loss per label in nats; None for a model without a head that is known."""
+    """Output -> mean loss per label in nats, of CTC per frame; None for a model without a head that is known."""
 
 
 def sample(model: Any, *, tokens: int, sequences: int, generator: Generator) -> Sample:
@@ -61,13 +61,18 @@ def sample(model: Any, *, tokens: int, sequences: int, generator: Generator) -> 
 
 
 def loss_with_labels(model: Any, inputs: Mapping[str, Any]) -> Callable[[Any], Tensor] | None:
-    """What a model's own loss is, where `inputs` have labels for it."""
+    """What a model's own loss is, where `inputs` have labels for it.
+
+    Of CTC: per frame, as each of them is asked for an entry; only so is it comparable with the vocabulary's size.
+    """
     if "labels" not in inputs:
         return None
-    if getattr(model.config, "ctc_loss_reduction", None) == "sum" and _head(model) == "CTC":
-        labels = int((inputs["labels"] >= 0).sum())
-        return lambda output: _own_loss(output) / labels
-    return _own_loss
+    if _head(model) != "CTC":
+        return _own_loss
+    # "mean" is over labels; they are equally many in every sequence of a sample.
+    per_label = model.config.ctc_loss_reduction == "mean"
+    labels = int((inputs["labels"] >= 0).sum()) if per_label else 1
+    return lambda output: _own_loss(output) * labels / output.logits.shape[:2].numel()
 
 
 def _own_loss(output: Any) -> Tensor:

@@ -9,6 +9,7 @@ from ..config import RunConfig, load
 from ..data.batches import TranslationBatch
 from ..data.corpus import Corpus
 from ..data.opening import open_corpus
+from ..doctor.rules import Loading
 from ..errors import UserError
 from ..model import EncoderDecoder, Layout
 from ..optim import make_optimizer
@@ -22,7 +23,7 @@ def of_config(file: Path, settings: Sequence[str]) -> Target:
     """Initial weights of the configuration's seed, the first batch of its training, its loss and its optimiser."""
     config = load(file, settings)
     corpus = open_corpus(config.data)
-    return _target(str(file), config, build_model(config, corpus.codec), corpus)
+    return _target(str(file), config, build_model(config, corpus.codec), corpus, None)
 
 
 def of_run(folder: Path, settings: Sequence[str]) -> Target:
@@ -31,10 +32,12 @@ def of_run(folder: Path, settings: Sequence[str]) -> Target:
         raise UserError(f"--set {settings[0]}: {folder} is a run, whose configuration is fixed; give its config.toml")
     loaded = load_run(folder, device="cpu")
     title = f"{folder.resolve().name}, update {loaded.update}"
-    return _target(title, loaded.config, loaded.model, open_corpus(loaded.config.data))
+    # A checkpoint of ours that lacks something is refused when it is loaded.
+    whole = Loading(missing=(), unexpected=())
+    return _target(title, loaded.config, loaded.model, open_corpus(loaded.config.data), whole)
 
 
-def _target(title: str, config: RunConfig, model: EncoderDecoder, corpus: Corpus) -> Target:
+def _target(title: str, config: RunConfig, model: EncoderDecoder, corpus: Corpus, loading: Loading | None) -> Target:
     task = TranslationTask(
         corpus, config.translation, max_tokens=config.data.max_tokens, seed=config.seed, device=torch.device("cpu")
     )
@@ -46,5 +49,6 @@ def _target(title: str, config: RunConfig, model: EncoderDecoder, corpus: Corpus
         inputs=logits_of(source.pack(batch.source_BS), source, target.pack(batch.target_in_BT), target),
         loss=smoothed_loss(target.pack(batch.target_out_BT), config.translation.label_smoothing),
         optimizer=make_optimizer(model.parameters(), config.optimizer),
+        loading=loading,
         wanted_placement=config.model.placement,
     )
