@@ -87,6 +87,9 @@ def test_the_loss_of_ctc_is_per_frame_however_it_is_reduced(reduction, tmp_path)
     with torch.no_grad():
         output = target.model.eval()(**target.inputs)
     torch.testing.assert_close(target.loss(output), loss_by_hand(target, output), rtol=1e-5, atol=1e-6)
+    # Labels leave one alignment, so the loss is the mean over frames of what each gives to its label.
+    by_frame = -output.logits.log_softmax(-1).gather(-1, target.inputs["labels"][..., None]).mean()
+    torch.testing.assert_close(target.loss(output), by_frame, rtol=1e-5, atol=1e-6)
 
 
 def test_masked_tokens_are_read_as_others():

@@ -44,7 +44,7 @@ def sample(model: Any, *, tokens: int, sequences: int, generator: Generator) -> 
 
     Text is uniformly random ids without special ones, with no mask, as nothing is padded. Labels: the ids themselves
     for causal models, which shift them; random ones for the decoder's side and for classes; for masked language models
-    the ids at a random 15 % of the places, where other ids are read. tokens: as many as positions allow; frames, for
+    the ids at a random 15 % of the places, where other ids are read; for CTC one a frame. tokens: as many as positions allow; frames, for
     sound. Raises UserError for a model that takes something else.
     """
     try:
@@ -175,14 +175,22 @@ class _Drawn:
         if head == "MASKED_LM":
             return self._masked(inputs["input_ids"])
         if head == "CTC":
-            # A few labels of the many frames, blank excluded, so that no alignment is impossible.
-            blank, entries = self.config.pad_token_id, self.config.vocab_size
-            others = torch.tensor([i for i in range(entries) if i != blank])
-            return {"labels": others[torch.randint(len(others), (self.sequences, 3), generator=self.generator)]}
+            return {"labels": self._one_a_frame(inputs)}
         shape = (self.sequences, inputs["input_ids"].shape[1]) if head == "TOKEN_CLASSIFICATION" else (self.sequences,)
         if self.config.num_labels == 1:
             return {"labels": torch.randn(shape, generator=self.generator)}
         return {"labels": torch.randint(self.config.num_labels, shape, generator=self.generator)}
+
+    def _one_a_frame(self, inputs: dict[str, Tensor]) -> Tensor:
+        """As many labels as frames, each unlike the one before, and no blank: one alignment alone is possible.
+
+        So chance is ln V a frame, as it is for other losses; every further alignment would lower it.
+        """
+        lengths = torch.tensor(inputs[self.model.main_input_name].shape[1])
+        frames = int(self.model._get_feat_extract_output_lengths(lengths))
+        others = torch.tensor([i for i in range(self.config.vocab_size) if i != self.config.pad_token_id])
+        steps = torch.randint(1, len(others), (self.sequences, frames), generator=self.generator)
+        return others[steps.cumsum(1) % len(others)]
 
     def _masked(self, ids_BT: Tensor) -> dict[str, Tensor]:
         count = max(1, math.ceil(_MASKED_SHARE * ids_BT.numel()))
