@@ -44,8 +44,8 @@ def sample(model: Any, *, tokens: int, sequences: int, generator: Generator) -> 
 
     Text is uniformly random ids without special ones, with no mask, as nothing is padded. Labels: the ids themselves
     for causal models, which shift them; random ones for the decoder's side and for classes; for masked language models
-    the ids at a random 15 % of the places, where other ids are read; for CTC one a frame. tokens: as many as positions allow; frames, for
-    sound. Raises UserError for a model that takes something else.
+    the ids at a random 15 % of the places, where other ids are read; for CTC one a frame.
+    tokens: as many as positions allow; frames, for sound. Raises UserError for a model that takes something else.
     """
     try:
         inputs = _Drawn(model, tokens, sequences, generator).all()
