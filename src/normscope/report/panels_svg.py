@@ -12,10 +12,11 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from normscope.report.lines import log_scale, short
 from normscope.report.svg import HUES, INK, house_style, to_svg
 
-Kind = Literal["measured", "predicted", "claimed"]
+Kind = Literal["measured", "predicted", "claimed", "points"]
 _LOOKS = {
     "measured": {"ls": "-", "marker": "o", "ms": 4.5, "lw": 1.1},
     "predicted": {"ls": (0, (4, 2)), "marker": "", "lw": 2.2},  # seen on either side of a measured line that it meets
+    "points": {"ls": "", "marker": "o", "ms": 5.5, "alpha": 0.8},  # measurements without an order
     "claimed": {"ls": (0, (1.2, 1.8)), "marker": "", "lw": 1.7},
 }
 _PANEL_WIDTH_INCHES, _PANEL_HEIGHT_INCHES, _LEGEND_ROW_INCHES = 4.6, 3.2, 0.24
@@ -88,7 +89,7 @@ def _draw(axes: Axes, panel: Panel, handles: dict[str, Line2D]) -> None:
     for series in panel.series:
         color = INK if series.hue < 0 else HUES[series.hue % len(HUES)]
         y = [float("nan") if value is None else value for value in series.y]
-        every = max(1, -(-len(y) // _MOST_MARKERS))
+        every = 1 if series.kind == "points" else max(1, -(-len(y) // _MOST_MARKERS))
         (line,) = axes.plot(series.x, y, color=color, markevery=every, **_LOOKS[series.kind])  # type: ignore[arg-type]
         handles.setdefault(series.label, line)
         if series.low:

@@ -1,5 +1,6 @@
 """The rates around the largest that trains: a ladder climbed until training fails, with a tenth of every failure."""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
@@ -8,6 +9,8 @@ from .advice_cases import HIGHEST, START, TENTH, Case, rate_of
 from .advice_training import train_once
 from .study import Pieces
 
+SLOWLY = 0.1
+"""Nats by which a training must end lower than one at the step below to count as on its way."""
 Outcome = Mapping[str, Any]
 """What `train_once` returns."""
 
@@ -20,22 +23,21 @@ def learned(outcome: Outcome) -> bool:
 
 def diverged(outcome: Outcome, tenth: Outcome) -> bool:
     """No better than that entropy, or not finite, while a tenth of the rate does better."""
-    better = tenth["valid_nats"] is not None and (
-        outcome["valid_nats"] is None or tenth["valid_nats"] < outcome["valid_nats"]
-    )
-    return not learned(outcome) and better
+    return not learned(outcome) and _nats(tenth) < _nats(outcome)
 
 
 def climb(start: int, highest: int, train: Callable[[int], Outcome]) -> dict[int, Outcome]:
     """Outcomes by step of the ladder: up from `start` until two steps running fail, down until one learns.
 
-    Every step that failed has a tenth of it below. train: by step of the ladder.
+    A step that has not learned yet, but ends lower than the one before, has not failed: it was only slow. Each that
+    failed has a tenth of it below. train: by step of the ladder.
     """
     found: dict[int, Outcome] = {}
     step, failed = start, 0
     while step <= highest and failed < 2:
         found[step] = train(step)
-        failed = 0 if learned(found[step]) else failed + 1
+        slow = step - 1 in found and _nats(found[step]) < _nats(found[step - 1]) - SLOWLY
+        failed = 0 if learned(found[step]) or slow else failed + 1
         step += 1
     step = start - 1
     while not any(map(learned, found.values())) and step > start - 3 * TENTH:
@@ -45,6 +47,10 @@ def climb(start: int, highest: int, train: Callable[[int], Outcome]) -> dict[int
         if step - TENTH not in found:
             found[step - TENTH] = train(step - TENTH)
     return dict(sorted(found.items()))
+
+
+def _nats(outcome: Outcome) -> float:
+    return math.inf if outcome["valid_nats"] is None else float(outcome["valid_nats"])
 
 
 def trainings(case: Case, pieces: Pieces, *, updates: int, max_tokens: int) -> dict[int, Outcome]:
