@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 import torch
 
+import normscope
 from normscope import cli_doctor
 from normscope.cli import main
+from normscope.doctor.diagnose import diagnose
 from normscope.doctor.lint import RULES
 from normscope.doctor.rules import Finding
 from report.diagnoses import BETAS, DILUTED, FINAL_NORM, broken, healthy
@@ -114,13 +116,13 @@ def finding(monkeypatch) -> Callable[..., dict[str, Any]]:
     def prepare(*findings: Finding, data: Mapping[str, Any] | None = None, seconds: float = 0) -> dict[str, Any]:
         asked: dict[str, Any] = {}
 
-        def diagnose(model: object, inputs: object, **options: Any) -> SimpleNamespace:
+        def made_up(model: object, inputs: object, **options: Any) -> SimpleNamespace:
             time.sleep(seconds)
             asked.update(options, model=model, inputs=inputs)
             return SimpleNamespace(findings=findings, to_json=lambda: data or healthy())
 
         module = ModuleType("normscope.doctor.diagnose")
-        module.diagnose = diagnose
+        module.diagnose = made_up
         monkeypatch.setitem(sys.modules, module.__name__, module)
         return asked
 
@@ -270,6 +272,10 @@ def test_import_normscope_stays_quick():
     code = "import sys, normscope; print('torch' in sys.modules, hasattr(normscope, 'nothing'))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "False"]
+
+
+def test_diagnose_is_at_the_root():
+    assert normscope.diagnose is diagnose
 
 
 UNUSABLE = {
