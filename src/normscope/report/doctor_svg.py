@@ -14,8 +14,8 @@ from normscope.report.panels_svg import Kind, Panel, Series, panels_svg
 from normscope.report.svg import HUES, INK, house_style, to_svg
 
 _WIDTH_INCHES, _HEIGHT_INCHES = 4.6, 3.7
-_LEAST_RATIO = 4.0
-"""Of the ends of a logarithmic axis: what stays level should look so."""
+_LEAST_RATIO = 8.0
+"""Of the ends of a logarithmic axis: what stays level should look so, and two of 1, 2 and 5 lie between."""
 _ROOM = 1.25
 """Between the curves and the ends of a logarithmic axis."""
 _SMALL_SHARE = 0.1
