@@ -1,0 +1,166 @@
+"""Initial weights beside the placement's, and what copies of one block do to a stream."""
+
+import math
+from collections.abc import Callable
+from statistics import fmean
+
+import pytest
+import torch
+from torch import nn
+
+from doctor.bugs_values import ALPHA, BETA, RIGHT_DEEPNORM, PackedModel, drawn, glorot
+from doctor.scrambled import scrambled
+from doctor.test_lint_values import RULES, above_info, patient
+from doctor.wired import Model, Stack, post, pre
+from normscope.doctor.initial_weights import told_by_initialisation
+from normscope.doctor.observe import examined
+from normscope.doctor.rules import Finding, Patient
+from normscope.doctor.vectors import at_initialisation
+from normscope.model import EncoderDecoder, Layout, ModelConfig
+
+SAME = {"gpt2": "pre-ln", "ds-init": "post-ln", "ds-init-code": "post-ln"}
+"""Placements whose formula is another one's."""
+RULE = "initialisation-unlike-placement"
+
+
+def check(of: Patient) -> list[Finding]:
+    return list(RULES[RULE].check(of))
+
+
+def own(
+    placement: str,
+    initialisation: str = "as-placement",
+    change: Callable[[nn.Module], None] | None = None,
+) -> Patient:
+    torch.manual_seed(0)
+    config = ModelConfig(
+        placement=placement,
+        initialisation=initialisation,
+        width=16,
+        ffn_width=24,
+        heads=2,
+        encoder_blocks=4,
+        decoder_blocks=4,
+    )
+    model = EncoderDecoder(config, 20, 20)
+    if change is not None:
+        change(model)
+    scrambled(model)
+    layouts = [Layout(torch.tensor(lengths)) for lengths in ([4, 7, 2], [5, 3, 6])]
+    source, target = [torch.randint(4, 20, (layout.tokens,)) for layout in layouts]
+    stacks, observed = examined(model, (source, layouts[0], target, layouts[1]))
+    return Patient(model=model, stacks=stacks, observed=observed, dtype=torch.float32)
+
+
+@pytest.mark.parametrize("placement", ["pre-ln", "gpt2", "post-ln", "ds-init", "ds-init-code"])
+def test_placements_with_one_formula_are_told_by_their_weights(placement):
+    found = own(placement)
+    assert [stack.placement for stack in found.stacks] == [SAME.get(placement, placement)] * 2
+    assert [told_by_initialisation(stack, found) for stack in found.stacks] == [placement] * 2
+
+
+@pytest.mark.parametrize(
+    ("placement", "severities"), [("deepnorm", ["warning"] * 2), ("t-fixup", ["warning"] * 2), ("post-ln", [])]
+)
+def test_small_normal_weights(placement, severities):
+    """N(0, 0.02²) at width 16 is 0.08 times Glorot's; what needs no particular weights is left alone."""
+    assert [f.severity for f in check(own(placement, "normal-0.02"))] == severities
+
+
+def test_t_fixup_without_its_scale_and_both_stacks_constants():
+    def plain(model: nn.Module) -> None:
+        for stack in (model.encoder, model.decoder):
+            for linear in (module for module in stack.modules() if isinstance(module, nn.Linear)):
+                nn.init.xavier_uniform_(linear.weight)
+
+    assert check(own("t-fixup")) == []
+    encoder, decoder = check(own("t-fixup", change=plain))
+    assert f"in place of {0.67 * 4**-0.25:.2f}" in encoder.message
+    assert f"in place of {36**-0.25:.2f}" in decoder.message
+
+
+@pytest.mark.parametrize(("factor", "found"), [(1.3, 0), (1 / 1.3, 0), (1.7, 1), (1 / 1.7, 1)])
+def test_the_tolerance_is_half_as_much_again(factor, found):
+    """A matrix of 16 × 16 strays from the deviation it is drawn at by 4 %, its standard error."""
+    gains = glorot(value=factor * BETA, output=BETA, feed_forward=BETA)
+    assert len(check(patient(drawn(lambda x, f, norm: norm(ALPHA * x + f(x)), gains)()))) == found
+
+
+def test_which_projection_is_the_value_is_not_told_by_its_place():
+    """Where the values come first, their scale shows which they are."""
+    model = RIGHT_DEEPNORM()
+    for attention, _ in (block.f for block in model.encoder.blocks):
+        attention.query, attention.value = attention.value, attention.query
+    # The one that is used as query now has the values' weights: only the place where each is used has changed.
+    assert check(patient(model)) == []
+
+
+def test_trained_weights_are_not_judged():
+    model = drawn(lambda x, f, norm: norm(ALPHA * x + f(x)), glorot(value=1, output=1, feed_forward=1))()
+    assert at_initialisation(patient(model))
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
+    model(torch.tensor([[1, 2, 3]])).logsumexp(-1).mean().backward()
+    optimizer.step()
+    assert not at_initialisation(patient(model))
+    assert check(patient(model)) == []
+
+
+def test_gpt2s_and_pre_lns_weights():
+    def gpt2(model: nn.Module) -> None:
+        for attention, ffn in (block.f for block in model.encoder.blocks):
+            for linear in (attention.query, attention.key, attention.value, ffn[0], attention.last, ffn[2]):
+                last = linear in (attention.last, ffn[2])
+                nn.init.normal_(linear.weight, std=0.02 / math.sqrt(8) if last else 0.02)
+
+    for initialise, placement in [(gpt2, "gpt2"), (lambda model: None, "pre-ln")]:
+        found = patient(drawn(pre, initialise, final=1)())
+        assert found.stacks[0].placement == "pre-ln"
+        assert told_by_initialisation(found.stacks[0], found) == placement
+
+
+def test_packed_values_head_by_head_are_found_at_any_width():
+    for width in (32, 64):
+        assert above_info(check(patient(PackedModel(BETA, by_head=True, width=width)))) == []
+        assert len(check(patient(PackedModel(1.0, by_head=True, width=width)))) == 1
+
+
+class Torchs(nn.Module):
+    def __init__(self, *, drawn_anew: bool) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        layer = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True, norm_first=True)
+        self.embedding = nn.Embedding(24, 16)
+        self.inner = nn.TransformerEncoder(layer, 3, norm=nn.LayerNorm(16), enable_nested_tensor=False)
+        for weight in self.inner.parameters() if drawn_anew else ():
+            if weight.dim() > 1:
+                nn.init.xavier_uniform_(weight)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        return self.inner(self.embedding(tokens))
+
+
+@pytest.mark.parametrize(("drawn_anew", "severities"), [(False, ["info"]), (True, [])])
+def test_torchs_own_stack_of_copies(drawn_anew, severities):
+    found = list(RULES["identical-blocks"].check(patient(scrambled(Torchs(drawn_anew=drawn_anew)))))
+    assert [f.severity for f in found] == severities
+    assert all("as torch.nn.TransformerEncoder" in f.message for f in found)
+
+
+def test_one_layer_used_again_is_no_copy():
+    shared = Model(lambda: Stack(post, post, blocks=1))
+    shared.encoder.blocks = nn.ModuleList(list(shared.encoder.blocks) * 3)
+    found = patient(shared)
+    assert found.stacks[0].blocks == 3
+    assert list(RULES["identical-blocks"].check(found)) == []
+
+
+@torch.no_grad()
+def test_copied_blocks_make_a_stream_grow_faster():
+    def growth(copied: bool, seed: int) -> float:
+        torch.manual_seed(seed)
+        layers = [nn.TransformerEncoderLayer(32, 2, 64, dropout=0, norm_first=True) for _ in range(12)]
+        # Pre-LN's output is the stream itself.
+        return float(nn.Sequential(*([layers[0]] * 12 if copied else layers))(torch.randn(8, 2, 32)).square().mean())
+
+    copied, distinct = (fmean(growth(copied, seed) for seed in range(3)) for copied in (True, False))
+    assert copied > 3 * distinct

@@ -1,0 +1,166 @@
+"""Epsilons, first losses, and optimiser groups."""
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from doctor.test_lint_values import RULES, patient
+from doctor.wired import Model, Stack, pre
+from normscope.doctor.observe import examined
+from normscope.doctor.rules import Finding, Loading, Patient
+
+
+class Written(nn.Module):
+    """RMSNorm in the arithmetic of its input."""
+
+    def __init__(self, epsilon: float) -> None:
+        super().__init__()
+        self.gain, self.epsilon = nn.Parameter(torch.ones(16)), epsilon
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * (x.square().mean(-1, keepdim=True) + self.epsilon).rsqrt() * self.gain
+
+
+def check(rule: str, of: Patient) -> list[Finding]:
+    return list(RULES[rule].check(of))
+
+
+def small(norm: nn.Module | None = None) -> Model:
+    model = Model(lambda: Stack(pre, pre, blocks=2, final=1))
+    for block in model.encoder.blocks if norm is not None else ():
+        block.norms = nn.ModuleList([norm, norm])
+    return model
+
+
+@pytest.mark.parametrize(
+    ("norm", "dtype", "severities"),
+    [
+        (nn.LayerNorm(16, eps=1e-12), torch.float16, ["info"]),
+        (nn.LayerNorm(16, eps=1e-12), torch.bfloat16, []),
+        (nn.LayerNorm(16, eps=1e-12), torch.float32, []),
+        (nn.LayerNorm(16, eps=1e-6), torch.float16, []),
+        (Written(1e-8), torch.float16, ["warning"]),
+        (Written(1e-8), torch.float32, []),
+        (Written(1e-6), torch.float16, []),
+    ],
+)
+def test_epsilons_that_a_dtype_cannot_hold(norm, dtype, severities):
+    # Looked at in float32, as norms behave the same there: what they will be computed in is what the patient says.
+    found = check("norm-epsilon", replace(patient(small(norm)), dtype=dtype))
+    assert [f.severity for f in found] == severities
+
+
+def test_float16_loses_what_the_rule_says_it_loses():
+    x = torch.zeros(1, 16, dtype=torch.float16)
+    assert bool(Written(1e-8).half()(x).isnan().all())
+    assert not bool(Written(1e-7).half()(x).isnan().any())
+
+
+@pytest.mark.parametrize(("deviation", "found"), [(1e-4, 1), (0.002, 1), (0.005, 0), (0.02, 0)])
+def test_epsilons_that_swamp_the_stream(deviation, found):
+    """With ε = 1e-5 the boundary is at a deviation of √1e-5 = 0.0032."""
+    model = small()
+    with torch.no_grad():
+        nn.init.normal_(model.embedding.weight, std=deviation)
+    made = check("norm-epsilon", patient(model))
+    assert len(made) == found
+    assert all("encoder.blocks.0.f.0" in f.where for f in made)
+
+
+def seen(**changes: object) -> Patient:
+    model = small()
+    stacks, observed = examined(model, (torch.tensor([[1, 2, 3]]),))
+    known = {"loss_is_stand_in": False, "classes": 1000, "logit_deviation": 0.5, **changes}
+    return Patient(model=model, stacks=stacks, observed=replace(observed, **known), dtype=torch.float32)
+
+
+CHANCE = math.log(1000)
+
+
+@pytest.mark.parametrize(
+    ("loss", "said"),
+    [
+        (CHANCE, ""),
+        (CHANCE + 1.9, ""),
+        (CHANCE + 2.1, "2.10 above ln 1000 = 6.91"),
+        (CHANCE + 60, "60.00 above"),
+        (CHANCE - 0.4, ""),
+        (CHANCE - 0.6, "0.60 below ln 1000 = 6.91: a model that knows nothing yet knows its targets"),
+    ],
+)
+def test_the_first_loss(loss, said):
+    found = check("loss-far-from-chance", seen(loss_nats=loss))
+    assert len(found) == bool(said)
+    assert all(said in f.message for f in found)
+
+
+@pytest.mark.parametrize(("deviation", "found"), [(None, 0), (1.0, 0), (3.9, 0), (4.1, 1)])
+def test_logits_stand_in_for_a_loss_that_was_not_given(deviation, found):
+    of = seen(loss_nats=50.0, loss_is_stand_in=True, logit_deviation=deviation)
+    assert len(check("loss-far-from-chance", of)) == found
+
+
+def test_trained_models_may_be_far_from_chance():
+    far = seen(loss_nats=1.0)
+    assert check("loss-far-from-chance", far)
+    assert not check("loss-far-from-chance", replace(far, loading=Loading(missing=(), unexpected=())))
+    assert not check("loss-far-from-chance", seen(loss_nats=1.0, classes=None))
+
+
+def test_a_loss_that_sees_its_target():
+    """Tied rows, no shift: the logit of the token itself is by far the largest."""
+    model = small()
+    with torch.no_grad():
+        nn.init.normal_(model.embedding.weight, std=0.3)
+    model.projection.weight = model.embedding.weight
+    tokens = torch.randint(24, (2, 7), generator=torch.Generator().manual_seed(1))
+    stacks, observed = examined(
+        model, (tokens,), lambda logits: nn.functional.cross_entropy(logits.flatten(0, 1), tokens.flatten())
+    )
+    of = Patient(model=model, stacks=stacks, observed=observed, dtype=torch.float32)
+    assert "below ln 24" in check("loss-far-from-chance", of)[0].message
+
+
+def groups(model: nn.Module, *, decay_all: bool) -> list[dict[str, object]]:
+    matrices = [p for p in model.parameters() if p.ndim > 1]
+    vectors = [p for p in model.parameters() if p.ndim <= 1]
+    return [{"params": matrices, "weight_decay": 0.1}, {"params": vectors, "weight_decay": 0.1 * decay_all}]
+
+
+@pytest.mark.parametrize("decay_all", [False, True])
+def test_weight_decay_on_norms(decay_all):
+    model = small()
+    optimizer = torch.optim.AdamW(groups(model, decay_all=decay_all))
+    found = check("weight-decay-on-norms", patient(model, optimizer=optimizer))
+    assert [f.severity for f in found] == ["warning"] * decay_all
+    if decay_all:
+        # Two blocks of two norms and a final one, each with a gain and a shift; biases of linear layers are not meant.
+        assert "parameter group 1 of AdamW decays 10 gains" in found[0].message
+        assert found[0].where == "encoder.blocks.0.norms.0.weight, encoder.blocks.0.norms.0.bias, " + (
+            "encoder.blocks.0.norms.1.weight and 7 more"
+        )
+
+
+def test_no_optimiser_no_findings():
+    assert check("weight-decay-on-norms", patient(small())) == check("unused-in-optimizer", patient(small())) == []
+
+
+def test_norms_that_no_group_holds():
+    model = small()
+    matrices = torch.optim.SGD([p for p in model.parameters() if p.ndim > 1], 0.1)
+    of_linear = [p for m in model.modules() if isinstance(m, nn.Linear | nn.Embedding) for p in m.parameters()]
+    for optimizer, severity in [(matrices, "info"), (torch.optim.SGD(of_linear, 0.1), "warning")]:
+        (found,) = check("unused-in-optimizer", patient(model, optimizer=optimizer))
+        assert (found.severity, "10 of 10 trainable gains" in found.message) == (severity, True)
+    assert check("unused-in-optimizer", patient(model, optimizer=torch.optim.SGD(model.parameters(), 0.1))) == []
+
+
+def test_frozen_norms_need_no_optimiser():
+    model = small()
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_("norm" not in name and "final" not in name)
+    trained = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], 0.1)
+    assert check("unused-in-optimizer", patient(model, optimizer=trained)) == []
