@@ -170,6 +170,10 @@ def embedding_of(deviation: float) -> Callable[[nn.Module], None]:
     return initialise
 
 
+def heavier_pre(x: Tensor, f: F, norm: F) -> Tensor:
+    return ALPHA * x + f(norm(x))
+
+
 RIGHT_DEEPNORM = drawn(deepnorm, glorot(value=BETA, output=BETA, feed_forward=BETA))
 GLOROT = "initialisation-unlike-placement"
 
@@ -211,6 +215,14 @@ BUGS: dict[str, Bug] = {
         severity="warning",
         said="in place of 0.42 (4 of 4 blocks), last feed-forward",
         right=RIGHT_DEEPNORM,
+    ),
+    # joeynmt: `initializer: xavier_normal` turns DeepNorm's factors on, for Pre-LN as well.
+    "joeynmt, DeepNorm's constants under Pre-LN": Bug(
+        build=drawn(heavier_pre, glorot(value=BETA, output=BETA, feed_forward=BETA), final=1),
+        rule="amplified-stream",
+        severity="warning",
+        said="multiplies the stream by 64 over 8 sub-layers",
+        right=drawn(pre, glorot(value=1, output=1, feed_forward=1), final=1),
     ),
     # torch.nn.TransformerEncoder and every layer stack made with copy.deepcopy.
     "copies of one layer": Bug(

@@ -128,6 +128,30 @@ def embedding_swamps_blocks(patient: Patient) -> Iterator[Finding]:
             )
 
 
+LARGEST_GROWTH = 2.0
+
+
+def amplified_stream(patient: Patient) -> Iterator[Finding]:
+    """Factors above 1 on the skip path that no norm of the sum takes back."""
+    for stack, seen in zip(patient.stacks, patient.observed.stacks, strict=True):
+        raised = [
+            found
+            for found in stack.sublayers
+            if found.skip_scale is not None and abs(found.skip_scale) > 1.0 and "x ← norm(" not in found.formula
+        ]
+        growth = math.prod(abs(found.skip_scale or 1.0) for found in raised)
+        if growth > LARGEST_GROWTH:
+            yield Finding(
+                id="amplified-stream",
+                severity="warning",
+                where=listed(found.name for found in raised),
+                message=f"the skip path multiplies the stream by {growth:.3g} over {len(raised)} sub-layers, and no "
+                f"norm follows their sums: its mean square goes from {seen.source_square:.3g} to "
+                f"{seen.sublayers[-1].sum_square:.3g}",
+                fix="leave the factor on the skip to placements that norm the sum, as DeepNorm does, or take 1",
+            )
+
+
 RULES: tuple[Rule, ...] = (
     Rule(
         id="dead-sublayer",
@@ -156,5 +180,15 @@ RULES: tuple[Rule, ...] = (
         reference="Takase et al. 2023 (Spike No More), arXiv:2312.16903, for the other side; Xiong et al. 2020, "
         "arXiv:2002.04745, lemma 2: the sum grows by one branch at a time",
         check=embedding_swamps_blocks,
+    ),
+    Rule(
+        id="amplified-stream",
+        severity="warning",
+        title="a factor above 1 on a skip path without norms",
+        explanation="It is taken once a sub-layer, so that the stream grows exponentially with depth, and what later "
+        "branches add is lost in it.",
+        reference="Wang et al. 2022, arXiv:2203.00555, figure 2, where a norm follows every sum; joeynmt, whose "
+        "`initializer: xavier_normal` turned DeepNorm's factors on for Pre-LN too",
+        check=amplified_stream,
     ),
 )
