@@ -57,17 +57,16 @@ class FirstUpdate:
 
     @property
     def critical_rate(self) -> float | None:
-        """Where the loss along the update is lowest, by a parabola through three rates; None where none lowers it."""
+        """Where the loss along the update is lowest, by a parabola through three rates. None where none lowers it."""
         losses = [loss if math.isfinite(loss) else math.inf for loss in self.losses]
         at = min(range(len(losses)), key=losses.__getitem__)
         if losses[at] >= self.loss_before:
             return None
         if at in (0, len(losses) - 1) or not math.isfinite(losses[at + 1]):
             return self.rates[at]
-        left, here, right = losses[at - 1 : at + 2]
-        bend = left - 2 * here + right
-        shift = 0.5 * (left - right) / bend if bend > 0 else 0.0
-        return self.rates[at] * 10 ** (shift / STEPS_A_DECADE)
+        (a, b, c), (left, here, right) = self.rates[at - 1 : at + 2], losses[at - 1 : at + 2]
+        rise, fall = (b - a) * (right - here), (c - b) * (left - here)
+        return b - 0.5 * ((b - a) * rise - (c - b) * fall) / (rise + fall) if rise + fall > 0 else b
 
     @property
     def rise_rate(self) -> float | None:

@@ -82,18 +82,21 @@ def fitted(known: Sequence[Known], warmups: Sequence[tuple[float, int]] = ()) ->
     held_out = [
         (one, _constants([other for other in usable if other is not one]).foreseen(one.facts)) for one in usable
     ]
-    below = sorted(foreseen - math.log10(rate_of(one.largest or 0)) for one, foreseen in held_out)
-    margin = max(0.0, below[min(len(below) - 1, math.ceil(CONFIDENCE * len(below)) - 1)])
-    off = sorted(abs(foreseen - margin - one.boundary) for one, foreseen in held_out)
+    margin = max(0.0, _quantile([foreseen - one.boundary for one, foreseen in held_out]))
     slope, level = _line([x for x, _ in warmups], [math.log10(updates) for _, updates in warmups])
     return replace(
         constants,
         deviation=_deviation(held_out),
         margin=margin,
-        factor=10 ** off[min(len(off) - 1, math.ceil(CONFIDENCE * len(off)) - 1)],
+        factor=10 ** _quantile([abs(foreseen - margin - one.boundary) for one, foreseen in held_out]),
         warmup=level,
         warmup_slope=slope,
     )
+
+
+def _quantile(values: Sequence[float]) -> float:
+    """What `CONFIDENCE` of the values do not exceed."""
+    return sorted(values)[math.ceil(CONFIDENCE * len(values)) - 1]
 
 
 def _constants(known: Sequence[Known]) -> Calibration:
@@ -118,7 +121,7 @@ def _constants(known: Sequence[Known]) -> Calibration:
                 row[one.case.optimizer] = 1.0
             rows.append([row[name] for name in names])
         design = np.array(rows)
-        penalty = np.diag([0.0 if name in ("collapse", "rise") else RIDGE * len(known) / 10 for name in names])
+        penalty = np.diag([0.0 if name in ("collapse", "rise") else RIDGE for name in names])
         left = design.T @ design + penalty + 1e-9 * np.eye(len(names))
         found = dict(zip(names, np.linalg.solve(left, design.T @ (boundaries - np.array(offsets))), strict=True))
         fresh = replace(
