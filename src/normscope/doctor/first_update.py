@@ -16,7 +16,7 @@ from .outputs import main_tensor
 from .unchanged import left_unchanged
 
 STEPS_A_DECADE = 3
-_LOWEST, _HIGHEST = -9, 4
+_LOWEST, _HIGHEST = -7, 4
 """Steps about the rate at which the first update is as long as the weights."""
 _NEVER_BELOW = -21
 _OPENING_RATE = 1e-2

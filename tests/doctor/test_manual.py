@@ -1,0 +1,57 @@
+"""What docs/doctor.md says that running its examples does not show: the rules, the options and the Action."""
+
+import re
+from pathlib import Path
+from typing import get_args
+
+import pytest
+import typer.main
+
+from normscope.cli import app
+from normscope.doctor.lint import RULES
+from normscope.doctor.observed import ObservedSublayer
+from normscope.optim.optimizers import OptimizerName
+
+PAGE = (Path(__file__).parents[2] / "docs/doctor.md").read_text(encoding="utf-8")
+
+
+def section(title: str) -> str:
+    (found,) = re.findall(rf"^## {title}$(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL)
+    return found
+
+
+def options() -> set[str]:
+    doctor = typer.main.get_command(app).commands["doctor"]  # type: ignore[attr-defined]
+    return {name for parameter in doctor.params for name in parameter.opts if name.startswith("--")}
+
+
+def test_the_table_has_every_rule_in_the_linters_words() -> None:
+    rows = [f"| `{rule.id}` | {rule.severity} | {rule.title} | {rule.explanation} |" for rule in RULES]
+    table = [line for line in section("Rules").splitlines() if line.startswith("| `")]
+    assert table == rows, "the table of docs/doctor.md must be:\n" + "\n".join(rows)
+
+
+def test_every_option_is_told() -> None:
+    told = set(re.findall(r"`(--[\w-]+)", section("What can be looked at")))
+    assert told == options() - {"--help"}
+    assert set(get_args(OptimizerName)) <= set(re.findall(r"`(\w+)`", section("What can be looked at")))
+
+
+def test_names_of_measurements_are_those_of_the_code() -> None:
+    names = re.findall(r"^\| `(\w+)` \|", section("While it trains"), re.MULTILINE)
+    assert set(names) <= {field.name for field in ObservedSublayer.__dataclass_fields__.values()}
+    assert len(names) == 4
+
+
+def test_the_action_runs_a_command_that_exists() -> None:
+    yaml = pytest.importorskip("yaml", reason="needs PyYAML, which the `huggingface` extra brings")
+    (text,) = re.findall(r"^```yaml\n(.*?)^```$", section("In continuous integration"), re.MULTILINE | re.DOTALL)
+    steps = yaml.safe_load(text)["jobs"]["doctor"]["steps"]
+    (command,) = [step["run"] for step in steps if step.get("run", "").startswith("normscope ")]
+    words = command.split()
+    assert words[:2] == ["normscope", "doctor"]
+    assert f"def {words[2].partition(':')[2]}(" in PAGE
+    assert {word for word in words if word.startswith("--")} <= options()
+    # What is kept is what was written.
+    written = words[words.index("--html") + 1]
+    assert [step["with"]["path"] for step in steps if "upload-artifact" in step.get("uses", "")] == [written]
