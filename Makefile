@@ -25,6 +25,7 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/train_step.py
 	$(BIN)/python benchmarks/decode.py
 	$(BIN)/python benchmarks/figure3.py
+	$(BIN)/python benchmarks/monitor.py
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

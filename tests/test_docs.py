@@ -31,6 +31,7 @@ PAGES = [
             "placements",
             "predicting",
             "studies",
+            "doctor",
         )
     ),
 ]
