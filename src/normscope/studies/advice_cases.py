@@ -93,15 +93,14 @@ def evaluation_cases(multi30k: str) -> list[Case]:
     """What it is judged by: other depths, other widths, other seeds, and placements it has not seen."""
     return [
         *_cases("adam", 2, "post-ln 6x48 3x80 3x48 8x48 4x80; pre-ln 6x48 4x80 3x48 8x48"),
-        *_cases("adam", 2, "deepnorm 6x48 3x80 4x48; peri-ln 6x48; rezero 6x48; residual 6x48; b2t 6x48"),
+        *_cases("adam", 2, "deepnorm 6x48 4x48; peri-ln 6x48; rezero 6x48; residual 6x48; b2t 6x48"),
         *_cases("adam", 2, "mix-ln 6x48; sandwich 6x48; sub-ln 6x48; hybrid-norm 6x48; lns 6x48"),
-        *_cases("adamw", 2, "post-ln 6x48; pre-ln 6x48; deepnorm 3x48"),
+        *_cases("adamw", 2, "post-ln 4x48; pre-ln 4x48"),
         *_cases("sgd", 2, "post-ln 6x48 3x80; pre-ln 6x48; deepnorm 3x48"),
-        *_cases("lion", 2, "post-ln 6x48 3x48; pre-ln 3x80; deepnorm 6x48"),
+        *_cases("lion", 2, "post-ln 6x48 3x48; pre-ln 3x80; deepnorm 4x48"),
         *_cases("radam", 2, "post-ln 6x48 3x80; pre-ln 6x48; deepnorm 3x48"),
-        *_cases("adam", 2, "post-ln 3x48 6x48; pre-ln 3x48; deepnorm 4x48; peri-ln 4x48", multi30k),
+        *_cases("adam", 2, "post-ln 3x48; pre-ln 3x48; deepnorm 3x48; peri-ln 3x48", multi30k),
         *_cases("lion", 2, "post-ln 3x48", multi30k),
-        *_cases("radam", 2, "post-ln 3x48", multi30k),
         *_cases("sgd", 2, "pre-ln 3x48", multi30k),
     ]
 
