@@ -1,13 +1,11 @@
 """The rules about wiring: each rebuilt error is found by its rule, and its right twin by none."""
 
-from dataclasses import replace
-
 import pytest
 import torch
 from torch import nn
 
 from doctor.bugs import BUGS, both, scaled_by, weighed
-from doctor.wired import WIDTH, patient, post, pre
+from doctor.wired import WIDTH, Model, Stack, patient, post, pre
 from normscope.doctor import (
     lint_constants,
     lint_structure_checkpoint,
@@ -188,9 +186,10 @@ def test_an_expert_that_no_token_goes_to_is_no_skipped_block():
 
 
 def test_a_single_block():
-    one = patient(both(post, blocks=1)())
-    assert found_in(one) == []
-    assert found_in(replace(one, stacks=(replace(one.stacks[0], norm=""),))) != []
+    assert found_in(patient(both(post, blocks=1)())) == []
+    # A placement without a final norm coincides with Pre-LN here.
+    (finding,) = found_in(patient(both(pre, blocks=1)()))
+    assert (finding.id, "GPT-2" in finding.message or "Pre-LN ends" in finding.message) == ("missing-final-norm", True)
 
 
 @pytest.mark.parametrize(
@@ -211,3 +210,13 @@ def test_one_formula_written_in_two_ways(formula, same):
 @pytest.mark.parametrize("formula", ["x ← x + (", "a1 = norm(x); x ← a1 + attention(a1)", "x ← x / attention(x)"])
 def test_formulas_in_other_words_are_left_alone(formula):
     assert read_formula(formula) is None
+
+
+@pytest.mark.parametrize(
+    "join",
+    [lambda x, f, norm: torch.lerp(x, f(norm(x)), 0.5), lambda x, f, norm: torch.where(x > 0, x, f(norm(x)))],
+)
+def test_sums_in_other_words_are_not_called_lost(join):
+    """What is not seen as a sum cuts a stream, but the skip is there."""
+    found = found_in(patient(Model(lambda: Stack(join, pre, final=1))))
+    assert [finding for finding in found if finding.id == "lost-residual"] == []

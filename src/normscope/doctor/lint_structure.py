@@ -28,12 +28,13 @@ def explained(sublayers: Sequence[FoundSublayer]) -> bool:
     return bool(common) and bool(set.intersection(*common))
 
 
-def wanted(patient: Patient, number: int) -> Candidate | None:
-    """The formula of the placement that a stack was found to have; None where that is not known."""
+def wanted(patient: Patient, number: int, name: str | None = None) -> Candidate | None:
+    """The formula of the placement that a stack was found to have, or of another; None where there is none."""
     stack = patient.stacks[number]
-    if stack.placement not in registered():
+    name = stack.placement if name is None else name
+    if name not in registered():
         return None
-    shape, placement = shape_of(patient.stacks, number), named(stack.placement)
+    shape, placement = shape_of(patient.stacks, number), named(name)
     return candidate(placement, shape, kinds_of(stack)) if shape.model in placement.models else None
 
 
@@ -48,6 +49,24 @@ def is_normed(term: Term) -> bool:
         seen.update(map(id, new))
         todo += new
     return True
+
+
+def ends_in_norm(patient: Patient, number: int) -> str | None:
+    """The title of a placement that has all of a stack's sub-layers and a norm at its end.
+
+    "" where none has the sub-layers, None where all that have them go without: in a shallow stack, where formulas
+    coincide, whichever lacks the norm as well fits best, and means least.
+    """
+    stack = patient.stacks[number]
+    common = [{sublayer.placement, *sublayer.also} for sublayer in in_blocks(stack)]
+    likely = {stack.placement, *(set.intersection(*common) if common else ())} - {""}
+    # A placement known longer is the likelier to be meant.
+    order = sorted(likely, key=lambda name: (name != stack.placement, named(name).year, named(name).variant_of, name))
+    formulas = [wanted(patient, number, name) for name in order]
+    ending = [formula for formula in formulas if formula is not None and is_normed(formula.whole[-1].end)]
+    if not likely:
+        return ""
+    return ending[0].placement.title if ending else None
 
 
 def blocks_end_normed(found: Candidate) -> bool:

@@ -1,10 +1,11 @@
 """Norms at the ends of stacks: missing, doubled, not where an encoder's memory is read, or nowhere at all."""
 
+import re
 from collections.abc import Iterator
 
 from ..placement import named
 from .candidates import Candidate
-from .lint_structure import blocks_end_normed, carries_norm, is_normed, wanted
+from .lint_structure import blocks_end_normed, carries_norm, ends_in_norm, is_normed, wanted
 from .matching import matches
 from .rules import Finding, Patient, Rule
 from .term import ordered
@@ -12,23 +13,24 @@ from .term import ordered
 CLOSED_SHARE = 0.1
 """Sum of the branches' shares of a stack up to which its branches count as closed at the start."""
 
+_BOUNDING = re.compile(r"norm\((?!score)")
+
 
 def missing_final_norm(patient: Patient) -> Iterator[Finding]:
     """A stack whose placement ends in a norm, read as its last sum leaves it."""
     for number, stack in enumerate(patient.stacks):
-        formula = wanted(patient, number)
+        title = ends_in_norm(patient, number)
         # A stack without any norm, an encoder's memory and a stream that is cut in two have rules of their own.
         memory = any(other.memory == number and not other.memory_normed for other in patient.stacks)
         cut = any(other.continues == number for other in patient.stacks)
         if stack.end_read_by == "norm" or memory or cut or not stack.norm:
             continue
-        if carries_norm(stack, formula) or (formula is not None and not is_normed(formula.whole[-1].end)):
+        if title is None or carries_norm(stack, wanted(patient, number)):
             continue
         seen = patient.observed.stacks[number]
         last = seen.sublayers[-1].sum_square if seen.sublayers else seen.end_square
         reader = "weights read" if stack.end_read_by == "weights" else "the model returns"
-        title = named(stack.placement).title if stack.placement else "its blocks leave the stream un-normed"
-        rule = f"{title} ends in one" if stack.placement else f"{title}, and it has norms elsewhere"
+        rule = f"{title} ends in one" if title else "its blocks leave the stream un-normed, and it has norms elsewhere"
         yield Finding(
             id="missing-final-norm",
             severity="warning",
@@ -80,7 +82,8 @@ def unnormed_memory(patient: Patient) -> Iterator[Finding]:
 def no_norm(patient: Patient) -> Iterator[Finding]:
     """A stack without norms that is no placement made for that."""
     for number, stack in enumerate(patient.stacks):
-        if stack.norm:
+        # Norms of queries and keys do not bound what a branch adds; others within F do.
+        if stack.norm or any(_BOUNDING.search(sublayer.formula) for sublayer in stack.sublayers):
             continue
         formula = wanted(patient, number)
         unsure = any(sublayer.confidence == "unsure" for sublayer in stack.sublayers)

@@ -91,11 +91,46 @@ def _cut(
                 sources >> source & 1
                 and graph.through_weights[source] >> end & 1
                 and graph.values[source].tensor.numel() == graph.values[end].tensor.numel()
+                and not _carries(graph, source, values)
+                and not _goes_around(graph, source, end)
             ):
                 between = graph.between(end, source)
                 attends = any(graph.is_data_product(graph.values[n]) for n in between)
                 return number, "attention" if attends else "feed_forward"
     return None, None
+
+
+def _carries(graph: Graph, source: int, values: Sequence[int]) -> bool:
+    """Whether a value has values of streams in it that passed no weights: added in a way not seen as a sum."""
+    everything = 0
+    for some in values:
+        everything |= some
+    seen, todo = {source}, [source]
+    while todo:
+        at = todo.pop()
+        if everything >> at & 1:
+            return True
+        if not graph.is_weight_product(graph.values[at]):
+            new = [n for n in graph.predecessors[at] if n not in seen]
+            seen.update(new)
+            todo += new
+    return False
+
+
+def _goes_around(graph: Graph, source: int, end: int) -> bool:
+    """Whether a value is made from others of the stream's shape too, on ways that do not pass the stream's end."""
+    shape = graph.values[end].shape
+    seen, todo = {source, end}, [source]
+    while todo:
+        for number in graph.predecessors[todo.pop()]:
+            value = graph.values[number]
+            if number in seen:
+                continue
+            if value.shape == shape and value.tensor.is_floating_point() and not graph.depends(number, end):
+                return True
+            seen.add(number)
+            todo.append(number)
+    return False
 
 
 def unused_parameters(model: nn.Module, trace: Trace) -> tuple[str, ...]:
