@@ -1,7 +1,7 @@
 """The study of advice: ladders climbed, constants fitted, and how good they are, on outcomes that are known."""
 
 import math
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from normscope.doctor.calibration import Calibration, Facts
 from normscope.errors import UserError
+from normscope.studies import advice, advice_search
 from normscope.studies.advice_cases import TENTH, Case, rate_of
 from normscope.studies.advice_config import SCALES, AdviceConfig
 from normscope.studies.advice_fit import Known, fitted
@@ -17,6 +18,7 @@ from normscope.studies.advice_judge import area_under_curve, judged, separation
 from normscope.studies.advice_search import climb, diverged, learned
 from normscope.studies.advice_training import train_once
 from normscope.studies.advice_warmup import shortest
+from normscope.studies.study import Pieces
 
 UNIGRAM = 4.6
 
@@ -163,6 +165,36 @@ def test_cases_are_for_fitting_or_for_judging():
     assert {case.placement for case in config.evaluation} - {case.placement for case in config.calibration}
     with pytest.raises(ValueError, match="both calibration and evaluation"):
         AdviceConfig(calibration=config.calibration, evaluation=config.calibration, warmups=())
+
+
+def test_the_whole_study_on_trainings_that_follow_the_rule(tmp_path, monkeypatch):
+    """Every training ends as TRUE has it: then the study finds constants, near safe rates, and says so."""
+    facts = {}
+
+    def about(case, max_tokens):
+        facts[case] = replace(known_case(case.seed).facts, optimizer=case.optimizer)
+        return {"facts": asdict(facts[case])}
+
+    def train(case, rate, *, updates, max_tokens, warmup_updates=0):
+        beyond = math.log10(rate) - TRUE.foreseen(facts[case])
+        return outcome(3.0 if beyond < 0 or warmup_updates >= 10 * 10**beyond else UNIGRAM + 0.05)
+
+    monkeypatch.setattr(advice, "facts_about", about)
+    monkeypatch.setattr(advice_search, "train_once", train)
+    cases = tuple(Case(placement="pre-ln", blocks=2, width=32, seed=seed) for seed in range(60))
+    config = AdviceConfig(calibration=cases[:40], evaluation=cases[40:], warmups=cases[:6], processes=1)
+    found = advice.run(config, Pieces(tmp_path))
+    assert [claim.verdict for claim in found.claims] == ["reproduced"] * 3
+    assert found.data["calibration"]["collapse"] == pytest.approx(TRUE.collapse, abs=0.15)
+    assert found.data["evaluation"]["cases"] == 20
+    assert found.data["evaluation"]["safe_trained"] >= 19
+    assert len(found.data["warmups"]) == 12
+    assert 0.3 < found.data["calibration"]["warmup_slope"] < 1.7
+    failures = next(table for table in found.tables if table.title == "Where the advice failed")
+    assert len(failures.rows) == 20 - found.data["evaluation"]["both"]
+    again = Pieces(tmp_path)
+    advice.run(config, again)
+    assert again.made == []
 
 
 def test_a_short_training_learns_at_a_fair_rate_and_explodes_at_an_absurd_one():
