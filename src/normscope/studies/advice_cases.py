@@ -99,9 +99,8 @@ def evaluation_cases(multi30k: str) -> list[Case]:
         *_cases("sgd", 2, "post-ln 6x48 3x80; pre-ln 6x48; deepnorm 3x48"),
         *_cases("lion", 2, "post-ln 6x48 3x48; pre-ln 3x80; deepnorm 4x48"),
         *_cases("radam", 2, "post-ln 6x48 3x80; pre-ln 6x48; deepnorm 3x48"),
-        *_cases("adam", 2, "post-ln 3x48; pre-ln 3x48; deepnorm 3x48; peri-ln 3x48", multi30k),
+        *_cases("adam", 2, "post-ln 3x48; pre-ln 3x48; deepnorm 3x48", multi30k),
         *_cases("lion", 2, "post-ln 3x48", multi30k),
-        *_cases("sgd", 2, "pre-ln 3x48", multi30k),
     ]
 
 
