@@ -12,7 +12,7 @@ from .graph import PRODUCTS, Graph, dominators
 
 BranchKind = SublayerKind | Literal["convolution"]
 BY_HEAD = " by head"
-_SOFTMAX = frozenset({"_softmax", "_safe_softmax"})
+SOFTMAX = frozenset({"_softmax", "_safe_softmax"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,7 +149,7 @@ def inner_norms(graph: Graph, region: list[int], reads: list[int], attends: bool
 
     With " by head" where parts of a token's features are normed each on their own.
     """
-    softmaxes = [n for n in region if graph.values[n].op in _SOFTMAX]
+    softmaxes = [n for n in region if graph.values[n].op in SOFTMAX]
     found = []
     for number in region:
         if number not in graph.norms or number in reads:

@@ -1,7 +1,7 @@
 """Look at a model once: find its stacks, and measure every sub-layer in one forward and one backward pass."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from .find import Inputs, call_with, streams_in
 from .findings import FoundStack
-from .observe_loss import backward
+from .observe_loss import Backward, backward
 from .observe_streams import observed_stacks
 from .observed import Observations, ObservedStack, ObservedSublayer
 from .stacks import as_stacks
@@ -30,7 +30,7 @@ def examined(
     widths = [stack.width for stack in found]
     passed = backward(model, lambda: call_with(model, inputs), loss, widths=widths, written=written)
     return found, Observations(
-        stacks=tuple(_with_gradients(stack, passed.gradient_norms) for stack in seen),
+        stacks=tuple(_with_gradients(stack, passed) for stack in seen),
         loss_nats=passed.loss_nats,
         loss_is_stand_in=passed.loss_is_stand_in,
         classes=passed.classes,
@@ -50,10 +50,14 @@ def _watched(
     return found, observed_stacks(model, graph, streams), written, unused_parameters(model, graph.trace)
 
 
-def _with_gradients(stack: ObservedStack, norms: Mapping[str, float]) -> ObservedStack:
+def _with_gradients(stack: ObservedStack, passed: Backward) -> ObservedStack:
+    norms, recipe = passed.gradient_norms, stack.recipe
+    if recipe is not None:
+        recipe = replace(recipe, asked_everywhere=passed.places == recipe.rows)
+
     def completed(sublayer: ObservedSublayer) -> ObservedSublayer:
         # Of a sub-layer that is frozen nothing is known.
         own = [norms[name] for name in sublayer.parameters if name in norms]
         return replace(sublayer, gradient_norm=math.hypot(*own) if own else None)
 
-    return replace(stack, sublayers=tuple(completed(sublayer) for sublayer in stack.sublayers))
+    return replace(stack, recipe=recipe, sublayers=tuple(completed(sublayer) for sublayer in stack.sublayers))

@@ -23,6 +23,8 @@ class Backward:
     classes: int | None
     logit_deviation: float | None
     gradient_norms: Mapping[str, float]
+    places: int
+    """At which the output says something: the tokens, or one for a sequence; 0 where that is not known."""
 
 
 def backward(
@@ -47,9 +49,11 @@ def backward(
     with left_unchanged(model, written), torch.enable_grad():
         output = _attempt("the forward pass", run)
         value, is_stand_in = loss_of(output, loss)
-        classes, deviation = _logits(main_tensor(output), named_in(output, "logits") is not None, widths)
+        scores = main_tensor(output)
+        classes, deviation = _logits(scores, named_in(output, "logits") is not None, widths)
+        places = 0 if scores is None else scores.numel() // scores.shape[-1]
         # What only the output holds need not stand beside the gradients.
-        del output
+        del output, scores
         nats = float(value.detach())
         if not math.isfinite(nats):
             raise ValueError(f"the loss is {nats}: give a batch on which it is finite")
@@ -60,6 +64,7 @@ def backward(
         classes=classes,
         logit_deviation=deviation,
         gradient_norms=norms,
+        places=places,
     )
 
 

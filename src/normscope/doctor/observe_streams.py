@@ -2,6 +2,7 @@
 
 # B = sequences, T = tokens of each, D = width
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
@@ -10,6 +11,7 @@ from .graph import Graph
 from .observe_parameters import Uses
 from .observe_sums import Sums, with_gain
 from .observed import ObservedStack, ObservedSublayer
+from .overlay_recipe import recipes
 from .stacks import in_order
 from .stream import Stream
 
@@ -24,7 +26,8 @@ def observed_stacks(model: nn.Module, graph: Graph, streams: Sequence[Stream]) -
     """
     uses = Uses(model, graph)
     with torch.no_grad():
-        return tuple(_observed(graph, stream, uses) for stream in streams)
+        seen = [_observed(graph, stream, uses) for stream in streams]
+        return tuple(replace(one, recipe=recipe) for one, recipe in zip(seen, recipes(graph, streams), strict=True))
 
 
 def _observed(graph: Graph, stream: Stream, uses: Uses) -> ObservedStack:

@@ -2,7 +2,9 @@
 
 # d = width of the stream
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from .overlay_recipe import Recipe
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +39,8 @@ class ObservedStack:
     end_square: float
     """E‖·‖²/d of the stack's result, a final norm included."""
     sublayers: tuple[ObservedSublayer, ...]
+    recipe: Recipe | None = field(default=None, repr=False, compare=False)
+    """What theory predicts the stack from; None where it has no model of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from .products import make
 
-Activation = Literal["relu", "gelu", "swiglu"]
+Activation = Literal["relu", "gelu", "swiglu", "geglu"]
 ACTIVATIONS: tuple[Activation, ...] = ("relu", "gelu", "swiglu")
+"""That models of ours have."""
 Array = NDArray[np.float64]
 
 
@@ -19,6 +20,7 @@ class Kernel(NamedTuple):
     """For two pre-activations z, z' of variance v and correlation ρ: second moments of φ(z) and of φ'(z).
 
     SwiGLU is φ(z, u) = silu(z) u with u, the gate's partner, drawn as z is but independently; its φ' is that by u.
+    GEGLU has GELU in the place of silu.
     """
 
     q: float
@@ -32,7 +34,7 @@ class Kernel(NamedTuple):
     mean: float
     """E φ(z)"""
     gate_slope_q: float = 0.0
-    """SwiGLU: E (∂φ/∂z)², and of two."""
+    """Gated: E (∂φ/∂z)², and of two."""
     gate_slope_p: float = 0.0
 
 
@@ -44,7 +46,9 @@ def kernel(activation: Activation, variance: float, correlation: float) -> Kerne
     if activation == "gelu":
         return _by_quadrature(_gelu, _gelu_slope, variance, correlation)
     if activation == "swiglu":
-        return _swiglu(variance, correlation)
+        return _gated(_silu, _silu_slope, variance, correlation)
+    if activation == "geglu":
+        return _gated(_gelu, _gelu_slope, variance, correlation)
     raise ValueError(f"activation must be one of {', '.join(ACTIVATIONS)}, got {activation!r}")
 
 
@@ -53,10 +57,10 @@ def excess(activation: Activation, variance: float) -> float:
     if activation == "relu":
         return 5.0
     nodes, weights = normal_nodes()
-    value = (_gelu if activation == "gelu" else _silu)(math.sqrt(variance) * nodes)
+    value = (_silu if activation == "swiglu" else _gelu)(math.sqrt(variance) * nodes)
     ratio = float(weights @ value**4) / float(weights @ value**2) ** 2
     # E u⁴ = 3 (E u²)².
-    return (3 * ratio if activation == "swiglu" else ratio) - 1
+    return (ratio if activation == "gelu" else 3 * ratio) - 1
 
 
 def _relu(variance: float, correlation: float) -> Kernel:
@@ -68,9 +72,11 @@ def _relu(variance: float, correlation: float) -> Kernel:
     return make(Kernel, (variance / 2, variance * order_1, 0.5, slope, mean, 0.0, 0.0))
 
 
-def _swiglu(variance: float, correlation: float) -> Kernel:
+def _gated(
+    function: Callable[[Array], Array], slope: Callable[[Array], Array], variance: float, correlation: float
+) -> Kernel:
     """Shazeer 2020, eq. 6: the gate's kernel times the identity's."""
-    gate = _by_quadrature(_silu, _silu_slope, variance, correlation)
+    gate = _by_quadrature(function, slope, variance, correlation)
     return Kernel(
         q=gate.q * variance,
         p=gate.p * variance * correlation,
