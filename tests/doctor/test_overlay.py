@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import nn
 
-from doctor.corpus import hugging_face
+from doctor.corpus import CORPUS, hugging_face
 from normscope.doctor.diagnosis import Prediction
 from normscope.doctor.observe import examined
 from normscope.doctor.observed import Observations
@@ -230,6 +230,16 @@ def test_nothing_is_predicted_without_a_placement_or_of_gradients_of_one_place()
     (prediction,), observed = looked_at(Odd(torch.relu), x)
     measured = [sublayer.gradient_norm for sublayer in observed.stacks[0].sublayers]
     assert prediction.gradient_norm == pytest.approx(measured, rel=0.2)
+
+
+def test_nothing_is_predicted_of_windows_or_of_convolutions_before_the_blocks():
+    of_waves, _ = looked_at(CORPUS["wav2vec2"].build(), CORPUS["wav2vec2"].inputs())
+    assert of_waves == (None,)
+    # The second stack's windows are the whole image; its scores are cosines, times a trained number for each head.
+    (small_windows, whole), observed = looked_at(CORPUS["swin-v2"].build(), CORPUS["swin-v2"].inputs())
+    assert small_windows is None
+    for n, sublayer in enumerate(observed.stacks[1].sublayers):
+        assert whole.stream_square[n] == pytest.approx(sublayer.stream_square, rel=SQUARES)
 
 
 def test_geglu_is_gelu_times_an_independent_normal():

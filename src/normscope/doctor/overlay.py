@@ -38,8 +38,9 @@ def predicted(stacks: Sequence[FoundStack], observed: Observations) -> tuple[Pre
 
     From the measurement it takes E‖x‖² and the products of tokens where the first sub-layer begins, and for gradients
     one factor a stack: the least-squares fit of logarithms. Everything else is read from the formula that was found and
-    from the weights. Gradients are None where the loss is not one of classes at every token that theory can follow, and
-    where a stack's output is read by something else than the output or a decoder.
+    from the weights. Gradients are those of matrices: where F reads a stream so small that ‖x‖² is below 1, biases have
+    more. They are None where the output does not say something of every token, where sub-layers share their weights,
+    and where a stack is read by something else than the output or a decoder.
     """
     runs = _runs([stack.recipe for stack in observed.stacks])
     gradients = _gradients(runs, observed)

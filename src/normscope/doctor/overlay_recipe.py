@@ -51,7 +51,8 @@ class RecipeStep:
 
 def recipes(graph: Graph, streams: Sequence[Stream]) -> tuple[Recipe | None, ...]:
     """By stream; None where theory has no model of it: sub-layers before the first block, several things that one F
-    reads, or an F that is neither softmax attention nor W₂ φ(W₁ x) with ReLU, GELU or SwiGLU."""
+    reads, attention within windows, or an F that is neither softmax attention nor W₂ φ(W₁ x) with ReLU, GELU, SwiGLU
+    or GEGLU."""
     with torch.no_grad():
         return tuple(_recipe(graph, stream, streams) for stream in streams)
 
@@ -69,9 +70,13 @@ def _recipe(graph: Graph, stream: Stream, streams: Sequence[Stream]) -> Recipe |
         return None
     sees_later = [_sees_later(graph, branch) for branch in branches if branch.kind == "attention"][:1]
     x = graph.values[places[0]].tensor
+    keys = [w.keys for w in weights.values() if w is not None and w.kind == "attention"]
+    in_sequence = x.numel() // (len(x) * stream.width) if x.ndim > 2 else 0
+    if any(seen < in_sequence for seen in keys):
+        return None
     return Recipe(
         width=stream.width,
-        tokens=max((w.keys for w in weights.values() if w and w.kind == "attention"), default=x.shape[-2]),
+        tokens=max(keys, default=in_sequence or len(x)),
         causal=sees_later == [False],
         parts=_parts(x),
         source=places[0],

@@ -51,7 +51,7 @@ def branch_weights(graph: Graph, branch: Branch) -> BranchWeights | None:
         if branch.kind in ("attention", "cross_attention"):
             return _attention(graph, branch, branch.kind, products)
         return _feed_forward(graph, branch, products) if branch.kind == "feed_forward" else None
-    except (RuntimeError, IndexError):
+    except (ValueError, RuntimeError, IndexError):
         # What is computed piece by piece, as by experts, cannot be computed again with other values.
         return None
 
@@ -113,9 +113,14 @@ def _scale_from(graph: Graph, number: int, until: int) -> float:
     """What multiplies a value on the way from `until`, masks aside; or since the last step that is more than that."""
     found = 1.0
     while number != until:
-        step = graph.step(number)
+        step, value = graph.step(number), graph.values[number]
+        by = [graph.values[n].tensor for n in value.inputs if not graph.values[n].is_data]
         if step is not None and step.kind == "scale" and not step.factors[0].vector:
             found *= step.factors[0].value
+        elif value.op in ("mul", "div") and len(by) == 1 and until >= 0:
+            # One number a head.
+            size = float(by[0].double().square().mean().sqrt())
+            found *= size if value.op == "mul" else 1 / size
         elif until < 0 and (step is None or step.kind != "same"):
             break
         number = next(n for n in graph.predecessors[number] if until < 0 or graph.depends(n, until))
