@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from normscope.doctor.calibration import calibration, to_table
+
 RESULTS = Path(__file__).parents[1] / "results"
 FOLDERS = sorted(path.parent for path in RESULTS.glob("*/results.json"))
 
@@ -64,3 +66,8 @@ def test_a_result_has_its_figures_and_no_path_of_a_machine(folder: Path) -> None
 def test_every_result_stands_in_the_index() -> None:
     index = (RESULTS / "README.md").read_text(encoding="utf-8")
     assert {f"{folder.name}/README.md" for folder in FOLDERS} == set(re.findall(r"\]\(([^)]*)\)", index))
+
+
+def test_the_advice_goes_by_the_constants_of_its_study() -> None:
+    data = json.loads((RESULTS / "advice" / "results.json").read_text(encoding="utf-8"))
+    assert to_table(calibration()) == data["calibration"]

@@ -17,7 +17,7 @@ from normscope.studies.advice_fit import Known, fitted
 from normscope.studies.advice_judge import area_under_curve, judged, separation
 from normscope.studies.advice_search import climb, diverged, learned
 from normscope.studies.advice_training import train_once
-from normscope.studies.advice_warmup import shortest
+from normscope.studies.advice_warmup import Warmup, points, shortest
 from normscope.studies.study import Pieces
 
 UNIGRAM = 4.6
@@ -152,6 +152,11 @@ def test_the_shortest_warm_up_is_found_by_halving(trains):
     found = shortest(ladder_, train)
     assert found == next((w for w, good in zip(ladder_, trains, strict=True) if good), None)
     assert len(asked) <= math.ceil(math.log2(len(trains) + 1))
+
+
+def test_a_warm_up_that_was_not_found_counts_as_longer_than_all_that_were_tried():
+    found = [Warmup(name="", rate=0.1, beyond=1 / 3, shortest=4), Warmup(name="", rate=1.0, beyond=1.0, shortest=None)]
+    assert points(found, (2, 4, 8)) == [(1 / 3, 4), (1.0, 16)]
 
 
 def test_too_few_cases_with_a_boundary_are_refused():

@@ -36,7 +36,7 @@ def run(config: AdviceConfig, pieces: Pieces) -> Findings:
     found = _side_by_side(partial(_warmups, config), asked, config, pieces, "warm-ups")
     warmups = [one for several in found for one in several]
     calibration = [known[case] for case in config.calibration]
-    constants = fitted(calibration, points(warmups))
+    constants = fitted(calibration, points(warmups, config.warmup_ladder))
     evaluation = [known[case] for case in config.evaluation]
     safe = _side_by_side(partial(_safe, config, constants), evaluation, config, pieces, "safe rates")
     return findings(config, constants, calibration, safe, warmups)

@@ -157,10 +157,10 @@ def _deviation(held_out: Sequence[tuple[Known, float]]) -> float:
 
 
 def _line(x: Sequence[float], y: Sequence[float]) -> tuple[float, float]:
-    """Slope and level at 0 of a straight line; (0, 0) without points, slope 0 where all x are one."""
+    """Slope and level at 0 of a straight line; (0, 0) without points, slope 0 where all x are as good as one."""
     if not x:
         return 0.0, 0.0
     centred = np.array(x) - np.mean(x)
     spread = float(centred @ centred)
-    slope = float(centred @ np.array(y)) / spread if spread else 0.0
+    slope = float(centred @ np.array(y)) / spread if spread > 1e-6 else 0.0
     return slope, float(np.mean(y)) - slope * float(np.mean(x))

@@ -52,6 +52,7 @@ def findings(
                 "undecided": trainings - bad - good,
                 "area_under_curve": area,
                 "cases": len(evaluation),
+                "cases_with_a_rate": len(_with_a_rate(evaluation)),
                 "safe_trained": sum(one.safe_trained for one in evaluation),
                 "within_factor": sum(one.within_factor for one in evaluation),
                 "both": sum(one.safe_trained and one.within_factor for one in evaluation),
@@ -112,28 +113,40 @@ def _separates(area: float, bad: int, good: int, trainings: int) -> Claim:
 
 
 def _trains(evaluation: Sequence[Judged]) -> Claim:
-    count = sum(one.safe_trained for one in evaluation)
+    decided = _with_a_rate(evaluation)
+    count = sum(one.safe_trained for one in decided)
     return Claim(
         name="The safe rate trains",
         statement=f"At the rate called safe, at least {CONFIDENCE:.0%} of cases learn without warm-up.",
         source="NormScope",
-        found=f"{count} of {len(evaluation)} ({count / len(evaluation):.1%})",
-        verdict="reproduced" if count >= CONFIDENCE * len(evaluation) else "not reproduced",
+        found=f"{count} of {len(decided)} ({count / len(decided):.1%}){_without(evaluation)}",
+        verdict="reproduced" if count >= CONFIDENCE * len(decided) else "not reproduced",
     )
 
 
 def _is_near(evaluation: Sequence[Judged]) -> Claim:
-    near = [one for one in evaluation if one.safe_trained and one.within_factor]
+    decided = _with_a_rate(evaluation)
+    near = [one for one in decided if one.safe_trained and one.within_factor]
     times = [one.times_below for one in evaluation if one.times_below is not None]
     return Claim(
         name="The safe rate is not timid",
         statement=f"In at least {CONFIDENCE:.0%} of cases it trains and lies within a factor of {FACTOR:g} of the "
         "largest rate that did.",
         source="NormScope",
-        found=f"{len(near)} of {len(evaluation)} ({len(near) / len(evaluation):.1%}); the largest rate that learned is "
+        found=f"{len(near)} of {len(decided)} ({len(near) / len(decided):.1%}); the largest rate that learned is "
         f"{float(np.median(times)):.2f} times the safe one in the median, {max(times):.3g} times at most",
-        verdict="reproduced" if len(near) >= CONFIDENCE * len(evaluation) else "not reproduced",
+        verdict="reproduced" if len(near) >= CONFIDENCE * len(decided) else "not reproduced",
     )
+
+
+def _with_a_rate(evaluation: Sequence[Judged]) -> list[Judged]:
+    """Those that learned at some rate: of the others nobody knows what is safe."""
+    return [one for one in evaluation if one.largest_rate is not None]
+
+
+def _without(evaluation: Sequence[Judged]) -> str:
+    count = len(evaluation) - len(_with_a_rate(evaluation))
+    return f"; {count} more learned at no rate that was tried, in so few updates" if count else ""
 
 
 def _rates_figure(calibration: Sequence[Known], evaluation: Sequence[Judged], constants: Calibration) -> StudyFigure:
@@ -247,7 +260,9 @@ def _cases_table(evaluation: Sequence[Judged]) -> StudyTable:
 def _failures_table(evaluation: Sequence[Judged]) -> StudyTable:
     rows: list[list[str | float | None]] = []
     for one in evaluation:
-        if not one.safe_trained:
+        if one.largest_rate is None:
+            rows.append([one.known.case.name, "learned at no rate that was tried", one.safe_rate, None])
+        elif not one.safe_trained:
             rows.append([one.known.case.name, "the safe rate did not learn", one.safe_rate, one.largest_rate])
         elif not one.within_factor:
             rows.append([one.known.case.name, f"more than {FACTOR:g} times too low", one.safe_rate, one.largest_rate])

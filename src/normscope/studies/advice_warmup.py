@@ -61,9 +61,9 @@ def warmups_of(known: Known, config: AdviceConfig, pieces: Pieces) -> list[Warmu
     return found
 
 
-def points(found: Sequence[Warmup]) -> list[tuple[float, int]]:
-    """Decades beyond the largest rate, and the warm-up, of those that were found."""
-    return [(one.beyond, one.shortest) for one in found if one.shortest is not None]
+def points(found: Sequence[Warmup], ladder: Sequence[int]) -> list[tuple[float, int]]:
+    """Decades beyond the largest rate, and the warm-up; where none that was tried did, twice the longest: at least."""
+    return [(one.beyond, 2 * ladder[-1] if one.shortest is None else one.shortest) for one in found]
 
 
 def told(constants: Calibration) -> str:
