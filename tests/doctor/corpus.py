@@ -19,12 +19,27 @@ class Known:
     """One stack of a model, as its source has it."""
 
     placement: str
+    each: tuple[str, ...] = ()
+    """Placements of a block's sub-layers where they differ."""
+    named: str | None = None
+    """What it is called instead, where nothing in a forward pass tells the two apart."""
     norm: str = "layer-norm"
     kinds: tuple[str, ...] = ENCODER
     blocks: int = BLOCKS
     final_norm: bool = True
-    epsilon: float = 1e-5
+    epsilon: float | None = 1e-5
     parallel: bool = False
+    confidence: str = "sure"
+    confidences: tuple[str, ...] = ()
+    """Of a block's sub-layers where they differ."""
+    skip: float = 1.0
+    branches: tuple[float, ...] = ()
+    """What each branch of a block is multiplied with, where that is not 1."""
+
+    @property
+    def truth(self) -> list[str]:
+        """The placement of every sub-layer."""
+        return list(self.each or [self.placement] * len(self.kinds)) * self.blocks
 
 
 @dataclass(frozen=True, kw_only=True)

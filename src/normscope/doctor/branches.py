@@ -9,10 +9,12 @@ import torch
 
 from ..placement import SublayerKind
 from .graph import PRODUCTS, Graph, dominators
+from .mixtures import SOFTMAX as SOFTMAX
 
-BranchKind = SublayerKind | Literal["convolution"]
+BranchKind = SublayerKind | Literal["convolution", "mixer"]
 BY_HEAD = " by head"
-SOFTMAX = frozenset({"_softmax", "_safe_softmax"})
+_FUSED = "scaled_dot_product"
+"""In the name of every operation that computes scores, softmax and mean in one: queries, keys and values go in."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,14 +35,19 @@ class Branch:
     """Numbers of the values between what it reads, of other streams too, and its output, which is the last."""
     memory: tuple[int, ...] = ()
     """Of cross-attention: values of other streams that it reads."""
+    weighed: int = 0
+    """Numbers of what it computes with weights, as bits; none where it only combines what it reads."""
 
 
-def find_branch(graph: Graph, output: int, stream: int, others: int) -> Branch:
+def find_branch(graph: Graph, output: int, stream: int, others: int, lent: int = 0) -> Branch:
     """The branch that ends in the value `output`.
 
-    stream: numbers of its own stream's values, as bits; others: those of other streams.
+    stream: numbers of its own stream's values, as bits; others: those of other streams; lent: what earlier branches
+    computed, such as keys and values that later ones attend to again, of which this one is not made anew.
     """
-    region, entries = _region(graph, output, stream | others)
+    region, entries = _region(graph, output, stream | others | lent)
+    if not any(stream >> n & 1 for n in entries):
+        region, entries = _region(graph, output, stream | others)
     own = [n for n in entries if stream >> n & 1] or entries
     reads = [_last_light(graph, own[0], output)] if len(own) == 1 else own
     whole = region
@@ -50,28 +57,27 @@ def find_branch(graph: Graph, output: int, stream: int, others: int) -> Branch:
     memory_products = [n for n in outside if graph.is_weight_product(graph.values[n])]
     projected = [n for n in outside if any(graph.depends(n, product) for product in memory_products)]
     memory = tuple(n for n in entries if not stream >> n & 1 and others >> n & 1)
-    attends = any(graph.is_data_product(graph.values[n]) for n in region)
+    meetings = [
+        graph.values[n] for n in region if graph.is_data_product(graph.values[n]) or _FUSED in graph.values[n].op
+    ]
+    attends = bool(meetings)
     kind: BranchKind = "feed_forward"
-    if attends and memory_products:
+    # What only scales or shifts a norm is no memory that is attended to.
+    if any(n in projected for value in meetings for n in value.inputs):
         kind = "cross_attention"
-    elif len(reads) != 1:
-        kind = "attention" if attends else kind
-    else:
-        try:
-            mixes = _mixes_positions(graph, reads[0], output)
-        except (ValueError, RuntimeError, IndexError):
-            # Tokens that are sorted, as to experts, cannot be followed with other values: what was recorded decides.
-            mixes = attends
-        kind = ("attention" if attends else "convolution") if mixes else kind
+    elif _mixes(graph, reads, output, attends):
+        weighs = any(graph.values[n].op in SOFTMAX or _FUSED in graph.values[n].op for n in region)
+        kind = "attention" if attends and weighs else "mixer" if attends else "convolution"
     return Branch(
         output=output,
         reads=tuple(reads),
         kind=kind,
-        inside=inner_norms(graph, region + projected, reads, attends),
+        inside=inner_norms(graph, region + projected, reads, kind),
         name=_module(graph, region, products),
         one_head=_has_one_head(graph, region, reads[0]),
         computed=tuple(_computed(graph, whole, reads, memory)),
         memory=memory,
+        weighed=sum(1 << n for n in whole if any(graph.depends(n, product) for product in products + memory_products)),
     )
 
 
@@ -122,50 +128,69 @@ def _leads_to(graph: Graph, number: int, target: int) -> bool:
     return True
 
 
-def _mixes_positions(graph: Graph, read: int, output: int) -> bool:
-    """Whether a change of one token changes the branch at another one."""
+def _mixes(graph: Graph, reads: list[int], output: int, attends: bool) -> bool:
+    try:
+        mixes = _mixes_positions(graph, reads[0], output) if len(reads) == 1 else None
+    except (ValueError, RuntimeError, IndexError):
+        # Tokens that are sorted, as to experts, cannot be followed with other values: what was recorded decides.
+        mixes = None
+    convolves = any(graph.values[n].op == "convolution" for n in graph.between(reads[0], output))
+    return attends or convolves if mixes is None else mixes
+
+
+def _mixes_positions(graph: Graph, read: int, output: int) -> bool | None:
+    """Whether a change of one token changes the branch at another one; None where none changes it anywhere."""
     x, y = graph.values[read].tensor, graph.values[output].tensor
     tokens = x.numel() // x.shape[-1]
     if y.numel() % tokens:
         return False
     before = _rows(graph.trace.again({read: x}, output), tokens)
     generator = torch.Generator().manual_seed(0)
+    changes = False
     for token in dict.fromkeys((0, tokens // 2, tokens - 1)):
         changed = x.clone().contiguous()
         row = changed.view(tokens, -1)[token]
         row += torch.randn(row.shape, generator=generator).to(row) * (1 + row.abs().mean())
         after = _rows(graph.trace.again({read: changed}, output), tokens)
-        if int((after - before).abs().amax(-1).gt(1e-6 * before.abs().amax()).sum()) > 1:
+        rows = int((after - before).abs().amax(-1).gt(1e-6 * before.abs().amax()).sum())
+        if rows > 1:
             return True
-    return False
+        changes = changes or rows > 0
+    # A last matrix that starts at zero hides what comes before it.
+    return False if changes else None
 
 
 def _rows(y: torch.Tensor, tokens: int) -> torch.Tensor:
     return y.reshape(tokens, -1).double()
 
 
-def inner_norms(graph: Graph, region: list[int], reads: list[int], attends: bool) -> tuple[str, ...]:
-    """Norms within F by place, sorted: score (queries and keys), value or output of attention, `hidden` elsewhere.
+def inner_norms(graph: Graph, region: list[int], reads: list[int], kind: BranchKind) -> tuple[str, ...]:
+    """Norms within F by place, sorted: score (queries and keys), value or output of attention, `mixer`, else `hidden`.
 
     With " by head" where parts of a token's features are normed each on their own.
     """
     softmaxes = [n for n in region if graph.values[n].op in SOFTMAX]
+    fused = [graph.values[n] for n in region if _FUSED in graph.values[n].op]
+    scores = softmaxes + [number for value in fused for number in value.inputs[:2]]
+    softmaxes += [value.number for value in fused]
     found = []
     for number in region:
         if number not in graph.norms or number in reads:
             continue
-        place, source = "hidden", graph.norms[number].source
+        place, source = "mixer" if kind == "mixer" else "hidden", graph.norms[number].source
         by_head = _row_count(graph, source) > _row_count(graph, _product_before(graph, source))
+        attends = kind in ("attention", "cross_attention")
         if attends and any(graph.depends(number, n) for n in softmaxes):
             place, by_head = "output", _row_count(graph, source) > _row_count(graph, reads[0])
         elif attends:
-            place = "score" if any(graph.depends(n, number) for n in softmaxes) else "value"
+            place = "score" if any(graph.depends(n, number) for n in scores) else "value"
         found.append(place + (BY_HEAD if by_head else ""))
     return tuple(sorted(found))
 
 
 def _has_one_head(graph: Graph, region: list[int], read: int) -> bool:
-    scores = next((graph.values[n] for n in region if graph.is_data_product(graph.values[n])), None)
+    values = [graph.values[n] for n in region]
+    scores = next((value for value in values if graph.is_data_product(value) or _FUSED in value.op), None)
     return scores is not None and graph.values[scores.inputs[0]].shape[-1] == graph.values[read].shape[-1]
 
 

@@ -1,15 +1,27 @@
 """The registry's formulas for a stack of the observed shape, in the form in which the observed one stands."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from ..placement import Placement, Site, StackShape, SublayerKind, registered
 from ..placement.base import State
-from .branches import BY_HEAD
+from .branches import BY_HEAD, BranchKind
 from .graph import Factor
+from .matching import matches
 from .term import Segment, Term, normed, ordered, segments
 from .trace import Origin
 
+Kinds = tuple[tuple[SublayerKind, ...], ...]
+SPOKEN_OF: Mapping[BranchKind, SublayerKind] = {
+    "attention": "attention",
+    "cross_attention": "cross_attention",
+    "feed_forward": "feed_forward",
+    # No formula speaks of these.
+    "convolution": "feed_forward",
+    "mixer": "attention",
+}
+"""What stands in a formula for each kind of branch."""
 _PLACES = {"query": "score", "key": "score", "value": "value"}
 
 
@@ -55,7 +67,7 @@ class _Sublayer(_End):
         return Term("branch", (x,), branch=self.number, inside=tuple(sorted(norms)), text=self.site.kind)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Candidate:
     """A placement's formula for one stack."""
 
@@ -66,30 +78,41 @@ class Candidate:
     """Without what stands at the stack's end; empty where the state has several parts that only the end joins."""
     whole: list[Segment]
     """With it."""
+    final_norm: bool
+    """Whether a norm stands at the end that the blocks do not have."""
 
 
-def candidates(shape: StackShape, kinds: Sequence[SublayerKind]) -> list[Candidate]:
+def candidates(shape: StackShape, blocks: Kinds) -> list[Candidate]:
     """Every registered placement that is defined for such a stack.
 
-    kinds: the sub-layers of a block, in order.
+    blocks: the kinds of each block's sub-layers, in order.
     """
-    found = []
-    for placement in registered().values():
-        if shape.model in placement.models:
-            found.append(candidate(placement, shape, kinds))
-    return found
+    defined = [placement for placement in registered().values() if shape.model in placement.models]
+    return [_candidate(placement, shape, blocks) for placement in defined]  # type: ignore[arg-type]
 
 
 def candidate(placement: type[Placement], shape: StackShape, kinds: Sequence[SublayerKind]) -> Candidate:
-    """One placement as it stands for such a stack; raises ValueError where it is not defined for it."""
+    """One placement as it stands for such a stack, all of whose blocks have sub-layers of these kinds.
+
+    Raises ValueError where it is not defined for it.
+    """
+    return _candidate(placement, shape, (tuple(kinds),) * shape.blocks)  # type: ignore[arg-type]
+
+
+@lru_cache(maxsize=512)
+def _candidate(placement: type[Placement], shape: StackShape, blocks: Kinds) -> Candidate:
     formula, end = placement(shape), _End()
     started = formula.start(Term("source", text="x"), end)
-    state = _after(formula, started, kinds, shape.blocks)
+    state = _after(formula, started, blocks)
+    several = isinstance(state, tuple)
+    whole = segments(formula.finish(state, end))
+    without = [] if several else segments(state)
     return Candidate(
         placement=placement,
         started=formula.hidden(started),
-        blocks=[] if isinstance(state, tuple) else segments(state),
-        whole=segments(formula.finish(state, end)),
+        blocks=without,
+        whole=whole,
+        final_norm=several or not matches(whole[-1], without[-1]),
     )
 
 
@@ -101,14 +124,14 @@ def blocks_of(
     Raises ValueError where it is not defined for such a stack.
     """
     formula = placement(shape)
-    state = _after(formula, formula.start(Term("source", text="x"), _End()), kinds, blocks)
+    state = _after(formula, formula.start(Term("source", text="x"), _End()), (tuple(kinds),) * blocks)
     return [] if isinstance(state, tuple) else segments(state)
 
 
-def _after(formula: Placement, state: State, kinds: Sequence[SublayerKind], blocks: int) -> State:
-    """The state after so many blocks."""
+def _after(formula: Placement, state: State, blocks: Kinds) -> State:
+    """The state after these blocks."""
     number = 0
-    for block in range(1, blocks + 1):
+    for block, kinds in enumerate(blocks, 1):
         sublayers = []
         for kind in kinds:
             sublayers.append(_Sublayer(site=Site(kind=kind, block=block, stack=formula.stack), number=number))

@@ -38,7 +38,7 @@ class FoundStack:
     name: str
     """Path of the innermost module around all of its sub-layers; "" where that is the model."""
     blocks: int
-    """1 where the kinds of its sub-layers do not repeat."""
+    """Where the kinds of its sub-layers do not repeat, one ends with every feed-forward that something else follows."""
     placement: str
     """The placement of most of its sub-layers, "" where that is none."""
     norm: str

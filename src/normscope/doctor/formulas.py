@@ -1,31 +1,51 @@
 """An observed formula as text, in the words of the registry's own."""
 
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
+
 from ..placement.symbol import Symbol
 from ..placement.symbol import number as number_symbol
 from .graph import Factor
-from .term import Segment, Term, ordered
+from .term import Segment, Term
 from .trace import Origin
 
 
-def formula_text(segment: Segment) -> str:
-    """x ← …, after one statement for each value that is used twice, as a = …, and without what stands before x."""
+def formula_text(segment: Segment, branch: Term | None = None) -> str:
+    """x ← …, after one statement for each value that is used twice, as a = …, and without what stands before x.
+
+    Where means over depth are taken there is no such x: the branch itself (the last one unless another is named), as
+    v = …, of earlier ones and the source.
+    """
+    if any(term.kind == "mix" for term in segment.terms()):
+        return _branch_text(segment, branch or segment.branches[-1])
     printer = _Printer(segment)
     statements = [*printer.statements, f"x ← {printer.symbol(segment.end)}"]
     return "; ".join(statements)
 
 
+def _branch_text(segment: Segment, branch: Term) -> str:
+    names = {id(other): f"v{number}" for number, other in enumerate(segment.branches, 1)}
+    name = names.pop(id(branch))
+    printer = _Printer(replace(segment, end=branch), names)
+    return f"{name} = {printer.symbol(branch)}"
+
+
 class _Printer:
-    def __init__(self, segment: Segment) -> None:
-        self._symbols: dict[int, Symbol] = {id(segment.start): Symbol("x", (), 1)}
+    def __init__(self, segment: Segment, names: Mapping[int, str] = MappingProxyType({})) -> None:
+        """names: what is printed under a name of its own; then nothing else is."""
+        self._symbols = {made: Symbol(name, (), 1) for made, name in {id(segment.start): "x", **names}.items()}
         self.statements: list[str] = []
-        inside = _since(segment)
+        inside = segment.terms()
         uses: dict[int, int] = {}
         for term in inside:
             for argument in term.arguments:
                 uses[id(argument)] = uses.get(id(argument), 0) + 1
         for term in inside:
+            if id(term) in names:
+                continue
             made = self._made(term)
-            if uses.get(id(term), 0) > 1 and term.kind != "source":
+            if uses.get(id(term), 0) > 1 and term.kind != "source" and not names:
                 name = f"a{len(self.statements) + 1}"
                 self.statements.append(f"{name} = {made}")
                 made = Symbol(name, (), 1)
@@ -49,13 +69,7 @@ class _Printer:
         return Symbol(term.text or term.kind, arguments, 1)
 
 
-def _since(segment: Segment) -> list[Term]:
-    """What a segment computes, in order, without what comes before its start."""
-    before = {id(term) for term in ordered(segment.start)}
-    return [term for term in ordered(segment.end) if id(term) not in before]
-
-
 def _factor(factor: Factor) -> Symbol:
-    if factor.origin == Origin.CONSTANT and not factor.vector:
+    if factor.is_constant:
         return number_symbol(factor.value)
     return Symbol("trained" if factor.origin == Origin.TRAINABLE else "constant")

@@ -4,8 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import torch
 from torch import Tensor
 
+from .mixtures import Mixture, mixture_of
 from .norms import NormFunction, norm_function
 from .trace import Origin, Ref, Trace, Value
 
@@ -24,15 +26,20 @@ class Factor:
     origin: Origin = Origin.CONSTANT
     vector: bool = False
 
+    @property
+    def is_constant(self) -> bool:
+        """Whether it is one number that nothing changes."""
+        return self.origin == Origin.CONSTANT and not self.vector
+
     def __mul__(self, other: "Factor") -> "Factor":
         return Factor(self.value * other.value, max(self.origin, other.origin), self.vector or other.vector)
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A value as a light function of others, token by token: the same, a sum, a multiple, or normed."""
+    """A value as a light function of others, token by token: the same, a sum, a multiple, normed, or a mean."""
 
-    kind: Literal["same", "sum", "scale", "norm"]
+    kind: Literal["same", "sum", "scale", "norm", "mix"]
     sources: tuple[int, ...]
     factors: tuple[Factor, ...] = ()
     """One for each source of a sum or a scale."""
@@ -89,6 +96,14 @@ class Graph:
             if found := norm_function(self, value):
                 self.norms[value.number] = found
                 self.norms_of.setdefault(found.source, []).append(value.number)
+        self.mixtures: dict[int, Mixture] = {}
+        self.mixtures_of: dict[int, list[int]] = {}
+        """Of a value the means over depth that it goes into."""
+        for value in self.values:
+            if mixture := mixture_of(self, value):
+                self.mixtures[value.number] = mixture
+                for source in mixture.sources:
+                    self.mixtures_of.setdefault(source, []).append(value.number)
         self._steps: dict[int, Step | None] = {}
 
     def depends(self, value: int, on: int) -> bool:
@@ -97,13 +112,19 @@ class Graph:
 
     def is_weight_product(self, value: Value) -> bool:
         """A product of data with a matrix that does not depend on data."""
-        if value.op not in PRODUCTS or not value.is_data:
+        if not self.is_product(value):
             return False
         return any(not self.values[n].is_data and self.values[n].tensor.ndim >= 2 for n in value.inputs)
 
     def is_data_product(self, value: Value) -> bool:
         """A matrix product of data with data: attention's scores, or its mean of values."""
-        return value.op in PRODUCTS and value.is_data and not self.is_weight_product(value)
+        return self.is_product(value) and not any(
+            self.values[n].tensor.ndim and not self.values[n].is_data for n in value.inputs
+        )
+
+    def is_product(self, value: Value) -> bool:
+        """A matrix product with data in it."""
+        return value.op in PRODUCTS and value.is_data
 
     def between(self, source: int, target: int) -> list[int]:
         """Numbers of what depends on the source and is needed for the target, in order, both included."""
@@ -119,7 +140,12 @@ class Graph:
     def _light(self, value: Value) -> Step | None:
         if value.number in self.norms:
             return Step("norm", (self.norms[value.number].source,))
+        if value.number in self.mixtures:
+            return Step("mix", self.mixtures[value.number].sources)
         before, call = self.predecessors[value.number], value.call
+        # Half precision is often guarded by bounds that nothing reaches.
+        if value.op == "clamp" and torch.equal(value.tensor, self.values[value.inputs[0]].tensor):
+            return Step("same", value.inputs[:1])
         numel = value.tensor.numel()
         if any(self.values[n].tensor.numel() != numel for n in before) or not value.tensor.is_floating_point():
             return None

@@ -59,7 +59,7 @@ def _sites(patient: Patient, number: int, shape: StackShape) -> Iterator[tuple[i
     stack, observed = patient.stacks[number], patient.observed.stacks[number]
     for sublayer, seen in zip(stack.sublayers, observed.sublayers, strict=True):
         matrices = matrices_of(patient, sublayer, seen, stack.width)
-        if matrices is not None and sublayer.block > 0 and sublayer.kind != "convolution":
+        if matrices is not None and sublayer.block > 0 and sublayer.kind != "convolution" and sublayer.kind != "mixer":
             yield sublayer.block, matrices, Site(kind=sublayer.kind, block=sublayer.block, stack=shape)
 
 

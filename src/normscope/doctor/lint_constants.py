@@ -14,7 +14,7 @@ from .matching import TOLERANCE
 from .matrices import shape_of
 from .rules import Finding, Patient, Rule
 
-KIND = re.compile(r"cross_attention|attention|feed_forward|convolution")
+KIND = re.compile(r"cross_attention|attention|feed_forward|convolution|mixer")
 """As formulas name their sub-layers."""
 DEEPEST = 100
 """Blocks up to which a depth is looked for that a constant would be right for."""

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from ..placement import SublayerKind, named, registered
-from .candidates import Candidate, candidate
+from .candidates import SPOKEN_OF, Candidate, candidate
 from .constants import read_formula
 from .findings import FoundStack, FoundSublayer
 from .matrices import shape_of
@@ -19,7 +19,7 @@ def in_blocks(stack: FoundStack) -> list[FoundSublayer]:
 def kinds_of(stack: FoundStack) -> list[SublayerKind]:
     """The sub-layers of a block, in order, in the registry's words."""
     of_first = [sublayer.kind for sublayer in stack.sublayers if sublayer.block == 1]
-    return ["feed_forward" if kind == "convolution" else kind for kind in of_first]
+    return [SPOKEN_OF[kind] for kind in of_first]
 
 
 def explained(sublayers: Sequence[FoundSublayer]) -> bool:

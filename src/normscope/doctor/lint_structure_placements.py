@@ -21,6 +21,9 @@ def mixed_placements(patient: Patient) -> Iterator[Finding]:
         inside = in_blocks(stack)
         if explained(inside) or near(patient, number) or carries_norm(stack, wanted(patient, number)):
             continue
+        # Of a mean over depth every sub-layer reads one value more than the one before.
+        if any("x ←" not in sublayer.formula for sublayer in inside):
+            continue
         blocks = _by_formulas(inside)
         if len(blocks) > 1:
             parts = [

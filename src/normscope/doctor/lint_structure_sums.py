@@ -53,7 +53,7 @@ def _one_short(stack: FoundStack) -> Iterator[Finding]:
     """Kinds of sub-layers that make whole blocks but for one or few that are missing."""
     kinds = [sublayer.kind for sublayer in in_blocks(stack)]
     block = DECODER if "cross_attention" in kinds else ENCODER
-    if stack.blocks > 1 or len(kinds) <= len(block) or not set(kinds) <= set(block):
+    if _all_alike(stack) or len(kinds) <= len(block) or not set(kinds) <= set(block):
         return
     missing, place = [], 0
     for kind in kinds:
@@ -71,6 +71,13 @@ def _one_short(stack: FoundStack) -> Iterator[Finding]:
             message=f"{listed(said)} joins no sum, though its likes in the other blocks do",
             fix="add the sub-layer's output to its input",
         )
+
+
+def _all_alike(stack: FoundStack) -> bool:
+    """Whether there are several blocks, each of the same kinds of sub-layers."""
+    numbers = range(1, stack.blocks + 1)
+    blocks = {tuple(sublayer.kind for sublayer in stack.sublayers if sublayer.block == n) for n in numbers}
+    return stack.blocks > 1 and len(blocks) == 1
 
 
 def unused_parameters(patient: Patient) -> Iterator[Finding]:

@@ -10,7 +10,8 @@ from .trace import Origin
 
 TOLERANCE = 1e-3
 """Relative difference of two constants that are taken for the same; models write theirs with four digits or more."""
-_OF_SCORES = "score"
+_OWN = ("score", "mixer")
+"""Places of norms that are F's own affair: of queries and keys, and within mixers, of which no formula speaks."""
 _ONE = Factor(1.0)
 
 
@@ -36,13 +37,27 @@ class Comparison:
     qk_norms: bool = True
     """Whether norms of queries and keys count."""
     _structures: dict[Any, int] = field(default_factory=dict)
+    _forms: dict[tuple[int, int], tuple[Segment, Form | None]] = field(default_factory=dict)
+    """By the identities of segment and branch; the segment is kept so that its identity is not given away."""
+
+    def matches(self, observed: Segment, expected: Segment, *, only: Term | None = None) -> bool:
+        """Whether two segments compute the same from what they start from.
+
+        only: one of several branches of `observed` that run side by side; `expected` is then its own.
+        """
+        a = self.form(observed, only=only)
+        b = self.form(expected, only=None if only is None else expected.branches[0])
+        return a is not None and b is not None and self.same(a, b)
 
     def form(self, segment: Segment, *, only: Term | None = None) -> Form | None:
-        """A segment's end over its start. None where `only` reads another branch of the segment.
+        """A segment's end over its start.
 
         only: of branches that run side by side the one that is looked at; the sums' others are left out.
         """
-        return _Maker(self, segment, only).form(segment.end)
+        key = id(segment), id(only)
+        if key not in self._forms:
+            self._forms[key] = segment, _Maker(self, segment, only).form(segment.end)
+        return self._forms[key][1]
 
     def same(self, observed: Form, expected: Form) -> bool:
         """Whether two forms agree: constants by value, trained and scheduled numbers by their being there."""
@@ -97,9 +112,9 @@ class _Maker:
         parts = tuple(part for argument in term.arguments if (part := self.form(argument)) is not None)
         if len(parts) < len(term.arguments):
             return None
-        name: tuple[Any, ...] = (term.kind, term.text)
+        name: tuple[Any, ...] = (term.kind, term.text, term.inside)
         if term.kind == "branch":
-            inside = tuple(p for p in term.inside if self.comparison.qk_norms or not p.startswith(_OF_SCORES))
+            inside = tuple(p for p in term.inside if self.comparison.qk_norms or not p.startswith(_OWN))
             # Sub-layers are told apart by their order in the segment, not by their kind.
             place = 0 if self.only is not None else term.branch - self.segment.branches[0].branch
             name = ("branch", place, inside)
@@ -147,15 +162,9 @@ class _Maker:
         return self._sum(relative) or inner
 
 
-def matches(observed: Segment, expected: Segment, *, only: Term | None = None, qk_norms: bool = True) -> bool:
-    """Whether two segments compute the same from what they start from.
-
-    only: one of several branches of `observed` that run side by side; `expected` is then its own.
-    """
-    comparison = Comparison(qk_norms)
-    a = comparison.form(observed, only=only)
-    b = comparison.form(expected, only=None if only is None else expected.branches[0])
-    return a is not None and b is not None and comparison.same(a, b)
+def matches(observed: Segment, expected: Segment, *, qk_norms: bool = True) -> bool:
+    """Whether two segments compute the same from what they start from."""
+    return Comparison(qk_norms).matches(observed, expected)
 
 
 def scales(segment: Segment, branch: Term) -> tuple[float | None, float | None]:

@@ -54,7 +54,7 @@ def matrices_of(patient: Patient, found: FoundSublayer, seen: ObservedSublayer, 
     weights = [(name, weight.detach()) for name, weight in used if weight.ndim == 2 and width in weight.shape]
     # Experts, convolutions and low-rank factors have weights of other shapes: what they are for is not told by order.
     strangers = [name for name, weight in used if weight.ndim > 2]
-    if strangers or len(weights) < 2 or found.kind == "convolution" or weights[-1][1].is_sparse:
+    if strangers or len(weights) < 2 or found.kind in ("convolution", "mixer") or weights[-1][1].is_sparse:
         return None
     *before, last = weights
     if found.kind == "feed_forward":

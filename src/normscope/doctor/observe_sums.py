@@ -1,4 +1,4 @@
-"""The residual sums that branches go into: what they add up, and which of it is the stream."""
+"""The residual sums, or means over depth, that branches go into: what they add up, and which of it is the stream."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +17,10 @@ LIGHT = ("same", "scale", "norm")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BranchSum:
-    """A residual sum with all that it adds up, by number."""
+    """A residual sum with all that it adds up, by number.
+
+    Of means over depth the first one that a branch goes into, and as the stream the one that the branch reads.
+    """
 
     sum: int
     addend: int
@@ -51,21 +54,35 @@ class Sums:
             return values[of.sum].tensor
         # All are given, for a branch would be computed again from a stream that is left out.
         given = {n: values[n].tensor if n in kept else torch.zeros_like(values[n].tensor) for n in of.addends}
+        if mixture := self._graph.mixtures.get(of.sum):
+            given[mixture.weights] = values[mixture.weights].tensor
         return self._graph.trace.again(given, of.sum)
 
     def _sum(self, branch: Branch, top: int) -> BranchSum:
         addends = self._addends(top)
         holding = {n: origin for n in addends if (origin := self._origin(n)) in self._outputs}
         own = next(n for n, origin in holding.items() if origin == branch.output)
+        if top in self._graph.mixtures:
+            others = tuple(n for n in addends if n != own)
+            return BranchSum(sum=top, addend=own, addends=addends, skips=others, stream=self._mean_read(branch))
         skips = tuple(n for n in addends if n not in holding) or tuple(n for n in addends if n != own) or (own,)
         read = [n for n in skips if any(self._graph.depends(at, n) for at in branch.reads)]
         return BranchSum(sum=top, addend=own, addends=addends, skips=skips, stream=max(read or skips))
+
+    def _mean_read(self, branch: Branch) -> int:
+        """The mean over depth that a branch reads, before its norm."""
+        number = branch.reads[0]
+        while (step := self._graph.step(number)) and step.kind in LIGHT:
+            (number,) = step.sources
+        return number
 
     def _tops(self, output: int) -> list[int]:
         """The sums in which a branch ends: those first met, or what they are added to at once."""
         found, seen, todo = [], {output}, [output]
         while todo:
-            for number in self._graph.consumers[todo.pop()]:
+            at = todo.pop()
+            found += self._graph.mixtures_of.get(at, [])
+            for number in self._graph.consumers[at]:
                 step = self._graph.step(number)
                 if step is None or number in seen or not self._stream.values >> number & 1:
                     continue

@@ -109,7 +109,7 @@ def _steps(
         if number in branches:
             of = weights[number]
             made = RecipeStep(sources=branches[number].reads, factors=(1.0,), branch=of) if of else None
-        elif step := graph.step(number):
+        elif (step := graph.step(number)) and step.kind != "mix":
             made = _made(graph, number, step)
         if made is None:
             return None

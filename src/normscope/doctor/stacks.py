@@ -6,10 +6,11 @@ from dataclasses import replace
 from itertools import takewhile
 
 from ..placement import StackShape
-from .branches import Branch, BranchKind
+from .blocks import Blocks, cut_in_blocks
+from .branches import Branch
 from .findings import FoundStack, FoundSublayer
 from .formulas import formula_text
-from .identify import Observed, commonest, fits, sublayers
+from .identify import Observed, commonest, ends_with_norm, fits, sublayers
 from .matching import scales
 from .stream import Stream
 from .term import Segment, segments
@@ -19,8 +20,9 @@ SEVERAL_HEADS = 2
 
 def as_stacks(streams: Sequence[Stream]) -> list[FoundStack]:
     """Each stream with its placement, in the order given."""
-    kinds = [_block_kinds([branch.kind for branch in stream.branches[stream.before :]]) for stream in streams]
-    counts = [(len(stream.branches) - stream.before) // len(some) for stream, some in zip(streams, kinds, strict=True)]
+    kinds = [[branch.kind for branch in stream.branches[stream.before :]] for stream in streams]
+    blocks = [cut_in_blocks(some) for some in kinds]
+    counts = [len(some) for some in blocks]
     memories = [_memory_of(stream, streams) for stream in streams]
     found = []
     for number, stream in enumerate(streams):
@@ -40,16 +42,8 @@ def as_stacks(streams: Sequence[Stream]) -> list[FoundStack]:
             encoder_blocks=encoder_blocks,
             decoder_blocks=decoder_blocks,
         )
-        found.append(replace(_stack(stream, shape, kinds[number]), memory=memories[number]))
+        found.append(replace(_stack(stream, shape, blocks[number]), memory=memories[number]))
     return found
-
-
-def _block_kinds(kinds: Sequence[BranchKind]) -> Sequence[BranchKind]:
-    """The kinds of one block: the shortest run whose repetition is the whole; the whole where none is."""
-    for length in range(1, len(kinds) + 1):
-        if len(kinds) % length == 0 and list(kinds[:length]) * (len(kinds) // length) == list(kinds):
-            return kinds[:length]
-    return kinds
 
 
 def _memory_of(stream: Stream, streams: Sequence[Stream]) -> int | None:
@@ -63,11 +57,12 @@ def _memory_of(stream: Stream, streams: Sequence[Stream]) -> int | None:
 
 def in_order(stream: Stream) -> tuple[Branch, ...]:
     """The branches in the order of `FoundStack.sublayers`: what comes before the first block, then block by block."""
-    kinds = _block_kinds([branch.kind for branch in stream.branches[stream.before :]])
+    blocks = cut_in_blocks([branch.kind for branch in stream.branches[stream.before :]])
+    block_of = [number for number, block in enumerate(blocks) for _ in block]
     pieces, inner = _pieces(stream)
     early = [term.branch for piece in pieces if piece not in inner for term in piece.branches]
     of_blocks = [term.branch for piece in inner for term in piece.branches]
-    numbers = early + sorted(of_blocks, key=lambda number: number // len(kinds))
+    numbers = early + sorted(of_blocks, key=lambda number: block_of[number])
     return tuple(stream.branches[number + stream.before] for number in numbers)
 
 
@@ -77,7 +72,7 @@ def _pieces(stream: Stream) -> tuple[list[Segment], list[Segment]]:
     return pieces, [piece for piece in pieces if piece.branches[0].branch >= 0] or pieces
 
 
-def _stack(stream: Stream, shape: StackShape, kinds: Sequence[BranchKind]) -> FoundStack:
+def _stack(stream: Stream, shape: StackShape, blocks: Blocks) -> FoundStack:
     pieces, inner = _pieces(stream)
     norm = commonest([name for name, _ in stream.norms])
     epsilons = [epsilon for name, epsilon in stream.norms if name == norm and not math.isnan(epsilon)]
@@ -87,15 +82,13 @@ def _stack(stream: Stream, shape: StackShape, kinds: Sequence[BranchKind]) -> Fo
         norm=norm,
         embedding_norm=inner[0].start.kind == "norm",
     )
-    found = fits(observed, shape, kinds)
-    # A last sub-layer that does not fit says nothing of the norm behind it by its formula.
-    known = bool(found) and any(branch.branch in found[0].matched for branch in inner[-1].branches)
-    final_norm = found[0].ends_with_norm if known else _ends_unlike_others(inner)
-    of_blocks = sublayers(observed, shape, kinds, found, final_norm)
+    found = fits(observed, shape, blocks)
+    final_norm = ends_with_norm(observed, found)
+    of_blocks = sublayers(observed, shape, blocks, found, final_norm)
     early = tuple(sub for piece in pieces if piece not in inner for sub in _early(stream, piece))
     return FoundStack(
         name=_common_module([sub.name for sub in of_blocks]),
-        blocks=len(of_blocks) // len(kinds),
+        blocks=len(blocks),
         placement=commonest([sub.placement for sub in of_blocks]),
         norm=norm,
         norm_epsilon=commonest_number(epsilons),
@@ -124,19 +117,13 @@ def _early(stream: Stream, piece: Segment) -> list[FoundSublayer]:
                 placement="",
                 also=(),
                 confidence="sure",
-                formula=formula_text(piece),
+                formula=formula_text(piece, term),
                 skip_scale=skip,
                 branch_scale=scale,
                 parallel=False,
             )
         )
     return found
-
-
-def _ends_unlike_others(pieces: Sequence[Segment]) -> bool:
-    """Whether a norm stands at the end of the last piece and of no other."""
-    *others, last = pieces
-    return last.end.kind == "norm" and not any(piece.end.kind == "norm" for piece in others)
 
 
 def commonest_number(numbers: Sequence[float]) -> float | None:

@@ -1,15 +1,20 @@
 """The residual streams of a recorded forward pass: sums x + F(x), the branches F in them, and the formula they make."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import takewhile
+from functools import reduce
+from itertools import permutations, takewhile
+from operator import or_
 
 from .branches import Branch, find_branch
 from .graph import Factor, Graph, Step
+from .mixtures import SOFTMAX
 from .norms import NormFunction
 from .surroundings import Surroundings, surroundings
 from .term import Term, normed, scaled
 from .trace import Origin
+
+_MASKING = frozenset({"masked_fill", "where"})
 
 
 @dataclass(slots=True, kw_only=True)
@@ -39,25 +44,32 @@ def find_streams(graph: Graph) -> list[Stream]:
     """All residual streams in the order of the forward pass.
 
     A sum is residual where one of its sides reaches, through sums, scales and norms alone, a value that the other side
-    is computed from by way of a weight matrix.
+    is computed from by way of a weight matrix. So is a mean over depth.
     """
     closures: dict[int, int] = {}
     groups: list[list[int]] = []
     for value in graph.values:
         step = graph.step(value.number)
-        if step is None or step.kind != "sum" or value.shape[-1] < 2:
+        if step is None or step.kind not in ("sum", "mix") or value.shape[-1] < 2:
             continue
         sides = [_closure(graph, source) for source in step.sources]
-        if not any(_joins(graph, sides[one], sides[1 - one]) for one in (0, 1)):
+        if not any(_joins(graph, *pair) for pair in permutations(sides, 2)) or _weighs(graph, value.number):
             continue
-        closures[value.number] = sides[0] | sides[1] | 1 << value.number
-        mine = [group for group in groups if any(closures[value.number] >> join & 1 for join in group)]
+        closures[value.number] = reduce(or_, sides) | 1 << value.number
+        # Means over depth have no sum in common, but what they are taken of.
+        shared = closures[value.number] if step.kind == "mix" else 0
+        mine = [
+            group
+            for group in groups
+            if any(closures[value.number] >> join & 1 or closures[join] & shared for join in group)
+        ]
         groups = [group for group in groups if group not in mine]
         groups.append(sorted([*(join for group in mine for join in group), value.number]))
     everything = 0
     for closure in closures.values():
         everything |= closure
-    streams = [_stream(graph, joins, closures, everything) for joins in groups]
+    found = [_stream(graph, joins, closures, everything) for joins in groups]
+    streams = [stream for stream in found if stream.branches]
     for number, stream in enumerate(streams, 1):
         stream.around = surroundings(
             graph,
@@ -71,6 +83,26 @@ def find_streams(graph: Graph) -> list[Stream]:
 
 def _joins(graph: Graph, skip: int, branch: int) -> bool:
     return any(graph.through_weights[leaf] & skip for leaf in _bits(branch) if graph.step(leaf) is None)
+
+
+def _weighs(graph: Graph, number: int) -> bool:
+    """Whether a value is only there to weigh others: queries or scores on their way to a softmax, or a gated part."""
+    todo, seen, weighs = [number], {number}, False
+    while todo:
+        at = todo.pop()
+        norms = graph.norms_of.get(at, [])
+        # A norm's own arithmetic, which follows its input, leads nowhere else.
+        for consumer in norms + [n for n in graph.consumers[at] if not any(graph.depends(norm, n) for norm in norms)]:
+            value, before = graph.values[consumer], graph.predecessors[consumer]
+            gates = value.op == "mul" and len({graph.values[n].tensor.numel() for n in before}) < len(before)
+            if value.op in SOFTMAX or gates:
+                weighs = True
+            elif graph.step(consumer) is None and value.op not in _MASKING and not graph.is_data_product(value):
+                return False
+            elif consumer not in seen:
+                seen.add(consumer)
+                todo.append(consumer)
+    return weighs
 
 
 def _closure(graph: Graph, number: int) -> int:
@@ -100,10 +132,17 @@ def _stream(graph: Graph, joins: list[int], closures: dict[int, int], everything
     leaves = [n for n in _bits(values) if graph.step(n) is None]
     light = values & ~sum(1 << n for n in leaves)
     sources = [n for n in leaves if not graph.through_weights[n] & (light | _sources_of(graph, leaves))]
-    branches = [find_branch(graph, n, values, everything & ~values) for n in leaves if n not in sources]
+    found, lent = [], 0
+    for leaf in leaves:
+        if leaf not in sources:
+            found.append(find_branch(graph, leaf, values, everything & ~values, lent))
+            lent |= found[-1].weighed
+    # A projection of one part of the sum onto another one is no sub-layer.
+    branches = [branch for branch in found if branch.weighed or len(branch.reads) == 1]
+    combinations = {branch.output: branch.reads for branch in found if branch not in branches}
     early = len(list(takewhile(lambda branch: branch.kind == "convolution", branches)))
     before = 0 if any(branch.kind == "convolution" for branch in branches[early:]) or early == len(branches) else early
-    builder = _Formula(graph, branches, before)
+    builder = _Formula(graph, branches, before, combinations)
     formula = builder.term(end)
     # What multiplies the last norm belongs to what comes after the stack.
     while formula.kind == "scale" and formula.arguments[0].kind in ("norm", "scale"):
@@ -159,8 +198,10 @@ def _named(norm: NormFunction, gain: Factor | None) -> tuple[str, float]:
 class _Formula:
     """Terms for the values of a stream; each value is one term, so that what is shared stays shared."""
 
-    def __init__(self, graph: Graph, branches: list[Branch], before: int) -> None:
-        self._graph = graph
+    def __init__(
+        self, graph: Graph, branches: list[Branch], before: int, combinations: Mapping[int, tuple[int, ...]]
+    ) -> None:
+        self._graph, self._combinations = graph, combinations
         self._branches = {branch.output: (number, branch) for number, branch in enumerate(branches, -before)}
         self._terms: dict[int, Term] = {}
         self.normed: dict[int, Factor | None] = {}
@@ -175,6 +216,8 @@ class _Formula:
     def _arguments(self, number: int) -> tuple[int, ...]:
         if number in self._branches:
             return self._branches[number][1].reads
+        if number in self._combinations:
+            return self._combinations[number]
         step = self._graph.step(number)
         return step.sources if step else ()
 
@@ -191,11 +234,21 @@ class _Formula:
         if number in self._branches:
             place, branch = self._branches[number]
             return Term("branch", arguments, branch=place, inside=branch.inside, text=branch.kind)
+        if number in self._combinations:
+            return Term("other", arguments, text="combined")
         step = self._graph.step(number)
         if step is None:
             return Term("source", text="x")
         if step.kind == "same":
             return arguments[0]
+        if step.kind == "mix":
+            mixture = self._graph.mixtures[number]
+            return Term(
+                "mix",
+                arguments,
+                inside=("key",) * mixture.key_norms,
+                text="" if mixture.by_parameter else "mix by data",
+            )
         if step.kind == "norm":
             self.normed[number] = None
             size = self._graph.norms[number].size
@@ -207,12 +260,9 @@ class _Formula:
 
     def _gained(self, step: Step, term: Term) -> Term | None:
         """The norm itself where the step is its gain: a vector, or one trainable number, that alone reads the norm."""
-        number = step.sources[0]
-        while (before := self._graph.step(number)) is not None:
-            if len(self._graph.consumers[number]) > 1:
-                return None
+        number, factor = step.sources[0], step.factors[0]
+        while (before := self._graph.step(number)) is not None and len(self._graph.consumers[number]) == 1:
             if before.kind == "norm":
-                factor = step.factors[0]
                 if factor.vector or factor.origin == Origin.TRAINABLE:
                     self.normed[number] = factor
                     # The gain takes the place of the norm's own size.
@@ -220,7 +270,8 @@ class _Formula:
                 if term.kind == "scale" and term.factor is not None and factor.origin == Origin.CONSTANT:
                     return scaled(term.arguments[0], factor * term.factor)
                 return None
-            if before.kind != "same":
+            # Of x / ‖x‖ · √d · gain, the constant is the norm's size.
+            if before.kind != "same" and not (before.kind == "scale" and before.factors[0].is_constant):
                 return None
             number = before.sources[0]
         return None

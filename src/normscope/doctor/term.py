@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from itertools import pairwise
+from operator import or_
 from typing import Literal
 
 from ..placement.operations import mix, unit
 from .graph import Factor, dominators
-from .trace import Origin
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -21,9 +22,9 @@ class Term:
     branch: int = -1
     """Which sub-layer of its stack it is, counted from 0."""
     inside: tuple[str, ...] = ()
-    """Norms inside a branch, by place."""
+    """Norms inside a branch or a mean over depth, by place."""
     text: str = ""
-    """Under what name a source or a branch is printed."""
+    """Under what name a source or a branch is printed; of a mean, what its weights are made from beside its values."""
 
     def __add__(self, other: "Term | float") -> "Term":
         left, right = self, as_term(other)
@@ -71,7 +72,7 @@ def _number(value: float, *of: Factor) -> Term:
 
 def scaled(term: Term, factor: Factor) -> Term:
     """factor · term; the term itself where the factor is 1."""
-    if factor.origin == Origin.CONSTANT and not factor.vector and abs(factor.value - 1) < 1e-5:
+    if factor.is_constant and abs(factor.value - 1) < 1e-5:
         return term
     if term.kind == "number":
         return Term("number", factor=factor * term.factor if term.factor else factor)
@@ -86,7 +87,8 @@ def normed(term: Term) -> Term:
 
 @mix.register
 def _mix(query: Term, values: Sequence[Term], key: Callable[[Term], Term]) -> Term:
-    return Term("mix", tuple(values))
+    keys = [term for term in ordered(key(Term("source"))) if term.kind == "norm"]
+    return Term("mix", tuple(values), inside=("key",) * len(keys))
 
 
 @unit.register
@@ -94,9 +96,14 @@ def _unit(x: Term) -> Term:
     return normed(x)
 
 
-def ordered(end: Term) -> list[Term]:
-    """All that a term is made of, each after its own arguments; the term itself is last."""
-    found: dict[int, Term] = {}
+def ordered(end: Term, start: Term | None = None) -> list[Term]:
+    """All that a term is made of, each after its own arguments; the term itself is last.
+
+    start: one that is left out, with what it is made of.
+    """
+    found: dict[int, Term] = {} if start is None else {id(start): start}
+    if id(end) in found:
+        return []
     todo: list[tuple[Term, Iterator[Term]]] = [(end, iter(end.arguments))]
     while todo:
         term, rest = todo[-1]
@@ -106,7 +113,7 @@ def ordered(end: Term) -> list[Term]:
         else:
             found[id(term)] = term
             todo.pop()
-    return list(found.values())
+    return list(found.values())[start is not None :]
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,27 +124,45 @@ class Segment:
     end: Term
     branches: tuple[Term, ...]
 
+    @property
+    def side_by_side(self) -> bool:
+        """Whether it has several branches, none of which goes into anything but sums and norms."""
+        if len(self.branches) < 2:
+            return False
+        own = {id(branch) for branch in self.branches}
+        heavy = [term for term in self.terms() if term.kind not in ("sum", "scale", "norm")]
+        return not any(id(part) in own for term in heavy for part in ordered(term, self.start)[:-1])
+
+    def terms(self) -> list[Term]:
+        """What it computes, in order, without what comes before its start."""
+        return ordered(self.end, self.start)
+
 
 def segments(end: Term) -> list[Segment]:
     """A formula cut wherever a single value carries all that follows; each cut where the next branch leaves it."""
     terms = ordered(end)
     place = {id(term): n for n, term in enumerate(terms)}
-    before = dominators([[place[id(argument)] for argument in term.arguments] for term in terms])
+    arguments = [[place[id(argument)] for argument in term.arguments] for term in terms]
+    above: list[int] = []
+    """Of each term the numbers of those that it is made of, and its own, as bits."""
+    for number, some in enumerate(arguments):
+        above.append(reduce(or_, (above[n] for n in some), 1 << number))
+    before = dominators(arguments)
     chain = [len(terms) - 1]
     while before[chain[-1]] >= 0:
         chain.append(before[chain[-1]])
     chain.reverse()
-    forks = []
+    # Branches before the first such value: of several sources, none carries all.
+    early = tuple(t for t in terms[: chain[0] + 1] if t.kind == "branch")
+    forks = [(terms[0], early)] if early else []
     for first, second in pairwise(chain):
-        inside = tuple(t for t in terms[first + 1 : second + 1] if t.kind == "branch" and _above(t, terms[first]))
+        inside = tuple(
+            terms[n] for n in range(first + 1, second + 1) if terms[n].kind == "branch" and above[n] >> first & 1
+        )
         if inside:
             forks.append((terms[first], inside))
     ends = [start for start, _ in forks[1:]] + [end]
     return [
         Segment(start, stop, tuple(sorted(inside, key=lambda t: t.branch)))
-        for (start, inside), stop in zip(forks, ends, strict=True)
+        for (start, inside), stop in zip(forks, ends, strict=bool(forks))
     ]
-
-
-def _above(term: Term, start: Term) -> bool:
-    return any(part is start for part in ordered(term))

@@ -1,6 +1,7 @@
 """A model looked at without a trace of it: modes, buffers, attributes and random numbers are put back."""
 
 import random
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -12,7 +13,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 @contextmanager
 def looked_at(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode without gradients, and attention and encoder layers computed step by step; all undone at the end.
+    """Evaluation mode without gradients; attention, encoder layers and compiled code step by step; undone at the end.
 
     Undone is what `left_unchanged` undoes. What a forward pass writes *into* a tensor is for `recorded` to put back.
     """
@@ -20,8 +21,11 @@ def looked_at(model: nn.Module) -> Iterator[None]:
     with left_unchanged(model):
         try:
             torch.backends.mha.set_fastpath_enabled(False)
-            with torch.no_grad(), sdpa_kernel([SDPBackend.MATH]):
-                yield
+            # Compiled code would run as a whole, and complains of being watched.
+            with warnings.catch_warnings(), torch.compiler.set_stance("force_eager"):
+                warnings.filterwarnings("ignore", "Using `torch.compile")
+                with torch.no_grad(), sdpa_kernel([SDPBackend.MATH]):
+                    yield
         finally:
             torch.backends.mha.set_fastpath_enabled(fast)
 
