@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_leaves
 
 from .outputs import tensors_in
 
@@ -113,8 +113,18 @@ class Trace:
             tensor = known.get(argument.number, self.values[argument.number].tensor)
             return tensor.clone() if writes else tensor
 
-        result = call.function(*tree_map(filled, call.args), **tree_map(filled, call.kwargs))
+        result = call.function(*_mapped(filled, call.args), **_mapped(filled, call.kwargs))
         return result if isinstance(result, Tensor) else tree_leaves(result)[call.output]
+
+
+def _mapped(change: Callable[[Any], Any], argument: Any) -> Any:
+    """An operation's arguments, each changed, in their own containers: lists, tuples, and a dictionary by keyword."""
+    if isinstance(argument, list | tuple):
+        made = [_mapped(change, part) for part in argument]
+        return made if isinstance(argument, list) else tuple(made)
+    if isinstance(argument, dict):
+        return {name: _mapped(change, part) for name, part in argument.items()}
+    return change(argument)
 
 
 # What takes of its tensor argument only shape, dtype and device.
@@ -152,27 +162,30 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        tensors: list[Tensor] = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
-        numbers = {id(tensor): self.number(tensor) for tensor in tensors}
+        numbers: dict[int, None] = {}
+
+        def referred(leaf: Any) -> Any:
+            if not isinstance(leaf, Tensor):
+                return leaf
+            number = self.number(leaf)
+            numbers[number] = None
+            return Ref(number)
+
+        call_args, call_kwargs = _mapped(referred, args), _mapped(referred, kwargs)
         op = func.overloadpacket.__name__
         if func._schema.is_mutable:
             op = op.removesuffix("_")
             for tensor in _written(func, args, kwargs):
                 self._keep(tensor)
         result = func(*args, **kwargs)
-
-        def referred(leaf: Any) -> Any:
-            return Ref(numbers[id(leaf)]) if isinstance(leaf, Tensor) else leaf
-
-        call_args, call_kwargs = tree_map(referred, args), tree_map(referred, kwargs)
-        inputs = tuple(dict.fromkeys(numbers.values()))
+        inputs = tuple(numbers)
         origin = max((self.values[n].origin for n in inputs), default=Origin.CONSTANT)
         if op in _OF_SHAPE_ALONE or op == "lift_fresh":
             origin, inputs = Origin.CONSTANT, ()
         if not inputs and not self.modules:
             # What is drawn before the model is called is its input.
             origin = self._unknown
-        for place, tensor in enumerate(tree_leaves(result)):
+        for place, tensor in enumerate([result] if isinstance(result, Tensor) else tree_leaves(result)):
             if isinstance(tensor, Tensor):
                 made = self._add(op, tensor, origin, inputs, Call(func, call_args, call_kwargs, place))
                 if func._schema.is_mutable:
