@@ -13,6 +13,10 @@ from normscope.tasks.loss import smoothed_cross_entropy
 NAMES = ["post_shared_1", "post_separate_2", "pre_shared_1", "pre_separate_2"]
 PAD = 1
 SMOOTHING = 0.1
+SAME_ROUNDINGS = torch.backends.cpu.get_cpu_capability() == "AVX512"
+"""Whether this machine's float32 exponential rounds as the one's that fairseq ran on."""
+TOLERANCE = 1e-12 if SAME_ROUNDINGS else 4 * 2**-23
+"""Otherwise a few roundings of float32, as wherever it cannot be imitated."""
 
 
 @pytest.fixture(autouse=True)
@@ -69,7 +73,7 @@ def fixture(request, shared) -> Fixture:
 
 
 def test_logits(fixture):
-    torch.testing.assert_close(fixture.model.logits(fixture.hidden), fixture.logits, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(fixture.model.logits(fixture.hidden), fixture.logits, rtol=TOLERANCE, atol=TOLERANCE)
 
 
 def test_every_gradient(fixture):
@@ -78,7 +82,7 @@ def test_every_gradient(fixture):
     each = SMOOTHING / (log_p.shape[1] - 1)
     nll = -log_p.gather(1, fixture.target[:, None]).sum()
     ((1 - SMOOTHING - each) * nll - each * log_p.sum()).div(len(fixture.target)).backward()
-    fixture.assert_gradients(1e-12)
+    fixture.assert_gradients(TOLERANCE)
 
 
 def test_our_loss(fixture):
