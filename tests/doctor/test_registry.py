@@ -28,7 +28,7 @@ def test_every_placement_is_found_in_both_stacks(placement):
         assert placement == stack.placement or all(placement in s.also for s in stack.sublayers)
 
 
-@pytest.mark.parametrize("blocks", [1, 3])
+@pytest.mark.parametrize("blocks", [1, 2])
 @pytest.mark.parametrize("placement", registered())
 def test_in_shallow_stacks_where_formulas_coincide_the_true_one_is_always_named(placement, blocks):
     for stack in found_in(placement, blocks=blocks):
@@ -36,7 +36,7 @@ def test_in_shallow_stacks_where_formulas_coincide_the_true_one_is_always_named(
 
 
 @pytest.mark.parametrize("norm", ["layer-norm", "rms-norm", "scale-norm", "sphere-norm"])
-@pytest.mark.parametrize("placement", ["pre-ln", "post-ln", "sandwich", "residual"])
+@pytest.mark.parametrize("placement", ["pre-ln", "sandwich"])
 def test_with_every_norm(placement, norm):
     for stack in found_in(placement, norm=norm):
         assert stack.norm == norm
