@@ -1,6 +1,8 @@
 """Attention, feed-forward, embeddings and stacks; a placement's formula decides how they are joined."""
 
 from .attention import Cache, Context
+from .decoder import DecoderConfig, LanguageModel
+from .encoder import EncoderConfig, MaskedEncoder
 from .initialisation import SCHEMES, renormalise, unit_vectors
 from .layout import Layout
 from .profiling import profile
@@ -12,8 +14,12 @@ __all__ = [
     "SCHEMES",
     "Cache",
     "Context",
+    "DecoderConfig",
+    "EncoderConfig",
     "EncoderDecoder",
+    "LanguageModel",
     "Layout",
+    "MaskedEncoder",
     "ModelConfig",
     "Stack",
     "StackConfig",

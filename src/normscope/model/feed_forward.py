@@ -1,19 +1,32 @@
 """The position-wise feed-forward sub-layer."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
+import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from .attention import Context, Inside
 from .dropout import Dropout
 from .linear import Linear
 
 
-class FeedForward(nn.Module):
-    """ReLU(x W1 + b1) W2 + b2 (Vaswani et al. 2017, eq. 2) on packed tokens (N, D)."""
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": torch.relu_,
+    "gelu": functional.gelu,
+    "gelu-tanh": partial(functional.gelu, approximate="tanh"),
+}
+"""relu: Vaswani et al. 2017; gelu: Hendrycks & Gimpel 2016, as BERT has it; gelu-tanh: its approximation, as GPT-2 has
+it. What is given to one may be overwritten."""
 
-    def __init__(self, width: int, ffn_width: int, dropout: float) -> None:
+
+class FeedForward(nn.Module):
+    """φ(x W1 + b1) W2 + b2 on packed tokens (N, D); with φ = ReLU, Vaswani et al. 2017, eq. 2."""
+
+    def __init__(self, width: int, ffn_width: int, dropout: float, activation: str = "relu") -> None:
         super().__init__()
+        self.activation = ACTIVATIONS[activation]
         self.ffn_in, self.ffn_out = Linear(width, ffn_width), Linear(ffn_width, width)
         self.dropout = Dropout(dropout)
 
@@ -25,7 +38,7 @@ class FeedForward(nn.Module):
         hidden = self.ffn_in(x_ND)
         if "hidden" in inside:
             hidden = inside["hidden"](hidden)
-        hidden = self.dropout(hidden.relu_())
+        hidden = self.dropout(self.activation(hidden))
         if "output" in inside:
             hidden = inside["output"](hidden)
         return self.ffn_out(hidden)  # type: ignore[no-any-return]

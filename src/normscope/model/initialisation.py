@@ -9,6 +9,8 @@ from torch import Tensor, nn
 
 from ..placement import Placement
 from .embedding import PAD, Embedding
+from .learned_embedding import LearnedEmbedding
+from .linear import HeadLinear
 from .stack import PlacedSublayer, Stack
 
 Draw = Callable[[Tensor, float], None]
@@ -84,6 +86,9 @@ class Scheme:
     start from a stream of the same size. GPT-2 and most models since draw N(0, 0.02²) and have no √d."""
 
 
+BERT_STD = 0.02
+"""Of tables without a √d and of heads, in BERT and GPT-2 alike, whatever the scheme of the blocks."""
+
 # xavier_uniform on a packed (3d, d) matrix has the variance of gain 1/√2 on each of its three parts.
 _PACKED = _xavier_uniform(2**-0.5)
 _QKV = ("query", "key", "value")
@@ -152,6 +157,12 @@ def initialise(model: nn.Module, scheme: str, placement: type[Placement]) -> Non
         if isinstance(module, Embedding):
             table.embedding(module.weight, module.placement.embedding_gain())
             module.weight[PAD].zero_()
+        elif isinstance(module, LearnedEmbedding):
+            for table_VD in module.tables():
+                _normal(BERT_STD)(table_VD, module.placement.embedding_gain() if table_VD is module.weight else 1.0)
+        elif isinstance(module, HeadLinear):
+            _normal(BERT_STD)(module.weight, 1.0)
+            nn.init.zeros_(module.bias)
         elif isinstance(module, Stack):
             for sublayer in module.sublayers():
                 _initialise_sublayer(sublayer, table, module.placement)
@@ -171,7 +182,7 @@ def unit_vectors(model: nn.Module) -> list[tuple[Tensor, int]]:
     """The weights whose vectors the model's placements keep at length 1, and the dimension along which they lie."""
     found: list[tuple[Tensor, int]] = []
     for module in model.modules():
-        if isinstance(module, Embedding):
+        if isinstance(module, Embedding | LearnedEmbedding):
             weights: list[tuple[str, Tensor]] = [("embedding", module.weight)]
         elif isinstance(module, Stack):
             weights = [(name, matrix.weight) for s in module.sublayers() for name, matrix in s.f.matrices()]

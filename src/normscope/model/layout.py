@@ -38,6 +38,11 @@ class Layout:
         return self.cells_N % self.longest
 
     @property
+    def first_B(self) -> Tensor:
+        """The packed token that each sentence begins with."""
+        return (self.lengths_B.cumsum(0) - self.lengths_B).to(self.device)
+
+    @property
     def keep_B11T(self) -> Tensor | None:
         """True where a key may be looked at; None where nothing is padded."""
         return None if self.full else self.keep_BT[:, None, None, :]

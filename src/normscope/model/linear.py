@@ -15,3 +15,7 @@ class Linear(nn.Linear):
             return super().forward(input)
         product = input @ self.weight.T
         return product.add_(self.bias.to(product.dtype))
+
+
+class HeadLinear(Linear):
+    """A matrix between the last hidden states and a loss; no placement reaches it."""

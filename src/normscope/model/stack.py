@@ -2,8 +2,8 @@
 
 # N = packed tokens, D = width
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, fields
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -121,8 +121,16 @@ class StackConfig:
     attention_dropout: float = 0.0
     activation_dropout: float = 0.0
     norm: str = "as-placement"
+    norm_epsilon: float | Literal["as-placement"] = "as-placement"
+    activation: str = "relu"
     activation_checkpointing: bool = False
     """Keep only what stands between blocks, and compute a block again when its gradients are wanted."""
+
+
+def stack_config(config: Any) -> StackConfig:
+    """The part of a model's configuration that its stacks have a use for."""
+    shared = {field.name for field in fields(config)} & {field.name for field in fields(StackConfig)}
+    return StackConfig(**{name: getattr(config, name) for name in shared})
 
 
 class Stack(nn.Module):
@@ -136,12 +144,13 @@ class Stack(nn.Module):
     ) -> None:
         super().__init__()
         self.placement, self.activation_checkpointing = placement, config.activation_checkpointing
-        reading, shape, make = read(placement, kinds), placement.stack, norm_maker(placement, config.norm)
+        reading, shape = read(placement, kinds), placement.stack
+        make = norm_maker(placement, config.norm, config.norm_epsilon)
         self.schedules = Schedules(reading.schedules)
 
         def f(kind: SublayerKind) -> Attention | FeedForward:
             if kind == "feed_forward":
-                return FeedForward(shape.width, shape.ffn_width, config.activation_dropout)
+                return FeedForward(shape.width, shape.ffn_width, config.activation_dropout, config.activation)
             return Attention(shape.width, shape.heads, config.attention_dropout, cross=kind == "cross_attention")
 
         self.dropout = Dropout(config.dropout)
@@ -169,16 +178,23 @@ class Stack(nn.Module):
         return self.placement.finish(state, self.finish)  # type: ignore[no-any-return]
 
 
-def norm_maker(placement: Placement, norm: str) -> MakeNorms:
+def norm_maker(
+    placement: Placement, norm: str, epsilon: float | Literal["as-placement"] = "as-placement"
+) -> MakeNorms:
     """What builds the norms that a part of the formula asks for."""
-    kind = NORMS[placement.default_norm if norm == "as-placement" else norm]
 
     def make(asked: SymbolEnd | SymbolSublayer) -> NormGroup:
         return NormGroup(
-            asked.norm.widths, lambda width: kind(width, placement.norm_epsilon), frozenset(asked.norm.grouped)
+            asked.norm.widths, lambda width: make_norm(placement, norm, epsilon, width), frozenset(asked.norm.grouped)
         )
 
     return make
+
+
+def make_norm(placement: Placement, norm: str, epsilon: float | Literal["as-placement"], width: int) -> nn.Module:
+    """One norm of the kind and the ε that were asked for, or of the placement's own."""
+    kind = NORMS[placement.default_norm if norm == "as-placement" else norm]
+    return kind(width, placement.norm_epsilon if epsilon == "as-placement" else epsilon)
 
 
 def _parameter(spec: ParameterSpec) -> nn.Parameter:

@@ -12,10 +12,10 @@ from ..placement import StackShape, named
 from ..placement.reading import read_head
 from .attention import Cache, Context, as_factor
 from .embedding import Embedding
-from .initialisation import SCHEMES, initialise
+from .initialisation import initialise
 from .layout import Layout
-from .norms import NORMS
-from .stack import PlacedEnd, Stack, StackConfig, norm_maker
+from .sizes import check_sizes
+from .stack import PlacedEnd, Stack, norm_maker, stack_config
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,23 +44,7 @@ class ModelConfig:
     """Compute every block again in the backward pass instead of keeping its activations: less memory, more time."""
 
     def __post_init__(self) -> None:
-        named(self.placement)
-        for name in ("width", "ffn_width", "heads", "encoder_blocks", "decoder_blocks"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if self.width % self.heads or self.width % 2:
-            raise ValueError(f"width={self.width} must be even and a multiple of heads={self.heads}")
-        for name in ("dropout", "attention_dropout", "activation_dropout"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ValueError(f"{name} must lie in [0, 1), got {getattr(self, name)}")
-        if self.norm not in ("as-placement", *NORMS):
-            raise ValueError(f"norm must be as-placement or one of {', '.join(NORMS)}, got {self.norm!r}")
-        if self.initialisation not in ("as-placement", *SCHEMES):
-            raise ValueError(
-                f"initialisation must be as-placement or one of {', '.join(SCHEMES)}, got {self.initialisation!r}"
-            )
-        if self.initialisation == "theory" and (self.heads != 1 or self.ffn_width != self.width):
-            raise ValueError("initialisation = theory is stated for heads = 1 and ffn_width = width")
+        check_sizes(self, "encoder_blocks", "decoder_blocks")
 
 
 class EncoderDecoder(nn.Module):
@@ -136,14 +120,4 @@ def stack_shape(config: ModelConfig, kind: Literal["encoder", "decoder"]) -> Sta
         heads=config.heads,
         encoder_blocks=config.encoder_blocks,
         decoder_blocks=config.decoder_blocks,
-    )
-
-
-def stack_config(config: ModelConfig) -> StackConfig:
-    return StackConfig(
-        dropout=config.dropout,
-        attention_dropout=config.attention_dropout,
-        activation_dropout=config.activation_dropout,
-        norm=config.norm,
-        activation_checkpointing=config.activation_checkpointing,
     )

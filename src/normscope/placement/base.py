@@ -176,9 +176,16 @@ class Placement:
             )
         self.stack = stack
 
+    def table_rows(self, rows: Value) -> Value:
+        """What looked-up embedding rows become before any constant scales them: themselves, mostly.
+
+        It is all that happens to them beside learned positions (BERT, GPT-2).
+        """
+        return rows
+
     def input_rows(self, rows: Value) -> Value:
-        """What looked-up embedding rows become before positions are added (Vaswani et al. 2017, section 3.4: √d)."""
-        return rows * math.sqrt(self.stack.width)
+        """What they become before sinusoidal positions are added (Vaswani et al. 2017, section 3.4: times √d)."""
+        return self.table_rows(rows) * math.sqrt(self.stack.width)
 
     def start(self, x: Value, end: End) -> State:
         """The state at depth 0, from the embedding."""

@@ -21,8 +21,8 @@ class ScaleNorm(PreLN):
     initialisation = "small-attention"
     default_norm = "scale-norm"
 
-    def input_rows(self, rows: Value) -> Value:
-        return super().input_rows(unit(rows))
+    def table_rows(self, rows: Value) -> Value:
+        return unit(rows)
 
     def output_rows(self, rows: Value, head: End, vocabulary: int) -> Value:
         return unit(rows)

@@ -1,0 +1,113 @@
+"""BERT (Devlin et al. 2018) with any placement: an encoder, and the heads of its two pre-training losses."""
+
+# N = packed tokens, M = masked tokens, B = sequences, D = width, V = vocabulary
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from ..placement import StackShape, named
+from ..placement.reading import read_head
+from .attention import Context
+from .initialisation import initialise
+from .layout import Layout
+from .learned_embedding import LearnedEmbedding
+from .linear import HeadLinear
+from .sizes import check_learned
+from .stack import PlacedEnd, Stack, make_norm, norm_maker, stack_config
+
+SEGMENTS = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EncoderConfig:
+    """An encoder with learned positions. The defaults are BERT-base (Devlin et al. 2018, section 3)."""
+
+    placement: str = "post-ln"
+    """A registered name, such as post-ln, pre-ln, deepnorm or residual."""
+    width: int = 768
+    ffn_width: int = 3072
+    heads: int = 12
+    blocks: int = 12
+    positions: int = 512
+    """Of the longest sequence, special tokens included."""
+    dropout: float = 0.1
+    """On the embedding and on each sub-layer's output."""
+    attention_dropout: float = 0.1
+    activation_dropout: float = 0.0
+    activation: str = "gelu"
+    """gelu, gelu-tanh or relu."""
+    norm: str = "as-placement"
+    """As an encoder-decoder's; also of the embedding and the masked-token head, which have a norm whatever the
+    placement."""
+    norm_epsilon: float | Literal["as-placement"] = "as-placement"
+    """as-placement (1e-5, mostly), or a number: BERT's own is 1e-12."""
+    initialisation: str = "normal-0.02"
+    """normal-0.02 (BERT's) with the placement's gains, as-placement (the one of the placement's source), or another of
+    `normscope.model.SCHEMES`. Embeddings and heads are drawn from N(0, 0.02²) whatever it is."""
+    activation_checkpointing: bool = False
+    """Compute every block again in the backward pass instead of keeping its activations: less memory, more time."""
+
+    def __post_init__(self) -> None:
+        check_learned(self)
+
+    def shape(self) -> StackShape:
+        """What the placement of its stack is read for."""
+        return StackShape(
+            kind="encoder",
+            width=self.width,
+            ffn_width=self.ffn_width,
+            heads=self.heads,
+            encoder_blocks=self.blocks,
+        )
+
+
+class MaskedEncoder(nn.Module):
+    """Token and segment ids in, hidden states out; `predict` and `logits` name masked tokens, `pooled` and
+    `next_sentence` judge a pair."""
+
+    def __init__(self, config: EncoderConfig, vocabulary: int) -> None:
+        super().__init__()
+        self.config = config
+        placement = named(config.placement)(config.shape())
+
+        def norm() -> nn.Module:
+            return make_norm(placement, config.norm, config.norm_epsilon, config.width)
+
+        self.embedding = LearnedEmbedding(
+            vocabulary, config.width, placement, positions=config.positions, segments=SEGMENTS, norm=norm()
+        )
+        self.encoder = Stack(placement, stack_config(config))
+        self.pooler = HeadLinear(config.width, config.width)
+        self.next_sentence = HeadLinear(config.width, 2)
+        self.transform, self.transform_norm = HeadLinear(config.width, config.width), norm()
+        self.output_bias = nn.Parameter(torch.zeros(vocabulary))
+        asked = read_head(placement, vocabulary)
+        make = norm_maker(placement, config.norm, config.norm_epsilon)
+        self.head = PlacedEnd(asked, make, self.encoder.schedules.value)
+        initialise(self, config.initialisation, named(config.placement))
+
+    def forward(self, tokens_N: Tensor, segments_N: Tensor | None, layout: Layout) -> Tensor:
+        """Packed token and segment ids -> hidden states (N, D). Segments left out are all 0."""
+        x_ND = self.embedding(tokens_N, layout.positions_N, segments_N)
+        return self.encoder(x_ND, Context(layout=layout))  # type: ignore[no-any-return]
+
+    def pooled(self, hidden_ND: Tensor, layout: Layout) -> Tensor:
+        """tanh of a projection of each sequence's first token, (B, D)."""
+        first_BD = hidden_ND.index_select(0, layout.first_B)
+        return self.pooler(first_BD).tanh()  # type: ignore[no-any-return]
+
+    def predict(self, hidden_MD: Tensor) -> Tensor:
+        """Hidden states of masked tokens -> what meets the output rows, (M, D)."""
+        return self.transform_norm(functional.gelu(self.transform(hidden_MD)))  # type: ignore[no-any-return]
+
+    def output_rows(self) -> Tensor:
+        """The rows (V, D) of the tied output projection, as the placement uses them there."""
+        rows = self.embedding.weight
+        return self.encoder.placement.output_rows(rows, self.head, len(rows))  # type: ignore[no-any-return]
+
+    def logits(self, hidden_MD: Tensor) -> Tensor:
+        """Hidden states (M, D) -> (M, V)."""
+        return self.predict(hidden_MD) @ self.output_rows().T + self.output_bias

@@ -1,0 +1,47 @@
+"""Token embeddings with learned positions, and segments where sentences come in pairs (Devlin et al. 2018, figure 2)."""
+
+# V = vocabulary, P = positions, S = segments, D = width, N = packed tokens
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from ..placement import Placement
+
+
+class LearnedEmbedding(nn.Module):
+    """Rows of a (V, D), a (P, D) and, with segments, an (S, D) table, added up; then a norm, where there is one.
+
+    BERT has the norm, whatever the placement of its blocks; GPT-2 has none. Neither multiplies by √D.
+    """
+
+    def __init__(
+        self,
+        vocabulary: int,
+        width: int,
+        placement: Placement,
+        *,
+        positions: int,
+        segments: int = 0,
+        norm: nn.Module | None = None,
+    ) -> None:
+        super().__init__()
+        self.placement = placement
+        self.weight = nn.Parameter(torch.empty(vocabulary, width))
+        self.positions = nn.Parameter(torch.empty(positions, width))
+        self.segments = nn.Parameter(torch.empty(segments, width)) if segments else None
+        self.norm = nn.Identity() if norm is None else norm
+
+    def tables(self) -> Iterator[nn.Parameter]:
+        """In the order in which they are drawn."""
+        yield from (table for table in (self.weight, self.positions, self.segments) if table is not None)
+
+    def forward(self, tokens_N: Tensor, positions_N: Tensor, segments_N: Tensor | None = None) -> Tensor:
+        """int64 ids of tokens, positions from 0 and segments from 0 -> (N, D). Segments left out are all 0."""
+        embedded = self.placement.table_rows(functional.embedding(tokens_N, self.weight))
+        embedded = embedded + functional.embedding(positions_N, self.positions)
+        if self.segments is not None:
+            segments_N = torch.zeros_like(tokens_N) if segments_N is None else segments_N
+            embedded = embedded + functional.embedding(segments_N, self.segments)
+        return self.norm(embedded)  # type: ignore[no-any-return]
