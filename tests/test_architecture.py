@@ -26,8 +26,9 @@ MAY_IMPORT = {
     "tasks": {"model", "data"},
     "decode": {"model"},
     "report": set(),
-    # What they adapt: TensorBoard shows the training loop's events, other trainers show the doctor's measurements.
-    "adapters": {"train", "doctor"},
+    # What they adapt: TensorBoard shows the training loop's events, other trainers show the doctor's measurements, and
+    # other libraries take our models with their vocabularies.
+    "adapters": {"train", "doctor", "data", "model", "placement"},
     # A study drives runs, so it stands above what assembles one from a configuration.
     "studies": _LOWER | {"theory", "doctor", "adapters", "config", "run"},
     "errors": set(),

@@ -1,0 +1,178 @@
+"""What another library's model has in common with ours: the same formula, and other names for the same weights."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import UserError
+from ..model import EncoderDecoder, LanguageModel, MaskedEncoder, Stack
+from ..model.norms import NormGroup
+from ..placement import Placement, named, registered
+from ..placement.reading import named_parts, walk
+from ..placement.symbol import Symbol, SymbolEnd
+
+Model = EncoderDecoder | MaskedEncoder | LanguageModel
+Names = dict[str, str]
+"""Ours -> theirs: a tensor, or a module with a weight and a bias."""
+SpecialIds = Mapping[str, int]
+"""Special token -> id, under the names of BERT's ([PAD], [UNK], [CLS], [SEP], [MASK]) or fairseq's (<s>, <pad>, …)."""
+
+_KINDS = {
+    EncoderDecoder: "an encoder-decoder (task translation)",
+    MaskedEncoder: "an encoder (task masked-lm)",
+    LanguageModel: "a decoder alone (task language-model)",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Words:
+    """What a folder has to say about a model's tokens."""
+
+    ids: SpecialIds
+    source: list[str]
+    """Tokens by id; of a model with one vocabulary, all of them."""
+    target: list[str]
+    files: Mapping[str, str]
+    """Tokeniser files by name: a `tokenizer.json` and what it takes to open it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exported:
+    """A model as Hugging Face transformers has it on disk."""
+
+    config: dict[str, Any]
+    """Of `config.json`."""
+    tensors: dict[str, Tensor]
+    left_out: tuple[str, ...] = ()
+    """Weights of ours that have no place there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Form:
+    """A model of another library that has the formulas of some placements."""
+
+    name: str
+    """What `--format` calls it."""
+    opened_by: str
+    model: type[Model]
+    wirings: tuple[str, ...]
+    """Placements whose formula it computes; others with the same formula fit too."""
+    write: Callable[[Any, Path, Words], tuple[str, ...]]
+    """(model, folder, words) -> names of weights that have no place there. Raises UserError for settings that the form
+    does not have, or a library that is not installed."""
+    difference: Callable[[Any, Path, Words], float]
+    """(model, folder, words) -> the largest difference of an opened folder's outputs from ours, on a small batch in
+    float32."""
+    one_table: bool = False
+    """True where both languages of an encoder-decoder have one table of embeddings."""
+    epsilon: float | None = None
+    """The one ε of its norms, where it cannot be set."""
+    activations: Mapping[str, str] = field(default_factory=dict)
+    """Ours -> what its configuration calls it. A model without such a setting (an encoder-decoder) has relu."""
+
+    def placements(self, model: Model) -> list[str]:
+        """Every registered placement that in a model of this shape has one of its formulas."""
+        wanted = {_wirings(model, name) for name in self.wirings}
+        return [name for name in registered() if _wirings(model, name) in wanted]
+
+
+def _wirings(model: Model, name: str) -> object:
+    """The formulas that a placement would have in each stack of `model`; None where it is not defined there."""
+    stacks = [module for module in model.children() if isinstance(module, Stack)]
+    try:
+        return tuple(wiring(named(name)(stack.placement.stack)) for stack in stacks)
+    except ValueError:
+        return None
+
+
+def wiring(placement: Placement) -> object:
+    """What a placement computes from start to end, over symbols: equal where equal weights give equal outputs.
+
+    How weights are drawn is no part of it. Two ways of writing one sum count as different.
+    """
+    start, finish, head = SymbolEnd(), SymbolEnd(), SymbolEnd()
+    width = placement.stack.width
+    started = placement.start(Symbol("x", (), width), start)
+    steps = list(walk(placement, started))
+    finished = placement.finish(named_parts(steps[-1].after, placement), finish)
+    rows = placement.input_rows(Symbol("E", (), width)), placement.table_rows(Symbol("E", (), width))
+    output = placement.output_rows(Symbol("E", (), width), head, 7)
+    norms = [[(s.site.kind, s.norm.uses, tuple(s.norm.widths.items())) for s in step.sublayers] for step in steps]
+    return repr((started, [step.after for step in steps], norms, finished, finish.norm.uses, rows, output))
+
+
+def refuse(form: Form, model: Model) -> None:
+    """Raise UserError, saying what would fit, where `form` cannot hold what `model` computes."""
+    if not isinstance(model, form.model):
+        raise UserError(f"{form.name} holds {_KINDS[form.model]}, and this run is {_KINDS[type(model)]}")
+    name = model.config.placement
+    fitting = form.placements(model)
+    if name not in fitting:
+        raise UserError(
+            f"{form.opened_by} does not compute placement {name!r}; format {form.name} holds {', '.join(fitting)}"
+        )
+    if form.one_table and isinstance(model, EncoderDecoder) and model.source_embedding is not model.target_embedding:
+        raise UserError(
+            f"{form.opened_by} has one table of embeddings for both languages, and this model has "
+            'embeddings = "separate"; marian and ctranslate2 hold two'
+        )
+    norms = [norm for group in _norm_groups(model) for norm in group.children()]
+    other = sorted({type(norm).__name__ for norm in norms if not isinstance(norm, nn.LayerNorm)})
+    if other:
+        raise UserError(f"{form.opened_by} has LayerNorm alone, and this model has {', '.join(other)}")
+    epsilons = {norm.eps for norm in norms if isinstance(norm, nn.LayerNorm)}
+    if form.epsilon is not None and epsilons - {form.epsilon}:
+        raise UserError(f"{form.opened_by} has norms with an ε of {form.epsilon:g}, and this model's is {epsilons}")
+    activation = getattr(model.config, "activation", "relu")
+    if activation not in form.activations:
+        raise UserError(
+            f"{form.opened_by} computes what we do with activation = {' or '.join(form.activations)} alone, "
+            f"and this model has {activation!r}"
+        )
+
+
+def _norm_groups(model: Model) -> list[NormGroup]:
+    return [module for module in model.modules() if isinstance(module, NormGroup)]
+
+
+def norm_epsilon(model: Model) -> float:
+    """The ε of the model's norms."""
+    return next(norm.eps for norm in model.modules() if isinstance(norm, nn.LayerNorm))
+
+
+def stack_names(stack: Stack, at: str, layers: str, of_block: Names) -> Names:
+    """Names of every block: ours under `at`, theirs under `layers` with its number."""
+    return {
+        f"{at}.blocks.{block}.{ours}": f"{layers}.{block}.{theirs}"
+        for block in range(len(stack.blocks))
+        for ours, theirs in of_block.items()
+    }
+
+
+def weights(model: nn.Module) -> dict[str, Tensor]:
+    """Every parameter by name, one of each that is shared; float32 copies on the CPU."""
+    return {name: p.detach().to("cpu", torch.float32, copy=True) for name, p in model.named_parameters()}
+
+
+def tensor_names(names: Names, known: Iterable[str]) -> Names:
+    """The same for tensors alone: a module's name becomes those of its weight and its bias."""
+    ours = set(known)
+    pairs: Names = {}
+    for our, their in names.items():
+        if our in ours:
+            pairs[our] = their
+        else:
+            pairs |= {f"{our}.{part}": f"{their}.{part}" for part in ("weight", "bias")}
+    return pairs
+
+
+def renamed(tensors: Mapping[str, Tensor], names: Names) -> dict[str, Tensor]:
+    """Every tensor under its other name. Raises ValueError where one has none, or where a name has no tensor."""
+    pairs = tensor_names(names, tensors)
+    if pairs.keys() != tensors.keys():
+        raise ValueError(f"names and tensors differ: {', '.join(sorted(pairs.keys() ^ tensors.keys())[:5])}")
+    return {pairs[name]: tensor for name, tensor in tensors.items()}
