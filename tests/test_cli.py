@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from sacrebleu import corpus_bleu
 
-from normscope import cli, run
+from normscope import assembly, cli, run
 from normscope.data.opening import open_corpus
 from normscope.train import RunFolder
 from tiny import MY_PLACEMENT, SHORT, finish, flip, options, result, start, steps, tiny
@@ -34,7 +34,7 @@ Call = Callable[..., Called]
 @pytest.fixture(scope="module", autouse=True)
 def _corpora_in_memory() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run, "open_corpus", lru_cache(open_corpus))
+        patch.setattr(assembly, "open_corpus", lru_cache(open_corpus))
         yield
 
 

@@ -9,11 +9,12 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from normscope.assembly import build_model
 from normscope.config import to_toml
 from normscope.data.opening import open_corpus
 from normscope.doctor import find_stacks
 from normscope.errors import UserError
-from normscope.run import build_model, load_run, train_run
+from normscope.run import load_run, train_run
 from normscope.targets import Target, opened
 from normscope.tasks import TranslationTask
 from tiny import SHORT, tiny

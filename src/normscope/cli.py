@@ -178,9 +178,10 @@ def evaluate(
     """Translate a split and score it: sacreBLEU with its signature, tokenised BLEU4 beside it."""
     import json
 
+    from .assembly import evaluate_split
     from .data.opening import open_corpus
     from .decode.beam import BeamConfig
-    from .run import evaluate_split, load_run
+    from .run import load_run
     from .train.files import disk_errors, write_atomically
 
     search = _user_values(BeamConfig, beam=beam, length_penalty=length_penalty)
@@ -238,7 +239,7 @@ def compare(
 
     Finished runs are skipped and unfinished ones resumed, so the same command goes on after an interruption.
     """
-    from .config import load
+    from .config import load, translation
     from .studies.compare import run_comparison
     from .studies.grid import Grid
 
@@ -254,7 +255,7 @@ def compare(
         seeds=seeds,
     )
     folder = out or Path("runs") / f"compare-{config.stem if config else 'default'}"
-    base = load(config, settings, imports)
+    base = translation(load(config, settings, imports), "a comparison")
     _compare(run_comparison, base, grid, folder, processes=processes, evaluate=evaluate, title=title)
 
 

@@ -8,58 +8,44 @@ import sys
 import tomllib
 import zlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, TypeVar
 
 import tomli_w
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
-from .data.opening import DataConfig
 from .errors import UserError
-from .model import ModelConfig
-from .optim import AdaptiveConfig, OptimizerConfig, ScheduleConfig
-from .tasks import TranslationConfig
-from .train import TrainConfig
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunConfig:
-    """Everything a run depends on, beside the machine it runs on."""
-
-    task: Literal["translation"] = "translation"
-    seed: int = 1
-    """Of the initial weights, the order of the batches and the dropout masks."""
-    imports: tuple[str, ...] = ()
-    """Python files that register placements of your own."""
-    data: DataConfig = field(default_factory=DataConfig)
-    model: ModelConfig = field(default_factory=ModelConfig)
-    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
-    schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
-    adaptive: AdaptiveConfig = field(default_factory=AdaptiveConfig)
-    train: TrainConfig = field(default_factory=TrainConfig)
-    translation: TranslationConfig = field(default_factory=TranslationConfig)
-
-    def __post_init__(self) -> None:
-        if self.seed < 0:
-            raise ValueError(f"seed must be 0 or more, got {self.seed}")
-
-
-for _class in (
+from .run_config import (
+    RUN_CONFIGS,
+    AnyRunConfig,
+    CommonConfig,
+    LanguageModelRunConfig,
+    MaskedRunConfig,
     RunConfig,
-    DataConfig,
-    ModelConfig,
-    OptimizerConfig,
-    ScheduleConfig,
-    AdaptiveConfig,
-    TrainConfig,
-    TranslationConfig,
-):
-    setattr(_class, "__pydantic_config__", ConfigDict(extra="forbid", strict=True))  # noqa: B010
-_ADAPTER = TypeAdapter(RunConfig)
+)
+
+__all__ = [
+    "AnyRunConfig",
+    "CommonConfig",
+    "LanguageModelRunConfig",
+    "MaskedRunConfig",
+    "RunConfig",
+    "import_file",
+    "load",
+    "of_table",
+    "read_override",
+    "replaced",
+    "to_toml",
+    "translation",
+]
+
+AnyRun = TypeVar("AnyRun", bound=AnyRunConfig)
 
 
-def load(path: Path | None, overrides: Iterable[str] = (), imports: Iterable[str] = ()) -> RunConfig:
+_ADAPTERS: dict[str, TypeAdapter[AnyRunConfig]] = {task: TypeAdapter(made) for task, made in RUN_CONFIGS.items()}
+
+
+def load(path: Path | None, overrides: Iterable[str] = (), imports: Iterable[str] = ()) -> AnyRunConfig:
     """The configuration in a TOML file (None for all defaults), changed by `a.b=value` overrides.
 
     imports: Python files to run first, beside those the file names. Raises UserError naming file and key.
@@ -73,31 +59,43 @@ def load(path: Path | None, overrides: Iterable[str] = (), imports: Iterable[str
     return of_table(table, source=str(path) if path else "configuration")
 
 
-def of_table(table: Mapping[str, Any], *, source: str) -> RunConfig:
+def translation(config: AnyRunConfig, what: str) -> RunConfig:
+    """The configuration, of the one task that `what` can be done with. Raises UserError for another."""
+    if not isinstance(config, RunConfig):
+        raise UserError(f'{what} is for task = "translation", and this configuration has task = "{config.task}"')
+    return config
+
+
+def of_table(table: Mapping[str, Any], *, source: str) -> AnyRunConfig:
     """Validate a nested table. Raises UserError; `source` is what its message calls the table."""
     files = table.get("imports", [])
     if not isinstance(files, list) or not all(isinstance(file, str) for file in files):
         raise UserError(f"{source}: imports: give a list of Python files, got {files!r}")
     for file in files:
         import_file(Path(file))
+    task = table.get("task", "translation")
+    if task not in RUN_CONFIGS:
+        raise UserError(f"{source}: task must be one of {', '.join(RUN_CONFIGS)}, got {task!r}")
     try:
         # As JSON, because strict validation of Python values would refuse lists for tuples and tables for dataclasses.
-        return _ADAPTER.validate_json(json.dumps(table, default=str))
+        return _ADAPTERS[task].validate_json(json.dumps(table, default=str))
     except ValidationError as error:
-        raise UserError(f"{source}: {_explain(error)}") from None
+        raise UserError(f"{source}: {_explain(error, RUN_CONFIGS[task])}") from None
 
 
-def to_toml(config: RunConfig) -> str:
+def to_toml(config: AnyRunConfig) -> str:
     """The complete configuration as TOML, readable by `load`."""
     return tomli_w.dumps(_lists(dataclasses.asdict(config)))
 
 
-def replaced(config: RunConfig, **changes: Any) -> RunConfig:
+def replaced(config: AnyRun, **changes: Any) -> AnyRun:
     """The configuration with some dotted keys changed (`a__b=value`), validated again. Raises UserError."""
     table = _lists(dataclasses.asdict(config))
     for key, value in changes.items():
         _set(table, key.split("__"), value, key)
-    return of_table(table, source="configuration")
+    changed = of_table(table, source="configuration")
+    assert isinstance(changed, type(config)), "a change of the task makes another configuration"
+    return changed
 
 
 def import_file(path: Path) -> None:
@@ -155,24 +153,24 @@ def _set(table: dict[str, Any], parts: list[str], value: Any, given: str) -> Non
     table[parts[-1]] = value
 
 
-def _explain(error: ValidationError) -> str:
+def _explain(error: ValidationError, made: type[AnyRunConfig]) -> str:
     """The first problem in plain words; for an unknown key, the nearest known one."""
     problem = error.errors()[0]
     if problem["type"] == "unexpected_keyword_argument":
         key = ".".join(map(str, problem["loc"]))
-        return f"unknown key {key!r}; {_nearest(key)}"
-    key = _known_part(problem["loc"])
+        return f"unknown key {key!r}; {_nearest(key, made)}"
+    key = _known_part(problem["loc"], made)
     # Each member of a union has a complaint of its own; any of them may be the one that was meant.
-    messages = [p["msg"].removeprefix("Value error, ") for p in error.errors() if _known_part(p["loc"]) == key]
+    messages = [p["msg"].removeprefix("Value error, ") for p in error.errors() if _known_part(p["loc"], made) == key]
     prefix = f"{key}: " if key else ""
     got = "" if problem["type"] == "value_error" else f", got {problem['input']!r}"
     return prefix + ", or ".join(dict.fromkeys(messages)) + got
 
 
-def _nearest(unknown: str) -> str:
+def _nearest(unknown: str, made: type[AnyRunConfig]) -> str:
     """The known key that is most like it: in its section, of the same name in another one, or anywhere."""
-    known = [f"{f.name}.{inner.name}" for f in _sections() for inner in dataclasses.fields(f.type)]  # type: ignore[arg-type]
-    known += [f.name for f in dataclasses.fields(RunConfig)]
+    known = [f"{f.name}.{inner.name}" for f in _sections(made) for inner in dataclasses.fields(f.type)]  # type: ignore[arg-type]
+    known += [f.name for f in dataclasses.fields(made)]
     section, _, name = unknown.rpartition(".")
     siblings = [key for key in known if key.rpartition(".")[0] == section]
     namesakes = [key for key in known if key.rpartition(".")[2] == name]
@@ -180,13 +178,13 @@ def _nearest(unknown: str) -> str:
     return f"did you mean {close[0]!r}?" if close else f"known keys: {', '.join(siblings or known)}"
 
 
-def _sections() -> list[dataclasses.Field[Any]]:
-    return [f for f in dataclasses.fields(RunConfig) if dataclasses.is_dataclass(f.type)]
+def _sections(made: type[AnyRunConfig]) -> list[dataclasses.Field[Any]]:
+    return [f for f in dataclasses.fields(made) if dataclasses.is_dataclass(f.type)]
 
 
-def _known_part(location: tuple[int | str, ...]) -> str:
+def _known_part(location: tuple[int | str, ...], made: type[AnyRunConfig]) -> str:
     """The dotted key of an error's location, without what pydantic adds for the members of a union."""
-    depth = 2 if location and location[0] in [f.name for f in _sections()] else 1
+    depth = 2 if location and location[0] in [f.name for f in _sections(made)] else 1
     return ".".join(map(str, location[:depth]))
 
 

@@ -4,35 +4,33 @@ import dataclasses
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import torch
-from torch import nn
 
 from . import config as configs
-from .config import RunConfig
+from .assembly import Assembly, assemble, build_model, build_text_model
+from .config import AnyRunConfig, LanguageModelRunConfig, MaskedRunConfig, RunConfig
 from .data.codec import Codec
-from .data.corpus import Corpus, Split
-from .data.opening import TOY, open_corpus
-from .decode.beam import BeamConfig
-from .decode.bleu import corpus_bleu, tokenised_bleu4
-from .decode.translate import translate_lines
+from .data.documents import TOKENISER
+from .data.opening import TOY
+from .data.text_tokeniser import TextTokeniser
 from .errors import UserError
 from .measure import gradient_norms
-from .model import EncoderDecoder
-from .tasks import TranslationTask
+from .model import EncoderDecoder, LanguageModel, MaskedEncoder
 from .train import RunFolder, Trainer
+from .train.checkpoint import Checkpoint
 from .train.device import available_cores, choose_device, fast_matmul, keep_freed_memory, set_threads
 from .train.environment import describe, differences
 from .train.files import disk_errors, whole_folder, write_atomically
 from .train.loop import Progress
 from .train.run_folder import Event
-from .train.seeds import seed_weights
 
+Config = TypeVar("Config", bound=AnyRunConfig)
 Listener = Callable[[Event], None]
 
 
-def resolve(config: RunConfig, folder: RunFolder) -> RunConfig:
+def resolve(config: Config, folder: RunFolder) -> Config:
     """The configuration with every `auto` replaced, and paths made absolute.
 
     By what the run in `folder` began with, where there is one: it goes on as it was on a machine with more cores, too.
@@ -52,13 +50,14 @@ def resolve(config: RunConfig, folder: RunFolder) -> RunConfig:
         threads=available_cores() if threads == "auto" else threads,
     )
     corpus = config.data.corpus
-    data = dataclasses.replace(config.data, corpus=corpus if corpus == TOY else str(Path(corpus).resolve()))
+    # The data's class is the task's own, which the type checker cannot follow.
+    data: Any = dataclasses.replace(config.data, corpus=corpus if corpus == TOY else str(Path(corpus).resolve()))
     imports = tuple(str(Path(file).resolve()) for file in config.imports)
     return dataclasses.replace(config, train=train, data=data, imports=imports)
 
 
 def train_run(
-    config: RunConfig,
+    config: AnyRunConfig,
     path: Path,
     *,
     listeners: Iterable[Listener] = (),
@@ -76,17 +75,18 @@ def train_run(
         say(f"{path} is finished; nothing to do")
         return Progress.of_state(folder.checkpoint("last").state())
     # All that the user may have to put right comes before the first thing written.
-    corpus, device = open_corpus(config.data), torch.device(config.train.device)
-    fast = _prepare_machine(config, device)
-    environment = describe(device=device, seed=config.seed, data_fingerprint=corpus.fingerprint, fast_matmul=fast)
-    trainer = _trainer(config, corpus, folder, device, listeners)
+    device = torch.device(config.train.device)
+    assembly = assemble(config, device)
+    fast = prepare_machine(config, device)
+    environment = describe(device=device, seed=config.seed, data_fingerprint=assembly.fingerprint, fast_matmul=fast)
+    trainer = _trainer(config, assembly, folder, device, listeners)
     with folder.lock():
-        _claim(folder, config, corpus)
+        claim(folder, config, assembly.save_vocabularies)
         _compare_environment(folder, environment, config.data.corpus, say)
         return trainer.run(from_step=from_step)
 
 
-def refuse_other_configuration(folder: RunFolder, config: RunConfig) -> None:
+def refuse_other_configuration(folder: RunFolder, config: AnyRunConfig) -> None:
     """Raise UserError where `folder` cannot become, or is not, a run of the resolved `config`."""
     if folder.is_run:
         there = configs.load(folder.config_file)
@@ -100,7 +100,7 @@ def refuse_other_configuration(folder: RunFolder, config: RunConfig) -> None:
         raise UserError(f"{folder.path} {what}; choose another folder (--run, or --out of a comparison)")
 
 
-def _claim(folder: RunFolder, config: RunConfig, corpus: Corpus) -> None:
+def claim(folder: RunFolder, config: AnyRunConfig, save_vocabularies: Callable[[Path], None]) -> None:
     """Make the folder this run's, or check that it is. Raises UserError where it belongs to another configuration.
 
     The caller holds its lock; so what another process made of it in the meantime is seen here.
@@ -110,12 +110,12 @@ def _claim(folder: RunFolder, config: RunConfig, corpus: Corpus) -> None:
         return
     with disk_errors(f"creating the run folder {folder.path}"):
         with whole_folder(folder.vocabularies) as vocabularies:
-            corpus.save_vocabularies(vocabularies)
+            save_vocabularies(vocabularies)
         # Written last: a folder with a configuration is a whole run.
         write_atomically(folder.config_file, configs.to_toml(config))
 
 
-def _difference(there: RunConfig, here: RunConfig) -> str:
+def _difference(there: AnyRunConfig, here: AnyRunConfig) -> str:
     def flat(table: dict[str, Any], prefix: str = "") -> dict[str, Any]:
         rows: dict[str, Any] = {}
         for key, value in table.items():
@@ -123,7 +123,9 @@ def _difference(there: RunConfig, here: RunConfig) -> str:
         return rows
 
     old, new = flat(dataclasses.asdict(there)), flat(dataclasses.asdict(here))
-    return "; ".join(f"{key}: {old[key]!r} there, {new[key]!r} now" for key in old if old[key] != new[key])
+    # Those of another task have other keys; that its name differs says enough.
+    differing = [key for key in old if key in new and old[key] != new[key]]
+    return "; ".join(f"{key}: {old[key]!r} there, {new[key]!r} now" for key in differing)
 
 
 def _compare_environment(folder: RunFolder, now: dict[str, Any], corpus: str, say: Callable[[str], None]) -> None:
@@ -141,15 +143,12 @@ def _compare_environment(folder: RunFolder, now: dict[str, Any], corpus: str, sa
 
 
 def _trainer(
-    config: RunConfig, corpus: Corpus, folder: RunFolder, device: torch.device, listeners: Iterable[Listener]
+    config: AnyRunConfig, assembly: Assembly, folder: RunFolder, device: torch.device, listeners: Iterable[Listener]
 ) -> Trainer:
     precision: Literal["fp32", "bf16"] = "bf16" if config.train.precision == "bf16" else "fp32"
-    task = TranslationTask(
-        corpus, config.translation, max_tokens=config.data.max_tokens, seed=config.seed, device=device
-    )
     return Trainer(
-        model=build_model(config, corpus.codec).to(device),
-        task=task,
+        model=assembly.build().to(device),
+        task=assembly.task,
         folder=folder,
         train=config.train,
         optimizer=config.optimizer,
@@ -159,12 +158,12 @@ def _trainer(
         device=device,
         precision=precision,
         probe=lambda model: {"gradient_norms": gradient_norms(model)},
-        extra_validation=_bleu(config, corpus) if config.translation.bleu_sentences else None,
+        extra_validation=assembly.extra_validation,
         listeners=listeners,
     )
 
 
-def _prepare_machine(config: RunConfig, device: torch.device) -> bool:
+def prepare_machine(config: AnyRunConfig, device: torch.device) -> bool:
     """Threads, products and memory for this process; True where float32 products go through oneDNN."""
     threads = config.train.threads
     if threads != "auto":
@@ -174,47 +173,9 @@ def _prepare_machine(config: RunConfig, device: torch.device) -> bool:
     return fast_matmul(device).on
 
 
-def build_model(config: RunConfig, codec: Codec) -> EncoderDecoder:
-    """The model with its initial weights. Raises UserError where configuration and vocabularies do not fit."""
-    seed_weights(config.seed)
-    try:
-        return EncoderDecoder(config.model, len(codec.source.vocabulary), len(codec.target.vocabulary))
-    except ValueError as error:
-        raise UserError(str(error)) from error
-
-
-def _bleu(config: RunConfig, corpus: Corpus) -> Callable[[nn.Module], dict[str, float]]:
-    def measure(model: nn.Module) -> dict[str, float]:
-        assert isinstance(model, EncoderDecoder)
-        count, beam = config.translation.bleu_sentences, BeamConfig(beam=config.translation.bleu_beam)
-        return {"bleu": evaluate_split(model, corpus.codec, corpus.splits["valid"], beam, limit=count)["bleu"]}
-
-    return measure
-
-
-def evaluate_split(
-    model: EncoderDecoder, codec: Codec, split: Split, beam: BeamConfig, *, limit: int | None = None
-) -> dict[str, Any]:
-    """Translate a split and score it: sacreBLEU and tokenised BLEU4 with their signatures, and the translations."""
-    sources, references = split.source_text[:limit], split.target_text[:limit]
-    translations = list(translate_lines(model, codec, sources, beam))
-    form = codec.target.form
-    bleu = corpus_bleu([t.detokenised for t in translations], references, lowercase=form.lowercase)
-    tokenised = tokenised_bleu4(
-        [t.tokenised for t in translations], [form.prepare(line) for line in references], lowercase=form.lowercase
-    )
-    return {
-        "bleu": bleu.score,
-        "bleu_signature": bleu.signature,
-        "bleu_tokenised": tokenised.score,
-        "bleu_tokenised_signature": tokenised.signature,
-        "translations": [t.detokenised for t in translations],
-    }
-
-
 @dataclass(frozen=True, slots=True)
 class LoadedRun:
-    """A trained model with what is needed to use it."""
+    """A trained translation model with what is needed to use it."""
 
     config: RunConfig
     model: EncoderDecoder
@@ -224,14 +185,49 @@ class LoadedRun:
     """What it was trained on."""
 
 
+@dataclass(frozen=True, slots=True)
+class LoadedTextRun:
+    """A trained encoder or language model with what is needed to use it."""
+
+    config: MaskedRunConfig | LanguageModelRunConfig
+    model: MaskedEncoder | LanguageModel
+    tokeniser: TextTokeniser
+    update: int
+    environment: dict[str, Any]
+    """What it was trained on."""
+
+
 def load_run(path: Path, *, which: str = "best", device: str = "auto") -> LoadedRun:
-    """The model of a run folder at a checkpoint: `best`, `last` or an update's number. Raises UserError."""
-    folder = RunFolder(path)
-    found = folder.checkpoint(which)
-    config = configs.load(folder.config_file)
+    """The model of a translation run at a checkpoint: `best`, `last` or an update's number.
+
+    Raises UserError, also for a run of another task.
+    """
+    folder, found, config = _found(path, which)
+    if not isinstance(config, RunConfig):
+        raise UserError(f"{path} is a run of task {config.task}; this needs one of task translation")
     codec = Codec.load(folder.vocabularies)
     chosen = choose_device(device)
-    _prepare_machine(config, chosen)
+    prepare_machine(config, chosen)
     model = build_model(config, codec)
     found.load_model(model)
     return LoadedRun(config, model.to(chosen).eval(), codec, found.update, folder.environment())
+
+
+def load_text_run(path: Path, *, which: str = "best", device: str = "auto") -> LoadedTextRun:
+    """The model of a masked-lm or language-model run at a checkpoint, as `load_run` does. Raises UserError."""
+    folder, found, config = _found(path, which)
+    if isinstance(config, RunConfig):
+        raise UserError(f"{path} is a run of task translation; this needs one of task masked-lm or language-model")
+    tokeniser = TextTokeniser.load(folder.vocabularies / TOKENISER)
+    chosen = choose_device(device)
+    prepare_machine(config, chosen)
+    model = build_text_model(config, tokeniser)
+    found.load_model(model)
+    model = model.to(chosen).eval()
+    return LoadedTextRun(config, model, tokeniser, found.update, folder.environment())
+
+
+def _found(path: Path, which: str) -> tuple[RunFolder, Checkpoint, AnyRunConfig]:
+    folder = RunFolder(path)
+    found = folder.checkpoint(which)
+    return folder, found, configs.load(folder.config_file)

@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 
 from normscope.data.codec import Codec, Side
-from normscope.data.corpus import Corpus, Split, TokenArray, TokenWriter, token_dtype, write_manifest
+from normscope.data.corpus import FORMAT, VERSION, Corpus, Split, TokenArray, TokenWriter
+from normscope.data.manifest import token_dtype, write_manifest
 from normscope.data.text import TextForm
 from normscope.data.vocabulary import EOS, UNK, Vocabulary
 from normscope.errors import UserError
@@ -36,7 +37,7 @@ def write(corpus, folder):
                 lines = getattr(split, f"{side}_text")
                 (folder / f"{name}.{side}.txt").write_bytes("".join(line + "\n" for line in lines).encode())
     corpus.save_vocabularies(folder)
-    write_manifest(folder, splits=corpus.splits, preparation={"key": "k"})
+    write_manifest(folder, format_name=FORMAT, version=VERSION, splits=corpus.splits, preparation={"key": "k"})
     return folder
 
 

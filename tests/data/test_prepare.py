@@ -280,7 +280,7 @@ def test_nothing_is_left_when_it_ends_early(config, monkeypatch, place, failure,
         "tokenise": (prepare_module._PairFiles, "write"),
         "learn": (Vocabulary, "learn"),
         "encode": (TokenWriter, "append"),
-        "manifest": (prepare_module.corpus_files, "write_manifest"),
+        "manifest": (prepare_module, "write_manifest"),
     }[place]
     monkeypatch.setattr(owner, name, stop)
     expected = UserError if isinstance(failure, OSError) else KeyboardInterrupt

@@ -14,10 +14,10 @@ import torch
 from torch import nn
 
 from normscope import cli
+from normscope.assembly import build_model
 from normscope.config import RunConfig
 from normscope.errors import UserError
 from normscope.model import Layout
-from normscope.run import build_model
 from normscope.studies import figure_3_pieces
 from normscope.studies.figure_3 import STUDY
 from normscope.studies.figure_3_claims import Foretold, claims

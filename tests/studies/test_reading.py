@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from normscope.assembly import build_model
 from normscope.data.opening import toy_corpus
 from normscope.report import SeedResult, Status
-from normscope.run import build_model
 from normscope.studies.grid import Cell, Grid
 from normscope.studies.reading import arm_labels, block_squares, compare, verdict
 from tiny import tiny

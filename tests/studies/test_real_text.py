@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 
+from normscope.assembly import build_model
 from normscope.config import RunConfig
 from normscope.errors import UserError
-from normscope.run import build_model
 from normscope.studies.batch_setting import setting_of
 from normscope.studies.deviation import Compared, mean_over_draws
 from normscope.studies.figure_3_config import corpus_of

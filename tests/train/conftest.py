@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from normscope import run
+from normscope import assembly, run
 from normscope.data.opening import open_corpus
 from normscope.train import Interrupted
 from tiny import RUN, SHORT, tiny
@@ -19,7 +19,7 @@ from tiny import RUN, SHORT, tiny
 def _corpora_in_memory() -> Iterator[None]:
     """Tiny runs of one process share their corpus, which nothing changes: making it takes as long as training on it."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run, "open_corpus", lru_cache(open_corpus))
+        patch.setattr(assembly, "open_corpus", lru_cache(open_corpus))
         yield
 
 

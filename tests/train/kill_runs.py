@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import torch
 
-from normscope import run
+from normscope import assembly, run
 from tiny import RUN, leftovers, result, tiny
 
 UPDATES = 60
@@ -64,7 +64,7 @@ def ended(pid: int) -> bool:
 def main(place: Path, seed: int, timed: int, at_files: int) -> None:
     torch.set_num_threads(1)
     # What a process imports, reads and measures at its start is the same every time; children find it done.
-    run.open_corpus, run.fast_matmul = lru_cache(run.open_corpus), lru_cache(run.fast_matmul)
+    assembly.open_corpus, run.fast_matmul = lru_cache(assembly.open_corpus), lru_cache(run.fast_matmul)
     run.train_run(tiny(*RUN), place / "alone")
     wanted = result(place / "alone", UPDATES)
     began = time.monotonic()

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from normscope import run
+from normscope import assembly, run
 from normscope.data.batches import collate
 from normscope.data.opening import toy_corpus
 from normscope.model import EncoderDecoder
@@ -30,7 +30,7 @@ def task() -> TranslationTask:
 
 @pytest.fixture
 def model(task: TranslationTask) -> EncoderDecoder:
-    return run.build_model(tiny("model.dropout=0.0"), task.corpus.codec).double()
+    return assembly.build_model(tiny("model.dropout=0.0"), task.corpus.codec).double()
 
 
 def one_update(model: nn.Module, task: Any, folder: Path, **settings: Any) -> dict[str, float]:
@@ -106,7 +106,7 @@ def test_the_logged_loss_is_that_of_the_weights_before_the_update(tmp_path: Path
     config = tiny("train.duration=4", "model.dropout=0.0", "optimizer.peak_lr=1e-30", "seed=9")
     run.train_run(config, tmp_path)
     task = TranslationTask(toy_corpus(300), config.translation, max_tokens=512, seed=9, device=CPU)
-    model = run.build_model(config, task.corpus.codec)
+    model = assembly.build_model(config, task.corpus.codec)
     events = [e for e in RunFolder(tmp_path).events() if e["event"] == "update"]
     for number, event in enumerate(events):
         batch = task.micro_batch(number)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from normscope import run
+from normscope import assembly, run
 from normscope.errors import UserError
 from normscope.train import RunFolder
 from tiny import SHORT, flip, leftovers, result, steps, tiny
@@ -179,12 +179,12 @@ def test_the_checkpoints_kept_are_the_last_and_the_best(tmp_path: Path) -> None:
     config = tiny("train.duration=9", "train.validate_every=3", "train.checkpoint_every=1", "optimizer.peak_lr=1e-9")
     worse = iter([1.0, 2.0, 3.0])
 
-    class Worsening(run.TranslationTask):
+    class Worsening(assembly.TranslationTask):
         def validate(self, model: object) -> dict[str, float]:
             return {"loss_nats": 0.0, "nll_nats": (nll := next(worse)), "nll_bits": nll}
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run, "TranslationTask", Worsening)
+        patch.setattr(assembly, "TranslationTask", Worsening)
         run.train_run(config, tmp_path / "run")
     folder = RunFolder(tmp_path / "run")
     assert steps(folder.path) == [3, 8, 9]

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from normscope.data.corpus import Split
+from normscope.data.order import permutation
 from normscope.data.vocabulary import EOS, PAD
 from normscope.errors import UserError
 
@@ -41,7 +42,7 @@ def make_batches(
             "raise max_tokens, or prepare the corpus with shorter sentences"
         )
     # (seed, 0, 1): SeedSequence pads with zeros, so that (seed,) would give the bits of (seed, epoch 0) again.
-    order = np.lexsort((_permutation(len(longest), seed, 0, 1), source_lengths, target_lengths))
+    order = np.lexsort((permutation(len(longest), seed, 0, 1), source_lengths, target_lengths))
     starts, width = [0], 0
     for place, length in enumerate(longest[order].tolist()):
         width = max(width, length)
@@ -53,14 +54,7 @@ def make_batches(
 
 def epoch_order(number_of_batches: int, *, seed: int, epoch: int) -> NDArray[np.int64]:
     """Order of the batches in an epoch, counted from 0: a permutation that depends on nothing but the arguments."""
-    return _permutation(number_of_batches, seed, epoch)
-
-
-def _permutation(size: int, *seeds: int) -> NDArray[np.int64]:
-    # Raw random bits, sorted, and not `Generator.permutation`: NumPy keeps the bits of a generator the same for ever,
-    # its methods it may change, and a run is resumed in the same order under another version.
-    bits = np.random.Philox(np.random.SeedSequence(list(seeds))).random_raw(size)
-    return np.argsort(bits, kind="stable").astype(np.int64)
+    return permutation(number_of_batches, seed, epoch)
 
 
 @dataclass(frozen=True, eq=False)

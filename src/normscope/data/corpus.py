@@ -5,8 +5,6 @@ A corpus folder holds `corpus.json` (SHA-256 of every file, how it was made), th
 begins, and the end); every split but train has its raw lines in `<split>.<side>.txt`. Numbers are little-endian.
 """
 
-import hashlib
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,24 +13,17 @@ from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
-from normscope.data.codec import Codec, Side, read_state
-from normscope.data.lines import file_sha256
+from normscope.data.codec import Codec, Side
+from normscope.data.manifest import OFFSET_DTYPE, array_digest, fingerprint, mapped, open_manifest, token_dtype
 from normscope.data.vocabulary import EOS
 from normscope.errors import UserError
 
 __all__ = ["Codec", "Corpus", "Side", "Split", "TokenArray"]
 
 FORMAT, VERSION = "normscope-corpus", 1
-MANIFEST = "corpus.json"
 SIDES = ("source", "target")
-_OFFSET_DTYPE = np.dtype("<i8")
-
-
-def token_dtype(vocabulary_size: int) -> np.dtype[Any]:
-    """uint16 where every id fits into it, int32 otherwise."""
-    return np.dtype("<u2") if vocabulary_size < 65536 else np.dtype("<i4")
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,11 +59,8 @@ class TokenArray:
 
     def digests(self, vocabulary_size: int) -> dict[str, str]:
         """SHA-256 of the tokens and of the offsets as they are stored on the disk."""
-        stored = {"tokens": (self.tokens, token_dtype(vocabulary_size)), "offsets": (self.offsets, _OFFSET_DTYPE)}
-        return {
-            kind: hashlib.sha256(np.ascontiguousarray(array, dtype=dtype).data).hexdigest()
-            for kind, (array, dtype) in stored.items()
-        }
+        stored = {"tokens": (self.tokens, token_dtype(vocabulary_size)), "offsets": (self.offsets, OFFSET_DTYPE)}
+        return {kind: array_digest(array, dtype) for kind, (array, dtype) in stored.items()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,8 +122,8 @@ class Corpus:
             for side, sentences in zip(SIDES, (split.source, split.target), strict=True)
             for kind, digest in sentences.digests(sizes[side]).items()
         }
-        fingerprint = _fingerprint({**arrays, **codec.vocabulary_digests()})
-        return cls(codec.source, codec.target, codec.joint, fingerprint, dict(splits), {})
+        noted = fingerprint({**arrays, **codec.vocabulary_digests()})
+        return cls(codec.source, codec.target, codec.joint, noted, dict(splits), {})
 
     @classmethod
     def of_lines(cls, codec: Codec, lines: Mapping[str, tuple[Sequence[str], Sequence[str]]]) -> Self:
@@ -156,27 +144,10 @@ class Corpus:
         Every file is read once and its SHA-256 compared. Raises UserError for a folder that is no corpus, or one that
         is incomplete, damaged or of another version.
         """
-        try:
-            if not folder.is_dir():
-                raise UserError(f"{folder}: no such folder; prepare a corpus there first")
-            if not (folder / MANIFEST).is_file():
-                raise UserError(f"{folder}: not a corpus (no {MANIFEST} in it); prepare one, or check the path")
-        except PermissionError as error:
-            raise UserError(f"{folder}: no permission to look into this folder; change its mode") from error
-        manifest = read_state(folder / MANIFEST, format_name=FORMAT, version=VERSION)
-        try:
-            files, names = dict(manifest["files"]), list(manifest["splits"])
-            fingerprint, preparation = str(manifest["fingerprint"]), dict(manifest["preparation"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise UserError(f"{folder / MANIFEST}: damaged ({error!r}); prepare the corpus again") from error
-        for name, digest in files.items():
-            if file_sha256(folder / name) != digest:
-                raise UserError(f"{folder / name}: damaged (its SHA-256 has changed); prepare the corpus again")
+        manifest = open_manifest(folder, format_name=FORMAT, version=VERSION)
         codec = Codec.load(folder)
-        if _fingerprint(files) != fingerprint:
-            raise UserError(f"{folder / MANIFEST}: damaged (the fingerprint does not fit the files); prepare it again")
-        splits = {name: _open_split(folder, name, codec) for name in names}
-        return cls(codec.source, codec.target, codec.joint, fingerprint, splits, preparation)
+        splits = {name: _open_split(folder, name, codec) for name in manifest.splits}
+        return cls(codec.source, codec.target, codec.joint, manifest.fingerprint, splits, manifest.preparation)
 
 
 class TokenWriter:
@@ -207,36 +178,14 @@ class TokenWriter:
     ) -> None:
         self._stream.close()
         if error is None:
-            self._offsets_path.write_bytes(np.array(self._ends, dtype=_OFFSET_DTYPE).tobytes())
-
-
-def write_manifest(folder: Path, *, splits: Iterable[str], preparation: Mapping[str, Any]) -> str:
-    """Make a corpus of the folder in which everything else is written already; returns the fingerprint."""
-    files = {path.name: file_sha256(path) for path in sorted(folder.iterdir())}
-    manifest = {
-        "format": FORMAT,
-        "version": VERSION,
-        "fingerprint": _fingerprint(files),
-        "splits": list(splits),
-        "preparation": dict(preparation),
-        "files": files,
-    }
-    (folder / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8", newline="\n")
-    return str(manifest["fingerprint"])
-
-
-def _fingerprint(digests: Mapping[str, str]) -> str:
-    """From file name -> SHA-256; files that training does not read (raw text, descriptions) have no part in it."""
-    trained_on = (".tokens", ".offsets", "tokenizer.json")
-    lines = sorted(f"{name} {digest}\n" for name, digest in digests.items() if name.endswith(trained_on))
-    return hashlib.sha256("".join(lines).encode()).hexdigest()
+            self._offsets_path.write_bytes(np.array(self._ends, dtype=OFFSET_DTYPE).tobytes())
 
 
 def _open_split(folder: Path, name: str, codec: Codec) -> Split:
     def array(side: str, vocabulary_size: int) -> TokenArray:
         return TokenArray(
-            tokens=_mapped(folder / f"{name}.{side}.tokens", token_dtype(vocabulary_size)),
-            offsets=np.array(_mapped(folder / f"{name}.{side}.offsets", _OFFSET_DTYPE), dtype=np.int64),
+            tokens=mapped(folder / f"{name}.{side}.tokens", token_dtype(vocabulary_size)),
+            offsets=np.array(mapped(folder / f"{name}.{side}.offsets", OFFSET_DTYPE), dtype=np.int64),
         )
 
     raw = [folder / f"{name}.{side}.txt" for side in SIDES]
@@ -246,13 +195,6 @@ def _open_split(folder: Path, name: str, codec: Codec) -> Split:
         raw_source=raw[0] if raw[0].exists() else None,
         raw_target=raw[1] if raw[1].exists() else None,
     )
-
-
-def _mapped(path: Path, dtype: DTypeLike) -> NDArray[Any]:
-    try:
-        return np.memmap(path, dtype=dtype, mode="r")
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path}: missing or damaged ({error}); prepare the corpus again") from error
 
 
 def _raw_lines(raw: Path | Sequence[str] | None) -> list[str]:

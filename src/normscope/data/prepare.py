@@ -17,11 +17,12 @@ from typing import TextIO
 
 from normscope.data import corpus as corpus_files
 from normscope.data.codec import Codec, Side
-from normscope.data.corpus import MANIFEST, SIDES, Corpus, TokenWriter
+from normscope.data.corpus import SIDES, Corpus, TokenWriter
 from normscope.data.lines import count_lines, file_sha256, read_lines
+from normscope.data.manifest import write_manifest
 from normscope.data.pool import CHUNK_PAIRS, RawPair, prepared_pairs
 from normscope.data.preparation import PrepareConfig, PrepareReport, drop_reason
-from normscope.data.staging import recover, replace_folder
+from normscope.data.staging import check_replaceable, recover, replace_folder
 from normscope.data.vocabulary import Vocabulary
 from normscope.errors import UserError
 
@@ -41,7 +42,7 @@ def prepare(config: PrepareConfig, progress: Progress = lambda stage, done, tota
     """
     out = config.out.expanduser().resolve()
     recover(out)
-    _check_replaceable(out)
+    check_replaceable(out)
     key = _key(config, progress)
     standing = _standing_report(out, key)
     if standing is not None:
@@ -70,19 +71,14 @@ def prepare(config: PrepareConfig, progress: Progress = lambda stage, done, tota
             tokens=tokens,
         )
         preparation = {"key": key, "options": config.options(), "report": report.state()}
-        fingerprint = corpus_files.write_manifest(folder, splits=names, preparation=preparation)
+        fingerprint = write_manifest(
+            folder,
+            format_name=corpus_files.FORMAT,
+            version=corpus_files.VERSION,
+            splits=names,
+            preparation=preparation,
+        )
     return replace(report, fingerprint=fingerprint)
-
-
-def _check_replaceable(out: Path) -> None:
-    if out.exists() and not out.is_dir():
-        raise UserError(f"{out}: is a file; choose a folder for the corpus")
-    try:
-        foreign = out.is_dir() and not (out / MANIFEST).exists() and any(out.iterdir())
-    except PermissionError as error:
-        raise UserError(f"{out}: no permission to look into this folder; choose another") from error
-    if foreign:
-        raise UserError(f"{out}: holds something that is not a corpus, and stays; choose another folder or empty it")
 
 
 def _key(config: PrepareConfig, progress: Progress) -> str:

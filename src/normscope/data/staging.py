@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from normscope.data.manifest import MANIFEST
 from normscope.errors import UserError
 
 _DISK_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
@@ -39,6 +40,18 @@ def recover(out: Path) -> None:
                 shutil.rmtree(replaced)
             else:
                 replaced.rename(out)
+
+
+def check_replaceable(out: Path) -> None:
+    """Raise UserError where `out` is a file, or a folder that holds something else than a corpus."""
+    if out.exists() and not out.is_dir():
+        raise UserError(f"{out}: is a file; choose a folder for the corpus")
+    try:
+        foreign = out.is_dir() and not (out / MANIFEST).exists() and any(out.iterdir())
+    except PermissionError as error:
+        raise UserError(f"{out}: no permission to look into this folder; choose another") from error
+    if foreign:
+        raise UserError(f"{out}: holds something that is not a corpus, and stays; choose another folder or empty it")
 
 
 @contextmanager

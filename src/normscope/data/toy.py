@@ -13,12 +13,12 @@ An object is fronted only if its form cannot be a subject's, so equal sources al
 """
 
 import hashlib
-import random
 from collections.abc import Sequence
 from functools import cache
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 from normscope.data import toy_lexicon as lex
+from normscope.data.draw import Draw
 from normscope.data.toy_lexicon import ACCUSATIVE, DATIVE, NOMINATIVE, PLURAL, SINGULAR
 from normscope.errors import UserError
 
@@ -26,21 +26,6 @@ SPLITS: Final = ("train", "valid", "test")
 
 MIN_TOKENS, MAX_TOKENS = 5, 16
 """Bounds on the length of either side, the final punctuation included."""
-
-T = TypeVar("T")
-
-
-class Draw:
-    """Random choices from `random.Random.random` alone, whose sequence Python promises to keep between versions."""
-
-    def __init__(self, key: str) -> None:
-        self._random = random.Random(int.from_bytes(hashlib.sha256(key.encode()).digest()[:8], "big")).random
-
-    def chance(self, probability: float) -> bool:
-        return self._random() < probability
-
-    def one_of(self, items: Sequence[T]) -> T:
-        return items[int(self._random() * len(items))]
 
 
 class Phrase(NamedTuple):

@@ -11,7 +11,6 @@ from .attention import Context, Inside
 from .dropout import Dropout
 from .linear import Linear
 
-
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": torch.relu_,
     "gelu": functional.gelu,

@@ -1,4 +1,4 @@
-"""Token embeddings with learned positions, and segments where sentences come in pairs (Devlin et al. 2018, figure 2)."""
+"""Token embeddings with learned positions, and segments where sentences come in pairs."""
 
 # V = vocabulary, P = positions, S = segments, D = width, N = packed tokens
 from collections.abc import Iterator
@@ -11,7 +11,8 @@ from ..placement import Placement
 
 
 class LearnedEmbedding(nn.Module):
-    """Rows of a (V, D), a (P, D) and, with segments, an (S, D) table, added up; then a norm, where there is one.
+    """Rows of a (V, D), a (P, D) and, with segments, an (S, D) table, added up (Devlin et al. 2018, figure 2); then a
+    norm, where there is one.
 
     BERT has the norm, whatever the placement of its blocks; GPT-2 has none. Neither multiplies by √D.
     """

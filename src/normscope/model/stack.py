@@ -178,9 +178,7 @@ class Stack(nn.Module):
         return self.placement.finish(state, self.finish)  # type: ignore[no-any-return]
 
 
-def norm_maker(
-    placement: Placement, norm: str, epsilon: float | Literal["as-placement"] = "as-placement"
-) -> MakeNorms:
+def norm_maker(placement: Placement, norm: str, epsilon: float | Literal["as-placement"] = "as-placement") -> MakeNorms:
     """What builds the norms that a part of the formula asks for."""
 
     def make(asked: SymbolEnd | SymbolSublayer) -> NormGroup:

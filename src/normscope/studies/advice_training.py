@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..assembly import build_model
 from ..config import RunConfig
 from ..data.batches import TranslationBatch, collate
 from ..data.corpus import Corpus
@@ -16,7 +17,6 @@ from ..data.opening import DataConfig, open_corpus
 from ..model import EncoderDecoder, profile
 from ..optim import OptimizerConfig, make_optimizer
 from ..optim.schedules import linear_warmup
-from ..run import build_model
 from ..tasks import TranslationConfig, TranslationTask
 from .advice_cases import Case
 

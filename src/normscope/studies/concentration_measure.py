@@ -8,12 +8,12 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from ..assembly import build_model
 from ..config import RunConfig
 from ..data.corpus import Corpus
 from ..data.opening import DataConfig, open_corpus
 from ..measure import BoundCounter, Point, depth_points, recording, squared_norms
 from ..model import EncoderDecoder, Layout, ModelConfig, Stack, profile
-from ..run import build_model
 from ..tasks import TranslationTask
 from ..tasks.translation import TranslationConfig
 from ..theory.paper import ALPHA_0

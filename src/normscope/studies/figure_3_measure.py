@@ -8,12 +8,13 @@ from typing import Any
 import torch
 from torch import nn
 
+from ..assembly import build_model
 from ..config import RunConfig
 from ..data.batches import TranslationBatch
 from ..data.corpus import Corpus
 from ..measure import expected_gradient_norms
 from ..model import EncoderDecoder, ModelConfig
-from ..run import build_model, load_run
+from ..run import load_run
 from ..tasks import TranslationConfig, TranslationTask
 from ..train.device import fast_matmul, keep_freed_memory
 from ..train.seeds import seed_micro_batch

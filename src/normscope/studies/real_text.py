@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from ..assembly import build_model
 from ..config import RunConfig
 from ..data.batches import TranslationBatch
 from ..measure import depth_points, gradient_norms, recording, stream_moments
 from ..model import EncoderDecoder, ModelConfig
-from ..run import build_model
 from ..tasks import TranslationConfig, TranslationTask
 from ..theory.predict import ModelSetting, predict
 from ..train.device import fast_matmul, keep_freed_memory

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import torch
 
-from ..config import RunConfig, load
+from ..assembly import build_model
+from ..config import RunConfig, load, translation
 from ..data.batches import TranslationBatch
 from ..data.corpus import Corpus
 from ..data.opening import open_corpus
@@ -13,7 +14,7 @@ from ..doctor.rules import Loading
 from ..errors import UserError
 from ..model import EncoderDecoder, Layout
 from ..optim import make_optimizer
-from ..run import build_model, load_run
+from ..run import load_run
 from ..tasks import TranslationTask
 from .samples import logits_of, smoothed_loss
 from .target import Target
@@ -21,7 +22,7 @@ from .target import Target
 
 def of_config(file: Path, settings: Sequence[str]) -> Target:
     """Initial weights of the configuration's seed, the first batch of its training, its loss and its optimiser."""
-    config = load(file, settings)
+    config = translation(load(file, settings), "diagnosis of a configuration")
     corpus = open_corpus(config.data)
     return _target(str(file), config, build_model(config, corpus.codec), corpus, None)
 

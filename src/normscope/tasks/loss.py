@@ -14,11 +14,18 @@ a vocabulary of 10,000."""
 
 
 def smoothed_cross_entropy(
-    hidden_MD: Tensor, weight_VD: Tensor, target_M: Tensor, smoothing: float, *, chunk_tokens: int = CHUNK_TOKENS
+    hidden_MD: Tensor,
+    weight_VD: Tensor,
+    target_M: Tensor,
+    smoothing: float,
+    *,
+    bias_V: Tensor | None = None,
+    chunk_tokens: int = CHUNK_TOKENS,
 ) -> tuple[Tensor, Tensor]:
     """Sums over tokens, in nats: the smoothed loss, and the negative log-likelihood, which has no gradient.
 
-    With logits = hidden_MD weight_VDᵀ, p = softmax(logits), ε = `smoothing` and ε' = ε / (V - 1), a token's loss is
+    With logits = hidden_MD weight_VDᵀ (+ bias_V), p = softmax(logits), ε = `smoothing` and ε' = ε / (V - 1), a token's
+    loss is
 
         (1 - ε - ε') (-log p_target) + ε' Σ_V (-log p),
 
@@ -35,7 +42,7 @@ def smoothed_cross_entropy(
         raise ValueError(f"chunk_tokens must be at least 1, got {chunk_tokens}")
     # Inside a Function gradients are always off; whether they are wanted must be asked outside.
     with_gradient = torch.is_grad_enabled()
-    return _sums(hidden_MD, weight_VD, target_M, smoothing, chunk_tokens, with_gradient)
+    return _sums(hidden_MD, weight_VD, bias_V, target_M, smoothing, chunk_tokens, with_gradient)
 
 
 class _SmoothedCrossEntropy(torch.autograd.Function):
@@ -43,29 +50,42 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, hidden: Tensor, weight: Tensor, target: Tensor, smoothing: float, chunk: int, with_gradient: bool
+        ctx: Any,
+        hidden: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        target: Tensor,
+        smoothing: float,
+        chunk: int,
+        with_gradient: bool,
     ) -> tuple[Tensor, Tensor]:
         device = hidden.device.type
         autocast = torch.is_autocast_enabled(device)
         product_dtype = torch.get_autocast_dtype(device) if autocast else torch.result_type(hidden, weight)
-        for_hidden, for_weight = (with_gradient and needed for needed in ctx.needs_input_grad[:2])
+        for_hidden, for_weight, for_bias = (with_gradient and needed for needed in ctx.needs_input_grad[:3])
         # In the weight's own dtype: a sum of chunks kept in bfloat16 would lose the small ones.
         hidden_gradient = torch.empty_like(hidden) if for_hidden else None
         weight_gradient = torch.zeros_like(weight) if for_weight else None
+        bias_gradient = torch.zeros_like(bias) if for_bias and bias is not None else None
         sums: list[Tensor] = []
         with torch.autocast(device, enabled=False):
             weight_now = weight.to(product_dtype)
             for start in range(0, len(target), chunk):
                 rows = slice(start, start + chunk)
                 hidden_now = hidden[rows].to(product_dtype)
-                gradient_CV, sums_2 = _chunk(hidden_now @ weight_now.T, target[rows], smoothing)
+                logits_CV = hidden_now @ weight_now.T
+                if bias is not None:
+                    logits_CV += bias.to(product_dtype)
+                gradient_CV, sums_2 = _chunk(logits_CV, target[rows], smoothing)
                 sums.append(sums_2)
+                if bias_gradient is not None:
+                    bias_gradient += gradient_CV.sum(0)
                 gradient_CV = gradient_CV.to(product_dtype)
                 if hidden_gradient is not None:
                     hidden_gradient[rows] = gradient_CV @ weight_now
                 if weight_gradient is not None:
                     _add_product(weight_gradient, gradient_CV, hidden_now)
-        ctx.gradients = hidden_gradient, weight_gradient
+        ctx.gradients = hidden_gradient, weight_gradient, bias_gradient
         smoothed, nll = torch.stack(sums).sum(0)
         ctx.mark_non_differentiable(nll)
         return smoothed, nll

@@ -11,6 +11,7 @@ from ..data.corpus import Corpus
 from ..errors import UserError
 from ..model import EncoderDecoder, Layout
 from .loss import smoothed_cross_entropy
+from .numbers import LN2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +83,4 @@ class TranslationTask:
             loss_sum, nll_sum = loss_sum + float(loss), nll_sum + float(nll)
         model.train(was_training)
         tokens = int(self.valid.target.lengths.sum())
-        return {"loss_nats": loss_sum / tokens, "nll_nats": nll_sum / tokens, "nll_bits": nll_sum / tokens / _LN2}
-
-
-_LN2 = 0.6931471805599453
+        return {"loss_nats": loss_sum / tokens, "nll_nats": nll_sum / tokens, "nll_bits": nll_sum / tokens / LN2}

@@ -1,0 +1,95 @@
+"""The manifest of a prepared folder: SHA-256 of every file, a fingerprint of what training reads, how it was made."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from normscope.data.codec import read_state
+from normscope.data.lines import file_sha256
+from normscope.errors import UserError
+
+MANIFEST = "corpus.json"
+OFFSET_DTYPE = np.dtype("<i8")
+
+
+def token_dtype(vocabulary_size: int) -> np.dtype[Any]:
+    """uint16 where every id fits into it, int32 otherwise."""
+    return np.dtype("<u2") if vocabulary_size < 65536 else np.dtype("<i4")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """What `corpus.json` says of a folder whose files are as it says."""
+
+    splits: tuple[str, ...]
+    fingerprint: str
+    preparation: Mapping[str, Any]
+
+
+def write_manifest(
+    folder: Path, *, format_name: str, version: int, splits: Iterable[str], preparation: Mapping[str, Any]
+) -> str:
+    """Make a corpus of the folder in which everything else is written already; returns the fingerprint."""
+    files = {path.name: file_sha256(path) for path in sorted(folder.iterdir())}
+    manifest = {
+        "format": format_name,
+        "version": version,
+        "fingerprint": fingerprint(files),
+        "splits": list(splits),
+        "preparation": dict(preparation),
+        "files": files,
+    }
+    (folder / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8", newline="\n")
+    return str(manifest["fingerprint"])
+
+
+def open_manifest(folder: Path, *, format_name: str, version: int) -> Manifest:
+    """Every file is read once and its SHA-256 compared.
+
+    Raises UserError for a folder that is no corpus, or one that is incomplete, damaged, of another format or version.
+    """
+    try:
+        if not folder.is_dir():
+            raise UserError(f"{folder}: no such folder; prepare a corpus there first")
+        if not (folder / MANIFEST).is_file():
+            raise UserError(f"{folder}: not a corpus (no {MANIFEST} in it); prepare one, or check the path")
+    except PermissionError as error:
+        raise UserError(f"{folder}: no permission to look into this folder; change its mode") from error
+    manifest = read_state(folder / MANIFEST, format_name=format_name, version=version)
+    try:
+        files, names = dict(manifest["files"]), tuple(manifest["splits"])
+        noted, preparation = str(manifest["fingerprint"]), dict(manifest["preparation"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise UserError(f"{folder / MANIFEST}: damaged ({error!r}); prepare the corpus again") from error
+    for name, digest in files.items():
+        if file_sha256(folder / name) != digest:
+            raise UserError(f"{folder / name}: damaged (its SHA-256 has changed); prepare the corpus again")
+    if fingerprint(files) != noted:
+        raise UserError(f"{folder / MANIFEST}: damaged (the fingerprint does not fit the files); prepare it again")
+    return Manifest(splits=names, fingerprint=noted, preparation=preparation)
+
+
+def fingerprint(digests: Mapping[str, str]) -> str:
+    """From file name -> SHA-256; files that training does not read (raw text, descriptions) have no part in it."""
+    trained_on = (".tokens", ".offsets", "tokenizer.json")
+    lines = sorted(f"{name} {digest}\n" for name, digest in digests.items() if name.endswith(trained_on))
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+def mapped(path: Path, dtype: DTypeLike) -> NDArray[Any]:
+    """A file of numbers, mapped into memory. Raises UserError where it is missing or cannot be."""
+    try:
+        return np.memmap(path, dtype=dtype, mode="r")
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path}: missing or damaged ({error}); prepare the corpus again") from error
+
+
+def array_digest(array: NDArray[Any], dtype: DTypeLike) -> str:
+    """SHA-256 of an array as it is stored on the disk."""
+    return hashlib.sha256(np.ascontiguousarray(array, dtype=dtype).data).hexdigest()

@@ -1,0 +1,165 @@
+"""BERT's pre-training (Devlin et al. 2018, section 3.1): masked tokens and next sentences."""
+
+# N = packed tokens, M = masked tokens, B = sequences, D = width
+from dataclasses import dataclass
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from ..data.documents import DocumentCorpus, DocumentSplit
+from ..data.epochs import EpochBatches
+from ..data.masking import Masker, MaskingConfig
+from ..data.pair_batches import PairBatch, PairSource
+from ..data.pairs import pack_pairs
+from ..data.text_tokeniser import MASK
+from ..errors import UserError
+from ..model import Layout, MaskedEncoder
+from .loss import smoothed_cross_entropy
+from .numbers import LN2, at_least_float32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaskedConfig:
+    """What is masked, and how sentence pairs are packed."""
+
+    masked_share: float = 0.15
+    """Of a sequence's tokens: hidden, 80 % behind [MASK], 10 % behind a random token, 10 % left as they are."""
+    whole_words: bool = False
+    """Hide whole words, not single tokens."""
+    packings: int = 1
+    """How many times the training text is packed into pairs, each time with other random choices; an epoch goes through
+    all of them. BERT's data had 10."""
+    valid_sequences: int = 2000
+    """At most so many of the held-out pairs are validated on: the first ones, the same in every run."""
+
+    def __post_init__(self) -> None:
+        MaskingConfig(masked_share=self.masked_share)
+        if self.packings < 1 or self.valid_sequences < 1:
+            raise ValueError("packings and valid_sequences must be at least 1")
+
+    def masking(self) -> MaskingConfig:
+        return MaskingConfig(masked_share=self.masked_share, whole_words=self.whole_words)
+
+
+class MaskedTask:
+    """Batches of a corpus of documents, and their loss under a `MaskedEncoder`."""
+
+    def __init__(
+        self,
+        corpus: DocumentCorpus,
+        config: MaskedConfig,
+        *,
+        sequence_length: int,
+        batch_sequences: int,
+        seed: int,
+        device: torch.device,
+    ) -> None:
+        self.corpus, self.config, self.device = corpus, config, device
+        self.sequence_length, self.batch_sequences = sequence_length, batch_sequences
+        tokeniser = corpus.tokeniser
+        self.masker = Masker(
+            config=config.masking(),
+            mask_id=tokeniser.ids[MASK],
+            special_ids=frozenset(tokeniser.ids.values()),
+            regular_ids=tokeniser.regular_ids,
+            begins_word_V=tokeniser.begins_word_V,
+        )
+
+        self._sources: dict[tuple[str, int, int], PairSource] = {}
+        self.train = self._source("train", seed, config.packings)
+        self._source("valid", 0, 1)
+        self.epochs = EpochBatches(sequences=len(self.train.pairs), batch_sequences=batch_sequences, seed=seed)
+
+    @property
+    def micro_batches_per_epoch(self) -> int:
+        return len(self.epochs)
+
+    def micro_batch(self, number: int) -> PairBatch:
+        epoch, indices = self.epochs.micro_batch(number)
+        return self.train.batch(indices.tolist(), epoch=epoch).to(self.device)
+
+    def target_tokens(self, batch: PairBatch) -> int:
+        """Masked tokens: what `loss_nats` and `nll_nats` are means over."""
+        return len(batch.targets_M)
+
+    def loss_sums(self, model: nn.Module, batch: PairBatch) -> tuple[Tensor, Tensor]:
+        """Masked-token plus next-sentence loss, and the masked-token loss alone, times masked tokens, in nats.
+
+        BERT adds the two means. Divided by the masked tokens of an update of several batches, the next-sentence part
+        counts each batch by its share of them.
+        """
+        masked, pairs, _ = self._losses(model, batch)
+        weight = len(batch.targets_M) / len(batch.is_random_B)
+        return masked + weight * pairs, masked.detach()
+
+    def validate(self, model: nn.Module) -> dict[str, float]:
+        """`evaluate` of the validation split."""
+        return self.evaluate(model, "valid")
+
+    @torch.no_grad()
+    def evaluate(self, model: nn.Module, split: str) -> dict[str, float]:
+        """Means over the pairs of a split, in nats: `loss_nats` is the sum of `nll_nats` (masked tokens) and
+        `next_sentence_nats`. The pairs and masks are the same whatever the run's seed: losses compare exactly."""
+        was_training = model.training
+        model.eval()
+        source = self._source(split, 0, 1)
+        sequences = min(len(source.pairs), self.config.valid_sequences)
+        batches = EpochBatches(sequences=sequences, batch_sequences=self.batch_sequences, seed=0).in_order()
+        sums = torch.zeros(3, dtype=torch.float64)
+        tokens = 0
+        for indices in batches:
+            batch = source.batch(indices.tolist(), epoch=0).to(self.device)
+            sums += torch.stack([value.double() for value in self._losses(model, batch)]).cpu()
+            tokens += len(batch.targets_M)
+        model.train(was_training)
+        masked_sum, pair_sum, right_sum = sums.tolist()
+        nll, pair_loss = masked_sum / tokens, pair_sum / sequences
+        return {
+            "loss_nats": nll + pair_loss,
+            "nll_nats": nll,
+            "nll_bits": nll / LN2,
+            "next_sentence_nats": pair_loss,
+            "next_sentence_accuracy": right_sum / sequences,
+        }
+
+    def _source(self, split: str, seed: int, packings: int) -> PairSource:
+        key = split, seed, packings
+        if key not in self._sources:
+            found = _split(self.corpus, split)
+            pairs = pack_pairs(found, sequence_length=self.sequence_length, seed=seed, packings=packings)
+            self._sources[key] = PairSource(
+                split=found, pairs=pairs, tokeniser=self.corpus.tokeniser, masker=self.masker, seed=seed
+            )
+        return self._sources[key]
+
+    def _losses(self, model: nn.Module, batch: PairBatch) -> tuple[Tensor, Tensor, Tensor]:
+        """Sums: masked-token loss, next-sentence loss, and pairs judged rightly."""
+        layout = Layout(batch.lengths_B, self.device)
+        hidden_ND = model(batch.tokens_N, batch.segments_N, layout)
+        # A compiled model hands its attributes through; the cast is for the type checker only.
+        encoder = cast(MaskedEncoder, model)
+        masked, _ = smoothed_cross_entropy(
+            encoder.predict(hidden_ND.index_select(0, batch.masked_M)),
+            encoder.output_rows(),
+            batch.targets_M,
+            0.0,
+            bias_V=encoder.output_bias,
+        )
+        logits_B2 = at_least_float32(encoder.next_sentence(encoder.pooled(hidden_ND, layout)))
+        pairs = functional.cross_entropy(logits_B2, batch.is_random_B, reduction="sum")
+        return masked, pairs, (logits_B2.argmax(-1) == batch.is_random_B).sum()
+
+
+def _split(corpus: DocumentCorpus, name: str) -> DocumentSplit:
+    """Raises UserError where it cannot be packed."""
+    if name not in corpus.splits:
+        raise UserError(f"the corpus has no {name} split, only {', '.join(corpus.splits)}")
+    split = corpus.splits[name]
+    if len(split) < 2:
+        raise UserError(
+            f"the {name} split has {len(split)} document(s); at least 2 are needed, since a random next sentence comes "
+            "from another document: prepare the corpus from more documents"
+        )
+    return split
