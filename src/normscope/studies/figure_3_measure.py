@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from ..assembly import build_model
-from ..config import RunConfig
+from ..config import RunConfig, translation
 from ..data.batches import TranslationBatch
 from ..data.corpus import Corpus
 from ..measure import expected_gradient_norms
@@ -99,8 +99,9 @@ class Bench:
 
     def asked_of(self, cell: Cell, condition: Condition) -> dict[str, Any]:
         """As `asked`, of a trained model; where its corpus lies does not count."""
-        training = asdict(cell.config) | {"data": {"max_tokens": cell.config.data.max_tokens}}
-        return self.asked(cell.config.model, condition, cell.seed) | {"training": training}
+        config = translation(cell.config, "figure 3")
+        training = asdict(config) | {"data": {"max_tokens": config.data.max_tokens}}
+        return self.asked(config.model, condition, cell.seed) | {"training": training}
 
 
 def matrices(model: EncoderDecoder) -> dict[tuple[str, str], list[nn.Parameter]]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..config import RunConfig, replaced, to_toml
+from ..config import AnyRunConfig, replaced, to_toml
 from ..errors import UserError
 from ..placement import named
 from ..run import refuse_other_configuration, resolve
@@ -40,7 +40,7 @@ class Cell:
     arm: Arm
     seed: int
     folder: RunFolder
-    config: RunConfig
+    config: AnyRunConfig
 
     @property
     def name(self) -> str:
@@ -88,7 +88,7 @@ class Grid:
         for (placement, warmup_updates), peak_lr, optimizer in axes:
             yield Arm(placement, warmup_updates, peak_lr, optimizer)
 
-    def cells(self, base: RunConfig, folder: Path) -> list[Cell]:
+    def cells(self, base: AnyRunConfig, folder: Path) -> list[Cell]:
         """All runs, those of the first seed first, so that a whole picture is there early.
 
         Raises UserError for values a configuration does not allow, and where a run folder holds something else.
@@ -111,7 +111,7 @@ def write_configs(cells: list[Cell]) -> None:
         cell.config_file.write_text(to_toml(cell.config), encoding="utf-8")
 
 
-def _config(base: RunConfig, arm: Arm, seed: int) -> RunConfig:
+def _config(base: AnyRunConfig, arm: Arm, seed: int) -> AnyRunConfig:
     try:
         named(arm.placement)
     except ValueError as error:

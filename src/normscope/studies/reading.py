@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from .. import __version__, report
-from ..config import RunConfig
+from ..config import RunConfig, translation
 from ..data.corpus import Corpus
 from ..data.opening import unigram_entropy_nats
 from ..model import stack_shape
@@ -40,7 +40,7 @@ def compare(
         by_arm[cell.arm].append((cell, cell.folder.events()))
     labels = arm_labels(list(by_arm))
     arms = [_arm(arm, labels[arm], runs, chance, failed) for arm, runs in by_arm.items()]
-    first = cells[0].config
+    first = translation(cells[0].config, "a comparison")
     page = report.Comparison(
         title=title,
         subtitle="The same model, data and number of updates in every row; what differs is named in the row.",
