@@ -37,6 +37,11 @@ MAY_IMPORT = {
     "console": _LOWER | {"theory", "doctor", "adapters", "config", "run", "studies"},
     "catalogue": {"placement", "model", "report"},
     "targets": {"adapters", "config", "data", "doctor", "model", "optim", "run", "tasks", "train"},
+    "made_runs": {"adapters", "config", "optim", "run", "train"},
+    "replacing": {"adapters", "model", "placement"},
+    "effect": {"adapters", "data", "made_runs", "model", "run"},
+    "exchanging": {"adapters", "config", "data", "effect", "made_runs", "model", "replacing", "run", "train"},
+    "cli_exchange": {"exchanging"},
     "cli_doctor": {"cli_shared", "console", "doctor", "optim", "report", "targets"},
     "cli_placements": {"catalogue", "cli_shared", "train"},
     "cli_shared": {"config", "report"},
@@ -44,7 +49,7 @@ MAY_IMPORT = {
     "cli_study": _LOWER | {"cli_shared", "theory", "doctor", "adapters", "config", "console", "run", "studies"},
     "cli": _LOWER
     | {"theory", "doctor", "adapters", "config", "console", "run", "studies"}
-    | {"cli_doctor", "cli_placements", "cli_predict", "cli_shared", "cli_study"},
+    | {"cli_doctor", "cli_exchange", "cli_placements", "cli_predict", "cli_shared", "cli_study"},
     "__main__": {"cli"},
     "pytest_plugin": {"doctor"},
     "__init__": {"doctor"},

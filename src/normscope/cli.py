@@ -11,6 +11,7 @@ import typer
 
 from . import __version__
 from .cli_doctor import doctor
+from .cli_exchange import export, import_, re_place
 from .cli_placements import placements_app
 from .cli_predict import predict
 from .cli_shared import Imports, refuse_unwritable
@@ -36,6 +37,9 @@ app.add_typer(placements_app, name="placements")
 app.add_typer(study_app, name="study")
 app.command("doctor")(doctor)
 app.command("predict")(predict)
+app.command("export")(export)
+app.command("import")(import_)
+app.command("re-place")(re_place)
 
 Set = Annotated[
     list[str], typer.Option("--set", metavar="KEY=VALUE", help="Change one setting, such as model.width=256.")

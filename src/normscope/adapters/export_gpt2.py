@@ -50,7 +50,8 @@ def gpt2(model: LanguageModel, ids: SpecialIds) -> Exported:
         "attn_pdrop": ours.attention_dropout,
         "layer_norm_epsilon": norm_epsilon(model),
         "tie_word_embeddings": True,
-        "bos_token_id": ids["[CLS]"],
+        # It stands before and behind every document.
+        "bos_token_id": ids["[SEP]"],
         "eos_token_id": ids["[SEP]"],
         "pad_token_id": ids["[PAD]"],
         "dtype": "float32",

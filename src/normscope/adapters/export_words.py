@@ -44,9 +44,10 @@ def of_encoder(tokeniser: TextTokeniser) -> Words:
 
 
 def of_decoder(tokeniser: TextTokeniser) -> Words:
-    """The words of a language-model run: the text as it is, with nothing added."""
+    """The words of a language-model run: the text as it is, with nothing added. [SEP] stands before and behind every
+    document."""
     names = {special: tokeniser.tokens[i] for special, i in tokeniser.ids.items()}
-    roles = {"pad_token": PAD, "unk_token": UNK, "bos_token": CLS, "eos_token": SEP}
+    roles = {"pad_token": PAD, "unk_token": UNK, "bos_token": SEP, "eos_token": SEP}
     return _of_text(tokeniser, tokeniser.to_json(), {role: names[special] for role, special in roles.items()})
 
 

@@ -52,7 +52,7 @@ def read_config(folder: Path) -> EncoderConfig:
         kind = theirs.get("model_type") if isinstance(theirs, dict) else None
         raise UserError(f"{path}: model_type is {kind!r}; only BERT's layout, 'bert', can be imported")
     # What a configuration does not say is as in BERT-base, the library's defaults.
-    given = {
+    given: dict[str, Any] = {
         "hidden_size": 768,
         "intermediate_size": 3072,
         "num_attention_heads": 12,
