@@ -10,13 +10,14 @@ from typing import Annotated, Any
 import typer
 
 from . import __version__
+from .cli_data import data_app
 from .cli_doctor import doctor
 from .cli_exchange import export, import_, re_place
 from .cli_placements import placements_app
 from .cli_predict import predict
 from .cli_shared import Imports, refuse_unwritable
 from .cli_study import study_app
-from .console import GridDisplay, StageDisplay, TrainDisplay, stderr
+from .console import GridDisplay, TrainDisplay, stderr
 from .errors import UserError
 
 # Importing torch takes seconds, so every verb imports what it needs itself and `--help` answers at once.
@@ -28,9 +29,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
     rich_markup_mode=None,
-)
-data_app = typer.Typer(
-    help="Corpora: prepare one from parallel text files.", no_args_is_help=True, rich_markup_mode=None
 )
 app.add_typer(data_app, name="data")
 app.add_typer(placements_app, name="placements")
@@ -65,52 +63,6 @@ def _main(
     ] = False,
 ) -> None:
     """Options that stand before the verb."""
-
-
-@data_app.command("prepare")
-def data_prepare(
-    out: Annotated[Path, typer.Argument(help="Folder to make.")],
-    train: Annotated[tuple[Path, Path], typer.Option(help="Source and target file: plain, .gz or .xz.")],
-    languages: Annotated[tuple[str, str], typer.Option(help="Source and target language, such as de en.")],
-    valid: Annotated[
-        tuple[Path, Path] | None,
-        typer.Option(help="Validation files; without them every 23rd training pair is held out."),
-    ] = None,
-    test: Annotated[tuple[Path, Path] | None, typer.Option(help="Test files.")] = None,
-    vocabulary_size: Annotated[
-        int, typer.Option(help="Entries of the vocabulary; of each one, where they are separate.")
-    ] = 10_000,
-    separate: Annotated[bool, typer.Option("--separate", help="One vocabulary a side instead of a joint one.")] = False,
-    lowercase: Annotated[bool, typer.Option("--lowercase", help="Lower-case everything.")] = False,
-    tokenised: Annotated[bool, typer.Option("--tokenised", help="The text is Moses-tokenised already.")] = False,
-    max_tokens: Annotated[int, typer.Option(help="Longest side of a training pair, in words.")] = 175,
-    max_length_ratio: Annotated[float, typer.Option(help="Longer side of a training pair over the shorter.")] = 1.5,
-    workers: Annotated[
-        int, typer.Option(help="Processes that tokenise; more than one pays from about a million pairs.")
-    ] = 1,
-) -> None:
-    """Make a corpus folder from parallel text: tokenise, filter, learn BPE, binarise."""
-    from .data.preparation import PrepareConfig
-    from .data.prepare import prepare
-
-    given = {"train": train, "valid": valid, "test": test}
-    config = PrepareConfig(
-        out=out,
-        source_language=languages[0],
-        target_language=languages[1],
-        splits={name: files for name, files in given.items() if files is not None},
-        vocabulary_size=vocabulary_size,
-        joint=not separate,
-        tokenise=not tokenised,
-        lowercase=lowercase,
-        max_tokens=max_tokens,
-        max_length_ratio=max_length_ratio,
-        workers=workers,
-    )
-    with StageDisplay(stderr) as display:
-        report = prepare(config, display)
-    for line in report.summary():
-        typer.echo(line)
 
 
 @app.command()
@@ -171,54 +123,44 @@ def translate(
 def evaluate(
     run: Annotated[Path, typer.Argument(help="Run folder.")],
     split: Annotated[str, typer.Option(help="Split of the run's corpus: valid or test.")] = "valid",
-    beam: Beam = 5,
-    length_penalty: LengthPenalty = 1.0,
+    beam: Annotated[
+        int | None, typer.Option(help="Hypotheses kept by the search; 1 is greedy.", show_default="5")
+    ] = None,
+    length_penalty: Annotated[
+        float | None,
+        typer.Option(
+            help="score = sum of log-probabilities / length ** length_penalty, end token counted.", show_default="1.0"
+        ),
+    ] = None,
     which: Which = "best",
     device: Device = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     save: Annotated[Path | None, typer.Option(help="Write the scores as JSON here, whole or not at all.")] = None,
     output: Annotated[Path | None, typer.Option(help="Write the translations here, one a line.")] = None,
 ) -> None:
-    """Translate a split and score it: sacreBLEU with its signature, tokenised BLEU4 beside it."""
+    """Score a run on a split: sacreBLEU of its translations with its signature, and tokenised BLEU4; or the losses and
+    perplexities of a masked-lm or language-model run."""
     import json
 
-    from .assembly import evaluate_split
-    from .data.opening import open_corpus
-    from .decode.beam import BeamConfig
-    from .run import load_run
+    from .evaluating import evaluate_run
     from .train.files import disk_errors, write_atomically
 
-    search = _user_values(BeamConfig, beam=beam, length_penalty=length_penalty)
     for option, file in (("--save", save), ("--output", output)):
         if file is not None:
             refuse_unwritable(option, file)
-    loaded = load_run(run, which=which, device=device)
-    corpus = open_corpus(loaded.config.data)
-    if split not in corpus.splits or split == "train":
-        allowed = ", ".join(name for name in corpus.splits if name != "train")
-        raise UserError(f"the corpus has no split {split!r} to evaluate on; it has {allowed}")
-    if corpus.fingerprint != loaded.environment["data_fingerprint"]:
-        _say("note: the corpus is not as it was when the run began")
-    scores = evaluate_split(loaded.model, loaded.codec, corpus.splits[split], search)
-    translations = scores.pop("translations")
-    settings = {
-        "run": str(run),
-        "update": loaded.update,
-        "split": split,
-        "beam": beam,
-        "length_penalty": length_penalty,
-    }
+    given = {"beam": beam, "length_penalty": length_penalty}
+    search = {name: value for name, value in given.items() if value is not None}
+    done = evaluate_run(
+        run, split, which=which, device=device, search=search, translations=output is not None, say=_say
+    )
+    values = {**done.settings, **done.scores}
     with disk_errors("writing the scores and translations"):
         if output is not None:
-            write_atomically(output, "".join(line + "\n" for line in translations))
+            write_atomically(output, "".join(line + "\n" for line in done.translations))
         if save is not None:
-            write_atomically(save, json.dumps(settings | scores, indent=1) + "\n")
-    if as_json:
-        typer.echo(json.dumps(settings | scores))
-    else:
-        typer.echo(f"{run.name}, update {loaded.update}, {split}, beam {beam}, length penalty {length_penalty}")
-        for name, value in scores.items():
-            typer.echo(f"  {name:22} {value if isinstance(value, str) else format(value, '.2f')}")
+            write_atomically(save, json.dumps(values, indent=1) + "\n")
+    for line in [json.dumps(values)] if as_json else done.lines():
+        typer.echo(line)
 
 
 @app.command()

@@ -31,13 +31,13 @@ class Origin:
     """Of the corpus that the run may go on with; empty where it has none."""
 
 
-def open_any(path: Path, *, which: str = "best") -> AnyRun:
-    """A run of any task, on the CPU. Raises UserError."""
+def open_any(path: Path, *, which: str = "best", device: str = "cpu") -> AnyRun:
+    """A run of any task. Raises UserError."""
     folder = RunFolder(path)
     folder.checkpoint(which)
     if isinstance(configs.load(folder.config_file), RunConfig):
-        return load_run(path, which=which, device="cpu")
-    return load_text_run(path, which=which, device="cpu")
+        return load_run(path, which=which, device=device)
+    return load_text_run(path, which=which, device=device)
 
 
 def refuse_occupied(path: Path) -> None:

@@ -110,8 +110,11 @@ class Codec:
         return codec
 
 
-def read_state(path: Path, *, format_name: str, version: int) -> Mapping[str, Any]:
-    """The JSON object in `path` if its `format` and `version` are those named; UserError otherwise."""
+def read_state(path: Path, *, format_name: str, version: int, made_by: str = "") -> Mapping[str, Any]:
+    """The JSON object in `path` if its `format` and `version` are those named; UserError otherwise.
+
+    made_by: the command that makes such a file, for the message where it is of another format.
+    """
     try:
         state = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
@@ -121,7 +124,7 @@ def read_state(path: Path, *, format_name: str, version: int) -> Mapping[str, An
     except ValueError as error:
         raise UserError(f"{path}: damaged, no JSON ({error})") from error
     if not isinstance(state, dict) or state.get("format") != format_name:
-        raise UserError(f"{path}: not a {format_name} file")
+        raise UserError(f"{path}: not a {format_name} file" + (f"; {made_by} makes one" if made_by else ""))
     if state.get("version") != version:
         raise UserError(f"{path}: version {state.get('version')}, this NormScope reads {version}; prepare it again")
     return state

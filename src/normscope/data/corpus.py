@@ -144,7 +144,7 @@ class Corpus:
         Every file is read once and its SHA-256 compared. Raises UserError for a folder that is no corpus, or one that
         is incomplete, damaged or of another version.
         """
-        manifest = open_manifest(folder, format_name=FORMAT, version=VERSION)
+        manifest = open_manifest(folder, format_name=FORMAT, version=VERSION, made_by="`normscope data prepare`")
         codec = Codec.load(folder)
         splits = {name: _open_split(folder, name, codec) for name in manifest.splits}
         return cls(codec.source, codec.target, codec.joint, manifest.fingerprint, splits, manifest.preparation)

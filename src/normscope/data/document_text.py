@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Literal
 
@@ -11,7 +12,8 @@ from .sentences import sentences_of
 
 Layout = Literal["paragraphs", "wikitext"]
 
-_TITLE = re.compile(r" ?= [^=].*[^=] = ?")
+_TITLE = re.compile(r"= [^=](.*[^=])? =")
+"""A section's has more signs: `= = Title = =`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,19 +29,21 @@ def documents_in(files: Iterable[Path], layout: Layout, language: str) -> Iterat
     """The documents of text files, one after the other; those without text are left out.
 
     paragraphs: a paragraph a line, which is split into sentences, and a blank line between documents. wikitext: a
-    document begins with a line such as ` = Title = `, and its lines, tokenised already, stay whole. A document ends
-    with its file. Raises UserError for a file that cannot be read, with its line.
+    document begins with a line such as `= Title =` between blank ones, and its lines, tokenised already, stay whole. A
+    document ends with its file. Raises UserError for a file that cannot be read, with its line.
     """
     for file in files:
         begun: list[str] = []
-        for _, line in read_lines(file):
-            text = line.strip()
-            ends = _TITLE.fullmatch(line) is not None if layout == "wikitext" else not text
-            if ends and begun:
+        before = ""
+        for line, after in pairwise(chain((line.strip() for _, line in read_lines(file)), [""])):
+            # WikiText's tables have lines like titles, such as `= Played , W =`, but not between blank lines.
+            title = _TITLE.fullmatch(line) is not None and not before and not after
+            if begun and (title if layout == "wikitext" else not line):
                 yield _document(begun, layout, language)
                 begun = []
-            if text:
-                begun.append(text)
+            if line:
+                begun.append(line)
+            before = line
         if begun:
             yield _document(begun, layout, language)
 

@@ -14,7 +14,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from .manifest import OFFSET_DTYPE, array_digest, fingerprint, mapped, open_manifest, token_dtype
+from ..errors import UserError
+from .manifest import MANIFEST, OFFSET_DTYPE, array_digest, fingerprint, mapped, open_manifest, token_dtype
 from .text_tokeniser import TextTokeniser
 
 FORMAT, VERSION = "normscope-documents", 1
@@ -114,9 +115,12 @@ class DocumentCorpus:
         Every file is read once and its SHA-256 compared. Raises UserError for a folder that is no such corpus, or one
         that is incomplete, damaged or of another version.
         """
-        manifest = open_manifest(folder, format_name=FORMAT, version=VERSION)
+        manifest = open_manifest(folder, format_name=FORMAT, version=VERSION, made_by="`normscope data documents`")
         tokeniser = TextTokeniser.load(folder / TOKENISER)
-        words = manifest.preparation["report"]["words"]
+        try:
+            words = {name: int(manifest.preparation["report"]["words"][name]) for name in manifest.splits}
+        except (KeyError, TypeError, ValueError) as error:
+            raise UserError(f"{folder / MANIFEST}: damaged ({error!r}); prepare the corpus again") from error
         splits = {}
         for name in manifest.splits:
             sentences, documents = (

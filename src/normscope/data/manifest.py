@@ -49,8 +49,8 @@ def write_manifest(
     return str(manifest["fingerprint"])
 
 
-def open_manifest(folder: Path, *, format_name: str, version: int) -> Manifest:
-    """Every file is read once and its SHA-256 compared.
+def open_manifest(folder: Path, *, format_name: str, version: int, made_by: str) -> Manifest:
+    """Every file is read once and its SHA-256 compared. made_by: the command that makes such a folder.
 
     Raises UserError for a folder that is no corpus, or one that is incomplete, damaged, of another format or version.
     """
@@ -61,7 +61,7 @@ def open_manifest(folder: Path, *, format_name: str, version: int) -> Manifest:
             raise UserError(f"{folder}: not a corpus (no {MANIFEST} in it); prepare one, or check the path")
     except PermissionError as error:
         raise UserError(f"{folder}: no permission to look into this folder; change its mode") from error
-    manifest = read_state(folder / MANIFEST, format_name=format_name, version=version)
+    manifest = read_state(folder / MANIFEST, format_name=format_name, version=version, made_by=made_by)
     try:
         files, names = dict(manifest["files"]), tuple(manifest["splits"])
         noted, preparation = str(manifest["fingerprint"]), dict(manifest["preparation"])

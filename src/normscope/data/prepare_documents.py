@@ -21,6 +21,7 @@ from .staging import check_replaceable, recover, replace_folder
 from .text_tokeniser import Kind, TextTokeniser
 
 HOLD_OUT_EVERY = 200
+VOCABULARY_SIZE = 30_000
 _DOCUMENTS_AT_ONCE = 256
 
 Progress = Callable[[str, int, int], None]
@@ -34,21 +35,39 @@ class DocumentsConfig:
     out: Path
     splits: Mapping[str, tuple[Path, ...]]
     """Name -> text files; "train" is required, "valid" is taken out of train where it is missing."""
-    vocabulary_size: int = 30_000
     tokeniser: Kind | Path = "wordpiece"
     """wordpiece or bpe to learn one, or a `tokenizer.json` to take."""
+    vocabulary_size: int | None = None
+    """Of one that is learned; 30,000 where it is not said, BERT's."""
     lowercase: bool = False
+    """Of one that is learned."""
     layout: Layout = "paragraphs"
     language: str = "en"
 
     def __post_init__(self) -> None:
         if not self.splits.get("train"):
             raise UserError("train is missing; name the files of the training text")
+        if isinstance(self.tokeniser, Path) and (self.lowercase or self.vocabulary_size is not None):
+            raise UserError(
+                f"lowercase and a vocabulary size are for a tokeniser that is learned, and {self.tokeniser} has both "
+                "settled; leave them out"
+            )
+
+    @property
+    def entries(self) -> int:
+        """Of the vocabulary of a tokeniser that is learned."""
+        return VOCABULARY_SIZE if self.vocabulary_size is None else self.vocabulary_size
 
     def options(self) -> dict[str, Any]:
         """All that decides what the corpus holds, but the bytes of the input."""
-        values = {name: value for name, value in asdict(self).items() if name not in ("out", "splits")}
-        return values | {"tokeniser": "file" if isinstance(self.tokeniser, Path) else self.tokeniser}
+        learned = not isinstance(self.tokeniser, Path)
+        return {
+            "tokeniser": self.tokeniser if learned else "file",
+            "vocabulary_size": self.entries if learned else None,
+            "lowercase": self.lowercase,
+            "layout": self.layout,
+            "language": self.language,
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +95,10 @@ class DocumentsReport:
                 f"{self.words[name]:,} words, {self.tokens[name]:,} tokens"
             )
         if self.held_out:
-            lines.append(f"no validation files were given: one document of {HOLD_OUT_EVERY} of train became it")
+            lines.append(
+                f"no validation files were given: one document of {HOLD_OUT_EVERY} of the training files became "
+                "validation text, at least two where there are four"
+            )
         return [*lines, f"vocabulary: {self.vocabulary_size:,}"]
 
     def state(self) -> dict[str, Any]:
@@ -163,7 +185,9 @@ def _texts(config: DocumentsConfig, progress: Progress) -> dict[str, list[TextDo
         )
     if "valid" not in texts:
         train = texts["train"]
-        held_out = set(permutation(len(train), 0)[: max(1, len(train) // HOLD_OUT_EVERY)].tolist())
+        # Two of a small corpus, where two are left to train on: a random next sentence comes from another document.
+        count = max(len(train) // HOLD_OUT_EVERY, min(2, len(train) // 2))
+        held_out = set(permutation(len(train), 0)[:count].tolist())
         texts["valid"] = [document for number, document in enumerate(train) if number in held_out]
         texts["train"] = [document for number, document in enumerate(train) if number not in held_out]
     return texts
@@ -174,7 +198,7 @@ def _tokeniser(config: DocumentsConfig, documents: list[TextDocument], progress:
         return TextTokeniser.load(config.tokeniser)
     progress("learn", 0, 1)
     texts = (sentence for document in documents for sentence in document.sentences)
-    learned = TextTokeniser.learn(texts, config.vocabulary_size, kind=config.tokeniser, lowercase=config.lowercase)
+    learned = TextTokeniser.learn(texts, config.entries, kind=config.tokeniser, lowercase=config.lowercase)
     progress("learn", 1, 1)
     return learned
 

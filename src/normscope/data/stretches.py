@@ -3,7 +3,7 @@
 # B = sequences, N = packed tokens
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -32,7 +32,8 @@ class StretchBatch:
 class Stretches:
     """Stretch i reads text[i * length : (i + 1) * length] and tells each following token."""
 
-    text: NDArray[np.int64]
+    text: NDArray[Any]
+    """In the corpus' own dtype: as int64 a large one would take four times the memory."""
     length: int
 
     @classmethod
@@ -42,7 +43,7 @@ class Stretches:
         if length < 1:
             raise ValueError(f"a stretch has at least 1 token, got {length}")
         ends = split.sentences[split.documents[1:]]
-        return cls(np.insert(split.tokens.astype(np.int64), [0, *ends.tolist()], end), length)
+        return cls(np.insert(split.tokens, [0, *ends.tolist()], end), length)
 
     def __len__(self) -> int:
         """The last may be shorter than the others."""
@@ -59,7 +60,7 @@ class Stretches:
             raise ValueError("no stretches; a batch needs at least one")
         if min(indices) < 0 or max(indices) >= len(self):
             raise IndexError(f"stretches {list(indices)} of {len(self)}")
-        rows = [self.text[i * self.length : (i + 1) * self.length + 1] for i in indices]
+        rows = [self.text[i * self.length : (i + 1) * self.length + 1].astype(np.int64) for i in indices]
         return StretchBatch(
             tokens_N=torch.from_numpy(np.concatenate([row[:-1] for row in rows])),
             targets_N=torch.from_numpy(np.concatenate([row[1:] for row in rows])),

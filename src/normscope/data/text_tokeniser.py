@@ -19,7 +19,8 @@ Kind = Literal["wordpiece", "bpe"]
 
 PAD, UNK, CLS, SEP, MASK = SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 _CONTINUES = "##"
-_WORD_BEGINS = "Ġ"
+_WORD_BEGINS = ("Ġ", "▁")
+"""Of byte-level BPE, and of SentencePiece."""
 _MIN_PAIR_COUNT = 2
 _ALPHABET_SHARE = 8
 """WordPiece has an entry a character, and one more for it inside a word: at most an eighth of the vocabulary each."""
@@ -98,7 +99,8 @@ class TextTokeniser:
         if isinstance(self._tokenizer.model, WordPiece):
             prefix = self._tokenizer.model.continuing_subword_prefix
             return np.array([not token.startswith(prefix) for token in self.tokens])
-        return np.array([token.startswith(_WORD_BEGINS) or token in SPECIALS for token in self.tokens])
+        special = set(self.ids.values())
+        return np.array([token.startswith(_WORD_BEGINS) or i in special for i, token in enumerate(self.tokens)])
 
     @cached_property
     def regular_ids(self) -> NDArray[np.int64]:

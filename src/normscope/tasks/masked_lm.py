@@ -2,6 +2,7 @@
 
 # N = packed tokens, M = masked tokens, B = sequences, D = width
 from dataclasses import dataclass
+from functools import cached_property
 from typing import cast
 
 import torch
@@ -13,7 +14,7 @@ from ..data.epochs import EpochBatches
 from ..data.masking import Masker, MaskingConfig
 from ..data.pair_batches import PairBatch, PairSource
 from ..data.pairs import pack_pairs
-from ..data.text_tokeniser import MASK
+from ..data.text_tokeniser import CLS, MASK, PAD, SEP
 from ..errors import UserError
 from ..model import Layout, MaskedEncoder
 from .loss import smoothed_cross_entropy
@@ -62,15 +63,24 @@ class MaskedTask:
         self.masker = Masker(
             config=config.masking(),
             mask_id=tokeniser.ids[MASK],
-            special_ids=frozenset(tokeniser.ids.values()),
+            # Unknown characters are hidden as any token is, as in BERT's own data: they are part of the text.
+            special_ids=frozenset(tokeniser.ids[special] for special in (PAD, CLS, SEP, MASK)),
             regular_ids=tokeniser.regular_ids,
             begins_word_V=tokeniser.begins_word_V,
         )
-
+        self.seed = seed
         self._sources: dict[tuple[str, int, int], PairSource] = {}
-        self.train = self._source("train", seed, config.packings)
-        self._source("valid", 0, 1)
-        self.epochs = EpochBatches(sequences=len(self.train.pairs), batch_sequences=batch_sequences, seed=seed)
+        # What is wrong with the corpus is told at once; packing waits, as one who only evaluates has no use for it.
+        for split in ("train", "valid"):
+            _split(corpus, split)
+
+    @cached_property
+    def train(self) -> PairSource:
+        return self._source("train", self.seed, self.config.packings)
+
+    @cached_property
+    def epochs(self) -> EpochBatches:
+        return EpochBatches(sequences=len(self.train.pairs), batch_sequences=self.batch_sequences, seed=self.seed)
 
     @property
     def micro_batches_per_epoch(self) -> int:
