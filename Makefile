@@ -23,9 +23,11 @@ format: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/python benchmarks/train_step.py
+	$(BIN)/python benchmarks/bert_step.py
 	$(BIN)/python benchmarks/decode.py
 	$(BIN)/python benchmarks/figure3.py
 	$(BIN)/python benchmarks/monitor.py
+	$(BIN)/python benchmarks/doctor.py
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -18,7 +18,6 @@ from normscope.train.device import Precision, autocast, fast_matmul, keep_freed_
 
 WIDTH, FFN_WIDTH, HEADS, BLOCKS, VOCABULARY, DROPOUT, SMOOTHING = 512, 1024, 4, 6, 10_000, 0.3, 0.1
 PAD, MAX_TOKENS, LONGEST = 1, 4096, 128
-System = Literal["torch.nn.Transformer", "normscope"]
 PlacementName = Literal["post", "pre"]
 
 
