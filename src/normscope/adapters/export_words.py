@@ -40,7 +40,7 @@ def of_encoder(tokeniser: TextTokeniser) -> Words:
         pair=f"{cls} $A {sep} $B:1 {sep}:1",
     )
     roles = {"pad_token": PAD, "unk_token": UNK, "cls_token": CLS, "sep_token": SEP, "mask_token": MASK}
-    return _of_text(tokeniser, template, {role: names[special] for role, special in roles.items()})
+    return _of_text(tokeniser, template, {role: names[special] for role, special in roles.items()}, segments=True)
 
 
 def of_decoder(tokeniser: TextTokeniser) -> Words:
@@ -51,8 +51,8 @@ def of_decoder(tokeniser: TextTokeniser) -> Words:
     return _of_text(tokeniser, tokeniser.to_json(), {role: names[special] for role, special in roles.items()})
 
 
-def _of_text(tokeniser: TextTokeniser, tokenizer: str, names: dict[str, str]) -> Words:
-    files = {"tokenizer.json": tokenizer, "tokenizer_config.json": _config(names)}
+def _of_text(tokeniser: TextTokeniser, tokenizer: str, names: dict[str, str], *, segments: bool = False) -> Words:
+    files = {"tokenizer.json": tokenizer, "tokenizer_config.json": _config(names, segments=segments)}
     return Words(ids=tokeniser.ids, source=tokeniser.tokens, target=tokeniser.tokens, files=files)
 
 
@@ -75,6 +75,12 @@ def _with_template(tokenizer: Any, single: str, added: list[str], special: tuple
     return str(tokenizer.to_str(pretty=False))
 
 
-def _config(names: dict[str, str]) -> str:
-    values = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False, **names}
+def _config(names: dict[str, str], *, segments: bool = False) -> str:
+    inputs = ["input_ids", *(["token_type_ids"] if segments else []), "attention_mask"]
+    values = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "model_input_names": inputs,
+        "clean_up_tokenization_spaces": False,
+        **names,
+    }
     return json.dumps(values, indent=2, ensure_ascii=False) + "\n"
