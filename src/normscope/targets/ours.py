@@ -5,36 +5,47 @@ from pathlib import Path
 
 import torch
 
-from ..assembly import build_model
-from ..config import RunConfig, load, translation
+from ..assembly import build_model, build_text_model
+from ..config import LanguageModelRunConfig, MaskedRunConfig, RunConfig, load
 from ..data.batches import TranslationBatch
 from ..data.corpus import Corpus
 from ..data.opening import open_corpus
+from ..data.text_opening import open_documents
 from ..doctor.rules import Loading
 from ..errors import UserError
 from ..model import EncoderDecoder, Layout
 from ..optim import make_optimizer
-from ..run import load_run
+from ..run import load_run, load_text_run
 from ..tasks import TranslationTask
+from .ours_text import text_target
 from .samples import logits_of, smoothed_loss
 from .target import Target
 
 
 def of_config(file: Path, settings: Sequence[str]) -> Target:
     """Initial weights of the configuration's seed, the first batch of its training, its loss and its optimiser."""
-    config = translation(load(file, settings), "diagnosis of a configuration")
-    corpus = open_corpus(config.data)
-    return _target(str(file), config, build_model(config, corpus.codec), corpus, None)
+    config = load(file, settings)
+    if isinstance(config, RunConfig):
+        corpus = open_corpus(config.data)
+        return _target(str(file), config, build_model(config, corpus.codec), corpus, None)
+    if isinstance(config, MaskedRunConfig | LanguageModelRunConfig):
+        documents = open_documents(config.data)
+        return text_target(str(file), config, build_text_model(config, documents.tokeniser), documents, None)
+    raise UserError(f"{file} has task {config.task}: a fine-tuning is diagnosed by the run that it starts from")
 
 
 def of_run(folder: Path, settings: Sequence[str]) -> Target:
     """The best checkpoint of a run, on the first batch that it was trained on."""
     if settings:
         raise UserError(f"--set {settings[0]}: {folder} is a run, whose configuration is fixed; give its config.toml")
-    loaded = load_run(folder, device="cpu")
-    title = f"{folder.resolve().name}, update {loaded.update}"
     # A checkpoint of ours that lacks something is refused when it is loaded.
     whole = Loading(missing=(), unexpected=())
+    if not isinstance(load(folder / "config.toml"), RunConfig):
+        text = load_text_run(folder, device="cpu")
+        title = f"{folder.resolve().name}, update {text.update}"
+        return text_target(title, text.config, text.model, open_documents(text.config.data), whole)
+    loaded = load_run(folder, device="cpu")
+    title = f"{folder.resolve().name}, update {loaded.update}"
     return _target(title, loaded.config, loaded.model, open_corpus(loaded.config.data), whole)
 
 
