@@ -8,10 +8,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from .config import AnyRunConfig, LanguageModelRunConfig, MaskedRunConfig, RunConfig
+from .config import AnyRunConfig, LanguageModelRunConfig, MaskedRunConfig, PairRunConfig, RunConfig
 from .data.codec import Codec
 from .data.corpus import Corpus, Split
 from .data.documents import DocumentCorpus
+from .data.labelled_corpus import LabelledCorpus, open_labelled
 from .data.opening import open_corpus
 from .data.text_opening import open_documents
 from .data.text_tokeniser import TextTokeniser
@@ -19,8 +20,9 @@ from .decode.beam import BeamConfig
 from .decode.bleu import corpus_bleu, tokenised_bleu4
 from .decode.translate import translate_lines
 from .errors import UserError
-from .model import EncoderDecoder, LanguageModel, MaskedEncoder
-from .tasks import LanguageModelTask, MaskedTask, TranslationTask
+from .finetune_start import Start, start_of
+from .model import EncoderDecoder, LanguageModel, MaskedEncoder, PairClassifier
+from .tasks import ClassificationTask, LanguageModelTask, MaskedTask, TranslationTask
 from .train.loop import Task
 from .train.seeds import seed_weights
 
@@ -32,10 +34,12 @@ TextTask = MaskedTask | LanguageModelTask
 class Assembly:
     """A run before its first update."""
 
-    corpus: Corpus | DocumentCorpus
+    corpus: Corpus | DocumentCorpus | LabelledCorpus
     task: Task
     build: Callable[[], nn.Module]
     """The model with its initial weights, on the CPU."""
+    drawn: bool = True
+    """The weights are drawn, not learned elsewhere: a placement may set its own by a first batch."""
     extra_validation: Callable[[nn.Module], dict[str, float]] | None = None
 
     @property
@@ -58,11 +62,24 @@ def assemble(config: AnyRunConfig, device: torch.device) -> Assembly:
             build=lambda: build_model(config, corpus.codec),
             extra_validation=_bleu(config, corpus) if config.translation.bleu_sentences else None,
         )
+    if isinstance(config, PairRunConfig):
+        return _fine_tuning(config, device)
     documents = open_documents(config.data)
     return Assembly(
         corpus=documents,
         task=text_task(config, documents, device),
         build=lambda: build_text_model(config, documents.tokeniser),
+    )
+
+
+def _fine_tuning(config: PairRunConfig, device: torch.device) -> Assembly:
+    start = start_of(config)
+    pairs = open_labelled(config.data, start.tokeniser)
+    return Assembly(
+        corpus=pairs,
+        task=ClassificationTask(pairs, batch_sequences=config.data.batch_sequences, seed=config.seed, device=device),
+        build=lambda: build_classifier(config, start, len(pairs.labels)),
+        drawn=False,
     )
 
 
@@ -103,6 +120,14 @@ def build_text_model(config: TextRunConfig, tokeniser: TextTokeniser) -> MaskedE
         return LanguageModel(config.model, len(tokeniser))
     except ValueError as error:
         raise UserError(str(error)) from error
+
+
+def build_classifier(config: PairRunConfig, start: Start, classes: int) -> PairClassifier:
+    """The model with the weights of `start` and a classifier drawn anew. Raises UserError for a damaged checkpoint."""
+    seed_weights(config.seed)
+    model = PairClassifier(config.model, len(start.tokeniser), classes, dropout=config.classification.dropout)
+    model.start_from(start.encoder())
+    return model
 
 
 def _bleu(config: RunConfig, corpus: Corpus) -> Callable[[nn.Module], dict[str, float]]:

@@ -13,9 +13,10 @@ from . import __version__
 from .cli_data import data_app
 from .cli_doctor import doctor
 from .cli_exchange import export, import_, re_place
+from .cli_finetune import finetune
 from .cli_placements import placements_app
 from .cli_predict import predict
-from .cli_shared import Imports, refuse_unwritable
+from .cli_shared import Imports, listed, refuse_unwritable
 from .cli_study import study_app
 from .console import GridDisplay, TrainDisplay, stderr
 from .errors import UserError
@@ -38,6 +39,7 @@ app.command("predict")(predict)
 app.command("export")(export)
 app.command("import")(import_)
 app.command("re-place")(re_place)
+app.command("finetune")(finetune)
 
 Set = Annotated[
     list[str], typer.Option("--set", metavar="KEY=VALUE", help="Change one setting, such as model.width=256.")
@@ -190,14 +192,14 @@ def compare(
     from .studies.grid import Grid
 
     if arms is not None:
-        pairs = _listed(arms, _placement_and_warmup, "arms")
+        pairs = listed(arms, _placement_and_warmup, "arms")
     else:
-        warmups = _listed(warmup_updates, int, "warmup-updates")
-        pairs = list(itertools.product(_listed(placements, str, "placements"), warmups))
+        warmups = listed(warmup_updates, int, "warmup-updates")
+        pairs = list(itertools.product(listed(placements, str, "placements"), warmups))
     grid = Grid(
         placements_and_warmups=tuple(pairs),
-        peak_lrs=tuple(_listed(peak_lr, float, "peak-lr")),
-        optimizers=tuple(_listed(optimizers, str, "optimizers")),
+        peak_lrs=tuple(listed(peak_lr, float, "peak-lr")),
+        optimizers=tuple(listed(optimizers, str, "optimizers")),
         seeds=seeds,
     )
     folder = out or Path("runs") / f"compare-{config.stem if config else 'default'}"
@@ -237,14 +239,6 @@ def _compare(run_comparison: Callable[..., Any], base: Any, grid: Any, folder: P
         _say(f"failed: {line}")
     if failed:
         raise typer.Exit(1)
-
-
-def _listed(text: str, kind: Callable[[str], Any], option: str) -> list[Any]:
-    """Comma-separated values. Raises UserError naming the option."""
-    try:
-        return [kind(part.strip()) for part in text.split(",") if part.strip()]
-    except ValueError as error:
-        raise UserError(f"--{option} takes comma-separated values, got {text!r}: {error}") from error
 
 
 def _placement_and_warmup(text: str) -> tuple[str, int]:

@@ -1,7 +1,8 @@
 """What several verbs have in common: an option, the user's own placements, and a file written whole or not at all."""
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -20,6 +21,14 @@ def run_imports(files: list[str]) -> None:
 
         for file in files:
             import_file(Path(file))
+
+
+def listed(text: str, kind: Callable[[str], Any], option: str) -> list[Any]:
+    """Comma-separated values. Raises UserError naming the option."""
+    try:
+        return [kind(part.strip()) for part in text.split(",") if part.strip()]
+    except ValueError as error:
+        raise UserError(f"--{option} takes comma-separated values, got {text!r}: {error}") from error
 
 
 def refuse_unwritable(option: str, file: Path) -> None:

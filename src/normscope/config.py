@@ -21,6 +21,7 @@ from .run_config import (
     CommonConfig,
     LanguageModelRunConfig,
     MaskedRunConfig,
+    PairRunConfig,
     RunConfig,
 )
 
@@ -29,6 +30,7 @@ __all__ = [
     "CommonConfig",
     "LanguageModelRunConfig",
     "MaskedRunConfig",
+    "PairRunConfig",
     "RunConfig",
     "import_file",
     "load",

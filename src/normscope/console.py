@@ -110,7 +110,7 @@ class GridDisplay:
         if self.live is not None:
             self.live.stop()
 
-    def __call__(self, states: Sequence["CellState"]) -> None:
+    def __call__(self, states: Sequence["CellState[Any]"]) -> None:
         if self.live is not None:
             self.live.update(self._table(states), refresh=True)
             return
@@ -121,21 +121,9 @@ class GridDisplay:
                 self._seen[state.cell.name] = line
                 self.console.print(f"{line} (update {state.update})", soft_wrap=True)
 
-    def _table(self, states: Sequence["CellState"]) -> Table:
-        table = Table(
-            "placement", "warm-up", "rate", "optimiser", "seed", "state", "update", "validation nats", box=None
-        )
+    def _table(self, states: Sequence["CellState[Any]"]) -> Table:
+        table = Table(*states[0].cell.columns(), "state", "update", "validation nats", box=None)
         for state in states:
-            arm = state.cell.arm
             loss = "" if state.nll_nats is None else f"{state.nll_nats:.3f}"
-            table.add_row(
-                arm.placement,
-                str(arm.warmup_updates),
-                f"{arm.peak_lr:g}",
-                arm.optimizer,
-                str(state.cell.seed),
-                state.status,
-                str(state.update),
-                loss,
-            )
+            table.add_row(*state.cell.columns().values(), state.status, str(state.update), loss)
         return table

@@ -10,7 +10,7 @@ import torch
 
 from . import config as configs
 from .assembly import Assembly, assemble, build_model, build_text_model
-from .config import AnyRunConfig, LanguageModelRunConfig, MaskedRunConfig, RunConfig
+from .config import AnyRunConfig, LanguageModelRunConfig, MaskedRunConfig, PairRunConfig, RunConfig
 from .data.codec import Codec
 from .data.documents import TOKENISER
 from .data.opening import TOY
@@ -49,11 +49,22 @@ def resolve(config: Config, folder: RunFolder) -> Config:
         precision=precision if precision != "auto" else ("bf16" if device.type == "cuda" else "fp32"),
         threads=available_cores() if threads == "auto" else threads,
     )
+    imports = tuple(_absolute(file) for file in config.imports)
+    return dataclasses.replace(config, train=train, imports=imports, **_sections_with_paths(config))
+
+
+def _sections_with_paths(config: AnyRunConfig) -> dict[str, Any]:
+    """Those sections that name files or folders, with every path absolute."""
+    if isinstance(config, PairRunConfig):
+        valid = _absolute(config.data.valid_file) if config.data.valid_file else ""
+        data = dataclasses.replace(config.data, corpus=_absolute(config.data.corpus), valid_file=valid)
+        return {"data": data, "start": dataclasses.replace(config.start, run=_absolute(config.start.run))}
     corpus = config.data.corpus
-    # The data's class is the task's own, which the type checker cannot follow.
-    data: Any = dataclasses.replace(config.data, corpus=corpus if corpus == TOY else str(Path(corpus).resolve()))
-    imports = tuple(str(Path(file).resolve()) for file in config.imports)
-    return dataclasses.replace(config, train=train, data=data, imports=imports)
+    return {"data": dataclasses.replace(config.data, corpus=corpus if corpus == TOY else _absolute(corpus))}
+
+
+def _absolute(path: str) -> str:
+    return str(Path(path).resolve())
 
 
 def train_run(
@@ -159,6 +170,7 @@ def _trainer(
         precision=precision,
         probe=lambda model: {"gradient_norms": gradient_norms(model)},
         extra_validation=assembly.extra_validation,
+        drawn=assembly.drawn,
         listeners=listeners,
     )
 
@@ -216,8 +228,8 @@ def load_run(path: Path, *, which: str = "best", device: str = "auto") -> Loaded
 def load_text_run(path: Path, *, which: str = "best", device: str = "auto") -> LoadedTextRun:
     """The model of a masked-lm or language-model run at a checkpoint, as `load_run` does. Raises UserError."""
     folder, found, config = _found(path, which)
-    if isinstance(config, RunConfig):
-        raise UserError(f"{path} is a run of task translation; this needs one of task masked-lm or language-model")
+    if not isinstance(config, MaskedRunConfig | LanguageModelRunConfig):
+        raise UserError(f"{path} is a run of task {config.task}; this needs one of task masked-lm or language-model")
     tokeniser = TextTokeniser.load(folder.vocabularies / TOKENISER)
     chosen = choose_device(device)
     prepare_machine(config, chosen)

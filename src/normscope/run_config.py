@@ -5,11 +5,12 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict
 
+from .data.labelled_corpus import PairDataConfig
 from .data.opening import DataConfig
 from .data.text_opening import TextDataConfig
 from .model import DecoderConfig, EncoderConfig, ModelConfig
 from .optim import AdaptiveConfig, OptimizerConfig, ScheduleConfig
-from .tasks import LanguageModelConfig, MaskedConfig, TranslationConfig
+from .tasks import ClassificationConfig, LanguageModelConfig, MaskedConfig, TranslationConfig
 from .train import TrainConfig
 
 
@@ -70,18 +71,54 @@ class LanguageModelRunConfig(CommonConfig):
         _check_positions(self.data, self.model)
 
 
-AnyRunConfig = RunConfig | MaskedRunConfig | LanguageModelRunConfig
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartConfig:
+    """The pre-trained weights that a fine-tuning starts from."""
+
+    run: str
+    """Folder of a masked-lm run."""
+    update: int
+    """Its checkpoint."""
+    weights_sha256: str = ""
+    """Of that checkpoint's `model.safetensors`; empty for whatever is there. With it, a pre-training made anew in the
+    same folder is not taken for this one."""
+
+    def __post_init__(self) -> None:
+        if self.update < 0:
+            raise ValueError(f"update must be 0 or more, got {self.update}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairRunConfig(CommonConfig):
+    """Fine-tuning on labelled sentence pairs."""
+
+    task: Literal["pair-classification"] = "pair-classification"
+    data: PairDataConfig
+    start: StartConfig
+    model: EncoderConfig = field(default_factory=EncoderConfig)
+    """As the run it starts from has it, but for its dropout."""
+    classification: ClassificationConfig = field(default_factory=ClassificationConfig)
+
+    def __post_init__(self) -> None:
+        CommonConfig.__post_init__(self)
+        _check_positions(self.data, self.model)
+
+
+AnyRunConfig = RunConfig | MaskedRunConfig | LanguageModelRunConfig | PairRunConfig
 
 RUN_CONFIGS: dict[str, type[AnyRunConfig]] = {
     "translation": RunConfig,
     "masked-lm": MaskedRunConfig,
     "language-model": LanguageModelRunConfig,
+    "pair-classification": PairRunConfig,
 }
 
 _SECTIONS: tuple[type[Any], ...] = (
     *RUN_CONFIGS.values(),
     DataConfig,
     TextDataConfig,
+    PairDataConfig,
+    StartConfig,
     ModelConfig,
     EncoderConfig,
     DecoderConfig,
@@ -92,12 +129,13 @@ _SECTIONS: tuple[type[Any], ...] = (
     TranslationConfig,
     MaskedConfig,
     LanguageModelConfig,
+    ClassificationConfig,
 )
 for _class in _SECTIONS:
     _class.__pydantic_config__ = ConfigDict(extra="forbid", strict=True)
 
 
-def _check_positions(data: TextDataConfig, model: EncoderConfig | DecoderConfig) -> None:
+def _check_positions(data: TextDataConfig | PairDataConfig, model: EncoderConfig | DecoderConfig) -> None:
     if data.sequence_length > model.positions:
         raise ValueError(
             f"data.sequence_length={data.sequence_length} is above model.positions={model.positions}: the model has no "

@@ -1,6 +1,7 @@
 """Attention, feed-forward, embeddings and stacks; a placement's formula decides how they are joined."""
 
 from .attention import Cache, Context
+from .classifier import PairClassifier
 from .decoder import DecoderConfig, LanguageModel
 from .encoder import EncoderConfig, MaskedEncoder
 from .initialisation import SCHEMES, renormalise, unit_vectors
@@ -21,6 +22,7 @@ __all__ = [
     "Layout",
     "MaskedEncoder",
     "ModelConfig",
+    "PairClassifier",
     "Stack",
     "StackConfig",
     "profile",

@@ -64,30 +64,22 @@ class EncoderConfig:
         )
 
 
-class MaskedEncoder(nn.Module):
-    """Token and segment ids in, hidden states out; `predict` and `logits` name masked tokens, `pooled` and
-    `next_sentence` judge a pair."""
+class PooledEncoder(nn.Module):
+    """Token and segment ids in, hidden states out; `pooled` is what a pair of sentences is judged by."""
 
     def __init__(self, config: EncoderConfig, vocabulary: int) -> None:
         super().__init__()
         self.config = config
-        placement = named(config.placement)(config.shape())
-
-        def norm() -> nn.Module:
-            return make_norm(placement, config.norm, config.norm_epsilon, config.width)
-
+        self.placement = named(config.placement)(config.shape())
         self.embedding = LearnedEmbedding(
-            vocabulary, config.width, placement, positions=config.positions, segments=SEGMENTS, norm=norm()
+            vocabulary, config.width, self.placement, positions=config.positions, segments=SEGMENTS, norm=self.norm()
         )
-        self.encoder = Stack(placement, stack_config(config))
+        self.encoder = Stack(self.placement, stack_config(config))
         self.pooler = HeadLinear(config.width, config.width)
-        self.next_sentence = HeadLinear(config.width, 2)
-        self.transform, self.transform_norm = HeadLinear(config.width, config.width), norm()
-        self.output_bias = nn.Parameter(torch.zeros(vocabulary))
-        asked = read_head(placement, vocabulary)
-        make = norm_maker(placement, config.norm, config.norm_epsilon)
-        self.head = PlacedEnd(asked, make, self.encoder.schedules.value)
-        initialise(self, config.initialisation, named(config.placement))
+
+    def norm(self) -> nn.Module:
+        """A new one, as the embedding and the masked-token head have it."""
+        return make_norm(self.placement, self.config.norm, self.config.norm_epsilon, self.config.width)
 
     def forward(self, tokens_N: Tensor, segments_N: Tensor | None, layout: Layout) -> Tensor:
         """Packed token and segment ids -> hidden states (N, D). Segments left out are all 0."""
@@ -98,6 +90,21 @@ class MaskedEncoder(nn.Module):
         """tanh of a projection of each sequence's first token, (B, D)."""
         first_BD = hidden_ND.index_select(0, layout.first_B)
         return self.pooler(first_BD).tanh()  # type: ignore[no-any-return]
+
+
+class MaskedEncoder(PooledEncoder):
+    """An encoder with the heads of pre-training: `predict` and `logits` name masked tokens, `next_sentence` judges a
+    pair."""
+
+    def __init__(self, config: EncoderConfig, vocabulary: int) -> None:
+        super().__init__(config, vocabulary)
+        self.next_sentence = HeadLinear(config.width, 2)
+        self.transform, self.transform_norm = HeadLinear(config.width, config.width), self.norm()
+        self.output_bias = nn.Parameter(torch.zeros(vocabulary))
+        asked = read_head(self.placement, vocabulary)
+        make = norm_maker(self.placement, config.norm, config.norm_epsilon)
+        self.head = PlacedEnd(asked, make, self.encoder.schedules.value)
+        initialise(self, config.initialisation, named(config.placement))
 
     def predict(self, hidden_MD: Tensor) -> Tensor:
         """Hidden states of masked tokens -> what meets the output rows, (M, D)."""

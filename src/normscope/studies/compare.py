@@ -7,10 +7,9 @@ from .. import report
 from ..config import RunConfig
 from ..data.opening import open_corpus
 from ..errors import UserError
-from ..train.device import available_cores
 from ..train.files import disk_errors
-from .grid import Grid, write_configs
-from .pool import CellState, run_cells
+from .grid import Cell, Grid, write_configs
+from .pool import CellState, at_once, run_cells
 from .reading import compare
 
 
@@ -23,7 +22,7 @@ def run_comparison(
     evaluate: str | None,
     title: str,
     command: str,
-    watch: Callable[[list[CellState]], None],
+    watch: Callable[[list[CellState[Cell]]], None],
 ) -> tuple[report.Comparison, Path, list[str]]:
     """Run what is not finished, then write the page; returns it, its file, and a line for each run that failed.
 
@@ -39,9 +38,15 @@ def run_comparison(
     cells = grid.cells(base, folder)
     with disk_errors(f"writing into {folder}"):
         write_configs(cells)
-    threads = cells[0].config.train.threads
-    at_once = processes or max(1, available_cores() // (threads if threads != "auto" else 1))
-    states = run_cells(cells, processes=at_once, evaluate=evaluate, watch=watch)
+
+    def translations(cell: Cell) -> list[list[str]]:
+        """The command that translates and scores the split with the cell's best checkpoint, unless it was run."""
+        if evaluate is None or cell.evaluation().get("split") == evaluate:
+            return []
+        file = str(cell.evaluation_file)
+        return [["-m", "normscope", "evaluate", str(cell.folder.path), "--split", evaluate, "--save", file]]
+
+    states = run_cells(cells, processes=at_once(processes, cells[0].config), evaluate=translations, watch=watch)
     failed = {state.cell: state.message for state in states if state.status == "failed"}
     with disk_errors(f"writing the report into {folder}"):
         page, file = compare(cells, corpus, folder, title=title, command=command, failed=failed)

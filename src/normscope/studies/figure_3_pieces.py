@@ -89,7 +89,7 @@ def _cells(config: Figure3Config, pieces: Pieces) -> list[Cell]:
 def _train(cells: list[Cell], pieces: Pieces, device: torch.device) -> None:
     total = sum(int(cell.config.train.duration) for cell in cells)
 
-    def watch(states: list[CellState]) -> None:
+    def watch(states: list[CellState[Cell]]) -> None:
         pieces.watch("updates of the warm-up", sum(state.update for state in states), total)
 
     if cells:

@@ -2,7 +2,7 @@
 
 import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from ..errors import UserError
 from ..placement import named
 from ..run import refuse_other_configuration, resolve
 from ..train import RunFolder
+from .pool import PoolCell
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -58,6 +59,16 @@ class Cell:
     def evaluation_file(self) -> Path:
         return self.folder.path / "evaluation.json"
 
+    def columns(self) -> dict[str, str]:
+        """What tells it from the others, by heading."""
+        return {
+            "placement": self.arm.placement,
+            "warm-up": str(self.arm.warmup_updates),
+            "rate": f"{self.arm.peak_lr:g}",
+            "optimiser": self.arm.optimizer,
+            "seed": str(self.seed),
+        }
+
     def evaluation(self) -> dict[str, Any]:
         """Scores of the best checkpoint; empty where it has not been evaluated."""
         file = self.evaluation_file
@@ -103,7 +114,7 @@ class Grid:
         return cells
 
 
-def write_configs(cells: list[Cell]) -> None:
+def write_configs(cells: Iterable[PoolCell]) -> None:
     """Write the configuration file that each cell's command names."""
     for cell in cells:
         cell.config_file.parent.mkdir(parents=True, exist_ok=True)

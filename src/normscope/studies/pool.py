@@ -1,4 +1,4 @@
-"""Run the cells of a grid as local processes, a few at a time, and tell what each is doing."""
+"""Train many runs as local processes, a few at a time, and tell what each is doing."""
 
 import json
 import os
@@ -6,21 +6,50 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import IO, Any
+from pathlib import Path
+from typing import IO, Any, Generic, Protocol, TypeVar
 
-from ..train import Interrupted
-from .grid import Cell
+from ..config import AnyRunConfig
+from ..train import Interrupted, RunFolder
+from ..train.device import available_cores
 
 _POLL_SECONDS = 0.5
 
 
-@dataclass(slots=True)
-class CellState:
-    """What is known of a cell while the grid runs."""
+class PoolCell(Protocol):
+    """A run that a command of its own can train."""
 
-    cell: Cell
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def folder(self) -> RunFolder: ...
+
+    @property
+    def config(self) -> AnyRunConfig: ...
+
+    @property
+    def config_file(self) -> Path: ...
+
+    @property
+    def log_file(self) -> Path: ...
+
+    def columns(self) -> Mapping[str, str]:
+        """What tells it from the others, by heading: the first columns of a table of runs."""
+        ...
+
+
+C = TypeVar("C", bound=PoolCell)
+Commands = Callable[[C], list[list[str]]]
+
+
+@dataclass(slots=True)
+class CellState(Generic[C]):
+    """What is known of a cell while the pool runs."""
+
+    cell: C
     status: str = "waiting"
     """waiting, running, translating, finished, non-finite or failed."""
     update: int = 0
@@ -61,42 +90,42 @@ class CellState:
 
 
 @dataclass(slots=True)
-class _Job:
-    state: CellState
+class _Job(Generic[C]):
+    state: CellState[C]
     commands: list[list[str]]
     process: subprocess.Popen[bytes] | None = None
     log: IO[bytes] | None = None
     running: list[str] = field(default_factory=list)
 
 
-def train_command(cell: Cell) -> list[str]:
+def train_command(cell: PoolCell) -> list[str]:
     """What trains the cell, as words after the Python interpreter."""
     return ["-m", "normscope", "train", str(cell.config_file), "--run", str(cell.folder.path)]
 
 
-def evaluate_command(cell: Cell, split: str) -> list[str]:
-    """What translates and scores a split with the cell's best checkpoint."""
-    file = str(cell.evaluation_file)
-    return ["-m", "normscope", "evaluate", str(cell.folder.path), "--split", split, "--save", file]
+def at_once(processes: int, config: AnyRunConfig) -> int:
+    """Runs at a time: `processes`, or for 0 as many as the cores have room for, given the threads of one."""
+    threads = config.train.threads
+    return processes or max(1, available_cores() // (threads if threads != "auto" else 1))
 
 
 def run_cells(
-    cells: Iterable[Cell],
+    cells: Iterable[C],
     *,
     processes: int,
-    evaluate: str | None,
-    watch: Callable[[list[CellState]], None],
-) -> list[CellState]:
-    """Train every cell that is not over, `processes` at a time; then translate the split `evaluate`, if any.
+    evaluate: Commands[C] | None = None,
+    watch: Callable[[list[CellState[C]]], None],
+) -> list[CellState[C]]:
+    """Train every cell that is not over, `processes` at a time.
 
-    watch: called twice a second with the states of all cells. Raises Interrupted on SIGINT or SIGTERM, after every run
-    under way has saved.
+    evaluate: commands to run after a cell's training, as words after the Python interpreter. watch: called twice a
+    second with the states of all cells. Raises Interrupted on SIGINT or SIGTERM, after every run under way has saved.
     """
     states = [CellState(cell) for cell in cells]
     for state in states:
         state.read_new_events()
     waiting = [job for job in (_job(state, evaluate) for state in states) if job.commands]
-    running: list[_Job] = []
+    running: list[_Job[C]] = []
     stop: list[int] = []
     previous = {s: signal.signal(s, lambda number, frame: stop.append(number)) for s in (signal.SIGINT, signal.SIGTERM)}
     try:
@@ -117,14 +146,14 @@ def run_cells(
     return states
 
 
-def _job(state: CellState, evaluate: str | None) -> _Job:
+def _job(state: CellState[C], evaluate: Commands[C] | None) -> _Job[C]:
     commands = [] if state.over else [train_command(state.cell)]
-    if evaluate is not None and state.status != "non-finite" and state.cell.evaluation().get("split") != evaluate:
-        commands.append(evaluate_command(state.cell, evaluate))
+    if evaluate is not None and state.status != "non-finite":
+        commands += evaluate(state.cell)
     return _Job(state, commands)
 
 
-def _start(job: _Job) -> _Job:
+def _start(job: _Job[C]) -> _Job[C]:
     """Start the job's next command, its output appended to the cell's log, in threads of its own."""
     threads = str(job.state.cell.config.train.threads)
     environment = os.environ | dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), threads)
@@ -143,7 +172,7 @@ def _start(job: _Job) -> _Job:
     return job
 
 
-def _advance(job: _Job) -> bool:
+def _advance(job: _Job[C]) -> bool:
     """Look at a running job and start its next command; False when it is over."""
     assert job.process is not None
     job.state.read_new_events()
@@ -165,7 +194,7 @@ def _advance(job: _Job) -> bool:
     return False
 
 
-def _stop(running: list[_Job]) -> None:
+def _stop(running: list[_Job[C]]) -> None:
     """Ask every run to save and end, and wait for it."""
     for job in running:
         if job.process is not None and job.process.poll() is None:
@@ -177,12 +206,12 @@ def _stop(running: list[_Job]) -> None:
     running.clear()
 
 
-def _close(job: _Job) -> None:
+def _close(job: _Job[C]) -> None:
     if job.log is not None:
         job.log.close()
         job.log = None
 
 
-def _last_line(cell: Cell) -> str:
+def _last_line(cell: PoolCell) -> str:
     lines = cell.log_file.read_text(encoding="utf-8", errors="replace").strip().splitlines()
     return lines[-1] if lines else "no output"

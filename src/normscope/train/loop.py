@@ -120,8 +120,9 @@ class Trainer:
     """Trains one model in one run folder. Build it with the model on its device, then `run`.
 
     probe: called once, with the first update's gradients in place and before the optimiser moves; what it returns is
-    logged as update 0. extra_validation: further numbers for each validation (such as BLEU). listeners: see every
-    event, with timings added.
+    logged as update 0. extra_validation: further numbers for each validation (such as BLEU). drawn: the weights are
+    drawn, not learned elsewhere, so a placement that asks for it takes initial values from the first batch.
+    listeners: see every event, with timings added.
     """
 
     def __init__(
@@ -139,6 +140,7 @@ class Trainer:
         precision: Literal["fp32", "bf16"],
         probe: Callable[[nn.Module], dict[str, Any]] | None = None,
         extra_validation: Callable[[nn.Module], dict[str, float]] | None = None,
+        drawn: bool = True,
         listeners: Iterable[Callable[[Event], None]] = (),
     ) -> None:
         self.model, self.task, self.folder, self.train, self.seed = model, task, folder, train, seed
@@ -154,7 +156,7 @@ class Trainer:
             updates_of.exact(train.checkpoint_every),
         )
         self.updates_per_epoch = updates_of.updates_per_epoch
-        self.probe, self.extra_validation, self.listeners = probe, extra_validation, list(listeners)
+        self.probe, self.extra_validation, self.drawn, self.listeners = probe, extra_validation, drawn, list(listeners)
         self.progress = Progress()
         self._saved_update = 0
 
@@ -183,8 +185,9 @@ class Trainer:
     def _restore(self, from_step: int | None) -> int:
         found = checkpoint.intact(self.folder.checkpoints, update=from_step)
         if found is None:
-            with autocast(self.device, self.precision):
-                profile(self.model, lambda: self.task.loss_sums(self.model, self.task.micro_batch(0)))
+            if self.drawn:
+                with autocast(self.device, self.precision):
+                    profile(self.model, lambda: self.task.loss_sums(self.model, self.task.micro_batch(0)))
             return 0
         found.load_model(self.model)
         found.load_optimizer(self.model, self.optimizer)

@@ -1,0 +1,93 @@
+"""Telling apart classes of sentence pairs (Devlin et al. 2018, section 4.1)."""
+
+# N = packed tokens, B = sequences, D = width, C = classes
+from dataclasses import dataclass
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from ..data.epochs import EpochBatches
+from ..data.labelled_corpus import LabelledBatch, LabelledCorpus
+from ..model import Layout
+from ..model.classifier import PairClassifier
+from .numbers import LN2, at_least_float32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassificationConfig:
+    """Beside what the encoder has."""
+
+    dropout: float = 0.1
+    """On the pooled vector, as BERT's run_classifier.py."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.dropout < 1:
+            raise ValueError(f"dropout must lie in [0, 1), got {self.dropout}")
+
+
+class ClassificationTask:
+    """Batches of labelled pairs, and their loss under a `PairClassifier`."""
+
+    def __init__(self, corpus: LabelledCorpus, *, batch_sequences: int, seed: int, device: torch.device) -> None:
+        self.corpus, self.batch_sequences, self.device = corpus, batch_sequences, device
+        self.epochs = EpochBatches(sequences=len(corpus.splits["train"]), batch_sequences=batch_sequences, seed=seed)
+
+    @property
+    def micro_batches_per_epoch(self) -> int:
+        return len(self.epochs)
+
+    def micro_batch(self, number: int) -> LabelledBatch:
+        _, indices = self.epochs.micro_batch(number)
+        return self.corpus.splits["train"].batch(indices.tolist()).to(self.device)
+
+    def target_tokens(self, batch: LabelledBatch) -> int:
+        """Pairs: a label is what is told of each, and losses are means over them."""
+        return len(batch.labels_B)
+
+    def loss_sums(self, model: nn.Module, batch: LabelledBatch) -> tuple[Tensor, Tensor]:
+        """Cross-entropy summed over the batch's pairs, in nats, twice: nothing is smoothed."""
+        loss = functional.cross_entropy(self._logits(model, batch), batch.labels_B, reduction="sum")
+        return loss, loss.detach()
+
+    @torch.no_grad()
+    def validate(self, model: nn.Module) -> dict[str, float]:
+        """Means over the held-out pairs: loss in nats, accuracy, and F1 of the positive label where there are two."""
+        was_training = model.training
+        model.eval()
+        split = self.corpus.splits["valid"]
+        batches = EpochBatches(sequences=len(split), batch_sequences=self.batch_sequences, seed=0).in_order()
+        loss_sum, told, right = 0.0, list[Tensor](), list[Tensor]()
+        for indices in batches:
+            batch = split.batch(indices.tolist()).to(self.device)
+            logits_BC = self._logits(model, batch)
+            loss_sum += float(functional.cross_entropy(logits_BC.double(), batch.labels_B, reduction="sum"))
+            told.append(logits_BC.argmax(-1).cpu())
+            right.append(batch.labels_B.cpu())
+        model.train(was_training)
+        told_B, labels_B = torch.cat(told), torch.cat(right)
+        nll = loss_sum / len(split)
+        numbers = {"loss_nats": nll, "nll_nats": nll, "nll_bits": nll / LN2, "accuracy": accuracy(told_B, labels_B)}
+        if self.corpus.positive is not None:
+            numbers["f1"] = f1(told_B, labels_B, self.corpus.positive)
+        return numbers
+
+    def _logits(self, model: nn.Module, batch: LabelledBatch) -> Tensor:
+        """(B, C)."""
+        layout = Layout(batch.lengths_B, self.device)
+        hidden_ND = model(batch.tokens_N, batch.segments_N, layout)
+        # A compiled model hands its attributes through; the cast is for the type checker only.
+        return at_least_float32(cast(PairClassifier, model).logits(hidden_ND, layout))
+
+
+def accuracy(told_B: Tensor, labels_B: Tensor) -> float:
+    """Share of pairs told rightly."""
+    return float((told_B == labels_B).double().mean())
+
+
+def f1(told_B: Tensor, labels_B: Tensor, positive: int) -> float:
+    """2 TP / (2 TP + FP + FN) of the class `positive`; 0 where nothing is of that class and nothing was told to be."""
+    told, true = told_B == positive, labels_B == positive
+    both, either = int((told & true).sum()), int(told.sum()) + int(true.sum())
+    return 2 * both / either if either else 0.0
