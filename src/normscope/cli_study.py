@@ -25,6 +25,7 @@ STUDIES = {
     "concentration": "How tightly squared norms of hidden states lie around their mean: (0.1, 0.125)-boundedness.",
     "real-text": "Hidden states and W2 gradients of every layer on real text: predicted and measured.",
     "advice": "The doctor's advice on rates: fitted to short trainings, judged by others.",
+    "figure-5": "The paper's Figure 5: BERT pre-trained with Post-LN and Pre-LN, and fine-tuned.",
     "extended-theory": "Gradients of the lower layers: the paper's appendix F, the prediction, the measurement.",
 }
 """Verb and what it asks; the module of that name in `studies` answers."""

@@ -8,39 +8,32 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from .. import __version__, report
-from ..config import RunConfig, translation
-from ..data.corpus import Corpus
-from ..data.opening import unigram_entropy_nats
-from ..model import stack_shape
-from ..optim import factor, parse_duration
+from ..optim import factor
 from ..placement import named
-from ..placement.printing import formula
 from ..train.files import write_atomically
 from ..train.run_folder import Event
 from .grid import Arm, Cell
 from .pool import train_command
-
-LEARNED_BELOW = 0.9
-"""Share of the chance loss under which a run counts as having learned to use its input."""
+from .reading_facts import LEARNED_BELOW, AnyCorpus, chance_nats, facts, formula_in
 
 
 def compare(
-    cells: list[Cell], corpus: Corpus, folder: Path, *, title: str, command: str, failed: Mapping[Cell, str]
+    cells: list[Cell], corpus: AnyCorpus, folder: Path, *, title: str, command: str, failed: Mapping[Cell, str]
 ) -> tuple[report.Comparison, Path]:
     """Read all runs of the grid and write `report.html`, its SVG files and `results.json` into `folder`.
 
     failed: cells whose process has just ended without finishing its run, and what it said.
     """
-    chance = unigram_entropy_nats(corpus)
+    chance = chance_nats(corpus)
     by_arm: dict[Arm, list[tuple[Cell, list[Event]]]] = defaultdict(list)
     for cell in cells:
         by_arm[cell.arm].append((cell, cell.folder.events()))
     labels = arm_labels(list(by_arm))
     arms = [_arm(arm, labels[arm], runs, chance, failed) for arm, runs in by_arm.items()]
-    first = translation(cells[0].config, "a comparison")
+    first = cells[0].config
     page = report.Comparison(
         title=title,
         subtitle="The same model, data and number of updates in every row; what differs is named in the row.",
@@ -52,8 +45,8 @@ def compare(
         train_curves=[_curve(arm, labels[arm], runs, "update", "nll_nats") for arm, runs in by_arm.items()],
         gradient_profiles=[p for arm, runs in by_arm.items() if (p := _profile(arm, labels[arm], runs)) is not None],
         schedules=[_schedule(arm, labels[arm], runs) for arm, runs in by_arm.items()],
-        what=_facts(first, corpus, cells),
-        formulas=[(named(p).title, _formula(p, first)) for p in dict.fromkeys(arm.placement for arm in by_arm)],
+        what=facts(first, corpus, seeds=len({cell.seed for cell in cells})),
+        formulas=[(named(p).title, formula_in(p, first)) for p in dict.fromkeys(arm.placement for arm in by_arm)],
         commands=[command, *(shlex.join(["python", *train_command(cell)]) for cell in cells)],
         environment=_environment(cells),
     )
@@ -199,47 +192,6 @@ def _schedule(arm: Arm, label: str, runs: list[tuple[Cell, list[Event]]]) -> rep
         points = [(u, arm.peak_lr * rate) for u, rate in enumerate(rates, 1)]
     updates, values = zip(*points, strict=True)
     return report.Curve(label=label, style_key=_style(arm), updates=list(updates), seeds_values=[list(values)])
-
-
-def _formula(placement: str, config: RunConfig) -> str:
-    """The formula with the constants of this model; encoder and decoder apart where they differ."""
-    texts = {}
-    kinds: tuple[Literal["encoder", "decoder"], ...] = ("encoder", "decoder")
-    for kind in kinds:
-        texts[kind] = formula(named(placement), stack_shape(config.model, kind))
-    if texts["encoder"] == texts["decoder"]:
-        return texts["encoder"]
-    return "; ".join(f"{kind}: {text}" for kind, text in texts.items())
-
-
-def _facts(config: RunConfig, corpus: Corpus, cells: list[Cell]) -> list[tuple[str, str]]:
-    model, train = config.model, config.train
-    train_split, valid = corpus.splits["train"], corpus.splits["valid"]
-    seeds = len({cell.seed for cell in cells})
-    return [
-        ("Corpus", f"{Path(config.data.corpus).name}, {corpus.source.language} to {corpus.target.language}"),
-        ("Fingerprint", corpus.fingerprint),
-        ("Sentences", f"{len(train_split):,} to train on, {len(valid):,} to validate on"),
-        ("Vocabulary", f"{len(corpus.source.vocabulary):,} source, {len(corpus.target.vocabulary):,} target"),
-        (
-            "Model",
-            f"{model.encoder_blocks}+{model.decoder_blocks} blocks, width {model.width}, "
-            f"feed-forward {model.ffn_width}, {model.heads} heads, dropout {model.dropout:g}, norm {model.norm}, "
-            f"initialisation {model.initialisation}",
-        ),
-        ("Duration", _duration(config)),
-        ("Schedule", f"{config.schedule.decay} after the warm-up; summed rates are in the table"),
-        ("Loss", f"label smoothing {config.translation.label_smoothing:g}; the losses shown are not smoothed"),
-        ("Precision", f"{train.precision} on {train.device}, {train.threads} thread(s) per run"),
-        ("Seeds", f"{seeds} per row"),
-        ("Learned", f"validation loss under {LEARNED_BELOW:.0%} of chance, the unigram entropy of the targets"),
-    ]
-
-
-def _duration(config: RunConfig) -> str:
-    number, unit = parse_duration(config.train.duration)
-    batches = "1 batch" if config.train.accumulation == 1 else f"{config.train.accumulation} batches"
-    return f"{float(number):g} {unit}; {batches} of at most {config.data.max_tokens} tokens per update"
 
 
 def _environment(cells: list[Cell]) -> list[tuple[str, str]]:

@@ -1,0 +1,33 @@
+"""The paper's figure 5: BERT's validation loss over updates, and its checkpoints fine-tuned."""
+
+from .figure_5_claims import claims
+from .figure_5_config import SCALES, Figure5Config, check_inputs
+from .figure_5_curves import pretrained, unigram_nats
+from .figure_5_page import conditions, data, figures, tables
+from .figure_5_tuning import tuned_checkpoints
+from .study import Findings, Pieces, Study
+
+
+def run(config: Figure5Config, pieces: Pieces) -> Findings:
+    """Raises UserError for text or tasks that are not there, and for a training that fails."""
+    check_inputs(config)
+    curves = pretrained(config, pieces)
+    unigram = unigram_nats(config)
+    tuned = {task: tuned_checkpoints(config, task, curves, pieces) for task in config.tasks}
+    return Findings(
+        conditions=conditions(config, curves, tuned),
+        claims=claims(config, curves, unigram, tuned),
+        figures=figures(curves, unigram, tuned),
+        tables=tables(config, curves, tuned),
+        data=data(config, curves, unigram, tuned),
+    )
+
+
+STUDY = Study(
+    name="figure-5",
+    title="BERT with Post-LN and Pre-LN: the paper's Figure 5",
+    question="Does Pre-LN without warm-up reach a lower validation loss in fewer updates than Post-LN with it, also at "
+    "the same rate, and are its checkpoints the better ones to fine-tune?",
+    scales=SCALES,
+    run=run,
+)

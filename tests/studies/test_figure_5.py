@@ -1,0 +1,175 @@
+"""Figure 5: what the curves are judged to say, and a whole run of the smallest scale."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from normscope.errors import UserError
+from normscope.studies.figure_5 import STUDY
+from normscope.studies.figure_5_claims import PUBLISHED_SHARE, claims, pairings, shares
+from normscope.studies.figure_5_config import SCALES, Figure5Config, check_inputs
+from normscope.studies.figure_5_curves import Arm, Curve, Curves
+from normscope.studies.figure_5_page import data, figures, tables
+from normscope.studies.figure_5_tuning import Point, Tuned
+from normscope.studies.study import Pieces, run_study
+from normscope.train.run_folder import RunFolder
+
+CONFIG = Figure5Config(seeds=2, updates=100, warmup_updates=10, validations=4, tasks=("mrpc",))
+UPDATES = (25, 50, 75, 100)
+UNIGRAM = 6.0
+
+
+def curve(*losses: float, ended: str = "finished") -> Curve:
+    updates = UPDATES[: len(losses)]
+    masked = [loss - 0.5 for loss in losses]
+    return Curve(
+        folder=RunFolder(Path("nowhere")),
+        updates=updates,
+        loss_nats=losses,
+        nll_nats=masked,
+        next_sentence_accuracy=[0.5] * len(losses),
+        ended=ended,
+    )
+
+
+def curves(*losses: tuple[float, ...]) -> Curves:
+    """One curve an arm, in the order of the configuration, the same for both seeds."""
+    return {Arm(*arm): [curve(*row), curve(*row)] for arm, row in zip(CONFIG.arms, losses, strict=True)}
+
+
+POST = (6.0, 5.5, 5.2, 5.0)
+FASTER = (5.8, 5.1, 4.9, 4.8)
+SLOWER = (6.0, 5.9, 5.6, 5.4)
+STUCK = (6.9, 6.8, 6.8, 6.7)
+
+
+@pytest.mark.parametrize(("target", "expected"), [(6.0, 25), (5.75, 37.5), (5.0, 100), (6.5, 25), (4.9, None)])
+def test_where_a_curve_comes_down_to_a_loss(target: float, expected: float | None) -> None:
+    assert curve(*POST).updates_to(target) == (None if expected is None else pytest.approx(expected))
+
+
+def test_a_curve_that_rises_again_counts_where_it_first_was() -> None:
+    assert curve(6.0, 5.0, 5.5, 5.0).updates_to(5.2) == pytest.approx(45)
+
+
+def test_the_share_of_updates_is_of_the_other_arm_of_the_same_seed() -> None:
+    own = pairings(CONFIG)[0]
+    found = curves(POST, FASTER, STUCK, SLOWER)
+    found[own.pre][1] = curve(*SLOWER)
+    # 5.1 after 50 and 4.9 after 75: 5.0 half-way between.
+    assert shares(own, found) == [pytest.approx(0.625), None]
+
+
+def verdicts(found: Curves, tuned: dict[str, Tuned] | None = None) -> dict[str, str]:
+    return {claim.name: claim.verdict for claim in claims(CONFIG, found, UNIGRAM, tuned or {})}
+
+
+def test_the_paper_s_picture_is_reproduced_where_it_is_seen() -> None:
+    found = curves(POST, FASTER, STUCK, FASTER)
+    assert set(verdicts(found).values()) == {"reproduced"}
+    told = {claim.name: claim for claim in claims(CONFIG, found, UNIGRAM, {})}
+    assert "0.625" in told["(a) Pre-LN is faster"].found
+    assert f"{PUBLISHED_SHARE:.3f}" in told["(a) Pre-LN is faster"].statement
+
+
+def test_each_claim_fails_by_itself() -> None:
+    assert verdicts(curves(POST, SLOWER, STUCK, FASTER)) == {
+        "(a) Pre-LN does without warm-up": "not reproduced",
+        "(a) Pre-LN is faster": "reproduced under conditions",
+        "(a) Post-LN diverges at the larger rate": "reproduced",
+    }
+    slower_everywhere = curves(POST, SLOWER, FASTER, SLOWER)
+    assert set(verdicts(slower_everywhere).values()) == {"not reproduced"}
+
+
+def test_a_run_that_stopped_has_diverged() -> None:
+    found = curves(POST, FASTER, FASTER, FASTER)
+    assert verdicts(found)["(a) Post-LN diverges at the larger rate"] == "not reproduced"
+    large = pairings(CONFIG)[2].post
+    found[large] = [curve(5.8, 5.5, ended="non-finite"), curve(*STUCK)]
+    assert verdicts(found)["(a) Post-LN diverges at the larger rate"] == "reproduced"
+
+
+def tuned(post: list[float], pre: list[float]) -> dict[str, Tuned]:
+    own = pairings(CONFIG)[0]
+    update = CONFIG.tuned_updates[-1]
+    points = {
+        (own.post, CONFIG.tuned_updates[0]): Point(setting="s", accuracies=post, f1s=post),
+        (own.pre, CONFIG.tuned_updates[0]): Point(setting="s", accuracies=pre, f1s=pre),
+        (own.post, update): Point(setting="s", accuracies=post, f1s=post),
+        (own.pre, update): Point(setting="s", accuracies=pre, f1s=pre),
+    }
+    searched = [(own.post, update, "s", 0.7), (own.pre, update, "s", None)]
+    return {"mrpc": Tuned(majority=0.684, conditions="c", points=points, searched=searched)}
+
+
+@pytest.mark.parametrize(
+    ("post", "pre", "verdict", "said"),
+    [
+        ([0.70, 0.71, 0.70], [0.73, 0.745, 0.735], "reproduced", ""),
+        ([0.73, 0.745, 0.735], [0.70, 0.71, 0.70], "not reproduced", ""),
+        ([0.70, 0.72, 0.71], [0.72, 0.71, 0.70], "not reproduced", "Too few seeds to tell"),
+    ],
+)
+def test_accuracies_are_compared_with_their_spread(
+    post: list[float], pre: list[float], verdict: str, said: str
+) -> None:
+    claim = claims(CONFIG, curves(POST, FASTER, STUCK, FASTER), UNIGRAM, tuned(post, pre))[-1]
+    assert (claim.name, claim.verdict) == ("(b) Pre-LN is ahead on MRPC", verdict)
+    assert said in claim.found
+
+
+def test_the_page_shows_what_its_data_hold() -> None:
+    found, tuning = curves(POST, FASTER, STUCK, FASTER), tuned([0.70, 0.71, 0.70], [0.73, 0.745, 0.735])
+    held = data(CONFIG, found, UNIGRAM, tuning)
+    own = pairings(CONFIG)[0]
+    assert held["pre_training"][own.pre.title]["last_loss_nats"] == [4.8, 4.8]
+    assert held["fine_tuning"]["mrpc"]["points"][-1]["above_majority"] is True
+    pictures = figures(found, UNIGRAM, tuning)
+    assert all(own.pre.title in picture.svg for picture in pictures)
+    assert "(b) MRPC" in pictures[0].svg
+    assert [len(table.rows) for table in tables(CONFIG, found, tuning)] == [8, 3, 4, 2]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"post_lr": 2e-3}, "must be below pre_lr"),
+        ({"warmup_updates": 100}, "between 0 and updates"),
+        ({"checkpoints": (0.5, 0.2)}, "rising parts"),
+        ({"checkpoints": (0.5, 1.2)}, "rising parts"),
+        ({"sequence_length": 200}, "above model.positions"),
+        ({"tune_seeds": 1}, "to tell a spread from"),
+    ],
+)
+def test_a_configuration_that_cannot_be_meant_is_refused(changes: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        replace(CONFIG, **changes)
+
+
+def test_missing_files_are_told_before_anything_is_trained(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="normscope data documents"):
+        check_inputs(replace(CONFIG, corpus=str(tmp_path / "none")))
+    with pytest.raises(UserError, match="--set glue=FOLDER"):
+        check_inputs(replace(CONFIG, corpus="toy", glue=str(tmp_path)))
+
+
+def test_every_scale_trains_the_arms_of_the_paper() -> None:
+    for config in SCALES.values():
+        assert [arm[0] for arm in config.arms] == ["post-ln", "pre-ln", "post-ln", "pre-ln"]
+        assert [bool(arm[1]) for arm in config.arms] == [True, False, True, False]
+        assert config.pre_lr == pytest.approx(3 * config.post_lr)
+        assert config.tuned_updates[-1] == config.updates
+
+
+def test_the_smallest_scale_runs_and_goes_on_without_training_again(tmp_path: Path) -> None:
+    config = replace(SCALES["smoke"], updates=3, warmup_updates=1, validations=1)
+    found, page = run_study(STUDY, config, Pieces(tmp_path), command="test")
+    assert page.is_file()
+    assert len(found.claims) == 3
+    times = {file: file.stat().st_mtime_ns for file in tmp_path.rglob("metrics.jsonl")}
+    assert len(times) == 4
+    again, _ = run_study(STUDY, config, Pieces(tmp_path), command="test")
+    assert again.data == found.data
+    assert {file: file.stat().st_mtime_ns for file in tmp_path.rglob("metrics.jsonl")} == times
