@@ -32,9 +32,12 @@ PAGES = [
             "predicting",
             "studies",
             "doctor",
+            "exchange",
         )
     ),
 ]
+NEEDS = {"docs/exchange.md": ("transformers", "ctranslate2")}
+"""Optional libraries that a page's examples are about."""
 SHORT = [
     *("--set", "train.duration=4", "--set", "train.validate_every=2", "--set", "train.threads=1"),
     *("--set", "model.width=16", "--set", "model.ffn_width=16", "--set", "model.encoder_blocks=1"),
@@ -70,6 +73,8 @@ def _blocks(page: str) -> list[tuple[str, str]]:
 def test_examples_run(
     page: str, desk: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    for library in NEEDS.get(page, ()):
+        pytest.importorskip(library)
     monkeypatch.chdir(desk)
     ran = 0
     for language, text in _blocks(page):

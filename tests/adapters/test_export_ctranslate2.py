@@ -1,4 +1,4 @@
-"""CTranslate2 beside our own beam search, on a model that was trained: the same translations with the same scores."""
+"""CTranslate2, and `generate` of transformers, beside our own search on a trained model: the same translations."""
 
 from pathlib import Path
 
@@ -6,13 +6,18 @@ import pytest
 import torch
 from tokenizers import Tokenizer
 
-from normscope.adapters.export import FORMS, export
+from normscope.adapters.exchange import Words
+from normscope.adapters.export import FORMS, chosen, export
 from normscope.adapters.export_words import of_codec
+from normscope.data.codec import Codec, Side
 from normscope.data.preparation import PrepareConfig
 from normscope.data.prepare import prepare
+from normscope.data.text import TextForm
 from normscope.data.toy import toy_pairs
+from normscope.data.vocabulary import EOS, SPECIAL_TOKENS, Vocabulary
 from normscope.decode import BeamConfig, beam_search, translate_lines
 from normscope.run import LoadedRun, load_run, train_run
+from stacks import small_model
 from tiny import tiny
 
 ctranslate2 = pytest.importorskip("ctranslate2", reason="needs CTranslate2 (the `ctranslate2` extra)")
@@ -30,10 +35,9 @@ def lines() -> list[str]:
     return [german for german, _ in toy_pairs(40, seed=5, split="test")]
 
 
-@pytest.fixture(scope="module", params=[("post-ln", "joint"), ("pre-ln", "separate")], ids="-".join)
-def served(request, tmp_path_factory) -> tuple[LoadedRun, Path]:
-    """A run over byte-pair encoded text, and its export."""
-    placement, vocabularies = request.param
+@pytest.fixture(scope="module")
+def served(tmp_path_factory) -> tuple[LoadedRun, Path]:
+    """A Post-LN run over byte-pair encoded text, and its export."""
     folder = tmp_path_factory.mktemp("served")
     splits = {}
     for split, count in (("train", 800), ("valid", 20)):
@@ -41,22 +45,17 @@ def served(request, tmp_path_factory) -> tuple[LoadedRun, Path]:
         pairs = toy_pairs(count, seed=5, split=split)
         for side, file in enumerate(splits[split]):
             file.write_text("".join(pair[side] + "\n" for pair in pairs), encoding="utf-8")
-    joint = vocabularies == "joint"
-    config = PrepareConfig(
-        out=folder / "corpus",
-        source_language="de",
-        target_language="en",
-        splits=splits,
-        vocabulary_size=300,
-        joint=joint,
+    prepare(
+        PrepareConfig(
+            out=folder / "corpus", source_language="de", target_language="en", splits=splits, vocabulary_size=300
+        )
     )
-    prepare(config)
     sizes = ("model.width=32", "model.ffn_width=64", "model.heads=4", "model.dropout=0.0", "data.max_tokens=600")
     rate = ("optimizer.peak_lr=1e-2", "schedule.warmup_updates=30")
     length = [f"train.{name}={UPDATES}" for name in ("duration", "validate_every", "checkpoint_every")]
-    tables = f'model.embeddings="{"shared" if joint else "separate"}"'
-    settings = (f'data.corpus="{folder / "corpus"}"', f'model.placement="{placement}"', tables)
-    train_run(tiny(*settings, *sizes, *rate, *length), folder / "run")
+    train_run(
+        tiny(f'data.corpus="{folder / "corpus"}"', 'model.placement="post-ln"', *sizes, *rate, *length), folder / "run"
+    )
     run = load_run(folder / "run", device="cpu")
     report = export(run.model, of_codec(run.codec), folder / "out", FORMS["ctranslate2"])
     assert report.difference < 1e-4
@@ -104,10 +103,64 @@ def test_text_in_text_out(served, lines):
     """The folder's own files are enough to make our translations from prepared text."""
     run, folder = served
     found = translator(folder).translate_batch(source_tokens(folder, run, lines), beam_size=5, min_decoding_length=0)
-    target = folder / ("tokenizer.json" if run.codec.joint else "target.tokenizer.json")
-    tokenizer = Tokenizer.from_file(str(target))
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     ids = [[tokenizer.token_to_id(token) for token in result.hypotheses[0]] for result in found]
     ours = [t.tokenised for t in translate_lines(run.model, run.codec, lines, BeamConfig(min_length=0))]
     same = [our == tokenizer.decode(row) for our, row in zip(ours, ids, strict=True)]
     # The others are cut by our limit of 1.2 source lengths and 10, which CTranslate2 does not have.
     assert sum(same) >= 36
+
+
+def test_transformers_generate_the_same(served, lines, tmp_path):
+    """Greedily, from raw prepared text with the exported tokeniser."""
+    transformers = pytest.importorskip("transformers", reason="needs Hugging Face transformers")
+    run, _ = served
+    form = chosen(None, run.model)
+    export(run.model, of_codec(run.codec), tmp_path / "out", form)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
+    prepared = [run.codec.source.form.prepare(line) for line in lines]
+    given = tokenizer(prepared, padding=True, return_tensors="pt")
+    ids = run.codec.encode_source(lines)
+    assert [row[: len(i)].tolist() for row, i in zip(given["input_ids"], ids, strict=True)] == [i.tolist() for i in ids]
+    model = getattr(transformers, form.opened_by.removeprefix("transformers.")).from_pretrained(tmp_path / "out")
+    generated = model.generate(**given, num_beams=1, do_sample=False, max_new_tokens=LONGEST)
+    ours = beam_search(run.model, [torch.from_numpy(i) for i in ids], BeamConfig(beam=1, **FREE))
+    found = [row[1 : 1 + len(our.tokens)].tolist() for row, (our, *_) in zip(generated, ours, strict=True)]
+    ended = [n for n, (our, *_) in enumerate(ours) if len(our.tokens) <= LONGEST]
+    assert len(ended) >= 30
+    assert [found[n] for n in ended] == [ours[n][0].tokens for n in ended]
+
+
+@pytest.mark.parametrize("placement", ["pre-ln", "post-ln"])
+@pytest.mark.parametrize("embeddings", ["shared", "separate"])
+def test_random_weights(placement, embeddings, tmp_path):
+    """Greedily, as far as `LONGEST`: such a model seldom ends, and its tokens are none the less those we choose."""
+    model = small_model(placement, embeddings=embeddings).float()
+    tokens = [*SPECIAL_TOKENS, *(f"w{i}" for i in range(16))]
+    words = Words(ids={t: i for i, t in enumerate(SPECIAL_TOKENS)}, source=tokens, target=tokens, files={})
+    report = export(model, words, tmp_path / "out", FORMS["ctranslate2"])
+    assert report.difference < 1e-5
+    generator = torch.Generator().manual_seed(3)
+    sources = [torch.randint(4, 20, (3 + n % 9,), generator=generator) for n in range(20)]
+    ours = beam_search(model, [torch.cat([s, torch.tensor([EOS])]) for s in sources], BeamConfig(beam=1, **FREE))
+    theirs = translator(tmp_path / "out").translate_batch(
+        [[tokens[i] for i in source.tolist()] for source in sources],
+        beam_size=1,
+        max_decoding_length=LONGEST,
+        min_decoding_length=0,
+    )
+    expected = [[words.target[i] for i in our.tokens[:-1]] for our, *_ in ours]
+    assert [result.hypotheses[0] for result in theirs] == expected
+
+
+def test_two_vocabularies_have_two_files():
+    def side(language: str, *words: str) -> Side:
+        return Side(TextForm(language=language, tokenise=True, lowercase=False), Vocabulary.of_words(words))
+
+    words = of_codec(Codec(side("de", "ein", "hund"), side("en", "a", "dog", "runs")))
+    assert words.source == [*SPECIAL_TOKENS, "ein", "hund"]
+    assert words.target == [*SPECIAL_TOKENS, "a", "dog", "runs"]
+    assert set(words.files) == {"tokenizer.json", "target.tokenizer.json", "tokenizer_config.json"}
+    source, target = (Tokenizer.from_str(words.files[n]) for n in ("tokenizer.json", "target.tokenizer.json"))
+    assert source.encode("hund ein katze").tokens == ["hund", "ein", "<unk>", "</s>"]
+    assert target.encode("a dog").ids == [4, 5, EOS]

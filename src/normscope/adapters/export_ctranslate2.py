@@ -86,7 +86,7 @@ def _norm(spec: Any, state: dict[str, NDArray[np.float32]], at: str) -> None:
 
 def difference(model: EncoderDecoder, folder: Path, words: Words) -> float:
     """The largest difference of log-probabilities of random target tokens, in nats."""
-    translator = _ctranslate2().Translator(str(folder), device="cpu", compute_type="float32", inter_threads=1)
+    translator = _ctranslate2().Translator(str(folder), device="cpu", compute_type="float32", intra_threads=1)
     generator = torch.Generator().manual_seed(1)
     pairs = [
         (_drawn(words.source, length, words, generator), _drawn(words.target, length + 2, words, generator))
