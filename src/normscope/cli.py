@@ -187,7 +187,7 @@ def compare(
 
     Finished runs are skipped and unfinished ones resumed, so the same command goes on after an interruption.
     """
-    from .config import load, translation
+    from .config import load
     from .studies.compare import run_comparison
     from .studies.grid import Grid
 
@@ -203,7 +203,7 @@ def compare(
         seeds=seeds,
     )
     folder = out or Path("runs") / f"compare-{config.stem if config else 'default'}"
-    base = translation(load(config, settings, imports), "a comparison")
+    base = load(config, settings, imports)
     _compare(run_comparison, base, grid, folder, processes=processes, evaluate=evaluate, title=title)
 
 

@@ -12,6 +12,10 @@ from pathlib import Path
 import pytest
 
 from normscope import cli
+from normscope.config import load
+from normscope.errors import UserError
+from normscope.studies.compare import run_comparison
+from normscope.studies.grid import Grid
 from normscope.train import RunFolder
 from tiny import MY_PLACEMENT, finish, flip, options, result, start, steps
 
@@ -211,3 +215,27 @@ def test_a_mistake_is_one_message_before_anything_runs(
     assert err.startswith(f"error: {message}")
     assert err.count("\n") == 1
     assert not (tmp_path / "out").exists()
+
+
+def test_pre_trainings_are_compared_as_translations_are(tmp_path: Path) -> None:
+    settings = (
+        'task="masked-lm"',
+        "data.sequence_length=16",
+        "data.batch_sequences=4",
+        "model.width=16",
+        "model.ffn_width=16",
+        "model.heads=2",
+        "model.blocks=1",
+        "model.positions=16",
+        "masked_lm.valid_sequences=4",
+        "train.duration=2",
+    )
+    grid = Grid(placements_and_warmups=(("pre-ln", 0),), peak_lrs=(1e-3,), optimizers=("adam",), seeds=1)
+    options = {"processes": 1, "title": "Encoders", "command": "compare", "watch": lambda states: None}
+    with pytest.raises(UserError, match="task masked-lm has no translations to score"):
+        run_comparison(load(None, settings), grid, tmp_path, evaluate="valid", **options)
+    page, file, failed = run_comparison(load(None, settings), grid, tmp_path, evaluate=None, **options)
+    assert (failed, file.is_file()) == ([], True)
+    assert dict(page.what)["Loss"].startswith("of masked tokens and of next sentences")
+    assert dict(page.what)["Model"].startswith("1 blocks, width 16")
+    assert page.valid_curves[0].updates[-1] == 2

@@ -4,17 +4,20 @@ from collections.abc import Callable
 from pathlib import Path
 
 from .. import report
-from ..config import RunConfig
+from ..config import AnyRunConfig, PairRunConfig, RunConfig
+from ..data.corpus import Corpus
 from ..data.opening import open_corpus
+from ..data.text_opening import open_documents
 from ..errors import UserError
 from ..train.files import disk_errors
 from .grid import Cell, Grid, write_configs
 from .pool import CellState, at_once, run_cells
 from .reading import compare
+from .reading_facts import AnyCorpus
 
 
 def run_comparison(
-    base: RunConfig,
+    base: AnyRunConfig,
     grid: Grid,
     folder: Path,
     *,
@@ -29,7 +32,9 @@ def run_comparison(
     processes: runs at a time, 0 for cores / threads of a run. evaluate: split to translate with each best checkpoint.
     Raises UserError before anything runs where the corpus, a setting or a run folder does not fit.
     """
-    corpus = open_corpus(base.data)
+    corpus = _corpus(base)
+    if evaluate is not None and not isinstance(corpus, Corpus):
+        raise UserError(f"--evaluate {evaluate}: task {base.task} has no translations to score; leave it out")
     if evaluate is not None and (evaluate == "train" or evaluate not in corpus.splits):
         allowed = ", ".join(name for name in corpus.splits if name != "train")
         raise UserError(f"--evaluate {evaluate}: no such split to translate; the corpus has {allowed}")
@@ -51,3 +56,13 @@ def run_comparison(
     with disk_errors(f"writing the report into {folder}"):
         page, file = compare(cells, corpus, folder, title=title, command=command, failed=failed)
     return page, file, [f"{cell.name}: {message} (log: {cell.log_file})" for cell, message in failed.items()]
+
+
+def _corpus(base: AnyRunConfig) -> AnyCorpus:
+    """Raises UserError where there is none, and for a fine-tuning."""
+    if isinstance(base, PairRunConfig):
+        raise UserError(
+            f"a comparison trains placements from the start, and task {base.task} starts from weights that have one; "
+            "compare their pre-trainings, and fine-tune each with `normscope finetune`"
+        )
+    return open_corpus(base.data) if isinstance(base, RunConfig) else open_documents(base.data)
