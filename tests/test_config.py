@@ -121,7 +121,7 @@ def test_an_unknown_key_names_the_nearest_known_one(override: str, hint: str) ->
         ("train=5", "train: "),
         ("imports=a.py", "imports: give a list of Python files, got 'a.py'"),
         ("imports=[3]", "imports: give a list of Python files, got [3]"),
-        ("task=chess", "task must be one of translation, masked-lm, language-model, got 'chess'"),
+        ("task=chess", "task must be one of translation, masked-lm, language-model, pair-classification, got 'chess'"),
         ("model.width", "--set takes KEY=VALUE"),
         ("=3", "--set takes KEY=VALUE"),
         ("seed.deep.er=3", "seed"),

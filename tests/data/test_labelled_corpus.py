@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from normscope.data.labelled_corpus import LabelledCorpus, PairDataConfig, cut, open_labelled
@@ -31,6 +31,7 @@ def opened(folder: Path, rows: list[tuple[str, str, str]] = ROWS, **settings: ob
     return open_labelled(PairDataConfig(**given_), TOKENISER)  # type: ignore[arg-type]
 
 
+@settings(deadline=None)
 @given(st.integers(0, 40), st.integers(0, 40), st.integers(0, 60))
 def test_the_longer_sentence_is_cut_and_no_more_than_needed(first: int, second: int, room: int) -> None:
     a, b = cut(first, second, room)
@@ -75,8 +76,8 @@ def test_a_batch_holds_the_asked_pairs_in_the_asked_order(tmp_path: Path) -> Non
 
 
 def test_the_fingerprint_knows_all_that_is_read(tmp_path: Path) -> None:
-    same, changed = [], []
-    for name, rows, settings in (
+    same, other = [], []
+    for name, rows, changes in (
         ("one", ROWS, {}),
         ("two", ROWS, {"batch_sequences": 7}),
         ("label", [("no", *ROWS[0][1:]), *ROWS[1:]], {}),
@@ -85,10 +86,10 @@ def test_the_fingerprint_knows_all_that_is_read(tmp_path: Path) -> None:
         ("names", [(f"{label}!", *rest) for label, *rest in ROWS], {}),
     ):
         (tmp_path / name).mkdir()
-        fingerprint = opened(tmp_path / name, rows, **settings).fingerprint  # type: ignore[arg-type]
-        (same if name in ("one", "two") else changed).append(fingerprint)
+        fingerprint = opened(tmp_path / name, rows, **changes).fingerprint  # type: ignore[arg-type]
+        (same if name in ("one", "two") else other).append(fingerprint)
     assert same[0] == same[1]
-    assert len({*same, *changed}) == 5
+    assert len({*same, *other}) == 5
 
 
 def test_the_positive_label(tmp_path: Path) -> None:

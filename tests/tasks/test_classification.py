@@ -6,7 +6,7 @@ from collections import Counter
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
@@ -112,6 +112,7 @@ def _rows_of(ours: ClassificationTask, number: int) -> list[tuple[int, int]]:
     return _rows(batch.tokens_N, batch.lengths_B)
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2)), min_size=1), st.integers(0, 2))
 def test_scores_are_those_of_their_definitions(pairs: list[tuple[int, int]], positive: int) -> None:
     told, labels = (torch.tensor(side) for side in zip(*pairs, strict=True))

@@ -100,12 +100,15 @@ def search(
         raise UserError(f"{folder} is a file; choose another folder with --out")
     counts: dict[str, Any] = {"train_pairs": len(corpus.splits["train"]), "warmup_share": space.warmup_share}
     searched = tuning_cells(base, space.settings(), [1], folder, **counts)
-    _train(searched, processes, watch)
-    chosen = best_setting(searched)
+    if len(searched) > 1:
+        _train(searched, processes, watch)
+        chosen = best_setting(searched)
+    else:
+        # Nothing to choose: all seeds side by side.
+        chosen = searched[0].setting
     first = [cell for cell in searched if cell.setting == chosen]
     others = tuning_cells(base, [chosen], range(2, space.seeds + 1), folder, **counts)
-    if others:
-        _train(others, processes, watch)
+    _train([*first, *others], processes, watch)
     found = FineTuning(
         task=name,
         base=first[0].config,

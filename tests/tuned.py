@@ -1,0 +1,54 @@
+"""A tiny pre-trained encoder, and sentence pairs that it can be fine-tuned on."""
+
+from pathlib import Path
+
+from normscope.config import PairRunConfig, load
+from normscope.data.toy import toy_pairs
+from normscope.finetune_start import open_start
+from normscope.made_runs import with_settings
+from normscope.run import train_run
+from normscope.studies.finetune_task import PairTask, base_config
+
+PRETRAINING = (
+    'task="masked-lm"',
+    "data.sequence_length=32",
+    "data.batch_sequences=8",
+    "model.width=16",
+    "model.ffn_width=16",
+    "model.heads=2",
+    "model.blocks=1",
+    "model.positions=32",
+    "masked_lm.valid_sequences=8",
+    "train.duration=4",
+    "train.validate_every=2",
+    "train.checkpoint_every=2",
+    "train.threads=1",
+    'train.device="cpu"',
+)
+"""Four updates of one block of width 16, with checkpoints 2 and 4."""
+
+
+def pretrained(folder: Path, *settings: str) -> Path:
+    """A masked-lm run on the toy documents."""
+    train_run(load(None, [*PRETRAINING, *settings]), folder)
+    return folder
+
+
+def pairs_file(path: Path, count: int, *, seed: int = 7) -> Path:
+    """Two thirds of the pairs are a sentence and itself, labelled same; the others are two sentences."""
+    sentences = [english for _, english in toy_pairs(2 * count, seed=seed, split="train")]
+    rows = ["label\tsentence1\tsentence2"]
+    for i in range(count):
+        first, second = sentences[2 * i : 2 * i + 2]
+        rows.append(f"same\t{first}\t{first}" if i % 3 else f"other\t{first}\t{second}")
+    path.write_text("\n".join(rows) + "\n", encoding="utf-8")
+    return path
+
+
+def tuning(run: Path, train: Path, *settings: str, which: str = "last") -> PairRunConfig:
+    """Fine-tuning of `run` on `train`, 3 epochs of batches of 8, on one thread of the CPU."""
+    base = base_config(open_start(run, which), PairTask(name="toy", train_file=train), settings=['train.device="cpu"'])
+    ours = ("data.batch_sequences=8", 'train.duration="3 epochs"', "optimizer.peak_lr=1e-3", *settings)
+    changed = with_settings(base, ours)
+    assert isinstance(changed, PairRunConfig)
+    return changed
