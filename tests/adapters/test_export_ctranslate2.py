@@ -45,11 +45,15 @@ def served(tmp_path_factory) -> tuple[LoadedRun, Path]:
         pairs = toy_pairs(count, seed=5, split=split)
         for side, file in enumerate(splits[split]):
             file.write_text("".join(pair[side] + "\n" for pair in pairs), encoding="utf-8")
-    prepare(
-        PrepareConfig(
-            out=folder / "corpus", source_language="de", target_language="en", splits=splits, vocabulary_size=300
-        )
+    config = PrepareConfig(
+        out=folder / "corpus",
+        source_language="de",
+        target_language="en",
+        splits=splits,
+        vocabulary_size=300,
+        joint=True,
     )
+    prepare(config)
     sizes = ("model.width=32", "model.ffn_width=64", "model.heads=4", "model.dropout=0.0", "data.max_tokens=600")
     rate = ("optimizer.peak_lr=1e-2", "schedule.warmup_updates=30")
     length = [f"train.{name}={UPDATES}" for name in ("duration", "validate_every", "checkpoint_every")]
