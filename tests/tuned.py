@@ -1,8 +1,14 @@
 """A tiny pre-trained encoder, and sentence pairs that it can be fine-tuned on."""
 
+from functools import cache
 from pathlib import Path
 
+import pytest
+
+from normscope import assembly
 from normscope.config import PairRunConfig, load
+from normscope.data.documents import DocumentCorpus
+from normscope.data.text_tokeniser import TextTokeniser
 from normscope.data.toy import toy_pairs
 from normscope.finetune_start import open_start
 from normscope.made_runs import with_settings
@@ -29,9 +35,20 @@ PRETRAINING = (
 
 
 def pretrained(folder: Path, *settings: str) -> Path:
-    """A masked-lm run on the toy documents."""
-    train_run(load(None, [*PRETRAINING, *settings]), folder)
+    """A masked-lm run on a few toy documents."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(assembly, "open_documents", lambda config: _documents())
+        train_run(load(None, [*PRETRAINING, *settings]), folder)
     return folder
+
+
+@cache
+def _documents() -> DocumentCorpus:
+    """Two dozen documents: the two thousand of `data.corpus = "toy"` take seconds to make and to pack."""
+    sentences = [english for _, english in toy_pairs(144, seed=1, split="train")]
+    documents = [sentences[i : i + 6] for i in range(0, len(sentences), 6)]
+    tokeniser = TextTokeniser.learn(sentences, 150, kind="wordpiece", lowercase=True)
+    return DocumentCorpus.of_texts(tokeniser, {"train": documents[:20], "valid": documents[20:]})
 
 
 def pairs_file(path: Path, count: int, *, seed: int = 7) -> Path:
