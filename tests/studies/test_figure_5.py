@@ -1,5 +1,6 @@
 """Figure 5: what the curves are judged to say, and a whole run of the smallest scale."""
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from normscope.errors import UserError
 from normscope.studies.figure_5 import STUDY
 from normscope.studies.figure_5_claims import PUBLISHED_SHARE, claims, pairings, shares
 from normscope.studies.figure_5_config import SCALES, Figure5Config, check_inputs
-from normscope.studies.figure_5_curves import Arm, Curve, Curves
+from normscope.studies.figure_5_curves import Arm, Chance, Curve, Curves, chance
 from normscope.studies.figure_5_page import data, figures, tables
 from normscope.studies.figure_5_tuning import Point, Tuned
 from normscope.studies.study import Pieces, run_study
@@ -18,6 +19,7 @@ from normscope.train.run_folder import RunFolder
 CONFIG = Figure5Config(seeds=2, updates=100, warmup_updates=10, validations=4, tasks=("mrpc",))
 UPDATES = (25, 50, 75, 100)
 UNIGRAM = 6.0
+CHANCE = Chance(nll_nats=UNIGRAM, next_sentence_accuracy=0.57)
 
 
 def curve(*losses: float, ended: str = "finished") -> Curve:
@@ -122,11 +124,11 @@ def test_accuracies_are_compared_with_their_spread(
 
 def test_the_page_shows_what_its_data_hold() -> None:
     found, tuning = curves(POST, FASTER, STUCK, FASTER), tuned([0.70, 0.71, 0.70], [0.73, 0.745, 0.735])
-    held = data(CONFIG, found, UNIGRAM, tuning)
+    held = data(CONFIG, found, CHANCE, tuning)
     own = pairings(CONFIG)[0]
     assert held["pre_training"][own.pre.title]["last_loss_nats"] == [4.8, 4.8]
     assert held["fine_tuning"]["mrpc"]["points"][-1]["above_majority"] is True
-    pictures = figures(found, UNIGRAM, tuning)
+    pictures = figures(found, CHANCE, tuning)
     assert all(own.pre.title in picture.svg for picture in pictures)
     assert "(b) MRPC" in pictures[0].svg
     assert [len(table.rows) for table in tables(CONFIG, found, tuning)] == [8, 3, 4, 2]
@@ -153,6 +155,13 @@ def test_missing_files_are_told_before_anything_is_trained(tmp_path: Path) -> No
         check_inputs(replace(CONFIG, corpus=str(tmp_path / "none")))
     with pytest.raises(UserError, match="--set glue=FOLDER"):
         check_inputs(replace(CONFIG, corpus="toy", glue=str(tmp_path)))
+
+
+def test_chance_is_counted_on_the_validation_pairs() -> None:
+    config = SCALES["smoke"]
+    found = chance(config)
+    assert 0.5 <= found.next_sentence_accuracy < 0.8
+    assert 0 < found.nll_nats < math.log(300)
 
 
 def test_every_scale_trains_the_arms_of_the_paper() -> None:

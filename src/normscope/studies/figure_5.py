@@ -2,7 +2,7 @@
 
 from .figure_5_claims import claims
 from .figure_5_config import SCALES, Figure5Config, check_inputs
-from .figure_5_curves import pretrained, unigram_nats
+from .figure_5_curves import chance, pretrained
 from .figure_5_page import conditions, data, figures, tables
 from .figure_5_tuning import tuned_checkpoints
 from .study import Findings, Pieces, Study
@@ -12,14 +12,14 @@ def run(config: Figure5Config, pieces: Pieces) -> Findings:
     """Raises UserError for text or tasks that are not there, and for a training that fails."""
     check_inputs(config)
     curves = pretrained(config, pieces)
-    unigram = unigram_nats(config)
+    by_chance = chance(config)
     tuned = {task: tuned_checkpoints(config, task, curves, pieces) for task in config.tasks}
     return Findings(
         conditions=conditions(config, curves, tuned),
-        claims=claims(config, curves, unigram, tuned),
-        figures=figures(curves, unigram, tuned),
+        claims=claims(config, curves, by_chance.nll_nats, tuned),
+        figures=figures(curves, by_chance, tuned),
         tables=tables(config, curves, tuned),
-        data=data(config, curves, unigram, tuned),
+        data=data(config, curves, by_chance, tuned),
     )
 
 

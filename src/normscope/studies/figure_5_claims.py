@@ -78,7 +78,8 @@ def _faster(config: Figure5Config, curves: Curves) -> Claim:
     for pairing in pairings(config):
         found = shares(pairing, curves)
         reached = [share for share in found if share is not None]
-        text = _several(reached) if len(reached) == len(found) else "never, in some seed"
+        never = f"never in {len(found) - len(reached)} of {len(found)} seeds" if len(found) > 1 else "never"
+        text = _several(reached) if len(reached) == len(found) else never
         parts.append(f"{pairing.name}: {text}")
         holds[pairing.name] = len(reached) == len(found) and max(reached) < 1
     return judged(

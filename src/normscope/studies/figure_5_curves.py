@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from ..data.pairs import Pair, pack_pairs
 from ..data.text_opening import open_documents
 from ..errors import UserError
 from ..train.device import available_cores, choose_device
@@ -83,9 +84,22 @@ def pretrained(config: Figure5Config, pieces: Pieces) -> Curves:
     return found
 
 
-def unigram_nats(config: Figure5Config) -> float:
-    """Entropy of the validation tokens taken one by one: the masked-token loss of a model that ignores its input."""
-    return chance_nats(open_documents(config.training().data))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chance:
+    """What a model that ignores its input comes to."""
+
+    nll_nats: float
+    """Entropy of the validation tokens taken one by one."""
+    next_sentence_accuracy: float
+    """Of always saying the same. A sequence of one sentence has a random second part always, so it is above a half."""
+
+
+def chance(config: Figure5Config) -> Chance:
+    """On the pairs that every pre-training is validated on."""
+    corpus = open_documents(config.training().data)
+    pairs = pack_pairs(corpus.splits["valid"], sequence_length=config.sequence_length, seed=0)
+    share = float(pairs.rows[: config.valid_sequences, Pair._fields.index("is_random")].mean())
+    return Chance(nll_nats=chance_nats(corpus), next_sentence_accuracy=max(share, 1 - share))
 
 
 def _cells(config: Figure5Config, pieces: Pieces) -> list[Cell]:

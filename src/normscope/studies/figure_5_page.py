@@ -1,6 +1,7 @@
 """Figure 5's panels as the paper lays them out, its tables and its data."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from ..data.text_opening import open_documents
@@ -10,11 +11,15 @@ from ..report.study_contents import StudyFigure, StudyTable
 from .evidence import estimate, plain_estimate, told
 from .figure_5_claims import advantage, pairings, shares
 from .figure_5_config import Figure5Config
-from .figure_5_curves import Arm, Curve, Curves
+from .figure_5_curves import Arm, Chance, Curve, Curves
 from .figure_5_tuning import Tuned
 
+_TUNED_CAPTION = (
+    " (b), (c): accuracy of fine-tuned checkpoints on the development set, with 95 % intervals over fine-tuning seeds."
+)
 _MAJORITY = "always the more frequent label"
 _UNIGRAM = "tokens taken one by one"
+_ALWAYS = "always the same answer"
 
 
 def conditions(config: Figure5Config, curves: Curves, tuned: Mapping[str, Tuned]) -> list[tuple[str, str]]:
@@ -52,15 +57,14 @@ def conditions(config: Figure5Config, curves: Curves, tuned: Mapping[str, Tuned]
     return found
 
 
-def figures(curves: Curves, unigram: float, tuned: Mapping[str, Tuned]) -> list[StudyFigure]:
+def figures(curves: Curves, chance: Chance, tuned: Mapping[str, Tuned]) -> list[StudyFigure]:
     panels = [_loss_panel(curves), *(_accuracy_panel(task, one, curves) for task, one in tuned.items())]
     return [
         StudyFigure(
             name="figure_5",
             title="Figure 5, in the paper's layout",
             caption="(a): validation loss of masked tokens and next sentences over updates, mean over seeds with the "
-            "range of all of them. (b), (c): accuracy of fine-tuned checkpoints on the development set, with 95 % "
-            "intervals over fine-tuning seeds.",
+            "range of all of them." + (_TUNED_CAPTION if tuned else ""),
             svg=panels_svg(panels, title="Validation loss and accuracy over updates of pre-training"),
             wide=True,
         ),
@@ -68,8 +72,9 @@ def figures(curves: Curves, unigram: float, tuned: Mapping[str, Tuned]) -> list[
             name="parts",
             title="The loss in its parts",
             caption="Of masked tokens, beside the entropy of the validation text's tokens taken one by one; and the "
-            "part of next sentences judged rightly, beside chance. Mean over seeds with the range of all of them.",
-            svg=panels_svg(_part_panels(curves, unigram), title="Masked-token loss and next sentences over updates"),
+            "part of next sentences judged rightly, beside that of the more frequent answer alone. Mean over seeds "
+            "with the range of all of them.",
+            svg=panels_svg(_part_panels(curves, chance), title="Masked-token loss and next sentences over updates"),
             wide=True,
         ),
     ]
@@ -122,7 +127,7 @@ def tables(config: Figure5Config, curves: Curves, tuned: Mapping[str, Tuned]) ->
     return found
 
 
-def data(config: Figure5Config, curves: Curves, unigram: float, tuned: Mapping[str, Tuned]) -> dict[str, Any]:
+def data(config: Figure5Config, curves: Curves, chance: Chance, tuned: Mapping[str, Tuned]) -> dict[str, Any]:
     return {
         "pre_training": {
             arm.title: {
@@ -143,7 +148,7 @@ def data(config: Figure5Config, curves: Curves, unigram: float, tuned: Mapping[s
             }
             for arm, runs in curves.items()
         },
-        "unigram_nats": unigram,
+        "chance": asdict(chance),
         "share_of_updates": {pairing.name: shares(pairing, curves) for pairing in pairings(config)},
         "fine_tuning": {task: _tuned_data(config, one) for task, one in tuned.items()},
     }
@@ -182,15 +187,15 @@ def _loss_panel(curves: Curves) -> Panel:
     return Panel(title="(a) validation loss", xlabel="updates", ylabel="nats", series=series)
 
 
-def _part_panels(curves: Curves, unigram: float) -> list[Panel]:
+def _part_panels(curves: Curves, chance: Chance) -> list[Panel]:
     masked = [_over_seeds(arm, hue, runs, [run.nll_nats for run in runs]) for hue, (arm, runs) in _hued(curves)]
     pairs = [
         _over_seeds(arm, hue, runs, [run.next_sentence_accuracy for run in runs]) for hue, (arm, runs) in _hued(curves)
     ]
     x = list(next(iter(curves.values()))[0].updates)
     ends = [x[0], x[-1]]
-    masked.append(Series(label=_UNIGRAM, kind="claimed", hue=-1, x=ends, y=[unigram] * 2))
-    pairs.append(Series(label="chance", kind="claimed", hue=-1, x=ends, y=[0.5] * 2))
+    masked.append(Series(label=_UNIGRAM, kind="claimed", hue=-1, x=ends, y=[chance.nll_nats] * 2))
+    pairs.append(Series(label=_ALWAYS, kind="claimed", hue=-1, x=ends, y=[chance.next_sentence_accuracy] * 2))
     return [
         Panel(title="masked tokens", xlabel="updates", ylabel="nats per masked token", series=masked),
         Panel(title="next sentences", xlabel="updates", ylabel="judged rightly", series=pairs),
