@@ -33,6 +33,7 @@ PAGES = [
             "studies",
             "doctor",
             "exchange",
+            "finetuning",
         )
     ),
 ]

@@ -54,8 +54,10 @@ class TrainDisplay:
                 self._last_plain = time.monotonic()
                 self.console.print(f"{self.title}: update {update}/{updates}  {note}", soft_wrap=True)
         elif kind == "validation":
-            bleu = f"  BLEU {event['bleu']:.2f}" if "bleu" in event else ""
-            text = f"validation {event['nll_nats']:.4f} nats ({event['nll_bits']:.4f} bits) per target token{bleu}"
+            scores = f"  BLEU {event['bleu']:.2f}" if "bleu" in event else ""
+            scores += f"  accuracy {event['accuracy']:.4f}" if "accuracy" in event else ""
+            each = "pair" if "accuracy" in event else "target token"
+            text = f"validation {event['nll_nats']:.4f} nats ({event['nll_bits']:.4f} bits) per {each}{scores}"
             self._line(f"update {update}: {text}")
         elif kind == "skipped":
             self._line(f"update {update} skipped: {event['reason']}")
