@@ -106,11 +106,10 @@ class _Packer:
     def _elsewhere(self, number: int, wanted: int, draw: Draw) -> tuple[int, int]:
         """Sentences of another document from a random one on, as many as make `wanted` tokens or as there are."""
         documents = len(self.documents) - 1
-        other = draw.below(documents)
         for _ in range(_TRIES):
+            other = draw.below(documents)
             if other != number:
                 break
-            other = draw.below(documents)
         else:
             # BERT gives up here and takes the same document; with 2 documents that would be one pair in 1,000.
             other = (number + 1) % documents

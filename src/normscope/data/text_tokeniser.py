@@ -131,7 +131,8 @@ def _learned_wordpiece(texts: Iterable[str], size: int, lowercase: bool) -> Toke
     normalizer = normalizers.BertNormalizer(lowercase=lowercase)
     splitter = pre_tokenizers.BertPreTokenizer()
     counts = Counter(word for text in texts for word, _ in splitter.pre_tokenize_str(normalizer.normalize_str(text)))
-    alphabet = _alphabet(counts, size // _ALPHABET_SHARE)
+    characters = _characters(counts)
+    alphabet = _alphabet(characters, size // _ALPHABET_SHARE)
     # As special tokens, numbered here: the trainer numbers pieces inside a word in the order of a hash table, and
     # breaks ties between merges by these numbers.
     trainer = BpeTrainer(
@@ -147,6 +148,12 @@ def _learned_wordpiece(texts: Iterable[str], size: int, lowercase: bool) -> Toke
     trained = Tokenizer(BPE(unk_token=UNK, continuing_subword_prefix=_CONTINUES))
     trained.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     trained.train_from_iterator(_repeated(spelt), trainer)
+    if trained.get_vocab_size() < size < _ALPHABET_SHARE * len(characters):
+        raise UserError(
+            f"vocabulary size {size} is too small: it has no room for the {len(characters)} characters of this text, "
+            f"and the words without the others give {trained.get_vocab_size()} entries; ask for at least "
+            f"{_ALPHABET_SHARE * len(characters)}"
+        )
     _check_size(trained, size, len(SPECIALS) + len(alphabet))
     vocabulary = json.loads(trained.to_str())["model"]["vocab"]
     model: Any = WordPiece(vocab=vocabulary, unk_token=UNK, continuing_subword_prefix=_CONTINUES)
@@ -161,12 +168,16 @@ def _normalizer(steps: list[Any], lowercase: bool) -> Any:
     return normalizers.Sequence([*steps, *([normalizers.Lowercase()] if lowercase else [])])
 
 
-def _alphabet(words: Counter[str], most: int) -> list[str]:
-    """The most frequent characters in code point order, then the same as they stand inside a word."""
+def _characters(words: Counter[str]) -> Counter[str]:
     frequencies: Counter[str] = Counter()
     for word, count in words.items():
         for character in word:
             frequencies[character] += count
+    return frequencies
+
+
+def _alphabet(frequencies: Counter[str], most: int) -> list[str]:
+    """The most frequent characters in code point order, then the same as they stand inside a word."""
     kept = sorted(sorted(frequencies, key=lambda c: (-frequencies[c], c))[: max(most, 1)])
     return [*kept, *(_CONTINUES + character for character in kept)]
 
