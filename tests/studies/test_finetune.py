@@ -161,11 +161,12 @@ def test_the_summary_is_over_all_seeds_and_says_what_the_choice_cannot_have_flat
     assert found.accuracy == interval([0.9, 0.7, 0.8])
     assert found.accuracy_of_other_seeds == interval([0.7, 0.8])
     assert found.f1 == interval([0.5, 0.5, 0.5])
-    said = lines(found, task="mrpc", positive="1")
+    said = lines(found, task="mrpc", positive="1", settings=4)
     assert said[0].startswith(
         "mrpc: accuracy 0.8000 ± 0.2484, F1 of '1' 0.5000 ± 0.0000 (batch 8, rate 0.001, 3 epochs; 3"
     )
     assert "chosen on the same held-out pairs, by the first seed; the other seeds alone: accuracy 0.7500 ±" in said[1]
+    assert lines(found, task="mrpc", positive="1", settings=1) == [said[0], said[2]]  # nothing was chosen
 
 
 @pytest.mark.parametrize(("majority", "above", "word"), [(0.55, True, "yes"), (0.56, False, "no"), (0.9, False, "no")])
@@ -175,7 +176,7 @@ def test_the_verdict_takes_the_interval_off_the_mean(
     """0.8 - 4.303 · 0.1 / √3 = 0.5516."""
     found = summary(_seeds(base, tmp_path, [0.9, 0.7, 0.8]), majority_share=majority)
     assert found.above_majority is above
-    assert lines(found, task="t", positive=None)[-1] == (
+    assert lines(found, task="t", positive=None, settings=4)[-1] == (
         f"majority class {majority:.4f}; above it by more than the interval: {word}"
     )
     assert found.to_json()["above_majority_by_more_than_the_interval"] is above
@@ -185,12 +186,12 @@ def test_one_seed_has_no_verdict_and_seeds_that_stopped_are_named(base: PairRunC
     found = _seeds(base, tmp_path, [0.9, 0.7, 0.8])
     one = summary(found[:1], majority_share=0.5)
     assert one.above_majority is None
-    assert lines(one, task="t", positive="x")[-1].endswith("one seed has no interval")
+    assert lines(one, task="t", positive="x", settings=4)[-1].endswith("one seed has no interval")
     assert one.accuracy_of_other_seeds is None
     log(found[1], 0.7, 0.5, "non-finite")
     two = summary(found, majority_share=0.5)
     assert two.accuracies == (0.9, 0.8)
-    assert "not finite, and left out: seed 2" in lines(two, task="t", positive="x")
+    assert "not finite, and left out: seed 2" in lines(two, task="t", positive="x", settings=4)
     for cell in found:
         log(cell, 0.7, 0.5, "non-finite")
     with pytest.raises(UserError, match=r"no seed of batch 8, rate 0.001, 3 epochs stayed finite"):

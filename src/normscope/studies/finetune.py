@@ -43,7 +43,8 @@ class FineTuning:
 
     def lines(self) -> list[str]:
         """For the user: the settings, and what the best one came to."""
-        return [*table(self.searched), *lines(self.summary, task=self.task, positive=self.positive)]
+        said = lines(self.summary, task=self.task, positive=self.positive, settings=len(self.searched))
+        return [*table(self.searched), *said]
 
     def to_json(self) -> dict[str, Any]:
         """Every run's numbers, with what they were made from."""

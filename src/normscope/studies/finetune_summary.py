@@ -112,17 +112,17 @@ def table(cells: Sequence[TuningCell]) -> list[str]:
     return rows
 
 
-def lines(found: TuningSummary, *, task: str, positive: str | None) -> list[str]:
-    """For the user."""
+def lines(found: TuningSummary, *, task: str, positive: str | None, settings: int) -> list[str]:
+    """For the user. settings: how many the one of the summary was chosen from."""
     seeds = f"{found.accuracy.count} seed{'s' if found.accuracy.count > 1 else ''}"
     f1 = f", F1 of {positive!r} {found.f1}" if found.f1 is not None else ""
     said = [f"{task}: accuracy {found.accuracy}{f1} ({found.setting.words}; {seeds}, 95 % intervals)"]
     if found.non_finite_seeds:
         said.append(f"not finite, and left out: seed {', '.join(map(str, found.non_finite_seeds))}")
-    chosen = "the setting was chosen on the same held-out pairs, by the first seed"
-    if found.accuracy_of_other_seeds is not None:
-        chosen += f"; the other seeds alone: accuracy {found.accuracy_of_other_seeds}"
+    if settings > 1:
+        others = found.accuracy_of_other_seeds
+        alone = "" if others is None else f"; the other seeds alone: accuracy {others}"
+        said.append(f"the setting was chosen on the same held-out pairs, by the first seed{alone}")
     verdict = {True: "yes", False: "no", None: "one seed has no interval"}[found.above_majority]
-    said.append(chosen)
     said.append(f"majority class {found.majority_share:.4f}; above it by more than the interval: {verdict}")
     return said
