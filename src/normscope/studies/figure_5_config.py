@@ -55,7 +55,7 @@ class Figure5Config:
     """Parts of a run after which it is fine-tuned, in rising order."""
     tune_seeds: int = 6
     tune_batch_sizes: tuple[int, ...] = (16, 32)
-    tune_rates: tuple[float, ...] = (1e-4, 3e-4)
+    tune_rates: tuple[float, ...] = (5e-5, 1e-4)
     tune_epochs: tuple[int, ...] = (3,)
     tune_sequence_length: int = 64
     """Later positions than the pre-training had would be untrained."""
