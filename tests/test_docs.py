@@ -40,8 +40,10 @@ PAGES = [
 ]
 NEEDS = {"docs/exchange.md": ("transformers", "ctranslate2")}
 """Optional libraries that a page's examples are about."""
+ONE_THREAD = ["--set", "train.threads=1"]
 SHORT = [
-    *("--set", "train.duration=4", "--set", "train.validate_every=2", "--set", "train.threads=1"),
+    *ONE_THREAD,
+    *("--set", "train.duration=4", "--set", "train.validate_every=2"),
     *("--set", "model.width=16", "--set", "model.ffn_width=16", "--set", "model.encoder_blocks=1"),
     *("--set", "model.decoder_blocks=1"),
 ]
@@ -104,8 +106,8 @@ def _run(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
         verb = verb.replace(printed, smaller)
     words = shlex.split(verb)
     assert words[0] == "normscope", command
-    if words[1] in ("train", "compare") and words[2] not in SHORT_ALREADY:
-        words += SHORT
+    if words[1] in ("train", "compare"):
+        words += ONE_THREAD if words[2] in SHORT_ALREADY else SHORT
     if pipe:
         text = " ".join(shlex.split(typed)[1:]) + "\n"
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
