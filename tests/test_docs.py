@@ -13,9 +13,11 @@ from pathlib import Path
 
 import pytest
 
+import in_process
 from normscope.cli import main
 from normscope.data.toy import toy_pairs
 from normscope.placement import base
+from normscope.studies import compare, finetune
 
 ROOT = Path(__file__).parents[1]
 PAGES = [
@@ -82,6 +84,9 @@ def test_examples_run(
     for library in NEEDS.get(page, ()):
         pytest.importorskip(library)
     monkeypatch.chdir(desk)
+    # The pool's processes have tests of their own.
+    for module in (compare, finetune):
+        monkeypatch.setattr(module, "run_cells", in_process.run_cells)
     ran = 0
     for language, text in _blocks(page):
         named = re.match(r"# (\w+\.(?:toml|py))\n", text)

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+import in_process
 from normscope.errors import UserError
+from normscope.studies import figure_5_curves
 from normscope.studies.figure_5 import STUDY
 from normscope.studies.figure_5_claims import PUBLISHED_SHARE, claims, pairings, shares
 from normscope.studies.figure_5_config import SCALES, Figure5Config, check_inputs
@@ -172,7 +174,10 @@ def test_every_scale_trains_the_arms_of_the_paper() -> None:
         assert config.tuned_updates[-1] == config.updates
 
 
-def test_the_smallest_scale_runs_and_goes_on_without_training_again(tmp_path: Path) -> None:
+def test_the_smallest_scale_runs_and_goes_on_without_training_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(figure_5_curves, "run_cells", in_process.run_cells)
     config = replace(SCALES["smoke"], updates=3, warmup_updates=1, validations=1)
     found, page = run_study(STUDY, config, Pieces(tmp_path), command="test")
     assert page.is_file()
