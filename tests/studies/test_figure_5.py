@@ -8,7 +8,8 @@ import pytest
 
 import in_process
 from normscope.errors import UserError
-from normscope.studies import figure_5_curves
+from normscope.report.panels_svg import Panel
+from normscope.studies import figure_5_curves, figure_5_page
 from normscope.studies.figure_5 import STUDY
 from normscope.studies.figure_5_claims import PUBLISHED_SHARE, claims, pairings, shares
 from normscope.studies.figure_5_config import SCALES, Figure5Config, check_inputs
@@ -134,6 +135,25 @@ def test_the_page_shows_what_its_data_hold() -> None:
     assert all(own.pre.title in picture.svg for picture in pictures)
     assert "(b) MRPC" in pictures[0].svg
     assert [len(table.rows) for table in tables(CONFIG, found, tuning)] == [8, 3, 4, 2]
+
+
+def test_a_single_checkpoint_is_drawn_beside_the_other_arm_s(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[Panel] = []
+
+    def note(panels: list[Panel], *, title: str) -> str:
+        drawn.extend(panels)
+        return title
+
+    monkeypatch.setattr(figure_5_page, "panels_svg", note)
+    tuning = tuned([0.70, 0.71, 0.70], [0.73, 0.745, 0.735])["mrpc"]
+    last = CONFIG.tuned_updates[-1]
+    points = {key: point for key, point in tuning.points.items() if key[1] == last}
+    figures(curves(POST, FASTER, STUCK, FASTER), CHANCE, {"mrpc": replace(tuning, points=points)})
+    panel = drawn[1]
+    assert (panel.ticks, panel.xlabel) == (["Post-LN", "Pre-LN"], f"pre-trained for {last:,} updates")
+    assert [series.x[1] for series in panel.series[:2]] == [0, 1]
+    assert all(low < y < high for s in panel.series[:2] for low, y, high in zip(s.low, s.y, s.high, strict=True))
+    assert panel.series[2].y == [0.684, 0.684]
 
 
 @pytest.mark.parametrize(

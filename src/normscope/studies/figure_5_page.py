@@ -10,13 +10,14 @@ from ..report.panels_svg import Panel, Series, panels_svg
 from ..report.study_contents import StudyFigure, StudyTable
 from .evidence import estimate, plain_estimate, told
 from .figure_5_claims import advantage, pairings, shares
-from .figure_5_config import Figure5Config
+from .figure_5_config import PLACEMENTS, Figure5Config
 from .figure_5_curves import Arm, Chance, Curve, Curves
 from .figure_5_tuning import Tuned
 
 _TUNED_CAPTION = (
     " (b), (c): accuracy of fine-tuned checkpoints on the development set, with 95 % intervals over fine-tuning seeds."
 )
+_HALF_WIDTH = 0.3
 _MAJORITY = "always the more frequent label"
 _UNIGRAM = "tokens taken one by one"
 _ALWAYS = "always the same answer"
@@ -203,16 +204,43 @@ def _part_panels(curves: Curves, chance: Chance) -> list[Panel]:
 
 
 def _accuracy_panel(task: str, tuned: Tuned, curves: Curves) -> Panel:
+    letter = "b" if task == "mrpc" else "c"
+    title = f"({letter}) {task.upper()}"
+    updates = sorted({update for _, update in tuned.points})
+    if len(updates) == 1:
+        return _side_by_side(title, updates[0], tuned, curves)
     series = []
     for hue, (arm, _) in _hued(curves):
         points = {update: estimate(point.accuracies) for (of, update), point in tuned.points.items() if of == arm}
         if points:
             series.append(_with_interval(arm.title, hue, points))
-    updates = [update for _, update in tuned.points]
-    ends = [float(min(updates)), float(max(updates))]
+    ends = [float(updates[0]), float(updates[-1])]
     series.append(Series(label=_MAJORITY, kind="claimed", hue=-1, x=ends, y=[tuned.majority] * 2))
-    letter = "b" if task == "mrpc" else "c"
-    return Panel(title=f"({letter}) {task.upper()}", xlabel="updates", ylabel="accuracy", series=series)
+    return Panel(title=title, xlabel="updates", ylabel="accuracy", series=series)
+
+
+def _side_by_side(title: str, update: int, tuned: Tuned, curves: Curves) -> Panel:
+    """One checkpoint an arm has no curve: each arm gets a place of its own, and its interval a width to be seen by."""
+    arms = [(hue, arm) for hue, (arm, _) in _hued(curves) if (arm, update) in tuned.points]
+    series = []
+    for place, (hue, arm) in enumerate(arms):
+        found = estimate(tuned.points[arm, update].accuracies)
+        series.append(
+            Series(
+                label=arm.title,
+                kind="measured",
+                hue=hue,
+                x=[place - _HALF_WIDTH, place, place + _HALF_WIDTH],
+                y=[float(found.mean)] * 3,
+                low=[float(found.low)] * 3,
+                high=[float(found.high)] * 3,
+            )
+        )
+    ends = [-0.5, len(arms) - 0.5]
+    series.append(Series(label=_MAJORITY, kind="claimed", hue=-1, x=ends, y=[tuned.majority] * 2))
+    ticks = [PLACEMENTS[arm.placement] for _, arm in arms]
+    xlabel = f"pre-trained for {update:,} updates"
+    return Panel(title=title, xlabel=xlabel, ylabel="accuracy", series=series, ticks=ticks)
 
 
 def _with_interval(label: str, hue: int, points: Mapping[int, Estimate]) -> Series:
