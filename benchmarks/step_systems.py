@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from normscope.data.batches import make_batches
+from normscope.data.parallel.batches import make_batches
 from normscope.model import EncoderDecoder, Layout, ModelConfig
 from normscope.tasks.loss import smoothed_cross_entropy
 from normscope.train.device import Precision, autocast, fast_matmul, keep_freed_memory

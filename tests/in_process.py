@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from normscope import cli
-from normscope.run import train_run
-from normscope.studies.pool import CellState
+from normscope.cli import main as cli
+from normscope.runs.run import train_run
+from normscope.studies.grids.pool import CellState
 
 
 def run_cells(

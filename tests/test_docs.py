@@ -14,10 +14,11 @@ from pathlib import Path
 import pytest
 
 import in_process
-from normscope.cli import main
-from normscope.data.toy import toy_pairs
+from normscope.cli.main import main
+from normscope.data.toy.language import toy_pairs
 from normscope.placement import base
-from normscope.studies import compare, finetune
+from normscope.studies.finetuning import finetune
+from normscope.studies.grids import compare
 
 ROOT = Path(__file__).parents[1]
 PAGES = [
@@ -126,7 +127,7 @@ def test_the_configuration_of_the_training_page_is_every_default() -> None:
     """The table of docs/training.md names every key with its default."""
     import tomllib
 
-    from normscope.config import RunConfig, to_toml
+    from normscope.runs.config import RunConfig, to_toml
 
     page = (ROOT / "docs/training.md").read_text(encoding="utf-8")
     printed: dict[str, object] = {}

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from normscope.doctor.calibration import calibration, to_table
+from normscope.doctor.advise.calibration import calibration, to_table
 
 RESULTS = Path(__file__).parents[1] / "results"
 FOLDERS = sorted(path.parent for path in RESULTS.glob("*/results.json"))

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from normscope.config import RunConfig, load
+from normscope.runs.config import RunConfig, load
 
 SETTINGS = (
     "model.width=16",

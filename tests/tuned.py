@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from normscope import assembly
-from normscope.config import PairRunConfig, load
-from normscope.data.documents import DocumentCorpus
-from normscope.data.text_tokeniser import TextTokeniser
-from normscope.data.toy import toy_pairs
-from normscope.finetune_start import open_start
-from normscope.made_runs import with_settings
-from normscope.run import train_run
-from normscope.studies.finetune_task import PairTask, base_config
+from normscope.data.documents.corpus import DocumentCorpus
+from normscope.data.documents.tokeniser import TextTokeniser
+from normscope.data.toy.language import toy_pairs
+from normscope.exchange.made_runs import with_settings
+from normscope.runs import assembly
+from normscope.runs.config import PairRunConfig, load
+from normscope.runs.finetune_start import open_start
+from normscope.runs.run import train_run
+from normscope.studies.finetuning.task import PairTask, base_config
 
 PRETRAINING = (
     'task="masked-lm"',

@@ -3,7 +3,7 @@
 from tokenizers import Tokenizer, normalizers, pre_tokenizers
 from tokenizers.models import WordPiece
 
-from normscope.data.text_tokeniser import TextTokeniser
+from normscope.data.documents.tokeniser import TextTokeniser
 
 
 def word_tokeniser(*words: str) -> TextTokeniser:

@@ -7,7 +7,7 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from normscope.adapters.tensorboard import TensorBoardLog
-from normscope.run import train_run
+from normscope.runs.run import train_run
 from normscope.train import RunFolder
 from tiny import SHORT, tiny
 

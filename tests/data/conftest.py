@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from normscope.data.prepare import PrepareConfig
+from normscope.data.parallel.prepare import PrepareConfig
 
 # fmt: off
 GERMAN = [

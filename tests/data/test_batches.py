@@ -8,9 +8,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from normscope.data.batches import BatchSchedule, collate, epoch_order, make_batches
-from normscope.data.corpus import Split, TokenArray
-from normscope.data.vocabulary import EOS, PAD
+from normscope.data.parallel.batches import BatchSchedule, collate, epoch_order, make_batches
+from normscope.data.parallel.corpus import Split, TokenArray
+from normscope.data.parallel.vocabulary import EOS, PAD
 from normscope.errors import UserError
 
 LENGTHS = st.lists(st.tuples(st.integers(1, 30), st.integers(1, 30)), max_size=120)

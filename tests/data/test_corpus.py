@@ -4,11 +4,11 @@ import json
 import numpy as np
 import pytest
 
-from normscope.data.codec import Codec, Side
-from normscope.data.corpus import FORMAT, VERSION, Corpus, Split, TokenArray, TokenWriter
 from normscope.data.manifest import token_dtype, write_manifest
+from normscope.data.parallel.codec import Codec, Side
+from normscope.data.parallel.corpus import FORMAT, VERSION, Corpus, Split, TokenArray, TokenWriter
+from normscope.data.parallel.vocabulary import EOS, UNK, Vocabulary
 from normscope.data.text import TextForm
-from normscope.data.vocabulary import EOS, UNK, Vocabulary
 from normscope.errors import UserError
 
 WORDS = ["ein", "hund", "läuft", ".", "a", "dog", "runs", "'s"]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from normscope.data.document_text import TextDocument, documents_in
+from normscope.data.documents.text import TextDocument, documents_in
 from normscope.errors import UserError
 
 WORDS = st.lists(st.sampled_from(["red", "house", "runs", "to", "town"]), min_size=1, max_size=5)

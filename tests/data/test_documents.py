@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from normscope.data.documents import DocumentCorpus, DocumentSplit
-from normscope.data.prepare_documents import DocumentsConfig, prepare_documents
-from normscope.data.text_tokeniser import TextTokeniser
+from normscope.data.documents.corpus import DocumentCorpus, DocumentSplit
+from normscope.data.documents.prepare import DocumentsConfig, prepare_documents
+from normscope.data.documents.tokeniser import TextTokeniser
 from normscope.errors import UserError
 
 SENTENCES = ["the red house stands here", "a red horse runs there", "no house runs", "the horse stands there now"]

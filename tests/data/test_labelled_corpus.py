@@ -9,8 +9,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from normscope.data.labelled_corpus import LabelledCorpus, PairDataConfig, cut, open_labelled
-from normscope.data.text_tokeniser import TextTokeniser
+from normscope.data.documents.tokeniser import TextTokeniser
+from normscope.data.labelled.corpus import LabelledCorpus, PairDataConfig, cut, open_labelled
 from normscope.errors import UserError
 from words import word_tokeniser
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from normscope.data.labelled_pairs import (
+from normscope.data.labelled.pairs import (
     Columns,
     LabelledPair,
     hold_out,

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from normscope.data.corpus import Corpus
-from normscope.data.opening import DataConfig, open_corpus, toy_corpus, unigram_entropy_nats
-from normscope.data.toy import toy_pairs
+from normscope.data.parallel.corpus import Corpus
+from normscope.data.parallel.opening import DataConfig, open_corpus, toy_corpus, unigram_entropy_nats
+from normscope.data.toy.language import toy_pairs
 from normscope.errors import UserError
 
 

@@ -4,12 +4,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from normscope.data.documents import DocumentCorpus
-from normscope.data.masking import Masker, MaskingConfig
-from normscope.data.pair_batches import PairBatch, PairSource, sequence
-from normscope.data.pairs import pack_pairs
-from normscope.data.text_tokeniser import CLS, MASK, SEP, TextTokeniser
-from normscope.data.toy import toy_pairs
+from normscope.data.documents.corpus import DocumentCorpus
+from normscope.data.documents.masking import Masker, MaskingConfig
+from normscope.data.documents.pair_batches import PairBatch, PairSource, sequence
+from normscope.data.documents.pairs import pack_pairs
+from normscope.data.documents.tokeniser import CLS, MASK, SEP, TextTokeniser
+from normscope.data.toy.language import toy_pairs
 
 TEXTS = [english for _, english in toy_pairs(120, seed=1, split="train")]
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from normscope.data.documents import DocumentSplit
+from normscope.data.documents.corpus import DocumentSplit
+from normscope.data.documents.pairs import PackedPairs, Pair, pack_pairs
 from normscope.data.draw import Draw
-from normscope.data.pairs import PackedPairs, Pair, pack_pairs
 
 SIZES = st.lists(st.lists(st.integers(1, 9), min_size=1, max_size=12), min_size=2, max_size=6)
 """Tokens of each sentence of each document."""

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 import sacremoses
 
-from normscope.data import prepare as prepare_module
-from normscope.data.corpus import Corpus, TokenWriter
-from normscope.data.preparation import PrepareConfig, drop_reason
-from normscope.data.prepare import prepare
-from normscope.data.vocabulary import EOS, Vocabulary
+from normscope.data.parallel import prepare as prepare_module
+from normscope.data.parallel.corpus import Corpus, TokenWriter
+from normscope.data.parallel.preparation import PrepareConfig, drop_reason
+from normscope.data.parallel.prepare import prepare
+from normscope.data.parallel.vocabulary import EOS, Vocabulary
 from normscope.errors import UserError
 
 

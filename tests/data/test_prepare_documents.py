@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from normscope.data.documents import DocumentCorpus
-from normscope.data.prepare_documents import DocumentsConfig, prepare_documents
+from normscope.data.documents.corpus import DocumentCorpus
+from normscope.data.documents.prepare import DocumentsConfig, prepare_documents
 from normscope.errors import UserError
 
 WORDS = ["red", "house", "stands", "runs", "horse", "there", "here", "today"]

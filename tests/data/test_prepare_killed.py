@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from normscope.data.corpus import Corpus
-from normscope.data.prepare import prepare
+from normscope.data.parallel.corpus import Corpus
+from normscope.data.parallel.prepare import prepare
 
 SCRIPT = """
 import json, os, signal, sys

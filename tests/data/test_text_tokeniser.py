@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 from tokenizers.models import BPE, Unigram
 
-from normscope.data.text_tokeniser import CLS, MASK, PAD, SEP, SPECIALS, UNK, TextTokeniser
-from normscope.data.toy import toy_pairs
+from normscope.data.documents.tokeniser import CLS, MASK, PAD, SEP, SPECIALS, UNK, TextTokeniser
+from normscope.data.toy.language import toy_pairs
 from normscope.errors import UserError
 
 SIZE = 300

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from normscope.data.toy import MAX_TOKENS, MIN_TOKENS, SPLITS, split_of, toy_pairs, toy_words
+from normscope.data.toy.language import MAX_TOKENS, MIN_TOKENS, SPLITS, split_of, toy_pairs, toy_words
 from normscope.errors import UserError
 
 Pairs = list[tuple[str, str]]

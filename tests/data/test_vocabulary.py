@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
-from normscope.data.vocabulary import BOS, EOS, PAD, UNK, Vocabulary
+from normscope.data.parallel.vocabulary import BOS, EOS, PAD, UNK, Vocabulary
 from normscope.errors import UserError
 
 TEXT = [

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from torch import nn
 
 from normscope.doctor import find_stacks
-from normscope.doctor.advice import NAMES, advise
-from normscope.doctor.calibration import Facts, calibration, of_table, to_table
+from normscope.doctor.advise.advice import NAMES, advise
+from normscope.doctor.advise.calibration import Facts, calibration, of_table, to_table
 
 FACTS = Facts(optimizer="adam", reach=-0.8, collapse=-2.0, rise=-0.5, sublayers=20)
 CONSTANTS = replace(calibration(), collapse=-0.5, depth=-0.7, rise=-0.25, margin=0.3, warmup=1.0, warmup_slope=0.5)

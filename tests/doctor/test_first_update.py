@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from normscope.doctor.first_update import FirstUpdate, first_update
+from normscope.doctor.advise.first_update import FirstUpdate, first_update
 
 ROWS, WIDTH, CLASSES = 40, 6, 5
 

@@ -12,10 +12,10 @@ from doctor.bugs_values import ALPHA, BETA, RIGHT_DEEPNORM, PackedModel, drawn, 
 from doctor.scrambled import scrambled
 from doctor.test_lint_values import RULES, above_info, patient
 from doctor.wired import Model, Stack, post, pre
-from normscope.doctor.initial_weights import told_by_initialisation
-from normscope.doctor.observe import examined
-from normscope.doctor.rules import Finding, Patient
-from normscope.doctor.vectors import at_initialisation
+from normscope.doctor.lint.initial_weights import told_by_initialisation
+from normscope.doctor.lint.rules import Finding, Patient
+from normscope.doctor.lint.vectors import at_initialisation
+from normscope.doctor.observe.model import examined
 from normscope.model import EncoderDecoder, Layout, ModelConfig
 
 SAME = {"gpt2": "pre-ln", "ds-init": "post-ln", "ds-init-code": "post-ln"}

@@ -6,8 +6,8 @@ import pytest
 
 from doctor.bugs import BUGS, both
 from doctor.wired import patient, pre
-from normscope.doctor.lint import RULES, lint, silenced_in
-from normscope.doctor.rules import SEVERITIES, Loading
+from normscope.doctor.lint.asking import RULES, lint, silenced_in
+from normscope.doctor.lint.rules import SEVERITIES, Loading
 
 
 def test_rules_have_ids_of_their_own_and_say_why():

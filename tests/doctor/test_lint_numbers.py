@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from doctor.test_lint_values import RULES, patient
 from doctor.wired import Model, Stack, pre
-from normscope.doctor.observe import examined
-from normscope.doctor.rules import Finding, Loading, Patient
+from normscope.doctor.lint.rules import Finding, Loading, Patient
+from normscope.doctor.observe.model import examined
 
 
 class Written(nn.Module):

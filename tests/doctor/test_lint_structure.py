@@ -6,15 +6,13 @@ from torch import nn
 
 from doctor.bugs import BUGS, both, scaled_by, weighed
 from doctor.wired import WIDTH, Model, Stack, patient, post, pre
-from normscope.doctor import (
-    lint_constants,
-    lint_structure_checkpoint,
-    lint_structure_norms,
-    lint_structure_placements,
-    lint_structure_sums,
-)
-from normscope.doctor.constants import read_formula
-from normscope.doctor.rules import Finding, Loading, Patient
+from normscope.doctor.identify.constants import read_formula
+from normscope.doctor.lint.checks import checkpoint as lint_structure_checkpoint
+from normscope.doctor.lint.checks import constants as lint_constants
+from normscope.doctor.lint.checks import norms as lint_structure_norms
+from normscope.doctor.lint.checks import placements as lint_structure_placements
+from normscope.doctor.lint.checks import sums as lint_structure_sums
+from normscope.doctor.lint.rules import Finding, Loading, Patient
 
 FILES = (
     lint_constants,

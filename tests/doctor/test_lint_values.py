@@ -9,16 +9,14 @@ from torch.nn import functional
 
 from doctor.bugs_values import BUGS
 from doctor.wired import tokens
-from normscope.doctor import (
-    lint_gates,
-    lint_initialisation,
-    lint_numbers,
-    lint_optimizer,
-    lint_signal,
-    lint_start,
-)
-from normscope.doctor.observe import examined
-from normscope.doctor.rules import Finding, Patient
+from normscope.doctor.lint.checks import gates as lint_gates
+from normscope.doctor.lint.checks import initialisation as lint_initialisation
+from normscope.doctor.lint.checks import numbers as lint_numbers
+from normscope.doctor.lint.checks import optimizer as lint_optimizer
+from normscope.doctor.lint.checks import signal as lint_signal
+from normscope.doctor.lint.checks import start as lint_start
+from normscope.doctor.lint.rules import Finding, Patient
+from normscope.doctor.observe.model import examined
 
 RULES = {
     rule.id: rule

@@ -7,9 +7,9 @@ from typing import get_args
 import pytest
 import typer.main
 
-from normscope.cli import app
-from normscope.doctor.lint import RULES
-from normscope.doctor.observed import ObservedSublayer
+from normscope.cli.main import app
+from normscope.doctor.lint.asking import RULES
+from normscope.doctor.observe.observed import ObservedSublayer
 from normscope.optim.optimizers import OptimizerName
 
 PAGE = (Path(__file__).parents[2] / "docs/doctor.md").read_text(encoding="utf-8")

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from normscope.doctor.monitor import Monitor, is_due
+from normscope.doctor.observe.monitor import Monitor, is_due
 
 WIDTH, BLOCKS, TOKENS = 16, 3, 5
 # B = sequences, T = tokens, D = width, V = vocabulary

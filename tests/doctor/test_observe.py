@@ -10,9 +10,9 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.nn import functional
 
 from doctor.corpus import CORPUS
-from normscope.doctor.observe import examined
-from normscope.doctor.observed import ObservedSublayer
-from normscope.doctor.outputs import main_tensor, tensors_in
+from normscope.doctor.observe.model import examined
+from normscope.doctor.observe.observed import ObservedSublayer
+from normscope.doctor.trace.outputs import main_tensor, tensors_in
 
 WIDTH, TOKENS, CLASSES = 12, 5, 7
 Step = tuple[Tensor, Tensor, Tensor, Tensor]

@@ -14,9 +14,9 @@ from torch import nn
 
 from doctor.corpus import CORPUS, hugging_face
 from normscope.doctor.diagnosis import Prediction
-from normscope.doctor.observe import examined
-from normscope.doctor.observed import Observations
-from normscope.doctor.overlay import predicted
+from normscope.doctor.observe.model import examined
+from normscope.doctor.observe.observed import Observations
+from normscope.doctor.predict.curves import predicted
 from normscope.model import EncoderDecoder, Layout, ModelConfig
 from normscope.theory.kernels import kernel, normal_nodes
 from normscope.theory.predict import ModelSetting, predict

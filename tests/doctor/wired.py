@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
-from normscope.doctor.observe import examined
-from normscope.doctor.rules import Loading, Patient
+from normscope.doctor.lint.rules import Loading, Patient
+from normscope.doctor.observe.model import examined
 
 WIDTH, VOCABULARY = 16, 24
 F = Callable[[Tensor], Tensor]

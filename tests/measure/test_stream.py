@@ -12,15 +12,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from live import live_tensors
-from normscope.measure import (
-    Point,
-    depth_points,
-    first_tensor,
-    measure_stream,
-    points,
-    recording,
-    stream_moments,
-)
+from normscope.measure import Point, depth_points, first_tensor, measure_stream, points, recording, stream_moments
 
 
 def stream(tokens: int, seed: int = 0, width: int = 6) -> torch.Tensor:

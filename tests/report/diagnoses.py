@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from normscope.doctor.diagnosis import Advice, Diagnosis, Prediction
-from normscope.doctor.findings import FoundStack, FoundSublayer
-from normscope.doctor.observed import Observations, ObservedStack, ObservedSublayer
-from normscope.doctor.rules import Finding
+from normscope.doctor.identify.found import FoundStack, FoundSublayer
+from normscope.doctor.lint.rules import Finding
+from normscope.doctor.observe.observed import Observations, ObservedStack, ObservedSublayer
 
 _SHARES = {"attention": 0.31, "cross_attention": 0.22, "feed_forward": 0.44}
 _MODULES = {"attention": "attention", "cross_attention": "crossattention", "feed_forward": "mlp"}

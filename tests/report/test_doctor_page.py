@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from normscope.doctor.rules import Rule
-from normscope.report.doctor_page import render_doctor, write_doctor_page
+from normscope.doctor.lint.rules import Rule
+from normscope.report.doctor.page import render_doctor, write_doctor_page
 from report.browser import frames, opened
 from report.diagnoses import (
     EXAMPLES,

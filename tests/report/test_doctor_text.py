@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from normscope.report.doctor_depth import DepthRow
-from normscope.report.doctor_text import sparkline, terminal_page
+from normscope.report.doctor.depth import DepthRow
+from normscope.report.doctor.text import sparkline, terminal_page
 from report.diagnoses import BETAS, DILUTED, EXAMPLES, FINAL_NORM, advice, diagnosis, encoder_decoder, made
 
 

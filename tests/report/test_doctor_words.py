@@ -4,9 +4,9 @@ import math
 
 import pytest
 
-from normscope.report import doctor_words as words
-from normscope.report.doctor_depth import depth_rows, depths, places, together
-from normscope.report.doctor_page import pattern
+from normscope.report.doctor import words
+from normscope.report.doctor.depth import depth_rows, depths, places, together
+from normscope.report.doctor.page import pattern
 from report.diagnoses import broken, diagnosis, encoder_decoder, healthy, made, unknown
 
 

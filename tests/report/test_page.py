@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from normscope.report import Arm, Comparison, Curve, GradientProfile, SeedResult, render, write
-from normscope.report.page import growth, number, spread, tally, tone
+from normscope.report.comparison.page import growth, number, spread, tally, tone
 
 VOID = {"meta", "link", "br"}
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from normscope.report.study_contents import Claim, StudyFigure, StudyPage, StudyTable
-from normscope.report.study_page import cell, is_number, render_study, write_study
+from normscope.report.study.contents import Claim, StudyFigure, StudyPage, StudyTable
+from normscope.report.study.page import cell, is_number, render_study, write_study
 from normscope.report.svg import HUES
 
 SVG = (

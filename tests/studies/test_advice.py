@@ -8,17 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from normscope.doctor.calibration import Calibration, Facts
+from normscope.doctor.advise.calibration import Calibration, Facts
 from normscope.errors import UserError
-from normscope.studies import advice, advice_search
-from normscope.studies.advice_cases import TENTH, Case, rate_of
-from normscope.studies.advice_config import SCALES, AdviceConfig
-from normscope.studies.advice_fit import Known, fitted
-from normscope.studies.advice_judge import area_under_curve, judged, separation
-from normscope.studies.advice_search import climb, diverged, learned
-from normscope.studies.advice_training import train_once
-from normscope.studies.advice_warmup import Warmup, points, shortest
-from normscope.studies.study import Pieces
+from normscope.studies.advice import search as advice_search
+from normscope.studies.advice import study as advice
+from normscope.studies.advice.cases import TENTH, Case, rate_of
+from normscope.studies.advice.config import SCALES, AdviceConfig
+from normscope.studies.advice.fit import Known, fitted
+from normscope.studies.advice.judge import area_under_curve, judged, separation
+from normscope.studies.advice.search import climb, diverged, learned
+from normscope.studies.advice.training import train_once
+from normscope.studies.advice.warmup import Warmup, points, shortest
+from normscope.studies.protocol.study import Pieces
 
 UNIGRAM = 4.6
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from normscope import cli
-from normscope.config import load
+from normscope.cli import main as cli
 from normscope.errors import UserError
-from normscope.studies.compare import run_comparison
-from normscope.studies.grid import Grid
+from normscope.runs.config import load
+from normscope.studies.grids.compare import run_comparison
+from normscope.studies.grids.grid import Grid
 from normscope.train import RunFolder
 from tiny import MY_PLACEMENT, finish, flip, options, result, start, steps
 

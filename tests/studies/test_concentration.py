@@ -11,10 +11,10 @@ import torch
 
 from normscope.errors import UserError
 from normscope.measure import Estimate
-from normscope.studies.concentration import STUDY, estimated
-from normscope.studies.concentration_claims import bounded, chi_square, constant, lower_tail, shrinking, theorem_1
-from normscope.studies.concentration_measure import ConcentrationConfig, gaussians, measure_model, summarised
-from normscope.studies.study import Pieces, run_study
+from normscope.studies.concentration.claims import bounded, chi_square, constant, lower_tail, shrinking, theorem_1
+from normscope.studies.concentration.measure import ConcentrationConfig, gaussians, measure_model, summarised
+from normscope.studies.concentration.study import STUDY, estimated
+from normscope.studies.protocol.study import Pieces, run_study
 from normscope.theory import corrected, paper
 
 TINY = ConcentrationConfig(

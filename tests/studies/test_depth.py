@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from normscope import cli
+from normscope.cli import main as cli
 from normscope.errors import UserError
 from normscope.placement import Placement, base, register
 from normscope.report.depth_svg import DepthLine, bundled, depth_svg, spread
-from normscope.studies import depth
-from normscope.studies.depth import DepthConfig, behaviour, encoder_placements, exponent, hidden_rms, run_depth
+from normscope.studies.depth import study as depth
+from normscope.studies.depth.study import DepthConfig, behaviour, encoder_placements, exponent, hidden_rms, run_depth
 
 
 def small(*placements: str, **changes: object) -> DepthConfig:

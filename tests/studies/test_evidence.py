@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from normscope.studies.evidence import (
+from normscope.studies.protocol.evidence import (
     all_hold,
     estimate,
     exponent,

@@ -8,14 +8,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from normscope import cli
-from normscope.studies import extended_theory
-from normscope.studies.evidence import estimate
-from normscope.studies.extended_theory import PRE, SCALES, STUDY
-from normscope.studies.extended_theory_claims import DECAY, claims, pre_profile
-from normscope.studies.profiles import CASES, LETTERS, W2, Case, Profile, measured, profile
-from normscope.studies.simulation import simulate
-from normscope.studies.study import Pieces, run_study
+from normscope.cli import main as cli
+from normscope.studies.extended_theory import study as extended_theory
+from normscope.studies.extended_theory.claims import DECAY, claims, pre_profile
+from normscope.studies.extended_theory.study import PRE, SCALES, STUDY
+from normscope.studies.protocol.evidence import estimate
+from normscope.studies.protocol.study import Pieces, run_study
+from normscope.studies.settings.profiles import CASES, LETTERS, W2, Case, Profile, measured, profile
+from normscope.studies.settings.simulation import simulate
 from normscope.theory import corrected, paper
 
 SMOKE = SCALES["smoke"]

@@ -13,18 +13,18 @@ import pytest
 import torch
 from torch import nn
 
-from normscope import cli
-from normscope.assembly import build_model
-from normscope.config import RunConfig
+from normscope.cli import main as cli
 from normscope.errors import UserError
 from normscope.model import Layout
-from normscope.studies import figure_3_pieces
-from normscope.studies.figure_3 import STUDY
-from normscope.studies.figure_3_claims import Foretold, claims
-from normscope.studies.figure_3_config import PLACEMENTS, POST, PRE, SCALES, Condition, Figure3Config, corpus_of
-from normscope.studies.figure_3_measure import MATRICES, STACKS, Bench, matrices
-from normscope.studies.figure_3_numbers import KINDS, Numbers
-from normscope.studies.study import Pieces, run_study
+from normscope.runs.assembly import build_model
+from normscope.runs.config import RunConfig
+from normscope.studies.figure_3 import pieces as figure_3_pieces
+from normscope.studies.figure_3.claims import Foretold, claims
+from normscope.studies.figure_3.config import PLACEMENTS, POST, PRE, SCALES, Condition, Figure3Config, corpus_of
+from normscope.studies.figure_3.measure import MATRICES, STACKS, Bench, matrices
+from normscope.studies.figure_3.numbers import KINDS, Numbers
+from normscope.studies.figure_3.study import STUDY
+from normscope.studies.protocol.study import Pieces, run_study
 from normscope.train.seeds import seed_micro_batch
 
 TINY = replace(
@@ -210,7 +210,9 @@ class TestStudy:
 
     def test_a_training_that_fails_is_told(self, folder, tmp_path, monkeypatch):
         shutil.copytree(folder / "pieces", tmp_path / "pieces")
-        monkeypatch.setattr("normscope.studies.pool.train_command", lambda cell: ["-c", "raise SystemExit('no room')"])
+        monkeypatch.setattr(
+            "normscope.studies.grids.pool.train_command", lambda cell: ["-c", "raise SystemExit('no room')"]
+        )
         with pytest.raises(UserError, match=r"seed-1: failed: no room \(log: "):
             figure_3_pieces.measure(TINY, Pieces(tmp_path))
 

@@ -9,14 +9,15 @@ import pytest
 import in_process
 from normscope.errors import UserError
 from normscope.report.panels_svg import Panel
-from normscope.studies import figure_5_curves, figure_5_page
-from normscope.studies.figure_5 import STUDY
-from normscope.studies.figure_5_claims import PUBLISHED_SHARE, claims, pairings, shares
-from normscope.studies.figure_5_config import SCALES, Figure5Config, check_inputs
-from normscope.studies.figure_5_curves import Arm, Chance, Curve, Curves, chance
-from normscope.studies.figure_5_page import data, figures, tables
-from normscope.studies.figure_5_tuning import Point, Tuned
-from normscope.studies.study import Pieces, run_study
+from normscope.studies.figure_5 import curves as figure_5_curves
+from normscope.studies.figure_5 import page as figure_5_page
+from normscope.studies.figure_5.claims import PUBLISHED_SHARE, claims, pairings, shares
+from normscope.studies.figure_5.config import SCALES, Figure5Config, check_inputs
+from normscope.studies.figure_5.curves import Arm, Chance, Curve, Curves, chance
+from normscope.studies.figure_5.page import data, figures, tables
+from normscope.studies.figure_5.study import STUDY
+from normscope.studies.figure_5.tuning import Point, Tuned
+from normscope.studies.protocol.study import Pieces, run_study
 from normscope.train.run_folder import RunFolder
 
 CONFIG = Figure5Config(seeds=2, updates=100, warmup_updates=10, validations=4, tasks=("mrpc",))

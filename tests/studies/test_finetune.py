@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from normscope.config import PairRunConfig, load
 from normscope.errors import UserError
-from normscope.finetune_start import open_start
-from normscope.run import train_run
-from normscope.studies import finetune as searching
-from normscope.studies.finetune import RunsFailed, finetune
-from normscope.studies.finetune_cells import Outcome, SearchSpace, Setting, TuningCell, tuning_cells
-from normscope.studies.finetune_summary import best_setting, interval, lines, summary, table
-from normscope.studies.finetune_task import PairTask, base_config, pair_task
-from normscope.studies.pool import CellState
+from normscope.runs.config import PairRunConfig, load
+from normscope.runs.finetune_start import open_start
+from normscope.runs.run import train_run
+from normscope.studies.finetuning import finetune as searching
+from normscope.studies.finetuning.cells import Outcome, SearchSpace, Setting, TuningCell, tuning_cells
+from normscope.studies.finetuning.finetune import RunsFailed, finetune
+from normscope.studies.finetuning.summary import best_setting, interval, lines, summary, table
+from normscope.studies.finetuning.task import PairTask, base_config, pair_task
+from normscope.studies.grids.pool import CellState
 from normscope.train import RunFolder
 from normscope.train.checkpoint import existing
 from tuned import pairs_file, pretrained, tuning

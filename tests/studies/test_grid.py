@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from normscope.config import load, replaced
 from normscope.errors import UserError
-from normscope.run import train_run
-from normscope.studies.grid import Grid, write_configs
-from normscope.studies.pool import train_command
+from normscope.runs.config import load, replaced
+from normscope.runs.run import train_run
+from normscope.studies.grids.grid import Grid, write_configs
+from normscope.studies.grids.pool import train_command
 from tiny import tiny
 
 

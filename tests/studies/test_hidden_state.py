@@ -6,11 +6,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from normscope.studies import hidden_state
-from normscope.studies.deviation import Compared, mean_over_draws, root_mean_square, spread_of
-from normscope.studies.hidden_state import STUDY, compared, judged
-from normscope.studies.hidden_state_config import HiddenStateConfig
-from normscope.studies.study import Pieces, run_study
+from normscope.studies.hidden_state import study as hidden_state
+from normscope.studies.hidden_state.config import HiddenStateConfig
+from normscope.studies.hidden_state.study import STUDY, compared, judged
+from normscope.studies.protocol.deviation import Compared, mean_over_draws, root_mean_square, spread_of
+from normscope.studies.protocol.study import Pieces, run_study
 from normscope.theory.predict import predict
 
 TINY = HiddenStateConfig(

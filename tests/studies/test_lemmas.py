@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from normscope.measure import Estimate
-from normscope.studies.lemmas import STUDY, estimated, judged
-from normscope.studies.lemmas_claims import outside, unequal
-from normscope.studies.lemmas_measure import LemmasConfig, jacobians, post_ln, pre_ln, relu
-from normscope.studies.study import Pieces, run_study
+from normscope.studies.lemmas.claims import outside, unequal
+from normscope.studies.lemmas.measure import LemmasConfig, jacobians, post_ln, pre_ln, relu
+from normscope.studies.lemmas.study import STUDY, estimated, judged
+from normscope.studies.protocol.study import Pieces, run_study
 from normscope.theory import corrected
 
 SMALL = LemmasConfig(width=64, tokens=32, blocks=6, seeds=6, vectors=300, singular_width=12)

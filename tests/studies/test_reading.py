@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from normscope.assembly import build_model
-from normscope.data.opening import toy_corpus
+from normscope.data.parallel.opening import toy_corpus
 from normscope.report import SeedResult, Status
-from normscope.studies.grid import Cell, Grid
-from normscope.studies.reading import arm_labels, block_squares, compare, verdict
+from normscope.runs.assembly import build_model
+from normscope.studies.grids.grid import Cell, Grid
+from normscope.studies.grids.reading import arm_labels, block_squares, compare, verdict
 from tiny import tiny
 
 

@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 import torch
 
-from normscope.assembly import build_model
-from normscope.config import RunConfig
 from normscope.errors import UserError
-from normscope.studies.batch_setting import setting_of
-from normscope.studies.deviation import Compared, mean_over_draws
-from normscope.studies.figure_3_config import corpus_of
-from normscope.studies.real_text import STUDY
-from normscope.studies.real_text_page import findings
-from normscope.studies.study import Pieces, run_study
+from normscope.runs.assembly import build_model
+from normscope.runs.config import RunConfig
+from normscope.studies.figure_3.config import corpus_of
+from normscope.studies.protocol.deviation import Compared, mean_over_draws
+from normscope.studies.protocol.study import Pieces, run_study
+from normscope.studies.real_text.page import findings
+from normscope.studies.real_text.study import STUDY
+from normscope.studies.settings.batch_setting import setting_of
 from normscope.tasks import TranslationConfig, TranslationTask
 from normscope.theory.predict import predict
 from normscope.theory.settings import Text

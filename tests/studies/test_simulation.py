@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from normscope.studies.simulation import SEQUENCES, Drawn, Simulation, mean_of, simulate
+from normscope.studies.settings.simulation import SEQUENCES, Drawn, Simulation, mean_of, simulate
 from normscope.theory.predict import ModelSetting
 
 ENCODER = ModelSetting(blocks=2, width=16, ffn_width=24, tokens=5, vocabulary=30)

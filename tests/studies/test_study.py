@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from normscope.errors import UserError
-from normscope.report.study_contents import Claim, StudyFigure, StudyTable
-from normscope.studies import study as frame
-from normscope.studies.study import Findings, Pieces, Study, as_json, configured, plain, run_study
+from normscope.report.study.contents import Claim, StudyFigure, StudyTable
+from normscope.studies.protocol import study as frame
+from normscope.studies.protocol.study import Findings, Pieces, Study, as_json, configured, plain, run_study
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

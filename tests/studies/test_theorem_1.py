@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 import torch
 
-from normscope import cli
+from normscope.cli import main as cli
 from normscope.model import Context, Layout, Stack, StackConfig
 from normscope.model.initialisation import initialise
 from normscope.placement import StackShape, named
-from normscope.studies import theorem_1
-from normscope.studies.last_layer import ROWS, last_layer_gradients
-from normscope.studies.study import Pieces, run_study
-from normscope.studies.theorem_1 import SCALES, STUDY, Theorem1Config
-from normscope.studies.theorem_1_bounds import SIDES, saturated_loss_gradient
-from normscope.studies.theorem_1_claims import LONG, SHORT, Sweep, claims
+from normscope.studies.protocol.study import Pieces, run_study
+from normscope.studies.theorem_1 import study as theorem_1
+from normscope.studies.theorem_1.bounds import SIDES, saturated_loss_gradient
+from normscope.studies.theorem_1.claims import LONG, SHORT, Sweep, claims
+from normscope.studies.theorem_1.last_layer import ROWS, last_layer_gradients
+from normscope.studies.theorem_1.study import SCALES, STUDY, Theorem1Config
 from normscope.train.seeds import seed_weights
 
 SMOKE = SCALES["smoke"]

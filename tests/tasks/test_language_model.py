@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import nn
 
-from normscope.data.documents import DocumentCorpus
-from normscope.data.text_tokeniser import TextTokeniser
-from normscope.data.toy import toy_pairs
+from normscope.data.documents.corpus import DocumentCorpus
+from normscope.data.documents.tokeniser import TextTokeniser
+from normscope.data.toy.language import toy_pairs
 from normscope.errors import UserError
 from normscope.model import DecoderConfig, LanguageModel
 from normscope.tasks import LanguageModelConfig, LanguageModelTask

@@ -6,11 +6,11 @@ from dataclasses import replace
 import pytest
 import torch
 
-from normscope.assembly import build_model
-from normscope.data.batches import collate
-from normscope.data.opening import toy_corpus
+from normscope.data.parallel.batches import collate
+from normscope.data.parallel.opening import toy_corpus
 from normscope.errors import UserError
 from normscope.model import EncoderDecoder
+from normscope.runs.assembly import build_model
 from normscope.tasks import TranslationConfig, TranslationTask
 from tiny import tiny
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from normscope.studies.simulation import simulate
+from normscope.studies.settings.simulation import simulate
 from normscope.theory.corrected import pre_ln_stream
 from normscope.theory.exponents import QUANTITIES, exponents, fitted
 from normscope.theory.predict import ModelSetting, predict

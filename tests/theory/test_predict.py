@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from normscope.model.embedding import sinusoids
 from normscope.placement import named, register, registered
-from normscope.placement.pre_ln import PreLN
-from normscope.studies.simulation import simulate
+from normscope.placement.formulas.pre_ln import PreLN
+from normscope.studies.settings.simulation import simulate
 from normscope.theory.loss import loss_gradient
 from normscope.theory.predict import ModelSetting, predict
 from normscope.theory.products import Products

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from normscope.placement import Placement, register
-from normscope.studies.simulation import simulate
+from normscope.studies.settings.simulation import simulate
 from normscope.theory.mixing import sharpened, softmax_square, uniform
 from normscope.theory.predict import ModelSetting, predict
 from normscope.theory.products import Linear, Products, outer_norm

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from normscope import assembly, run
-from normscope.data.opening import open_corpus
+from normscope.data.parallel.opening import open_corpus
+from normscope.runs import assembly, run
 from normscope.train import Interrupted
 from tiny import RUN, SHORT, tiny
 

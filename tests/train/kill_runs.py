@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import torch
 
-from normscope import assembly, run
+from normscope.runs import assembly, run
 from tiny import RUN, leftovers, result, tiny
 
 UPDATES = 60

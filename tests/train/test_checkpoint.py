@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from normscope.errors import UserError
-from normscope.run import train_run
+from normscope.runs.run import train_run
 from normscope.train import checkpoint
 from normscope.train.checkpoint import Checkpoint
 from tiny import SHORT, flip, tiny

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 import torch
 
-from normscope import run
 from normscope.adapters.tensorboard import TensorBoardLog
 from normscope.errors import UserError
+from normscope.files import disk_errors, whole_folder, write_atomically
+from normscope.runs import run
 from normscope.train import checkpoint
-from normscope.train.files import disk_errors, whole_folder, write_atomically
 from tiny import SHORT, leftovers, result, steps, tiny
 
 

@@ -11,11 +11,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from normscope import assembly, run
-from normscope.data.batches import collate
-from normscope.data.opening import toy_corpus
+from normscope.data.parallel.batches import collate
+from normscope.data.parallel.opening import toy_corpus
 from normscope.model import EncoderDecoder
 from normscope.optim import AdaptiveConfig, OptimizerConfig, ScheduleConfig, factor
+from normscope.runs import assembly, run
 from normscope.tasks import TranslationConfig, TranslationTask
 from normscope.train import RunFolder, TrainConfig, Trainer
 from tiny import SHORT, finish, options, result, start, tiny

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from normscope import assembly, run
+from normscope.runs import assembly, run
 from normscope.train import Interrupted, NonFinite, RunFolder
 from normscope.train.nonfinite import first_bad_weight
 from tiny import result, steps, tiny

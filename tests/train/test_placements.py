@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from normscope import run
-from normscope.data.opening import DataConfig, open_corpus, unigram_entropy_nats
+from normscope.data.parallel.opening import DataConfig, open_corpus, unigram_entropy_nats
 from normscope.placement import named, registered
+from normscope.runs import run
 from normscope.train import RunFolder
 from tiny import SHORT, result, tiny
 

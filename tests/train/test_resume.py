@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from normscope import assembly, run
 from normscope.errors import UserError
+from normscope.runs import assembly, run
 from normscope.train import RunFolder
 from tiny import SHORT, flip, leftovers, result, steps, tiny
 
@@ -167,7 +167,7 @@ def test_a_run_that_another_process_trains_is_refused(copy: Path) -> None:
 
 
 def test_the_configuration_in_the_folder_is_complete_and_without_auto(short: Path) -> None:
-    from normscope.config import load, to_toml
+    from normscope.runs.config import load, to_toml
 
     kept = load(short / "config.toml")
     assert to_toml(kept) == (short / "config.toml").read_text()

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..doctor.rules import Loading
+from ..doctor.lint.rules import Loading
 from ..errors import UserError, in_one_line
 
 _WEIGHTS = (

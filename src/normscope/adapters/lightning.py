@@ -7,8 +7,8 @@ trainer = lightning.Trainer(callbacks=[NormScopeCallback(every_updates=100)], ..
 import importlib
 from typing import Any
 
-from ..doctor.find import Inputs
-from ..doctor.loop import LoopMonitor
+from ..doctor.identify.model import Inputs
+from ..doctor.observe.loop import LoopMonitor
 
 
 def _callback_classes() -> tuple[Any, ...]:

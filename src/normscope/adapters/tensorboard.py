@@ -5,7 +5,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from ..train.files import disk_errors
+from ..files import disk_errors
 
 _NOT_SCALARS = {"event", "update", "updates", "gradient_norms", "reason"}
 

@@ -6,8 +6,8 @@ trainer.add_callback(NormScopeTrainerCallback(every_updates=100, trainer=trainer
 
 from typing import Any
 
-from ..doctor.find import Inputs
-from ..doctor.loop import LoopMonitor
+from ..doctor.identify.model import Inputs
+from ..doctor.observe.loop import LoopMonitor
 
 try:
     from transformers import TrainerCallback

@@ -11,7 +11,7 @@ from ..placement import Placement, Site, SublayerKind, registered
 from ..placement.reading import read, read_head
 from ..placement.symbol import Symbol, SymbolEnd, SymbolSublayer
 from ..placement.wiring import wirings
-from ..report.lanes import Box, Section, Wire
+from ..report.wiring.lanes import Box, Section, Wire
 from .rows import Row, Size, StackKind, row
 
 VOCABULARY = 10_000

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from ..placement import registered
-from ..report.wiring_svg import wiring_svg
+from ..report.wiring.svg import wiring_svg
 from . import words
 from .details import Details, details
 from .rows import Row, Size, StackKind, rows, sized
@@ -13,7 +13,7 @@ _INTRODUCTION = """\
 
 <!-- Written by `normscope placements --write-docs docs`; change the placements, not this page. -->
 
-Every placement is one formula in one file of `src/normscope/placement/`. All on this page is read from those
+Every placement is one formula in one file of `src/normscope/placement/formulas/`. All on this page is read from those
 formulas: what is printed, drawn and counted here is what trains. F is a sub-layer (attention, cross-attention or
 feed-forward), `norm` the norm the formula asks for, x the residual stream. [A placement of your
 own](own-placements.md) appears in the same commands.

@@ -5,7 +5,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from ..report.wiring_text import wiring_text
+from ..report.wiring.text import wiring_text
 from . import words
 from .details import Details
 from .rows import Row, Size, StackKind

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from normscope.errors import UserError
+from ..errors import UserError
 
 MAX_LINE_BYTES = 1_000_000
 

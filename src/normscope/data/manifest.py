@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from normscope.data.codec import read_state
-from normscope.data.lines import file_sha256
-from normscope.errors import UserError
+from ..errors import UserError
+from .lines import file_sha256
+from .parallel.codec import read_state
 
 MANIFEST = "corpus.json"
 OFFSET_DTYPE = np.dtype("<i8")

@@ -6,13 +6,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .advice import advise as advised
+from .advise.advice import advise as advised
 from .diagnosis import Diagnosis
-from .find import Inputs
-from .lint import lint
-from .observe import examined
-from .overlay import predicted
-from .rules import Loading, Patient
+from .identify.model import Inputs
+from .lint.asking import lint
+from .lint.rules import Loading, Patient
+from .observe.model import examined
+from .predict.curves import predicted
 
 
 def diagnose(

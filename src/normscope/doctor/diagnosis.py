@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from .findings import FoundStack
-from .observed import Observations
-from .rules import SEVERITIES, Finding, Severity
+from .identify.found import FoundStack
+from .lint.rules import SEVERITIES, Finding, Severity
+from .observe.observed import Observations
 
 Verdict = Literal["healthy", "warnings", "errors"]
 

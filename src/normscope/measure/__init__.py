@@ -10,16 +10,7 @@ from .jacobian import (
     rms_norm_jacobian_norm,
 )
 from .shares import Share, sublayer_shares
-from .stream import (
-    Point,
-    StreamMoments,
-    depth_points,
-    first_tensor,
-    measure_stream,
-    points,
-    recording,
-    stream_moments,
-)
+from .stream import Point, StreamMoments, depth_points, first_tensor, measure_stream, points, recording, stream_moments
 from .summary import Estimate, Summary, t_quantile
 
 __all__ = [

@@ -1,8 +1,7 @@
-"""The subject: one file a placement. Every module of this folder is imported: adding a placement is adding a file."""
+"""The subject: the protocol, its readings as symbols, and the registry; the formulas have a folder of their own."""
 
-import importlib
-import pkgutil
-
+# After the protocol, which every formula is written in: importing the folder registers all of its files.
+from . import formulas as _formulas  # noqa: F401
 from .base import (
     Constant,
     End,
@@ -17,9 +16,6 @@ from .base import (
     register,
     registered,
 )
-
-for _module in pkgutil.iter_modules(__path__):
-    importlib.import_module(f"{__name__}.{_module.name}")
 
 __all__ = [
     "Constant",

@@ -1,9 +1,9 @@
 """Pictures and the HTML page of a comparison; plain values in, files out, nothing of the other rooms needed."""
 
-from normscope.report.contents import Arm, Comparison, Curve, GradientProfile, SeedResult, Status
-from normscope.report.lines import styles_for
-from normscope.report.page import render, write
-from normscope.report.plots import curves_svg, gradient_svg, schedule_svg
+from .comparison.contents import Arm, Comparison, Curve, GradientProfile, SeedResult, Status
+from .comparison.page import render, write
+from .comparison.plots import curves_svg, gradient_svg, schedule_svg
+from .lines import styles_for
 
 __all__ = [
     "Arm",

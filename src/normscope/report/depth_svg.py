@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from normscope.report.svg import HUES, house_style, to_svg
+from .svg import HUES, house_style, to_svg
 
 _COINCIDE = 0.025
 """Largest relative distance between curves that share a line."""

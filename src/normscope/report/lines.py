@@ -10,8 +10,8 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from numpy.typing import NDArray
 
-from normscope.report.contents import Curve
-from normscope.report.svg import HUES
+from .comparison.contents import Curve
+from .svg import HUES
 
 # S = seeds, U = updates or blocks
 _VARIANTS: tuple[tuple[Any, str], ...] = (

@@ -9,8 +9,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from normscope.report.lines import log_scale, short
-from normscope.report.svg import HUES, INK, house_style, to_svg
+from .lines import log_scale, short
+from .svg import HUES, INK, house_style, to_svg
 
 Kind = Literal["measured", "predicted", "claimed", "points"]
 _LOOKS = {

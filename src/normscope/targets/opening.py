@@ -8,9 +8,9 @@ from typing import Any
 from torch import nn
 
 from ..adapters import hugging_face
-from ..config import read_override
-from ..doctor.unchanged import random_state_kept
+from ..doctor.trace.unchanged import random_state_kept
 from ..errors import UserError
+from ..runs.config import read_override
 from ..train import RunFolder
 from .factory import made_by
 from .ours import of_config, of_run

@@ -5,17 +5,17 @@ from pathlib import Path
 
 import torch
 
-from ..assembly import build_model, build_text_model
-from ..config import LanguageModelRunConfig, MaskedRunConfig, RunConfig, load
-from ..data.batches import TranslationBatch
-from ..data.corpus import Corpus
-from ..data.opening import open_corpus
-from ..data.text_opening import open_documents
-from ..doctor.rules import Loading
+from ..data.documents.opening import open_documents
+from ..data.parallel.batches import TranslationBatch
+from ..data.parallel.corpus import Corpus
+from ..data.parallel.opening import open_corpus
+from ..doctor.lint.rules import Loading
 from ..errors import UserError
 from ..model import EncoderDecoder, Layout
 from ..optim import make_optimizer
-from ..run import load_run, load_text_run
+from ..runs.assembly import build_model, build_text_model
+from ..runs.config import LanguageModelRunConfig, MaskedRunConfig, RunConfig, load
+from ..runs.run import load_run, load_text_run
 from ..tasks import TranslationTask
 from .ours_text import text_target
 from .samples import logits_of, smoothed_loss

@@ -6,14 +6,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ..assembly import TextRunConfig, text_task
-from ..data.documents import DocumentCorpus
-from ..data.pair_batches import PairBatch
-from ..data.stretches import StretchBatch
-from ..doctor.find import Inputs
-from ..doctor.rules import Loading
+from ..data.documents.corpus import DocumentCorpus
+from ..data.documents.pair_batches import PairBatch
+from ..data.documents.stretches import StretchBatch
+from ..doctor.identify.model import Inputs
+from ..doctor.lint.rules import Loading
 from ..model import LanguageModel, Layout, MaskedEncoder
 from ..optim import make_optimizer
+from ..runs.assembly import TextRunConfig, text_task
 from .target import Loss, Target
 
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ..data.epochs import EpochBatches
-from ..data.labelled_corpus import LabelledBatch, LabelledCorpus
+from ..data.labelled.corpus import LabelledBatch, LabelledCorpus
 from ..model import Layout
 from ..model.classifier import PairClassifier
 from .numbers import LN2, at_least_float32

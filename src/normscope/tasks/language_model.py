@@ -7,10 +7,10 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from ..data.documents import DocumentCorpus
+from ..data.documents.corpus import DocumentCorpus
+from ..data.documents.stretches import StretchBatch, Stretches
+from ..data.documents.tokeniser import SEP
 from ..data.epochs import EpochBatches
-from ..data.stretches import StretchBatch, Stretches
-from ..data.text_tokeniser import SEP
 from ..errors import UserError
 from ..model import LanguageModel, Layout
 from .loss import smoothed_cross_entropy

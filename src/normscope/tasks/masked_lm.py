@@ -9,12 +9,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ..data.documents import DocumentCorpus, DocumentSplit
+from ..data.documents.corpus import DocumentCorpus, DocumentSplit
+from ..data.documents.masking import Masker, MaskingConfig
+from ..data.documents.pair_batches import PairBatch, PairSource
+from ..data.documents.pairs import pack_pairs
+from ..data.documents.tokeniser import CLS, MASK, PAD, SEP
 from ..data.epochs import EpochBatches
-from ..data.masking import Masker, MaskingConfig
-from ..data.pair_batches import PairBatch, PairSource
-from ..data.pairs import pack_pairs
-from ..data.text_tokeniser import CLS, MASK, PAD, SEP
 from ..errors import UserError
 from ..model import Layout, MaskedEncoder
 from .loss import smoothed_cross_entropy

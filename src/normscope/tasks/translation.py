@@ -6,8 +6,8 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from ..data.batches import BatchSchedule, TranslationBatch, collate, make_batches
-from ..data.corpus import Corpus
+from ..data.parallel.batches import BatchSchedule, TranslationBatch, collate, make_batches
+from ..data.parallel.corpus import Corpus
 from ..errors import UserError
 from ..model import EncoderDecoder, Layout
 from .loss import smoothed_cross_entropy

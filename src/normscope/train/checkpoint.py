@@ -17,7 +17,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from ..errors import UserError
-from .files import disk_errors, remove_folder, whole_folder
+from ..files import disk_errors, remove_folder, whole_folder
 
 _MANIFEST = "MANIFEST.sha256"
 _FILES = ("model.safetensors", "optimizer.safetensors", "state.json")

@@ -7,13 +7,13 @@ from typing import Any
 
 import torch
 
-from .. import __version__
+from ..provenance import provenance
 
 
 def describe(*, device: torch.device, seed: int, data_fingerprint: str, fast_matmul: bool) -> dict[str, Any]:
     """Versions, hardware, threads, data and seed: with the configuration, all that a run's numbers depend on."""
     return {
-        "normscope": __version__,
+        **provenance(),
         "python": platform.python_version(),
         "torch": torch.__version__,
         "platform": platform.platform(),
@@ -30,7 +30,7 @@ def describe(*, device: torch.device, seed: int, data_fingerprint: str, fast_mat
 
 def differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
     """What has changed since the run began that can change its bits, one line each."""
-    keys = ("torch", "processor", "threads", "device", "accelerator", "fast_matmul")
+    keys = ("source_sha256", "torch", "processor", "threads", "device", "accelerator", "fast_matmul")
     return [f"{key}: {before.get(key)} -> {now[key]}" for key in keys if before and before.get(key) != now[key]]
 
 

@@ -10,6 +10,7 @@ from typing import Any, Literal, NoReturn, Protocol
 import torch
 from torch import Tensor, nn
 
+from .. import files
 from ..errors import UserError
 from ..model import profile, renormalise, scheduled_numbers, set_scheduled, unit_vectors
 from ..optim import (
@@ -22,7 +23,7 @@ from ..optim import (
     make_optimizer,
     parse_duration,
 )
-from . import checkpoint, files
+from . import checkpoint
 from .device import autocast
 from .nonfinite import NonFinite, first_bad_weight, what_went_first
 from .run_folder import Event, MetricsLog, RunFolder

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UserError
+from ..files import UNFINISHED, clear_unfinished, disk_errors, sync, write_atomically
 from .checkpoint import Checkpoint, intact
-from .files import UNFINISHED, clear_unfinished, disk_errors, sync, write_atomically
 
 Event = dict[str, Any]
 

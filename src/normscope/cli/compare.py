@@ -1,0 +1,93 @@
+"""`normscope compare` and `normscope demo`: grids of runs and their report."""
+
+import itertools
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from .console import GridDisplay, say, stderr
+from .shared import Imports, Settings, listed
+
+
+def compare(
+    config: Annotated[Path | None, typer.Argument(metavar="CONFIG.toml", help="Without one: the defaults.")] = None,
+    placements: Annotated[str, typer.Option(help="Comma-separated.")] = "post-ln,pre-ln",
+    warmup_updates: Annotated[str, typer.Option(help="Comma-separated; 0 for none.")] = "0,200",
+    arms: Annotated[
+        str | None, typer.Option(metavar="PLACEMENT:WARMUP,…", help="Only these pairs, instead of every combination.")
+    ] = None,
+    peak_lr: Annotated[str, typer.Option(help="Comma-separated.")] = "3e-3",
+    optimizers: Annotated[str, typer.Option(help="Comma-separated: adam, adamw, sgd, radam, lion.")] = "adam",
+    seeds: Annotated[int, typer.Option(help="Runs of each setting.")] = 1,
+    out: Annotated[Path | None, typer.Option(help="Folder for runs and report; runs/compare-NAME without it.")] = None,
+    settings: Settings = [],  # noqa: B006
+    imports: Imports = [],  # noqa: B006
+    evaluate: Annotated[str | None, typer.Option(help="Split to translate with each run's best checkpoint.")] = None,
+    processes: Annotated[int, typer.Option(help="Runs at a time; 0 for as many as there are cores.")] = 0,
+    title: Annotated[str, typer.Option(help="Of the report.")] = "Comparison of norm placements",
+) -> None:
+    """Train every combination of the listed values, in processes side by side, and write report.html.
+
+    Finished runs are skipped and unfinished ones resumed, so the same command goes on after an interruption.
+    """
+    from ..runs.config import load
+    from ..studies.grids.compare import run_comparison
+    from ..studies.grids.grid import Grid
+
+    if arms is not None:
+        pairs = listed(arms, _placement_and_warmup, "arms")
+    else:
+        warmups = listed(warmup_updates, int, "warmup-updates")
+        pairs = list(itertools.product(listed(placements, str, "placements"), warmups))
+    grid = Grid(
+        placements_and_warmups=tuple(pairs),
+        peak_lrs=tuple(listed(peak_lr, float, "peak-lr")),
+        optimizers=tuple(listed(optimizers, str, "optimizers")),
+        seeds=seeds,
+    )
+    folder = out or Path("runs") / f"compare-{config.stem if config else 'default'}"
+    base = load(config, settings, imports)
+    _compare(run_comparison, base, grid, folder, processes=processes, evaluate=evaluate, title=title)
+
+
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for runs and report.")] = Path("demo"),
+    processes: Annotated[int, typer.Option(help="Runs at a time; 0 for as many as there are cores.")] = 0,
+) -> None:
+    """Post-LN and Pre-LN, with warm-up and without, on the embedded toy language: about two minutes on two cores."""
+    from ..studies.grids.compare import run_comparison
+    from ..studies.grids.demo import DEMO_GRID, demo_config
+
+    title = "Does it need warm-up? Post-LN and Pre-LN on the toy language"
+    _compare(run_comparison, demo_config(), DEMO_GRID, out, processes=processes, evaluate=None, title=title)
+
+
+def _compare(run_comparison: Callable[..., Any], base: Any, grid: Any, folder: Path, **options: Any) -> None:
+    import shlex
+
+    from ..train import Interrupted
+
+    command = shlex.join(["normscope", *sys.argv[1:]])
+    try:
+        with GridDisplay(stderr) as display:
+            page, file, failed = run_comparison(base, grid, folder, watch=display, command=command, **options)
+    except Interrupted as stop:
+        say(f"{stop}; the same command goes on from there")
+        raise typer.Exit(stop.exit_code) from None
+    for arm, line in zip(page.arms, page.summary, strict=True):
+        typer.echo(f"{arm.verdict:16} {line}")
+    typer.echo(f"report: {file}")
+    for line in failed:
+        say(f"failed: {line}")
+    if failed:
+        raise typer.Exit(1)
+
+
+def _placement_and_warmup(text: str) -> tuple[str, int]:
+    placement, sign, updates = text.partition(":")
+    if not sign:
+        raise ValueError(f"{text!r} is not PLACEMENT:WARMUP, such as post-ln:4000")
+    return placement, int(updates)

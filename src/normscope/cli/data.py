@@ -1,0 +1,120 @@
+"""The verbs `data prepare` and `data documents`: corpora from text files."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, get_args
+
+import typer
+
+from ..data.documents.text import Layout
+from ..errors import UserError
+from .console import StageDisplay, stderr
+
+if TYPE_CHECKING:
+    from ..data.documents.tokeniser import Kind
+
+data_app = typer.Typer(
+    help="Corpora: parallel text for translation, documents for masked-lm and language-model.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+
+@data_app.command("prepare")
+def data_prepare(
+    out: Annotated[Path, typer.Argument(help="Folder to make.")],
+    train: Annotated[tuple[Path, Path], typer.Option(help="Source and target file: plain, .gz or .xz.")],
+    languages: Annotated[tuple[str, str], typer.Option(help="Source and target language, such as de en.")],
+    valid: Annotated[
+        tuple[Path, Path] | None,
+        typer.Option(help="Validation files; without them every 23rd training pair is held out."),
+    ] = None,
+    test: Annotated[tuple[Path, Path] | None, typer.Option(help="Test files.")] = None,
+    vocabulary_size: Annotated[
+        int, typer.Option(help="Entries of the vocabulary; of each one, where they are separate.")
+    ] = 10_000,
+    separate: Annotated[bool, typer.Option("--separate", help="One vocabulary a side instead of a joint one.")] = False,
+    lowercase: Annotated[bool, typer.Option("--lowercase", help="Lower-case everything.")] = False,
+    tokenised: Annotated[bool, typer.Option("--tokenised", help="The text is Moses-tokenised already.")] = False,
+    max_tokens: Annotated[int, typer.Option(help="Longest side of a training pair, in words.")] = 175,
+    max_length_ratio: Annotated[float, typer.Option(help="Longer side of a training pair over the shorter.")] = 1.5,
+    workers: Annotated[
+        int, typer.Option(help="Processes that tokenise; more than one pays from about a million pairs.")
+    ] = 1,
+) -> None:
+    """Make a corpus folder from parallel text: tokenise, filter, learn BPE, binarise."""
+    from ..data.parallel.preparation import PrepareConfig
+    from ..data.parallel.prepare import prepare
+
+    given = {"train": train, "valid": valid, "test": test}
+    config = PrepareConfig(
+        out=out,
+        source_language=languages[0],
+        target_language=languages[1],
+        splits={name: files for name, files in given.items() if files is not None},
+        vocabulary_size=vocabulary_size,
+        joint=not separate,
+        tokenise=not tokenised,
+        lowercase=lowercase,
+        max_tokens=max_tokens,
+        max_length_ratio=max_length_ratio,
+        workers=workers,
+    )
+    with StageDisplay(stderr) as display:
+        report = prepare(config, display)
+    for line in report.summary():
+        typer.echo(line)
+
+
+@data_app.command("documents")
+def data_documents(
+    out: Annotated[Path, typer.Argument(help="Folder to make.")],
+    train: Annotated[list[Path], typer.Option(help="Text file, plain, .gz or .xz; may be given several times.")],
+    valid: Annotated[
+        Path | None, typer.Option(help="Validation file; without one every 200th training document is held out.")
+    ] = None,
+    test: Annotated[Path | None, typer.Option(help="Test file.")] = None,
+    tokeniser: Annotated[
+        str, typer.Option(metavar="wordpiece|bpe|FILE.json", help="What to learn, or a tokenizer.json to take.")
+    ] = "wordpiece",
+    vocabulary_size: Annotated[
+        int | None,
+        typer.Option(help="Entries of a vocabulary that is learned, special tokens included.", show_default="30000"),
+    ] = None,
+    lowercase: Annotated[
+        bool, typer.Option("--lowercase", help="Lower-case everything, where one is learned.")
+    ] = False,
+    layout: Annotated[
+        Layout,
+        typer.Option(help="paragraphs: one a line, a blank line between documents; wikitext: as WikiText has it."),
+    ] = "paragraphs",
+    language: Annotated[str, typer.Option(help="By whose rules paragraphs are split into sentences.")] = "en",
+) -> None:
+    """Make a corpus folder from documents: split into sentences, learn a tokeniser, binarise."""
+    from ..data.documents.prepare import DocumentsConfig, prepare_documents
+
+    others = {"valid": valid, "test": test}
+    config = DocumentsConfig(
+        out=out,
+        splits={"train": tuple(train)} | {name: (file,) for name, file in others.items() if file is not None},
+        tokeniser=_tokeniser(tokeniser),
+        vocabulary_size=vocabulary_size,
+        lowercase=lowercase,
+        layout=layout,
+        language=language,
+    )
+    with StageDisplay(stderr) as display:
+        report = prepare_documents(config, display)
+    for line in report.summary():
+        typer.echo(line)
+
+
+def _tokeniser(asked: str) -> "Kind | Path":
+    """Raises UserError for what is neither a kind nor the name of a file."""
+    from ..data.documents.tokeniser import Kind
+
+    for kind in get_args(Kind):
+        if asked == kind:
+            return kind  # type: ignore[no-any-return]
+    if not asked.endswith(".json"):
+        raise UserError(f"--tokeniser takes {', '.join(get_args(Kind))} or a tokenizer.json, got {asked!r}")
+    return Path(asked)

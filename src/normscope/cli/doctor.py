@@ -1,0 +1,228 @@
+"""`normscope doctor`: what is wrong with a model, from one look at it."""
+
+import json
+import math
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Annotated, Any, get_args
+
+import typer
+
+from ..errors import UserError
+from .console import StageDisplay, stderr
+from .shared import Imports, refuse_unwritable, run_imports, write_text
+
+if TYPE_CHECKING:
+    from ..doctor.diagnosis import Diagnosis
+    from ..targets import Target
+
+_SHOWN_AFTER_SECONDS = 1.0
+_STDOUT = "-"
+
+
+def doctor(
+    target: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="TARGET",
+            help="package.module:function or file.py:function that returns a model, (model, inputs), (model, inputs, "
+            "loss) or a dict of these and optimizer; a Hugging Face config.json, or a class such as GPT2Config; a "
+            "folder with a checkpoint or a run; a TOML configuration.",
+        ),
+    ] = None,
+    settings: Annotated[
+        list[str],
+        typer.Option("--set", metavar="KEY=VALUE", help="Change the configuration, or give the function an argument."),
+    ] = [],  # noqa: B006
+    optimizer: Annotated[
+        str | None, typer.Option(help="adam, adamw, sgd, radam or lion. Without it: the target's own one, or adam.")
+    ] = None,
+    rate: Annotated[float | None, typer.Option(help="The peak learning rate that you mean to use.")] = None,
+    tokens: Annotated[int, typer.Option(help="Of a sequence, where the target brings no inputs.")] = 128,
+    sequences: Annotated[int, typer.Option(help="Of the batch, where the target brings no inputs.")] = 4,
+    seed: Annotated[int, typer.Option(help="Of initial weights and inputs, where the target sets none.")] = 0,
+    html: Annotated[Path | None, typer.Option(help="Write the report with its pictures here.")] = None,
+    as_json: Annotated[
+        str | None, typer.Option("--json", metavar="FILE", help="Write everything as JSON here; - prints it instead.")
+    ] = None,
+    fail_on: Annotated[
+        str, typer.Option(help="error, warning or info: exit with 1 from this severity on.")
+    ] = "warning",
+    no_advice: Annotated[bool, typer.Option("--no-advice", help="Leave out the learning rate: quicker.")] = False,
+    silence: Annotated[
+        list[str], typer.Option(metavar="ID", help="Do not ask this rule; beside those silenced in pyproject.toml.")
+    ] = [],  # noqa: B006
+    rules: Annotated[bool, typer.Option("--rules", help="List all rules, and nothing else.")] = False,
+    imports: Imports = [],  # noqa: B006
+) -> None:
+    """Find a model's residual streams and norm placements, measure them over depth, and say what is wrong.
+
+    Exit code 0: nothing found; 1: something at least as bad as --fail-on; 2: the target cannot be looked at.
+    """
+    if rules:
+        _list_rules()
+        return
+    if target is None:
+        raise UserError(
+            "name a TARGET, such as GPT2Config or file.py:function; `normscope doctor --help` lists them all"
+        )
+    for option, file in (("--html", html), ("--json", None if as_json in (None, _STDOUT) else Path(str(as_json)))):
+        if file is not None:
+            refuse_unwritable(option, file)
+    with StageDisplay(stderr) as display, _Stages(display) as begin:
+        begin(f"reading {target}")
+        _check(fail_on, optimizer, rate)
+        silenced = _silenced(silence)
+        run_imports(imports)
+        from ..targets import opened
+
+        found = opened(target, settings, tokens=tokens, sequences=sequences, seed=seed)
+        begin(f"looking at {found.title}")
+        diagnosis = _diagnosed(found, optimizer, rate, silenced, advise=not no_advice, watch=begin)
+    _write(diagnosis, html, as_json)
+    if _as_bad_as(fail_on, diagnosis):
+        raise typer.Exit(1)
+
+
+def _check(fail_on: str, optimizer: str | None, rate: float | None) -> None:
+    """Raise UserError for options with values that they do not have."""
+    from ..doctor.lint.rules import SEVERITIES
+    from ..optim.optimizers import OptimizerName
+
+    for option, given, allowed in (
+        ("--fail-on", fail_on, SEVERITIES),
+        ("--optimizer", optimizer, get_args(OptimizerName)),
+    ):
+        if given is not None and given not in allowed:
+            raise UserError(f"{option} {given}: choose one of {', '.join(allowed)}")
+    if rate is not None and not 0 < rate < math.inf:
+        raise UserError(f"--rate must be positive and finite, got {rate}")
+
+
+def _silenced(given: list[str]) -> tuple[str, ...]:
+    from ..doctor.lint.asking import check_silenced, silenced_in
+
+    try:
+        check_silenced(given)
+        return tuple(dict.fromkeys((*silenced_in(Path.cwd()), *given)))
+    except ValueError as error:
+        raise UserError(str(error)) from error
+
+
+def _diagnosed(
+    target: "Target",
+    optimizer: str | None,
+    rate: float | None,
+    silenced: tuple[str, ...],
+    *,
+    advise: bool,
+    watch: Callable[[str], None],
+) -> "Diagnosis":
+    from ..doctor.diagnose import diagnose
+    from ..targets.raised import place
+
+    try:
+        return diagnose(
+            target.model,
+            target.inputs,
+            loss=target.loss,
+            optimizer=optimizer or target.optimizer or "adam",
+            wanted_rate=rate,
+            loading=target.loading,
+            wanted_placement=target.wanted_placement,
+            silenced=silenced,
+            target=target.title,
+            advise=advise,
+            watch=watch,
+        )
+    except ValueError as error:
+        where = place(error.__cause__) if error.__cause__ is not None else ""
+        raise UserError(f"{target.title}: {' '.join(str(error).split())}{where}") from error
+
+
+def _write(diagnosis: "Diagnosis", html: Path | None, as_json: str | None) -> None:
+    data = diagnosis.to_json()
+    if html is not None:
+        from ..doctor.lint.asking import RULES
+        from ..report.doctor.page import write_doctor_page
+
+        try:
+            write_doctor_page(data, html, RULES)
+        except OSError as error:
+            raise UserError(f"cannot write {html}: {error.strerror}") from error
+    text = json.dumps(_finite(data), ensure_ascii=False, indent=1, allow_nan=False)
+    if as_json == _STDOUT:
+        typer.echo(text)
+        return
+    if as_json is not None:
+        write_text("--json", Path(as_json), text + "\n")
+    from rich.console import Console
+
+    from ..report.doctor.text import terminal_page
+
+    console = Console(highlight=False, markup=False, emoji=False)
+    console.print(terminal_page(data))
+    for file in (html, as_json):
+        if file is not None:
+            console.print(f"written: {file}", soft_wrap=True)
+
+
+def _as_bad_as(severity: str, diagnosis: "Diagnosis") -> bool:
+    from ..doctor.diagnosis import worst_of
+    from ..doctor.lint.rules import SEVERITIES
+
+    worst, severities = worst_of(diagnosis.findings), list[str](SEVERITIES)
+    return worst is not None and severities.index(worst) >= severities.index(severity)
+
+
+def _list_rules() -> None:
+    from ..doctor.lint.asking import RULES
+
+    widest = max(len(rule.id) for rule in RULES)
+    for rule in RULES:
+        typer.echo(f"{rule.id:{widest}}  {rule.severity:7}  {rule.title}")
+
+
+def _finite(value: Any) -> Any:
+    """The same, with null for numbers that are not finite: JSON has none."""
+    if isinstance(value, Mapping):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+class _Stages:
+    """Each is shown on stderr once it takes longer than a second, and ends when the next one begins."""
+
+    def __init__(self, display: StageDisplay) -> None:
+        self.display = display
+        self._name, self._shown = "", False
+        self._timer = threading.Timer(0.0, lambda: None)
+
+    def __enter__(self) -> Callable[[str], None]:
+        return self._begin
+
+    def __exit__(self, *exception: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self._end()
+
+    def _begin(self, name: str) -> None:
+        self._end()
+        self._name, self._shown = name, False
+        self._timer = threading.Timer(_SHOWN_AFTER_SECONDS, self._show)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def _show(self) -> None:
+        self._shown = True
+        self.display(self._name, 0, 1)
+
+    def _end(self) -> None:
+        if self._timer.ident is None:
+            return
+        self._timer.cancel()
+        self._timer.join()
+        if self._shown:
+            self.display(self._name, 1, 1)

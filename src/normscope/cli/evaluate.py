@@ -1,0 +1,50 @@
+"""`normscope evaluate`: the scores of a run on a split of its corpus."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .console import say
+from .shared import Device, Which, refuse_unwritable
+
+
+def evaluate(
+    run: Annotated[Path, typer.Argument(help="Run folder.")],
+    split: Annotated[str, typer.Option(help="Split of the run's corpus: valid or test.")] = "valid",
+    beam: Annotated[
+        int | None, typer.Option(help="Hypotheses kept by the search; 1 is greedy.", show_default="5")
+    ] = None,
+    length_penalty: Annotated[
+        float | None,
+        typer.Option(
+            help="score = sum of log-probabilities / length ** length_penalty, end token counted.", show_default="1.0"
+        ),
+    ] = None,
+    which: Which = "best",
+    device: Device = "auto",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    save: Annotated[Path | None, typer.Option(help="Write the scores as JSON here, whole or not at all.")] = None,
+    output: Annotated[Path | None, typer.Option(help="Write the translations here, one a line.")] = None,
+) -> None:
+    """Score a run on a split: sacreBLEU of its translations with its signature, and tokenised BLEU4; or the losses and
+    perplexities of a masked-lm or language-model run."""
+    import json
+
+    from ..files import disk_errors, write_atomically
+    from ..runs.evaluate import evaluate_run
+
+    for option, file in (("--save", save), ("--output", output)):
+        if file is not None:
+            refuse_unwritable(option, file)
+    given = {"beam": beam, "length_penalty": length_penalty}
+    search = {name: value for name, value in given.items() if value is not None}
+    done = evaluate_run(run, split, which=which, device=device, search=search, translations=output is not None, say=say)
+    values = {**done.settings, **done.scores}
+    with disk_errors("writing the scores and translations"):
+        if output is not None:
+            write_atomically(output, "".join(line + "\n" for line in done.translations))
+        if save is not None:
+            write_atomically(save, json.dumps(values, indent=1) + "\n")
+    for line in [json.dumps(values)] if as_json else done.lines():
+        typer.echo(line)

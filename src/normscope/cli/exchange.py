@@ -1,0 +1,70 @@
+"""The verbs `export`, `import` and `re-place`: models for other libraries, from them, and under another placement."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Which = Annotated[str, typer.Option("--checkpoint", help="best (lowest validation loss), last, or an update's number.")]
+
+Set = Annotated[
+    list[str],
+    typer.Option(
+        "--set", metavar="KEY=VALUE", help="Change one setting of the new run, such as optimizer.peak_lr=1e-4."
+    ),
+]
+
+
+def export(
+    run: Annotated[Path, typer.Argument(help="Run folder.")],
+    out: Annotated[Path, typer.Argument(help="Folder to make.")],
+    form: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            help="bert, roberta-prelayernorm, gpt2, marian, m2m100 or ctranslate2; without it, the first that fits.",
+        ),
+    ] = None,
+    which: Which = "best",
+) -> None:
+    """Write a run's model and tokeniser as Hugging Face transformers or CTranslate2 open them."""
+    from ..exchange.verbs import export_run
+
+    report = export_run(run, out, form=form, which=which)
+    left_out = f"; without {', '.join(report.left_out)}" if report.left_out else ""
+    typer.echo(
+        f"{out}: {report.form.name}, opened by {report.form.opened_by}; its outputs differ from ours by at most "
+        f"{report.difference:.2g}{left_out}"
+    )
+
+
+def import_(
+    folder: Annotated[Path, typer.Argument(help="Folder with config.json, model.safetensors and tokenizer.json.")],
+    run: Annotated[Path, typer.Argument(help="Run folder to make.")],
+    settings: Set = [],  # noqa: B006
+) -> None:
+    """Make a masked-lm run of a BERT checkpoint of Hugging Face transformers."""
+    from ..exchange.verbs import import_run
+
+    lacking = import_run(folder, run, settings=settings)
+    typer.echo(f"{run}: task masked-lm, update 0")
+    if lacking.drawn:
+        typer.echo(f"note: drawn, as the checkpoint lacks them: {', '.join(lacking.drawn)}")
+    if lacking.unused:
+        typer.echo(f"note: of no use here: {', '.join(lacking.unused)}")
+
+
+def re_place(
+    run: Annotated[Path, typer.Argument(help="Run folder.")],
+    out: Annotated[Path, typer.Argument(help="Run folder to make.")],
+    placement: Annotated[str, typer.Option(help="A registered name, such as pre-ln; `placements` lists them.")],
+    which: Which = "best",
+    settings: Set = [],  # noqa: B006
+) -> None:
+    """Put a run's weights under another placement, and say what that does to the function."""
+    from ..exchange.verbs import re_place_run
+
+    done = re_place_run(run, out, placement, which=which, settings=settings)
+    for line in done.lines():
+        typer.echo(line)
+    typer.echo(f"{out}: update 0; go on with: normscope train {out / 'config.toml'} --run {out}")

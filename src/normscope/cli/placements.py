@@ -1,0 +1,142 @@
+"""The verbs that show placements: `normscope placements` and `normscope placements show`."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from ..errors import UserError
+from .shared import Imports, run_imports, write_text
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from ..catalogue.rows import Size
+
+_COLUMNS = 100
+
+placements_app = typer.Typer(
+    help="Placements: list them with formula, source and cost; show one with its wiring and initial weights.",
+    rich_markup_mode=None,
+)
+
+Model = Annotated[str, typer.Option(help="encoder-only, decoder-only or encoder-decoder.")]
+Blocks = Annotated[str, typer.Option(help="Blocks of a stack: 6, or 6+3 for encoder and decoder.")]
+Width = Annotated[int, typer.Option(help="Of the model.")]
+FfnWidth = Annotated[int, typer.Option(help="Inner width of the feed-forward.")]
+Heads = Annotated[int, typer.Option(help="Attention heads.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON; docs/placements.md describes it.")]
+
+
+@placements_app.callback(invoke_without_command=True)
+def placements(
+    context: typer.Context,
+    model: Model = "encoder-decoder",
+    blocks: Blocks = "6",
+    width: Width = 512,
+    ffn_width: FfnWidth = 2048,
+    heads: Heads = 8,
+    imports: Imports = [],  # noqa: B006
+    as_json: AsJson = False,
+    write_docs: Annotated[
+        Path | None, typer.Option(help="Write placements.md and placements/NAME.svg into this folder instead.")
+    ] = None,
+) -> None:
+    """List all placements: formula, source, norms, parameters and cost, all read from the formula."""
+    if context.invoked_subcommand is not None:
+        given = [name for name in context.params if _typed(context, name)]
+        if given:
+            option = "--" + {"imports": "import", "as_json": "json"}.get(given[0], given[0]).replace("_", "-")
+            raise UserError(f"{option} belongs after `{context.invoked_subcommand}`, not before it")
+        return
+    from ..catalogue.rows import rows
+
+    size = _size(model, blocks, width, ffn_width, heads, imports)
+    if write_docs is not None:
+        _write_docs(write_docs, size)
+    elif as_json:
+        found = {"size": asdict(size), "placements": [asdict(row) for row in rows(size)]}
+        typer.echo(json.dumps(found, ensure_ascii=False, indent=1))
+    else:
+        from ..catalogue.tables import list_table
+
+        _console().print(list_table(rows(size), size))
+
+
+@placements_app.command()
+def show(
+    name: Annotated[str, typer.Argument(help="Of a placement, such as pre-ln.")],
+    stack: Annotated[str, typer.Option(help="Whose wiring to draw: encoder or decoder; the first without it.")] = "",
+    svg: Annotated[Path | None, typer.Option(help="Write the wiring diagram here too.")] = None,
+    model: Model = "encoder-decoder",
+    blocks: Blocks = "6",
+    width: Width = 512,
+    ffn_width: FfnWidth = 2048,
+    heads: Heads = 8,
+    imports: Imports = [],  # noqa: B006
+    as_json: AsJson = False,
+) -> None:
+    """Show one placement: its wiring diagram, initial weights, constants, parameters and source."""
+    from ..catalogue.details import details, known
+
+    size = _size(model, blocks, width, ffn_width, heads, imports)
+    try:
+        found = details(known(name), size)
+    except ValueError as error:
+        raise UserError(str(error)) from error
+    drawn: Literal["encoder", "decoder"]
+    if stack in ("encoder", "decoder") and stack in found.wiring:
+        drawn = stack
+    elif stack:
+        raise UserError(f"--stack {stack}: the model has {' and '.join(found.wiring)}")
+    else:
+        drawn = next(iter(found.wiring))
+    if svg is not None:
+        from ..catalogue.page import diagram
+
+        write_text("--svg", svg, diagram(found, drawn))
+    if as_json:
+        typer.echo(json.dumps(asdict(found), ensure_ascii=False, indent=1))
+        return
+    from ..catalogue.view import details_view
+
+    _console().print(details_view(found, size, drawn))
+
+
+def _console() -> "Console":
+    """Standard output, 100 columns wide, or as wide as a narrower terminal."""
+    from rich.console import Console
+
+    console = Console(highlight=False, markup=False, emoji=False)
+    console.width = min(console.width, _COLUMNS) if console.is_terminal else _COLUMNS
+    return console
+
+
+def _typed(context: typer.Context, name: str) -> bool:
+    """True for an option that stands on the command line."""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
+def _size(model: str, blocks: str, width: int, ffn_width: int, heads: int, imports: list[str]) -> "Size":
+    """The model to state numbers for, after the user's files have registered their placements. Raises UserError."""
+    from ..catalogue.rows import sized
+
+    run_imports(imports)
+    try:
+        return sized(model, blocks, width, ffn_width, heads)
+    except ValueError as error:
+        raise UserError(f"--{error}") from error
+
+
+def _write_docs(folder: Path, size: "Size") -> None:
+    from ..catalogue.page import files
+    from ..files import disk_errors
+
+    with disk_errors(f"writing into {folder}"):
+        (folder / "placements").mkdir(parents=True, exist_ok=True)
+    for name, text in files(size).items():
+        write_text("--write-docs", folder / name, text)
+    typer.echo(str(folder / "placements.md"))

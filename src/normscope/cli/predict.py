@@ -1,0 +1,160 @@
+"""`normscope predict`: curves over depth from a placement's formula alone."""
+
+import json
+import math
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..errors import UserError
+from .shared import Imports, run_imports, write_text
+
+if TYPE_CHECKING:
+    from ..theory.exponents import Exponent
+    from ..theory.predict import ModelSetting, StackPrediction
+
+    Fitted = dict[str, Exponent]
+
+GRADIENT_OF = "ffn_out"
+
+
+def predict(
+    placement: Annotated[
+        list[str], typer.Option(help="Name of a placement, or several with commas; all for every one.")
+    ] = ["pre-ln"],  # noqa: B006
+    stack: Annotated[str, typer.Option(help="encoder, decoder or encoder-decoder.")] = "encoder",
+    blocks: Annotated[int, typer.Option(help="Of each stack.")] = 6,
+    width: Annotated[int, typer.Option(help="Of the model.")] = 512,
+    ffn_width: Annotated[int | None, typer.Option(help="Inner width of the feed-forward; --width without it.")] = None,
+    heads: Annotated[int, typer.Option(help="Attention heads.")] = 1,
+    tokens: Annotated[int, typer.Option(help="Tokens of the sequence.")] = 16,
+    vocabulary: Annotated[int, typer.Option(help="Rows of the output projection.")] = 10_000,
+    setting: Annotated[
+        str,
+        typer.Option(
+            help="Initial weights and embedding: theory, paper, another scheme such as normal-0.02, or as-placement."
+        ),
+    ] = "theory",
+    activation: Annotated[str, typer.Option(help="relu, gelu or swiglu.")] = "relu",
+    norm: Annotated[str, typer.Option(help="layer-norm or rms-norm.")] = "layer-norm",
+    with_exponents: Annotated[
+        bool, typer.Option("--exponents", help="Also how these grow with depth, fitted over 64 to 1,024 blocks.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON; docs/predicting.md describes it.")] = False,
+    plot: Annotated[Path | None, typer.Option(help="Write the curves as SVG here.")] = None,
+    imports: Imports = [],  # noqa: B006
+) -> None:
+    """Predict the stream and the gradients at initialisation over depth, in milliseconds and without a model."""
+    from ..theory.exponents import exponents
+    from ..theory.many import predict_many
+    from ..theory.predict import ModelSetting
+
+    run_imports(imports)
+    values: dict[str, Any] = {"stack": stack, "blocks": blocks, "width": width, "heads": heads, "tokens": tokens}
+    values |= {"vocabulary": vocabulary, "setting": setting, "activation": activation, "norm": norm}
+    try:
+        model = ModelSetting(ffn_width=width if ffn_width is None else ffn_width, **values)
+        found = predict_many(_names(placement, model), model)
+        fitted = {name: exponents(name, model) for name in found} if with_exponents else {}
+    except ValueError as error:
+        raise UserError(str(error)) from error
+    if plot is not None:
+        _write_plot(plot, found)
+    if as_json:
+        typer.echo(json.dumps({name: _as_data(stacks, fitted.get(name)) for name, stacks in found.items()}))
+        return
+    for line in [*_table(found, model), *_exponents_table(fitted)]:
+        typer.echo(line)
+    if plot is not None:
+        typer.echo(f"figure: {plot}")
+
+
+def _names(given: list[str], model: "ModelSetting") -> list[str]:
+    """Names in the order given, each once. Raises ValueError where there is none."""
+    from ..placement import registered
+
+    names = list(dict.fromkeys(name.strip() for text in given for name in text.split(",") if name.strip()))
+    if names == ["all"]:
+        kind = model.shape("decoder" if model.stack == "decoder" else "encoder").model
+        return [name for name, placement in registered().items() if kind in placement.models]
+    if not names:
+        raise ValueError("--placement needs a name, such as pre-ln; `normscope placements` lists them")
+    return names
+
+
+def _as_data(stacks: "dict[str, StackPrediction]", fitted: "dict[str, Fitted] | None") -> dict[str, Any]:
+    """One stack's curves as they are, two by their names. What is not finite is null: JSON has no infinity."""
+    data = {name: _finite(asdict(prediction)) for name, prediction in stacks.items()}
+    for name, quantities in (fitted or {}).items():
+        data[name]["exponents"] = {what: _finite(one.exponent) for what, one in quantities.items()}
+    return data if len(data) > 1 else next(iter(data.values()))
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return [_finite(item) for item in value.tolist()]
+
+
+def _table(found: "dict[str, dict[str, StackPrediction]]", model: "ModelSetting") -> list[str]:
+    depths = sorted({0, 1, -(-model.blocks // 4), -(-model.blocks // 2), model.blocks})
+    several = model.stack == "encoder-decoder"
+    lines = [
+        f"{model.setting} setting: {model.blocks} blocks, width {model.width}, feed-forward {model.ffn_width}, "
+        f"{model.tokens} tokens, {model.vocabulary:,} entries",
+        "",
+        f"{'':28}E‖x_l‖² / d, after l blocks",
+        f"{'placement':28}" + "".join(f"{depth:>10}" for depth in depths),
+    ]
+    for name, stacks in found.items():
+        for stack, prediction in stacks.items():
+            label = f"{name} ({stack})" if several else name
+            lines.append(f"{label:28}" + "".join(f"{prediction.q[depth]:>10.4g}" for depth in depths))
+    lines += ["", f"{'':28}gradient norm of {GRADIENT_OF} (W2), block l, mean loss of one sequence in nats"]
+    lines.append(f"{'placement':28}" + "".join(f"{depth or '':>10}" for depth in depths))
+    for name, stacks in found.items():
+        for stack, prediction in stacks.items():
+            label = f"{name} ({stack})" if several else name
+            norms = prediction.gradient_norm[GRADIENT_OF]
+            lines.append(f"{label:28}" + "".join(f"{norms[d - 1]:>10.4g}" if d else f"{'':>10}" for d in depths))
+    return lines
+
+
+def _exponents_table(found: "dict[str, dict[str, Fitted]]") -> list[str]:
+    if not found:
+        return []
+    from ..theory.exponents import DEPTHS, QUANTITIES
+
+    lines = ["", f"exponent of depth, infinitely wide, fitted over {DEPTHS[0]} to {DEPTHS[-1]:,} blocks"]
+    lines += [f"  {name}: {what}" for name, what in QUANTITIES.items()]
+    lines.append(f"{'placement':28}" + "".join(f"{name:>16}" for name in QUANTITIES))
+    for name, stacks in found.items():
+        for stack, quantities in stacks.items():
+            label = f"{name} ({stack})" if len(stacks) > 1 else name
+            values = [quantities[what].exponent for what in QUANTITIES]
+            # A curve of zeros has none; -0.00 reads like an error.
+            cells = [f"{value + 0.0:>16.2f}" if math.isfinite(value) else f"{'none':>16}" for value in values]
+            lines.append(f"{label:28}" + "".join(cells).replace("-0.00", " 0.00"))
+    return lines
+
+
+def _write_plot(file: Path, found: "dict[str, dict[str, StackPrediction]]") -> None:
+    from ..placement import named
+    from ..report.prediction_svg import PredictedLine, prediction_svg
+
+    lines = [
+        PredictedLine(
+            label=named(name).title,
+            stack=stack,
+            stream=prediction.q.tolist(),
+            gradient=prediction.gradient_norm[GRADIENT_OF].tolist(),
+        )
+        for name, stacks in found.items()
+        for stack, prediction in stacks.items()
+    ]
+    title = "Predicted stream and gradients over depth"
+    write_text("--plot", file, prediction_svg(lines, gradient_of=f"W2 ({GRADIENT_OF})", title=title))

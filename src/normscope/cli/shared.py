@@ -1,0 +1,57 @@
+"""What several verbs have in common: an option, the user's own placements, and a file written whole or not at all."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ..errors import UserError
+
+Settings = Annotated[
+    list[str], typer.Option("--set", metavar="KEY=VALUE", help="Change one setting, such as model.width=256.")
+]
+Which = Annotated[str, typer.Option("--checkpoint", help="best (lowest validation loss), last, or an update's number.")]
+Beam = Annotated[int, typer.Option(help="Hypotheses kept by the search; 1 is greedy.")]
+LengthPenalty = Annotated[
+    float, typer.Option(help="score = sum of log-probabilities / length ** length_penalty, end token counted.")
+]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
+Imports = Annotated[
+    list[str], typer.Option("--import", metavar="FILE.py", help="Python file that registers placements of your own.")
+]
+
+
+def run_imports(files: list[str]) -> None:
+    """Run the user's files, which register their placements. Raises UserError."""
+    if files:
+        # Not before: it brings torch along, which takes longer than what some verbs do.
+        from ..runs.config import import_file
+
+        for file in files:
+            import_file(Path(file))
+
+
+def listed(text: str, kind: Callable[[str], Any], option: str) -> list[Any]:
+    """Comma-separated values. Raises UserError naming the option."""
+    try:
+        return [kind(part.strip()) for part in text.split(",") if part.strip()]
+    except ValueError as error:
+        raise UserError(f"--{option} takes comma-separated values, got {text!r}: {error}") from error
+
+
+def refuse_unwritable(option: str, file: Path) -> None:
+    """Raise UserError where `file`, given with `option`, cannot be a file: to be asked before long work."""
+    if file.is_dir() or not file.parent.is_dir():
+        raise UserError(f"{option} {file}: {'is a folder' if file.is_dir() else 'its folder does not exist'}")
+
+
+def write_text(option: str, file: Path, text: str) -> None:
+    """Write a file that the user named with `option`. Raises UserError where that cannot be."""
+    from ..files import write_atomically
+
+    refuse_unwritable(option, file)
+    try:
+        write_atomically(file, text)
+    except OSError as error:
+        raise UserError(f"cannot write {file}: {error.strerror}") from error

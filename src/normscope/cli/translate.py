@@ -1,0 +1,43 @@
+"""`normscope translate`: lines through a run's model."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ..errors import UserError
+from .console import say
+from .shared import Beam, Device, LengthPenalty, Which
+
+
+def translate(
+    run: Annotated[Path, typer.Argument(help="Run folder.")],
+    beam: Beam = 5,
+    length_penalty: LengthPenalty = 1.0,
+    which: Which = "best",
+    device: Device = "auto",
+) -> None:
+    """Translate lines from standard input to standard output, in order."""
+    from ..decode.beam import BeamConfig
+    from ..decode.translate import translate_lines
+    from ..runs.run import load_run
+
+    search = _user_values(BeamConfig, beam=beam, length_penalty=length_penalty)
+    loaded = load_run(run, which=which, device=device)
+    # Undecodable bytes become replacement characters: one bad line must not end the translation of the others.
+    lines = (raw.decode("utf-8", errors="replace").rstrip("\r\n") for raw in sys.stdin.buffer)
+    for number, translation in enumerate(translate_lines(loaded.model, loaded.codec, lines, search), 1):
+        if translation.cut:
+            say(f"note: line {number} is too long and was cut")
+        sys.stdout.buffer.write(translation.detokenised.encode("utf-8") + b"\n")
+        sys.stdout.buffer.flush()
+
+
+def _user_values(make: Callable[..., Any], **values: Any) -> Any:
+    """Build a configuration from options; its ValueError is the user's mistake."""
+    try:
+        return make(**values)
+    except ValueError as error:
+        raise UserError(str(error)) from error

@@ -1,0 +1,134 @@
+"""A prepared corpus of documents: token ids of sentences, where each sentence and each document begins, the tokeniser.
+
+A folder holds `corpus.json` (SHA-256 of every file, how it was made), `tokenizer.json`, and for each split
+`<split>.tokens` (all sentences end to end, without special tokens), `<split>.sentences.offsets` (where each begins, and
+the end, in tokens) and `<split>.documents.offsets` (the same of documents, in sentences). Numbers are little-endian.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import UserError
+from ..manifest import MANIFEST, OFFSET_DTYPE, array_digest, fingerprint, mapped, open_manifest, token_dtype
+from .tokeniser import TextTokeniser
+
+FORMAT, VERSION = "normscope-documents", 1
+TOKENISER = "tokenizer.json"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class DocumentSplit:
+    """Sentence i is tokens[sentences[i] : sentences[i + 1]]; document k has the sentences from documents[k] on."""
+
+    tokens: NDArray[Any]
+    sentences: NDArray[np.int64]
+    """One more than there are sentences; the first is 0, and none is empty."""
+    documents: NDArray[np.int64]
+    """One more than there are documents; the first is 0, and none is empty."""
+    words: int
+    """Words of the text, as blanks part them: what a perplexity per word is counted on."""
+
+    def __len__(self) -> int:
+        """Documents."""
+        return len(self.documents) - 1
+
+    @classmethod
+    def of(cls, documents: Iterable[Sequence[Sequence[int]]], *, words: int, vocabulary_size: int) -> Self:
+        """In memory, from the ids of each sentence of each document; what is empty is left out."""
+        rows: list[NDArray[Any]] = []
+        ends = [0]
+        for document in documents:
+            rows += [np.asarray(ids, dtype=token_dtype(vocabulary_size)) for ids in document if len(ids)]
+            if len(rows) > ends[-1]:
+                ends.append(len(rows))
+        return cls(
+            tokens=np.concatenate(rows) if rows else np.empty(0, dtype=token_dtype(vocabulary_size)),
+            sentences=np.cumsum([0, *map(len, rows)], dtype=np.int64),
+            documents=np.array(ends, dtype=np.int64),
+            words=words,
+        )
+
+    def digests(self, vocabulary_size: int) -> dict[str, str]:
+        """SHA-256 of each array as it is stored on the disk."""
+        return {name: array_digest(array, dtype) for name, (array, dtype) in self._stored(vocabulary_size).items()}
+
+    def save(self, folder: Path, name: str, vocabulary_size: int) -> None:
+        """Write the files of the split."""
+        for suffix, (array, dtype) in self._stored(vocabulary_size).items():
+            (folder / f"{name}.{suffix}").write_bytes(np.ascontiguousarray(array, dtype=dtype).tobytes())
+
+    def _stored(self, vocabulary_size: int) -> dict[str, tuple[NDArray[Any], Any]]:
+        return {
+            "tokens": (self.tokens, token_dtype(vocabulary_size)),
+            "sentences.offsets": (self.sentences, OFFSET_DTYPE),
+            "documents.offsets": (self.documents, OFFSET_DTYPE),
+        }
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class DocumentCorpus:
+    """Made by `open` or `in_memory`."""
+
+    tokeniser: TextTokeniser
+    fingerprint: str
+    """SHA-256 over token ids, offsets and tokeniser: equal for equal training data, wherever it lies."""
+    splits: Mapping[str, DocumentSplit]
+    preparation: Mapping[str, Any]
+    """How the corpus was made, as its maker noted it; empty in memory."""
+
+    def save_vocabularies(self, folder: Path) -> None:
+        """Write what `TextTokeniser.load` needs, so that a run can be used without the corpus."""
+        self.tokeniser.save(folder / TOKENISER)
+
+    @classmethod
+    def in_memory(cls, tokeniser: TextTokeniser, splits: Mapping[str, DocumentSplit]) -> Self:
+        """A corpus without a folder; its fingerprint is that of the same corpus on the disk."""
+        size = len(tokeniser)
+        digests = {
+            f"{name}.{suffix}": digest
+            for name, split in splits.items()
+            for suffix, digest in split.digests(size).items()
+        }
+        digests[TOKENISER] = hashlib.sha256(tokeniser.to_json().encode()).hexdigest()
+        return cls(tokeniser=tokeniser, fingerprint=fingerprint(digests), splits=dict(splits), preparation={})
+
+    @classmethod
+    def of_texts(cls, tokeniser: TextTokeniser, texts: Mapping[str, Sequence[Sequence[str]]]) -> Self:
+        """In memory, from the sentences of each document of each split."""
+        splits = {}
+        for name, documents in texts.items():
+            words = sum(len(sentence.split()) for document in documents for sentence in document)
+            ids = (tokeniser.encode_many(document) for document in documents)
+            splits[name] = DocumentSplit.of(ids, words=words, vocabulary_size=len(tokeniser))
+        return cls.in_memory(tokeniser, splits)
+
+    @classmethod
+    def open(cls, folder: Path) -> Self:
+        """Open a prepared corpus; token ids stay on the disk and are mapped into memory.
+
+        Every file is read once and its SHA-256 compared. Raises UserError for a folder that is no such corpus, or one
+        that is incomplete, damaged or of another version.
+        """
+        manifest = open_manifest(folder, format_name=FORMAT, version=VERSION, made_by="`normscope data documents`")
+        tokeniser = TextTokeniser.load(folder / TOKENISER)
+        try:
+            words = {name: int(manifest.preparation["report"]["words"][name]) for name in manifest.splits}
+        except (KeyError, TypeError, ValueError) as error:
+            raise UserError(f"{folder / MANIFEST}: damaged ({error!r}); prepare the corpus again") from error
+        splits = {}
+        for name in manifest.splits:
+            sentences, documents = (
+                np.array(mapped(folder / f"{name}.{kind}.offsets", OFFSET_DTYPE), dtype=np.int64)
+                for kind in ("sentences", "documents")
+            )
+            tokens = mapped(folder / f"{name}.tokens", token_dtype(len(tokeniser)))
+            splits[name] = DocumentSplit(tokens=tokens, sentences=sentences, documents=documents, words=words[name])
+        return cls(
+            tokeniser=tokeniser, fingerprint=manifest.fingerprint, splits=splits, preparation=manifest.preparation
+        )

@@ -1,0 +1,201 @@
+"""Text to token ids for language models: WordPiece or byte-level BPE, kept in one `tokenizer.json`."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from tokenizers import AddedToken, Tokenizer, decoders, normalizers, pre_tokenizers
+from tokenizers.models import BPE, WordPiece
+from tokenizers.trainers import BpeTrainer
+
+from ...errors import UserError
+
+Kind = Literal["wordpiece", "bpe"]
+
+PAD, UNK, CLS, SEP, MASK = SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+_CONTINUES = "##"
+_WORD_BEGINS = ("Ġ", "▁")
+"""Of byte-level BPE, and of SentencePiece."""
+_MIN_PAIR_COUNT = 2
+_ALPHABET_SHARE = 8
+"""WordPiece has an entry a character, and one more for it inside a word: at most an eighth of the vocabulary each."""
+_WORDS_A_STRING = 1000
+_NAMES = {PAD: ("[PAD]", "<pad>"), UNK: ("[UNK]", "<unk>"), CLS: ("[CLS]", "<s>"), SEP: ("[SEP]", "</s>")} | {
+    MASK: ("[MASK]", "<mask>")
+}
+"""What BERT calls each, and RoBERTa."""
+
+
+class TextTokeniser:
+    """A `tokenizer.json` of the tokenizers library with the five special tokens of BERT, whatever their ids."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        """Raises ValueError for one without BERT's (or RoBERTa's) special tokens, or with gaps in its ids."""
+        ids = tokenizer.get_vocab(with_added_tokens=True)
+        if sorted(ids.values()) != list(range(len(ids))):
+            raise ValueError("its token ids do not run from 0 without gaps")
+        self._tokenizer = tokenizer
+        # Our own sequences, without what a post-processor would add, and never cut or padded.
+        tokenizer.no_padding()
+        tokenizer.no_truncation()
+        self.ids: dict[str, int] = {}
+        for special, names in _NAMES.items():
+            found = [ids[name] for name in names if name in ids]
+            if not found:
+                raise ValueError(f"it has no token {' or '.join(names)}")
+            self.ids[special] = found[0]
+        self.tokens = sorted(ids, key=lambda token: ids[token])
+
+    @classmethod
+    def learn(cls, texts: Iterable[str], size: int, *, kind: Kind, lowercase: bool) -> Self:
+        """A vocabulary of exactly `size` entries, special tokens included.
+
+        wordpiece: as BERT's, Chinese characters apart and, with `lowercase`, without accents. bpe: over bytes, as
+        GPT-2's and RoBERTa's, so that no text is unknown. The same texts give the same ids in every process. Raises
+        UserError where the text cannot give `size` entries, or its characters need more.
+        """
+        learn = _learned_wordpiece if kind == "wordpiece" else _learned_bpe
+        return cls(learn(texts, size, lowercase))
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Raises UserError for a file that is missing, damaged, or without the special tokens."""
+        try:
+            return cls(Tokenizer.from_str(path.read_text(encoding="utf-8")))
+        except OSError as error:
+            raise UserError(f"{path}: cannot read the tokeniser ({error.strerror})") from error
+        except Exception as error:  # tokenizers raises bare Exception for malformed JSON
+            raise UserError(f"{path}: not a tokenizer.json that can be used here ({error})") from error
+
+    def save(self, path: Path) -> None:
+        """Write the `tokenizer.json`; equal tokenisers give equal bytes."""
+        path.write_text(self.to_json(), encoding="utf-8", newline="\n")
+
+    def to_json(self) -> str:
+        """What `save` writes."""
+        return str(self._tokenizer.to_str(pretty=False))
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
+        """Ids of each text without special tokens: what merely spells one, "[MASK]" in a sentence, is [UNK]."""
+        encodings = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
+        special, unknown = set(self.ids.values()), self.ids[UNK]
+        return [[unknown if i in special else i for i in encoding.ids] for encoding in encodings]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text, special tokens left out."""
+        return str(self._tokenizer.decode(list(ids), skip_special_tokens=True))
+
+    @cached_property
+    def begins_word_V(self) -> NDArray[np.bool_]:
+        """True for a token that a word begins with, as whole-word masking groups them."""
+        if isinstance(self._tokenizer.model, WordPiece):
+            prefix = self._tokenizer.model.continuing_subword_prefix
+            return np.array([not token.startswith(prefix) for token in self.tokens])
+        special = set(self.ids.values())
+        return np.array([token.startswith(_WORD_BEGINS) or i in special for i, token in enumerate(self.tokens)])
+
+    @cached_property
+    def regular_ids(self) -> NDArray[np.int64]:
+        """Every id that is not of a special token: what a random token is drawn from."""
+        special = set(self.ids.values())
+        return np.array([i for i in range(len(self)) if i not in special], dtype=np.int64)
+
+
+def _learned_bpe(texts: Iterable[str], size: int, lowercase: bool) -> Tokenizer:
+    tokenizer = Tokenizer(BPE())
+    tokenizer.normalizer = _normalizer([normalizers.NFC()], lowercase)
+    # A blank before the first word, so that it is the same token as inside a sentence.
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = BpeTrainer(
+        vocab_size=size,
+        min_frequency=_MIN_PAIR_COUNT,
+        special_tokens=list(SPECIALS),
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    _check_size(tokenizer, size, len(SPECIALS) + 256)
+    return tokenizer
+
+
+def _learned_wordpiece(texts: Iterable[str], size: int, lowercase: bool) -> Tokenizer:
+    normalizer = normalizers.BertNormalizer(lowercase=lowercase)
+    splitter = pre_tokenizers.BertPreTokenizer()
+    counts = Counter(word for text in texts for word, _ in splitter.pre_tokenize_str(normalizer.normalize_str(text)))
+    characters = _characters(counts)
+    alphabet = _alphabet(characters, size // _ALPHABET_SHARE)
+    # As special tokens, numbered here: the trainer numbers pieces inside a word in the order of a hash table, and
+    # breaks ties between merges by these numbers.
+    trainer = BpeTrainer(
+        vocab_size=size,
+        min_frequency=_MIN_PAIR_COUNT,
+        special_tokens=[*SPECIALS, *alphabet],
+        limit_alphabet=0,
+        continuing_subword_prefix=_CONTINUES,
+        show_progress=False,
+    )
+    known = {character.removeprefix(_CONTINUES) for character in alphabet}
+    spelt = Counter({word: count for word, count in counts.items() if known.issuperset(word)})
+    trained = Tokenizer(BPE(unk_token=UNK, continuing_subword_prefix=_CONTINUES))
+    trained.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    trained.train_from_iterator(_repeated(spelt), trainer)
+    if trained.get_vocab_size() < size < _ALPHABET_SHARE * len(characters):
+        raise UserError(
+            f"vocabulary size {size} is too small: it has no room for the {len(characters)} characters of this text, "
+            f"and the words without the others give {trained.get_vocab_size()} entries; ask for at least "
+            f"{_ALPHABET_SHARE * len(characters)}"
+        )
+    _check_size(trained, size, len(SPECIALS) + len(alphabet))
+    vocabulary = json.loads(trained.to_str())["model"]["vocab"]
+    model: Any = WordPiece(vocab=vocabulary, unk_token=UNK, continuing_subword_prefix=_CONTINUES)
+    tokenizer = Tokenizer(model)
+    tokenizer.add_special_tokens([AddedToken(special, special=True, normalized=False) for special in SPECIALS])
+    tokenizer.normalizer, tokenizer.pre_tokenizer = normalizer, splitter
+    tokenizer.decoder = decoders.WordPiece(prefix=_CONTINUES)
+    return tokenizer
+
+
+def _normalizer(steps: list[Any], lowercase: bool) -> Any:
+    return normalizers.Sequence([*steps, *([normalizers.Lowercase()] if lowercase else [])])
+
+
+def _characters(words: Counter[str]) -> Counter[str]:
+    frequencies: Counter[str] = Counter()
+    for word, count in words.items():
+        for character in word:
+            frequencies[character] += count
+    return frequencies
+
+
+def _alphabet(frequencies: Counter[str], most: int) -> list[str]:
+    """The most frequent characters in code point order, then the same as they stand inside a word."""
+    kept = sorted(sorted(frequencies, key=lambda c: (-frequencies[c], c))[: max(most, 1)])
+    return [*kept, *(_CONTINUES + character for character in kept)]
+
+
+def _repeated(counts: Counter[str]) -> Iterable[str]:
+    """Text in which each word stands as often as counted: the trainer takes text, not counts."""
+    for word in sorted(counts):
+        whole, rest = divmod(counts[word], _WORDS_A_STRING)
+        for repeats in [*([_WORDS_A_STRING] * whole), rest]:
+            yield (word + " ") * repeats
+
+
+def _check_size(tokenizer: Tokenizer, size: int, smallest: int) -> None:
+    largest = tokenizer.get_vocab_size()
+    if size < smallest:
+        raise UserError(f"vocabulary size {size} is too small: characters and special tokens alone are {smallest}")
+    if largest < size:
+        raise UserError(
+            f"vocabulary size {size} is more than this text allows: at most {largest} entries can be learned from it; "
+            f"ask for {largest} or fewer, or give more text"
+        )

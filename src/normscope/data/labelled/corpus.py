@@ -1,0 +1,180 @@
+"""Labelled sentence pairs as token ids, and batches of them: [CLS] first [SEP] second [SEP]."""
+
+# N = packed tokens, B = sequences, T = tokens of one sequence
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ...errors import UserError
+from ..documents.corpus import TOKENISER
+from ..documents.pair_batches import sequence
+from ..documents.tokeniser import TextTokeniser
+from .pairs import Columns, LabelledPair, hold_out, label_names, largest_share, read_pairs, refuse_unknown_labels
+
+LABELS = "labels.json"
+_SPECIALS = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairDataConfig:
+    """Which files to train and validate on, and how large a batch is."""
+
+    corpus: str
+    """The file to train on: tab-separated, the first line naming the columns."""
+    valid_file: str = ""
+    """As `corpus`, to validate on; empty to hold out every tenth pair of it."""
+    label_column: str = "label"
+    first_column: str = "sentence1"
+    second_column: str = "sentence2"
+    positive_label: str = ""
+    """What F1 is of, where there are two labels; empty for the last in sorting order."""
+    sequence_length: int = 128
+    """Tokens of the longest sequence, special tokens included; a longer pair loses tokens from the end of whichever
+    sentence is longer."""
+    batch_sequences: int = 32
+
+    def __post_init__(self) -> None:
+        if self.sequence_length < 8 or self.batch_sequences < 1:
+            raise ValueError(
+                f"sequence_length must be at least 8 and batch_sequences 1, got {self.sequence_length} and "
+                f"{self.batch_sequences}"
+            )
+
+    def columns(self) -> Columns:
+        return Columns(label=self.label_column, first=self.first_column, second=self.second_column)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LabelledBatch:
+    """Packed sequences, end to end without padding; int64 throughout."""
+
+    tokens_N: Tensor
+    segments_N: Tensor
+    """0 for [CLS] first [SEP], 1 for second [SEP]."""
+    lengths_B: Tensor
+    """On the CPU always, for masks and counts that must not wait for a device."""
+    labels_B: Tensor
+
+    def to(self, device: torch.device | str) -> Self:
+        """The same batch on `device`; lengths stay on the CPU."""
+        moved = ("tokens_N", "segments_N", "labels_B")
+        return replace(self, **{name: getattr(self, name).to(device) for name in moved})
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LabelledSplit:
+    """Sequences with their labels; every list has one entry a pair."""
+
+    tokens_T: list[NDArray[np.int64]]
+    segments_T: list[NDArray[np.int64]]
+    labels: NDArray[np.int64]
+    majority_share: float
+    """Accuracy of the best constant answer."""
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def batch(self, indices: Sequence[int]) -> LabelledBatch:
+        """The pairs of these indices, in that order. Raises ValueError for none."""
+        if len(indices) == 0:
+            raise ValueError("no pairs; a batch needs at least one")
+        return LabelledBatch(
+            tokens_N=torch.from_numpy(np.concatenate([self.tokens_T[i] for i in indices])),
+            segments_N=torch.from_numpy(np.concatenate([self.segments_T[i] for i in indices])),
+            lengths_B=torch.tensor([len(self.tokens_T[i]) for i in indices]),
+            labels_B=torch.from_numpy(self.labels[list(indices)]),
+        )
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LabelledCorpus:
+    """Made by `open_labelled`."""
+
+    tokeniser: TextTokeniser
+    labels: tuple[str, ...]
+    positive: int | None
+    """Number of the label that F1 is of; None where there are more than two."""
+    splits: Mapping[str, LabelledSplit]
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 over what training and validation read: token ids, labels and their names, tokeniser."""
+        digest = hashlib.sha256(json.dumps(self.labels).encode())
+        digest.update(self.tokeniser.to_json().encode())
+        for name, split in sorted(self.splits.items()):
+            digest.update(f"{name} {len(split)}".encode())
+            for array in (split.labels, *split.tokens_T, *split.segments_T):
+                digest.update(np.ascontiguousarray(array, dtype="<i8").tobytes())
+        return digest.hexdigest()
+
+    def save_vocabularies(self, folder: Path) -> None:
+        """Write what is needed to judge pairs without the files: the tokeniser, and the labels' names."""
+        self.tokeniser.save(folder / TOKENISER)
+        (folder / LABELS).write_text(json.dumps(self.labels) + "\n", encoding="utf-8", newline="\n")
+
+
+def open_labelled(config: PairDataConfig, tokeniser: TextTokeniser) -> LabelledCorpus:
+    """Read and encode both files. Raises UserError as `read_pairs`, and for labels that do not go together."""
+    train_file, valid_file = Path(config.corpus), Path(config.valid_file or config.corpus)
+    pairs = read_pairs(train_file, config.columns())
+    train, valid = (pairs, read_pairs(valid_file, config.columns())) if config.valid_file else hold_out(pairs)
+    if not valid:
+        raise UserError(
+            f"{train_file}: {len(pairs)} pair(s), too few to hold every tenth out; give more, or --dev FILE"
+        )
+    labels = label_names(train_file, train)
+    refuse_unknown_labels(valid_file, valid, labels)
+    return LabelledCorpus(
+        tokeniser=tokeniser,
+        labels=labels,
+        positive=_positive(config.positive_label, labels),
+        splits={
+            name: _encoded(rows, labels, tokeniser, config.sequence_length)
+            for name, rows in (("train", train), ("valid", valid))
+        },
+    )
+
+
+def cut(first: int, second: int, room: int) -> tuple[int, int]:
+    """Lengths after tokens are taken, one by one, from whichever is longer (the second of equal ones), to fit `room`.
+
+    As BERT's `_truncate_seq_pair` (google-research/bert, run_classifier.py).
+    """
+    while first + second > room:
+        first, second = (first - 1, second) if first > second else (first, second - 1)
+    return first, second
+
+
+def _encoded(
+    pairs: Sequence[LabelledPair], labels: Sequence[str], tokeniser: TextTokeniser, sequence_length: int
+) -> LabelledSplit:
+    sides = [tokeniser.encode_many([getattr(pair, side) for pair in pairs]) for side in ("first", "second")]
+    rows = []
+    for first, second in zip(*sides, strict=True):
+        kept = cut(len(first), len(second), sequence_length - _SPECIALS)
+        arrays = [np.array(ids[:count], dtype=np.int64) for ids, count in zip((first, second), kept, strict=True)]
+        rows.append(sequence(arrays[0], arrays[1], tokeniser))
+    return LabelledSplit(
+        tokens_T=[tokens for tokens, _ in rows],
+        segments_T=[segments for _, segments in rows],
+        labels=np.array([labels.index(pair.label) for pair in pairs], dtype=np.int64),
+        majority_share=largest_share(pairs),
+    )
+
+
+def _positive(asked: str, labels: tuple[str, ...]) -> int | None:
+    if not asked:
+        return len(labels) - 1 if len(labels) == 2 else None
+    if asked not in labels:
+        raise UserError(f"the positive label {asked!r} is not among those of the training pairs, {', '.join(labels)}")
+    if len(labels) > 2:
+        raise UserError(f"F1 is of one of two labels, and there are {len(labels)}; leave the positive label out")
+    return labels.index(asked)

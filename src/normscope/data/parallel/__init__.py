@@ -1,0 +1,1 @@
+"""Corpora of parallel sentences for translation."""

@@ -1,0 +1,209 @@
+"""A prepared corpus: token ids of parallel splits, the codec that made them, and raw text to score against.
+
+A corpus folder holds `corpus.json` (SHA-256 of every file, how it was made), the files of the codec, and for each split
+`<split>.<side>.tokens` (all sentences end to end, each with its EOS) and `<split>.<side>.offsets` (where each
+begins, and the end); every split but train has its raw lines in `<split>.<side>.txt`. Numbers are little-endian.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import UserError
+from ..manifest import OFFSET_DTYPE, array_digest, fingerprint, mapped, open_manifest, token_dtype
+from .codec import Codec, Side
+from .vocabulary import EOS
+
+__all__ = ["Codec", "Corpus", "Side", "Split", "TokenArray"]
+
+FORMAT, VERSION = "normscope-corpus", 1
+SIDES = ("source", "target")
+
+
+@dataclass(frozen=True, eq=False)
+class TokenArray:
+    """Sentences end to end: sentence i is tokens[offsets[i] : offsets[i + 1]] and ends with EOS."""
+
+    tokens: NDArray[Any]
+    offsets: NDArray[np.int64]
+    """One more than there are sentences; the first is 0."""
+
+    @classmethod
+    def of(cls, sentences: Iterable[Sequence[int]], *, vocabulary_size: int) -> Self:
+        """In memory, from ids that end with EOS. Raises ValueError for one that does not."""
+        rows = [np.asarray(sentence, dtype=token_dtype(vocabulary_size)) for sentence in sentences]
+        if any(len(row) == 0 or row[-1] != EOS for row in rows):
+            raise ValueError(f"every sentence must end with EOS, id {EOS}")
+        tokens = np.concatenate(rows) if rows else np.empty(0, dtype=token_dtype(vocabulary_size))
+        return cls(tokens, np.cumsum([0, *map(len, rows)], dtype=np.int64))
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, i: int) -> NDArray[Any]:
+        """Ids of sentence i, a view. Raises IndexError outside 0 to len - 1."""
+        if not 0 <= i < len(self):
+            raise IndexError(f"sentence {i} of {len(self)}")
+        return self.tokens[self.offsets[i] : self.offsets[i + 1]]
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """Tokens of each sentence, EOS included."""
+        return np.diff(self.offsets)
+
+    def digests(self, vocabulary_size: int) -> dict[str, str]:
+        """SHA-256 of the tokens and of the offsets as they are stored on the disk."""
+        stored = {"tokens": (self.tokens, token_dtype(vocabulary_size)), "offsets": (self.offsets, OFFSET_DTYPE)}
+        return {kind: array_digest(array, dtype) for kind, (array, dtype) in stored.items()}
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Sentence i of `source` belongs to sentence i of `target`."""
+
+    source: TokenArray
+    target: TokenArray
+    raw_source: Path | Sequence[str] | None = None
+    """Lines as they were given, or the file that holds them; None for the training split."""
+    raw_target: Path | Sequence[str] | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.source) != len(self.target):
+            raise ValueError(f"{len(self.source)} source sentences, but {len(self.target)} target sentences")
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    @cached_property
+    def source_text(self) -> list[str]:
+        """Raw source lines, read when first asked for. Raises ValueError where none were kept (train)."""
+        return _raw_lines(self.raw_source)
+
+    @cached_property
+    def target_text(self) -> list[str]:
+        """Raw target lines, the references for BLEU; as `source_text`."""
+        return _raw_lines(self.raw_target)
+
+
+@dataclass(frozen=True, eq=False)
+class Corpus:
+    """Made by `open` or `in_memory`."""
+
+    source: Side
+    target: Side
+    joint: bool
+    fingerprint: str
+    """SHA-256 over token ids, offsets and vocabularies: equal for equal training data, wherever it lies."""
+    splits: Mapping[str, Split]
+    preparation: Mapping[str, Any]
+    """How the corpus was made, as its maker noted it; empty in memory."""
+
+    @property
+    def codec(self) -> Codec:
+        return Codec(source=self.source, target=self.target, joint=self.joint)
+
+    def save_vocabularies(self, folder: Path) -> None:
+        """Write what `Codec.load(folder)` needs, so that a run can translate without the corpus."""
+        self.codec.save(folder)
+
+    @classmethod
+    def in_memory(cls, codec: Codec, splits: Mapping[str, Split]) -> Self:
+        """A corpus without a folder; its fingerprint is that of the same corpus on the disk."""
+        sizes = {"source": len(codec.source.vocabulary), "target": len(codec.target.vocabulary)}
+        arrays = {
+            f"{name}.{side}.{kind}": digest
+            for name, split in splits.items()
+            for side, sentences in zip(SIDES, (split.source, split.target), strict=True)
+            for kind, digest in sentences.digests(sizes[side]).items()
+        }
+        noted = fingerprint({**arrays, **codec.vocabulary_digests()})
+        return cls(codec.source, codec.target, codec.joint, noted, dict(splits), {})
+
+    @classmethod
+    def of_lines(cls, codec: Codec, lines: Mapping[str, tuple[Sequence[str], Sequence[str]]]) -> Self:
+        """In memory, from raw lines: split name -> (source lines, target lines); none is left out."""
+        splits = {}
+        for name, raw in lines.items():
+            source, target = (
+                TokenArray.of((ids.tolist() for ids in side.encode(text)), vocabulary_size=len(side.vocabulary))
+                for side, text in zip((codec.source, codec.target), raw, strict=True)
+            )
+            splits[name] = Split(source, target, *(raw if name != "train" else ()))
+        return cls.in_memory(codec, splits)
+
+    @classmethod
+    def open(cls, folder: Path) -> Self:
+        """Open a prepared corpus; token ids stay on the disk and are mapped into memory.
+
+        Every file is read once and its SHA-256 compared. Raises UserError for a folder that is no corpus, or one that
+        is incomplete, damaged or of another version.
+        """
+        manifest = open_manifest(folder, format_name=FORMAT, version=VERSION, made_by="`normscope data prepare`")
+        codec = Codec.load(folder)
+        splits = {name: _open_split(folder, name, codec) for name in manifest.splits}
+        return cls(codec.source, codec.target, codec.joint, manifest.fingerprint, splits, manifest.preparation)
+
+
+class TokenWriter:
+    """Writes one side of one split into a corpus folder, sentence by sentence; memory holds the offsets only."""
+
+    def __init__(self, folder: Path, split: str, side: str, vocabulary_size: int) -> None:
+        self._offsets_path = folder / f"{split}.{side}.offsets"
+        self._stream = (folder / f"{split}.{side}.tokens").open("wb")
+        self._dtype = token_dtype(vocabulary_size)
+        self._ends = [0]
+
+    def __enter__(self) -> Self:
+        return self
+
+    @property
+    def tokens(self) -> int:
+        """Tokens written so far, EOS included."""
+        return self._ends[-1]
+
+    def append(self, ids: Sequence[int]) -> None:
+        """Add a sentence, given without EOS."""
+        # Through `write`, not `tofile`: the latter loses the error number that tells a full disk.
+        self._stream.write(np.array([*ids, EOS], dtype=self._dtype).tobytes())
+        self._ends.append(self._ends[-1] + len(ids) + 1)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stream.close()
+        if error is None:
+            self._offsets_path.write_bytes(np.array(self._ends, dtype=OFFSET_DTYPE).tobytes())
+
+
+def _open_split(folder: Path, name: str, codec: Codec) -> Split:
+    def array(side: str, vocabulary_size: int) -> TokenArray:
+        return TokenArray(
+            tokens=mapped(folder / f"{name}.{side}.tokens", token_dtype(vocabulary_size)),
+            offsets=np.array(mapped(folder / f"{name}.{side}.offsets", OFFSET_DTYPE), dtype=np.int64),
+        )
+
+    raw = [folder / f"{name}.{side}.txt" for side in SIDES]
+    return Split(
+        source=array("source", len(codec.source.vocabulary)),
+        target=array("target", len(codec.target.vocabulary)),
+        raw_source=raw[0] if raw[0].exists() else None,
+        raw_target=raw[1] if raw[1].exists() else None,
+    )
+
+
+def _raw_lines(raw: Path | Sequence[str] | None) -> list[str]:
+    if raw is None:
+        raise ValueError("this split keeps no raw text; validation and test splits do")
+    if not isinstance(raw, Path):
+        return list(raw)
+    try:
+        # Not `splitlines`: a line may hold U+2028 and other characters that it would split at.
+        return raw.read_bytes().decode("utf-8").split("\n")[:-1]
+    except OSError as error:
+        raise UserError(f"{raw}: cannot be read ({error.strerror}); prepare the corpus again") from error

@@ -1,0 +1,67 @@
+"""The corpus a run trains on: a prepared folder, or the embedded toy language."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ...errors import UserError
+from ..text import TextForm
+from ..toy.language import toy_pairs, toy_words
+from .codec import Codec, Side
+from .corpus import Corpus
+from .vocabulary import Vocabulary
+
+TOY = "toy"
+_TOY_HELD_OUT = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataConfig:
+    """What to train on, and how large a batch is."""
+
+    corpus: str = TOY
+    """A folder made by `normscope data prepare`, or `toy` for the embedded language."""
+    toy_pairs: int = 20_000
+    """toy: sentence pairs of the training split."""
+    max_tokens: int = 4096
+    """Of a batch: longest sentence of either side, in tokens, times sentences (fairseq's --max-tokens)."""
+
+    def __post_init__(self) -> None:
+        if self.toy_pairs < 1 or self.max_tokens < 1:
+            raise ValueError("toy_pairs and max_tokens must be at least 1")
+
+
+def open_corpus(config: DataConfig) -> Corpus:
+    """Raises UserError where the folder is not a whole corpus."""
+    if config.corpus == TOY:
+        return toy_corpus(config.toy_pairs)
+    if not Path(config.corpus).is_dir():
+        raise UserError(
+            f"no corpus at {config.corpus!r}: give a folder made by `normscope data prepare`, or {TOY!r} for the "
+            "embedded language"
+        )
+    return Corpus.open(Path(config.corpus))
+
+
+def toy_corpus(train_pairs: int) -> Corpus:
+    """The embedded language in memory: word-level vocabularies, joined, and 500 pairs each to validate and test on."""
+    german, english = toy_words()
+    vocabulary = Vocabulary.of_words(sorted({*german, *english}))
+    sides = [
+        Side(form=TextForm(language=language, tokenise=False, lowercase=True), vocabulary=vocabulary)
+        for language in ("de", "en")
+    ]
+    counts = {"train": train_pairs, "valid": _TOY_HELD_OUT, "test": _TOY_HELD_OUT}
+    lines = {}
+    for name, count in counts.items():
+        pairs = toy_pairs(count, seed=1, split=name)
+        lines[name] = [german for german, _ in pairs], [english for _, english in pairs]
+    return Corpus.of_lines(Codec(source=sides[0], target=sides[1], joint=True), lines)
+
+
+def unigram_entropy_nats(corpus: Corpus, split: str = "valid") -> float:
+    """Entropy of the split's target tokens taken one by one: the loss of a model that ignores its input."""
+    counts = np.bincount(corpus.splits[split].target.tokens)
+    shares = counts[counts > 0] / counts.sum()
+    return float(-(shares * np.log(shares)).sum())

@@ -1,0 +1,122 @@
+"""What a preparation is asked for, which training pairs it leaves out, and what it tells afterwards."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any, Self
+
+from ...errors import UserError
+from ..text import TextForm
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrepareConfig:
+    """What a corpus is made of. Raises UserError for values that cannot be meant."""
+
+    out: Path
+    source_language: str
+    target_language: str
+    splits: Mapping[str, tuple[Path, Path]]
+    """Name -> (source file, target file); "train" is required, "valid" is taken out of train where it is missing."""
+    vocabulary_size: int
+    """Entries of each side's vocabulary, special tokens included; of the shared one where `joint`."""
+    joint: bool = False
+    tokenise: bool = True
+    """False: the text is Moses-tokenised already, as IWSLT14's files are."""
+    lowercase: bool = False
+    min_tokens: int = 1
+    """Words a side of a training pair needs, after tokenising and before BPE."""
+    max_tokens: int = 175
+    max_length_ratio: float = 1.5
+    """The longer side of a training pair may have so many times the words of the shorter."""
+    workers: int = 1
+    """Processes that tokenise; the result does not depend on it. More than 1 needs an importable main module."""
+
+    def __post_init__(self) -> None:
+        if "train" not in self.splits:
+            given = ", ".join(self.splits) or "none"
+            raise UserError(f'splits: "train" is missing (given: {given}); name the files of the training text')
+        for name in [*self.splits, self.source_language, self.target_language]:
+            if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]*", name):
+                raise UserError(f"{name!r}: names of splits and languages are letters, digits, - and _; rename it")
+        if not 1 <= self.min_tokens <= self.max_tokens:
+            raise UserError(f"min_tokens={self.min_tokens} must lie between 1 and max_tokens={self.max_tokens}")
+        if not self.max_length_ratio >= 1:
+            raise UserError(f"max_length_ratio={self.max_length_ratio} must be 1 or more: it is longer over shorter")
+        if self.workers < 1:
+            raise UserError(f"workers={self.workers} must be 1 or more")
+
+    def forms(self) -> tuple[TextForm, TextForm]:
+        """How source and target text is written in the corpus."""
+        source = TextForm(self.source_language, tokenise=self.tokenise, lowercase=self.lowercase)
+        return source, replace(source, language=self.target_language)
+
+    def options(self) -> dict[str, Any]:
+        """All that decides what the corpus holds, but the bytes of the input."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        for without_effect in ("out", "workers"):
+            del values[without_effect]
+        return values | {"splits": sorted(self.splits)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrepareReport:
+    out: Path
+    unchanged: bool
+    """True: the corpus stood there already, made from the same files in the same way, and was left alone."""
+    fingerprint: str
+    read: Mapping[str, int]
+    """Pairs in the files of each split."""
+    kept: Mapping[str, int]
+    """Pairs of each split of the corpus."""
+    dropped: Mapping[str, int]
+    """Reason -> training pairs left out for it."""
+    held_out_every: int | None
+    """n where every n-th clean training pair became the validation split; None where one was given."""
+    vocabulary_sizes: tuple[int, int]
+    tokens: Mapping[str, tuple[int, int]]
+    """Source and target tokens of each split, EOS included."""
+
+    def summary(self) -> list[str]:
+        """The report as lines of text."""
+        lines = [f"{self.out}: {'unchanged, nothing done' if self.unchanged else 'prepared'}"]
+        for name, pairs in self.kept.items():
+            source, target = self.tokens[name]
+            lines.append(f"{name}: {pairs:,} pairs, {source:,} source and {target:,} target tokens")
+        if self.dropped:
+            reasons = ", ".join(f"{reason} {pairs:,}" for reason, pairs in self.dropped.items())
+            lines.append(
+                f"left out of train: {sum(self.dropped.values()):,} of {self.read['train']:,} pairs ({reasons})"
+            )
+        if self.held_out_every:
+            lines.append(f"no validation split was given: every {self.held_out_every}rd pair of train became it")
+        lines.append(f"vocabularies: {self.vocabulary_sizes[0]:,} source, {self.vocabulary_sizes[1]:,} target")
+        return lines
+
+    def state(self) -> dict[str, Any]:
+        """What the corpus notes of it, for JSON."""
+        return {name: value for name, value in asdict(self).items() if name not in ("out", "unchanged", "fingerprint")}
+
+    @classmethod
+    def of_unchanged(cls, state: Mapping[str, Any], *, out: Path, fingerprint: str) -> Self:
+        """From the `state` that a standing corpus noted. Raises KeyError or TypeError for another shape."""
+        values = dict(state)
+        values["vocabulary_sizes"] = tuple(values["vocabulary_sizes"])
+        values["tokens"] = {name: tuple(counts) for name, counts in values["tokens"].items()}
+        return cls(out=out, unchanged=True, fingerprint=fingerprint, **values)
+
+
+def drop_reason(source: str, target: str, config: PrepareConfig) -> str | None:
+    """Why a tokenised pair has no place in the training split; None where it has."""
+    counts = len(source.split()), len(target.split())
+    shorter, longer = min(counts), max(counts)
+    if shorter == 0:
+        return "empty"
+    if shorter < config.min_tokens:
+        return f"under {config.min_tokens} words"
+    if longer > config.max_tokens:
+        return f"over {config.max_tokens} words"
+    if longer > config.max_length_ratio * shorter:
+        return f"length ratio over {config.max_length_ratio}"
+    return None

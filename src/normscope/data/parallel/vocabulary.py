@@ -1,0 +1,175 @@
+"""Tokenised words to numbers and back: byte-pair encoding learned from text, or a fixed list of words.
+
+The four special ids are fairseq's (`fairseq/data/dictionary.py`), so that tables of embeddings can be compared.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Self
+
+from tokenizers import Tokenizer
+from tokenizers.decoders import BPEDecoder
+from tokenizers.models import BPE, WordLevel
+from tokenizers.pre_tokenizers import WhitespaceSplit
+from tokenizers.trainers import BpeTrainer
+
+from ...errors import UserError
+
+BOS, PAD, EOS, UNK = 0, 1, 2, 3
+SPECIAL_TOKENS = ("<s>", "<pad>", "</s>", "<unk>")
+END_OF_WORD = "</w>"
+
+_MIN_PAIR_COUNT = 2  # as subword-nmt's learn_bpe, which the paper's recipe uses: a merge seen once is a memorised word
+_WORDS_A_STRING = 1000
+
+
+class Vocabulary:
+    """Token ids of one language, or of two that share them. Words are what stands between whitespace."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        """Raises ValueError unless ids 0 to 3 are `SPECIAL_TOKENS` and the model is BPE or WordLevel."""
+        ids = tokenizer.get_vocab()
+        tokens = sorted(ids, key=lambda token: ids[token])
+        if [ids[token] for token in tokens] != list(range(len(tokens))) or tuple(tokens[:4]) != SPECIAL_TOKENS:
+            raise ValueError(f"ids must run from 0 without gaps and begin with {', '.join(SPECIAL_TOKENS)}")
+        if not isinstance(tokenizer.model, BPE | WordLevel):
+            raise ValueError(f"need a BPE or WordLevel model, got {type(tokenizer.model).__name__}")
+        self._tokenizer = tokenizer
+        whole_words = isinstance(tokenizer.model, WordLevel)
+        self._printed = [_printed(token, whole_word=whole_words) for token in tokens]
+
+    @classmethod
+    def learn(cls, lines: Iterable[str], size: int) -> Self:
+        """Byte-pair encoding of exactly `size` entries, special tokens and characters included.
+
+        lines: tokenised text, read once. The same lines give the same vocabulary in every process, whatever the number
+        of threads. Raises UserError where the text cannot give `size` entries or its characters need more.
+        """
+        counts = Counter(word for line in lines for word in line.split())
+        alphabet = _alphabet(counts)
+        smallest = len(SPECIAL_TOKENS) + len(alphabet)
+        if size < smallest:
+            raise UserError(
+                f"vocabulary size {size} is too small: the characters of this text and the special tokens alone "
+                f"are {smallest}; ask for more than that"
+            )
+        # The trainer numbers the word-final characters in the order of a hash table that differs from process to
+        # process, and breaks ties between merges by these numbers. Given as special tokens they are numbered by us.
+        trainer = BpeTrainer(
+            vocab_size=size,
+            min_frequency=_MIN_PAIR_COUNT,
+            special_tokens=[*SPECIAL_TOKENS, *alphabet],
+            end_of_word_suffix=END_OF_WORD,
+            show_progress=False,
+        )
+        trained = Tokenizer(BPE(unk_token=SPECIAL_TOKENS[UNK], end_of_word_suffix=END_OF_WORD))
+        trained.pre_tokenizer = WhitespaceSplit()
+        trained.train_from_iterator(_repeated(counts), trainer)
+        largest = trained.get_vocab_size()
+        if largest < size:
+            raise UserError(
+                f"vocabulary size {size} is more than this text allows: at most {largest} entries can be learned "
+                f"from it; ask for {largest} or fewer, or give more text"
+            )
+        # A fresh tokenizer around the learned model: in `trained` the special tokens are cut out of any text that
+        # happens to spell them, and "<pad>" in a sentence would become padding.
+        model = json.loads(trained.to_str())["model"]
+        merges = [(left, right) for left, right in model["merges"]]
+        tokenizer = Tokenizer(
+            BPE(
+                vocab=model["vocab"],
+                merges=merges,
+                unk_token=SPECIAL_TOKENS[UNK],
+                end_of_word_suffix=END_OF_WORD,
+            )
+        )
+        tokenizer.pre_tokenizer = WhitespaceSplit()
+        tokenizer.decoder = BPEDecoder(suffix=END_OF_WORD)
+        return cls(tokenizer)
+
+    @classmethod
+    def of_words(cls, words: Sequence[str]) -> Self:
+        """One id a word, in the order given, from 4 on. Raises ValueError for repeated, empty or split words."""
+        if len({*words, *SPECIAL_TOKENS}) != len(words) + len(SPECIAL_TOKENS) or any(w.split() != [w] for w in words):
+            raise ValueError("words must be distinct, not special tokens, not empty and without whitespace")
+        ids = {token: i for i, token in enumerate([*SPECIAL_TOKENS, *words])}
+        tokenizer = Tokenizer(WordLevel(vocab=ids, unk_token=SPECIAL_TOKENS[UNK]))
+        tokenizer.pre_tokenizer = WhitespaceSplit()
+        return cls(tokenizer)
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Read what `save` wrote. Raises UserError for a missing or damaged file."""
+        try:
+            return cls(Tokenizer.from_str(path.read_text(encoding="utf-8")))
+        except OSError as error:
+            raise UserError(f"{path}: cannot read the vocabulary ({error.strerror})") from error
+        except Exception as error:  # tokenizers raises bare Exception for malformed JSON
+            raise UserError(f"{path}: not a vocabulary of NormScope or damaged ({error}); prepare it again") from error
+
+    def save(self, path: Path) -> None:
+        """Write the `tokenizer.json` of the tokenizers library; equal vocabularies give equal bytes."""
+        path.write_text(self.to_json(), encoding="utf-8", newline="\n")
+
+    def to_json(self) -> str:
+        """What `save` writes."""
+        return str(self._tokenizer.to_str(pretty=False))
+
+    def __len__(self) -> int:
+        return len(self._printed)
+
+    def encode(self, line: str) -> list[int]:
+        """Ids of a tokenised line, without EOS.
+
+        UNK stands for a character that the learned text lacks, or lacks at the end of a word (of_words: for a word).
+        """
+        return _without_special(self._tokenizer.encode(line, add_special_tokens=False).ids)
+
+    def encode_many(self, lines: Sequence[str]) -> list[list[int]]:
+        """`encode` of each line, on all cores."""
+        encodings = self._tokenizer.encode_batch_fast(list(lines), add_special_tokens=False)
+        return [_without_special(encoding.ids) for encoding in encodings]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The tokenised line: BOS, PAD and EOS are dropped, pieces joined to words, UNK printed as a word of its own.
+
+        Raises IndexError for an id outside the vocabulary.
+        """
+        pieces = []
+        for i in ids:
+            if not 0 <= i < len(self):
+                raise IndexError(f"token id {i} is outside the vocabulary of {len(self)}")
+            if i not in (BOS, PAD, EOS):
+                pieces.append(self._printed[i])
+        return "".join(pieces).rstrip(" ")
+
+
+def _printed(token: str, *, whole_word: bool) -> str:
+    if whole_word or token in SPECIAL_TOKENS:
+        return token + " "
+    return token.removesuffix(END_OF_WORD) + " " if token.endswith(END_OF_WORD) else token
+
+
+def _alphabet(words: Iterable[str]) -> list[str]:
+    """All characters in code point order, then those that end a word, marked."""
+    inside: set[str] = set()
+    final: set[str] = set()
+    for word in words:
+        inside.update(word)
+        final.add(word[-1])
+    return [*sorted(inside), *(character + END_OF_WORD for character in sorted(final))]
+
+
+def _repeated(counts: Counter[str]) -> Iterator[str]:
+    """Text in which each word stands as often as counted: the trainer takes text, not counts."""
+    for word, count in counts.items():
+        whole, rest = divmod(count, _WORDS_A_STRING)
+        for repeats in [*([_WORDS_A_STRING] * whole), rest]:
+            yield (word + " ") * repeats
+
+
+def _without_special(ids: list[int]) -> list[int]:
+    """Merges may spell "<s>" inside a word; as text it must never act as the special token."""
+    return [max(i, UNK) for i in ids] if ids and min(ids) < UNK else ids

@@ -1,0 +1,1 @@
+"""Advice on learning rate and warm-up."""

@@ -1,0 +1,147 @@
+"""A model along its first update: loss, and how far the answers to different tokens differ, at every rate."""
+
+# N = rows of an output (tokens, or examples), C = its last dimension
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ...measure.line import Line, Make, first_updates, row_spread
+from ..identify.model import Inputs, call_with
+from ..observe.loss import loss_of
+from ..trace.outputs import main_tensor
+from ..trace.unchanged import left_unchanged
+
+STEPS_A_DECADE = 3
+_LOWEST, _HIGHEST = -7, 4
+"""Steps about the rate at which the first update is as long as the weights."""
+_NEVER_BELOW = -21
+_OPENING_RATE = 1e-2
+"""Of that rate: enough for a gate that starts at 0 to let a gradient through, too little to change anything else."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FirstUpdate:
+    """What one update at each of `rates` does to the batch it was made from, by forward passes alone."""
+
+    reach: float
+    """The rate at which the update is as long as the weights themselves."""
+    rates: tuple[float, ...]
+    """Rising, a third of a decade apart."""
+    losses: tuple[float, ...]
+    """Loss in nats after it; NaN or infinite where it is not finite."""
+    spreads: tuple[float, ...]
+    """Mean squared difference between the rows of the output and their mean row, over what it is before the update."""
+    loss_before: float
+    shut_weights: int
+    """How many weights have a gradient of zero throughout before the update, as behind a gate that starts at 0."""
+
+    def spread_falls_to(self, level: float) -> float | None:
+        """The rate at which the spread first falls to `level`, between rates by logarithms; None where it never does.
+
+        A spread that rises back later does not count: what was lost is lost to a training that went through it.
+        """
+        previous: tuple[float, float] | None = None
+        for rate, spread in zip(self.rates, self.spreads, strict=True):
+            now = math.log(max(spread, 1e-30)) if math.isfinite(spread) else -math.inf
+            if now <= math.log(level):
+                if previous is None or now == -math.inf:
+                    return rate
+                share = (previous[1] - math.log(level)) / (previous[1] - now)
+                return math.exp(previous[0] + share * (math.log(rate) - previous[0]))
+            previous = math.log(rate), now
+        return None
+
+    @property
+    def critical_rate(self) -> float | None:
+        """Where the loss along the update is lowest, by a parabola through three rates. None where none lowers it."""
+        losses = [loss if math.isfinite(loss) else math.inf for loss in self.losses]
+        at = min(range(len(losses)), key=losses.__getitem__)
+        if losses[at] >= self.loss_before:
+            return None
+        if at in (0, len(losses) - 1) or not math.isfinite(losses[at + 1]):
+            return self.rates[at]
+        (a, b, c), (left, here, right) = self.rates[at - 1 : at + 2], losses[at - 1 : at + 2]
+        rise, fall = (b - a) * (right - here), (c - b) * (left - here)
+        return b - 0.5 * ((b - a) * rise - (c - b) * fall) / (rise + fall) if rise + fall > 0 else b
+
+    @property
+    def rise_rate(self) -> float | None:
+        """Where the loss is back at what it was before the update, beyond its lowest; None where it stays below."""
+        losses = [loss if math.isfinite(loss) else math.inf for loss in self.losses]
+        at = min(range(len(losses)), key=losses.__getitem__)
+        for place in range(at + 1, len(losses)):
+            low, high = losses[place - 1], losses[place]
+            if high >= self.loss_before:
+                share = 0.5 if math.isinf(high) or high == low else (self.loss_before - low) / (high - low)
+                step = math.log(self.rates[place] / self.rates[place - 1])
+                return self.rates[place - 1] * math.exp(step * share)
+        return None
+
+
+def first_update(model: nn.Module, inputs: Inputs, loss: Callable[[Any], Tensor] | None, make: Make) -> FirstUpdate:
+    """Take the gradient, let the optimiser say where it would go, and look along that line.
+
+    make: an optimiser over one weight, as `first_updates` wants it. Where weights lie behind a gate that starts at 0,
+    their gradient is that of a short way along the first one. In evaluation mode; the model is left as it was.
+    Raises ValueError for a loss that is not finite, or that no trained weight has an influence on.
+    """
+    weights = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
+    with left_unchanged(model):
+        gradients, before = _gradients(model, inputs, loss, weights)
+        shut = [name for name, gradient in gradients.items() if not bool(gradient.any())]
+        direction = first_updates(weights, gradients, make)
+        line = Line(weights, direction)
+        if not line.reach:
+            raise ValueError("the first update moves no weight: is every learning rate 0, or every weight frozen?")
+        if shut:
+            with line.at(_OPENING_RATE * line.reach):
+                opened, _ = _gradients(model, inputs, loss, weights)
+            gradients |= {name: opened[name] for name in shut if name in opened}
+            line = Line(weights, first_updates(weights, gradients, make))
+        del gradients
+        with torch.no_grad():
+            return _along(line, model, inputs, loss, before, len(shut))
+
+
+def _along(
+    line: Line, model: nn.Module, inputs: Inputs, loss: Callable[[Any], Tensor] | None, before: float, shut: int
+) -> FirstUpdate:
+    def look(step: int) -> tuple[float, float]:
+        with line.at(line.reach * 10 ** (step / STEPS_A_DECADE)):
+            output = call_with(model, inputs)
+            return float(loss_of(output, loss)[0]), _spread(output)
+
+    start = _spread(call_with(model, inputs)) or 1.0
+    seen = {step: look(step) for step in range(_LOWEST, _HIGHEST + 1)}
+    # A deep stack without a skip may be past it all at the lowest rate.
+    while seen[min(seen)][1] < start / 2 and min(seen) > _NEVER_BELOW:
+        step = min(seen) - 1
+        seen[step] = look(step)
+    ordered = sorted(seen.items())
+    return FirstUpdate(
+        reach=line.reach,
+        rates=tuple(line.reach * 10 ** (step / STEPS_A_DECADE) for step, _ in ordered),
+        losses=tuple(loss for _, (loss, _) in ordered),
+        spreads=tuple(spread / start for _, (_, spread) in ordered),
+        loss_before=before,
+        shut_weights=shut,
+    )
+
+
+def _spread(output: Any) -> float:
+    rows = main_tensor(output)
+    return row_spread(rows)[1] if rows is not None and rows.shape[-1] > 1 else 1.0
+
+
+def _gradients(
+    model: nn.Module, inputs: Inputs, loss: Callable[[Any], Tensor] | None, weights: dict[str, nn.Parameter]
+) -> tuple[dict[str, Tensor], float]:
+    with torch.enable_grad():
+        value, _ = loss_of(call_with(model, inputs), loss)
+        found = torch.autograd.grad(value, list(weights.values()), allow_unused=True)
+    gradients = {name: g.detach() for name, g in zip(weights, found, strict=True) if g is not None}
+    return gradients, float(value.detach())

@@ -1,0 +1,215 @@
+"""What a branch of the residual stream is: where its input leaves the stream, its kind, and the norms inside it."""
+
+# N = tokens, D = width
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import Literal
+
+import torch
+
+from ...placement import SublayerKind
+from ..trace.graph import PRODUCTS, Graph, dominators
+from ..trace.mixtures import SOFTMAX as SOFTMAX
+
+BranchKind = SublayerKind | Literal["convolution", "mixer"]
+BY_HEAD = " by head"
+_FUSED = "scaled_dot_product"
+"""In the name of every operation that computes scores, softmax and mean in one: queries, keys and values go in."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Branch:
+    """F of one sub-layer, from the value that it reads to its output before scales, norms and the residual sum."""
+
+    output: int
+    reads: tuple[int, ...]
+    """Numbers of the values it reads; one, unless it reads the stream at several places."""
+    kind: BranchKind
+    inside: tuple[str, ...]
+    """Norms within F, as `inner_norms` names them."""
+    name: str
+    """Path of the module that computes it, or of the one with its last weight matrix."""
+    one_head: bool
+    """Whether its scores are products of vectors as wide as the stream; False of what is no attention."""
+    computed: tuple[int, ...] = ()
+    """Numbers of the values between what it reads, of other streams too, and its output, which is the last."""
+    memory: tuple[int, ...] = ()
+    """Of cross-attention: values of other streams that it reads."""
+    weighed: int = 0
+    """Numbers of what it computes with weights, as bits; none where it only combines what it reads."""
+
+
+def find_branch(graph: Graph, output: int, stream: int, others: int, lent: int = 0) -> Branch:
+    """The branch that ends in the value `output`.
+
+    stream: numbers of its own stream's values, as bits; others: those of other streams; lent: what earlier branches
+    computed, such as keys and values that later ones attend to again, of which this one is not made anew.
+    """
+    region, entries = _region(graph, output, stream | others | lent)
+    if not any(stream >> n & 1 for n in entries):
+        region, entries = _region(graph, output, stream | others)
+    own = [n for n in entries if stream >> n & 1] or entries
+    reads = [_last_light(graph, own[0], output)] if len(own) == 1 else own
+    whole = region
+    region = [n for n in whole if graph.depends(n, reads[0])] if len(reads) == 1 else whole
+    outside = sorted(set(whole) - set(region))
+    products = [n for n in region if graph.is_weight_product(graph.values[n])]
+    memory_products = [n for n in outside if graph.is_weight_product(graph.values[n])]
+    projected = [n for n in outside if any(graph.depends(n, product) for product in memory_products)]
+    memory = tuple(n for n in entries if not stream >> n & 1 and others >> n & 1)
+    meetings = [
+        graph.values[n] for n in region if graph.is_data_product(graph.values[n]) or _FUSED in graph.values[n].op
+    ]
+    attends = bool(meetings)
+    kind: BranchKind = "feed_forward"
+    # What only scales or shifts a norm is no memory that is attended to.
+    if any(n in projected for value in meetings for n in value.inputs):
+        kind = "cross_attention"
+    elif _mixes(graph, reads, output, attends):
+        weighs = any(graph.values[n].op in SOFTMAX or _FUSED in graph.values[n].op for n in region)
+        kind = "attention" if attends and weighs else "mixer" if attends else "convolution"
+    return Branch(
+        output=output,
+        reads=tuple(reads),
+        kind=kind,
+        inside=inner_norms(graph, region + projected, reads, kind),
+        name=_module(graph, region, products),
+        one_head=_has_one_head(graph, region, reads[0]),
+        computed=tuple(_computed(graph, whole, reads, memory)),
+        memory=memory,
+        weighed=sum(1 << n for n in whole if any(graph.depends(n, product) for product in products + memory_products)),
+    )
+
+
+def _region(graph: Graph, output: int, stops: int) -> tuple[list[int], list[int]]:
+    """All that a value is computed from, back to the first values among `stops`, and those."""
+    found, entries, todo = {output}, set(), [output]
+    while todo:
+        for number in graph.predecessors[todo.pop()]:
+            if stops >> number & 1:
+                entries.add(number)
+            elif number not in found:
+                found.add(number)
+                todo.append(number)
+    return sorted(found), sorted(entries)
+
+
+def _computed(graph: Graph, whole: list[int], reads: list[int], memory: tuple[int, ...]) -> list[int]:
+    """A region without what leads to the values that the branch reads, and without norms of other streams."""
+    before = [n for n in whole if len(reads) == 1 and graph.depends(reads[0], n)]
+    around = [n for n in whole for other in memory if graph.depends(n, other) and _leads_to(graph, n, other)]
+    return [n for n in whole if n not in reads and n not in before and n not in around]
+
+
+def _last_light(graph: Graph, start: int, output: int) -> int:
+    """The last value that everything between the stream and the branch's output passes and that is still light."""
+    inside = graph.between(start, output)
+    place = {number: n for n, number in enumerate(inside)}
+    before = dominators([[place[n] for n in graph.predecessors[number] if n in place] for number in inside])
+    chain = [len(inside) - 1]
+    while chain[-1] > 0:
+        chain.append(before[chain[-1]])
+    last = start
+    for at in reversed(chain[:-1]):
+        if _leads_to(graph, inside[at], start):
+            last = inside[at]
+    return last
+
+
+def _leads_to(graph: Graph, number: int, target: int) -> bool:
+    """Whether a value is made from the target alone by sums, scales and norms."""
+    todo = [number]
+    while todo:
+        at = todo.pop()
+        step = graph.step(at)
+        if at != target and (step is None or at < target):
+            return False
+        todo += step.sources if step is not None and at != target else ()
+    return True
+
+
+def _mixes(graph: Graph, reads: list[int], output: int, attends: bool) -> bool:
+    try:
+        mixes = _mixes_positions(graph, reads[0], output) if len(reads) == 1 else None
+    except (ValueError, RuntimeError, IndexError):
+        # Tokens that are sorted, as to experts, cannot be followed with other values: what was recorded decides.
+        mixes = None
+    convolves = any(graph.values[n].op == "convolution" for n in graph.between(reads[0], output))
+    return attends or convolves if mixes is None else mixes
+
+
+def _mixes_positions(graph: Graph, read: int, output: int) -> bool | None:
+    """Whether a change of one token changes the branch at another one; None where none changes it anywhere."""
+    x, y = graph.values[read].tensor, graph.values[output].tensor
+    tokens = x.numel() // x.shape[-1]
+    if y.numel() % tokens:
+        return False
+    before = _rows(graph.trace.again({read: x}, output), tokens)
+    generator = torch.Generator().manual_seed(0)
+    changes = False
+    for token in dict.fromkeys((0, tokens // 2, tokens - 1)):
+        changed = x.clone().contiguous()
+        row = changed.view(tokens, -1)[token]
+        row += torch.randn(row.shape, generator=generator).to(row) * (1 + row.abs().mean())
+        after = _rows(graph.trace.again({read: changed}, output), tokens)
+        rows = int((after - before).abs().amax(-1).gt(1e-6 * before.abs().amax()).sum())
+        if rows > 1:
+            return True
+        changes = changes or rows > 0
+    # A last matrix that starts at zero hides what comes before it.
+    return False if changes else None
+
+
+def _rows(y: torch.Tensor, tokens: int) -> torch.Tensor:
+    return y.reshape(tokens, -1).double()
+
+
+def inner_norms(graph: Graph, region: list[int], reads: list[int], kind: BranchKind) -> tuple[str, ...]:
+    """Norms within F by place, sorted: score (queries and keys), value or output of attention, `mixer`, else `hidden`.
+
+    With " by head" where parts of a token's features are normed each on their own.
+    """
+    softmaxes = [n for n in region if graph.values[n].op in SOFTMAX]
+    fused = [graph.values[n] for n in region if _FUSED in graph.values[n].op]
+    scores = softmaxes + [number for value in fused for number in value.inputs[:2]]
+    softmaxes += [value.number for value in fused]
+    found = []
+    for number in region:
+        if number not in graph.norms or number in reads:
+            continue
+        place, source = "mixer" if kind == "mixer" else "hidden", graph.norms[number].source
+        by_head = _row_count(graph, source) > _row_count(graph, _product_before(graph, source))
+        attends = kind in ("attention", "cross_attention")
+        if attends and any(graph.depends(number, n) for n in softmaxes):
+            place, by_head = "output", _row_count(graph, source) > _row_count(graph, reads[0])
+        elif attends:
+            place = "score" if any(graph.depends(n, number) for n in scores) else "value"
+        found.append(place + (BY_HEAD if by_head else ""))
+    return tuple(sorted(found))
+
+
+def _has_one_head(graph: Graph, region: list[int], read: int) -> bool:
+    values = [graph.values[n] for n in region]
+    scores = next((value for value in values if graph.is_data_product(value) or _FUSED in value.op), None)
+    return scores is not None and graph.values[scores.inputs[0]].shape[-1] == graph.values[read].shape[-1]
+
+
+def _product_before(graph: Graph, number: int) -> int:
+    """The last matrix product on the way to a value, or where that way forks."""
+    while graph.values[number].op not in PRODUCTS and len(graph.predecessors[number]) == 1:
+        (number,) = graph.predecessors[number]
+    return number
+
+
+def _row_count(graph: Graph, number: int) -> int:
+    tensor = graph.values[number].tensor
+    return tensor.numel() // tensor.shape[-1]
+
+
+def _module(graph: Graph, region: list[int], products: list[int]) -> str:
+    """The innermost module in which all of F's products with weights run; the last one's where that is the model."""
+    paths = [graph.values[n].modules for n in products or region]
+    common = ""
+    for names in takewhile(lambda names: len(set(names)) == 1, zip(*paths, strict=False)):
+        common = names[0]
+    return common or (paths[-1][-1] if paths and paths[-1] else "")

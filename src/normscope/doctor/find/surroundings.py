@@ -1,0 +1,139 @@
+"""What stands around a stream: what reads its end, what its cross-attention reads, and what a lost sum cut it from."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from torch import nn
+
+from ..trace.graph import Graph
+from ..trace.operations import Trace
+from .branches import BranchKind
+
+Reader = Literal["norm", "weights", "output"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """As `FoundStack` describes them."""
+
+    end_read_by: Reader = "norm"
+    memory_normed: bool = True
+    continues: int | None = None
+    cut_by: BranchKind | None = None
+
+
+def surroundings(
+    graph: Graph, ends: Sequence[int], values: Sequence[int], sources: int, memories: Sequence[tuple[int, int]]
+) -> Surroundings:
+    """Of one stream.
+
+    ends: the last residual sum of every stream up to this one, whose own is the last. values: of each of them its
+    values, as bits. sources: the values that this stream starts from, as bits.
+    memories: (value of another stream, branch of this one that reads it) for every cross-attention.
+    """
+    continues, cut_by = _cut(graph, ends[:-1], values[:-1], sources, ends[-1])
+    return Surroundings(
+        end_read_by="norm" if _is_normed(graph, ends[-1]) else _reader(graph, ends[-1], -1),
+        memory_normed=all(
+            _is_normed(graph, value) or _reader(graph, value, graph.ancestors[branch]) != "weights"
+            for value, branch in memories
+        ),
+        continues=continues,
+        cut_by=cut_by,
+    )
+
+
+def _is_normed(graph: Graph, number: int) -> bool:
+    """Whether a value is made by sums, scales and rearrangement of what comes out of norms."""
+    seen, todo = {number}, [number]
+    while todo:
+        step = graph.step(todo.pop())
+        if step is None:
+            return False
+        new = [] if step.kind == "norm" else [source for source in step.sources if source not in seen]
+        seen.update(new)
+        todo += new
+    return True
+
+
+def _reader(graph: Graph, number: int, among: int) -> Reader:
+    """What a value goes into, looking no further than norms.
+
+    among: the values through which to look, as bits; -1 for all of them.
+    """
+    found: Reader = "output"
+    seen, todo = {number}, [number]
+    while todo:
+        for consumer in graph.consumers[todo.pop()]:
+            if consumer in seen or not among >> consumer & 1:
+                continue
+            seen.add(consumer)
+            if consumer in graph.norms:
+                found = "norm"
+            elif graph.is_weight_product(graph.values[consumer]):
+                return "weights"
+            else:
+                todo.append(consumer)
+    return found
+
+
+def _cut(
+    graph: Graph, ends: Sequence[int], values: Sequence[int], sources: int, own_end: int
+) -> tuple[int | None, BranchKind | None]:
+    """The nearest earlier stream of the same shape that a source is made from by way of weights, and by what."""
+    for number in range(len(ends) - 1, -1, -1):
+        end = ends[number]
+        if graph.values[end].shape != graph.values[own_end].shape or sources & values[number]:
+            continue
+        for source in range(sources.bit_length()):
+            if (
+                sources >> source & 1
+                and graph.through_weights[source] >> end & 1
+                and graph.values[source].tensor.numel() == graph.values[end].tensor.numel()
+                and not _carries(graph, source, values)
+                and not _goes_around(graph, source, end)
+            ):
+                between = graph.between(end, source)
+                attends = any(graph.is_data_product(graph.values[n]) for n in between)
+                return number, "attention" if attends else "feed_forward"
+    return None, None
+
+
+def _carries(graph: Graph, source: int, values: Sequence[int]) -> bool:
+    """Whether a value has values of streams in it that passed no weights: added in a way not seen as a sum."""
+    everything = 0
+    for some in values:
+        everything |= some
+    seen, todo = {source}, [source]
+    while todo:
+        at = todo.pop()
+        if everything >> at & 1:
+            return True
+        if not graph.is_weight_product(graph.values[at]):
+            new = [n for n in graph.predecessors[at] if n not in seen]
+            seen.update(new)
+            todo += new
+    return False
+
+
+def _goes_around(graph: Graph, source: int, end: int) -> bool:
+    """Whether a value is made from others of the stream's shape too, on ways that do not pass the stream's end."""
+    shape = graph.values[end].shape
+    seen, todo = {source, end}, [source]
+    while todo:
+        for number in graph.predecessors[todo.pop()]:
+            value = graph.values[number]
+            if number in seen:
+                continue
+            if value.shape == shape and value.tensor.is_floating_point() and not graph.depends(number, end):
+                return True
+            seen.add(number)
+            todo.append(number)
+    return False
+
+
+def unused_parameters(model: nn.Module, trace: Trace) -> tuple[str, ...]:
+    """Names of the parameters that no operation of a forward pass read, in the model's order."""
+    read = {value.tensor.untyped_storage()._cdata for value in trace.values if value.op == "leaf"}
+    return tuple(name for name, weight in model.named_parameters() if weight.untyped_storage()._cdata not in read)

@@ -1,0 +1,140 @@
+"""The registry's formulas for a stack of the observed shape, in the form in which the observed one stands."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from ...placement import Placement, Site, StackShape, SublayerKind, registered
+from ...placement.base import State
+from ..find.branches import BY_HEAD, BranchKind
+from ..find.terms import Segment, Term, normed, ordered, segments
+from ..trace.graph import Factor
+from ..trace.operations import Origin
+from .matching import matches
+
+Kinds = tuple[tuple[SublayerKind, ...], ...]
+SPOKEN_OF: Mapping[BranchKind, SublayerKind] = {
+    "attention": "attention",
+    "cross_attention": "cross_attention",
+    "feed_forward": "feed_forward",
+    # No formula speaks of these.
+    "convolution": "feed_forward",
+    "mixer": "attention",
+}
+"""What stands in a formula for each kind of branch."""
+_PLACES = {"query": "score", "key": "score", "value": "value"}
+
+
+class _Norms:
+    """Every norm of a formula is a norm; which one it is does not show in what a model computes."""
+
+    def __call__(self, x: Term, /, *, groups: int | None = None) -> Term:
+        made = normed(x)
+        return Term(made.kind, made.arguments, text=BY_HEAD) if groups is not None and groups > 1 else made
+
+    def __getattr__(self, name: str) -> "_Norms":
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return self
+
+
+@dataclass(slots=True)
+class _End:
+    norm: _Norms = field(default_factory=_Norms)
+
+    def parameter(
+        self, name: str, *, initial: float, shape: tuple[int, ...] = (), shared_by_block: bool = False
+    ) -> Term:
+        return Term("number", factor=Factor(initial, Origin.TRAINABLE, vector=bool(shape)))
+
+    def scheduled(self, name: str, *, initial: float) -> Term:
+        return Term("number", factor=Factor(initial, Origin.BUFFER))
+
+
+@dataclass(slots=True, kw_only=True)
+class _Sublayer(_End):
+    """F of a formula; `number` counts the sub-layers of the stack from 0."""
+
+    site: Site
+    number: int
+
+    def __call__(self, x: Term, /, **inside: Callable[[Term], Term]) -> Term:
+        norms = []
+        for place, function in inside.items():
+            found = [term for term in ordered(function(Term("source"))) if term.kind == "norm"]
+            where = "hidden" if self.site.kind == "feed_forward" else _PLACES.get(place, "output")
+            norms += [where + term.text for term in found]
+        return Term("branch", (x,), branch=self.number, inside=tuple(sorted(norms)), text=self.site.kind)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Candidate:
+    """A placement's formula for one stack."""
+
+    placement: type[Placement]
+    started: Term
+    """The stream before the first sub-layer."""
+    blocks: list[Segment]
+    """Without what stands at the stack's end; empty where the state has several parts that only the end joins."""
+    whole: list[Segment]
+    """With it."""
+    final_norm: bool
+    """Whether a norm stands at the end that the blocks do not have."""
+
+
+def candidates(shape: StackShape, blocks: Kinds) -> list[Candidate]:
+    """Every registered placement that is defined for such a stack.
+
+    blocks: the kinds of each block's sub-layers, in order.
+    """
+    defined = [placement for placement in registered().values() if shape.model in placement.models]
+    return [_candidate(placement, shape, blocks) for placement in defined]  # type: ignore[arg-type]
+
+
+def candidate(placement: type[Placement], shape: StackShape, kinds: Sequence[SublayerKind]) -> Candidate:
+    """One placement as it stands for such a stack, all of whose blocks have sub-layers of these kinds.
+
+    Raises ValueError where it is not defined for it.
+    """
+    return _candidate(placement, shape, (tuple(kinds),) * shape.blocks)  # type: ignore[arg-type]
+
+
+@lru_cache(maxsize=512)
+def _candidate(placement: type[Placement], shape: StackShape, blocks: Kinds) -> Candidate:
+    formula, end = placement(shape), _End()
+    started = formula.start(Term("source", text="x"), end)
+    state = _after(formula, started, blocks)
+    several = isinstance(state, tuple)
+    whole = segments(formula.finish(state, end))
+    without = [] if several else segments(state)
+    return Candidate(
+        placement=placement,
+        started=formula.hidden(started),
+        blocks=without,
+        whole=whole,
+        final_norm=several or not matches(whole[-1], without[-1]),
+    )
+
+
+def blocks_of(
+    placement: type[Placement], shape: StackShape, kinds: Sequence[SublayerKind], blocks: int
+) -> list[Segment]:
+    """The first blocks of a placement in such a stack, which may be deeper; empty where its state has several parts.
+
+    Raises ValueError where it is not defined for such a stack.
+    """
+    formula = placement(shape)
+    state = _after(formula, formula.start(Term("source", text="x"), _End()), (tuple(kinds),) * blocks)
+    return [] if isinstance(state, tuple) else segments(state)
+
+
+def _after(formula: Placement, state: State, blocks: Kinds) -> State:
+    """The state after these blocks."""
+    number = 0
+    for block, kinds in enumerate(blocks, 1):
+        sublayers = []
+        for kind in kinds:
+            sublayers.append(_Sublayer(site=Site(kind=kind, block=block, stack=formula.stack), number=number))
+            number += 1
+        state = formula.block(state, sublayers)
+    return state

@@ -1,0 +1,212 @@
+"""Whether an observed piece of a formula is that of a placement, up to what a model's arithmetic does not show."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..find.terms import Segment, Term
+from ..trace.graph import Factor
+from ..trace.operations import Origin
+
+TOLERANCE = 1e-3
+"""Relative difference of two constants that are taken for the same; models write theirs with four digits or more."""
+_OWN = ("score", "mixer")
+"""Places of norms that are F's own affair: of queries and keys, and within mixers, of which no formula speaks."""
+_ONE = Factor(1.0)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Form:
+    """A term in a form in which neither the order of a sum shows nor what a norm does not see.
+
+    `structure` is equal for two forms of one comparison that differ in their numbers alone.
+    """
+
+    kind: str
+    structure: int
+    parts: "tuple[Form, ...]" = ()
+    factors: tuple[Factor, ...] = ()
+    """Of a sum, one for each part."""
+    with_branch: bool = False
+
+
+@dataclass(slots=True)
+class Comparison:
+    """Makes forms of terms that can be compared with each other."""
+
+    qk_norms: bool = True
+    """Whether norms of queries and keys count."""
+    _structures: dict[Any, int] = field(default_factory=dict)
+    _forms: dict[tuple[int, int], tuple[Segment, Form | None]] = field(default_factory=dict)
+    """By the identities of segment and branch; the segment is kept so that its identity is not given away."""
+
+    def matches(self, observed: Segment, expected: Segment, *, only: Term | None = None) -> bool:
+        """Whether two segments compute the same from what they start from.
+
+        only: one of several branches of `observed` that run side by side; `expected` is then its own.
+        """
+        a = self.form(observed, only=only)
+        b = self.form(expected, only=None if only is None else expected.branches[0])
+        return a is not None and b is not None and self.same(a, b)
+
+    def form(self, segment: Segment, *, only: Term | None = None) -> Form | None:
+        """A segment's end over its start.
+
+        only: of branches that run side by side the one that is looked at; the sums' others are left out.
+        """
+        key = id(segment), id(only)
+        if key not in self._forms:
+            self._forms[key] = segment, _Maker(self, segment, only).form(segment.end)
+        return self._forms[key][1]
+
+    def same(self, observed: Form, expected: Form) -> bool:
+        """Whether two forms agree: constants by value, trained and scheduled numbers by their being there."""
+        known: dict[tuple[int, int], bool] = {}
+
+        def agree(a: Form, b: Form) -> bool:
+            key = id(a), id(b)
+            if key not in known:
+                known[key] = (
+                    a.kind == b.kind
+                    and len(a.parts) == len(b.parts)
+                    and all(map(_agree, a.factors, b.factors))
+                    and all(map(agree, a.parts, b.parts))
+                    and (bool(a.parts) or a.structure == b.structure)
+                )
+            return known[key]
+
+        return agree(observed, expected)
+
+    def structure(self, *of: Any) -> int:
+        """A number for a structure, the same whenever it comes again."""
+        return self._structures.setdefault(of, len(self._structures))
+
+
+def _agree(observed: Factor, expected: Factor) -> bool:
+    if observed.vector != expected.vector:
+        return False
+    if expected.origin == Origin.CONSTANT and observed.origin != Origin.TRAINABLE:
+        return abs(observed.value - expected.value) <= TOLERANCE * abs(expected.value)
+    return observed.origin == expected.origin
+
+
+@dataclass(slots=True)
+class _Maker:
+    comparison: Comparison
+    segment: Segment
+    only: Term | None
+    made: dict[int, Form | None] = field(default_factory=dict)
+
+    def form(self, term: Term) -> Form | None:
+        if id(term) not in self.made:
+            self.made[id(term)] = self._form(term)
+        return self.made[id(term)]
+
+    def _form(self, term: Term) -> Form | None:
+        if term is self.segment.start:
+            return Form("x", self.comparison.structure("x"))
+        if term.kind == "sum" or term.kind == "scale":
+            return self._sum(self._items(term, _ONE))
+        if term.kind == "branch" and self.only is not None and term is not self.only:
+            return None
+        parts = tuple(part for argument in term.arguments if (part := self.form(argument)) is not None)
+        if len(parts) < len(term.arguments):
+            return None
+        name: tuple[Any, ...] = (term.kind, term.text, term.inside)
+        if term.kind == "branch":
+            inside = tuple(p for p in term.inside if self.comparison.qk_norms or not p.startswith(_OWN))
+            # Sub-layers are told apart by their order in the segment, not by their kind.
+            place = 0 if self.only is not None else term.branch - self.segment.branches[0].branch
+            name = ("branch", place, inside)
+        elif term.kind == "norm":
+            name, parts = ("norm",), (self._relative(parts[0]),)
+        structure = self.comparison.structure(name, *(part.structure for part in parts))
+        return Form(str(name), structure, parts, with_branch=term.kind == "branch" or any(p.with_branch for p in parts))
+
+    def _items(self, term: Term, factor: Factor) -> list[tuple[Factor, Form]]:
+        """The addends of a sum and of the sums in it, each with its factor."""
+        if term is not self.segment.start and term.kind == "sum":
+            return [item for argument in term.arguments for item in self._items(argument, factor)]
+        if term is not self.segment.start and term.kind == "scale" and term.factor is not None:
+            inner = term.arguments[0]
+            # A constant goes into the sum behind it; what is trained or scheduled stays before it.
+            if inner is self.segment.start or inner.kind != "sum" or term.factor.origin == Origin.CONSTANT:
+                return self._items(inner, factor * term.factor)
+            whole = self.form(inner)
+            return [(factor * term.factor, whole)] if whole is not None else []
+        made = self.form(term)
+        return [(factor, made)] if made is not None else []
+
+    def _sum(self, items: list[tuple[Factor, Form]]) -> Form | None:
+        if not items or (len(items) == 1 and items[0][0] == _ONE):
+            return items[0][1] if items else None
+        keys = [(part.structure, factor.origin.name, factor.vector) for factor, part in items]
+        order = sorted(range(len(items)), key=lambda n: keys[n])
+        factors, parts = (tuple(items[n][which] for n in order) for which in (0, 1))
+        structure = self.comparison.structure("sum", *(keys[n] for n in order))
+        return Form("sum", structure, parts, factors, any(part.with_branch for part in parts))  # type: ignore[arg-type, union-attr]
+
+    def _relative(self, inner: Form) -> Form:
+        """A norm's sum divided by its branch's number: a norm does not see what multiplies all of its input."""
+        if inner.kind != "sum" or any(factor.origin != Origin.CONSTANT for factor in inner.factors):
+            return inner
+        branches = [f.value for f, part in zip(inner.factors, inner.parts, strict=True) if part.with_branch]
+        if len(inner.parts) == 1 and not inner.factors[0].vector:
+            branches = [inner.factors[0].value]
+        if len(branches) != 1 or branches[0] <= 0:
+            return inner
+        relative = [
+            (Factor(factor.value / branches[0], factor.origin, factor.vector), part)
+            for factor, part in zip(inner.factors, inner.parts, strict=True)
+        ]
+        return self._sum(relative) or inner
+
+
+def matches(observed: Segment, expected: Segment, *, qk_norms: bool = True) -> bool:
+    """Whether two segments compute the same from what they start from."""
+    return Comparison(qk_norms).matches(observed, expected)
+
+
+def scales(segment: Segment, branch: Term) -> tuple[float | None, float | None]:
+    """What the segment's start and the branch are multiplied with in the sum where they meet; means of vectors.
+
+    None for one that is not an addend of a sum with the branch in it.
+    """
+    for term in _sums(segment.end, segment.start):
+        addends = list(_addends(term, segment.start, 1.0))
+        own = [factor for factor, part in addends if _is_branch(part, branch)]
+        if own:
+            skip = [factor for factor, part in addends if part is segment.start]
+            return (sum(skip) if skip else None), own[0]
+    return None, None
+
+
+def _addends(term: Term, start: Term, factor: float) -> Iterator[tuple[float, Term]]:
+    if term is not start and term.kind == "sum":
+        for argument in term.arguments:
+            yield from _addends(argument, start, factor)
+    elif term is not start and term.kind == "scale" and term.factor is not None:
+        yield from _addends(term.arguments[0], start, factor * term.factor.value)
+    else:
+        yield factor, term
+
+
+def _is_branch(term: Term, branch: Term) -> bool:
+    """Whether a term is the branch, up to norms and scales."""
+    while term is not branch and term.kind in ("norm", "scale"):
+        term = term.arguments[0]
+    return term is branch
+
+
+def _sums(end: Term, start: Term) -> list[Term]:
+    """The sums of a segment, the outermost first."""
+    found, seen, todo = [], {id(start)}, [end]
+    while todo:
+        term = todo.pop(0)
+        if id(term) in seen:
+            continue
+        seen.add(id(term))
+        if term.kind == "sum":
+            found.append(term)
+        todo += term.arguments
+    return found

@@ -1,0 +1,227 @@
+"""Which registered placement an observed stream follows, sub-layer by sub-layer."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
+from typing import Literal
+
+from ...placement import Placement, StackShape
+from ..find.blocks import Blocks
+from ..find.branches import Branch
+from ..find.terms import Segment, Term
+from .candidates import SPOKEN_OF, Candidate, candidate, candidates
+from .formulas import formula_text
+from .found import FoundSublayer
+from .matching import Comparison, matches, scales
+
+DEEP, SHALLOW = 16, 2
+"""Blocks of the two stacks over which a formula is asked whether it depends on depth."""
+
+Comparisons = tuple[Comparison, Comparison]
+"""With the norms of queries and keys, and without them."""
+Choice = tuple[str, tuple[str, ...], Literal["sure", "unsure"]]
+"""A placement's name, those with the same formula here, and the confidence."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Fit:
+    """How a candidate fits a stream."""
+
+    candidate: Candidate
+    matched: set[int] = field(default_factory=set)
+    """Branches, by number."""
+    exact: int = 0
+    """How many of them agree in the norms of their queries and keys too."""
+    parallel: set[int] = field(default_factory=set)
+    ends_with_norm: bool = False
+    """Whether a norm stands at the stack's end beyond the candidate's blocks."""
+    details: int = 0
+    """How many of norm, embedding norm and final norm are as the placement has them."""
+
+    @property
+    def rank(self) -> tuple[int, int, int]:
+        return len(self.matched), self.exact, self.details
+
+
+@dataclass(frozen=True, kw_only=True)
+class Observed:
+    """A stream's formula in segments, with what else is known of it."""
+
+    segments: list[Segment]
+    branches: Mapping[int, Branch]
+    """By their numbers in the formula."""
+    norm: str
+    embedding_norm: bool
+
+    @property
+    def last(self) -> Segment:
+        return self.segments[-1]
+
+    @cached_property
+    def ends_as_before(self) -> bool:
+        """Whether the last segment is as an earlier one, so that a norm at its end belongs to the block."""
+        return any(matches(self.last, earlier, qk_norms=False) for earlier in self.segments[:-1])
+
+    def endings(self) -> list[Segment]:
+        """The last segment as it is, and without the norms at its end, unless these belong to the block."""
+        found = [self.last]
+        while (
+            not self.ends_as_before
+            and found[-1].end.kind == "norm"
+            and found[-1].end.arguments[0] is not self.last.start
+        ):
+            found.append(replace(self.last, end=found[-1].end.arguments[0]))
+        return found
+
+
+def fits(observed: Observed, shape: StackShape, blocks: Blocks) -> list[Fit]:
+    """Every candidate that fits some sub-layer, the best first."""
+    comparisons = Comparison(qk_norms=True), Comparison(qk_norms=False)
+    ends = observed.endings()
+    found = []
+    for each in candidates(shape, tuple(tuple(SPOKEN_OF[kind] for kind in kinds) for kinds in blocks)):
+        fit = _fit(observed, ends, each, comparisons)
+        if fit.matched:
+            found.append(fit)
+    return sorted(found, key=lambda fit: fit.rank, reverse=True)
+
+
+def _fit(observed: Observed, ends: Sequence[Segment], of: Candidate, comparisons: Comparisons) -> Fit:
+    fit = Fit(candidate=of)
+    whole, blocks = _by_branches(of.whole), _by_branches(of.blocks)
+    for segment in observed.segments[:-1]:
+        _match(fit, segment, whole, comparisons)
+    # What follows the last sum may be the placement's end, a norm that is not the placement's, or nothing.
+    for stripped, end in enumerate(ends):
+        if _match(fit, end, blocks, comparisons):
+            fit.ends_with_norm = bool(stripped)
+        elif not observed.ends_as_before and _match(fit, end, whole, comparisons):
+            fit.ends_with_norm = True
+    placement = of.placement
+    expected_norm = {"layer-norm": ("layer-norm", "rms-norm", "")}.get(
+        placement.default_norm, (placement.default_norm,)
+    )
+    fit.details = (
+        (observed.norm in expected_norm)
+        + (observed.embedding_norm == (of.started.kind == "norm"))
+        + (fit.ends_with_norm == of.final_norm)
+    )
+    return fit
+
+
+def _by_branches(segments: list[Segment]) -> dict[tuple[int, ...], Segment]:
+    return {tuple(branch.branch for branch in segment.branches): segment for segment in segments}
+
+
+def _match(fit: Fit, observed: Segment, expected: dict[tuple[int, ...], Segment], comparisons: Comparisons) -> bool:
+    """Note in `fit` the branches of a segment that are as expected, and tell whether there are any."""
+    numbers = tuple(branch.branch for branch in observed.branches)
+    pairs: list[tuple[tuple[int, ...], Term | None]] = [(numbers, None)]
+    if observed.side_by_side:
+        pairs += [((branch.branch,), branch) for branch in observed.branches]
+    done = False
+    for some, only in pairs:
+        if some not in expected or fit.matched >= set(some):
+            continue
+        for comparison in comparisons:
+            if comparison.matches(observed, expected[some], only=only):
+                fit.matched |= set(some)
+                fit.exact += len(some) * comparison.qk_norms
+                fit.parallel |= set(some) if only is not None else set()
+                done = True
+                break
+    return done
+
+
+def choose(found: Sequence[Fit], shape: StackShape, sublayers: int) -> Choice:
+    """Of candidates in order of rank the placement, those that compute the same, and whether it is sure.
+
+    sublayers: how many the stream has of the kinds that every Transformer has; 0 where one of these is missing.
+
+    Of equals, one whose formula is the same at every depth comes before one that agrees at this depth alone, and a
+    placement before those that are built on it and change its weights.
+    """
+    equal = [fit.candidate.placement for fit in found if fit.rank[:2] == found[0].rank[:2]]
+    everywhere = [p for p in equal if not _varies(p, shape_with(shape, DEEP))]  # type: ignore[arg-type]
+    among = [fit for fit in found if fit.candidate.placement in (everywhere or equal)]
+    likely = [fit.candidate.placement for fit in among if fit.details == among[0].details]
+    likely = [p for p in likely if not any(p is not other and issubclass(p, other) for other in likely)]
+    chosen = likely[0]
+    # What sets it apart from what it is built on is more than norms: embeddings that nothing here looks at.
+    refines = any(chosen is not other and issubclass(chosen, other) for other in equal)
+    also = tuple(p.name for p in equal if p is not chosen)
+    # A formula that differs from place to place is not known from a part of it.
+    partly = len(found[0].matched) != sublayers and _varies(chosen, shape_with(shape, DEEP))  # type: ignore[arg-type]
+    return chosen.name, also, "sure" if len(likely) == 1 and not refines and not partly else "unsure"
+
+
+@cache
+def _varies(placement: type[Placement], shape: StackShape) -> bool:
+    """Whether the formula differs between kinds of sub-layers, between blocks, or between stacks of other depths."""
+    deep, shallow = (candidate(placement, shape_with(shape, n), shape.kinds) for n in (DEEP, SHALLOW))
+    return not deep.blocks or not all(matches(segment, shallow.blocks[0]) for segment in deep.blocks)
+
+
+def shape_with(shape: StackShape, blocks: int) -> StackShape:
+    return replace(
+        shape,
+        encoder_blocks=blocks if shape.encoder_blocks else 0,
+        decoder_blocks=blocks if shape.decoder_blocks else 0,
+    )
+
+
+def sublayers(
+    observed: Observed, shape: StackShape, blocks: Blocks, found: list[Fit], final_norm: bool
+) -> tuple[FoundSublayer, ...]:
+    """Every sub-layer with the placement that fits the whole stream best and fits it too.
+
+    final_norm: whether the norm at the stack's end is none of the last sub-layer's.
+    """
+    chosen: dict[tuple[str, ...], Choice] = {}
+    kinds = {kind for block in blocks for kind in block}
+    complete = sum(number >= 0 for number in observed.branches) if {"attention", "feed_forward"} <= kinds else 0
+    block_of = [number for number, block in enumerate(blocks, 1) for _ in block]
+    made = []
+    for segment in observed.segments:
+        shown = _without_norm(segment) if segment is observed.last and final_norm else segment
+        for term in segment.branches:
+            own = [fit for fit in found if term.branch in fit.matched]
+            key = tuple(fit.candidate.placement.name for fit in own)
+            if key not in chosen:
+                chosen[key] = choose(own, shape, complete) if own else ("", (), "sure")
+            placement, also, confidence = chosen[key]
+            branch = observed.branches[term.branch]
+            skip, scale = scales(segment, term)
+            made.append(
+                FoundSublayer(
+                    name=branch.name,
+                    kind=branch.kind,
+                    block=block_of[term.branch],
+                    placement=placement,
+                    also=also,
+                    # One sub-layer alone may be part of anything.
+                    confidence="unsure" if own and len(observed.branches) == 1 else confidence,
+                    formula=formula_text(shown, term),
+                    skip_scale=skip,
+                    branch_scale=scale,
+                    parallel=bool(own) and term.branch in own[0].parallel,
+                )
+            )
+    return tuple(sorted(made, key=lambda s: s.block))
+
+
+def ends_with_norm(observed: Observed, found: Sequence[Fit]) -> bool:
+    """Whether a norm that is not the blocks' follows the last sum."""
+    last = {branch.branch for branch in observed.last.branches}
+    # Of a formula that nobody registered: a norm at its end that no other segment has.
+    return found[0].ends_with_norm if found and last & found[0].matched else len(observed.endings()) > 1
+
+
+def _without_norm(segment: Segment) -> Segment:
+    return replace(segment, end=segment.end.arguments[0]) if segment.end.kind == "norm" else segment
+
+
+def commonest(names: Sequence[str]) -> str:
+    """The one that comes most often, the first of equals; "" of none."""
+    return Counter(names).most_common(1)[0][0] if names else ""

@@ -1,0 +1,136 @@
+"""Streams as stacks of blocks: how many blocks of which sub-layers, and what each of them is."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import takewhile
+
+from ...placement import StackShape
+from ..find.blocks import Blocks, cut_in_blocks
+from ..find.branches import Branch
+from ..find.streams import Stream
+from ..find.terms import Segment, segments
+from .formulas import formula_text
+from .found import FoundStack, FoundSublayer
+from .matching import scales
+from .names import Observed, commonest, ends_with_norm, fits, sublayers
+
+SEVERAL_HEADS = 2
+
+
+def as_stacks(streams: Sequence[Stream]) -> list[FoundStack]:
+    """Each stream with its placement, in the order given."""
+    kinds = [[branch.kind for branch in stream.branches[stream.before :]] for stream in streams]
+    blocks = [cut_in_blocks(some) for some in kinds]
+    counts = [len(some) for some in blocks]
+    memories = [_memory_of(stream, streams) for stream in streams]
+    found = []
+    for number, stream in enumerate(streams):
+        encoder_blocks, decoder_blocks = counts[number], 0
+        readers = [n for n, memory in enumerate(memories) if memory == number]
+        if "cross_attention" in kinds[number]:
+            # Where the memory is an input, nothing is known of its stack.
+            memory = memories[number]
+            encoder_blocks, decoder_blocks = counts[number if memory is None else memory], counts[number]
+        elif readers:
+            decoder_blocks = counts[readers[0]]
+        shape = StackShape(
+            kind="decoder" if "cross_attention" in kinds[number] else "encoder",
+            width=stream.width,
+            # With one head a norm of heads is one of the whole width; how many there are otherwise does not matter.
+            heads=1 if any(branch.one_head for branch in stream.branches) else SEVERAL_HEADS,
+            encoder_blocks=encoder_blocks,
+            decoder_blocks=decoder_blocks,
+        )
+        found.append(replace(_stack(stream, shape, blocks[number]), memory=memories[number]))
+    return found
+
+
+def _memory_of(stream: Stream, streams: Sequence[Stream]) -> int | None:
+    """Number of the stream whose values this one's cross-attention reads."""
+    for branch in stream.branches:
+        for number, other in enumerate(streams):
+            if other is not stream and any(other.values >> value & 1 for value in branch.memory):
+                return number
+    return None
+
+
+def in_order(stream: Stream) -> tuple[Branch, ...]:
+    """The branches in the order of `FoundStack.sublayers`: what comes before the first block, then block by block."""
+    blocks = cut_in_blocks([branch.kind for branch in stream.branches[stream.before :]])
+    block_of = [number for number, block in enumerate(blocks) for _ in block]
+    pieces, inner = _pieces(stream)
+    early = [term.branch for piece in pieces if piece not in inner for term in piece.branches]
+    of_blocks = [term.branch for piece in inner for term in piece.branches]
+    numbers = early + sorted(of_blocks, key=lambda number: block_of[number])
+    return tuple(stream.branches[number + stream.before] for number in numbers)
+
+
+def _pieces(stream: Stream) -> tuple[list[Segment], list[Segment]]:
+    """The formula in segments, and those of them that blocks make."""
+    pieces = segments(stream.formula)
+    return pieces, [piece for piece in pieces if piece.branches[0].branch >= 0] or pieces
+
+
+def _stack(stream: Stream, shape: StackShape, blocks: Blocks) -> FoundStack:
+    pieces, inner = _pieces(stream)
+    norm = commonest([name for name, _ in stream.norms])
+    epsilons = [epsilon for name, epsilon in stream.norms if name == norm and not math.isnan(epsilon)]
+    observed = Observed(
+        segments=inner,
+        branches=dict(enumerate(stream.branches, -stream.before)),
+        norm=norm,
+        embedding_norm=inner[0].start.kind == "norm",
+    )
+    found = fits(observed, shape, blocks)
+    final_norm = ends_with_norm(observed, found)
+    of_blocks = sublayers(observed, shape, blocks, found, final_norm)
+    early = tuple(sub for piece in pieces if piece not in inner for sub in _early(stream, piece))
+    return FoundStack(
+        name=_common_module([sub.name for sub in of_blocks]),
+        blocks=len(blocks),
+        placement=commonest([sub.placement for sub in of_blocks]),
+        norm=norm,
+        norm_epsilon=commonest_number(epsilons),
+        final_norm=final_norm,
+        embedding_norm=observed.embedding_norm,
+        width=stream.width,
+        sublayers=early + of_blocks,
+        end_read_by=stream.around.end_read_by,
+        memory_normed=stream.around.memory_normed,
+        continues=stream.around.continues,
+        cut_by=stream.around.cut_by,
+    )
+
+
+def _early(stream: Stream, piece: Segment) -> list[FoundSublayer]:
+    """Branches before the first block, which no placement speaks of."""
+    found = []
+    for term in piece.branches:
+        branch = stream.branches[term.branch + stream.before]
+        skip, scale = scales(piece, term)
+        found.append(
+            FoundSublayer(
+                name=branch.name,
+                kind=branch.kind,
+                block=0,
+                placement="",
+                also=(),
+                confidence="sure",
+                formula=formula_text(piece, term),
+                skip_scale=skip,
+                branch_scale=scale,
+                parallel=False,
+            )
+        )
+    return found
+
+
+def commonest_number(numbers: Sequence[float]) -> float | None:
+    """The number that comes most often, None of none."""
+    return max(numbers, key=list(numbers).count) if numbers else None
+
+
+def _common_module(names: Sequence[str]) -> str:
+    parts = zip(*(name.split(".") for name in names), strict=False)
+    return ".".join(some[0] for some in takewhile(lambda some: len(set(some)) == 1, parts))

@@ -1,0 +1,1 @@
+"""The rules that look for mistakes, and what several of them need."""

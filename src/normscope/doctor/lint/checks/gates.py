@@ -1,0 +1,124 @@
+"""Trainable factors on branches: gates at 0 that cannot leave it, and gates that grew too large."""
+
+from collections.abc import Iterator
+
+from ...identify.found import FoundStack
+from ..gradient_reach import Place, gets_gradient, is_cut_off, is_shut_by_gate, names
+from ..matrices import parameters_by_name
+from ..rules import Finding, Patient, Rule
+from ..vectors import gates_at_zero
+
+
+def dead_gates(patient: Patient) -> Iterator[Finding]:
+    """Gates that start at 0 are fine as long as they can leave it; this is about those that cannot."""
+    shut = [place for place in patient.sublayers() if is_shut_by_gate(place)]
+    dead: dict[str, list[Place]] = {}
+    for place in shut:
+        if why := _why_dead(patient, place):
+            dead.setdefault(why, []).append(place)
+    for why, places in dead.items():
+        yield Finding(
+            id="dead-gate",
+            severity="error",
+            where=names(places),
+            message=f"branches that are multiplied by 0 and will be for ever: {len(places)}. {why}",
+            fix="make the gate an nn.Parameter that requires a gradient, use it itself in the forward pass and not its "
+            ".data or a detached copy, let nothing else on its branch start at 0, and give it to the optimiser",
+        )
+    opening = [place for place in shut if not any(place in places for places in dead.values())]
+    if opening:
+        held = sum(not _is_trained(place) for place in opening)
+        yield Finding(
+            id="dead-gate",
+            severity="info",
+            where=names(opening),
+            message=f"branches that a gate multiplies by 0 at first, so that blocks start as the identity: "
+            f"{len(opening)}. Gates that are buffers and follow a schedule, or never open: {held}",
+            fix="nothing, where a schedule moves the buffers; keep weight decay off gates that are trained",
+        )
+
+
+def _is_trained(place: Place) -> bool:
+    return "trained · " in place[1].formula
+
+
+def _why_dead(patient: Patient, place: Place) -> str:
+    """Why the gate of a branch stays at 0, as a sentence; "" where it may leave it."""
+    stack, found, _ = place
+    if not _is_trained(place):
+        # A buffer may follow a schedule, as the branch's factor of BranchNorm does.
+        return "" if "constant · " in found.formula else "The factor is no trainable parameter"
+    near = _nearest(patient, stack, found.name)
+    moved = [name for name in near if gets_gradient(patient, name)]
+    if not near or (not moved and is_cut_off(patient, stack)):
+        return ""
+    if not moved:
+        return "The gradient of their gates is exactly 0"
+    if patient.optimizer is None:
+        return ""
+    held = {id(parameter) for group in patient.optimizer.param_groups for parameter in group["params"]}
+    weights = parameters_by_name(patient)
+    return "" if any(id(weights[name]) in held for name in moved) else "The optimiser does not hold their gates"
+
+
+def _nearest(patient: Patient, stack: FoundStack, path: str) -> list[str]:
+    """Trainable gates at 0 that share the longest part of their path with a sub-layer's; several where none is closer.
+
+    Which gate multiplies which branch is not recorded, but gates are kept beside the branch, in its block, or in a list
+    of their own for all blocks.
+    """
+    shared = {name: _in_common(path.split("."), name.split(".")) for name in gates_at_zero(patient.model, stack.width)}
+    return [name for name, length in shared.items() if length == max(shared.values())]
+
+
+def _in_common(one: list[str], other: list[str]) -> int:
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((n for n, (a, b) in pairs if a != b), min(len(one), len(other)))
+
+
+LARGEST_GATE = 10.0
+"""Ten times the factor 1 of a branch without a gate; those of ReZero and LayerScale start at 0 to 0.1."""
+WHOLE_SHARE = 0.99
+
+
+def saturated_gates(patient: Patient) -> Iterator[Finding]:
+    """Trained factors so large that a branch takes the place of the stream it should add to."""
+    large = [
+        place
+        for place in patient.sublayers()
+        if _is_trained(place) and abs(place[1].branch_scale or 0.0) > LARGEST_GATE and place[2].share > WHOLE_SHARE
+    ]
+    if large:
+        scale = max(abs(place[1].branch_scale or 0.0) for place in large)
+        share = min(place[2].share for place in large)
+        yield Finding(
+            id="saturated-gate",
+            severity="warning",
+            where=names(large),
+            message=f"branches with trained gates of up to {scale:.3g}, that make up at least {share:.1%} of the sum's "
+            f"square: {len(large)}. The skip path carries next to nothing there",
+            fix="give gates a smaller learning rate or a bound, and look for the update at which they grew",
+        )
+
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        id="dead-gate",
+        severity="error",
+        title="a gate at 0 that cannot open",
+        explanation="A branch behind a gate at 0 gets no gradient; it learns once the gate has moved. A gate that gets "
+        "no gradient itself, or that no optimiser holds, keeps its branch out for ever.",
+        reference="Bachlechner et al. 2020, arXiv:2003.04887, section 3; "
+        "github.com/lucidrains/performer-pytorch/issues/28",
+        check=dead_gates,
+    ),
+    Rule(
+        id="saturated-gate",
+        severity="warning",
+        title="a gate so large that the skip path is lost",
+        explanation="The signal then passes depth through branches alone, as in a network without skip connections.",
+        reference="Bachlechner et al. 2020, arXiv:2003.04887, section 3; Touvron et al. 2021 (LayerScale), "
+        "arXiv:2103.17239, section 2",
+        check=saturated_gates,
+    ),
+)

@@ -1,0 +1,152 @@
+"""Initial weights that do not belong to the placement, or that are the same in every block."""
+
+from collections.abc import Iterator, Mapping
+
+import torch
+from torch import Tensor, nn
+
+from ....placement import Placement, named
+from ...identify.found import FoundStack
+from ...observe.observed import ObservedStack
+from ..initial_weights import Role, Weighed, typical, weighed
+from ..matrices import parameters_by_name
+from ..rules import Finding, Patient, Rule, Severity
+from ..vectors import at_initialisation, listed
+
+TOLERANCE = 1.5
+"""Factor by which a matrix may be larger or smaller than wanted. Uniform, normal and truncated draws of one scale agree
+within 5 %; drawing a packed matrix as a whole makes its parts √2 smaller than Glorot's."""
+
+_SAID: Mapping[Role, str] = {
+    "value": "value",
+    "output": "attention output",
+    "ffn_in": "first feed-forward",
+    "ffn_out": "last feed-forward",
+}
+"""Queries and keys are not judged: no placement scales them, and their size moves no branch's scale."""
+
+
+def unlike_placement(patient: Patient) -> Iterator[Finding]:
+    """DeepNorm, T-Fixup and Sub-LN are a wiring and the scale of the weights that go with it."""
+    if not at_initialisation(patient):
+        return
+    for number, stack in enumerate(patient.stacks):
+        if stack.placement and named(stack.placement).initialisation.startswith("xavier-"):
+            yield from _unlike(patient, number, named(stack.placement))
+
+
+def _fits(one: Weighed) -> bool:
+    return 1 / TOLERANCE <= one.ratio <= TOLERANCE
+
+
+def _unlike(patient: Patient, number: int, placement: type[Placement]) -> Iterator[Finding]:
+    stack = patient.stacks[number]
+    judged = [one for one in weighed(patient, number, placement, _fits) if one.role in _SAID]
+    # A matrix of zeros is a branch that starts closed.
+    wrong = [one for one in judged if not _fits(one) and one.matrix.deviation > 0]
+    if not wrong:
+        return
+    said = []
+    for role, name in _SAID.items():
+        some = [one for one in wrong if one.role == role]
+        if some:
+            found, wanted = typical([one.matrix.glorot_gain for one in some]), typical([one.wanted for one in some])
+            blocks = len({one.block for one in judged if one.role == role})
+            out = len({one.block for one in some})
+            said.append(f"{name} {found:.2f} in place of {wanted:.2f} ({out} of {blocks} blocks)")
+    yield Finding(
+        id="initialisation-unlike-placement",
+        severity=_severity(wrong),
+        where=listed(one.matrix.parameter for one in wrong) or stack.name,
+        message=f"{placement.title} with {stack.blocks} blocks draws each weight at its own multiple of Glorot's "
+        f"√(2 / (inputs + outputs)), and these are others: {', '.join(said)}",
+        fix=f"draw these matrices anew with torch.nn.init.xavier_normal_(weight, gain=...), at the gains of "
+        f"{placement.citation}: {_gains(wrong)}; parts of a packed matrix each on its own",
+    )
+
+
+def _severity(wrong: list[Weighed]) -> Severity:
+    """Too large is the side on which depth makes training fail; too small is only likely unintended.
+
+    Where the gain wanted is above 1 (Sub-LN), a smaller one is the choice of many models and costs stability nothing.
+    """
+    if any(one.matrix.glorot_gain > TOLERANCE * max(1.0, one.wanted) for one in wrong):
+        return "error"
+    return "info" if all(one.ratio < 1 <= one.wanted for one in wrong) else "warning"
+
+
+def _gains(wrong: list[Weighed]) -> str:
+    return ", ".join(
+        f"{typical([one.wanted for one in wrong if one.role == role]):.3f} for {name}"
+        for role, name in _SAID.items()
+        if any(one.role == role for one in wrong)
+    )
+
+
+def identical_blocks(patient: Patient) -> Iterator[Finding]:
+    """Blocks that are copies of one drawn block; what is one and the same tensor, as in ALBERT, is no copy."""
+    weights = parameters_by_name(patient)
+    for stack, seen in zip(patient.stacks, patient.observed.stacks, strict=True):
+        copied = _copies(stack, seen, weights)
+        if copied and len(copied) >= stack.blocks - 1 and stack.blocks > 1:
+            stock = _is_torchs(patient.model, stack.name)
+            yield Finding(
+                id="identical-blocks",
+                severity="info" if stock else "warning",
+                where=stack.name,
+                message=f"all {stack.blocks} blocks start with the same weights: every matrix of blocks "
+                f"{copied[0]} to {copied[-1]} is a copy of that of block 1"
+                + (", as torch.nn.TransformerEncoder and TransformerDecoder make them of one layer" if stock else ""),
+                fix="draw every block anew after it is built, e.g. for p in model.parameters(): if p.dim() > 1: "
+                "torch.nn.init.xavier_uniform_(p), as torch.nn.Transformer does"
+                if stock
+                else "build a layer for every block rather than copy.deepcopy one, or initialise after copying",
+            )
+
+
+def _copies(stack: FoundStack, seen: ObservedStack, weights: Mapping[str, Tensor]) -> list[int]:
+    """Blocks after the first whose matrices are all equal to those of the first, and are other tensors."""
+    matrices: dict[int, list[Tensor]] = {}
+    for found, observed in zip(stack.sublayers, seen.sublayers, strict=True):
+        drawn = [weights[n].detach() for n in observed.parameters if n in weights and weights[n].ndim > 1]
+        matrices.setdefault(found.block, []).extend(w for w in drawn if w.numel() and bool((w != w.flatten()[0]).any()))
+    first = matrices.get(1, [])
+    return [block for block, some in sorted(matrices.items()) if block > 1 and _all_copies(some, first)]
+
+
+def _all_copies(some: list[Tensor], first: list[Tensor]) -> bool:
+    return len(some) == len(first) > 0 and all(
+        one.data_ptr() != other.data_ptr() and one.shape == other.shape and torch.equal(one, other)
+        for one, other in zip(some, first, strict=True)
+    )
+
+
+def _is_torchs(model: nn.Module, path: str) -> bool:
+    """Whether the module of that path, or one around it, is torch's own stack of copied layers."""
+    parts = path.split(".") if path else []
+    around = [model.get_submodule(".".join(parts[:n])) for n in range(len(parts) + 1)]
+    return any(isinstance(module, nn.TransformerEncoder | nn.TransformerDecoder) for module in around)
+
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        id="initialisation-unlike-placement",
+        severity="error",
+        title="weights drawn at another scale than the placement needs",
+        explanation="DeepNorm, T-Fixup and Sub-LN are defined by their initial weights as much as by their wiring: the "
+        "bound on how far an update moves the output holds for both together.",
+        reference="Wang et al. 2022, arXiv:2203.00555, figure 2; github.com/microsoft/torchscale/issues/16 and 68; "
+        "github.com/facebookresearch/xformers/issues/284",
+        check=unlike_placement,
+    ),
+    Rule(
+        id="identical-blocks",
+        severity="warning",
+        title="every block starts as a copy of the first",
+        explanation="Weights of different blocks that agree make branches add up instead of averaging out, so that the "
+        "stream grows faster with depth than at any random initialisation.",
+        reference="torch.nn.TransformerEncoder: it is built of deep copies of one layer, and torch.nn.Transformer "
+        "draws them anew",
+        check=identical_blocks,
+    ),
+)

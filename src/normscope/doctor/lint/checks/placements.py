@@ -1,0 +1,99 @@
+"""Placements that do not agree: of the blocks of one stack with each other, or of a model with its configuration."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+
+from ....placement import named, registered
+from ....placement.printing import ranges
+from ...identify.found import FoundSublayer
+from ..rules import Finding, Patient, Rule
+from ..structure import carries_norm, explained, in_blocks, wanted
+from ..vectors import listed
+from .constants import KIND, near
+
+_NUMBER = re.compile(r"[\d.]+(?:e-?\d+)? · ")
+
+
+def mixed_placements(patient: Patient) -> Iterator[Finding]:
+    """Blocks of one stack with different formulas that no registered placement has together."""
+    for number, stack in enumerate(patient.stacks):
+        inside = in_blocks(stack)
+        if explained(inside) or near(patient, number) or carries_norm(stack, wanted(patient, number)):
+            continue
+        # Of a mean over depth every sub-layer reads one value more than the one before.
+        if any("x ←" not in sublayer.formula for sublayer in inside):
+            continue
+        blocks = _by_formulas(inside)
+        if len(blocks) > 1:
+            parts = [
+                f"block{'s' if len(numbers) > 1 else ''} {ranges(numbers)}: {', '.join(words)}"
+                for words, numbers in blocks.items()
+            ]
+            few = min(blocks.values(), key=len)
+            yield Finding(
+                id="mixed-placements",
+                severity="warning",
+                where=listed(sublayer.name for sublayer in inside if sublayer.block in few),
+                message="the blocks of one stack are wired differently, as no registered placement has them: "
+                + "; ".join(parts),
+                fix="wire all blocks alike, or by the rule of a placement that mixes them, such as Mix-LN's first "
+                f"⌊L/4⌋ = {stack.blocks // 4} of {stack.blocks} blocks",
+            )
+
+
+def _by_formulas(inside: list[FoundSublayer]) -> dict[tuple[str, ...], list[int]]:
+    """Blocks by the formulas of their sub-layers, numbers and kinds left out; the commonest first."""
+    blocks: dict[int, list[str]] = {}
+    for sublayer in inside:
+        text = _NUMBER.sub("", sublayer.formula) if not sublayer.placement else sublayer.formula
+        blocks.setdefault(sublayer.block, []).append(KIND.sub("F", text))
+    found: dict[tuple[str, ...], list[int]] = {}
+    for number, texts in blocks.items():
+        found.setdefault(tuple(texts), []).append(number)
+    order = Counter({key: len(numbers) for key, numbers in found.items()}).most_common()
+    # What every sub-layer of a block has is said once.
+    return {tuple(dict.fromkeys(key)): found[key] for key, _ in order}
+
+
+def flag_contradicts(patient: Patient) -> Iterator[Finding]:
+    """A configuration that names another placement than the model computes."""
+    name = patient.wanted_placement
+    if name is None or name not in registered():
+        return
+    for stack in patient.stacks:
+        inside = in_blocks(stack)
+        other = [sublayer for sublayer in inside if name not in (sublayer.placement, *sublayer.also)]
+        if other:
+            found = Counter(sublayer.placement or sublayer.formula for sublayer in other).most_common(1)[0][0]
+            yield Finding(
+                id="placement-flag-contradicts",
+                severity="error",
+                where=stack.name,
+                message=f"the configuration says {named(name).title} ({name}), but {len(other)} of {len(inside)} "
+                f"sub-layers are not: most of these compute {found}",
+                fix="correct the configuration, or whatever reads it: weights trained under one placement are of no "
+                "use under another",
+            )
+
+
+RULES = (
+    Rule(
+        id="mixed-placements",
+        severity="warning",
+        title="Blocks of one stack are wired differently",
+        explanation="Where depth-wise mixtures are meant they follow a rule; a block that differs for no reason is "
+        "mostly a flag that did not reach it.",
+        reference="Li et al. 2024 (Mix-LN), arXiv:2412.13795, section 3, for a mixture that is meant",
+        check=mixed_placements,
+    ),
+    Rule(
+        id="placement-flag-contradicts",
+        severity="error",
+        title="The model is not wired as its configuration says",
+        explanation="Pre-LN and Post-LN have weights of the same names and shapes, so that nothing fails to load when "
+        "a flag is wrong or ignored.",
+        reference="github.com/facebookresearch/multimodal issue 317; github.com/NVIDIA/NeMo pull request 4350",
+        check=flag_contradicts,
+    ),
+)

@@ -1,0 +1,194 @@
+"""Branches that add nothing or are not heard, gradients that are lost, an embedding that drowns its blocks."""
+
+import math
+from collections.abc import Iterator
+
+import torch
+
+from ..gradient_reach import (
+    Place,
+    gets_gradient,
+    is_closed,
+    is_cut_off,
+    is_shut_by_gate,
+    names,
+    trained_in,
+    was_differentiated,
+)
+from ..rules import Finding, Patient, Rule
+from ..vectors import listed
+
+
+def dead_sublayers(patient: Patient) -> Iterator[Finding]:
+    """Branches that the output does not depend on, that add nothing, or that get no gradient."""
+    places = list(patient.sublayers())
+    unread = [place for place in places if not place[2].reaches_output]
+    if unread:
+        yield Finding(
+            id="dead-sublayer",
+            severity="warning",
+            where=names(unread),
+            message=f"branches that are computed, but that the output does not depend on: {len(unread)} of "
+            f"{len(places)}",
+            fix="return the last state of the stream, or leave these sub-layers out",
+        )
+    read = [place for place in places if place[2].reaches_output and not is_shut_by_gate(place)]
+    yield from _closed(patient, [place for place in read if is_closed(place)], len(places))
+    yield from _without_gradient(patient, [place for place in read if not is_closed(place)], len(places))
+
+
+def _closed(patient: Patient, closed: list[Place], count: int) -> Iterator[Finding]:
+    opening = [
+        place
+        for place in closed
+        if is_cut_off(patient, place[0]) or any(gets_gradient(patient, name) for name in trained_in(patient, place))
+    ]
+    dead = [place for place in closed if place not in opening]
+    if opening:
+        yield Finding(
+            id="dead-sublayer",
+            severity="info",
+            where=names(opening),
+            message=f"branches that add exactly 0 to the stream: {len(opening)} of {count}. Their weights get a "
+            "gradient, or will once the decoder listens: they start closed and open in training",
+            fix="nothing, if a last matrix of zeros is meant",
+        )
+    if dead:
+        yield Finding(
+            id="dead-sublayer",
+            severity="error",
+            where=names(dead),
+            message=f"branches that add 0 to the stream, and none of whose weights gets a gradient: {len(dead)} of "
+            f"{count}. They stay as they are",
+            fix="look for two factors in a row that start at 0, a mask of zeros, frozen weights, or a detached output",
+        )
+
+
+def _without_gradient(patient: Patient, acting: list[Place], count: int) -> Iterator[Finding]:
+    if not was_differentiated(patient):
+        return
+    silent = []
+    for place in acting:
+        trained = trained_in(patient, place)
+        # A frozen sub-layer has no gradient on purpose, and an encoder none before its decoder listens.
+        if trained and not is_cut_off(patient, place[0]) and not any(gets_gradient(patient, name) for name in trained):
+            silent.append(place)
+    if silent:
+        yield Finding(
+            id="dead-sublayer",
+            severity="error",
+            where=names(silent),
+            message=f"branches that add to the stream, but with a gradient of exactly 0 for all of their trainable "
+            f"weights: {len(silent)} of {count}",
+            fix="look for detach(), no_grad() or .data between them and the loss, or for gradients that are too small "
+            f"for {str(patient.dtype).removeprefix('torch.')}",
+        )
+
+
+def nonfinite_gradients(patient: Patient) -> Iterator[Finding]:
+    """A loss or gradients that overflow in the very first pass."""
+    norms, loss = patient.observed.gradient_norms, patient.observed.loss_nats
+    bad = [name for name, norm in norms.items() if not math.isfinite(norm)]
+    seen = [f"gradients of {len(bad)} of {len(norms)} parameters are not finite"] if bad else []
+    seen += [f"the loss is {loss}"] if loss is not None and not math.isfinite(loss) else []
+    if seen:
+        yield Finding(
+            id="nonfinite-gradient",
+            severity="error",
+            where=listed(bad),
+            message=", and ".join(seen),
+            fix="look for 0/0 in norms, for a softmax over nothing but masked places, and for values beyond "
+            f"{str(patient.dtype).removeprefix('torch.')}'s largest, {torch.finfo(patient.dtype).max:.3g}",
+        )
+
+
+TINY_SHARE = 1e-3
+LARGE_STREAM = 10.0
+"""Mean square; embeddings of N(0, 1/d) times √d, and normed ones, have 1. Narrow models with weights of N(0, 0.02²)
+have shares of 1e-4 (BERT of width 32) beside such a stream: there the weights are small, not the embedding large."""
+
+
+def embedding_swamps_blocks(patient: Patient) -> Iterator[Finding]:
+    """A stream that starts so large that nothing which blocks add to it changes what the next one reads."""
+    for stack, seen in zip(patient.stacks, patient.observed.stacks, strict=True):
+        places = [(stack, found, s) for found, s in zip(stack.sublayers, seen.sublayers, strict=True)]
+        # Branches that a gate or a factor holds down are held down on purpose.
+        held = any(is_closed(place) or abs(place[1].branch_scale or 1.0) < 0.1 for place in places)
+        most, least = max(s.share for s in seen.sublayers), min(s.stream_square for s in seen.sublayers)
+        # Where norms stand on the stream, its size at the source is soon forgotten.
+        if not held and most < TINY_SHARE and least > LARGE_STREAM:
+            yield Finding(
+                id="embedding-swamps-blocks",
+                severity="warning",
+                where=stack.name,
+                message=f"the stream enters the first block at a mean square of {seen.source_square:.3g}, and no "
+                f"sub-layer adds more than {most:.2g} of a sum's square: blocks barely change what the next one reads",
+                fix="draw the embedding smaller (a deviation of 1/√width where it is multiplied by √width, 0.02 where "
+                "not), or norm it",
+            )
+
+
+LARGEST_GROWTH = 2.0
+
+
+def amplified_stream(patient: Patient) -> Iterator[Finding]:
+    """Factors above 1 on the skip path that no norm of the sum takes back."""
+    for stack, seen in zip(patient.stacks, patient.observed.stacks, strict=True):
+        raised = [
+            found
+            for found in stack.sublayers
+            if found.skip_scale is not None and abs(found.skip_scale) > 1.0 and "x ← norm(" not in found.formula
+        ]
+        growth = math.prod(abs(found.skip_scale or 1.0) for found in raised)
+        if growth > LARGEST_GROWTH:
+            yield Finding(
+                id="amplified-stream",
+                severity="warning",
+                where=listed(found.name for found in raised),
+                message=f"the skip path multiplies the stream by {growth:.3g} over {len(raised)} sub-layers, and no "
+                f"norm follows their sums: its mean square goes from {seen.source_square:.3g} to "
+                f"{seen.sublayers[-1].sum_square:.3g}",
+                fix="leave the factor on the skip to placements that norm the sum, as DeepNorm does, or take 1",
+            )
+
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        id="dead-sublayer",
+        severity="error",
+        title="a sub-layer that does not take part",
+        explanation="A branch that adds nothing, is not read or gets no gradient costs its time and learns nothing; a "
+        "branch that starts at 0 and gets a gradient is fine.",
+        reference="Bachlechner et al. 2020, arXiv:2003.04887, section 3, and Zhang et al. 2019 (Fixup), "
+        "arXiv:1901.09321, section 3, for branches that start at 0 and leave it",
+        check=dead_sublayers,
+    ),
+    Rule(
+        id="nonfinite-gradient",
+        severity="error",
+        title="a loss or gradients that are not finite",
+        explanation="The first update would make the weights NaN, or be skipped by a gradient scaler.",
+        reference="github.com/marian-nmt/marian-dev/issues/699: an un-normed decoder memory, huge gradients and NaN",
+        check=nonfinite_gradients,
+    ),
+    Rule(
+        id="embedding-swamps-blocks",
+        severity="warning",
+        title="an embedding so large that blocks barely act",
+        explanation="In a stream without norms on it, what a block adds is as large as its weights make it, whatever "
+        "the embedding is: a large embedding keeps every later norm from seeing the branches.",
+        reference="Takase et al. 2023 (Spike No More), arXiv:2312.16903, for the other side; Xiong et al. 2020, "
+        "arXiv:2002.04745, lemma 2: the sum grows by one branch at a time",
+        check=embedding_swamps_blocks,
+    ),
+    Rule(
+        id="amplified-stream",
+        severity="warning",
+        title="a factor above 1 on a skip path without norms",
+        explanation="It is taken once a sub-layer, so that the stream grows exponentially with depth, and what later "
+        "branches add is lost in it.",
+        reference="Wang et al. 2022, arXiv:2203.00555, figure 2, where a norm follows every sum; joeynmt, whose "
+        "`initializer: xavier_normal` turned DeepNorm's factors on for Pre-LN too",
+        check=amplified_stream,
+    ),
+)

@@ -1,0 +1,163 @@
+"""Sums that are not there: a sub-layer whose output replaces the stream, is lost, or is never computed."""
+
+from collections.abc import Iterator
+
+from ...identify.found import FoundStack
+from ..rules import Finding, Patient, Rule
+from ..structure import carries_norm, in_blocks, wanted
+from ..vectors import listed, norm_parameters
+
+ENCODER, DECODER = ("attention", "feed_forward"), ("attention", "cross_attention", "feed_forward")
+
+
+def lost_residual(patient: Patient) -> Iterator[Finding]:
+    """Sub-layers whose output is not added to the stream that they read."""
+    yield from _cut(patient)
+    for number, stack in enumerate(patient.stacks):
+        if carries_norm(stack, wanted(patient, number)):
+            yield Finding(
+                id="lost-residual",
+                severity="error",
+                where=stack.name,
+                message=f"every skip of {stack.blocks} blocks carries the normed stream: the norm in front of a "
+                "sub-layer is written onto x before x + F(x), and no norm follows the last sum",
+                fix="keep x as it is for the sum: x + F(norm(x))",
+            )
+        if stack.continues is None and not any(other.continues == number for other in patient.stacks):
+            yield from _one_short(stack)
+
+
+def _cut(patient: Patient) -> Iterator[Finding]:
+    places = []
+    for stack in patient.stacks:
+        if stack.continues is None or stack.cut_by is None:
+            continue
+        before, after = in_blocks(patient.stacks[stack.continues]), in_blocks(stack)
+        # A network between two stacks that ends neither of their blocks early may be meant: a projection, an adapter.
+        if before and after and (stack.cut_by == "attention" or before[-1].kind != "feed_forward"):
+            places.append((stack.cut_by.replace("_", "-"), before[-1].name, after[0].name))
+    if places:
+        kinds = " and ".join(dict.fromkeys(kind for kind, _, _ in places))
+        pairs = [f"between {before or 'its start'} and {after or 'its end'}" for _, before, after in places]
+        yield Finding(
+            id="lost-residual",
+            severity="error",
+            where=listed(after for _, _, after in places),
+            message=f"the output of {kinds} takes the place of the stream instead of being added to it, "
+            f"{listed(pairs)}: {len(places)} of the sums that a stack of such blocks has are missing",
+            fix="add the sub-layer's input to its output",
+        )
+
+
+def _one_short(stack: FoundStack) -> Iterator[Finding]:
+    """Kinds of sub-layers that make whole blocks but for one or few that are missing."""
+    kinds = [sublayer.kind for sublayer in in_blocks(stack)]
+    block = DECODER if "cross_attention" in kinds else ENCODER
+    if _all_alike(stack) or len(kinds) <= len(block) or not set(kinds) <= set(block):
+        return
+    missing, place = [], 0
+    for kind in kinds:
+        while block[place % len(block)] != kind:
+            missing.append(place)
+            place += 1
+        place += 1
+    missing += range(place, place + -place % len(block))
+    if missing and 4 * len(missing) <= len(kinds) + 1:
+        said = [f"{block[at % len(block)].replace('_', '-')} of block {at // len(block) + 1}" for at in missing]
+        yield Finding(
+            id="lost-residual",
+            severity="error",
+            where=stack.name,
+            message=f"{listed(said)} joins no sum, though its likes in the other blocks do",
+            fix="add the sub-layer's output to its input",
+        )
+
+
+def _all_alike(stack: FoundStack) -> bool:
+    """Whether there are several blocks, each of the same kinds of sub-layers."""
+    numbers = range(1, stack.blocks + 1)
+    blocks = {tuple(sublayer.kind for sublayer in stack.sublayers if sublayer.block == n) for n in numbers}
+    return stack.blocks > 1 and len(blocks) == 1
+
+
+def unused_parameters(patient: Patient) -> Iterator[Finding]:
+    """Blocks and norms that are built and that the forward pass does not go through."""
+    unused = set(patient.observed.unused_parameters)
+    if not unused:
+        return
+    skipped = _skipped_blocks(patient, unused)
+    if skipped:
+        yield Finding(
+            id="unused-parameters",
+            severity="error",
+            where=listed(skipped),
+            message=f"{len(skipped)} of the modules in a row of likes do nothing: the forward pass reads none of their "
+            "weights, while it reads those of the others",
+            fix="look for a branch of the code that returns its input, such as a flag that no case matches",
+        )
+    widths = {stack.width for stack in patient.stacks}
+    norms = {
+        name.rpartition(".")[0]
+        for name, parameter in norm_parameters(patient.model).items()
+        if name in unused and parameter.ndim == 1 and parameter.numel() in widths
+    }
+    idle = sorted(path for path in norms if path and not any(_within(path, module) for module in skipped))
+    idle = [path for path in idle if not any(_within(name, path) and name not in unused for name in _names(patient))]
+    if idle:
+        yield Finding(
+            id="unused-parameters",
+            severity="warning",
+            where=listed(idle),
+            message=f"{len(idle)} norms are built and never applied: the forward pass reads none of their parameters",
+            fix="apply them, or do not build them",
+        )
+
+
+def _names(patient: Patient) -> list[str]:
+    return [name for name, _ in patient.model.named_parameters()]
+
+
+def _skipped_blocks(patient: Patient, unused: set[str]) -> list[str]:
+    """Modules "path.number" none of whose weights is read, beside others of that path some of whose are."""
+    read: dict[str, bool] = {}
+    for name, parameter in patient.model.named_parameters():
+        parts = name.split(".")
+        for end in range(1, len(parts)):
+            if parts[end - 1].isdigit() and parameter.ndim >= 2:
+                path = ".".join(parts[:end])
+                read[path] = read.get(path, False) or name not in unused
+    # An expert that no token was sent to is no mistake.
+    branches = [sublayer.name for stack in patient.stacks for sublayer in stack.sublayers if sublayer.name]
+    found: list[str] = []
+    for path, is_read in read.items():
+        row = path.rpartition(".")[0]
+        beside = any(other.rpartition(".")[0] == row and is_read_there for other, is_read_there in read.items())
+        if not is_read and beside and not any(_within(path, branch) for branch in branches):
+            found += [path] if not any(_within(path, outer) for outer in found) else []
+    return found
+
+
+def _within(path: str, module: str) -> bool:
+    return path == module or path.startswith(module + ".")
+
+
+RULES = (
+    Rule(
+        id="lost-residual",
+        severity="error",
+        title="A sub-layer without its residual sum",
+        explanation="Without the sum the gradient has no way around the sub-layer, and what the stream carried is lost "
+        "there.",
+        reference="github.com/pytorch/pytorch pull request 61165; github.com/OpenNMT/OpenNMT-py pull request 2199",
+        check=lost_residual,
+    ),
+    Rule(
+        id="unused-parameters",
+        severity="error",
+        title="Blocks or norms that nothing goes through",
+        explanation="They are counted, saved and decayed, and do nothing: often a name of a variant is spelt otherwise "
+        "where it is read than where it is given.",
+        reference="github.com/lmsdss/LayerNorm-Scaling: a lower-cased norm type is compared with 'LNS'",
+        check=unused_parameters,
+    ),
+)

@@ -1,0 +1,81 @@
+"""What a rule of the linter is: it looks at a patient and says what it finds wrong."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import nn
+
+from ..identify.found import FoundStack, FoundSublayer
+from ..observe.observed import Observations, ObservedSublayer
+
+Severity = Literal["info", "warning", "error"]
+SEVERITIES: tuple[Severity, ...] = ("info", "warning", "error")
+"""From the least to the worst."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """Something a rule found in a model."""
+
+    id: str
+    """Of the rule."""
+    severity: Severity
+    """error: training is expected to fail or to lose much; warning: likely unintended; info: worth knowing."""
+    where: str
+    """Path of a module, a stack or a parameter; "" for the model as a whole. Several: "a, b and 10 more"."""
+    message: str
+    """What was seen, with its numbers, and what was expected."""
+    fix: str
+    """What to change."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loading:
+    """What happened when a checkpoint was put into the model."""
+
+    missing: tuple[str, ...]
+    """Parameters of the model that the checkpoint lacks."""
+    unexpected: tuple[str, ...]
+    """Tensors of the checkpoint that the model has no place for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patient:
+    """All that rules may look at."""
+
+    model: nn.Module
+    stacks: tuple[FoundStack, ...]
+    observed: Observations
+    dtype: torch.dtype
+    """What the model computes in: that of its weights, or of autocast."""
+    optimizer: torch.optim.Optimizer | None = None
+    """The user's own, with its parameter groups."""
+    loading: Loading | None = None
+    """Of a checkpoint; None for a model with initial weights."""
+    wanted_placement: str | None = None
+    """The placement that the model's configuration names, where it names one."""
+
+    def sublayers(self) -> Iterable[tuple[FoundStack, FoundSublayer, ObservedSublayer]]:
+        """Every sub-layer with its stack and what it did."""
+        for stack, observed in zip(self.stacks, self.observed.stacks, strict=True):
+            for found, seen in zip(stack.sublayers, observed.sublayers, strict=True):
+                yield stack, found, seen
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """One thing that can be wrong."""
+
+    id: str
+    """Words with hyphens, such as missing-final-norm; what pyproject.toml silences."""
+    severity: Severity
+    """The worst that it reports."""
+    title: str
+    """What is wrong, in a few words."""
+    explanation: str
+    """Why it matters, in a sentence or two."""
+    reference: str
+    """Paper and section, or a public issue where it happened."""
+    check: Callable[[Patient], Iterable[Finding]]

@@ -1,0 +1,84 @@
+"""What rules about wiring ask: the sub-layers of blocks, and what the registry has for a stack that was found."""
+
+from collections.abc import Sequence
+
+from ...placement import SublayerKind, named, registered
+from ..find.terms import Term
+from ..identify.candidates import SPOKEN_OF, Candidate, candidate
+from ..identify.constants import read_formula
+from ..identify.found import FoundStack, FoundSublayer
+from .matrices import shape_of
+from .rules import Patient
+
+
+def in_blocks(stack: FoundStack) -> list[FoundSublayer]:
+    """The sub-layers of blocks, without what comes before the first."""
+    return [sublayer for sublayer in stack.sublayers if sublayer.block > 0]
+
+
+def kinds_of(stack: FoundStack) -> list[SublayerKind]:
+    """The sub-layers of a block, in order, in the registry's words."""
+    of_first = [sublayer.kind for sublayer in stack.sublayers if sublayer.block == 1]
+    return [SPOKEN_OF[kind] for kind in of_first]
+
+
+def explained(sublayers: Sequence[FoundSublayer]) -> bool:
+    """Whether one registered placement has all of these sub-layers."""
+    common = [{sublayer.placement, *sublayer.also} - {""} for sublayer in sublayers]
+    return bool(common) and bool(set.intersection(*common))
+
+
+def wanted(patient: Patient, number: int, name: str | None = None) -> Candidate | None:
+    """The formula of the placement that a stack was found to have, or of another; None where there is none."""
+    stack = patient.stacks[number]
+    name = stack.placement if name is None else name
+    if name not in registered():
+        return None
+    shape, placement = shape_of(patient.stacks, number), named(name)
+    return candidate(placement, shape, kinds_of(stack)) if shape.model in placement.models else None
+
+
+def is_normed(term: Term) -> bool:
+    """Whether a value is made by sums and scales of what comes out of norms."""
+    seen, todo = {id(term)}, [term]
+    while todo:
+        at = todo.pop()
+        if at.kind not in ("norm", "sum", "scale"):
+            return False
+        new = [] if at.kind == "norm" else [a for a in at.arguments if id(a) not in seen]
+        seen.update(map(id, new))
+        todo += new
+    return True
+
+
+def ends_in_norm(patient: Patient, number: int) -> str | None:
+    """The title of a placement that has all of a stack's sub-layers and a norm at its end.
+
+    "" where none has the sub-layers, None where all that have them go without: in a shallow stack, where formulas
+    coincide, whichever lacks the norm as well fits best, and means least.
+    """
+    stack = patient.stacks[number]
+    common = [{sublayer.placement, *sublayer.also} for sublayer in in_blocks(stack)]
+    likely = {stack.placement, *(set.intersection(*common) if common else ())} - {""}
+    # A placement known longer is the likelier to be meant.
+    order = sorted(likely, key=lambda name: (name != stack.placement, named(name).year, named(name).variant_of, name))
+    formulas = [wanted(patient, number, name) for name in order]
+    ending = [formula for formula in formulas if formula is not None and is_normed(formula.whole[-1].end)]
+    if not likely:
+        return ""
+    return ending[0].placement.title if ending else None
+
+
+def blocks_end_normed(found: Candidate) -> bool:
+    """Whether each block of a placement leaves the stream normed."""
+    return bool(found.blocks) and is_normed(found.blocks[-1].end)
+
+
+def carries_norm(stack: FoundStack, formula: Candidate | None) -> bool:
+    """Whether the norm in front of each sub-layer is in the skip too: norm(x) + F(norm(x))."""
+    if stack.end_read_by == "norm":
+        return False
+    # With one norm for both it is Post-LN, a norm earlier, and without the last.
+    post = formula is not None and stack.embedding_norm and blocks_end_normed(formula)
+    forms = [(sublayer.kind, read_formula(sublayer.formula)) for sublayer in in_blocks(stack)]
+    return post or all(read == read_formula(f"x ← norm(x) + {kind}(norm(x))") for kind, read in forms)

@@ -1,0 +1,1 @@
+"""Numbers of a model at work: streams, branches, gradients and the loss."""

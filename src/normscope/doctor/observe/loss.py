@@ -1,0 +1,124 @@
+"""The loss of a model and its gradients' norms, in one forward and one backward pass in evaluation mode."""
+
+# N = tokens, V = classes
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from ..trace.outputs import main_tensor, named_in
+from ..trace.unchanged import left_unchanged
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backward:
+    """What a forward and a backward pass showed; fields as in `Observations`."""
+
+    loss_nats: float
+    loss_is_stand_in: bool
+    classes: int | None
+    logit_deviation: float | None
+    gradient_norms: Mapping[str, float]
+    places: int
+    """At which the output says something: the tokens, or one for a sequence; 0 where that is not known."""
+
+
+def backward(
+    model: nn.Module,
+    run: Callable[[], Any],
+    loss: Callable[[Any], Tensor] | None,
+    *,
+    widths: Sequence[int] = (),
+    written: Sequence[Tensor] = (),
+) -> Backward:
+    """One forward pass `run()` with gradients, and one backward pass; the model and its `.grad` stay as they are.
+
+    loss: of the output, a mean per token in nats. Without it, what the output names `loss`, or the output itself where
+    it is one number, or else a stand-in: the cross-entropy of the logits, or of the first tensor's last dimension,
+    against classes that are drawn evenly, the same each time.
+    widths: of the model's streams; an output of such a width is taken for hidden states and not for logits.
+    written: tensors that `run` writes into, whose values are put back.
+
+    Raises ValueError where the pass or the loss raises, and for a loss that is not one finite number, or on which no
+    trainable parameter has an influence that autograd knows of. Frozen parameters have no gradient norm.
+    """
+    with left_unchanged(model, written), torch.enable_grad():
+        output = _attempt("the forward pass", run)
+        value, is_stand_in = loss_of(output, loss)
+        scores = main_tensor(output)
+        classes, deviation = _logits(scores, named_in(output, "logits") is not None, widths)
+        places = 0 if scores is None else scores.numel() // scores.shape[-1]
+        # What only the output holds need not stand beside the gradients.
+        del output, scores
+        nats = float(value.detach())
+        if not math.isfinite(nats):
+            raise ValueError(f"the loss is {nats}: give a batch on which it is finite")
+        norms = _attempt("the backward pass", lambda: _gradient_norms(model, value))
+    return Backward(
+        loss_nats=nats,
+        loss_is_stand_in=is_stand_in,
+        classes=classes,
+        logit_deviation=deviation,
+        gradient_norms=norms,
+        places=places,
+    )
+
+
+def _attempt(what: str, run: Callable[[], Any]) -> Any:
+    try:
+        return run()
+    except Exception as error:
+        raise ValueError(f"{what} raised {type(error).__name__}: {error}") from error
+
+
+def loss_of(output: Any, loss: Callable[[Any], Tensor] | None) -> tuple[Tensor, bool]:
+    """The loss of an output as one number, and whether it is a stand-in, as `backward` says. Raises ValueError."""
+    if loss is not None:
+        value = _attempt("the loss", lambda: loss(output))
+        if not isinstance(value, Tensor) or value.numel() != 1:
+            what = f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
+            raise ValueError(f"the loss must be a tensor with one number, the mean loss per token; it is {what}")
+        return value.reshape(()), False
+    for own in (named_in(output, "loss"), output):
+        if isinstance(own, Tensor) and own.numel() == 1 and own.is_floating_point():
+            return own.reshape(()), False
+    scores = main_tensor(output)
+    if scores is None:
+        raise ValueError("the output has no tensor of two dimensions or more to take a loss of: give a loss")
+    scores_NV = scores.reshape(-1, scores.shape[-1]).float()
+    generator = torch.Generator().manual_seed(0)
+    drawn_N = torch.randint(max(2, scores_NV.shape[1]), (len(scores_NV),), generator=generator).to(scores.device)
+    if scores_NV.shape[1] == 1:
+        return functional.binary_cross_entropy_with_logits(scores_NV[:, 0], drawn_N.float()), True
+    return functional.cross_entropy(scores_NV, drawn_N), True
+
+
+def _logits(scores: Tensor | None, named: bool, widths: Sequence[int]) -> tuple[int | None, float | None]:
+    """How many classes there are, and the logits' standard deviation; None where it is not clear that they are any."""
+    if scores is None or scores.shape[-1] < 2 or (scores.shape[-1] in widths and not named):
+        return None, None
+    with torch.no_grad():
+        variances = scores.detach().float().var(-1, correction=0)
+        return scores.shape[-1], float(variances.mean().sqrt())
+
+
+def _gradient_norms(model: nn.Module, loss: Tensor) -> dict[str, float]:
+    named = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+    if not named:
+        return {}
+    if not loss.requires_grad:
+        raise ValueError("no trainable parameter has an influence on the loss: is it detached, or under no_grad?")
+    # Not `loss.backward()`, which writes to `.grad` and runs what hangs on it, such as an optimiser's step.
+    gradients = torch.autograd.grad(loss, list(named.values()), allow_unused=True)
+    return {name: _norm(gradient) for name, gradient in zip(named, gradients, strict=True)}
+
+
+def _norm(gradient: Tensor | None) -> float:
+    if gradient is None:
+        return 0.0
+    dense = gradient if gradient.layout == torch.strided else gradient.to_dense()
+    return float(torch.linalg.vector_norm(dense, dtype=torch.float32 if dense.device.type == "mps" else torch.float64))

@@ -1,0 +1,63 @@
+"""Look at a model once: find its stacks, and measure every sub-layer in one forward and one backward pass."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from torch import Tensor, nn
+
+from ..find.surroundings import unused_parameters
+from ..identify.found import FoundStack
+from ..identify.model import Inputs, call_with, streams_in
+from ..identify.stacks import as_stacks
+from .loss import Backward, backward
+from .observed import Observations, ObservedStack, ObservedSublayer
+from .streams import observed_stacks
+
+
+def examined(
+    model: nn.Module, inputs: Inputs, loss: Callable[[Any], Tensor] | None = None
+) -> tuple[tuple[FoundStack, ...], Observations]:
+    """The stacks as `find_stacks` finds them, and what each of their sub-layers does to its stream and to the loss.
+
+    loss: maps the model's output to one number, the mean loss per token in nats; `backward` says what stands in for it.
+    Two forward passes and one backward pass in evaluation mode. The model is left as it was: weights, `.grad`, buffers,
+    modes, and all random number generators. Raises ValueError as `find_stacks` and `backward` do.
+    """
+    found, seen, written, unused = _watched(model, inputs)
+    # By now what was recorded is gone: it would stand beside all that the backward pass keeps.
+    widths = [stack.width for stack in found]
+    passed = backward(model, lambda: call_with(model, inputs), loss, widths=widths, written=written)
+    return found, Observations(
+        stacks=tuple(_with_gradients(stack, passed) for stack in seen),
+        loss_nats=passed.loss_nats,
+        loss_is_stand_in=passed.loss_is_stand_in,
+        classes=passed.classes,
+        logit_deviation=passed.logit_deviation,
+        gradient_norms=passed.gradient_norms,
+        unused_parameters=unused,
+    )
+
+
+def _watched(
+    model: nn.Module, inputs: Inputs
+) -> tuple[tuple[FoundStack, ...], tuple[ObservedStack, ...], Sequence[Tensor], tuple[str, ...]]:
+    """Stacks, measurements without gradients, tensors that the pass writes into, and parameters it does not read."""
+    graph, streams = streams_in(model, inputs)
+    found = tuple(as_stacks(streams))
+    written = [tensor for tensor, _ in graph.trace.written]
+    return found, observed_stacks(model, graph, streams), written, unused_parameters(model, graph.trace)
+
+
+def _with_gradients(stack: ObservedStack, passed: Backward) -> ObservedStack:
+    norms, recipe = passed.gradient_norms, stack.recipe
+    if recipe is not None:
+        recipe = replace(recipe, asked_everywhere=passed.places == recipe.rows)
+
+    def completed(sublayer: ObservedSublayer) -> ObservedSublayer:
+        # Of a sub-layer that is frozen nothing is known.
+        own = [norms[name] for name in sublayer.parameters if name in norms]
+        return replace(sublayer, gradient_norm=math.hypot(*own) if own else None)
+
+    return replace(stack, recipe=recipe, sublayers=tuple(completed(sublayer) for sublayer in stack.sublayers))

@@ -1,0 +1,63 @@
+"""What was measured in a model in one forward and one backward pass, sub-layer by sub-layer."""
+
+# d = width of the stream
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from .recipe import Recipe
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObservedSublayer:
+    """One sub-layer F at work. Squares are means over all tokens, divided by the width d: 1 is what a norm gives."""
+
+    stream_square: float
+    """E‖x‖²/d of the stream that it is added to, before any scale."""
+    branch_square: float
+    """E‖F(x)‖²/d as it is added, scales and norms of the branch included."""
+    sum_square: float
+    """E‖·‖²/d of the residual sum, before a norm that follows it."""
+    correlation: float | None
+    """Mean cosine of the stream's vectors at different tokens of one sequence, before the sub-layer; None for one."""
+    share: float
+    """Squared norm of what is added over that plus that of the scaled skip: near 0 the sub-layer is diluted."""
+    parameters: tuple[str, ...]
+    """Names of the model's parameters that F is computed with, in the order of use; norms around it are not among
+    them. A parameter that several sub-layers use is named in each."""
+    gradient_norm: float | None
+    """Frobenius norm of the loss's gradient with respect to all of `parameters`; None without a loss."""
+    reaches_output: bool
+    """Whether the model's output is computed from the branch's output."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObservedStack:
+    """In the order of `FoundStack.sublayers`."""
+
+    source_square: float
+    """E‖x_0‖²/d of what enters the first sub-layer of the first block."""
+    end_square: float
+    """E‖·‖²/d of the stack's result, a final norm included."""
+    sublayers: tuple[ObservedSublayer, ...]
+    recipe: Recipe | None = field(default=None, repr=False, compare=False)
+    """What theory predicts the stack from; None where it has no model of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observations:
+    """All that one forward and backward pass showed, in evaluation mode."""
+
+    stacks: tuple[ObservedStack, ...]
+    """In the order of the found stacks."""
+    loss_nats: float | None
+    """Mean loss per token; None where no loss was given and the output is no floating-point tensor to take one of."""
+    loss_is_stand_in: bool
+    """Whether it is the doctor's own, because none was given."""
+    classes: int | None
+    """Size of the output's last dimension where it is logits: what ln V is taken of; None where that is not known."""
+    logit_deviation: float | None
+    """Standard deviation of the logits about each token's mean, root mean square over tokens; None without logits."""
+    gradient_norms: Mapping[str, float]
+    """Frobenius norm by parameter; empty without a loss, 0 where nothing reaches it."""
+    unused_parameters: tuple[str, ...] = ()
+    """Names of the parameters that no operation of the forward pass read."""

@@ -1,0 +1,85 @@
+"""What every sub-layer of a recorded forward pass adds to its stream: squares, shares, and the parameters it uses."""
+
+# B = sequences, T = tokens of each, D = width
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor, nn
+
+from ..find.streams import Stream
+from ..identify.stacks import in_order
+from ..trace.graph import Graph
+from .observed import ObservedStack, ObservedSublayer
+from .parameters import Uses
+from .recipe import recipes
+from .sums import Sums, with_gain
+
+
+def observed_stacks(model: nn.Module, graph: Graph, streams: Sequence[Stream]) -> tuple[ObservedStack, ...]:
+    """Every stream's sub-layers in the order of `FoundStack.sublayers`, without gradients.
+
+    Of branches that are added at once (parallel ones) the sum is that of all, and the stream what all are added to.
+    Where a branch goes into several sums, as in ResiDual, it is looked at in the one with the stream that it reads;
+    where one sum has several parts of the stream, as in B2T, the latest is the stream, and all are the scaled skip.
+    Tokens of one sequence are those of one index of the first dimension; a stream of two dimensions is one sequence.
+    """
+    uses = Uses(model, graph)
+    with torch.no_grad():
+        seen = [_observed(graph, stream, uses) for stream in streams]
+        return tuple(replace(one, recipe=recipe) for one, recipe in zip(seen, recipes(graph, streams), strict=True))
+
+
+def _observed(graph: Graph, stream: Stream, uses: Uses) -> ObservedStack:
+    sums = Sums(graph, stream)
+    sublayers = []
+    for branch in in_order(stream):
+        found = sums.of(branch)
+        tensors = graph.values
+        branch_square = mean_square(sums.part(found, (found.addend,)))
+        skip_square = mean_square(sums.part(found, found.skips))
+        both = branch_square + skip_square
+        sublayers.append(
+            ObservedSublayer(
+                stream_square=mean_square(tensors[found.stream].tensor),
+                branch_square=branch_square,
+                sum_square=mean_square(tensors[found.sum].tensor),
+                correlation=mean_cosine(tensors[found.stream].tensor),
+                share=branch_square / both if both else 0.0,
+                parameters=uses.of(branch, found.addend),
+                gradient_norm=None,
+                reaches_output=any(graph.depends(result, branch.output) for result in graph.trace.results),
+            )
+        )
+    # In order, the early branches come first.
+    first = min(stream.before, len(sublayers) - 1)
+    return ObservedStack(
+        source_square=sublayers[first].stream_square,
+        end_square=mean_square(graph.values[with_gain(graph, stream.end)].tensor),
+        sublayers=tuple(sublayers),
+    )
+
+
+def mean_square(x: Tensor) -> float:
+    """E‖x‖²/d over the tokens of (..., D): the mean of all squares."""
+    return float(torch.linalg.vector_norm(x, dtype=_wide(x)).square()) / x.numel()
+
+
+def mean_cosine(x: Tensor) -> float | None:
+    """Mean cosine of the vectors at different tokens of one sequence, of (B, ..., D), or of (T, D): one sequence.
+
+    Over all pairs of a sequence it is (‖Σu‖² - Σ‖u‖²) / (T(T-1)), u the vectors at length 1. None for one token.
+    """
+    if x.ndim < 2:
+        return None
+    x_BTD = x.reshape(1 if x.ndim == 2 else len(x), -1, x.shape[-1]).to(_wide(x))
+    tokens = x_BTD.shape[1]
+    if tokens < 2:
+        return None
+    unit_BTD = nn.functional.normalize(x_BTD, dim=-1, eps=torch.finfo(x_BTD.dtype).tiny)
+    pairs_B = unit_BTD.sum(1).square().sum(-1) - unit_BTD.square().sum((1, 2))
+    return float(pairs_B.mean()) / (tokens * (tokens - 1))
+
+
+def _wide(x: Tensor) -> torch.dtype:
+    return torch.float32 if x.device.type == "mps" else torch.float64

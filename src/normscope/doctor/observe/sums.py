@@ -1,0 +1,180 @@
+"""The residual sums, or means over depth, that branches go into: what they add up, and which of it is the stream."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..find.branches import Branch
+from ..find.streams import Stream
+from ..trace.graph import Graph
+from ..trace.operations import Origin
+
+LIGHT = ("same", "scale", "norm")
+"""Kinds of steps that are made from one value alone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BranchSum:
+    """A residual sum with all that it adds up, by number.
+
+    Of means over depth the first one that a branch goes into, and as the stream the one that the branch reads.
+    """
+
+    sum: int
+    addend: int
+    """What holds the branch: its output, or a norm or a scale of it."""
+    addends: tuple[int, ...]
+    skips: tuple[int, ...]
+    """The addends that are of the stream; those that hold no branch, if there are any."""
+    stream: int
+
+
+class Sums:
+    """Where the branches of a stream are added."""
+
+    def __init__(self, graph: Graph, stream: Stream) -> None:
+        self._graph, self._stream = graph, stream
+        self._outputs = {branch.output for branch in stream.branches}
+
+    def of(self, branch: Branch) -> BranchSum:
+        """The whole sum that a branch goes into, up to a norm or the next branch that reads it."""
+
+        def nearness(found: BranchSum) -> tuple[int, int]:
+            read = found.stream if any(self._graph.depends(n, found.stream) for n in branch.reads) else -1
+            return read, -len(found.addends)
+
+        return max((self._sum(branch, top) for top in self._tops(branch.output)), key=nearness)
+
+    def part(self, of: BranchSum, kept: Sequence[int]) -> Tensor:
+        """What some addends are in a sum, with everything that scales them on the way."""
+        values = self._graph.values
+        if of.sum in kept:
+            return values[of.sum].tensor
+        # All are given, for a branch would be computed again from a stream that is left out.
+        given = {n: values[n].tensor if n in kept else torch.zeros_like(values[n].tensor) for n in of.addends}
+        if mixture := self._graph.mixtures.get(of.sum):
+            given[mixture.weights] = values[mixture.weights].tensor
+        return self._graph.trace.again(given, of.sum)
+
+    def _sum(self, branch: Branch, top: int) -> BranchSum:
+        addends = self._addends(top)
+        holding = {n: origin for n in addends if (origin := self._origin(n)) in self._outputs}
+        own = next(n for n, origin in holding.items() if origin == branch.output)
+        if top in self._graph.mixtures:
+            others = tuple(n for n in addends if n != own)
+            return BranchSum(sum=top, addend=own, addends=addends, skips=others, stream=self._mean_read(branch))
+        skips = tuple(n for n in addends if n not in holding) or tuple(n for n in addends if n != own) or (own,)
+        read = [n for n in skips if any(self._graph.depends(at, n) for at in branch.reads)]
+        return BranchSum(sum=top, addend=own, addends=addends, skips=skips, stream=max(read or skips))
+
+    def _mean_read(self, branch: Branch) -> int:
+        """The mean over depth that a branch reads, before its norm."""
+        number = branch.reads[0]
+        while (step := self._graph.step(number)) and step.kind in LIGHT:
+            (number,) = step.sources
+        return number
+
+    def _tops(self, output: int) -> list[int]:
+        """The sums in which a branch ends: those first met, or what they are added to at once."""
+        found, seen, todo = [], {output}, [output]
+        while todo:
+            at = todo.pop()
+            found += self._graph.mixtures_of.get(at, [])
+            for number in self._graph.consumers[at]:
+                step = self._graph.step(number)
+                if step is None or number in seen or not self._stream.values >> number & 1:
+                    continue
+                seen.add(number)
+                if step.kind == "sum":
+                    found.append(self._whole(number))
+                else:
+                    todo.append(number)
+        return list(dict.fromkeys(found))
+
+    def _whole(self, number: int) -> int:
+        """The last sum that a sum goes into with nothing else reading it on the way."""
+        whole = number
+        while read_once(self._graph, number):
+            number = self._graph.consumers[number][0]
+            step = self._graph.step(number)
+            if step is None or step.kind == "norm" or not self._stream.values >> number & 1:
+                break
+            whole = number if step.kind == "sum" else whole
+        return whole
+
+    def _addends(self, top: int) -> tuple[int, ...]:
+        """What a sum adds up, and sums in it that nothing else reads; before scales, where these are no norm's gain."""
+        found: dict[int, None] = {}
+        todo = [(source, True) for source in self._steps_to(top)]
+        while todo:
+            number, alone = todo.pop()
+            step = self._graph.step(number)
+            alone = alone and read_once(self._graph, number)
+            if step is None or number in self._outputs or not self._goes_through(number, alone):
+                found[number] = None
+            else:
+                todo += [(source, alone) for source in step.sources]
+        return tuple(sorted(found))
+
+    def _goes_through(self, number: int, alone: bool) -> bool:
+        """Whether what a value is made from is to be told apart in a sum, rather than the value itself."""
+        step = self._graph.step(number)
+        if step is None or step.kind == "norm" or is_gain(self._graph, number):
+            return False
+        if step.kind != "same" or self._graph.values[number].op not in ("add", "sub"):
+            return step.kind != "sum" or alone
+        # Positions belong to the embedding that they are added to, and a bias to its branch.
+        while step is not None and step.kind in ("same", "scale"):
+            (number,) = step.sources
+            step, alone = self._graph.step(number), alone and read_once(self._graph, number)
+        return step is not None and step.kind == "sum" and alone
+
+    def _steps_to(self, number: int) -> tuple[int, ...]:
+        step = self._graph.step(number)
+        return step.sources if step else ()
+
+    def _origin(self, number: int) -> int:
+        """What an addend is a norm or a scale of."""
+        while number not in self._outputs and (step := self._graph.step(number)) and step.kind in LIGHT:
+            (number,) = step.sources
+        return number
+
+
+def is_gain(graph: Graph, number: int) -> bool:
+    """Whether a scale belongs to the norm below it: trained or a vector, or what brings a norm to its own size.
+
+    A norm that something else reads too is a value of its own, and what scales it no gain.
+    """
+    step = graph.step(number)
+    if step is None or step.kind != "scale":
+        return False
+    factor = step.factors[0]
+    trained = factor.vector or factor.origin == Origin.TRAINABLE
+    (below,) = step.sources
+    alone = read_once(graph, below)
+    while (inner := graph.step(below)) is not None and (
+        inner.kind == "same" or (inner.kind == "scale" and trained and inner.factors[0].origin == Origin.CONSTANT)
+    ):
+        (below,) = inner.sources
+        alone = alone and read_once(graph, below)
+    # The size of a norm with a gain of its own is not known, and not off.
+    return alone and below in graph.norms and (trained or abs(graph.norms[below].size - 1) > 0.01)
+
+
+def read_once(graph: Graph, number: int) -> bool:
+    """Whether one value, and no other, is made from this one."""
+    return len(set(graph.consumers[number])) == 1
+
+
+def with_gain(graph: Graph, number: int) -> int:
+    """A norm's value, or that of the last gain on it."""
+    last, todo = number, [number]
+    while todo:
+        for consumer in graph.consumers[todo.pop()]:
+            step = graph.step(consumer)
+            if step is not None and (step.kind == "same" or is_gain(graph, consumer)):
+                last = consumer if step.kind == "scale" else last
+                todo.append(consumer)
+    return last

@@ -1,0 +1,1 @@
+"""Theory for what was found in a model."""

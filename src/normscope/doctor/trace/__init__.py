@@ -1,0 +1,1 @@
+"""What a model computes: the operations of one forward pass, and norms and means over depth among them."""

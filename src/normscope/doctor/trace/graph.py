@@ -1,0 +1,197 @@
+"""What feeds what in a recorded forward pass: ancestors, dominators, and the steps that only add, scale or norm."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from .mixtures import Mixture, mixture_of
+from .norms import NormFunction, norm_function
+from .operations import Origin, Ref, Trace, Value
+
+PRODUCTS = frozenset({"mm", "addmm", "bmm", "baddbmm", "addbmm", "mv", "addmv", "convolution", "_grouped_mm"})
+_REARRANGING = frozenset(
+    {"view", "reshape", "_unsafe_view", "transpose", "t", "permute", "unsqueeze", "squeeze", "clone", "detach"}
+    | {"alias", "_to_copy", "expand", "slice", "rewritten"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Factor:
+    """What a value is multiplied with: a number, or one for each feature (then `value` is their mean)."""
+
+    value: float
+    origin: Origin = Origin.CONSTANT
+    vector: bool = False
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether it is one number that nothing changes."""
+        return self.origin == Origin.CONSTANT and not self.vector
+
+    def __mul__(self, other: "Factor") -> "Factor":
+        return Factor(self.value * other.value, max(self.origin, other.origin), self.vector or other.vector)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A value as a light function of others, token by token: the same, a sum, a multiple, normed, or a mean."""
+
+    kind: Literal["same", "sum", "scale", "norm", "mix"]
+    sources: tuple[int, ...]
+    factors: tuple[Factor, ...] = ()
+    """One for each source of a sum or a scale."""
+
+
+def dominators(predecessors: Sequence[Sequence[int]]) -> list[int]:
+    """For every node its closest dominator, through which all paths from the roots to it pass; -1 where none does.
+
+    predecessors: of nodes in an order in which each comes after its own.
+    """
+    found: list[int] = []
+    depth: list[int] = []
+    for before in predecessors:
+        meeting = before[0] if before else -1
+        for other in before[1:]:
+            while meeting != other:
+                if meeting >= 0 and (other < 0 or depth[meeting] >= depth[other]):
+                    meeting = found[meeting]
+                else:
+                    other = found[other]
+        found.append(meeting)
+        depth.append(depth[meeting] + 1 if meeting >= 0 else 0)
+    return found
+
+
+class Graph:
+    """A trace with what can be asked of it. Only values that depend on the model's input are nodes."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace, self.values = trace, trace.values
+        self.predecessors = [
+            [n for n in value.inputs if self.values[n].is_data] if value.is_data else [] for value in self.values
+        ]
+        self.consumers: list[list[int]] = [[] for _ in self.values]
+        self.ancestors: list[int] = []
+        """Of each value a set of numbers as bits, its own among them."""
+        self.through_weights: list[int] = []
+        """The ancestors from which a path runs through a product with a weight matrix."""
+        for value, before in zip(self.values, self.predecessors, strict=True):
+            ancestors, through = 1 << value.number, 0
+            for number in before:
+                self.consumers[number].append(value.number)
+                ancestors |= self.ancestors[number]
+                through |= self.through_weights[number]
+            if self.is_weight_product(value):
+                through |= ancestors & ~(1 << value.number)
+            self.ancestors.append(ancestors)
+            self.through_weights.append(through)
+        self.dominators = dominators(self.predecessors)
+        self.norms: dict[int, NormFunction] = {}
+        self.norms_of: dict[int, list[int]] = {}
+        """Of a value the norms that it goes into."""
+        for value in self.values:
+            if found := norm_function(self, value):
+                self.norms[value.number] = found
+                self.norms_of.setdefault(found.source, []).append(value.number)
+        self.mixtures: dict[int, Mixture] = {}
+        self.mixtures_of: dict[int, list[int]] = {}
+        """Of a value the means over depth that it goes into."""
+        for value in self.values:
+            if mixture := mixture_of(self, value):
+                self.mixtures[value.number] = mixture
+                for source in mixture.sources:
+                    self.mixtures_of.setdefault(source, []).append(value.number)
+        self._steps: dict[int, Step | None] = {}
+
+    def depends(self, value: int, on: int) -> bool:
+        """Whether a value is computed from another one, or is it."""
+        return bool(self.ancestors[value] >> on & 1)
+
+    def is_weight_product(self, value: Value) -> bool:
+        """A product of data with a matrix that does not depend on data."""
+        if not self.is_product(value):
+            return False
+        return any(not self.values[n].is_data and self.values[n].tensor.ndim >= 2 for n in value.inputs)
+
+    def is_data_product(self, value: Value) -> bool:
+        """A matrix product of data with data: attention's scores, or its mean of values."""
+        return self.is_product(value) and not any(
+            self.values[n].tensor.ndim and not self.values[n].is_data for n in value.inputs
+        )
+
+    def is_product(self, value: Value) -> bool:
+        """A matrix product with data in it."""
+        return value.op in PRODUCTS and value.is_data
+
+    def between(self, source: int, target: int) -> list[int]:
+        """Numbers of what depends on the source and is needed for the target, in order, both included."""
+        return [n for n in range(source, target + 1) if self.depends(target, n) and self.depends(n, source)]
+
+    def step(self, number: int) -> Step | None:
+        """The value as a light step; None where it is anything else."""
+        if number not in self._steps:
+            value = self.values[number]
+            self._steps[number] = self._light(value) if value.is_data else None
+        return self._steps[number]
+
+    def _light(self, value: Value) -> Step | None:
+        if value.number in self.norms:
+            return Step("norm", (self.norms[value.number].source,))
+        if value.number in self.mixtures:
+            return Step("mix", self.mixtures[value.number].sources)
+        before, call = self.predecessors[value.number], value.call
+        # Half precision is often guarded by bounds that nothing reaches.
+        if value.op == "clamp" and torch.equal(value.tensor, self.values[value.inputs[0]].tensor):
+            return Step("same", value.inputs[:1])
+        numel = value.tensor.numel()
+        if any(self.values[n].tensor.numel() != numel for n in before) or not value.tensor.is_floating_point():
+            return None
+        if len(before) == 1 and value.op in _REARRANGING:
+            return Step("same", (before[0],))
+        if call is None:
+            return None
+        if value.op == "neg":
+            return Step("scale", (before[0],), (Factor(-1.0),))
+        args, kwargs = call.args, call.kwargs
+        if value.op in ("add", "sub") and len(args) == 2:
+            sign = float(kwargs.get("alpha", 1)) * (-1 if value.op == "sub" else 1)
+            return self._sum(args, (Factor(1.0), Factor(sign)))
+        if value.op in ("mul", "div") and len(args) == 2 and len(before) == 1 and not kwargs:
+            return self._scale(value.op, args, before[0])
+        return None
+
+    def _sum(self, args: tuple[Any, ...], factors: tuple[Factor, Factor]) -> Step | None:
+        data = [
+            (arg.number, factor)
+            for arg, factor in zip(args, factors, strict=True)
+            if isinstance(arg, Ref) and self.values[arg.number].is_data
+        ]
+        if len(data) == 2:
+            return Step("sum", tuple(number for number, _ in data), tuple(factor for _, factor in data))
+        ((number, factor),) = data
+        # Adding what is the same for every input moves the stream, but is no part of its wiring.
+        return Step("same", (number,)) if factor.value == 1 else Step("scale", (number,), (factor,))
+
+    def _scale(self, op: str, args: tuple[Any, ...], data: int) -> Step | None:
+        is_data = [isinstance(arg, Ref) and arg.number == data for arg in args]
+        if sum(is_data) != 1 or (op == "div" and not is_data[0]):
+            return None
+        factor = self._factor(args[1 - is_data.index(True)], self.values[data].tensor)
+        if factor is None:
+            return None
+        if op == "div":
+            factor = Factor(1 / factor.value if factor.value else float("inf"), factor.origin, factor.vector)
+        return Step("scale", (data,), (factor,))
+
+    def _factor(self, multiplier: Any, of: Tensor) -> Factor | None:
+        if not isinstance(multiplier, Ref):
+            return Factor(float(multiplier)) if isinstance(multiplier, int | float) else None
+        value = self.values[multiplier.number]
+        if value.tensor.numel() == 1:
+            return Factor(float(value.tensor.detach()), value.origin)
+        if value.tensor.numel() == value.shape[-1] == of.shape[-1]:
+            return Factor(float(value.tensor.detach().float().mean()), value.origin, vector=True)
+        return None

@@ -1,0 +1,78 @@
+"""Means over depth, known by what they do: softmax weights over earlier values, for every token on its own."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+
+from .operations import Value
+
+if TYPE_CHECKING:
+    from .graph import Graph
+
+SOFTMAX = frozenset({"_softmax", "_safe_softmax"})
+_STACKING = frozenset({"stack", "cat"})
+_WEIGHING = frozenset({"bmm", "mm", "mul", "sum"})
+_LARGEST = 100
+"""Operations between the stacked values and their mean."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mixture:
+    """A value that is a weighted mean of others of its size; the weights are positive and add up to 1."""
+
+    sources: tuple[int, ...]
+    weights: int
+    """Number of the softmax."""
+    by_parameter: bool
+    """Whether the weights are a softmax over products of the values with one trained vector, and nothing else."""
+    key_norms: int
+    """How many norms the values pass before these products."""
+
+
+def mixture_of(graph: "Graph", value: Value) -> Mixture | None:
+    """What mean of which earlier values this is; None where it is none."""
+    if value.op not in _WEIGHING or not value.is_data or not value.tensor.is_floating_point():
+        return None
+    stacked = graph.dominators[value.number]
+    while stacked >= 0 and graph.values[stacked].op not in _STACKING and value.number - stacked <= _LARGEST:
+        stacked = graph.dominators[stacked]
+    if stacked < 0 or graph.values[stacked].op not in _STACKING or value.number - stacked > _LARGEST:
+        return None
+    sources = graph.predecessors[stacked]
+    size = value.tensor.numel()
+    if any(graph.values[n].tensor.numel() != size for n in sources) or len(sources) != len(
+        graph.values[stacked].inputs
+    ):
+        return None
+    inside = graph.between(stacked, value.number)[1:]
+    softmaxes = [n for n in inside if graph.values[n].op in SOFTMAX]
+    if len(softmaxes) != 1 or not _keeps_what_all_agree_on(graph, value, stacked, len(sources)):
+        return None
+    keys = graph.between(stacked, softmaxes[0])[1:]
+    return Mixture(
+        sources=tuple(sources),
+        weights=softmaxes[0],
+        by_parameter=_by_parameter(graph, keys, graph.values[sources[0]].shape[-1]),
+        key_norms=sum(n in graph.norms for n in keys),
+    )
+
+
+def _keeps_what_all_agree_on(graph: "Graph", value: Value, stacked: int, count: int) -> bool:
+    """Whether the value is z where z takes the place of every value in the stack."""
+    call = graph.values[stacked].call
+    if call is None:
+        return False
+    like = graph.values[graph.predecessors[stacked][0]].tensor
+    z = torch.randn(like.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(like)
+    try:
+        mean = graph.trace.again({stacked: call.function([z] * count, *call.args[1:], **call.kwargs)}, value.number)
+    except (ValueError, RuntimeError):
+        return False
+    return torch.allclose(mean.reshape(z.shape).double(), z.double(), rtol=1e-2, atol=1e-2)
+
+
+def _by_parameter(graph: "Graph", keys: list[int], width: int) -> bool:
+    products = [graph.values[n] for n in keys if graph.is_product(graph.values[n])]
+    given = [graph.values[n].tensor for value in products for n in value.inputs if not graph.values[n].is_data]
+    return len(products) == len(given) == 1 and given[0].numel() == width

@@ -1,0 +1,112 @@
+"""Norms known by what they do: the output of a scaled input is the same, token by token, however it is computed."""
+
+# N = tokens, D = width
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import isfinite, nan
+from typing import TYPE_CHECKING, Literal
+
+import torch
+from torch import Tensor
+
+from .operations import Value
+
+if TYPE_CHECKING:
+    from .graph import Graph
+
+_REDUCING = frozenset({"mean", "sum", "var", "var_mean", "std", "linalg_vector_norm", "norm"})
+_ARITHMETIC = _REDUCING | frozenset(
+    {"pow", "square", "add", "sub", "rsub", "mul", "div", "neg", "sqrt", "rsqrt", "reciprocal", "clamp", "clamp_min"}
+    | {"maximum", "abs", "gt", "ne", "where", "expand", "view", "reshape", "_unsafe_view", "unsqueeze", "squeeze"}
+    | {"clone", "detach", "alias", "_to_copy"}
+)
+_LARGEST = 24
+"""Steps of a norm's arithmetic; LayerNorm written out has about ten."""
+
+
+@dataclass(frozen=True, slots=True)
+class NormFunction:
+    """A value that is a norm of another one, before gains."""
+
+    source: int
+    kind: Literal["layer", "rms"]
+    """layer: the mean is taken away too."""
+    epsilon: float
+    """Added to the mean square; NaN where a small input is kept from growing in another way."""
+    size: float
+    """Root mean square of its output: 1, but 1/√D for x / ‖x‖; NaN where the norm's own gain is in it."""
+
+
+def norm_function(graph: "Graph", value: Value) -> NormFunction | None:
+    """What norm of what earlier value this is; None where it is none."""
+    call = value.call
+    if call is None or not value.is_data:
+        return None
+    if value.op == "native_layer_norm" and call.output == 0:
+        (source,), shape, epsilon = graph.predecessors[value.number][:1], call.args[1], call.args[4]
+        return NormFunction(source, "layer", float(epsilon), nan) if len(shape) == 1 else None
+    if value.op not in ("mul", "div"):
+        return None
+    source = graph.dominators[value.number]
+    # A mean taken away first belongs to the norm.
+    earlier = graph.dominators[source] if source >= 0 and graph.values[source].op == "sub" else -1
+    for place in (earlier, source):
+        if place >= 0 and (found := _tested(graph, value, place)):
+            return found
+    return None
+
+
+def _tested(graph: "Graph", value: Value, source: int) -> NormFunction | None:
+    of = graph.values[source].tensor
+    if of.shape != value.shape or not of.is_floating_point() or value.number - source > 4 * _LARGEST:
+        return None
+    inside = graph.between(source, value.number)[1:]
+    ops = {graph.values[number].op for number in inside}
+    if len(inside) > _LARGEST or not ops <= _ARITHMETIC or not ops & _REDUCING:
+        return None
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(of.shape, generator=generator, dtype=torch.float64)
+    x = (x - x.mean(-1, keepdim=True)) / x.std(-1, keepdim=True, correction=0)
+    try:
+        return _behaviour(lambda replaced: graph.trace.again({source: replaced}, value.number), x.to(of), source)
+    except ValueError:
+        return None
+
+
+def _behaviour(norm: Callable[[Tensor], Tensor], x: Tensor, source: int) -> NormFunction | None:
+    large = 30 * x
+    # A gain and a shift may be inside: the odd part is free of shifts.
+    y = _odd(norm, large)
+    rows = y.square().mean(-1).sqrt()
+    size = float(rows.mean())
+    other = large.clone()
+    other.view(-1, x.shape[-1])[0] += 10
+    same_for_the_rest = torch.equal(norm(other).reshape(-1, x.shape[-1])[1:], norm(large).reshape(-1, x.shape[-1])[1:])
+    # Every token comes out equally long: dividing by a sum is no norm.
+    if not size or not isfinite(size) or not _close(rows, rows.mean().expand(rows.shape)) or not same_for_the_rest:
+        return None
+    if not _close(_odd(norm, 2 * large), y):
+        return None
+    kind: Literal["layer", "rms"] = "layer" if _close(norm(large + 30), norm(large)) else "rms"
+    return NormFunction(source, kind, _epsilon(norm, x, size), size)
+
+
+def _epsilon(norm: Callable[[Tensor], Tensor], x: Tensor, size: float) -> float:
+    """What is added to the mean square, found from multiples of x (every token's is 1) so small that it shows."""
+    found = [1e-6]
+    for _ in range(4):
+        # The input whose power is the epsilon loses a factor √2.
+        small = x * found[-1] ** 0.5
+        ratio = float(_odd(norm, small).square().mean().sqrt()) / size
+        found.append(max(found[-1] * (ratio**-2 - 1), 1e-14) if 0 < ratio < 1 else 1e-14)
+    if found[-1] <= 1e-13 and found[-2] <= 1e-13:
+        return 0.0
+    return float(f"{found[-1]:.2g}") if abs(found[-1] / found[-2] - 1) < 0.1 else nan
+
+
+def _odd(norm: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    return (norm(x) - norm(-x)).double() / 2
+
+
+def _close(a: Tensor, b: Tensor) -> bool:
+    return torch.allclose(a.double(), b.double(), rtol=1e-2, atol=1e-2 * float(b.double().abs().mean()))

@@ -1,0 +1,1 @@
+"""Runs that go to other libraries, come from them, or get another placement."""

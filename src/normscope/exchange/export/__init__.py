@@ -1,0 +1,1 @@
+"""Our weights in the layouts of other libraries, one file a layout."""

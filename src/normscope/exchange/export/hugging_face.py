@@ -1,0 +1,130 @@
+"""Folders that Hugging Face transformers opens: written without it, and compared with ours through it."""
+
+# B = sentences, T = longest sentence, V = vocabulary
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from ...errors import UserError
+from ...model import EncoderDecoder, LanguageModel, Layout, MaskedEncoder
+from ..forms import Exported, SpecialIds, Words
+
+_LENGTHS = (9, 4, 12, 1)
+"""Of the sentences on which outputs are compared: padding must play no part."""
+
+AnyModel = TypeVar("AnyModel", EncoderDecoder, MaskedEncoder, LanguageModel)
+
+
+def writer(
+    convert: Callable[[AnyModel, SpecialIds], Exported],
+) -> Callable[[AnyModel, Path, Words], tuple[str, ...]]:
+    """What writes a folder from what `convert` gives."""
+
+    def write(model: AnyModel, folder: Path, words: Words) -> tuple[str, ...]:
+        exported = convert(model, words.ids)
+        _write_json(folder / "config.json", exported.config)
+        # Hugging Face refuses a file of tensors that does not say whose it is.
+        save_file(exported.tensors, folder / "model.safetensors", metadata={"format": "pt"})
+        for name, text in words.files.items():
+            (folder / name).write_text(text, encoding="utf-8", newline="\n")
+        return exported.left_out
+
+    return write
+
+
+def of_masked_encoder(model: MaskedEncoder, folder: Path, words: Words) -> float:
+    """The largest difference of logits; so of everything but the pooler, which a model for masked tokens lacks."""
+    lengths = _fitting(model.config.positions)
+    layout, tokens_BT = _batch(lengths, words.source, words.ids, words.ids["[PAD]"])
+    opened = _opened(folder)
+    with torch.inference_mode():
+        given = {"input_ids": tokens_BT, "attention_mask": layout.keep_BT.long()}
+        output = opened(**given)
+        logits = output.prediction_logits if hasattr(output, "prediction_logits") else output.logits
+        ours = model(layout.pack(tokens_BT), None, layout)
+        return _largest(model.logits(ours), layout.pack(logits))
+
+
+def of_language_model(model: LanguageModel, folder: Path, words: Words) -> float:
+    """The largest difference of logits."""
+    lengths = _fitting(model.config.positions)
+    layout, tokens_BT = _batch(lengths, words.source, words.ids, words.ids["[PAD]"])
+    opened = _opened(folder)
+    with torch.inference_mode():
+        logits = opened(input_ids=tokens_BT, attention_mask=layout.keep_BT.long(), use_cache=False).logits
+        return _largest(model.logits(model(layout.pack(tokens_BT), layout)), layout.pack(logits))
+
+
+def of_encoder_decoder(model: EncoderDecoder, folder: Path, words: Words) -> float:
+    """The largest difference of logits."""
+    pad = words.ids["<pad>"]
+    source_layout, source_BT = _batch(list(_LENGTHS), words.source, words.ids, pad)
+    layout, target_BT = _batch(list(reversed(_LENGTHS)), words.target, words.ids, pad)
+    opened = _opened(folder)
+    with torch.inference_mode():
+        logits = opened(
+            input_ids=source_BT,
+            attention_mask=source_layout.keep_BT.long(),
+            decoder_input_ids=target_BT,
+            decoder_attention_mask=layout.keep_BT.long(),
+            use_cache=False,
+        ).logits
+        ours = model(source_layout.pack(source_BT), source_layout, layout.pack(target_BT), layout)
+        return _largest(model.logits(ours), layout.pack(logits))
+
+
+def _fitting(positions: int) -> list[int]:
+    return [min(length, positions) for length in _LENGTHS]
+
+
+def _batch(lengths: list[int], tokens: list[str], ids: SpecialIds, pad: int) -> tuple[Layout, Tensor]:
+    """Random regular tokens on a right-padded grid, the same ones every time."""
+    special = set(ids.values())
+    regular = torch.tensor([i for i in range(len(tokens)) if i not in special])
+    generator = torch.Generator().manual_seed(1)
+    layout = Layout(torch.tensor(lengths))
+    drawn = torch.randint(len(regular), (layout.sentences, layout.longest), generator=generator)
+    return layout, regular[drawn].masked_fill(~layout.keep_BT, pad)
+
+
+def _largest(ours: Tensor, theirs: Tensor) -> float:
+    return float((ours - theirs).abs().max())
+
+
+def _opened(folder: Path) -> Any:
+    """The model in a folder, of the class that its configuration names. Raises UserError without transformers."""
+    try:
+        import transformers
+    except ModuleNotFoundError as error:
+        raise UserError(
+            "comparing the outputs takes Hugging Face transformers: pip install 'normscope[huggingface]'"
+        ) from error
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    opened = getattr(transformers, config["architectures"][0])
+    with _quiet(transformers.utils.logging):
+        # Two ways of computing attention differ in the last bits; the plain one is everywhere.
+        return opened.from_pretrained(folder, attn_implementation="eager", dtype=torch.float32).eval()
+
+
+@contextmanager
+def _quiet(logging: Any) -> Iterator[None]:
+    """Without a bar for some milliseconds of loading, and a report of weights that another head of the model takes."""
+    bars, level = logging.is_progress_bar_enabled(), logging.get_verbosity()
+    logging.disable_progress_bar()
+    logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if bars:
+            logging.enable_progress_bar()
+
+
+def _write_json(path: Path, value: Any) -> None:
+    path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8", newline="\n")

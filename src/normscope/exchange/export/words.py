@@ -1,0 +1,86 @@
+"""Tokenisers as other libraries take them: a `tokenizer.json` that adds a model's special tokens itself."""
+
+import json
+from typing import Any
+
+from tokenizers import AddedToken, Tokenizer
+from tokenizers.processors import TemplateProcessing
+
+from ...data.documents.tokeniser import CLS, MASK, PAD, SEP, UNK, TextTokeniser
+from ...data.parallel.codec import Codec
+from ...data.parallel.vocabulary import SPECIAL_TOKENS, Vocabulary
+from ..forms import Words
+
+
+def of_codec(codec: Codec) -> Words:
+    """The words of a translation run. Moses tokenisation and lower-casing come before them and are not in the files.
+
+    Files: `tokenizer.json`, of the source language where each has its own; then also `target.tokenizer.json`.
+    """
+    source, target = _tokens(codec.source.vocabulary), _tokens(codec.target.vocabulary)
+    bos, pad, eos, unk = SPECIAL_TOKENS
+    files = {"tokenizer.json": _with_template(_opened(codec.source.vocabulary), f"$A {eos}", [eos], SPECIAL_TOKENS)}
+    if not codec.joint:
+        template = _with_template(_opened(codec.target.vocabulary), f"$A {eos}", [eos], SPECIAL_TOKENS)
+        files["target.tokenizer.json"] = template
+    names = {"bos_token": bos, "pad_token": pad, "eos_token": eos, "unk_token": unk}
+    files["tokenizer_config.json"] = _config(names)
+    return Words(ids={token: i for i, token in enumerate(SPECIAL_TOKENS)}, source=source, target=target, files=files)
+
+
+def of_encoder(tokeniser: TextTokeniser) -> Words:
+    """The words of a masked-LM run: [CLS] sentence [SEP] sentence [SEP], with segments 0 and 1."""
+    names = {special: tokeniser.tokens[i] for special, i in tokeniser.ids.items()}
+    cls, sep = names[CLS], names[SEP]
+    template = _with_template(
+        Tokenizer.from_str(tokeniser.to_json()),
+        f"{cls} $A {sep}",
+        [cls, sep],
+        tuple(names.values()),
+        pair=f"{cls} $A {sep} $B:1 {sep}:1",
+    )
+    roles = {"pad_token": PAD, "unk_token": UNK, "cls_token": CLS, "sep_token": SEP, "mask_token": MASK}
+    return _of_text(tokeniser, template, {role: names[special] for role, special in roles.items()}, segments=True)
+
+
+def of_decoder(tokeniser: TextTokeniser) -> Words:
+    """The words of a language-model run: the text as it is, with nothing added. [SEP] stands before and behind every
+    document."""
+    names = {special: tokeniser.tokens[i] for special, i in tokeniser.ids.items()}
+    roles = {"pad_token": PAD, "unk_token": UNK, "bos_token": SEP, "eos_token": SEP}
+    return _of_text(tokeniser, tokeniser.to_json(), {role: names[special] for role, special in roles.items()})
+
+
+def _of_text(tokeniser: TextTokeniser, tokenizer: str, names: dict[str, str], *, segments: bool = False) -> Words:
+    files = {"tokenizer.json": tokenizer, "tokenizer_config.json": _config(names, segments=segments)}
+    return Words(ids=tokeniser.ids, source=tokeniser.tokens, target=tokeniser.tokens, files=files)
+
+
+def _tokens(vocabulary: Vocabulary) -> list[str]:
+    ids: dict[str, int] = _opened(vocabulary).get_vocab()
+    return sorted(ids, key=lambda token: ids[token])
+
+
+def _opened(vocabulary: Vocabulary) -> Any:
+    return Tokenizer.from_str(vocabulary.to_json())
+
+
+def _with_template(tokenizer: Any, single: str, added: list[str], special: tuple[str, ...], pair: str = "") -> str:
+    """The file of a tokeniser that knows its special tokens as such and puts `added` ones around its texts."""
+    tokenizer.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in special])
+    pairs = pair or None
+    tokenizer.post_processor = TemplateProcessing(
+        single=single, pair=pairs, special_tokens=[(token, tokenizer.token_to_id(token)) for token in added]
+    )
+    return str(tokenizer.to_str(pretty=False))
+
+
+def _config(names: dict[str, str], *, segments: bool = False) -> str:
+    inputs = ["input_ids", *(["token_type_ids"] if segments else []), "attention_mask"]
+    values = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "model_input_names": inputs,
+        "clean_up_tokenization_spaces": False,
+        **names,
+    }
+    return json.dumps(values, indent=2, ensure_ascii=False) + "\n"

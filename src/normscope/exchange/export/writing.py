@@ -1,0 +1,137 @@
+"""Every form in which other libraries take our models, and the writing of a whole folder."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from ...data.staging import recover, replace_folder
+from ...errors import UserError
+from ...model import EncoderDecoder, LanguageModel, MaskedEncoder
+from ..forms import Form, Model, Words, refuse
+from . import bert as export_bert
+from . import ctranslate2 as export_ctranslate2
+from . import gpt2 as export_gpt2
+from .bert import bert, roberta_prelayernorm
+from .gpt2 import gpt2
+from .hugging_face import of_encoder_decoder, of_language_model, of_masked_encoder, writer
+from .translation import m2m100, marian
+
+_RELU = {"relu": "relu"}
+
+FORMS: dict[str, Form] = {
+    form.name: form
+    for form in (
+        Form(
+            name="bert",
+            opened_by="transformers.BertModel",
+            model=MaskedEncoder,
+            wirings=("post-ln",),
+            write=writer(bert),
+            difference=of_masked_encoder,
+            # BERT's head for masked tokens has the activation of its blocks; ours has gelu whatever they have.
+            activations={"gelu": export_bert.ACTIVATIONS["gelu"]},
+        ),
+        Form(
+            name="roberta-prelayernorm",
+            opened_by="transformers.RobertaPreLayerNormModel",
+            model=MaskedEncoder,
+            wirings=("pre-ln",),
+            write=writer(roberta_prelayernorm),
+            difference=of_masked_encoder,
+            activations=export_bert.ACTIVATIONS,
+        ),
+        Form(
+            name="gpt2",
+            opened_by="transformers.GPT2LMHeadModel",
+            model=LanguageModel,
+            wirings=("pre-ln",),
+            write=writer(gpt2),
+            difference=of_language_model,
+            activations=export_gpt2.ACTIVATIONS,
+        ),
+        Form(
+            name="marian",
+            opened_by="transformers.MarianMTModel",
+            model=EncoderDecoder,
+            wirings=("post-ln",),
+            write=writer(marian),
+            difference=of_encoder_decoder,
+            epsilon=1e-5,
+            activations=_RELU,
+        ),
+        Form(
+            name="m2m100",
+            opened_by="transformers.M2M100ForConditionalGeneration",
+            model=EncoderDecoder,
+            wirings=("pre-ln",),
+            write=writer(m2m100),
+            one_table=True,
+            difference=of_encoder_decoder,
+            epsilon=1e-5,
+            activations=_RELU,
+        ),
+        Form(
+            name="ctranslate2",
+            opened_by="ctranslate2.Translator",
+            model=EncoderDecoder,
+            wirings=("post-ln", "pre-ln"),
+            write=export_ctranslate2.write,
+            difference=export_ctranslate2.difference,
+            activations=_RELU,
+        ),
+    )
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What an export wrote."""
+
+    form: Form
+    left_out: tuple[str, ...]
+    """Weights of ours that have no place there."""
+    difference: float
+    """The largest one of its outputs from ours on a small batch, in float32."""
+
+
+def chosen(name: str | None, model: Model) -> Form:
+    """The form of that name, or without one the first that holds `model`. Raises UserError naming those that do."""
+    if name is None:
+        for form in FORMS.values():
+            if isinstance(model, form.model) and fits(form, model):
+                return form
+        forms = [form for form in FORMS.values() if isinstance(model, form.model)]
+        known = "; ".join(f"{form.name}: {', '.join(form.placements(model))}" for form in forms)
+        raise UserError(
+            f"no other library has a model that computes this one (placement {model.config.placement!r}, norm "
+            f"{model.config.norm!r}). Formats and the placements they hold: {known}"
+        )
+    if name not in FORMS:
+        raise UserError(f"unknown format {name!r}; choose one of {', '.join(FORMS)}")
+    refuse(FORMS[name], model)
+    return FORMS[name]
+
+
+def fits(form: Form, model: Model) -> bool:
+    """True where `form` can hold `model`."""
+    try:
+        refuse(form, model)
+    except UserError:
+        return False
+    return True
+
+
+def export(model: Model, words: Words, out: Path, form: Form) -> Report:
+    """Write `model` as `form` into the folder `out`, whole or not at all, and open it again to compare outputs.
+
+    Raises UserError where `out` exists and is not empty, where `form` cannot hold the model, and without the library
+    that opens it.
+    """
+    refuse(form, model)
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise UserError(f"{out} exists and is not an empty folder; choose another one")
+    recover(out)
+    model = model.cpu().float().eval()
+    with replace_folder(out) as folder:
+        left_out = form.write(model, folder, words)
+        difference = form.difference(model, folder, words)
+    return Report(form=form, left_out=left_out, difference=difference)

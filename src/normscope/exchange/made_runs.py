@@ -1,0 +1,68 @@
+"""Run folders that hold a model before its first update here: brought from elsewhere, or made of another run's."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from ..errors import UserError
+from ..files import disk_errors, whole_folder
+from ..optim.optimizers import make_optimizer
+from ..runs import config as configs
+from ..runs.config import AnyRunConfig
+from ..runs.run import resolve
+from ..train import RunFolder
+from ..train.checkpoint import save
+from ..train.environment import describe
+from ..train.loop import Progress
+from .forms import Model
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """Where a run's first weights come from, for its `environment.json`."""
+
+    made_from: str
+    data_fingerprint: str = ""
+    """Of the corpus that the run may go on with; empty where it has none."""
+
+
+def refuse_occupied(path: Path) -> None:
+    """Raise UserError where a new folder would overwrite something."""
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise UserError(f"{path} exists and is not an empty folder; choose another one")
+
+
+def write_run(
+    path: Path, config: AnyRunConfig, model: Model, save_vocabularies: Callable[[Path], None], origin: Origin
+) -> None:
+    """A run folder with `model` as its checkpoint `step-0`, whole or not at all.
+
+    `normscope train PATH/config.toml --run PATH` goes on from there. Raises UserError where `path` is not free.
+    """
+    refuse_occupied(path)
+    config = resolve(config, RunFolder(path))
+    device = torch.device(config.train.device)
+    environment = describe(
+        device=device, seed=config.seed, data_fingerprint=origin.data_fingerprint, fast_matmul=False
+    ) | {"made_from": origin.made_from}
+    with disk_errors(f"writing {path}"), whole_folder(path.resolve()) as temporary:
+        folder = RunFolder(temporary)
+        folder.vocabularies.mkdir()
+        save_vocabularies(folder.vocabularies)
+        folder.checkpoints.mkdir()
+        save(folder.checkpoints, 0, model, _fresh(model, config), Progress().to_state(metrics_bytes=0))
+        folder.write_environment(environment)
+        folder.config_file.write_text(configs.to_toml(config), encoding="utf-8")
+
+
+def _fresh(model: nn.Module, config: AnyRunConfig) -> torch.optim.Optimizer:
+    return make_optimizer(model.parameters(), config.optimizer)
+
+
+def with_settings(config: AnyRunConfig, settings: Iterable[str]) -> AnyRunConfig:
+    """The configuration with `key=value` changes, validated again. Raises UserError."""
+    changes = dict(configs.read_override(setting) for setting in settings)
+    return configs.replaced(config, **{key.replace(".", "__"): value for key, value in changes.items()})

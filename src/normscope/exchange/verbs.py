@@ -1,0 +1,137 @@
+"""Runs that go to other libraries, come from them, or get another placement: the library's side of the three verbs."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..data.documents.corpus import TOKENISER
+from ..data.documents.opening import TextDataConfig, open_documents
+from ..data.documents.tokeniser import TextTokeniser
+from ..errors import UserError
+from ..model import EncoderConfig, MaskedEncoder
+from ..runs.config import MaskedRunConfig
+from ..runs.run import AnyRun, LoadedRun, open_any
+from ..train.seeds import seed_weights
+from . import import_bert
+from .effect import Effect, effect
+from .export import words as export_words
+from .export.writing import Report, chosen, export
+from .forms import Words
+from .made_runs import Origin, refuse_occupied, with_settings, write_run
+from .replacing import Change, re_placed
+
+NO_CORPUS = "none"
+"""What an imported run has for a corpus, until it is given one."""
+_LONGEST = 128
+"""Tokens of a sequence, where an imported run goes on training: BERT's first 90 % of updates."""
+_MAY_DIFFER = ("dropout", "attention_dropout", "activation_dropout", "activation_checkpointing")
+"""Settings of an imported model that its weights do not depend on."""
+
+
+def export_run(run: Path, out: Path, *, form: str | None = None, which: str = "best") -> Report:
+    """Write a run's model, and its tokeniser, as another library has them; without `form` as the first that fits.
+
+    Raises UserError where no form fits, naming those that would, and where `out` is not free.
+    """
+    loaded = open_any(run, which=which)
+    return export(loaded.model, words_of(loaded), out, chosen(form, loaded.model))
+
+
+def words_of(run: AnyRun) -> Words:
+    """The tokens of a run's model, as other libraries want them."""
+    if isinstance(run, LoadedRun):
+        return export_words.of_codec(run.codec)
+    if isinstance(run.model, MaskedEncoder):
+        return export_words.of_encoder(run.tokeniser)
+    return export_words.of_decoder(run.tokeniser)
+
+
+def import_run(folder: Path, run: Path, *, settings: Sequence[str] = ()) -> import_bert.Lacking:
+    """Make a masked-lm run, at update 0, of a BERT checkpoint that Hugging Face transformers saved.
+
+    settings: `key=value` of the run's configuration, such as `data.corpus=FOLDER` to go on with its pre-training.
+    Raises UserError where it is no such folder, its tokeniser is not a `tokenizer.json` with as many tokens as the
+    model has, or `run` is not free.
+    """
+    refuse_occupied(run)
+    model_config = import_bert.read_config(folder)
+    if not (folder / TOKENISER).is_file():
+        raise UserError(
+            f"{folder / TOKENISER} is missing; transformers writes one from an older vocabulary with "
+            "AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)"
+        )
+    tokeniser = TextTokeniser.load(folder / TOKENISER)
+    tensors = import_bert.read_weights(folder)
+    rows = import_bert.vocabulary_size(tensors)
+    if rows != len(tokeniser):
+        raise UserError(f"{folder}: the model has {rows} tokens, and its {TOKENISER} {len(tokeniser)}")
+    config = _imported_config(model_config, settings)
+    fingerprint = _corpus_fingerprint(config, tokeniser)
+    seed_weights(config.seed)
+    model = MaskedEncoder(config.model, rows)
+    lacking = import_bert.fill(model, tensors)
+    origin = Origin(made_from=f"imported from {folder.resolve()}", data_fingerprint=fingerprint)
+    write_run(run, config, model, _saver(tokeniser), origin)
+    return lacking
+
+
+def _imported_config(model: EncoderConfig, settings: Sequence[str]) -> MaskedRunConfig:
+    data = TextDataConfig(corpus=NO_CORPUS, sequence_length=min(_LONGEST, model.positions))
+    config = with_settings(MaskedRunConfig(data=data, model=model), settings)
+    assert isinstance(config, MaskedRunConfig)
+    kept = {name: getattr(model, name) for name in _MAY_DIFFER}
+    if dataclasses.replace(config.model, **kept) != model:
+        raise UserError(
+            f"of an imported model only {', '.join(_MAY_DIFFER)} can be set: its weights were made for the rest. "
+            "`normscope re-place` gives it another placement afterwards"
+        )
+    return config
+
+
+def _corpus_fingerprint(config: MaskedRunConfig, tokeniser: TextTokeniser) -> str:
+    """Of the corpus to go on with. Raises UserError for one of other tokens."""
+    if config.data.corpus == NO_CORPUS:
+        return ""
+    corpus = open_documents(config.data)
+    if corpus.tokeniser.to_json() != tokeniser.to_json():
+        raise UserError(f"the corpus {config.data.corpus} was prepared with another tokeniser than the imported one")
+    return corpus.fingerprint
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RePlacement:
+    """What `re_place_run` did."""
+
+    change: Change
+    effect: Effect
+
+    def lines(self) -> list[str]:
+        """The statement of what became of the function."""
+        return [*self.change.lines(), self.effect.line()]
+
+
+def re_place_run(
+    run: Path, out: Path, placement: str, *, which: str = "best", settings: Sequence[str] = ()
+) -> RePlacement:
+    """Make a run, at update 0, of another run's weights under another placement, and measure what that does.
+
+    settings: `key=value` of the new run's configuration, for the training that goes on. Raises UserError where the
+    placement is not known or not defined for such a model, or `out` is not free.
+    """
+    refuse_occupied(out)
+    loaded = open_any(run, which=which)
+    seed_weights(loaded.config.seed)
+    model, change = re_placed(loaded.model, placement)
+    config = with_settings(loaded.config, [f"model.placement={placement}", *settings])
+    vocabularies = loaded.codec.save if isinstance(loaded, LoadedRun) else _saver(loaded.tokeniser)
+    origin = Origin(
+        made_from=f"{run.resolve()}, update {loaded.update}, {change.before} -> {change.after}",
+        data_fingerprint=loaded.environment.get("data_fingerprint", ""),
+    )
+    write_run(out, config, model, vocabularies, origin)
+    return RePlacement(change=change, effect=effect(loaded, loaded.model, model))
+
+
+def _saver(tokeniser: TextTokeniser) -> Callable[[Path], None]:
+    return lambda folder: tokeniser.save(folder / TOKENISER)

@@ -1,0 +1,66 @@
+"""Attention residuals: every sub-layer reads a learned mean of all that was computed below it."""
+
+import math
+
+from ..base import End, Norms, Placement, StackShape, State, Sublayer, Value, register
+from ..operations import mix
+
+History = tuple[Value, ...]
+
+
+@register
+class AttentionResiduals(Placement):
+    """h = Σ_i softmax_i(query · LN(v_i)) v_i over the embedding v_0 and all branches; v gains F(LN(h)); y = LN(h_last).
+
+    Kimi team 2026, section 3.1, eq. 2 to 4. Every sub-layer has a query, 0 at first, so that it starts from a plain
+    mean, and a norm of its own for the keys; values are not normed. The output is one more such mean, with a query of
+    its own, before the final norm.
+    """
+
+    name = "attn-res"
+    title = "Attention residuals"
+    citation = "Kimi team 2026, arXiv:2603.15031, section 3.1"
+    year = 2026
+    streams = ("h", "v")
+    initialisation = "normal-0.02"
+
+    def start(self, x: Value, end: End) -> tuple[Value, History]:
+        return x, (x,)
+
+    def join(self, x: State, sublayer: Sublayer, norm: Norms) -> tuple[Value, History]:
+        _, history = x
+        query = sublayer.parameter("query", initial=0.0, shape=(self.stack.width,))
+        h = mix(query, history, norm.key)
+        return h, self.extended(history, sublayer(norm(h)), sublayer)
+
+    def extended(self, history: History, branch: Value, sublayer: Sublayer) -> History:
+        """The values that the next sub-layer reads."""
+        return *history, branch
+
+    def finish(self, state: State, end: End) -> Value:
+        _, history = state
+        query = end.parameter("query", initial=0.0, shape=(self.stack.width,))
+        return end.norm(mix(query, history, end.norm.key))
+
+
+@register
+class BlockAttentionResiduals(AttentionResiduals):
+    """As `attn-res`, over the sums of up to 8 groups of sub-layers: within a group, branches add up to one value.
+
+    Section 3.2, eq. 5 and 6: the first sub-layer of a group reads the groups before it, the others also the sum so far.
+    """
+
+    name = "attn-res-block"
+    title = "Attention residuals, block"
+    citation = "Kimi team 2026, arXiv:2603.15031, section 3.2"
+    variant_of = "attn-res"
+    groups = 8
+
+    def __init__(self, stack: StackShape) -> None:
+        super().__init__(stack)
+        self.group_sublayers = math.ceil(stack.sublayers / self.groups)
+
+    def extended(self, history: History, branch: Value, sublayer: Sublayer) -> History:
+        if (sublayer.site.number - 1) % self.group_sublayers == 0:
+            return *history, branch
+        return *history[:-1], history[-1] + branch

@@ -1,0 +1,26 @@
+"""Pre-LN that turns into Post-LN while it trains."""
+
+from ..base import End, Norms, Placement, Sublayer, Value, register
+
+
+@register
+class PreToPost(Placement):
+    """x ← (1 - post) z + post · LN(z), z = x + F((1 - post) LN(x) + post · x); y = (1 - post) LN(x) + post · x.
+
+    `post` follows a schedule over updates from 0, where this is Pre-LN, to 1, where it is Post-LN (`[adaptive]`). No
+    paper of its own: both ends are Xiong et al. 2020, table 1.
+    """
+
+    name = "pre-to-post"
+    title = "Pre-LN to Post-LN"
+    citation = "both ends: Xiong et al. 2020, arXiv:2002.04745, table 1"
+    year = 2026
+
+    def join(self, x: Value, sublayer: Sublayer, norm: Norms) -> Value:
+        post = sublayer.scheduled("post", initial=0.0)
+        z = x + sublayer((1 - post) * norm.pre(x) + post * x)
+        return (1 - post) * z + post * norm.post(z)
+
+    def finish(self, state: Value, end: End) -> Value:
+        post = end.scheduled("post", initial=0.0)
+        return (1 - post) * end.norm(state) + post * state

@@ -1,0 +1,23 @@
+"""Templates and style sheets of the pages."""
+
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+_TEMPLATES = Path(__file__).parent / "templates"
+
+
+def environment() -> Environment:
+    """For the templates of this room: everything is escaped, and a name that is not given is an error."""
+    return Environment(
+        loader=FileSystemLoader(_TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def style_sheet(*more: str) -> str:
+    """What all pages look like, followed by the style sheets of the names in `more`."""
+    return "".join((_TEMPLATES / f"{name}.css").read_text(encoding="utf-8") for name in ("style", *more))

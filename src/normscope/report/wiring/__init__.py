@@ -1,0 +1,1 @@
+"""The wiring diagram of a placement, on a terminal and as SVG."""

@@ -1,0 +1,149 @@
+"""Wiring diagrams as SVG files that need nothing else and follow the reader's light or dark theme."""
+
+from collections.abc import Sequence
+from html import escape
+
+from .lanes import Crossbar, Line, Section, layout
+
+_LETTER = 7.3  # pixels of a monospaced letter of 12 pixels, a little more than any font of the list has
+_LINE, _TURN, _GAP, _BESIDE = 15, 12, 14, 34
+_MARGIN, _TITLE, _BETWEEN = 20, 26, 48
+_STYLE = """
+.wiring { font: 12px ui-monospace, SFMono-Regular, Menlo, Consolas, "DejaVu Sans Mono", monospace; }
+.wiring .paper { fill: #ffffff; stroke: #d0d7de; }
+.wiring .bridge { stroke: #ffffff; stroke-width: 8; }
+.wiring text { fill: #1b1f24; text-anchor: middle; }
+.wiring .title { fill: #50575f; text-anchor: start; font-family: system-ui, sans-serif; font-size: 13px; }
+.wiring .line { fill: none; stroke: #50575f; stroke-width: 1.5; }
+.wiring .tip { fill: #50575f; }
+.wiring .box { stroke-width: 1.5; fill: #ffffff; stroke: #50575f; }
+.wiring .sublayer { fill: #dbeaf7; stroke: #0072b2; }
+.wiring .norm { fill: #fbe4d5; stroke: #d55e00; }
+.wiring .mix { fill: #d5f0e6; stroke: #009e73; }
+@media (prefers-color-scheme: dark) {
+.wiring .paper { fill: #171c22; stroke: #363e48; }
+.wiring .bridge { stroke: #171c22; }
+.wiring text { fill: #e6eaef; }
+.wiring .title { fill: #aab3bd; }
+.wiring .line { stroke: #aab3bd; }
+.wiring .tip { fill: #aab3bd; }
+.wiring .box { fill: #171c22; stroke: #aab3bd; }
+.wiring .sublayer { fill: #12324a; stroke: #58a6e6; }
+.wiring .norm { fill: #43260f; stroke: #ff8a3d; }
+.wiring .mix { fill: #0d3a2c; stroke: #2fc79a; }
+}
+"""
+
+
+def wiring_svg(sections: Sequence[Section], *, title: str, desc: str) -> str:
+    """All sections side by side, on a card of their own; `title` and `desc` are for screen readers."""
+    x, drawn, height = float(_MARGIN), [], 0.0
+    for section in sections:
+        picture = _Picture(section)
+        heading = _text(0, 12, section.title, "title")
+        drawn.append(f'<g transform="translate({x:g} {_MARGIN})">{heading}{picture.marks()}</g>')
+        x += max(picture.width, len(section.title) * _LETTER) + _BETWEEN
+        height = max(height, picture.height)
+    wide, high = x - _BETWEEN + _MARGIN, height + 2 * _MARGIN
+    size = f'width="{wide:g}" height="{high:g}" viewBox="0 0 {wide:g} {high:g}"'
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="wiring" role="img" {size}>\n'
+        f"<title>{escape(title)}</title>\n<desc>{escape(desc)}</desc>\n<style>{_STYLE}</style>\n"
+        f'<rect class="paper" x="0.5" y="0.5" width="{wide - 1:g}" height="{high - 1:g}" rx="8"/>\n'
+        + "\n".join(drawn)
+        + "\n</svg>\n"
+    )
+
+
+class _Picture:
+    """One section; its own corner is (0, 0)."""
+
+    def __init__(self, section: Section) -> None:
+        self.boxes, self.layout = section.boxes, layout(section)
+        self.x, self.width = self._lanes()
+        self.y: list[float] = []
+        """Of the middle of each row."""
+        y = float(_TITLE)
+        for row in self.layout.rows:
+            high = max((self._size(box)[1] for box in row), default=0)
+            self.y.append(y + high / 2 if row else y + _TURN / 2)
+            y += high + _GAP if row else _TURN
+        self.height = y - _GAP
+
+    def marks(self) -> str:
+        """Lines, then what lies over them."""
+        lines = [self._vertical(line) for line in self.layout.lines]
+        bars = [self._horizontal(bar) for bar in self.layout.crossbars]
+        return "\n".join([*lines, *bars, *(self._box(box) for row in self.layout.rows for box in row)])
+
+    def _lanes(self) -> tuple[dict[int, float], float]:
+        """The middle of every lane, and the width of all of them."""
+        x, found = 0.0, {}
+        for lane in sorted({*self.layout.lanes, *(line.lane for line in self.layout.lines)}):
+            wide = max((self._size(i)[0] for i, at in enumerate(self.layout.lanes) if at == lane), default=8)
+            found[lane] = x + wide / 2
+            x += wide + _BESIDE
+        return found, x - _BESIDE
+
+    def _words(self, box: int) -> list[str]:
+        return [self.boxes[box].label, *self.boxes[box].details]
+
+    def _size(self, box: int) -> tuple[float, float]:
+        words = self._words(box)
+        letters = max(map(len, words)) * _LETTER
+        match self.boxes[box].kind:
+            case "sum":
+                return 20, 20
+            case "input" | "output":
+                return letters + 8, 16
+            case _:
+                return letters + 18, _LINE * len(words) + 9
+
+    def _at(self, row: int, lane: int) -> int | None:
+        """The box that stands in this row of a lane."""
+        return next((box for box in self.layout.rows[row] if self.layout.lanes[box] == lane), None)
+
+    def _vertical(self, line: Line) -> str:
+        x, below = self.x[line.lane], self._at(line.bottom, line.lane)
+        end = self.y[line.bottom] - (self._size(below)[1] / 2 if below is not None else 0)
+        start, above = self.y[line.top], self._at(line.top, line.lane)
+        start += self._size(above)[1] / 2 if above is not None else 0
+        return f'<path class="line" d="M{x:g} {start:g}V{end:g}"/>'
+
+    def _horizontal(self, bar: Crossbar) -> str:
+        y, start, end = self.y[bar.row], self.x[bar.start], self.x[bar.end]
+        ahead = 1 if end > start else -1
+        box, tip = self._at(bar.row, bar.end), ""
+        if bar.into_box and box is not None:
+            end -= ahead * self._size(box)[0] / 2
+            back = end - ahead * 7
+            tip = f'<path class="tip" d="M{end:g} {y:g}L{back:g} {y - 4:g}V{y + 4:g}Z"/>'
+            end = back
+        crossed = [
+            self.x[line.lane]
+            for line in self.layout.lines
+            if min(bar.start, bar.end) < line.lane < max(bar.start, bar.end) and line.top < bar.row < line.bottom
+        ]
+        bridges = "".join(f'<path class="bridge" d="M{x - 6:g} {y:g}H{x + 6:g}"/>' for x in dict.fromkeys(crossed))
+        return f'{bridges}<path class="line" d="M{start:g} {y:g}H{end:g}"/>{tip}'
+
+    def _box(self, box: int) -> str:
+        row = next(number for number, boxes in enumerate(self.layout.rows) if box in boxes)
+        x, y, kind = self.x[self.layout.lanes[box]], self.y[row], self.boxes[box].kind
+        wide, high = self._size(box)
+        if kind in ("input", "output"):
+            return _text(x, y + 4, self.boxes[box].label)
+        if kind == "sum":
+            cross = f"M{x - 5:g} {y:g}H{x + 5:g}" + (
+                f"M{x:g} {y - 5:g}V{y + 5:g}" if self.boxes[box].label == "+" else ""
+            )
+            return f'<circle class="box" cx="{x:g}" cy="{y:g}" r="10"/><path class="line" d="{cross}"/>'
+        left, top = x - wide / 2, y - high / 2
+        rect = f'<rect class="box {kind}" x="{left:g}" y="{top:g}" width="{wide:g}" height="{high:g}" rx="4"/>'
+        words = (_text(x, top + 16 + number * _LINE, text) for number, text in enumerate(self._words(box)))
+        return rect + "".join(words)
+
+
+def _text(x: float, y: float, words: str, kind: str = "") -> str:
+    described = f' class="{kind}"' if kind else ""
+    return f'<text{described} x="{x:g}" y="{y:g}">{escape(words)}</text>'

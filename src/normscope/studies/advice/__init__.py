@@ -1,0 +1,1 @@
+"""The doctor's advice on rates, fitted to short trainings and judged by others."""

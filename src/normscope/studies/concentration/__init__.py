@@ -1,0 +1,1 @@
+"""How tightly squared norms of hidden states lie around their mean."""

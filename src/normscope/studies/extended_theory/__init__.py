@@ -1,0 +1,1 @@
+"""Gradients of the lower layers: appendix F of the paper."""

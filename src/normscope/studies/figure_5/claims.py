@@ -1,0 +1,132 @@
+"""What the paper says of figure 5, and what the curves say."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ...measure import Estimate
+from ...report.study.contents import Claim
+from ..protocol.evidence import estimate, judged, number, spread, told
+from .config import PLACEMENTS, POST, PRE, Figure5Config
+from .curves import Arm, Curves
+from .tuning import Point, Tuned
+
+PUBLISHED_SHARE = 500 / 700
+"""Updates of Pre-LN over those of Post-LN at the same loss; the paper's sentence has the two the wrong way round."""
+_SOURCE = "Xiong et al. 2020, section 4.2 and figure 5"
+_PANELS = {"mrpc": "b", "rte": "c"}
+
+
+@dataclass(frozen=True, slots=True)
+class Pairing:
+    """Two arms that are compared, and under what."""
+
+    name: str
+    post: Arm
+    pre: Arm
+
+
+def pairings(config: Figure5Config) -> list[Pairing]:
+    """As the paper compares them, and at the same rates, as it does not."""
+    own_post, own_pre, post, pre = (Arm(*arm) for arm in config.arms)
+    return [
+        Pairing(f"each at its own rate ({own_post.peak_lr:g} and {own_pre.peak_lr:g})", own_post, own_pre),
+        Pairing(f"both at {pre.peak_lr:g}", own_post, pre),
+        Pairing(f"both at {post.peak_lr:g}", post, own_pre),
+    ]
+
+
+def claims(config: Figure5Config, curves: Curves, unigram: float, tuned: Mapping[str, Tuned]) -> list[Claim]:
+    """(a) in three parts, then (b) and (c) where these tasks were fine-tuned."""
+    found = [_needs_no_warmup(config, curves), _faster(config, curves), _diverges(config, curves, unigram)]
+    return found + [_better(config, task, one) for task, one in tuned.items()]
+
+
+def shares(pairing: Pairing, curves: Curves) -> list[float | None]:
+    """For each seed: updates after which Pre-LN is where Post-LN ends, as a part of all; None where it never is."""
+    found: list[float | None] = []
+    for post, pre in zip(curves[pairing.post], curves[pairing.pre], strict=True):
+        reached = pre.updates_to(post.loss_nats[-1])
+        found.append(None if reached is None else reached / post.updates[-1])
+    return found
+
+
+def advantage(post: Point, pre: Point) -> Estimate:
+    """Accuracy of Pre-LN less that of Post-LN at one checkpoint, over the seeds of fine-tuning, taken in pairs."""
+    # A fine-tuning that did not stay finite is left out, and makes one list shorter.
+    return estimate([b - a for a, b in zip(post.accuracies, pre.accuracies, strict=False)])
+
+
+def _last(curves: Curves, arm: Arm) -> list[float]:
+    return [curve.loss_nats[-1] for curve in curves[arm]]
+
+
+def _needs_no_warmup(config: Figure5Config, curves: Curves) -> Claim:
+    own = pairings(config)[0]
+    post, pre = _last(curves, own.post), _last(curves, own.pre)
+    held = all(b <= a for a, b in zip(post, pre, strict=True))
+    return judged(
+        name="(a) Pre-LN does without warm-up",
+        statement="Without warm-up, Pre-LN ends at a validation loss no higher than Post-LN's with warm-up.",
+        source=_SOURCE,
+        found=f"last losses, in nats: Post-LN {_several(post)}, Pre-LN {_several(pre)}.",
+        holds={"each at its own rate": held},
+    )
+
+
+def _faster(config: Figure5Config, curves: Curves) -> Claim:
+    parts, holds = [], {}
+    for pairing in pairings(config):
+        found = shares(pairing, curves)
+        reached = [share for share in found if share is not None]
+        never = f"never in {len(found) - len(reached)} of {len(found)} seeds" if len(found) > 1 else "never"
+        text = _several(reached) if len(reached) == len(found) else never
+        parts.append(f"{pairing.name}: {text}")
+        holds[pairing.name] = len(reached) == len(found) and max(reached) < 1
+    return judged(
+        name="(a) Pre-LN is faster",
+        statement="Pre-LN reaches the loss that Post-LN ends at in fewer updates: 500,000 instead of 700,000, "
+        f"{number(PUBLISHED_SHARE)} of them.",
+        source=_SOURCE,
+        found=f"part of the updates after which Pre-LN is where Post-LN ends: {'; '.join(parts)}.",
+        holds=holds,
+    )
+
+
+def _diverges(config: Figure5Config, curves: Curves, unigram: float) -> Claim:
+    arm = pairings(config)[2].post
+    last = [curve.nll_nats[-1] for curve in curves[arm]]
+    stopped = [curve.ended == "non-finite" for curve in curves[arm]]
+    held = all(nll >= unigram or gone for nll, gone in zip(last, stopped, strict=True))
+    return judged(
+        name="(a) Post-LN diverges at the larger rate",
+        statement="At the rate at which Pre-LN is trained, Post-LN diverges in spite of its warm-up.",
+        source=_SOURCE,
+        found=f"last masked-token losses at rate {arm.peak_lr:g}, in nats: {_several(last)}; tokens taken one by one "
+        f"have {number(unigram)}.",
+        holds={"at this depth and rate": held},
+    )
+
+
+def _better(config: Figure5Config, task: str, tuned: Tuned) -> Claim:
+    own = pairings(config)[0]
+    holds: dict[str, bool | None] = {}
+    parts = []
+    for update in config.tuned_updates:
+        difference = advantage(tuned.points[own.post, update], tuned.points[own.pre, update])
+        low, high = float(difference.low), float(difference.high)
+        holds[f"after {update:,} updates"] = True if low > 0 else False if high < 0 else None
+        parts.append(f"{update:,} updates: {told(difference)}")
+    panel = _PANELS.get(task, "b")
+    return judged(
+        name=f"({panel}) Pre-LN is ahead on {task.upper()}",
+        statement=f"Checkpoints of Pre-LN, fine-tuned on {task.upper()}, are more accurate than those of Post-LN after "
+        "as many updates.",
+        source=_SOURCE,
+        found=f"accuracy of {PLACEMENTS[PRE]} less that of {PLACEMENTS[POST]}: {'; '.join(parts)}; always the more "
+        f"frequent label: {number(tuned.majority)}.",
+        holds=holds,
+    )
+
+
+def _several(values: Sequence[float]) -> str:
+    return number(values[0]) if len(values) == 1 else spread(values)

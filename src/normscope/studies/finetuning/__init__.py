@@ -1,0 +1,1 @@
+"""Fine-tuning over a grid of settings and seeds."""

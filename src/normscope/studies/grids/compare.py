@@ -1,0 +1,68 @@
+"""Compare: run a grid and write its report."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from ... import report
+from ...data.documents.opening import open_documents
+from ...data.parallel.corpus import Corpus
+from ...data.parallel.opening import open_corpus
+from ...errors import UserError
+from ...files import disk_errors
+from ...runs.config import AnyRunConfig, PairRunConfig, RunConfig
+from .facts import AnyCorpus
+from .grid import Cell, Grid, write_configs
+from .pool import CellState, at_once, run_cells
+from .reading import compare
+
+
+def run_comparison(
+    base: AnyRunConfig,
+    grid: Grid,
+    folder: Path,
+    *,
+    processes: int,
+    evaluate: str | None,
+    title: str,
+    command: str,
+    watch: Callable[[list[CellState[Cell]]], None],
+) -> tuple[report.Comparison, Path, list[str]]:
+    """Run what is not finished, then write the page; returns it, its file, and a line for each run that failed.
+
+    processes: runs at a time, 0 for cores / threads of a run. evaluate: split to translate with each best checkpoint.
+    Raises UserError before anything runs where the corpus, a setting or a run folder does not fit.
+    """
+    corpus = _corpus(base)
+    if evaluate is not None and not isinstance(corpus, Corpus):
+        raise UserError(f"--evaluate {evaluate}: task {base.task} has no translations to score; leave it out")
+    if evaluate is not None and (evaluate == "train" or evaluate not in corpus.splits):
+        allowed = ", ".join(name for name in corpus.splits if name != "train")
+        raise UserError(f"--evaluate {evaluate}: no such split to translate; the corpus has {allowed}")
+    if processes < 0:
+        raise UserError(f"--processes must be 0 or more, got {processes}")
+    cells = grid.cells(base, folder)
+    with disk_errors(f"writing into {folder}"):
+        write_configs(cells)
+
+    def translations(cell: Cell) -> list[list[str]]:
+        """The command that translates and scores the split with the cell's best checkpoint, unless it was run."""
+        if evaluate is None or cell.evaluation().get("split") == evaluate:
+            return []
+        file = str(cell.evaluation_file)
+        return [["-m", "normscope", "evaluate", str(cell.folder.path), "--split", evaluate, "--save", file]]
+
+    states = run_cells(cells, processes=at_once(processes, cells[0].config), evaluate=translations, watch=watch)
+    failed = {state.cell: state.message for state in states if state.status == "failed"}
+    with disk_errors(f"writing the report into {folder}"):
+        page, file = compare(cells, corpus, folder, title=title, command=command, failed=failed)
+    return page, file, [f"{cell.name}: {message} (log: {cell.log_file})" for cell, message in failed.items()]
+
+
+def _corpus(base: AnyRunConfig) -> AnyCorpus:
+    """Raises UserError where there is none, and for a fine-tuning."""
+    if isinstance(base, PairRunConfig):
+        raise UserError(
+            f"a comparison trains placements from the start, and task {base.task} starts from weights that have one; "
+            "compare their pre-trainings, and fine-tune each with `normscope finetune`"
+        )
+    return open_corpus(base.data) if isinstance(base, RunConfig) else open_documents(base.data)

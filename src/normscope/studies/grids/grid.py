@@ -1,0 +1,139 @@
+"""A grid of runs: combinations of placement, warm-up, rate, optimiser and seed, each in a run folder of its own."""
+
+import itertools
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ...errors import UserError
+from ...placement import named
+from ...runs.config import AnyRunConfig, replaced, to_toml
+from ...runs.run import refuse_other_configuration, resolve
+from ...train import RunFolder
+from .pool import PoolCell
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Arm:
+    """What is compared: a setting that is run once per seed."""
+
+    placement: str
+    warmup_updates: int
+    peak_lr: float
+    optimizer: str
+
+    @property
+    def name(self) -> str:
+        """Safe as a file name."""
+        return f"{self.placement}_warmup-{self.warmup_updates}_lr-{self.peak_lr!r}_{self.optimizer}"
+
+    @property
+    def warmup_label(self) -> str:
+        return f"warm-up {self.warmup_updates}" if self.warmup_updates else "no warm-up"
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One run of the grid."""
+
+    arm: Arm
+    seed: int
+    folder: RunFolder
+    config: AnyRunConfig
+
+    @property
+    def name(self) -> str:
+        return f"{self.arm.name}_seed-{self.seed}"
+
+    @property
+    def config_file(self) -> Path:
+        return self.folder.path.parents[1] / "cells" / f"{self.name}.toml"
+
+    @property
+    def log_file(self) -> Path:
+        return self.folder.path.parents[1] / "logs" / f"{self.name}.txt"
+
+    @property
+    def evaluation_file(self) -> Path:
+        return self.folder.path / "evaluation.json"
+
+    def columns(self) -> dict[str, str]:
+        """What tells it from the others, by heading."""
+        return {
+            "placement": self.arm.placement,
+            "warm-up": str(self.arm.warmup_updates),
+            "rate": f"{self.arm.peak_lr:g}",
+            "optimiser": self.arm.optimizer,
+            "seed": str(self.seed),
+        }
+
+    def evaluation(self) -> dict[str, Any]:
+        """Scores of the best checkpoint; empty where it has not been evaluated."""
+        file = self.evaluation_file
+        return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grid:
+    """The axes of a comparison. Raises UserError for an empty or repeated axis."""
+
+    placements_and_warmups: tuple[tuple[str, int], ...]
+    """Pairs of a placement and its warm-up in updates: often every combination, but Post-LN with warm-up against
+    Pre-LN without is a comparison too."""
+    peak_lrs: tuple[float, ...]
+    optimizers: tuple[str, ...]
+    seeds: int
+
+    def __post_init__(self) -> None:
+        for axis in ("placements_and_warmups", "peak_lrs", "optimizers"):
+            values = getattr(self, axis)
+            if not values or len(set(values)) < len(values):
+                raise UserError(f"{axis.replace('_', ' ')}: give one or more different values, got {values}")
+        if self.seeds < 1:
+            raise UserError(f"seeds must be at least 1, got {self.seeds}")
+
+    def arms(self) -> Iterator[Arm]:
+        axes = itertools.product(self.placements_and_warmups, self.peak_lrs, self.optimizers)
+        for (placement, warmup_updates), peak_lr, optimizer in axes:
+            yield Arm(placement, warmup_updates, peak_lr, optimizer)
+
+    def cells(self, base: AnyRunConfig, folder: Path) -> list[Cell]:
+        """All runs, those of the first seed first, so that a whole picture is there early.
+
+        Raises UserError for values a configuration does not allow, and where a run folder holds something else.
+        """
+        cells = []
+        for seed in range(1, self.seeds + 1):
+            for arm in self.arms():
+                run = RunFolder(folder / "runs" / f"{arm.name}_seed-{seed}")
+                config = resolve(_config(base, arm, seed), run)
+                refuse_other_configuration(run, config)
+                cells.append(Cell(arm, seed, run, config))
+        return cells
+
+
+def write_configs(cells: Iterable[PoolCell]) -> None:
+    """Write the configuration file that each cell's command names."""
+    for cell in cells:
+        cell.config_file.parent.mkdir(parents=True, exist_ok=True)
+        cell.log_file.parent.mkdir(parents=True, exist_ok=True)
+        cell.config_file.write_text(to_toml(cell.config), encoding="utf-8")
+
+
+def _config(base: AnyRunConfig, arm: Arm, seed: int) -> AnyRunConfig:
+    try:
+        named(arm.placement)
+    except ValueError as error:
+        raise UserError(str(error)) from error
+    return replaced(
+        base,
+        seed=seed,
+        model__placement=arm.placement,
+        schedule__warmup_updates=arm.warmup_updates,
+        optimizer__peak_lr=arm.peak_lr,
+        optimizer__name=arm.optimizer,
+        # One thread a run unless asked otherwise: the grid fills the cores with runs.
+        train__threads=1 if base.train.threads == "auto" else base.train.threads,
+    )

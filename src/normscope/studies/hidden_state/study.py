@@ -1,0 +1,188 @@
+"""The size of the hidden state over depth, for every placement: what the formulas predict, and stacks as drawn."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from ...placement import named
+from ...placement.printing import formula
+from ...report.study.contents import Claim
+from ...theory.predict import ModelSetting, predict
+from ..protocol.deviation import Compared, Spread, as_data, mean_over_draws, root_mean_square, spread_of
+from ..protocol.study import Findings, Pieces, Study
+from ..settings.simulation import SEQUENCES, Simulation
+from .config import Case, HiddenStateConfig
+from .page import MATRIX_NAMES, Curves, figures, root_of, tables
+
+
+def run(config: HiddenStateConfig, pieces: Pieces) -> Findings:
+    """One piece a placement and case: all its draws."""
+    cases = config.cases()
+    found: dict[str, Curves] = {}
+    for case in cases:
+        found[case.name] = {}
+        for done, name in enumerate(case.placements):
+            pieces.watch(case.title, done, len(case.placements))
+            found[case.name][name] = compared(name, case, _drawn(name, case, pieces))
+        pieces.watch(case.title, len(case.placements), len(case.placements))
+    claims, spreads = judged(cases, found, config)
+    return Findings(
+        conditions=_conditions(cases),
+        claims=claims,
+        figures=figures(cases, found),
+        tables=tables(cases, found),
+        data={
+            "spreads": spreads,
+            "off_percent": {case: _off(curves) for case, curves in found.items()},
+            "curves": {case.name: _data(found[case.name], all_of=case is cases[0]) for case in cases},
+        },
+    )
+
+
+def _drawn(name: str, case: Case, pieces: Pieces) -> list[dict[str, Any]]:
+    """Of each draw, by stack: q, and squared gradient norms of each matrix."""
+    asked = {
+        "placement": name,
+        "formula": formula(named(name), case.model.shape("decoder" if case.model.stack == "decoder" else "encoder")),
+        "model": asdict(case.model),
+        "draws": case.draws,
+        "sequences": SEQUENCES,
+    }
+
+    def measure() -> list[dict[str, Any]]:
+        simulation = Simulation(name, case.model)
+        draws = [simulation.draw(seed) for seed in range(1, case.draws + 1)]
+        return [{kind: {"q": one.q, **one.squares} for kind, one in draw.items()} for draw in draws]
+
+    return pieces.get(f"{case.name}/{name}", asked, measure)  # type: ignore[no-any-return]
+
+
+def compared(name: str, case: Case, draws: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Compared]]:
+    """By stack: q, and of each matrix's gradient norm the mean and, under `root_of`, the root mean square."""
+    curves = {}
+    for kind, prediction in predict(name, case.model).items():
+        stack = {"q": mean_over_draws([draw[kind]["q"] for draw in draws], prediction.q)}
+        for matrix in MATRIX_NAMES:
+            squares = np.array([draw[kind][matrix] for draw in draws])
+            stack[matrix] = mean_over_draws(np.sqrt(squares), prediction.gradient_norm[matrix])
+            stack[root_of(matrix)] = root_mean_square(squares, prediction.gradient_norm[matrix])
+        curves[kind] = stack
+    return curves
+
+
+def judged(
+    cases: Sequence[Case], found: Mapping[str, Curves], config: HiddenStateConfig
+) -> tuple[list[Claim], dict[str, Any]]:
+    """A claim for q in each case, one for each matrix's gradient in the first; and the numbers they quote."""
+    claims, data = [], {}
+    for case in cases:
+        q = {named(name).title: [one["q"] for one in stacks.values()] for name, stacks in found[case.name].items()}
+        data[case.name] = spread = spread_of(q, limit_percent=case.limit)
+        claims.append(_claim("q", "E‖x_l‖² / d of the hidden state", case, spread))
+    deep, limit = cases[0], config.gradient_limit_percent
+    for matrix, letter in MATRIX_NAMES.items():
+        means, squares = (
+            spread_of(
+                {named(name).title: [stacks["encoder"][what]] for name, stacks in found[deep.name].items()},
+                limit_percent=limit,
+                first=1,
+            )
+            for what in (matrix, root_of(matrix))
+        )
+        data |= {f"{deep.name}, {matrix}": means, f"{deep.name}, {root_of(matrix)}": squares}
+        claims.append(_claim(letter, f"the mean norm of {letter}'s gradient", deep, means, squares))
+    return claims, {name: asdict(spread) for name, spread in data.items()}
+
+
+def _claim(name: str, of: str, case: Case, spread: Spread, squares: Spread | None = None) -> Claim:
+    roots = (
+        f" The root mean square over draws, in place of the mean, is at most {squares.largest:.2f} % off "
+        f"({squares.where}; standard error {squares.standard_error:.2f} %), {squares.root_mean_square:.2f} % root mean "
+        "square."
+        if squares is not None
+        else ""
+    )
+    return Claim(
+        name=f"{name}, {case.title.lower()}",
+        statement=f"The prediction from a placement's formula gives {of} within {spread.limit:g} % at every depth.",
+        source="corrected: the mean field of normscope predict",
+        found=f"{counted(case.placements, 'placement')}, {counted(case.draws, 'draw')}, "
+        f"{counted(case.model.blocks, 'block')}, d = {case.model.width}: at most {spread.largest:.2f} % off "
+        f"({spread.where}, l = {spread.place}; standard error {spread.standard_error:.2f} %), "
+        f"{spread.root_mean_square:.2f} % root mean square over all depths; "
+        f"{len(spread.within)} of {len(case.placements)} within the limit.{roots}",
+        verdict=spread.verdict,
+        conditions=spread.conditions,
+    )
+
+
+def counted(things: Sequence[Any] | int, name: str) -> str:
+    """ "1 block", "12 blocks"."""
+    count = things if isinstance(things, int) else len(things)
+    return f"{count} {name}{'' if count == 1 else 's'}"
+
+
+def _conditions(cases: Sequence[Case]) -> list[tuple[str, str]]:
+    model = cases[0].model
+    return [
+        ("Models", "; ".join(f"{case.title}: {_sizes(case.model)}" for case in cases)),
+        ("Theory's setting", "Xiong et al. 2020, section 3.3: one head, W_Q = W_K = 0, no W_O, N(0, 1 / fan-in)"),
+        ("Paper's setting", "fairseq 0.7 to 0.8: Glorot uniform, √d times the embedding, sinusoids, tied output"),
+        ("Gradient normalisation", "mean cross-entropy per target token, random targets, one sequence at a time"),
+        ("Logarithm", "natural: losses in nats"),
+        ("Tokens", f"{SEQUENCES} sequences of {model.tokens} tokens a draw; the source has as many"),
+        ("Draws", "; ".join(f"{case.title}: {case.draws}" for case in cases) + "; seeds from 1"),
+        ("Spread", "means over draws, of gradients the norms' mean; bands are two standard errors"),
+        ("Dropout", "none"),
+    ]
+
+
+def _sizes(model: ModelSetting) -> str:
+    heads = "one head" if model.heads == 1 else f"{model.heads} heads"
+    return f"{counted(model.blocks, 'block')}, d = {model.width}, feed-forward {model.ffn_width}, {heads}"
+
+
+def _data(curves: Curves, *, all_of: bool) -> dict[str, Any]:
+    """Every curve, or q alone: the others' gradients are in no claim."""
+    return {
+        name: {
+            kind: {what: as_data(curve) for what, curve in stack.items() if all_of or what == "q"}
+            for kind, stack in stacks.items()
+        }
+        for name, stacks in curves.items()
+    }
+
+
+def _off(curves: Curves) -> dict[str, Any]:
+    """The largest deviation of each curve, and the standard error there."""
+    return {
+        name: {
+            kind: {
+                what: [one.largest, one.standard_error]
+                for what, curve in stack.items()
+                for one in [spread_of({name: [curve]}, limit_percent=1.0)]
+            }
+            for kind, stack in stacks.items()
+        }
+        for name, stacks in curves.items()
+    }
+
+
+_SMOKE = HiddenStateConfig(
+    deep=("post-ln", "pre-ln", "rezero"), deep_blocks=4, deep_width=64, deep_draws=3, others=("post-ln", "pre-ln"),
+    decoders=("pre-ln",), pairs=("post-ln", "pre-ln"), blocks=2, width=32, draws=2, tokens=6, vocabulary=200,
+)  # fmt: skip
+STUDY = Study(
+    name="hidden-state",
+    title="The hidden state over depth, predicted and measured",
+    question="How large is the hidden state after each block at initialisation, and do the formulas alone tell it? "
+    "For every placement; for eight of them the gradients too.",
+    scales={
+        "smoke": _SMOKE,
+        "cpu": HiddenStateConfig(),
+        "paper": HiddenStateConfig(deep_blocks=96, deep_width=1024, deep_draws=64, blocks=24, width=512, draws=32),
+    },
+    run=run,
+)

@@ -1,0 +1,1 @@
+"""Lemmas 1 to 3 of the paper."""

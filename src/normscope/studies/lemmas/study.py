@@ -1,0 +1,118 @@
+"""Lemmas 1 to 3 of Xiong et al. 2020 by simulation, each as it is stated and as it holds."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ...measure import Estimate, Summary
+from ...report.study.contents import Claim
+from ..protocol.evidence import plain_estimate
+from ..protocol.study import Findings, Pieces, Study
+from .claims import (
+    jacobian_claimed,
+    jacobian_exact,
+    lemma_1,
+    post_ln_hidden,
+    post_ln_last,
+    post_ln_steps,
+    pre_ln_bounds,
+    rms_norm,
+)
+from .measure import STEPS, LemmasConfig, jacobians, post_ln, pre_ln, relu
+from .page import figures, tables
+
+
+def run(config: LemmasConfig, pieces: Pieces) -> Findings:
+    """One piece a seed and lemma."""
+    parts: dict[str, Callable[[LemmasConfig, int], Any]] = {
+        "relu": relu,
+        "post-ln": post_ln,
+        "pre-ln": pre_ln,
+        "jacobian": jacobians,
+    }
+    found: dict[str, list[Any]] = {name: [] for name in parts}
+    for seed in range(1, config.seeds + 1):
+        pieces.watch("seeds", seed - 1, config.seeds)
+        for name, measure in parts.items():
+            asked = {**asdict(config), "seeds": None, "seed": seed}
+            found[name].append(pieces.get(f"{name}/seed-{seed}", asked, partial(measure, config, seed)))
+    pieces.watch("seeds", config.seeds, config.seeds)
+    estimates = estimated(found)
+    claims, data = judged(config, estimates, found["jacobian"], max(one["hidden_off"] for one in found["post-ln"]))
+    return Findings(
+        conditions=_conditions(config),
+        claims=claims,
+        figures=figures(config, estimates),
+        tables=tables(config, estimates),
+        data={
+            "judged": data,
+            "estimates": {name: plain_estimate(estimate) for name, estimate in estimates.items()},
+        },
+    )
+
+
+def estimated(found: Mapping[str, Sequence[Any]]) -> dict[str, Estimate]:
+    """Means over seeds with 95 % intervals, by what they are of."""
+    summary = Summary()
+    for one in found["relu"]:
+        summary.add({"relu": one["share"], "relu deviation": one["deviation"]})
+    for one in found["post-ln"]:
+        summary.add({f"step {step}": one["steps"][step] for step in range(STEPS)})
+    for one in found["pre-ln"]:
+        summary.add({"pre-ln": one})
+    for one in found["jacobian"]:
+        claimed = np.array(one["claimed"])
+        summary.add({"claimed": claimed})
+        for norm in ("layer-norm", "rms-norm"):
+            measured, exact = np.array(one[norm]["measured"]), np.array(one[norm]["exact"])
+            summary.add({norm: measured, f"{norm} exact": exact, f"{norm} over claimed": measured / claimed})
+    return summary.estimates()
+
+
+def judged(
+    config: LemmasConfig, of: Mapping[str, Estimate], jacobian: Sequence[Mapping[str, Any]], hidden_off: float
+) -> tuple[list[Claim], dict[str, Any]]:
+    """Every claim, and the numbers it quotes."""
+    made = [
+        lemma_1(config, of),
+        post_ln_last(config, of),
+        post_ln_steps(config, of),
+        post_ln_hidden(of, hidden_off),
+        *pre_ln_bounds(config, of["pre-ln"]),
+        jacobian_exact(config, jacobian),
+        jacobian_claimed(config, of),
+        rms_norm(jacobian),
+    ]
+    return [claim for claim, _ in made], {claim.name: numbers for claim, numbers in made}
+
+
+def _conditions(config: LemmasConfig) -> list[tuple[str, str]]:
+    return [
+        ("Setting", "Xiong et al. 2020, section 3.3: one head, W_Q = W_K = 0, no W_O, every matrix from N(0, 1/d)"),
+        ("Sizes", f"d = {config.width}, feed-forward {config.width}, {config.blocks} blocks"),
+        ("Tokens", f"one sequence of {config.tokens} independent tokens from N(0, I_d) a seed"),
+        ("Lemma 1", f"{config.vectors} vectors for each σ of {', '.join(f'{s:g}' for s in config.sigmas)} a seed"),
+        ("Seeds", f"{config.seeds}, counted from 1: weights and vectors"),
+        (
+            "Spread",
+            "means over seeds ± 95 % intervals (Student's t); a statement fails where a whole interval lies beyond it",
+        ),
+        ("Gradient normalisation", "none: no loss and no gradient of one is taken"),
+        ("Logarithm", "none is taken"),
+    ]
+
+
+STUDY = Study(
+    name="lemmas",
+    title="Lemmas 1 to 3 by simulation",
+    question="Do the three lemmas that the paper's theorem rests on hold for stacks as they are drawn, and where not?",
+    scales={
+        "smoke": LemmasConfig(width=128, tokens=64, blocks=6, seeds=8, vectors=200, singular_width=16),
+        "cpu": LemmasConfig(),
+        "paper": LemmasConfig(width=1024, blocks=48, seeds=200, vectors=4000),
+    },
+    run=run,
+)

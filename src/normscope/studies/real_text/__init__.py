@@ -1,0 +1,1 @@
+"""Hidden states and gradients on real text: predicted and measured."""

@@ -1,0 +1,1 @@
+"""Models and batches that several studies measure."""

@@ -1,0 +1,154 @@
+"""`normscope predict` as a user meets it: the table, the data, the figure, and what it refuses."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from normscope.cli.main import main
+from normscope.placement import registered
+from normscope.theory import many
+from normscope.theory.predict import ModelSetting, StackPrediction, predict
+from tiny import finish, start
+
+
+@pytest.fixture
+def normscope(monkeypatch, capsys):
+    """Run a command; its exit code, output and messages."""
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["normscope", *arguments])
+        with pytest.raises(SystemExit) as stop:
+            main()
+        captured = capsys.readouterr()
+        return stop.value.code or 0, captured.out, captured.err
+
+    return call
+
+
+def test_data_of_one_stack(normscope):
+    code, out, _ = normscope("predict", "--placement", "pre-ln,post-ln", "--blocks", "3", "--width", "64", "--json")
+    assert code == 0
+    data = json.loads(out)
+    assert list(data) == ["pre-ln", "post-ln"]
+    for name, curves in data.items():
+        expected = predict(name, ModelSetting(blocks=3, width=64, ffn_width=64))["encoder"]
+        assert curves["q"] == list(expected.q)
+        assert curves["p"] == list(expected.p)
+        assert curves["gradient_norm"] == {weight: list(norms) for weight, norms in expected.gradient_norm.items()}
+        assert len(curves["q"]) == len(curves["p"]) == 4
+        assert {len(norms) for norms in curves["gradient_norm"].values()} == {3}
+        assert {"value", "ffn_in", "ffn_out"} <= curves["gradient_norm"].keys()
+
+
+def test_data_of_two_stacks(normscope):
+    _, out, _ = normscope("predict", "--stack", "encoder-decoder", "--blocks", "2", "--setting", "paper", "--json")
+    stacks = json.loads(out)["pre-ln"]
+    assert list(stacks) == ["encoder", "decoder"]
+    assert "cross_value" in stacks["decoder"]["gradient_norm"]
+    assert "cross_value" not in stacks["encoder"]["gradient_norm"]
+
+
+def test_the_table_shows_first_middle_and_last(normscope):
+    code, out, _ = normscope("predict", "--placement", "post-ln", "--placement", "deepnorm", "--blocks", "8")
+    assert code == 0
+    rows = [line.split() for line in out.splitlines()]
+    assert ["placement", "0", "1", "2", "4", "8"] in rows
+    assert ["post-ln", "1", "1", "1", "1", "1"] in rows
+    assert sum(row[:1] == ["deepnorm"] for row in rows) == 2
+
+
+def test_all_are_those_that_are_defined(normscope):
+    _, out, _ = normscope("predict", "--placement", "all", "--blocks", "1", "--json")
+    assert list(json.loads(out)) == [n for n, p in registered().items() if "encoder-only" in p.models]
+
+
+def test_the_figure_is_written_whole_or_not_at_all(normscope, tmp_path: Path):
+    code, out, _ = normscope("predict", "--plot", str(tmp_path / "curves.svg"))
+    assert code == 0
+    assert f"figure: {tmp_path / 'curves.svg'}" in out
+    assert (tmp_path / "curves.svg").read_text().startswith("<svg")
+    code, _, err = normscope("predict", "--plot", str(tmp_path / "missing" / "curves.svg"))
+    assert code == 2
+    assert "its folder does not exist" in err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["curves.svg"]
+
+
+def test_what_is_not_finite_is_null(normscope, monkeypatch):
+    def infinite(name: str, model: ModelSetting) -> dict[str, StackPrediction]:
+        q = np.array([np.inf])
+        return {
+            stack: StackPrediction(q=q, p=np.zeros(1), gradient_norm={}, shares={}) for stack in predict(name, model)
+        }
+
+    monkeypatch.setattr(many, "predict", infinite)
+    _, out, _ = normscope("predict", "--json")
+    assert json.loads(out)["pre-ln"]["q"] == [None]
+
+
+def test_many_deep_stacks_are_shared_among_cores():
+    """Enough blocks in all for processes to be worth it; each placement's curves are what they are alone."""
+    code, out, err = finish(start("predict", "--placement", "all", "--blocks", "200", "--json"))
+    assert (code, err) == (0, "")
+    data, model = json.loads(out), ModelSetting(blocks=200)
+    assert len(data) * 200 > 4000
+    for name in ("admin", "post-ln", "sub-ln"):
+        expected = predict(name, model)["encoder"]
+        assert data[name]["q"] == list(expected.q)
+        assert data[name]["gradient_norm"]["value"] == list(expected.gradient_norm["value"])
+
+
+def test_exponents(normscope):
+    code, out, _ = normscope("predict", "--placement", "pre-ln,rezero", "--exponents")
+    assert code == 0
+    table = out[out.index("exponent of depth") :].splitlines()
+    assert "first_ffn_out" in table[4]
+    assert [line.split() for line in table[5:]] == [
+        ["pre-ln", "1.03", "-0.02", "-0.52"],
+        ["rezero", "0.00", "none", "none"],
+    ]
+    _, out, _ = normscope("predict", "--placement", "pre-ln,rezero", "--exponents", "--json")
+    data = json.loads(out)
+    assert data["pre-ln"]["exponents"]["q"] == pytest.approx(1.03, abs=0.005)
+    assert data["rezero"]["exponents"]["first_ffn_out"] is None
+    assert "exponents" not in json.loads(normscope("predict", "--json")[1])["pre-ln"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--placement", "prelm"], "unknown placement 'prelm'"),
+        (["--placement", ""], "--placement needs a name, such as pre-ln"),
+        (["--placement", "t-fixup"], "'t-fixup' is not defined for encoder-only models, only for encoder-decoder"),
+        (["--blocks", "0"], "blocks must be at least 1, got 0"),
+        (["--width", "33"], "width must be even"),
+        (["--heads", "3"], "width=512 must be a multiple of heads=3"),
+        (["--vocabulary", "1"], "vocabulary must be at least 2, got 1"),
+        (["--setting", "xavier"], "setting must be one of theory, paper, fairseq-0.10, xavier-normal"),
+        (["--stack", "both"], "stack must be one of encoder, decoder, encoder-decoder, got 'both'"),
+        (["--activation", "tanh"], "activation must be one of relu, gelu, swiglu, got 'tanh'"),
+        (["--norm", "batch-norm"], "norm must be one of layer-norm, rms-norm, got 'batch-norm'"),
+        (["--import", "nowhere.py"], "cannot import"),
+    ],
+)
+def test_what_it_refuses_in_one_line(normscope, arguments, message):
+    code, out, err = normscope("predict", *arguments)
+    assert code == 2
+    assert message in " ".join(err.split())
+    assert out == ""
+    assert "Traceback" not in err
+
+
+def test_no_torch_is_needed():
+    """Loading it would take longer than every prediction."""
+    program = (
+        "import sys; from normscope.cli.main import app; from normscope.cli.predict import predict; "
+        "predict(['pre-ln'], 'encoder', 4, 64, None, 1, 8, 100, 'theory', 'relu', 'layer-norm', False, True, None); "
+        "sys.exit('torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["pre-ln"]["q"][0] == 1.0

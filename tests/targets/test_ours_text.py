@@ -1,0 +1,43 @@
+"""Our encoders and language models, opened for the doctor from a configuration and from a run."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from normscope.runs.assembly import assemble
+from normscope.runs.config import load, to_toml
+from normscope.runs.run import train_run
+from normscope.targets import opened
+
+SIZES = (
+    "data.sequence_length=24",
+    "data.batch_sequences=6",
+    "model.width=16",
+    "model.ffn_width=32",
+    "model.heads=2",
+    "model.blocks=2",
+    "model.positions=24",
+    "model.dropout=0.0",
+    "model.attention_dropout=0.0",
+    "train.duration=2",
+    "train.threads=1",
+)
+
+
+@pytest.mark.parametrize("task", ["masked-lm", "language-model"])
+@pytest.mark.parametrize("trained", [False, True])
+def test_the_loss_of_a_target_is_that_of_its_training(task: str, trained: bool, tmp_path: Path) -> None:
+    config = load(None, [f'task="{task}"', *SIZES])
+    (tmp_path / "mine.toml").write_text(to_toml(config))
+    if trained:
+        train_run(config, tmp_path / "run")
+    target = opened(str(tmp_path / ("run" if trained else "mine.toml")), [], tokens=8, sequences=2, seed=0)
+    found = target.loss(target.inputs(target.model.eval()))
+    work = assemble(config, torch.device("cpu"))
+    batch = work.task.micro_batch(0)
+    with torch.no_grad():
+        expected = work.task.loss_sums(target.model, batch)[0] / work.task.target_tokens(batch)
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+    assert target.wanted_placement == config.model.placement
+    assert (target.loading is not None) == trained

@@ -1,0 +1,102 @@
+"""The hash of the source changes with whatever may change a number, and with nothing else where pieces go by it."""
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from normscope import provenance
+
+MEASURE = "normscope.studies.lemmas.measure"
+
+
+@pytest.fixture
+def copy(tmp_path, monkeypatch):
+    """A copy of the package that can be edited."""
+    root = tmp_path / "normscope"
+    shutil.copytree(provenance.ROOT, root, ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(provenance, "ROOT", root)
+    return root
+
+
+def hashes() -> tuple[str, str]:
+    for function in (provenance.source_sha256, provenance.source_of, provenance._commit):
+        function.cache_clear()
+    return provenance.source_sha256(), provenance.source_of(MEASURE)
+
+
+@pytest.fixture(autouse=True)
+def _forgotten():
+    yield
+    hashes()
+
+
+@pytest.mark.parametrize(
+    ("file", "measured"),
+    [
+        ("studies/lemmas/measure.py", True),
+        ("placement/formulas/post_ln.py", True),
+        ("model/attention.py", True),
+        ("studies/lemmas/page.py", False),
+        ("cli/main.py", False),
+    ],
+)
+def test_an_edit_changes_the_hashes_it_should(copy, file, measured):
+    whole, of_measure = hashes()
+    path = copy / file
+    path.write_text(path.read_text(encoding="utf-8") + "\n# edited\n", encoding="utf-8")
+    whole_now, of_measure_now = hashes()
+    assert whole_now != whole
+    assert (of_measure_now != of_measure) == measured
+
+
+def test_a_new_placement_counts_though_nothing_names_it(copy):
+    _, before = hashes()
+    (copy / "placement/formulas/new.py").write_text("", encoding="utf-8")
+    assert hashes()[1] != before
+
+
+def test_the_hash_does_not_depend_on_where_the_package_lies(copy):
+    there = hashes()
+    assert there != ("", "")
+    provenance.ROOT, moved = Path(provenance.__file__).parent, provenance.ROOT
+    try:
+        assert hashes() == there
+    finally:
+        provenance.ROOT = moved
+
+
+def test_a_module_of_another_package_is_refused():
+    with pytest.raises(ValueError, match="torch is not a module of normscope"):
+        provenance.source_of("torch")
+
+
+def test_the_commit_says_what_was_modified(copy):
+    def git(*words: str) -> None:
+        named = ["-c", "user.name=a", "-c", "user.email=a@b.c"]
+        subprocess.run(["git", "-C", str(copy.parent), *named, *words], check=True, capture_output=True)
+
+    hashes()
+    assert provenance.provenance()["commit"] == ""
+    git("init")
+    hashes()
+    assert provenance.provenance()["commit"] == "", "nothing is tracked yet"
+    git("add", ".")
+    git("commit", "-m", "all")
+    hashes()
+    assert len(provenance.provenance()["commit"]) == 40
+    (copy / "errors.py").write_text("", encoding="utf-8")
+    hashes()
+    assert provenance.provenance()["commit"].endswith(" (modified)")
+
+
+def test_a_run_names_its_source(copy):
+    import torch
+
+    from normscope.train.environment import describe
+
+    found = describe(device=torch.device("cpu"), seed=1, data_fingerprint="", fast_matmul=False)
+    assert found["source_sha256"] == hashes()[0]
+    json.dumps(found)
