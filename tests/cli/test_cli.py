@@ -124,7 +124,7 @@ def test_the_default_folder_is_named_after_the_configuration(
         (["--run", "full"], ["full is not empty and is not a run"]),
         (["--run", "file/below"], ["file/below", "a file stands where a folder is needed"]),
         (["--set", "data.max_tokens=3"], ["raise max_tokens"]),
-        (["--set", "model.placement=sideways"], ["unknown placement 'sideways'; choose one of"]),
+        (["--set", "model.placement=sideways"], ["unknown placement 'sideways'; did you mean "]),
     ],
 )
 def test_a_users_mistake_is_one_message_and_leaves_nothing(

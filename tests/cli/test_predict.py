@@ -121,7 +121,7 @@ def test_exponents(normscope):
     ("arguments", "message"),
     [
         (["--placement", "prelm"], "unknown placement 'prelm'"),
-        (["--placement", ""], "--placement needs a name, such as pre-ln"),
+        (["--placement", ""], "give the name of a placement, such as pre-ln"),
         (["--placement", "t-fixup"], "'t-fixup' is not defined for encoder-only models, only for encoder-decoder"),
         (["--blocks", "0"], "blocks must be at least 1, got 0"),
         (["--width", "33"], "width must be even"),
@@ -146,7 +146,7 @@ def test_no_torch_is_needed():
     """Loading it would take longer than every prediction."""
     program = (
         "import sys; from normscope.cli.main import app; from normscope.cli.predict import predict; "
-        "predict(['pre-ln'], 'encoder', 4, 64, None, 1, 8, 100, 'theory', 'relu', 'layer-norm', False, True, None); "
+        "predict(['pre-ln'], [], 'encoder', 4, 64, None, 1, 8, 100, 'theory', 'relu', 'layer-norm', False, True, None); "
         "sys.exit('torch' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)

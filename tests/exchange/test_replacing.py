@@ -101,7 +101,7 @@ class TestWeights:
         assert change.kept + len(change.new) == tensors
 
     def test_an_unknown_placement(self):
-        with pytest.raises(UserError, match="unknown placement 'postln'; choose one of"):
+        with pytest.raises(UserError, match="unknown placement 'postln'; did you mean "):
             re_placed(encoder("post-ln"), "postln")
 
 

@@ -32,7 +32,7 @@ class TestSizes:
     @pytest.mark.parametrize(
         ("changes", "message"),
         [
-            ({"placement": "middle-ln"}, "unknown placement 'middle-ln'; choose one of"),
+            ({"placement": "middle-ln"}, "unknown placement 'middle-ln'; did you mean "),
             ({"width": 0}, "width must be at least 1, got 0"),
             ({"heads": -1}, "heads must be at least 1, got -1"),
             ({"ffn_width": 0}, "ffn_width must be at least 1, got 0"),

@@ -23,8 +23,8 @@ class TestRegister:
         with pytest.raises(ValueError) as caught:
             named("post_ln")
         assert str(caught.value) == (
-            f"unknown placement 'post_ln'; choose one of {', '.join(registered())}, "
-            "or register your own (--import FILE.py)"
+            "unknown placement 'post_ln'; did you mean 'post-ln'? `normscope placements` lists all, and --import FILE.py "
+            "registers your own"
         )
 
     def test_a_new_one_is_known_at_once(self, registry):
@@ -39,7 +39,7 @@ class TestRegister:
 
     def test_a_taken_name_is_refused(self, registry):
         taken = type("Other", (Own,), {"name": "post-ln"})
-        with pytest.raises(ValueError, match=r"'post-ln' is taken by normscope\.placement\.post_ln\.PostLN"):
+        with pytest.raises(ValueError, match=r"'post-ln' is taken by normscope\.placement\.formulas\.post_ln\.PostLN"):
             register(taken)
         assert named("post-ln") is not taken
 

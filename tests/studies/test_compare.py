@@ -198,7 +198,7 @@ def trainer_of(run: Path) -> int:
         (["--peak-lr", "fast"], "--peak-lr takes comma-separated values, got 'fast'"),
         (["--warmup-updates", "1.5"], "--warmup-updates takes comma-separated values"),
         (["--placements", ""], "placements and warmups: give one or more different values"),
-        (["--placements", "post-ln,sideways"], "unknown placement 'sideways'; choose one of"),
+        (["--placements", "post-ln,sideways"], "unknown placement 'sideways'; did you mean "),
         (["--seeds", "0"], "seeds must be at least 1, got 0"),
         (["--processes", "-1"], "--processes must be 0 or more, got -1"),
         (["--evaluate", "dev"], "--evaluate dev: no such split to translate; the corpus has valid, test"),

@@ -242,7 +242,7 @@ class TestVerb:
 
     def test_a_mistake_is_one_line(self, tmp_path, monkeypatch, capsys):
         assert self.call(monkeypatch, "--placements", "post_ln", "--out", tmp_path) == 2
-        assert capsys.readouterr().err.startswith("error: unknown placement 'post_ln'; choose one of ")
+        assert capsys.readouterr().err.startswith("error: unknown placement 'post_ln'; did you mean ")
 
     def test_an_interruption_says_how_to_go_on(self, tmp_path, monkeypatch, capsys):
         def interrupt(*_: object) -> None:

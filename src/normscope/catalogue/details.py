@@ -1,13 +1,12 @@
 """All that is known of one placement at one size: its row, wiring, initial weights, constants and parameters."""
 
-import difflib
 import inspect
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from ..model import SCHEMES
 from ..model.drawn import embedding_std, weight_std, weights_of
-from ..placement import Placement, Site, SublayerKind, registered
+from ..placement import Placement, Site, SublayerKind
 from ..placement.reading import read, read_head
 from ..placement.symbol import Symbol, SymbolEnd, SymbolSublayer
 from ..placement.wiring import wirings
@@ -161,13 +160,3 @@ def _parameters(stacks: dict[StackKind, Placement], last: Placement) -> Iterator
                 seen.add(name)
                 where = "every block, shared by its sub-layers" if spec.shared_by_block else place
                 yield ParameterRow(stack=kind, where=where, name=name, shape=list(spec.shape), initial=spec.initial)
-
-
-def known(name: str) -> type[Placement]:
-    """The placement of that name. Raises ValueError naming the nearest known one."""
-    everyone = registered()
-    if name in everyone:
-        return everyone[name]
-    written = name.lower().replace("_", "-").replace(" ", "-")
-    nearest = difflib.get_close_matches(written, everyone, n=1, cutoff=0.0)[0]
-    raise ValueError(f"unknown placement {name!r}; did you mean {nearest!r}? `normscope placements` lists all")

@@ -8,13 +8,15 @@ from typing import Annotated, Any
 
 import typer
 
+from ..errors import UserError
 from .console import GridDisplay, say, stderr
+from .names import PlacementOption, placement_names
 from .shared import Imports, Settings, listed
 
 
 def compare(
     config: Annotated[Path | None, typer.Argument(metavar="CONFIG.toml", help="Without one: the defaults.")] = None,
-    placements: Annotated[str, typer.Option(help="Comma-separated.")] = "post-ln,pre-ln",
+    placements: PlacementOption = ["post-ln,pre-ln"],  # noqa: B006
     warmup_updates: Annotated[str, typer.Option(help="Comma-separated; 0 for none.")] = "0,200",
     arms: Annotated[
         str | None, typer.Option(metavar="PLACEMENT:WARMUP,…", help="Only these pairs, instead of every combination.")
@@ -41,7 +43,7 @@ def compare(
         pairs = listed(arms, _placement_and_warmup, "arms")
     else:
         warmups = listed(warmup_updates, int, "warmup-updates")
-        pairs = list(itertools.product(listed(placements, str, "placements"), warmups))
+        pairs = list(itertools.product(_listed_placements(placements), warmups))
     grid = Grid(
         placements_and_warmups=tuple(pairs),
         peak_lrs=tuple(listed(peak_lr, float, "peak-lr")),
@@ -84,6 +86,13 @@ def _compare(run_comparison: Callable[..., Any], base: Any, grid: Any, folder: P
         say(f"failed: {line}")
     if failed:
         raise typer.Exit(1)
+
+
+def _listed_placements(given: list[str]) -> list[str]:
+    names = placement_names(given)
+    if names == ["all"]:
+        raise UserError("--placements takes names here, not `all`; `normscope placements` lists them")
+    return names
 
 
 def _placement_and_warmup(text: str) -> tuple[str, int]:

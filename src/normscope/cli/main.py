@@ -25,10 +25,7 @@ from .translate import translate
 
 app = typer.Typer(
     name="normscope",
-    help="What does the placement of normalisation do to a Transformer, and does it need learning-rate warm-up?",
-    no_args_is_help=True,
     pretty_exceptions_enable=False,
-    add_completion=False,
     rich_markup_mode=None,
 )
 app.command("demo")(demo)
@@ -53,13 +50,39 @@ def _version(show: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
+START = """NormScope: what does the placement of normalisation do to a Transformer, and does it need warm-up?
+
+Where to start:
+
+  normscope demo
+      Train Post-LN and Pre-LN, with warm-up and without, in about two minutes; open demo/report.html afterwards.
+  normscope doctor my_model.py:build
+      Find the placement of every sub-layer of a model of yours, what is wrong with it, and a learning rate for it.
+  normscope predict pre-ln post-ln --blocks 48
+      Predict the size of the hidden state and of the gradients over depth from theory, without a model.
+  normscope placements
+      List every placement with its formula and its source.
+  normscope compare my.toml --placements post-ln,pre-ln
+      Train several placements on your own data and write a report.
+
+All verbs: normscope --help. One verb: normscope compare --help. Names on the command line complete in your shell after
+normscope --install-completion."""
+"""What a newcomer reads who types `normscope` alone."""
+
+
+@app.callback(invoke_without_command=True)
 def _main(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Options that stand before the verb."""
+    """What does the placement of normalisation do to a Transformer, and does it need learning-rate warm-up?
+
+    Type `normscope` alone for where to start.
+    """
+    if context.invoked_subcommand is None:
+        typer.echo(START)
 
 
 def main() -> None:

@@ -3,22 +3,24 @@
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ..errors import UserError
+from .names import complete_placements, placement_names
 from .shared import Imports, run_imports, write_text
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ..catalogue.rows import Size
+    from ..catalogue.details import Details
+    from ..catalogue.rows import Size, StackKind
 
 _COLUMNS = 100
 
 placements_app = typer.Typer(
-    help="Placements: list them with formula, source and cost; show one with its wiring and initial weights.",
+    help="List placements with formula, source and cost; show some with their wiring and initial weights.",
     rich_markup_mode=None,
 )
 
@@ -67,7 +69,12 @@ def placements(
 
 @placements_app.command()
 def show(
-    name: Annotated[str, typer.Argument(help="Of a placement, such as pre-ln.")],
+    names: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="PLACEMENT...", help="Names of placements, such as pre-ln.", autocompletion=complete_placements
+        ),
+    ],
     stack: Annotated[str, typer.Option(help="Whose wiring to draw: encoder or decoder; the first without it.")] = "",
     svg: Annotated[Path | None, typer.Option(help="Write the wiring diagram here too.")] = None,
     model: Model = "encoder-decoder",
@@ -78,31 +85,44 @@ def show(
     imports: Imports = [],  # noqa: B006
     as_json: AsJson = False,
 ) -> None:
-    """Show one placement: its wiring diagram, initial weights, constants, parameters and source."""
-    from ..catalogue.details import details, known
+    """Show placements: the wiring diagram, initial weights, constants, parameters and source of each.
+
+    For example: normscope placements show deepnorm
+    """
+    from ..catalogue.details import details
+    from ..placement import named, registered
 
     size = _size(model, blocks, width, ffn_width, heads, imports)
+    asked = placement_names(names)
+    if asked == ["all"]:
+        asked = [name for name, placement in registered().items() if size.model in placement.models]
+    if svg is not None and len(asked) != 1:
+        raise UserError(f"--svg writes one diagram, and {len(asked)} placements are asked for; name one")
     try:
-        found = details(known(name), size)
+        found = {name: details(named(name), size) for name in asked}
     except ValueError as error:
         raise UserError(str(error)) from error
-    drawn: Literal["encoder", "decoder"]
-    if stack in ("encoder", "decoder") and stack in found.wiring:
-        drawn = stack
-    elif stack:
-        raise UserError(f"--stack {stack}: the model has {' and '.join(found.wiring)}")
-    else:
-        drawn = next(iter(found.wiring))
+    drawn = {name: _drawn_stack(stack, one) for name, one in found.items()}
     if svg is not None:
         from ..catalogue.page import diagram
 
-        write_text("--svg", svg, diagram(found, drawn))
+        write_text("--svg", svg, diagram(found[asked[0]], drawn[asked[0]]))
     if as_json:
-        typer.echo(json.dumps(asdict(found), ensure_ascii=False, indent=1))
+        data = {name: asdict(one) for name, one in found.items()}
+        typer.echo(json.dumps(data if len(data) > 1 else data[asked[0]], ensure_ascii=False, indent=1))
         return
     from ..catalogue.view import details_view
 
-    _console().print(details_view(found, size, drawn))
+    for name, one in found.items():
+        _console().print(details_view(one, size, drawn[name]))
+
+
+def _drawn_stack(asked: str, found: "Details") -> "StackKind":
+    """The stack whose wiring is shown. Raises UserError for one that the model does not have."""
+    for kind in found.wiring:
+        if asked in ("", kind):
+            return kind
+    raise UserError(f"--stack {asked}: the model has {' and '.join(found.wiring)}")
 
 
 def _console() -> "Console":

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import UserError
+from .names import PlacementWords, placement_names
 from .shared import Imports, run_imports, write_text
 
 if TYPE_CHECKING:
@@ -21,9 +22,10 @@ GRADIENT_OF = "ffn_out"
 
 
 def predict(
+    placements: PlacementWords = None,
     placement: Annotated[
-        list[str], typer.Option(help="Name of a placement, or several with commas; all for every one.")
-    ] = ["pre-ln"],  # noqa: B006
+        list[str], typer.Option(metavar="NAME,…", help="The former way to give the names.", hidden=True)
+    ] = [],  # noqa: B006
     stack: Annotated[str, typer.Option(help="encoder, decoder or encoder-decoder.")] = "encoder",
     blocks: Annotated[int, typer.Option(help="Of each stack.")] = 6,
     width: Annotated[int, typer.Option(help="Of the model.")] = 512,
@@ -46,7 +48,10 @@ def predict(
     plot: Annotated[Path | None, typer.Option(help="Write the curves as SVG here.")] = None,
     imports: Imports = [],  # noqa: B006
 ) -> None:
-    """Predict the stream and the gradients at initialisation over depth, in milliseconds and without a model."""
+    """Predict the stream and the gradients at initialisation over depth, in milliseconds and without a model.
+
+    For example: normscope predict pre-ln post-ln --blocks 48
+    """
     from ..theory.exponents import exponents
     from ..theory.many import predict_many
     from ..theory.predict import ModelSetting
@@ -56,7 +61,7 @@ def predict(
     values |= {"vocabulary": vocabulary, "setting": setting, "activation": activation, "norm": norm}
     try:
         model = ModelSetting(ffn_width=width if ffn_width is None else ffn_width, **values)
-        found = predict_many(_names(placement, model), model)
+        found = predict_many(_names([*(placements or ()), *placement] or ["pre-ln"], model), model)
         fitted = {name: exponents(name, model) for name in found} if with_exponents else {}
     except ValueError as error:
         raise UserError(str(error)) from error
@@ -72,15 +77,15 @@ def predict(
 
 
 def _names(given: list[str], model: "ModelSetting") -> list[str]:
-    """Names in the order given, each once. Raises ValueError where there is none."""
+    """Names in the order given, each once; `all` for those defined for the model. Raises ValueError without any."""
     from ..placement import registered
 
-    names = list(dict.fromkeys(name.strip() for text in given for name in text.split(",") if name.strip()))
+    names = placement_names(given)
     if names == ["all"]:
         kind = model.shape("decoder" if model.stack == "decoder" else "encoder").model
         return [name for name, placement in registered().items() if kind in placement.models]
     if not names:
-        raise ValueError("--placement needs a name, such as pre-ln; `normscope placements` lists them")
+        raise ValueError("give the name of a placement, such as pre-ln; `normscope placements` lists them")
     return names
 
 

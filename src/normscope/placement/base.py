@@ -4,6 +4,7 @@ The same formula is read with different kinds of value: a `torch.Tensor` trains,
 norms and parameters the formula asks for, and further readers can be added without touching any placement.
 """
 
+import difflib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -264,10 +265,12 @@ def registered() -> dict[str, type[Placement]]:
 
 
 def named(name: str) -> type[Placement]:
-    """The placement of that name. Raises ValueError naming the known ones."""
+    """The placement of that name. Raises ValueError naming the nearest known one."""
     if name not in _REGISTRY:
+        written = name.lower().replace("_", "-").replace(" ", "-")
+        nearest = difflib.get_close_matches(written, registered(), n=1, cutoff=0.0)[0]
         raise ValueError(
-            f"unknown placement {name!r}; choose one of {', '.join(registered())}, "
-            "or register your own (--import FILE.py)"
+            f"unknown placement {name!r}; did you mean {nearest!r}? `normscope placements` lists all, and --import "
+            "FILE.py registers your own"
         )
     return _REGISTRY[name]
