@@ -83,7 +83,7 @@ def test_train_prints_its_folder_and_says_the_rest_on_stderr(call: Call, tmp_pat
     assert (called.code, called.out) == (0, f"{folder}\n")
     assert "[b]run[i]: update 1/12  loss " in called.err
     assert "[b]run[i]: update 5: validation " in called.err
-    assert "[b]run[i]: finished after 12 updates; summed learning rate 0.006" in called.err
+    assert "[b]run[i]: finished after 12 updates; cumulative learning rate (sum over updates) 0.006" in called.err
     assert "\x1b" not in called.err
     assert list((folder / "tensorboard").iterdir())
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
@@ -274,7 +274,7 @@ def test_stopping_a_process_saves_and_ends_with_143(tmp_path: Path) -> None:
     code, out, err = finish(process)
     assert (code, out) == (143, ""), err
     assert "stopped by SIGTERM after update " in err
-    assert "; saved; the same command goes on from there" in err
+    assert "; saved; run the same command to resume" in err
     last = RunFolder(folder).checkpoint("last")
     assert last.update == RunFolder(folder).events()[-1]["update"] > 0
 

@@ -40,7 +40,7 @@ def test_training_shows_updates_validations_skips_and_the_end(console: Console, 
     assert "[red]run:x:" in text
     assert "update 50: validation 4.0000 nats (5.7700 bits) per target token  BLEU 1.50" in text
     assert "update 51 skipped: the loss (nan) [b]" in text
-    assert "finished after 100 updates; summed learning rate 0.1" in text
+    assert "finished after 100 updates; cumulative learning rate (sum over updates) 0.1" in text
     if console.is_terminal:
         assert "100/100 updates" in text
     else:

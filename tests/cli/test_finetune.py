@@ -39,7 +39,7 @@ def test_a_search_is_interrupted_goes_on_and_prints_what_came_out(desk: Path) ->
     process.send_signal(signal.SIGINT)
     code, out, err = finish(process)
     assert (code, out) == (130, "")
-    assert "after every run under way has saved; the same command goes on from there" in err
+    assert "after every run under way has saved; run the same command to resume" in err
     assert not folder.is_finished
     assert not (desk / "out/results.json").exists()
 

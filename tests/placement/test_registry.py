@@ -23,8 +23,8 @@ class TestRegister:
         with pytest.raises(ValueError) as caught:
             named("post_ln")
         assert str(caught.value) == (
-            "unknown placement 'post_ln'; did you mean 'post-ln'? `normscope placements` lists all, and --import FILE.py "
-            "registers your own"
+            "unknown placement 'post_ln'; did you mean 'post-ln'? `normscope placements` lists all, and --import "
+            "FILE.py registers your own"
         )
 
     def test_a_new_one_is_known_at_once(self, registry):

@@ -167,7 +167,7 @@ def test_stopping_a_comparison_ends_its_runs_with_saves_and_a_killed_run_is_name
     code, _, err = finish(process)
     assert code == 143, err
     assert "lr-0.003_adam_seed-1: failed (update" in err
-    assert "stopped by SIGTERM after every run under way has saved; the same command goes on from there" in err
+    assert "stopped by SIGTERM after every run under way has saved; run the same command to resume" in err
     assert "Traceback" not in err
     assert steps(runs[0]) == []
     (saved,) = steps(runs[1])

@@ -1,4 +1,4 @@
-"""`normscope compare` and `normscope demo`: grids of runs and their report."""
+"""`normscope compare` and `normscope demo` train grids of runs and write their report."""
 
 import itertools
 import sys
@@ -15,25 +15,40 @@ from .shared import Imports, Settings, listed
 
 
 def compare(
-    config: Annotated[Path | None, typer.Argument(metavar="CONFIG.toml", help="Without one: the defaults.")] = None,
-    placements: PlacementOption = ["post-ln,pre-ln"],  # noqa: B006
-    warmup_updates: Annotated[str, typer.Option(help="Comma-separated; 0 for none.")] = "0,200",
-    arms: Annotated[
-        str | None, typer.Option(metavar="PLACEMENT:WARMUP,…", help="Only these pairs, instead of every combination.")
+    config: Annotated[
+        Path | None,
+        typer.Argument(metavar="CONFIG.toml", help="Configuration; every setting has its default without one."),
     ] = None,
-    peak_lr: Annotated[str, typer.Option(help="Comma-separated.")] = "3e-3",
-    optimizers: Annotated[str, typer.Option(help="Comma-separated: adam, adamw, sgd, radam, lion.")] = "adam",
-    seeds: Annotated[int, typer.Option(help="Runs of each setting.")] = 1,
-    out: Annotated[Path | None, typer.Option(help="Folder for runs and report; runs/compare-NAME without it.")] = None,
+    placements: PlacementOption = ["post-ln,pre-ln"],  # noqa: B006
+    warmup_updates: Annotated[
+        str, typer.Option(help="Lengths of warm-up in updates, separated by commas; 0 for none.")
+    ] = "0,200",
+    arms: Annotated[
+        str | None,
+        typer.Option(metavar="PLACEMENT:WARMUP,…", help="Train only these pairs instead of every combination."),
+    ] = None,
+    peak_lr: Annotated[str, typer.Option(help="Peak learning rates, separated by commas.")] = "3e-3",
+    optimizers: Annotated[
+        str, typer.Option(help="Optimisers, separated by commas: adam, adamw, sgd, radam, lion.")
+    ] = "adam",
+    seeds: Annotated[int, typer.Option(help="Runs of each configuration, each with a seed of its own.")] = 1,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the runs and the report.  [default: runs/compare-NAME]")
+    ] = None,
     settings: Settings = [],  # noqa: B006
     imports: Imports = [],  # noqa: B006
-    evaluate: Annotated[str | None, typer.Option(help="Split to translate with each run's best checkpoint.")] = None,
-    processes: Annotated[int, typer.Option(help="Runs at a time; 0 for as many as there are cores.")] = 0,
-    title: Annotated[str, typer.Option(help="Of the report.")] = "Comparison of norm placements",
+    evaluate: Annotated[
+        str | None, typer.Option(help="Translate and score this split with the best checkpoint of each run.")
+    ] = None,
+    processes: Annotated[int, typer.Option(help="Number of runs at a time; 0 for one on each core.")] = 0,
+    title: Annotated[str, typer.Option(help="Title of the report.")] = "Comparison of norm placements",
 ) -> None:
-    """Train every combination of the listed values, in processes side by side, and write report.html.
+    """Train every combination of the listed values and write report.html.
 
-    Finished runs are skipped and unfinished ones resumed, so the same command goes on after an interruption.
+    Runs train in processes side by side. After an interruption, run the same command to resume: finished runs are
+    skipped and unfinished ones resumed.
+
+    For example: normscope compare my.toml --placements post-ln,pre-ln --warmup-updates 0,300 --seeds 3
     """
     from ..runs.config import load
     from ..studies.grids.compare import run_comparison
@@ -56,10 +71,13 @@ def compare(
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for runs and report.")] = Path("demo"),
-    processes: Annotated[int, typer.Option(help="Runs at a time; 0 for as many as there are cores.")] = 0,
+    out: Annotated[Path, typer.Option(help="Folder for the runs and the report.")] = Path("demo"),
+    processes: Annotated[int, typer.Option(help="Number of runs at a time; 0 for one on each core.")] = 0,
 ) -> None:
-    """Post-LN and Pre-LN, with warm-up and without, on the embedded toy language: about two minutes on two cores."""
+    """Train Post-LN and Pre-LN with warm-up and without: about two minutes on two cores.
+
+    The runs learn to translate the embedded toy language; the report is demo/report.html.
+    """
     from ..studies.grids.compare import run_comparison
     from ..studies.grids.demo import DEMO_GRID, demo_config
 
@@ -77,7 +95,7 @@ def _compare(run_comparison: Callable[..., Any], base: Any, grid: Any, folder: P
         with GridDisplay(stderr) as display:
             page, file, failed = run_comparison(base, grid, folder, watch=display, command=command, **options)
     except Interrupted as stop:
-        say(f"{stop}; the same command goes on from there")
+        say(f"{stop}; run the same command to resume")
         raise typer.Exit(stop.exit_code) from None
     for arm, line in zip(page.arms, page.summary, strict=True):
         typer.echo(f"{arm.verdict:16} {line}")

@@ -1,4 +1,4 @@
-"""What the terminal shows while work is under way: a live line for a person, plain lines for a file or a pipe."""
+"""What the terminal shows while work is under way: a live display for a person, lines of text for a file or a pipe."""
 
 import math
 import time
@@ -20,7 +20,7 @@ stderr = Console(stderr=True, highlight=False, markup=False, emoji=False)
 
 
 class TrainDisplay:
-    """Follows a run's events: a progress bar on a terminal; elsewhere a line every ten seconds and for what matters."""
+    """The progress of a run: a bar on a terminal; elsewhere a line every ten seconds and one for every validation."""
 
     def __init__(self, console: Console, title: str) -> None:
         self.console, self.title, self._last_plain = console, title, -math.inf
@@ -62,14 +62,16 @@ class TrainDisplay:
         elif kind == "skipped":
             self._line(f"update {update} skipped: {event['reason']}")
         elif kind == "finished":
-            self._line(f"finished after {update} updates; summed learning rate {event['summed_lr']:.4g}")
+            self._line(
+                f"finished after {update} updates; cumulative learning rate (sum over updates) {event['summed_lr']:.4g}"
+            )
 
     def _line(self, text: str) -> None:
         self.console.print(f"{self.title}: {text}", soft_wrap=True)
 
 
 class StageDisplay:
-    """Progress of a preparation in stages: `display(stage, done, total)`."""
+    """The progress of work in stages; call it with a stage, what is done and the total."""
 
     def __init__(self, console: Console) -> None:
         self.console, self._tasks = console, dict[str, Any]()
@@ -97,7 +99,7 @@ class StageDisplay:
 
 
 class GridDisplay:
-    """Follows the runs of a grid: a live table on a terminal; elsewhere a line whenever a run changes its state."""
+    """The runs of a grid: a live table on a terminal; elsewhere a line whenever a run changes its state."""
 
     def __init__(self, console: Console) -> None:
         self.console, self._seen = console, dict[str, str]()
@@ -124,7 +126,7 @@ class GridDisplay:
                 self.console.print(f"{line} (update {state.update})", soft_wrap=True)
 
     def _table(self, states: Sequence["CellState[Any]"]) -> Table:
-        table = Table(*states[0].cell.columns(), "state", "update", "validation nats", box=None)
+        table = Table(*states[0].cell.columns(), "state", "update", "validation loss (nats)", box=None)
         for state in states:
             loss = "" if state.nll_nats is None else f"{state.nll_nats:.3f}"
             table.add_row(*state.cell.columns().values(), state.status, str(state.update), loss)

@@ -1,4 +1,4 @@
-"""The verbs `data prepare` and `data documents`: corpora from text files."""
+"""`normscope data prepare` and `normscope data documents` make corpora from text files."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, get_args
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ..data.documents.tokeniser import Kind
 
 data_app = typer.Typer(
-    help="Corpora: parallel text for translation, documents for masked-lm and language-model.",
+    help="Make corpora from parallel text or from documents.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -21,27 +21,41 @@ data_app = typer.Typer(
 
 @data_app.command("prepare")
 def data_prepare(
-    out: Annotated[Path, typer.Argument(help="Folder to make.")],
-    train: Annotated[tuple[Path, Path], typer.Option(help="Source and target file: plain, .gz or .xz.")],
+    out: Annotated[Path, typer.Argument(help="Folder of the corpus to make.")],
+    train: Annotated[
+        tuple[Path, Path], typer.Option(help="Source and target file of the training text: plain, .gz or .xz.")
+    ],
     languages: Annotated[tuple[str, str], typer.Option(help="Source and target language, such as de en.")],
     valid: Annotated[
         tuple[Path, Path] | None,
-        typer.Option(help="Validation files; without them every 23rd training pair is held out."),
+        typer.Option(
+            help="Source and target file of the validation text; without them every 23rd training pair is held out."
+        ),
     ] = None,
-    test: Annotated[tuple[Path, Path] | None, typer.Option(help="Test files.")] = None,
+    test: Annotated[tuple[Path, Path] | None, typer.Option(help="Source and target file of the test text.")] = None,
     vocabulary_size: Annotated[
-        int, typer.Option(help="Entries of the vocabulary; of each one, where they are separate.")
+        int, typer.Option(help="Number of entries of the vocabulary, or of each one where they are separate.")
     ] = 10_000,
-    separate: Annotated[bool, typer.Option("--separate", help="One vocabulary a side instead of a joint one.")] = False,
-    lowercase: Annotated[bool, typer.Option("--lowercase", help="Lower-case everything.")] = False,
+    separate: Annotated[
+        bool, typer.Option("--separate", help="Learn one vocabulary for each language instead of a joint one.")
+    ] = False,
+    lowercase: Annotated[bool, typer.Option("--lowercase", help="Lower-case all text.")] = False,
     tokenised: Annotated[bool, typer.Option("--tokenised", help="The text is Moses-tokenised already.")] = False,
-    max_tokens: Annotated[int, typer.Option(help="Longest side of a training pair, in words.")] = 175,
-    max_length_ratio: Annotated[float, typer.Option(help="Longer side of a training pair over the shorter.")] = 1.5,
+    max_tokens: Annotated[
+        int, typer.Option(help="Drop training pairs of which a side has more words than this.")
+    ] = 175,
+    max_length_ratio: Annotated[
+        float,
+        typer.Option(help="Drop training pairs whose longer side has more words than this many times the shorter."),
+    ] = 1.5,
     workers: Annotated[
-        int, typer.Option(help="Processes that tokenise; more than one pays from about a million pairs.")
+        int, typer.Option(help="Number of processes that tokenise; more than one is faster from about a million pairs.")
     ] = 1,
 ) -> None:
-    """Make a corpus folder from parallel text: tokenise, filter, learn BPE, binarise."""
+    """Make a corpus for translation from parallel text.
+
+    The text is tokenised and filtered, a BPE vocabulary is learned, and the sentences are stored as numbers.
+    """
     from ..data.parallel.preparation import PrepareConfig
     from ..data.parallel.prepare import prepare
 
@@ -67,29 +81,37 @@ def data_prepare(
 
 @data_app.command("documents")
 def data_documents(
-    out: Annotated[Path, typer.Argument(help="Folder to make.")],
-    train: Annotated[list[Path], typer.Option(help="Text file, plain, .gz or .xz; may be given several times.")],
+    out: Annotated[Path, typer.Argument(help="Folder of the corpus to make.")],
+    train: Annotated[list[Path], typer.Option(help="Text file, plain, .gz or .xz; the option may be repeated.")],
     valid: Annotated[
         Path | None, typer.Option(help="Validation file; without one every 200th training document is held out.")
     ] = None,
     test: Annotated[Path | None, typer.Option(help="Test file.")] = None,
     tokeniser: Annotated[
-        str, typer.Option(metavar="wordpiece|bpe|FILE.json", help="What to learn, or a tokenizer.json to take.")
+        str,
+        typer.Option(metavar="wordpiece|bpe|FILE.json", help="Kind of tokeniser to learn, or a tokenizer.json to use."),
     ] = "wordpiece",
     vocabulary_size: Annotated[
         int | None,
-        typer.Option(help="Entries of a vocabulary that is learned, special tokens included.", show_default="30000"),
+        typer.Option(
+            help="Number of entries of a vocabulary that is learned, special tokens included.", show_default="30000"
+        ),
     ] = None,
     lowercase: Annotated[
-        bool, typer.Option("--lowercase", help="Lower-case everything, where one is learned.")
+        bool, typer.Option("--lowercase", help="Lower-case all text before a tokeniser is learned.")
     ] = False,
     layout: Annotated[
         Layout,
-        typer.Option(help="paragraphs: one a line, a blank line between documents; wikitext: as WikiText has it."),
+        typer.Option(
+            help="paragraphs: one on each line, and a blank line between documents; wikitext: as in WikiText."
+        ),
     ] = "paragraphs",
-    language: Annotated[str, typer.Option(help="By whose rules paragraphs are split into sentences.")] = "en",
+    language: Annotated[str, typer.Option(help="Language by whose rules paragraphs are split into sentences.")] = "en",
 ) -> None:
-    """Make a corpus folder from documents: split into sentences, learn a tokeniser, binarise."""
+    """Make a corpus for masked-lm or language-model from documents.
+
+    Paragraphs are split into sentences, a tokeniser is learned, and the sentences are stored as numbers.
+    """
     from ..data.documents.prepare import DocumentsConfig, prepare_documents
 
     others = {"valid": valid, "test": test}
@@ -109,7 +131,7 @@ def data_documents(
 
 
 def _tokeniser(asked: str) -> "Kind | Path":
-    """Raises UserError for what is neither a kind nor the name of a file."""
+    """Return the kind or the file that was asked for. Raises UserError for anything else."""
     from ..data.documents.tokeniser import Kind
 
     for kind in get_args(Kind):

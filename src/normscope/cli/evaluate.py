@@ -1,4 +1,4 @@
-"""`normscope evaluate`: the scores of a run on a split of its corpus."""
+"""`normscope evaluate` scores a run on a split of its corpus."""
 
 from pathlib import Path
 from typing import Annotated
@@ -11,24 +11,31 @@ from .shared import Device, Which, refuse_unwritable
 
 def evaluate(
     run: Annotated[Path, typer.Argument(help="Run folder.")],
-    split: Annotated[str, typer.Option(help="Split of the run's corpus: valid or test.")] = "valid",
+    split: Annotated[str, typer.Option(help="Split of the run's corpus, such as valid or test.")] = "valid",
     beam: Annotated[
-        int | None, typer.Option(help="Hypotheses kept by the search; 1 is greedy.", show_default="5")
+        int | None,
+        typer.Option(help="Number of hypotheses that the search keeps; 1 is greedy search.", show_default="5"),
     ] = None,
     length_penalty: Annotated[
         float | None,
         typer.Option(
-            help="score = sum of log-probabilities / length ** length_penalty, end token counted.", show_default="1.0"
+            help="Exponent in score = sum of log-probabilities / length ** length_penalty, the end token counted.",
+            show_default="1.0",
         ),
     ] = None,
     which: Which = "best",
     device: Device = "auto",
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    save: Annotated[Path | None, typer.Option(help="Write the scores as JSON here, whole or not at all.")] = None,
-    output: Annotated[Path | None, typer.Option(help="Write the translations here, one a line.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the scores as JSON.")] = False,
+    save: Annotated[Path | None, typer.Option(help="Write the scores as JSON into this file.")] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="Write the translations into this file, one on each line.")
+    ] = None,
 ) -> None:
-    """Score a run on a split: sacreBLEU of its translations with its signature, and tokenised BLEU4; or the losses and
-    perplexities of a masked-lm or language-model run."""
+    """Score a run on a split of its corpus.
+
+    A translation run gets sacreBLEU with its signature and tokenised BLEU4; a masked-lm or language-model run gets its
+    losses and perplexities.
+    """
     import json
 
     from ..files import disk_errors, write_atomically

@@ -5,7 +5,10 @@ from typing import Annotated
 
 import typer
 
-Which = Annotated[str, typer.Option("--checkpoint", help="best (lowest validation loss), last, or an update's number.")]
+Which = Annotated[
+    str,
+    typer.Option("--checkpoint", help="Checkpoint: best (lowest validation loss), last, or the number of an update."),
+]
 
 Set = Annotated[
     list[str],

@@ -1,4 +1,4 @@
-"""The verb `finetune`: a pre-trained encoder on labelled sentence pairs, the best setting searched for."""
+"""`normscope finetune` trains a pre-trained encoder on labelled sentence pairs and searches for the best setting."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -13,39 +13,57 @@ from .shared import listed
 def finetune(
     run: Annotated[Path, typer.Argument(help="Run folder of a masked-lm run.")],
     task: Annotated[
-        str, typer.Option(metavar="mrpc|rte|FILE.tsv", help="What to learn; a file names its columns in line 1.")
+        str,
+        typer.Option(
+            metavar="mrpc|rte|FILE.tsv", help="Data set to learn; the first line of a file names its columns."
+        ),
     ],
-    data: Annotated[Path | None, typer.Option(help="mrpc, rte: folder with train.tsv and dev.tsv.")] = None,
+    data: Annotated[Path | None, typer.Option(help="Folder with train.tsv and dev.tsv, for mrpc and rte.")] = None,
     dev: Annotated[
-        Path | None, typer.Option(help="FILE.tsv: pairs to validate on; every tenth is held out without.")
+        Path | None,
+        typer.Option(
+            help="File of validation pairs, for a file of one's own; without it every tenth pair is held out."
+        ),
     ] = None,
     label_column: Annotated[str, typer.Option(help="Name of the column of labels.")] = "label",
     first_column: Annotated[str, typer.Option(help="Name of the column of first sentences.")] = "sentence1",
     second_column: Annotated[str, typer.Option(help="Name of the column of second sentences.")] = "sentence2",
     positive: Annotated[
-        str, typer.Option(help="Label that F1 is of; without it 1, entailment, or the last of two in sorting order.")
+        str,
+        typer.Option(
+            help="Label whose F1 is measured.  [default: 1, entailment, or the last of two labels in sorting order]"
+        ),
     ] = "",
-    batch_sizes: Annotated[str, typer.Option(help="Pairs of a batch, comma-separated.")] = "16,32",
-    rates: Annotated[str, typer.Option(help="Peak learning rates, comma-separated.")] = "1e-5,2e-5,3e-5,5e-5,1e-4",
-    epochs: Annotated[str, typer.Option(help="Comma-separated.")] = "3,4,8",
-    seeds: Annotated[int, typer.Option(help="Of the best setting; the search itself takes the first.")] = 6,
-    warmup_share: Annotated[float, typer.Option(help="Of a run's updates.")] = 0.1,
+    batch_sizes: Annotated[str, typer.Option(help="Numbers of pairs in a batch, separated by commas.")] = "16,32",
+    rates: Annotated[str, typer.Option(help="Peak learning rates, separated by commas.")] = "1e-5,2e-5,3e-5,5e-5,1e-4",
+    epochs: Annotated[str, typer.Option(help="Numbers of epochs, separated by commas.")] = "3,4,8",
+    seeds: Annotated[
+        int, typer.Option(help="Runs of the best setting, each with a seed of its own; the search uses the first seed.")
+    ] = 6,
+    warmup_share: Annotated[float, typer.Option(help="Warm-up as a share of the updates of a run.")] = 0.1,
     sequence_length: Annotated[
-        int | None, typer.Option(help="Longest pair in tokens; 128, or the model's positions where fewer.")
+        int | None,
+        typer.Option(
+            help="Longest pair in tokens.  [default: 128, or the number of the model's positions where that is less]"
+        ),
     ] = None,
     which: Annotated[
-        str, typer.Option("--checkpoint", help="best (lowest validation loss), last, or an update's number.")
+        str,
+        typer.Option(
+            "--checkpoint", help="Checkpoint: best (lowest validation loss), last, or the number of an update."
+        ),
     ] = "best",
-    out: Annotated[Path | None, typer.Option(help="Folder of the search; RUN-finetune-TASK without it.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder of the search.  [default: RUN-finetune-TASK]")] = None,
     settings: Annotated[
         list[str],
         typer.Option("--set", metavar="KEY=VALUE", help="Change one setting of every run, such as model.dropout=0.2."),
     ] = [],  # noqa: B006
-    processes: Annotated[int, typer.Option(help="Runs at a time; 0 for as many as there are cores.")] = 0,
+    processes: Annotated[int, typer.Option(help="Number of runs at a time; 0 for one on each core.")] = 0,
 ) -> None:
-    """Fine-tune a pre-trained encoder: search with one seed, the best setting with all, 95 % intervals.
+    """Fine-tune a pre-trained encoder on labelled sentence pairs.
 
-    Finished runs are skipped and unfinished ones resumed, so the same command goes on after an interruption.
+    One seed searches for the best setting; all seeds then train it, and their scores get 95 % intervals. After an
+    interruption, run the same command to resume: finished runs are skipped and unfinished ones resumed.
     """
     from ..data.labelled.pairs import Columns
     from ..studies.finetuning.cells import SearchSpace
@@ -70,12 +88,12 @@ def finetune(
         with GridDisplay(stderr) as display:
             found = search(run, pairs, folder, space=space, processes=processes, watch=display, **options)
     except Interrupted as stop:
-        stderr.print(f"{stop}; the same command goes on from there", soft_wrap=True)
+        stderr.print(f"{stop}; run the same command to resume", soft_wrap=True)
         raise typer.Exit(stop.exit_code) from None
     except RunsFailed as failed:
         for line in str(failed).splitlines():
             stderr.print(f"failed: {line}", soft_wrap=True)
-        stderr.print("the same command tries them again", soft_wrap=True)
+        stderr.print("run the same command to try them again", soft_wrap=True)
         raise typer.Exit(1) from None
     for line in [*found.lines(), f"results: {folder / 'results.json'}"]:
         typer.echo(line)

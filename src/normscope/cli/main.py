@@ -26,6 +26,7 @@ from .translate import translate
 app = typer.Typer(
     name="normscope",
     pretty_exceptions_enable=False,
+    context_settings={"max_content_width": 120},
     rich_markup_mode=None,
 )
 app.command("demo")(demo)

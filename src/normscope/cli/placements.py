@@ -1,4 +1,4 @@
-"""The verbs that show placements: `normscope placements` and `normscope placements show`."""
+"""`normscope placements` lists placements and `normscope placements show` shows some."""
 
 import json
 from dataclasses import asdict
@@ -24,12 +24,12 @@ placements_app = typer.Typer(
     rich_markup_mode=None,
 )
 
-Model = Annotated[str, typer.Option(help="encoder-only, decoder-only or encoder-decoder.")]
-Blocks = Annotated[str, typer.Option(help="Blocks of a stack: 6, or 6+3 for encoder and decoder.")]
-Width = Annotated[int, typer.Option(help="Of the model.")]
+Model = Annotated[str, typer.Option(help="Kind of model: encoder-only, decoder-only or encoder-decoder.")]
+Blocks = Annotated[str, typer.Option(help="Number of blocks of a stack, such as 6, or 6+3 for encoder and decoder.")]
+Width = Annotated[int, typer.Option(help="Width of the model.")]
 FfnWidth = Annotated[int, typer.Option(help="Inner width of the feed-forward.")]
-Heads = Annotated[int, typer.Option(help="Attention heads.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON; docs/placements.md describes it.")]
+Heads = Annotated[int, typer.Option(help="Number of attention heads.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON; the manual's page on placements describes it.")]
 
 
 @placements_app.callback(invoke_without_command=True)
@@ -43,10 +43,13 @@ def placements(
     imports: Imports = [],  # noqa: B006
     as_json: AsJson = False,
     write_docs: Annotated[
-        Path | None, typer.Option(help="Write placements.md and placements/NAME.svg into this folder instead.")
+        Path | None, typer.Option(help="Write the manual's pages of placements into this folder instead.")
     ] = None,
 ) -> None:
-    """List all placements: formula, source, norms, parameters and cost, all read from the formula."""
+    """List all placements with formula, source, norms, parameters and cost.
+
+    Everything that is shown is read from the formula that trains.
+    """
     if context.invoked_subcommand is not None:
         given = [name for name in context.params if _typed(context, name)]
         if given:
@@ -75,8 +78,10 @@ def show(
             metavar="PLACEMENT...", help="Names of placements, such as pre-ln.", autocompletion=complete_placements
         ),
     ],
-    stack: Annotated[str, typer.Option(help="Whose wiring to draw: encoder or decoder; the first without it.")] = "",
-    svg: Annotated[Path | None, typer.Option(help="Write the wiring diagram here too.")] = None,
+    stack: Annotated[
+        str, typer.Option(help="Stack whose wiring is drawn: encoder or decoder.  [default: the first]")
+    ] = "",
+    svg: Annotated[Path | None, typer.Option(help="Write the wiring diagram into this file too.")] = None,
     model: Model = "encoder-decoder",
     blocks: Blocks = "6",
     width: Width = 512,
@@ -135,7 +140,7 @@ def _console() -> "Console":
 
 
 def _typed(context: typer.Context, name: str) -> bool:
-    """True for an option that stands on the command line."""
+    """Return whether an option stands on the command line."""
     source = context.get_parameter_source(name)
     return source is not None and source.name == "COMMANDLINE"
 

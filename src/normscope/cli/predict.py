@@ -1,4 +1,4 @@
-"""`normscope predict`: curves over depth from a placement's formula alone."""
+"""`normscope predict` computes curves over depth from the formula of a placement alone."""
 
 import json
 import math
@@ -26,26 +26,29 @@ def predict(
     placement: Annotated[
         list[str], typer.Option(metavar="NAME,…", help="The former way to give the names.", hidden=True)
     ] = [],  # noqa: B006
-    stack: Annotated[str, typer.Option(help="encoder, decoder or encoder-decoder.")] = "encoder",
-    blocks: Annotated[int, typer.Option(help="Of each stack.")] = 6,
-    width: Annotated[int, typer.Option(help="Of the model.")] = 512,
-    ffn_width: Annotated[int | None, typer.Option(help="Inner width of the feed-forward; --width without it.")] = None,
-    heads: Annotated[int, typer.Option(help="Attention heads.")] = 1,
-    tokens: Annotated[int, typer.Option(help="Tokens of the sequence.")] = 16,
-    vocabulary: Annotated[int, typer.Option(help="Rows of the output projection.")] = 10_000,
+    stack: Annotated[str, typer.Option(help="Stack to predict: encoder, decoder or encoder-decoder.")] = "encoder",
+    blocks: Annotated[int, typer.Option(help="Number of blocks of each stack.")] = 6,
+    width: Annotated[int, typer.Option(help="Width of the model.")] = 512,
+    ffn_width: Annotated[int | None, typer.Option(help="Inner width of the feed-forward.  [default: --width]")] = None,
+    heads: Annotated[int, typer.Option(help="Number of attention heads.")] = 1,
+    tokens: Annotated[int, typer.Option(help="Number of tokens of the sequence.")] = 16,
+    vocabulary: Annotated[int, typer.Option(help="Number of rows of the output projection.")] = 10_000,
     setting: Annotated[
         str,
         typer.Option(
             help="Initial weights and embedding: theory, paper, another scheme such as normal-0.02, or as-placement."
         ),
     ] = "theory",
-    activation: Annotated[str, typer.Option(help="relu, gelu or swiglu.")] = "relu",
-    norm: Annotated[str, typer.Option(help="layer-norm or rms-norm.")] = "layer-norm",
+    activation: Annotated[str, typer.Option(help="Activation of the feed-forward: relu, gelu or swiglu.")] = "relu",
+    norm: Annotated[str, typer.Option(help="Norm: layer-norm or rms-norm.")] = "layer-norm",
     with_exponents: Annotated[
-        bool, typer.Option("--exponents", help="Also how these grow with depth, fitted over 64 to 1,024 blocks.")
+        bool,
+        typer.Option("--exponents", help="Also predict how these grow with depth, fitted over 64 to 1,024 blocks."),
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON; docs/predicting.md describes it.")] = False,
-    plot: Annotated[Path | None, typer.Option(help="Write the curves as SVG here.")] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print JSON; the manual's page on predicting describes it.")
+    ] = False,
+    plot: Annotated[Path | None, typer.Option(help="Write the curves as SVG into this file.")] = None,
     imports: Imports = [],  # noqa: B006
 ) -> None:
     """Predict the stream and the gradients at initialisation over depth, in milliseconds and without a model.

@@ -1,4 +1,4 @@
-"""What several verbs have in common: an option, the user's own placements, and a file written whole or not at all."""
+"""Options that several verbs have, placements of the user's own, and files that the user names."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -11,19 +11,25 @@ from ..errors import UserError
 Settings = Annotated[
     list[str], typer.Option("--set", metavar="KEY=VALUE", help="Change one setting, such as model.width=256.")
 ]
-Which = Annotated[str, typer.Option("--checkpoint", help="best (lowest validation loss), last, or an update's number.")]
-Beam = Annotated[int, typer.Option(help="Hypotheses kept by the search; 1 is greedy.")]
-LengthPenalty = Annotated[
-    float, typer.Option(help="score = sum of log-probabilities / length ** length_penalty, end token counted.")
+Which = Annotated[
+    str,
+    typer.Option("--checkpoint", help="Checkpoint: best (lowest validation loss), last, or the number of an update."),
 ]
-Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
+Beam = Annotated[int, typer.Option(help="Number of hypotheses that the search keeps; 1 is greedy search.")]
+LengthPenalty = Annotated[
+    float,
+    typer.Option(
+        help="Exponent in score = sum of log-probabilities / length ** length_penalty, the end token counted."
+    ),
+]
+Device = Annotated[str, typer.Option(help="Device: auto, cpu, cuda or cuda:N.")]
 Imports = Annotated[
     list[str], typer.Option("--import", metavar="FILE.py", help="Python file that registers placements of your own.")
 ]
 
 
 def run_imports(files: list[str]) -> None:
-    """Run the user's files, which register their placements. Raises UserError."""
+    """Run the user's files, which register placements. Raises UserError."""
     if files:
         # Not before: it brings torch along, which takes longer than what some verbs do.
         from ..runs.config import import_file
@@ -33,7 +39,7 @@ def run_imports(files: list[str]) -> None:
 
 
 def listed(text: str, kind: Callable[[str], Any], option: str) -> list[Any]:
-    """Comma-separated values. Raises UserError naming the option."""
+    """Return the values that commas separate. Raises UserError naming the option."""
     try:
         return [kind(part.strip()) for part in text.split(",") if part.strip()]
     except ValueError as error:

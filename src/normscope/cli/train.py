@@ -1,4 +1,4 @@
-"""`normscope train`: one run, begun or resumed."""
+"""`normscope train` begins or resumes one run."""
 
 from pathlib import Path
 from typing import Annotated
@@ -10,14 +10,24 @@ from .shared import Imports, Settings
 
 
 def train(
-    config: Annotated[Path | None, typer.Argument(metavar="CONFIG.toml", help="Without one: the defaults.")] = None,
-    run: Annotated[Path | None, typer.Option(help="Run folder; runs/NAME-OF-CONFIG without it.")] = None,
+    config: Annotated[
+        Path | None,
+        typer.Argument(metavar="CONFIG.toml", help="Configuration; every setting has its default without one."),
+    ] = None,
+    run: Annotated[Path | None, typer.Option(help="Run folder.  [default: runs/NAME-OF-CONFIG]")] = None,
     settings: Settings = [],  # noqa: B006
     imports: Imports = [],  # noqa: B006
-    on_nonfinite: Annotated[str | None, typer.Option(help="stop or skip; as --set train.on_nonfinite=….")] = None,
-    from_step: Annotated[int | None, typer.Option(help="Go on from this checkpoint and drop the later ones.")] = None,
+    on_nonfinite: Annotated[
+        str | None, typer.Option(help="What to do when a loss or gradient is not finite: stop or skip.")
+    ] = None,
+    from_step: Annotated[
+        int | None, typer.Option(help="Resume from the checkpoint of this update and delete the later ones.")
+    ] = None,
 ) -> None:
-    """Train one model, or go on with a run that was stopped: the same command does both."""
+    """Train one model, or resume a run that was stopped.
+
+    For example: normscope train my.toml --run runs/first
+    """
     from ..adapters.tensorboard import TensorBoardLog
     from ..runs.config import load
     from ..runs.run import train_run
@@ -30,9 +40,11 @@ def train(
         with TrainDisplay(stderr, folder.name) as display, TensorBoardLog(folder / "tensorboard") as board:
             train_run(loaded, folder, listeners=[display, board], from_step=from_step, say=say)
     except Interrupted as stop:
-        say(f"{stop}; the same command goes on from there")
+        say(f"{stop}; run the same command to resume")
         raise typer.Exit(stop.exit_code) from None
     except NonFinite as problem:
-        say(f"stopped at {problem}. The last checkpoint is kept; a lower rate, a warm-up or clip_norm may help")
+        say(
+            f"stopped at {problem}. The last checkpoint is kept; a lower learning rate, a warm-up or clip_norm may help"
+        )
         raise typer.Exit(1) from None
     typer.echo(str(folder))

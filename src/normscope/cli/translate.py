@@ -1,4 +1,4 @@
-"""`normscope translate`: lines through a run's model."""
+"""`normscope translate` translates lines with the model of a run."""
 
 import sys
 from collections.abc import Callable
@@ -19,7 +19,10 @@ def translate(
     which: Which = "best",
     device: Device = "auto",
 ) -> None:
-    """Translate lines from standard input to standard output, in order."""
+    """Translate lines from standard input to standard output, in order.
+
+    For example: echo "ein hund läuft ." | normscope translate runs/first
+    """
     from ..decode.beam import BeamConfig
     from ..decode.translate import translate_lines
     from ..runs.run import load_run
