@@ -26,12 +26,13 @@ MAY_IMPORT = {
     "data": {"files"},
     "optim": set(),
     "report": {"files"},
-    "doctor": {"measure", "theory", "placement", "optim"},  # advice is about optimisers
+    # Advice is about optimisers, and what is said of a model are contents of a report.
+    "doctor": {"measure", "theory", "placement", "optim", "report"},
     "train": {"files", "provenance", "optim", "data", "model"},
     "tasks": {"model", "data"},
     "decode": {"model"},
     # What they adapt: TensorBoard shows the training loop's events, and other trainers show the doctor's measurements.
-    "adapters": {"files", "doctor"},
+    "adapters": {"files", "doctor", "report"},
     "runs": {"files", "data", "decode", "measure", "model", "optim", "tasks", "train"},
     "exchange": {"files", "data", "model", "optim", "placement", "runs", "train"},
     "targets": {"adapters", "data", "doctor", "model", "optim", "runs", "tasks", "train"},

@@ -82,7 +82,7 @@ def test_in_a_folder_of_its_own_the_project_silences_rules_and_failures_are_read
         "-p",
         "no:cacheprovider",
         "-o",
-        f"pythonpath={Path(__file__).parents[1]}",
+        f"pythonpath={Path(__file__).parent}",
     ]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert "1 failed, 1 passed" in done.stdout, done.stdout + done.stderr

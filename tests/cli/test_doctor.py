@@ -5,7 +5,7 @@ import math
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -17,8 +17,8 @@ from normscope.cli import doctor as cli_doctor
 from normscope.cli.main import main
 from normscope.doctor.diagnose import diagnose
 from normscope.doctor.lint.asking import RULES
-from normscope.doctor.lint.rules import Finding
-from report.diagnoses import BETAS, DILUTED, FINAL_NORM, broken, healthy
+from normscope.report.doctor.contents import DiagnosisContents, Finding
+from report.diagnoses import BETAS, DILUTED, FINAL_NORM, broken, healthy, with_stack
 
 USABLE = "models.py:encoder"
 MODELS = '''"""Models of a user's, none of which can be looked at but the first."""
@@ -113,13 +113,13 @@ def call(monkeypatch, capsys, tmp_path) -> Callable[..., Called]:
 def finding(monkeypatch) -> Callable[..., dict[str, Any]]:
     """Let the diagnosis be one of our making, and see what was asked for."""
 
-    def prepare(*findings: Finding, data: Mapping[str, Any] | None = None, seconds: float = 0) -> dict[str, Any]:
+    def prepare(*findings: Finding, data: DiagnosisContents | None = None, seconds: float = 0) -> dict[str, Any]:
         asked: dict[str, Any] = {}
 
         def made_up(model: object, inputs: object, **options: Any) -> SimpleNamespace:
             time.sleep(seconds)
             asked.update(options, model=model, inputs=inputs)
-            return SimpleNamespace(findings=findings, to_json=lambda: data or healthy())
+            return SimpleNamespace(findings=findings, contents=lambda: data or healthy())
 
         module = ModuleType("normscope.doctor.diagnose")
         module.diagnose = made_up
@@ -156,15 +156,14 @@ def test_the_page_is_printed_and_nothing_else(call, finding):
 
 
 def test_json_alone_on_stdout(call, finding):
-    data = broken()
-    data["stacks"][0]["end_square"] = math.inf
+    data = with_stack(broken(), 0, end_square=math.inf)
     finding(FINAL_NORM, data=data)
     called = call(USABLE, "--json", "-")
     assert called.code == 1
     read = json.loads(called.out, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
     assert read["stacks"][0]["end_square"] is None
     for key in ("target", "findings", "measured"):
-        assert read[key] == json.loads(json.dumps(data[key]))
+        assert read[key] == json.loads(json.dumps(data.to_json()[key]))
 
 
 def test_files_are_written_whole(call, finding, tmp_path):

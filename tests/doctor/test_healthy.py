@@ -6,10 +6,11 @@ from torch import nn
 
 from doctor.corpus import CORPUS, FURTHER
 from normscope.doctor.lint.asking import lint
-from normscope.doctor.lint.rules import Finding, Patient
+from normscope.doctor.lint.rules import Patient
 from normscope.doctor.observe.model import examined
 from normscope.model import EncoderDecoder, Layout, ModelConfig
 from normscope.placement import registered
+from normscope.report.doctor.contents import Finding
 
 VOCABULARY = 20
 

@@ -13,10 +13,11 @@ from doctor.scrambled import scrambled
 from doctor.test_lint_values import RULES, above_info, patient
 from doctor.wired import Model, Stack, post, pre
 from normscope.doctor.lint.initial_weights import told_by_initialisation
-from normscope.doctor.lint.rules import Finding, Patient
+from normscope.doctor.lint.rules import Patient
 from normscope.doctor.lint.vectors import at_initialisation
 from normscope.doctor.observe.model import examined
 from normscope.model import EncoderDecoder, Layout, ModelConfig
+from normscope.report.doctor.contents import Finding
 
 SAME = {"gpt2": "pre-ln", "ds-init": "post-ln", "ds-init-code": "post-ln"}
 """Placements whose formula is another one's."""

@@ -7,7 +7,8 @@ import pytest
 from doctor.bugs import BUGS, both
 from doctor.wired import patient, pre
 from normscope.doctor.lint.asking import RULES, lint, silenced_in
-from normscope.doctor.lint.rules import SEVERITIES, Loading
+from normscope.doctor.lint.rules import Loading
+from normscope.report.doctor.contents import Severity
 
 
 def test_rules_have_ids_of_their_own_and_say_why():
@@ -15,13 +16,13 @@ def test_rules_have_ids_of_their_own_and_say_why():
     for rule in RULES:
         assert rule.id == rule.id.lower()
         assert " " not in rule.id
-        assert rule.severity in SEVERITIES
+        assert isinstance(rule.severity, Severity)
         assert all([rule.title, rule.explanation, rule.reference])
 
 
 def test_every_rebuilt_error_belongs_to_a_rule_and_is_no_worse_than_it_says():
-    severities = {rule.id: SEVERITIES.index(rule.severity) for rule in RULES}
-    assert all(SEVERITIES.index(bug.severity) <= severities[bug.rule] for bug in BUGS.values())
+    severities = {rule.id: rule.severity.rank for rule in RULES}
+    assert all(Severity(bug.severity).rank <= severities[bug.rule] for bug in BUGS.values())
 
 
 def test_the_worst_comes_first_and_silenced_rules_are_not_asked():

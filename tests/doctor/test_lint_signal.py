@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from doctor.bugs_values import Gated, drawn, embedding_of
 from doctor.test_lint_values import RULES, above_info, everything, patient
 from doctor.wired import Block, F, Join, Model, Stack, post, pre
-from normscope.doctor.lint.rules import Finding, Patient
+from normscope.doctor.lint.rules import Patient
+from normscope.report.doctor.contents import Finding
 
 
 def check(rule: str, of: Patient) -> list[Finding]:

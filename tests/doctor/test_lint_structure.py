@@ -12,7 +12,8 @@ from normscope.doctor.lint.checks import constants as lint_constants
 from normscope.doctor.lint.checks import norms as lint_structure_norms
 from normscope.doctor.lint.checks import placements as lint_structure_placements
 from normscope.doctor.lint.checks import sums as lint_structure_sums
-from normscope.doctor.lint.rules import Finding, Loading, Patient
+from normscope.doctor.lint.rules import Loading, Patient
+from normscope.report.doctor.contents import Finding
 
 FILES = (
     lint_constants,

@@ -13,11 +13,11 @@ import torch
 from torch import nn
 
 from doctor.corpus import CORPUS, hugging_face
-from normscope.doctor.diagnosis import Prediction
 from normscope.doctor.observe.model import examined
 from normscope.doctor.observe.observed import Observations
 from normscope.doctor.predict.curves import predicted
 from normscope.model import EncoderDecoder, Layout, ModelConfig
+from normscope.report.doctor.contents import Prediction
 from normscope.theory.kernels import kernel, normal_nodes
 from normscope.theory.predict import ModelSetting, predict
 

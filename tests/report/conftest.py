@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from normscope.report import Arm, Comparison, Curve, GradientProfile, SeedResult
+from normscope.report.comparison.contents import Arm, Comparison, Curve, GradientProfile, SeedResult
 
 CHANCE = 6.184
 UPDATES = list(range(0, 2001, 50))

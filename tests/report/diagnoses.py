@@ -1,13 +1,21 @@
 """Diagnoses as the doctor gives them, with numbers such as real models have: one is healthy, the others are not."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from normscope.doctor.diagnosis import Advice, Diagnosis, Prediction
+from normscope.doctor.diagnosis import Diagnosis
 from normscope.doctor.identify.found import FoundStack, FoundSublayer
-from normscope.doctor.lint.rules import Finding
 from normscope.doctor.observe.observed import Observations, ObservedStack, ObservedSublayer
+from normscope.report.doctor.contents import (
+    Advice,
+    DiagnosisContents,
+    Finding,
+    Prediction,
+    Severity,
+    Stack,
+    SublayerMeasurements,
+)
 
 _SHARES = {"attention": 0.31, "cross_attention": 0.22, "feed_forward": 0.44}
 _MODULES = {"attention": "attention", "cross_attention": "crossattention", "feed_forward": "mlp"}
@@ -116,7 +124,7 @@ def diagnosis(
     findings: tuple[Finding, ...] = (),
     advice: Advice | None = None,
     silenced: tuple[str, ...] = (),
-) -> dict[str, Any]:
+) -> DiagnosisContents:
     found = Diagnosis(
         target=target,
         parameters=parameters,
@@ -134,7 +142,7 @@ def diagnosis(
         advice=advice,
         silenced=silenced,
     )
-    return found.to_json()
+    return found.contents()
 
 
 def advice(*, safe: float = 4.1e-4, critical: float | None = 1.2e-3, wanted: float | None = 1e-3) -> Advice:
@@ -160,32 +168,32 @@ def advice(*, safe: float = 4.1e-4, critical: float | None = 1.2e-3, wanted: flo
 
 FINAL_NORM = Finding(
     id="missing-final-norm",
-    severity="error",
+    severity=Severity.ERROR,
     where="model.layers",
     message="the stream leaves the last of 24 blocks with E‖x‖²/d = 8.2 and no norm; pre-ln ends with one",
     fix="add a LayerNorm between the last block and the output projection",
 )
 DILUTED = Finding(
     id="diluted-sublayers",
-    severity="warning",
+    severity=Severity.WARNING,
     where="model.layers.18.attention, model.layers.19.attention and 4 more",
     message="these sub-layers are less than 4.2 % of the sum that they are added to, against 31 % in the first block",
     fix="scale the branches of late blocks, or norm their output as peri-ln does",
 )
 BETAS = Finding(
     id="large-second-moment-decay",
-    severity="info",
+    severity=Severity.INFO,
     where="",
     message="Adam's second moment decays with 0.999: it remembers about 1,000 updates",
     fix="0.95 to 0.98 is common for Transformers",
 )
 
 
-def healthy() -> dict[str, Any]:
+def healthy() -> DiagnosisContents:
     return diagnosis("BertForMaskedLM", made("bert.encoder.layer", also=("ds-init", "ds-init-code"), theory=True))
 
 
-def broken() -> dict[str, Any]:
+def broken() -> DiagnosisContents:
     """Pre-LN without its final norm."""
     stack = made(
         "model.layers",
@@ -200,7 +208,7 @@ def broken() -> dict[str, Any]:
     return diagnosis("HomemadeGPT", stack, findings=(FINAL_NORM, DILUTED, BETAS), stand_in=True, parameters=354_823_168)
 
 
-def encoder_decoder() -> dict[str, Any]:
+def encoder_decoder() -> DiagnosisContents:
     """With predictions and advice."""
     shape = {"blocks": 6, "theory": True, "norm": "rms-norm", "epsilon": 1e-6, "width": 512}
     encoder = made(
@@ -224,7 +232,7 @@ def encoder_decoder() -> dict[str, Any]:
     )
 
 
-def unknown() -> dict[str, Any]:
+def unknown() -> DiagnosisContents:
     """No placement is known, no loss was given, and names are markup."""
     stack = made(
         "",
@@ -239,12 +247,28 @@ def unknown() -> dict[str, Any]:
     )
     injected = Finding(
         id="unknown-placement",
-        severity="warning",
+        severity=Severity.WARNING,
         where="<b>block</b> & more",
         message="no registered placement computes a1 < x",
         fix="",
     )
     return diagnosis("<script>alert(1)</script>", stack, loss=None, findings=(injected,), parameters=3)
+
+
+def with_stack(found: DiagnosisContents, number: int, **changes: Any) -> DiagnosisContents:
+    """The same diagnosis with other values in one of its stacks."""
+    stacks = list(found.stacks)
+    stacks[number] = replace(stacks[number], **changes)
+    return replace(found, stacks=tuple(stacks))
+
+
+def with_sublayer(stack: Stack, number: int, **changes: Any) -> Stack:
+    """The same stack with other values in one of its sub-layers; those of its measurements go there."""
+    sublayers = list(stack.sublayers)
+    old = sublayers[number]
+    measured = {name: changes.pop(name) for name in list(changes) if name in SublayerMeasurements.__slots__}
+    sublayers[number] = replace(old, **changes, measured=replace(old.measured, **measured))
+    return replace(stack, sublayers=tuple(sublayers))
 
 
 EXAMPLES = {"healthy": healthy, "broken": broken, "encoder-decoder": encoder_decoder, "unknown": unknown}

@@ -4,7 +4,8 @@ import json
 import re
 from pathlib import Path
 
-from normscope.report import Comparison, render, write
+from normscope.report.comparison.contents import Comparison
+from normscope.report.comparison.page import render, write
 from report.browser import frames, opened
 
 

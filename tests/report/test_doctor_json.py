@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 import normscope
-from report.diagnoses import EXAMPLES, encoder_decoder, unknown
+from normscope.report.doctor.contents import Finding, Severity, verdict_of, worst_of
+from report.diagnoses import BETAS, DILUTED, EXAMPLES, FINAL_NORM, broken, encoder_decoder, unknown
 
 PAGE = Path(normscope.__file__).parents[2] / "docs" / "doctor-json.md"
 FREE = {"measured.gradient_norms"}
@@ -33,12 +34,12 @@ def documented() -> list[str]:
 
 def test_every_key_is_documented_once_and_no_other():
     """The example has findings, predictions and advice, so it has every key that there is."""
-    assert sorted(documented()) == sorted(set(keys(encoder_decoder())))
+    assert sorted(documented()) == sorted(set(keys(encoder_decoder().to_json())))
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_keys_are_there_whatever_is_missing(name):
-    found = EXAMPLES[name]()
+    found = EXAMPLES[name]().to_json()
     everywhere = {key for key in documented() if not key.startswith(("findings[]", "advice.", "stacks[].predicted."))}
     assert everywhere <= set(keys(found))
     assert set(keys(found)) <= set(documented())
@@ -46,6 +47,26 @@ def test_keys_are_there_whatever_is_missing(name):
 
 def test_what_is_there_is_json():
     for build in EXAMPLES.values():
-        json.dumps(build(), allow_nan=False)
-    assert unknown()["advice"] is None
-    assert unknown()["stacks"][0]["predicted"] is None
+        json.dumps(build().to_json(), allow_nan=False)
+    assert unknown().to_json()["advice"] is None
+    assert unknown().to_json()["stacks"][0]["predicted"] is None
+
+
+def test_values_are_plain():
+    """Enums are written as the words they stand for, and reading the file again gives the same values."""
+    found = broken()
+    data = found.to_json()
+    assert type(data["verdict"]) is type(data["findings"][0]["severity"]) is str
+    assert (data["verdict"], data["findings"][0]["severity"]) == ("errors", "error")
+    read = json.loads(json.dumps(data))
+    assert [Finding(**{**one, "severity": Severity(one["severity"])}) for one in read["findings"]] == [*found.findings]
+    first, one = read["stacks"][0]["sublayers"][0], found.stacks[0].sublayers[0]
+    assert (first["formula"], first["also"]) == (one.formula, [*one.also])
+    assert first["measured"]["gradient_norm"] == one.measured.gradient_norm
+
+
+def test_the_worst_finding_is_the_verdict():
+    kinds = (BETAS, DILUTED, FINAL_NORM)
+    assert [worst_of(kinds[:n]) for n in range(4)] == [None, Severity.INFO, Severity.WARNING, Severity.ERROR]
+    assert [verdict_of(kinds[:n]) for n in range(4)] == ["healthy", "healthy", "warnings", "errors"]
+    assert worst_of(kinds[::-1]) is Severity.ERROR

@@ -8,12 +8,23 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
+from normscope.report.doctor.contents import DiagnosisContents
 from normscope.report.doctor.depth import DepthRow
 from normscope.report.doctor.text import sparkline, terminal_page
-from report.diagnoses import BETAS, DILUTED, EXAMPLES, FINAL_NORM, advice, diagnosis, encoder_decoder, made
+from report.diagnoses import (
+    BETAS,
+    DILUTED,
+    EXAMPLES,
+    FINAL_NORM,
+    advice,
+    diagnosis,
+    encoder_decoder,
+    made,
+    with_sublayer,
+)
 
 
-def printed(found: dict, width: int = 100, encoding: str = "utf-8") -> str:
+def printed(found: DiagnosisContents, width: int = 100, encoding: str = "utf-8") -> str:
     file = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
     Console(file=file, width=width, highlight=False).print(terminal_page(found))
     file.flush()
@@ -48,23 +59,25 @@ def test_two_stacks_three_findings_and_advice_are_one_screen():
     text = printed(encoder_decoder())
     assert len(text.splitlines()) <= 40
     assert text.count("fix: ") == 3
-    assert "T5ForConditionalGeneration · 60,506,624 parameters · loss 10.4 nats, 10.3 for uniform guesses" in text
+    flowing = " ".join(text.split())  # lines may be wrapped
+    assert "T5ForConditionalGeneration · 60,506,624 parameters · loss 10.4 nats per token, 10.3 for uni" in flowing
     assert "decoder.block  post-ln · 6 blocks · width 512 · RMSNorm ε 1e-6 · no final norm · normed embedding" in text
-    assert re.search(r"safe +4\.1e-4 .*\(1\.7e-4 to 9\.8e-4\)", text)
-    assert re.search(r"wanted +1e-3 .*78 %; warm up over at least 420 updates", text)
-    assert "not asked: untied-embedding" in text
+    assert re.search(r"largest stable rate +4\.1e-4 .*95 % range 1\.7e-4 to 9\.8e-4", text)
+    assert re.search(r"your learning rate 1e-3 78 % chance .*; warm up over at least 420 updates", flowing)
+    assert "rules left out: untied-embedding" in text
 
 
 @pytest.mark.parametrize("width", [80, 100])
 def test_first_middle_and_last_block(width):
-    stack = encoder_decoder()["stacks"][0]
+    stack = encoder_decoder().stacks[0]
     text = printed(encoder_decoder(), width)
-    blocks = [[found["measured"] for found in stack["sublayers"] if found["block"] == block] for block in (1, 3, 6)]
-    theory = stack["predicted"]
-    stream, gradient, share = (row_of(text, name) for name in ("stream E‖x‖²/d", "gradient norm", "share of F(x)"))
-    assert [float(x) for x in stream[::2]] == pytest.approx([b[0]["stream_square"] for b in blocks], rel=6e-3)
-    assert [float(x) for x in stream[1::2]] == pytest.approx([theory["stream_square"][i] for i in (0, 4, 10)], rel=6e-3)
-    norms = [math.hypot(*(one["gradient_norm"] for one in block)) for block in blocks]
+    blocks = [[one.measured for one in stack.sublayers if one.block == block] for block in (1, 3, 6)]
+    theory = stack.predicted
+    assert theory is not None
+    stream, gradient, share = (row_of(text, name) for name in ("stream E‖x‖²/d", "gradient norm", "energy ratio F(x)"))
+    assert [float(x) for x in stream[::2]] == pytest.approx([b[0].stream_square for b in blocks], rel=6e-3)
+    assert [float(x) for x in stream[1::2]] == pytest.approx([theory.stream_square[i] for i in (0, 4, 10)], rel=6e-3)
+    norms = [math.hypot(*(one.gradient_norm for one in block)) for block in blocks]
     assert [float(x) for x in gradient[::2]] == pytest.approx(norms, rel=6e-3)
     assert len(share) == 3  # theory says nothing of it
     assert "block 1  theory  block 3  theory  block 6  theory" in text
@@ -81,7 +94,7 @@ def test_findings_that_find_no_room_are_counted():
     stacks = [made(name, theory=True) for name in ("encoder", "decoder", "third")]
     text = printed(diagnosis("m", *stacks, findings=many, advice=advice()))
     assert text.count("fix: ") == 3
-    assert "and 18 warnings, 9 notes more: --html and --json have all" in text
+    assert "and 18 warnings, 9 notes more, which --html and --json show" in text
     alone = printed(diagnosis("m", made("encoder"), findings=many))
     shown = alone.count("fix: ")
     assert 3 < shown < 30
@@ -100,15 +113,14 @@ def test_long_messages_are_cut_with_an_ellipsis():
 
 def test_sub_layers_that_are_not_what_the_stack_is():
     found = encoder_decoder()
-    first, second = found["stacks"][0]["sublayers"][:2]
-    first |= {"placement": "peri-ln"}
-    second |= {"confidence": "unsure", "also": ("gpt2",)}
-    text = printed(found, 140)
+    stack = with_sublayer(found.stacks[0], 0, placement="peri-ln")
+    stack = with_sublayer(stack, 1, confidence="unsure", also=("gpt2",))
+    text = printed(replace(found, stacks=(stack, found.stacks[1])), 140)
     assert "attention, block 1: peri-ln" in text
-    assert "feed-forward, block 1: pre-ln or gpt2 (unsure), seen x ← x + feed_forward(norm(x))" in text
+    assert "feed-forward, block 1: pre-ln or gpt2 (unsure), observed x ← x + feed_forward(norm(x))" in text
     assert "attention, block 2" not in text
     unknown = printed(EXAMPLES["unknown"]())
-    assert "attention, block 1–2: unknown, seen a1 = x + attention(x); x ← norm(a1) - trained * a1" in unknown
+    assert "attention, block 1–2: unknown, observed a1 = x + attention(x); x ← norm(a1) - trained * a1" in unknown
 
 
 def test_what_was_not_measured_is_left_out():
@@ -124,7 +136,7 @@ def test_what_was_not_measured_is_left_out():
 def test_any_number_of_blocks_and_stacks(blocks, stacks):
     found = diagnosis("m", *[made(f"stack{i}", blocks=blocks, growth=0.1) for i in range(stacks)])
     text = printed(found)
-    assert text.count("token correlation") == stacks
+    assert text.count("token similarity") == stacks
     assert len(text.splitlines()) <= 40
     assert f"block {blocks}" in text or (blocks == 1 and "sub-layer 2" in text)
 
@@ -149,9 +161,10 @@ def test_names_are_no_markup_and_no_colour_is_needed():
 
 def test_advice_without_a_rate_that_lowers_the_loss_and_without_a_wanted_one():
     text = printed(diagnosis("m", made("a"), advice=advice(critical=None, wanted=None)))
-    assert re.search(r"critical +– +no rate lowers the loss at first", text)
-    assert "wanted" not in text
-    assert re.search(r"wanted +1e-5 .*needs no warm-up", printed(diagnosis("m", made("a"), advice=advice(wanted=1e-5))))
+    assert re.search(r"lowest-loss step +– +no step along the first update lowers the loss", text)
+    assert "your learning rate" not in text
+    low = printed(diagnosis("m", made("a"), advice=advice(wanted=1e-5)))
+    assert re.search(r"your learning rate +1e-5 .*needs no warm-up", low)
 
 
 def level(values: list[float | None], *, logarithmic: bool = True, count: int | None = None) -> str:

@@ -1,13 +1,14 @@
 """Numbers and phrases that the terminal and the page share."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
 from normscope.report.doctor import words
 from normscope.report.doctor.depth import depth_rows, depths, places, together
 from normscope.report.doctor.page import pattern
-from report.diagnoses import broken, diagnosis, encoder_decoder, healthy, made, unknown
+from report.diagnoses import broken, diagnosis, encoder_decoder, healthy, made, unknown, with_sublayer
 
 
 @pytest.mark.parametrize(
@@ -32,19 +33,6 @@ def test_figures(value, text):
     assert words.figures(value) == text
 
 
-@pytest.mark.parametrize(
-    ("value", "text"), [(None, "–"), (1e-3, "1e-3"), (4.17e-4, "4.17e-4"), (0.05, "0.05"), (1.0, "1"), (1e-12, "1e-12")]
-)
-def test_a_rate_is_as_it_is_typed(value, text):
-    assert words.rate(value) == text
-    assert value is None or float(text) == value
-
-
-def test_a_chance_is_certain_only_where_it_is():
-    told = [words.percent(chance) for chance in (0, 1e-9, 0.004, 0.006, 0.5, 0.994, 0.996, 1)]
-    assert told == ["0 %", "under 1 %", "under 1 %", "1 %", "50 %", "99 %", "over 99 %", "100 %"]
-
-
 def test_blocks():
     assert words.block_span([3, 1, 2, 5, 7, 8]) == "1–3, 5, 7–8"
     assert words.block_span([0, 1]) == "before 1, 1"
@@ -67,7 +55,7 @@ def test_verdicts():
     assert words.verdict_words(healthy()) == "healthy"
     assert words.verdict_words(broken()) == "1 error, 1 warning, 1 note"
     assert words.verdict_words(encoder_decoder()) == "2 warnings, 1 note"
-    note = healthy() | {"findings": [broken()["findings"][2]]}
+    note = replace(healthy(), findings=broken().findings[2:])
     assert words.verdict_words(note) == "healthy, 1 note"
 
 
@@ -85,50 +73,61 @@ def test_summaries():
 
 
 def test_sub_layers_are_collapsed_only_where_they_are_the_same():
-    stack = healthy()["stacks"][0]
+    stack = healthy().stacks[0]
     assert words.same_sublayers(stack) == [list(range(0, 24, 2)), list(range(1, 24, 2))]
-    stack["sublayers"][4]["placement"] = "pre-ln"
+    stack = with_sublayer(stack, 4, placement="pre-ln")
     assert words.same_sublayers(stack)[1:] == [list(range(1, 24, 2)), [4]]
 
 
 def test_advice():
-    told = {name: (value, meaning) for name, value, meaning in words.advice_words(encoder_decoder()["advice"])}
-    assert {name: value for name, (value, _) in told.items()} == {
-        "critical": "1.2e-3",
-        "safe": "4.1e-4",
-        "wanted": "1e-3",
-    }
-    assert "factor of 2.4 (1.7e-4 to 9.8e-4)" in told["safe"][1]
+    advice = encoder_decoder().advice
+    assert advice is not None
+    lowest, stable, yours = words.advice_words(advice)
+    assert [row.value for row in (lowest, stable, yours)] == ["1.2e-3", "4.1e-4", "1e-3"]
+    assert [row.name for row in (lowest, stable, yours)] == [
+        "lowest-loss step", "largest stable rate", "your learning rate",
+    ]  # fmt: skip
+    assert lowest.meaning == "the loss along the first update is lowest with this step"
+    # 4.1e-4 over and times 2.4
+    assert stable.meaning == "expected to train without warm-up; 95 % range 1.7e-4 to 9.8e-4"
     # 1 / (1 + 0.656³)
-    assert told["wanted"][1] == "chance to diverge without warm-up: 78 %; warm up over at least 420 updates"
+    assert yours.meaning == "78 % chance of divergence without warm-up; warm up over at least 420 updates"
+
+
+def test_the_loss_and_what_guessing_costs():
+    measured = encoder_decoder().measured
+    # ln 30,522
+    assert words.loss_words(measured) == "loss 10.4 nats per token, 10.3 for uniform guessing"
+    assert words.loss_words(broken().measured).startswith("loss on random targets 10.4")
+    assert words.loss_words(unknown().measured) == "no loss, so no gradients"
 
 
 def test_blocks_are_places_and_so_are_the_sub_layers_of_a_single_block():
-    assert [place.members for place in places(healthy()["stacks"][0])][:2] == [(0, 1), (2, 3)]
-    single = diagnosis("m", made("a", blocks=1, kinds=("attention", "cross_attention", "feed_forward")))["stacks"][0]
+    assert [place.members for place in places(healthy().stacks[0])][:2] == [(0, 1), (2, 3)]
+    single = diagnosis("m", made("a", blocks=1, kinds=("attention", "cross_attention", "feed_forward"))).stacks[0]
     assert [place.label for place in places(single)] == ["sub-layer 1", "sub-layer 2", "sub-layer 3"]
     assert depths(single) == [0.0, 1.0, 2.0]
 
 
 def test_depths_count_completed_blocks():
-    stack = diagnosis("m", made("a", blocks=2, kinds=("attention", "cross_attention", "feed_forward")))["stacks"][0]
+    stack = diagnosis("m", made("a", blocks=2, kinds=("attention", "cross_attention", "feed_forward"))).stacks[0]
     assert depths(stack) == pytest.approx([0, 1 / 3, 2 / 3, 1, 4 / 3, 5 / 3])
-    stack["sublayers"][0]["block"] = 0
+    stack = with_sublayer(stack, 0, block=0)
     assert depths(stack)[:3] == [None, 0, 1 / 2]
     assert [place.members for place in places(stack)] == [(1, 2), (3, 4, 5)]
 
 
 def test_parallel_sub_layers_read_at_one_place():
-    assert depths(unknown()["stacks"][0]) == [0, 0, 1, 1]
+    assert depths(unknown().stacks[0]) == [0, 0, 1, 1]
 
 
 def test_the_numbers_of_a_block():
-    stack = broken()["stacks"][0]
+    stack = broken().stacks[0]
     stream, correlation, share, gradient = depth_rows(stack)
-    fifth = [found["measured"] for found in stack["sublayers"] if found["block"] == 5]
-    assert stream.measured[4] == fifth[0]["stream_square"]
-    assert correlation.measured[4] == fifth[0]["correlation"]
-    assert share.measured[4] == pytest.approx((fifth[0]["share"] + fifth[1]["share"]) / 2)
-    assert gradient.measured[4] ** 2 == pytest.approx(sum(one["gradient_norm"] ** 2 for one in fifth))
+    fifth = [sublayer.measured for sublayer in stack.sublayers if sublayer.block == 5]
+    assert stream.measured[4] == fifth[0].stream_square
+    assert correlation.measured[4] == fifth[0].correlation
+    assert share.measured[4] == pytest.approx((fifth[0].share + fifth[1].share) / 2)
+    assert gradient.measured[4] ** 2 == pytest.approx(sum(one.gradient_norm**2 for one in fifth))
     assert {row.predicted for row in (stream, correlation, share, gradient)} == {None}
     assert together([1.0, None]) is None

@@ -6,9 +6,10 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from normscope.report import Arm, Comparison, Curve, GradientProfile, SeedResult, curves_svg, gradient_svg, schedule_svg
+from normscope.report.comparison.contents import Arm, Comparison, Curve, GradientProfile, SeedResult
 from normscope.report.comparison.endings import endings_svg
 from normscope.report.comparison.panels import curve_panels, profile_panels, too_many
+from normscope.report.comparison.plots import curves_svg, gradient_svg, schedule_svg
 from normscope.report.svg import HUES, house_style
 
 GROUPS = [f"Placement {i}" for i in range(1, 10)]

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from normscope.report import Arm, Comparison, Curve, GradientProfile, SeedResult, render, write
-from normscope.report.comparison.page import growth, number, spread, tally, tone
+from normscope.report.comparison.contents import Arm, Comparison, Curve, GradientProfile, SeedResult
+from normscope.report.comparison.page import growth, number, render, spread, tally, tone, write
 
 VOID = {"meta", "link", "br"}
 
@@ -92,7 +92,8 @@ def test_same_comparison_same_bytes_in_every_process(comparison: Comparison) -> 
     here = hashlib.sha256(render(comparison).encode()).hexdigest()
     code = (
         "import sys, hashlib; sys.path.insert(0, sys.argv[1]); from conftest import sample; "
-        "from normscope.report import render; print(hashlib.sha256(render(sample()).encode()).hexdigest())"
+        "from normscope.report.comparison.page import render; "
+        "print(hashlib.sha256(render(sample()).encode()).hexdigest())"
     )
     command = [sys.executable, "-c", code, str(Path(__file__).parent)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, env={"PYTHONHASHSEED": "7"})

@@ -7,7 +7,9 @@ import xml.etree.ElementTree as ET
 import matplotlib as mpl
 import pytest
 
-from normscope.report import Comparison, Curve, GradientProfile, curves_svg, gradient_svg, schedule_svg, styles_for
+from normscope.report.comparison.contents import Comparison, Curve, GradientProfile
+from normscope.report.comparison.plots import curves_svg, gradient_svg, schedule_svg
+from normscope.report.lines import styles_for
 from normscope.report.svg import CSS_NAMES, HUES, INK, inlined
 
 NS = "{http://www.w3.org/2000/svg}"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from normscope.data.parallel.opening import toy_corpus
-from normscope.report import SeedResult, Status
+from normscope.report.comparison.contents import SeedResult, Status
 from normscope.runs.assembly import build_model
 from normscope.studies.grids.grid import Cell, Grid
 from normscope.studies.grids.reading import arm_labels, block_squares, compare, verdict

@@ -9,7 +9,7 @@ import pytest
 
 if TYPE_CHECKING:
     from ..doctor.diagnosis import Diagnosis
-    from ..doctor.lint.rules import Finding
+    from ..report.doctor.contents import Finding
 
 # Whatever the fixture needs is imported when it is called: this file is read at the start of every run of pytest.
 
@@ -26,15 +26,14 @@ def norm_doctor(request: pytest.FixtureRequest) -> Callable[..., Diagnosis]:
     def examine(model: Any, batch: Any, loss: Any = None, fail_on: str = "warning", **options: Any) -> Diagnosis:
         from ..doctor.diagnose import diagnose
         from ..doctor.lint.asking import silenced_in
-        from ..doctor.lint.rules import SEVERITIES
+        from ..report.doctor.contents import Severity
 
-        severities: tuple[str, ...] = SEVERITIES
-        if fail_on not in severities:
-            raise ValueError(f"fail_on={fail_on!r}; choose one of {', '.join(severities)}")
+        if fail_on not in tuple(Severity):
+            raise ValueError(f"fail_on={fail_on!r}; choose one of {', '.join(Severity)}")
         silenced = (*silenced_in(request.config.rootpath), *options.pop("silenced", ()))
         diagnosis = diagnose(model, batch, loss=loss, silenced=silenced, **{"advise": False, **options})
-        bad = severities[severities.index(fail_on) :]
-        if findings := [finding for finding in diagnosis.findings if finding.severity in bad]:
+        least = Severity(fail_on).rank
+        if findings := [finding for finding in diagnosis.findings if finding.severity.rank >= least]:
             pytest.fail(_report(findings, diagnosis.target or type(model).__name__), pytrace=False)
         return diagnosis
 

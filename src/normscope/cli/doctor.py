@@ -88,11 +88,11 @@ def doctor(
 
 def _check(fail_on: str, optimizer: str | None, rate: float | None) -> None:
     """Raise UserError for options with values that they do not have."""
-    from ..doctor.lint.rules import SEVERITIES
     from ..optim.optimizers import OptimizerName
+    from ..report.doctor.contents import Severity
 
     for option, given, allowed in (
-        ("--fail-on", fail_on, SEVERITIES),
+        ("--fail-on", fail_on, tuple(Severity)),
         ("--optimizer", optimizer, get_args(OptimizerName)),
     ):
         if given is not None and given not in allowed:
@@ -143,16 +143,16 @@ def _diagnosed(
 
 
 def _write(diagnosis: "Diagnosis", html: Path | None, as_json: str | None) -> None:
-    data = diagnosis.to_json()
+    contents = diagnosis.contents()
     if html is not None:
         from ..doctor.lint.asking import RULES
         from ..report.doctor.page import write_doctor_page
 
         try:
-            write_doctor_page(data, html, RULES)
+            write_doctor_page(contents, html, RULES)
         except OSError as error:
             raise UserError(f"cannot write {html}: {error.strerror}") from error
-    text = json.dumps(_finite(data), ensure_ascii=False, indent=1, allow_nan=False)
+    text = json.dumps(_finite(contents.to_json()), ensure_ascii=False, indent=1, allow_nan=False)
     if as_json == _STDOUT:
         typer.echo(text)
         return
@@ -163,18 +163,17 @@ def _write(diagnosis: "Diagnosis", html: Path | None, as_json: str | None) -> No
     from ..report.doctor.text import terminal_page
 
     console = Console(highlight=False, markup=False, emoji=False)
-    console.print(terminal_page(data))
+    console.print(terminal_page(contents))
     for file in (html, as_json):
         if file is not None:
             console.print(f"written: {file}", soft_wrap=True)
 
 
 def _as_bad_as(severity: str, diagnosis: "Diagnosis") -> bool:
-    from ..doctor.diagnosis import worst_of
-    from ..doctor.lint.rules import SEVERITIES
+    from ..report.doctor.contents import Severity, worst_of
 
-    worst, severities = worst_of(diagnosis.findings), list[str](SEVERITIES)
-    return worst is not None and severities.index(worst) >= severities.index(severity)
+    worst = worst_of(diagnosis.findings)
+    return worst is not None and worst.rank >= Severity(severity).rank
 
 
 def _list_rules() -> None:

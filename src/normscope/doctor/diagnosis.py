@@ -1,55 +1,23 @@
-"""What the doctor says: stacks, measurements, findings and advice, as data and as JSON."""
+"""What the doctor found out about a model, as data."""
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
 
-from .identify.found import FoundStack
-from .lint.rules import SEVERITIES, Finding, Severity
-from .observe.observed import Observations
-
-Verdict = Literal["healthy", "warnings", "errors"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prediction:
-    """The mean-field prediction for a stack whose placement was found, at the same places as `ObservedStack`."""
-
-    stream_square: tuple[float, ...]
-    """E‖x‖²/d before each sub-layer."""
-    correlation: tuple[float, ...]
-    """Mean cosine of different tokens' vectors there."""
-    gradient_norm: tuple[float | None, ...]
-    """Of each sub-layer's parameters, up to one factor for the whole stack that is fitted to what was measured."""
-    assumptions: str
-    """What the prediction takes for granted, in a sentence."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Advice:
-    """What an optimiser may do with the model from its first update on."""
-
-    optimizer: str
-    critical_rate: float | None
-    """The rate at which the loss along the first update is lowest; None where no rate lowers it."""
-    safe_rate: float
-    """The largest constant rate that is expected to train without warm-up."""
-    factor: float
-    """Nineteen in twenty of the trainings the advice was judged by had their largest rate within this factor of it."""
-    wanted_rate: float | None = None
-    """The peak rate that was asked about."""
-    divergence_chance: float | None = None
-    """That the wanted rate diverges without warm-up."""
-    warmup_updates: int | None = None
-    """The shortest linear warm-up that is expected to carry the wanted rate; 0 where it needs none."""
-    rates: tuple[float, ...] = ()
-    """Rising; what the next two are functions of."""
-    loss_along_step: tuple[float | None, ...] = ()
-    """Loss in nats after one update at each of `rates`; None where it is not finite."""
-    chances: tuple[float, ...] = ()
-    """That a constant rate diverges without warm-up, at each of `rates`."""
-    notes: tuple[str, ...] = ()
-    """How far the model lies from those the advice was calibrated on, and other reasons to doubt it."""
+from ..report.doctor.contents import (
+    Advice,
+    DiagnosisContents,
+    Finding,
+    ModelMeasurements,
+    Prediction,
+    Stack,
+    Sublayer,
+    SublayerMeasurements,
+    Verdict,
+    verdict_of,
+)
+from .identify.found import FoundStack, FoundSublayer
+from .observe.observed import Observations, ObservedSublayer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,34 +40,75 @@ class Diagnosis:
 
     @property
     def verdict(self) -> Verdict:
-        worst = worst_of(self.findings)
-        return "errors" if worst == "error" else "warnings" if worst == "warning" else "healthy"
+        return verdict_of(self.findings)
+
+    def contents(self) -> DiagnosisContents:
+        """What pages, terminal and JSON say: formulas as text, measurements beside what they are of."""
+        seen = self.observed
+        return DiagnosisContents(
+            target=self.target,
+            parameters=self.parameters,
+            stacks=tuple(self._stacks()),
+            measured=ModelMeasurements(
+                loss_nats=seen.loss_nats,
+                loss_is_stand_in=seen.loss_is_stand_in,
+                classes=seen.classes,
+                logit_deviation=seen.logit_deviation,
+                gradient_norms=seen.gradient_norms,
+                unused_parameters=seen.unused_parameters,
+            ),
+            findings=self.findings,
+            silenced=self.silenced,
+            advice=self.advice,
+        )
+
+    def _stacks(self) -> Iterator[Stack]:
+        for stack, seen, predicted in zip(self.stacks, self.observed.stacks, self.predictions, strict=True):
+            yield Stack(
+                name=stack.name,
+                blocks=stack.blocks,
+                placement=stack.placement,
+                norm=stack.norm,
+                norm_epsilon=stack.norm_epsilon,
+                final_norm=stack.final_norm,
+                embedding_norm=stack.embedding_norm,
+                width=stack.width,
+                sublayers=tuple(map(_sublayer, stack.sublayers, seen.sublayers)),
+                end_read_by=stack.end_read_by,
+                memory=stack.memory,
+                memory_normed=stack.memory_normed,
+                continues=stack.continues,
+                cut_by=stack.cut_by,
+                source_square=seen.source_square,
+                end_square=seen.end_square,
+                predicted=predicted,
+            )
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values, as docs/doctor.md describes them."""
-        stacks = []
-        for stack, observed, predicted in zip(self.stacks, self.observed.stacks, self.predictions, strict=True):
-            several = zip(stack.sublayers, observed.sublayers, strict=True)
-            stacks.append(
-                asdict(stack)
-                | {"sublayers": [asdict(found) | {"measured": asdict(seen)} for found, seen in several]}
-                | {"source_square": observed.source_square, "end_square": observed.end_square}
-                | {"predicted": None if predicted is None else asdict(predicted)}
-            )
-        measured = asdict(self.observed)
-        del measured["stacks"]
-        return {
-            "verdict": self.verdict,
-            "target": self.target,
-            "parameters": self.parameters,
-            "stacks": stacks,
-            "measured": measured,
-            "findings": [asdict(finding) for finding in self.findings],
-            "silenced": list(self.silenced),
-            "advice": None if self.advice is None else asdict(self.advice),
-        }
+        """Plain values, as docs/doctor-json.md describes them."""
+        return self.contents().to_json()
 
 
-def worst_of(findings: Sequence[Finding]) -> Severity | None:
-    """The worst severity among them; None without any."""
-    return max((finding.severity for finding in findings), key=SEVERITIES.index, default=None)
+def _sublayer(found: FoundSublayer, seen: ObservedSublayer) -> Sublayer:
+    return Sublayer(
+        name=found.name,
+        kind=found.kind,
+        block=found.block,
+        placement=found.placement,
+        also=found.also,
+        confidence=found.confidence,
+        formula=found.formula,
+        skip_scale=found.skip_scale,
+        branch_scale=found.branch_scale,
+        parallel=found.parallel,
+        measured=SublayerMeasurements(
+            stream_square=seen.stream_square,
+            branch_square=seen.branch_square,
+            sum_square=seen.sum_square,
+            correlation=seen.correlation,
+            share=seen.share,
+            parameters=seen.parameters,
+            gradient_norm=seen.gradient_norm,
+            reaches_output=seen.reaches_output,
+        ),
+    )

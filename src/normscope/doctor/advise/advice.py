@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from ...measure.line import Make
 from ...optim import OptimizerConfig, make_optimizer
-from ..diagnosis import Advice
+from ...report.doctor.contents import Advice
 from ..identify.found import FoundStack
 from ..identify.model import Inputs
 from .calibration import Calibration, Facts, calibration, facts_of

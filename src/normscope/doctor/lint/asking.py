@@ -6,6 +6,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
+from ...report.doctor.contents import Finding
 from .checks import checkpoint as lint_structure_checkpoint
 from .checks import constants as lint_constants
 from .checks import gates as lint_gates
@@ -17,7 +18,7 @@ from .checks import placements as lint_structure_placements
 from .checks import signal as lint_signal
 from .checks import start as lint_start
 from .checks import sums as lint_structure_sums
-from .rules import SEVERITIES, Finding, Patient, Rule
+from .rules import Patient, Rule
 
 _FILES = (
     lint_structure_sums,
@@ -43,7 +44,7 @@ def lint(patient: Patient, silenced: Collection[str] = ()) -> tuple[Finding, ...
     """
     check_silenced(silenced)
     found = [finding for rule in RULES if rule.id not in silenced for finding in rule.check(patient)]
-    return tuple(sorted(found, key=lambda finding: -SEVERITIES.index(finding.severity)))
+    return tuple(sorted(found, key=lambda finding: -finding.severity.rank))
 
 
 def check_silenced(silenced: Collection[str]) -> None:

@@ -2,33 +2,13 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import nn
 
+from ...report.doctor.contents import Finding, Severity
 from ..identify.found import FoundStack, FoundSublayer
 from ..observe.observed import Observations, ObservedSublayer
-
-Severity = Literal["info", "warning", "error"]
-SEVERITIES: tuple[Severity, ...] = ("info", "warning", "error")
-"""From the least to the worst."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """Something a rule found in a model."""
-
-    id: str
-    """Of the rule."""
-    severity: Severity
-    """error: training is expected to fail or to lose much; warning: likely unintended; info: worth knowing."""
-    where: str
-    """Path of a module, a stack or a parameter; "" for the model as a whole. Several: "a, b and 10 more"."""
-    message: str
-    """What was seen, with its numbers, and what was expected."""
-    fix: str
-    """What to change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,12 +9,12 @@ from functools import partial
 import numpy as np
 
 from ...placement import Placement, Site, StackShape, SublayerKind
+from ...report.doctor.contents import Prediction
 from ...theory.backward import StackGradients, backward
 from ...theory.moments import Moments
 from ...theory.operations import MomentNorms
 from ...theory.products import Products
 from ...theory.stream import MomentStack, Setting
-from ..diagnosis import Prediction
 from ..identify.found import FoundStack
 from ..observe.observed import Observations, ObservedStack
 from ..observe.recipe import Recipe, RecipeStep

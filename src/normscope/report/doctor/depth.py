@@ -1,9 +1,10 @@
 """A stack's measurements as curves over depth, by sub-layer for pictures and by block for a table."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+
+from .contents import Prediction, Stack, SublayerMeasurements
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,53 +27,60 @@ class DepthRow:
     logarithmic: bool
 
 
-def places(stack: Mapping[str, Any]) -> list[Place]:
-    """From the first block on: what stands before it is left out."""
+def places(stack: Stack) -> list[Place]:
+    """The blocks from the first one on: what stands before it is left out."""
     blocks: dict[int, list[int]] = {}
-    for i, found in enumerate(stack["sublayers"]):
-        if found["block"] > 0:
-            blocks.setdefault(found["block"], []).append(i)
+    for i, sublayer in enumerate(stack.sublayers):
+        if sublayer.block > 0:
+            blocks.setdefault(sublayer.block, []).append(i)
     if len(blocks) == 1:
         (members,) = blocks.values()
         return [Place(label=f"sub-layer {n}", members=(i,)) for n, i in enumerate(members, 1)]
     return [Place(label=f"block {block}", members=tuple(members)) for block, members in blocks.items()]
 
 
-def depth_rows(stack: Mapping[str, Any]) -> list[DepthRow]:
-    """Of a block: the stream and its correlation as it enters, the mean share of its sub-layers, and the norm of their
-    gradients taken together."""
-    seen = [found["measured"] for found in stack["sublayers"]]
-    predicted = stack["predicted"]
+def depth_rows(stack: Stack) -> list[DepthRow]:
+    """Four quantities at every block: the stream's square and the similarity of its tokens where the block reads it,
+    the mean energy ratio of the block's sub-layers, and the norm of their gradients as one vector."""
     where = places(stack)
-
-    def entering(name: str, logarithmic: bool, label: str) -> DepthRow:
-        return DepthRow(
-            name=label,
-            measured=tuple(seen[place.members[0]][name] for place in where),
-            predicted=predicted and tuple(predicted[name][place.members[0]] for place in where),
-            logarithmic=logarithmic,
-        )
-
-    def mean_share(place: Place) -> float:
-        return math.fsum(seen[i]["share"] for i in place.members) / len(place.members)
-
+    seen, predicted = [sublayer.measured for sublayer in stack.sublayers], stack.predicted
     return [
-        entering("stream_square", True, "stream E‖x‖²/d"),
-        entering("correlation", False, "token correlation"),
+        _entering(stack, where, "stream E‖x‖²/d", True, lambda m: m.stream_square, lambda p: p.stream_square),
+        _entering(stack, where, "token similarity", False, lambda m: m.correlation, lambda p: p.correlation),
         DepthRow(
-            name="share of F(x)",
-            measured=tuple(mean_share(place) for place in where),
+            name="energy ratio F(x)",
+            measured=tuple(math.fsum(seen[i].share for i in place.members) / len(place.members) for place in where),
             predicted=None,
             logarithmic=False,
         ),
         DepthRow(
             name="gradient norm",
-            measured=tuple(together([seen[i]["gradient_norm"] for i in place.members]) for place in where),
-            predicted=predicted
-            and tuple(together([predicted["gradient_norm"][i] for i in place.members]) for place in where),
+            measured=tuple(together([seen[i].gradient_norm for i in place.members]) for place in where),
+            predicted=None
+            if predicted is None
+            else tuple(together([predicted.gradient_norm[i] for i in place.members]) for place in where),
             logarithmic=True,
         ),
     ]
+
+
+def _entering(
+    stack: Stack,
+    where: Sequence[Place],
+    name: str,
+    logarithmic: bool,
+    measured: Callable[[SublayerMeasurements], float | None],
+    predicted: Callable[[Prediction], Sequence[float]],
+) -> DepthRow:
+    """What is a number of the stream itself, where the first sub-layer of each place reads it."""
+    first = [place.members[0] for place in where]
+    theory = None if stack.predicted is None else predicted(stack.predicted)
+    return DepthRow(
+        name=name,
+        measured=tuple(measured(stack.sublayers[i].measured) for i in first),
+        predicted=None if theory is None else tuple(theory[i] for i in first),
+        logarithmic=logarithmic,
+    )
 
 
 def together(norms: Sequence[float | None]) -> float | None:
@@ -81,20 +89,20 @@ def together(norms: Sequence[float | None]) -> float | None:
     return math.hypot(*known) if len(known) == len(norms) else None
 
 
-def depths(stack: Mapping[str, Any]) -> list[float | None]:
+def depths(stack: Stack) -> list[float | None]:
     """Completed blocks where each sub-layer reads the stream, with fractions inside a block; None before the first.
 
     In a stack of one block, how many sub-layers are completed. Parallel sub-layers of a block read at one place.
     """
-    where: list[float | None] = [None] * len(stack["sublayers"])
+    where: list[float | None] = [None] * len(stack.sublayers)
     blocks: dict[int, list[int]] = {}
-    for i, found in enumerate(stack["sublayers"]):
-        blocks.setdefault(found["block"], []).append(i)
+    for i, found in enumerate(stack.sublayers):
+        blocks.setdefault(found.block, []).append(i)
     single = len(blocks.keys() - {0}) == 1
     for block, members in blocks.items():
         if block == 0:
             continue
-        slots = _slots([stack["sublayers"][i]["parallel"] for i in members])
+        slots = _slots([stack.sublayers[i].parallel for i in members])
         for i, slot in zip(members, slots, strict=True):
             where[i] = float(slot) if single else block - 1 + slot / (slots[-1] + 1)
     return where

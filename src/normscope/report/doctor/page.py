@@ -1,24 +1,23 @@
 """A diagnosis as one HTML file that needs nothing else: the verdict first, then advice, findings and every stack."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from ...files import write_atomically
+from ..numbers import counted, learning_rate
 from ..svg import inlined
 from ..template import environment, style_sheet
+from ..words import Tone, kind_name
+from .contents import DiagnosisContents, Prediction, Severity, Stack, SublayerMeasurements, Verdict
 from .svg import chance_picture, depth_pictures, loss_picture
 from .words import (
     advice_words,
     block_span,
-    counted,
     figures,
-    kind_name,
     loss_words,
-    percent,
     placement_words,
-    rate,
     same_sublayers,
     span_of,
     stack_title,
@@ -27,15 +26,30 @@ from .words import (
     verdict_words,
 )
 
-_TONES = {"error": "bad", "warning": "mixed", "info": "info", "healthy": "good", "warnings": "mixed", "errors": "bad"}
+_TONES: dict[Severity | Verdict, Tone] = {
+    Severity.ERROR: Tone.BAD,
+    Severity.WARNING: Tone.MIXED,
+    Severity.INFO: Tone.INFO,
+    Verdict.HEALTHY: Tone.GOOD,
+    Verdict.WARNINGS: Tone.MIXED,
+    Verdict.ERRORS: Tone.BAD,
+}
 _CAPTIONS = {
-    "stream": "Mean square of the residual stream's entries where each sub-layer reads it; 1 is what a norm gives.",
-    "correlation": "Mean cosine between the stream's vectors at different tokens of one sequence.",
+    "stream": "Mean square of the residual stream's entries where each sub-layer reads it; a norm gives 1.",
+    "correlation": "Mean cosine similarity between the stream's vectors at different tokens of one sequence.",
     "share": "Squared norm of what a sub-layer adds, over that plus the squared norm of what it is added to.",
     "gradient": "Norm of the loss's gradient with respect to all parameters of a sub-layer.",
 }
-_COLUMNS = ("stream_square", "branch_square", "sum_square", "correlation", "share", "gradient_norm")
-_PREDICTED = ("stream_square", "correlation", "gradient_norm")
+_Column = tuple[Callable[[SublayerMeasurements], float | None], Callable[[Prediction], Sequence[float | None]] | None]
+_COLUMNS: tuple[_Column, ...] = (
+    (lambda m: m.stream_square, lambda p: p.stream_square),
+    (lambda m: m.branch_square, None),
+    (lambda m: m.sum_square, None),
+    (lambda m: m.correlation, lambda p: p.correlation),
+    (lambda m: m.share, None),
+    (lambda m: m.gradient_norm, lambda p: p.gradient_norm),
+)
+"""What was measured and what theory says of it, in the order of the table's columns."""
 _THEORY = " Dashed: the mean-field prediction"
 _FITTED = ", whose one factor for the whole stack is fitted"
 
@@ -74,7 +88,7 @@ class Picture:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stack:
+class StackSection:
     """One stack, ready to be set."""
 
     title: str
@@ -87,102 +101,113 @@ class Stack:
     assumptions: str
 
 
-def write_doctor_page(diagnosis: Mapping[str, Any], path: Path, rules: Iterable[Explained] = ()) -> None:
-    """Writes the page of `Diagnosis.to_json()` to the file `path`, complete or not at all.
+def write_doctor_page(diagnosis: DiagnosisContents, path: Path, rules: Iterable[Explained] = ()) -> None:
+    """Write the page to the file `path`, complete or not at all.
 
-    rules: those of the linter, for what a finding's own words do not say: why it matters and where it is known from.
+    rules: those of the linter. They say why a finding matters and where it is known from.
     """
     write_atomically(path, render_doctor(diagnosis, rules))
 
 
-def render_doctor(diagnosis: Mapping[str, Any], rules: Iterable[Explained] = ()) -> str:
-    """The page as text; the same diagnosis gives the same bytes."""
+def render_doctor(diagnosis: DiagnosisContents, rules: Iterable[Explained] = ()) -> str:
+    """Return the page as text; the same diagnosis gives the same bytes."""
     jinja = environment()
-    jinja.filters |= {"figures": figures, "rate": rate, "percent": percent, "tone": _TONES.__getitem__}
+    jinja.filters |= {"figures": figures, "rate": learning_rate, "tone": _TONES.__getitem__}
     return jinja.get_template("doctor.html.j2").render(
         d=diagnosis,
         css=style_sheet("doctor"),
         verdict=verdict_words(diagnosis),
         summary=summary(diagnosis),
-        parameters=counted(diagnosis["parameters"], "parameter"),
-        loss=loss_words(diagnosis["measured"]),
-        advised=() if diagnosis["advice"] is None else advice_words(diagnosis["advice"]),
+        parameters=counted(diagnosis.parameters, "parameter"),
+        loss=loss_words(diagnosis.measured),
+        advised=() if diagnosis.advice is None else advice_words(diagnosis.advice),
         advice_pictures=_advice_pictures(diagnosis),
-        stacks=[_stack(number, diagnosis["stacks"]) for number in range(len(diagnosis["stacks"]))],
+        stacks=[_stack(number, diagnosis.stacks) for number in range(len(diagnosis.stacks))],
         rules={rule.id: rule for rule in rules},
         facts=_facts(diagnosis),
     )
 
 
-def _advice_pictures(diagnosis: Mapping[str, Any]) -> list[Picture]:
-    advice = diagnosis["advice"]
-    if advice is None or len(advice["rates"]) < 2:
+def _advice_pictures(diagnosis: DiagnosisContents) -> list[Picture]:
+    advice = diagnosis.advice
+    if advice is None or len(advice.rates) < 2:
         return []
-    lines = "Lines: the rates above; the band is the safe rate's factor of error."
+    lines = "The lines are the rates above, and the band is the 95 % range of the largest stable one."
     pictures = []
-    if any(loss is not None for loss in advice["loss_along_step"]):
-        svg = loss_picture(advice, diagnosis["measured"]["loss_nats"])
-        caption = f"Loss after one update of {advice['optimizer']} against its rate. {lines}"
-        pictures.append(Picture(svg=inlined(svg, "advice-loss"), caption=f"{caption} Losses far above are cut."))
-    if advice["chances"]:
-        caption = f"Chance that training at a constant rate, without warm-up, diverges. {lines}"
+    if any(loss is not None for loss in advice.loss_along_step):
+        svg = loss_picture(advice, diagnosis.measured.loss_nats)
+        caption = f"Loss after one update of {advice.optimizer} against the learning rate. {lines}"
+        pictures.append(
+            Picture(svg=inlined(svg, "advice-loss"), caption=f"{caption} Losses far above the first are cut off.")
+        )
+    if advice.chances:
+        caption = f"Chance that training at a constant learning rate diverges without warm-up. {lines}"
         pictures.append(Picture(svg=inlined(chance_picture(advice), "advice-chance"), caption=caption))
     return pictures
 
 
-def _stack(number: int, stacks: Sequence[Mapping[str, Any]]) -> Stack:
+def _stack(number: int, stacks: Sequence[Stack]) -> StackSection:
     stack = stacks[number]
-    predicted = stack["predicted"]
+    predicted = stack.predicted
     pictures = []
     for name, svg in depth_pictures(stack):
         theory = "" if predicted is None or name == "share" else _THEORY + (_FITTED if name == "gradient" else "") + "."
         pictures.append(Picture(svg=inlined(svg, f"stack-{number + 1}-{name}"), caption=_CAPTIONS[name] + theory))
     groups = same_sublayers(stack)
-    return Stack(
+    return StackSection(
         title=stack_title(stack),
         words=" · ".join(stack_words(stack)),
         ends=" ".join(_ends(stack, stacks)),
         rows=tuple(_row(stack, group) for group in groups),
-        every=tuple(_row(stack, [i]) for i in range(len(stack["sublayers"]))),
+        every=tuple(_row(stack, [i]) for i in range(len(stack.sublayers))),
         pictures=tuple(pictures),
-        assumptions="" if predicted is None else predicted["assumptions"],
+        assumptions="" if predicted is None else predicted.assumptions,
     )
 
 
-def _ends(stack: Mapping[str, Any], stacks: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Where the stream comes from, where it goes, and what it looks at."""
-    begins, ends = figures(stack["source_square"]), figures(stack["end_square"])
+def _ends(stack: Stack, stacks: Sequence[Stack]) -> list[str]:
+    """Sentences on where the stream comes from, where it goes, and which other stream it reads."""
+    begins, ends = figures(stack.source_square), figures(stack.end_square)
     words = [f"E‖x‖² / d is {begins} where the stream begins and {ends} in its result."]
-    if stack["continues"] is not None:
-        words.append(f"It goes on from {stack_title(stacks[stack['continues']])}, cut by {kind_name(stack['cut_by'])}.")
-    if stack["memory"] is not None:
-        normed = "" if stack["memory_normed"] else ", with no norm between"
-        words.append(f"Its cross-attention reads {stack_title(stacks[stack['memory']])}{normed}.")
-    if stack["end_read_by"] == "weights":
+    if stack.continues is not None and stack.cut_by is not None:
+        before = stack_title(stacks[stack.continues])
+        words.append(f"Its source comes from {before} through {kind_name(stack.cut_by)} alone, without a residual sum.")
+    if stack.memory is not None:
+        normed = "" if stack.memory_normed else ", with no norm between"
+        words.append(f"Its cross-attention reads {stack_title(stacks[stack.memory])}{normed}.")
+    if stack.end_read_by == "weights":
         words.append("Weights read its last sum with no norm between.")
     return words
 
 
-def _row(stack: Mapping[str, Any], group: Sequence[int]) -> Row:
-    members, predicted = [stack["sublayers"][i] for i in group], stack["predicted"]
-    names = _PREDICTED if predicted is not None and len(group) == 1 else ()
-    theory = {name: f"theory {figures(predicted[name][group[0]])}" for name in names}
-    first, seen = members[0], [found["measured"] for found in members]
-    notes = [f"also {', '.join(first['also'])}"] if first["also"] and first["confidence"] == "sure" else []
-    notes += ["parallel"] if first["parallel"] else []
-    notes += [] if first["measured"]["reaches_output"] else ["does not reach the output"]
-    for which, name in (("skip_scale", "x"), ("branch_scale", "F(x)")):
-        scales = [found[which] for found in members]
+def _row(stack: Stack, group: Sequence[int]) -> Row:
+    members = [stack.sublayers[i] for i in group]
+    first = members[0]
+    notes = [f"also {', '.join(first.also)}"] if first.also and first.confidence == "sure" else []
+    notes += ["parallel"] if first.parallel else []
+    notes += [] if first.measured.reaches_output else ["does not reach the output"]
+    skips, branches = [one.skip_scale for one in members], [one.branch_scale for one in members]
+    for name, scales in (("x", skips), ("F(x)", branches)):
         notes += [] if set(scales) <= {1.0, None} else [f"{name} times {span_of(scales)}"]
     return Row(
-        blocks=block_span(found["block"] for found in members),
-        kind=kind_name(first["kind"]),
-        formula=_common([found["formula"] for found in members], "; another in other blocks"),
-        named=pattern([found["name"] for found in members]),
+        blocks=block_span(found.block for found in members),
+        kind=kind_name(first.kind),
+        formula=_common([found.formula for found in members], "; another in other blocks"),
+        named=pattern([found.name for found in members]),
         placement=placement_words(first),
         notes=tuple(notes),
-        measured=tuple((span_of([one[name] for one in seen]), theory.get(name, "")) for name in _COLUMNS),
+        measured=tuple(
+            (span_of([measured(one.measured) for one in members]), _theory(stack, predicted, group))
+            for measured, predicted in _COLUMNS
+        ),
     )
+
+
+def _theory(stack: Stack, of: Callable[[Prediction], Sequence[float | None]] | None, group: Sequence[int]) -> str:
+    """What theory says of a single sub-layer; "" of several, and where it says nothing."""
+    if stack.predicted is None or of is None or len(group) > 1:
+        return ""
+    return f"theory {figures(of(stack.predicted)[group[0]])}"
 
 
 def _common(words: Sequence[str], more: str) -> str:
@@ -197,17 +222,17 @@ def pattern(names: Sequence[str]) -> str:
     return ".".join(several[0] if len(set(several)) == 1 else "*" for several in zip(*parts, strict=True))
 
 
-def _facts(diagnosis: Mapping[str, Any]) -> list[tuple[str, str]]:
-    measured = diagnosis["measured"]
-    stand_in = "the doctor's own, because none was given" if measured["loss_is_stand_in"] else "as given"
-    loss = "none" if measured["loss_nats"] is None else f"{figures(measured['loss_nats'])} nats a token, {stand_in}"
+def _facts(diagnosis: DiagnosisContents) -> list[tuple[str, str]]:
+    measured = diagnosis.measured
+    which = "on random targets, because none was given" if measured.loss_is_stand_in else "as given"
+    loss = "none" if measured.loss_nats is None else f"{figures(measured.loss_nats)} nats per token, {which}"
     return [
-        ("Target", diagnosis["target"]),
-        ("Parameters", f"{diagnosis['parameters']:,}"),
+        ("Target", diagnosis.target),
+        ("Parameters", f"{diagnosis.parameters:,}"),
         ("Loss", loss),
-        ("Classes", figures(measured["classes"])),
-        ("Deviation of logits", figures(measured["logit_deviation"])),
-        ("Mode", "evaluation; one forward pass" + (" and one backward" if measured["gradient_norms"] else "")),
-        ("Parameters never read", ", ".join(measured["unused_parameters"]) or "none"),
-        ("Rules not asked", ", ".join(diagnosis["silenced"]) or "none"),
+        ("Classes", figures(measured.classes)),
+        ("Standard deviation of the logits", figures(measured.logit_deviation)),
+        ("Mode", "evaluation; one forward pass" + (" and one backward" if measured.gradient_norms else "")),
+        ("Parameters never read", ", ".join(measured.unused_parameters) or "none"),
+        ("Rules left out", ", ".join(diagnosis.silenced) or "none"),
     ]

@@ -1,17 +1,19 @@
 """Pictures of a diagnosis: a stack over depth, and what a learning rate does to the model."""
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
+from ..numbers import learning_rate, probability
 from ..panels_svg import Kind, Panel, Series, panels_svg
 from ..svg import HUES, INK, house_style, to_svg
+from ..words import kind_name
+from .contents import Advice, Prediction, Stack, SublayerMeasurements
 from .depth import depths, finite, positive
-from .words import figures, kind_name, percent, rate, stack_title
+from .words import RATE_NAMES, AdvisedRate, figures, stack_title
 
 _WIDTH_INCHES, _HEIGHT_INCHES = 4.6, 3.7
 _LEAST_RATIO = 8.0
@@ -23,7 +25,7 @@ _RISE_SHOWN = 1.0
 """How far a loss is drawn above that of the model as it is, in units of how far it falls."""
 
 
-def depth_pictures(stack: Mapping[str, Any]) -> list[tuple[str, str]]:
+def depth_pictures(stack: Stack) -> list[tuple[str, str]]:
     """(name, SVG) of every quantity that was measured: stream, correlation, share, gradient."""
     panels = {
         "stream": _stream(stack),
@@ -35,64 +37,69 @@ def depth_pictures(stack: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [(name, panels_svg([panel], title=panel.title + of)) for name, panel in panels.items() if panel is not None]
 
 
-def _stream(stack: Mapping[str, Any]) -> Panel | None:
-    return _one_curve(
-        stack, "stream_square", title="Size of the stream", ylabel="E‖x‖² / d", scale=positive, log_y=True
-    )
+_Scale = Callable[[float | None], float | None]
+"""None for what an axis cannot show, else the value."""
 
 
-def _correlation(stack: Mapping[str, Any]) -> Panel | None:
-    return _one_curve(
-        stack, "correlation", title="Correlation of tokens", ylabel="mean cosine", scale=finite, log_y=False
-    )
+def _stream(stack: Stack) -> Panel | None:
+    series = _stream_curves(stack, positive, lambda m: m.stream_square, lambda p: p.stream_square)
+    return _panel(stack, series, title="Size of the stream", ylabel="E‖x‖² / d", log_y=True)
 
 
-def _one_curve(
-    stack: Mapping[str, Any], name: str, *, title: str, ylabel: str, scale: Any, log_y: bool
-) -> Panel | None:
+def _correlation(stack: Stack) -> Panel | None:
+    series = _stream_curves(stack, finite, lambda m: m.correlation, lambda p: p.correlation)
+    return _panel(stack, series, title="Cosine similarity between tokens", ylabel="mean cosine", log_y=False)
+
+
+def _stream_curves(
+    stack: Stack,
+    scale: _Scale,
+    measured: Callable[[SublayerMeasurements], float | None],
+    predicted: Callable[[Prediction], Sequence[float | None]],
+) -> list[Series]:
     """What is a number of the stream itself, where each sub-layer reads it."""
-    measured = [scale(found["measured"][name]) for found in stack["sublayers"]]
-    series = _both("measured", "theory", 0, stack, measured, _predicted(stack, name, scale), range(len(measured)))
-    return _panel(stack, series, title=title, ylabel=ylabel, log_y=log_y)
+    values = [scale(measured(sublayer.measured)) for sublayer in stack.sublayers]
+    return _both("measured", "theory", 0, stack, values, _predicted(stack, scale, predicted), range(len(values)))
 
 
-def _shares(stack: Mapping[str, Any]) -> Panel | None:
+def _shares(stack: Stack) -> Panel | None:
     """On a logarithmic axis where all of them are so small that they would lie on the bottom of one from 0 to 1."""
-    shares = [finite(found["measured"]["share"]) for found in stack["sublayers"]]
+    shares = [finite(sublayer.measured.share) for sublayer in stack.sublayers]
     small = 0 < max((share for share in shares if share is not None), default=0.0) < _SMALL_SHARE
     values = [positive(share) for share in shares] if small else shares
     series: list[Series] = []
     for hue, (kind, members) in enumerate(_kinds(stack).items()):
         series += _both(kind_name(kind), "", hue, stack, values, None, members)
-    return _panel(stack, series, title="Share of a sub-layer in its sum", ylabel="‖F‖² / (‖F‖² + ‖x‖²)", log_y=small)
+    return _panel(stack, series, title="Branch-to-stream energy ratio", ylabel="‖F‖² / (‖F‖² + ‖x‖²)", log_y=small)
 
 
-def _gradients(stack: Mapping[str, Any]) -> Panel | None:
+def _gradients(stack: Stack) -> Panel | None:
     series: list[Series] = []
-    predicted = _predicted(stack, "gradient_norm", positive)
-    values = [positive(found["measured"]["gradient_norm"]) for found in stack["sublayers"]]
+    predicted = _predicted(stack, positive, lambda p: p.gradient_norm)
+    values = [positive(sublayer.measured.gradient_norm) for sublayer in stack.sublayers]
     for hue, (kind, members) in enumerate(_kinds(stack).items()):
         series += _both(kind_name(kind), "theory", hue, stack, values, predicted, members)
     return _panel(stack, series, title="Gradient norm of a sub-layer", ylabel="Frobenius norm", log_y=True)
 
 
-def _kinds(stack: Mapping[str, Any]) -> dict[str, list[int]]:
+def _kinds(stack: Stack) -> dict[str, list[int]]:
     kinds: dict[str, list[int]] = {}
-    for i, found in enumerate(stack["sublayers"]):
-        kinds.setdefault(found["kind"], []).append(i)
+    for i, sublayer in enumerate(stack.sublayers):
+        kinds.setdefault(sublayer.kind, []).append(i)
     return kinds
 
 
-def _predicted(stack: Mapping[str, Any], name: str, scale: Any) -> list[float | None] | None:
-    predicted = stack["predicted"]
-    return None if predicted is None else [scale(value) for value in predicted[name]]
+def _predicted(
+    stack: Stack, scale: _Scale, of: Callable[[Prediction], Sequence[float | None]]
+) -> list[float | None] | None:
+    return None if stack.predicted is None else [scale(value) for value in of(stack.predicted)]
 
 
 def _both(
     label: str,
     theory: str,
     hue: int,
-    stack: Mapping[str, Any],
+    stack: Stack,
     measured: Sequence[float | None],
     predicted: Sequence[float | None] | None,
     members: Sequence[int],
@@ -113,7 +120,7 @@ def _both(
     return several
 
 
-def _panel(stack: Mapping[str, Any], series: Sequence[Series], *, title: str, ylabel: str, log_y: bool) -> Panel | None:
+def _panel(stack: Stack, series: Sequence[Series], *, title: str, ylabel: str, log_y: bool) -> Panel | None:
     """None where nothing of it is known."""
     values = [value for one in series for value in one.y if value is not None]
     if not values:
@@ -124,16 +131,16 @@ def _panel(stack: Mapping[str, Any], series: Sequence[Series], *, title: str, yl
         ends = (low / room, high * room)
     else:
         ends = (min(0.0, low) - 0.03, 1.03)
-    single = len({found["block"] for found in stack["sublayers"]} - {0}) == 1
+    single = len({sublayer.block for sublayer in stack.sublayers} - {0}) == 1
     xlabel = "completed sub-layers" if single else "completed blocks"
     return Panel(title=title, xlabel=xlabel, ylabel=ylabel, series=series, log_y=log_y, y_range=ends)
 
 
 @house_style()
-def loss_picture(advice: Mapping[str, Any], loss_nats: float | None) -> str:
+def loss_picture(advice: Advice, loss_nats: float | None) -> str:
     """The loss after one update at each rate, with that of the model as it is; losses far above it are cut."""
-    rates, losses = advice["rates"], [finite(loss) for loss in advice["loss_along_step"]]
-    figure, axes = _axes("loss in nats")
+    rates, losses = advice.rates, [finite(loss) for loss in advice.loss_along_step]
+    figure, axes = _axes("loss in nats per token")
     axes.plot(
         rates,
         [math.nan if loss is None else loss for loss in losses],
@@ -145,31 +152,31 @@ def loss_picture(advice: Mapping[str, Any], loss_nats: float | None) -> str:
     )
     known = [loss for loss in losses if loss is not None]
     if loss_nats is not None and math.isfinite(loss_nats):
-        axes.axhline(loss_nats, color=INK, lw=1.0, ls=(0, (1.2, 1.8)), label="before it", zorder=1.5)
+        axes.axhline(loss_nats, color=INK, lw=1.0, ls=(0, (1.2, 1.8)), label="loss before the update", zorder=1.5)
         if known:
             fall = max(loss_nats - min(known), 0.02 * loss_nats)
             axes.set_ylim(min(known) - 0.12 * fall, min(max(*known, loss_nats), loss_nats + _RISE_SHOWN * fall))
     _rates(axes, advice)
     _finish(axes, rates)
-    pairs = [f"{rate(at)}: {figures(loss)}" for at, loss in zip(rates, losses, strict=True)]
+    pairs = [f"{learning_rate(at)}: {figures(loss)}" for at, loss in zip(rates, losses, strict=True)]
     return to_svg(figure, title="Loss along the first update against the rate", desc="; ".join(pairs))
 
 
 @house_style()
-def chance_picture(advice: Mapping[str, Any]) -> str:
+def chance_picture(advice: Advice) -> str:
     """The chance that a constant rate diverges, from 0 to 1."""
-    rates, chances = advice["rates"], advice["chances"]
-    figure, axes = _axes("chance to diverge")
+    rates, chances = advice.rates, advice.chances
+    figure, axes = _axes("chance of divergence")
     axes.plot(rates, chances, color=HUES[0], lw=2.2, label="without warm-up")
     axes.fill_between(rates, chances, color=HUES[0], alpha=0.1, lw=0)
     axes.set_ylim(-0.02, 1.02)
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.0f} %"))
-    wanted, chance = advice["wanted_rate"], advice["divergence_chance"]
+    wanted, chance = advice.wanted_rate, advice.divergence_chance
     if wanted is not None and chance is not None:
         axes.plot([wanted], [chance], color=INK, marker="o", ms=7, ls="", zorder=4)
     _rates(axes, advice)
     _finish(axes, rates)
-    pairs = [f"{rate(at)}: {percent(value)}" for at, value in zip(rates, chances, strict=True)]
+    pairs = [f"{learning_rate(at)}: {probability(value)}" for at, value in zip(rates, chances, strict=True)]
     return to_svg(figure, title="Chance of divergence against the rate", desc="; ".join(pairs))
 
 
@@ -180,18 +187,19 @@ def _axes(ylabel: str) -> tuple[Figure, Axes]:
     return figure, axes
 
 
-def _rates(axes: Axes, advice: Mapping[str, Any]) -> None:
-    """A line at each rate that the advice is about; the safe one with its factor of error as a band."""
-    safe, factor = advice["safe_rate"], advice["factor"]
-    axes.axvspan(safe / factor, safe * factor, color=HUES[2], alpha=0.13, lw=0, zorder=0.5)
+def _rates(axes: Axes, advice: Advice) -> None:
+    """A line at each rate that the advice is about, and a band over the 95 % range of the largest stable one."""
+    stable, factor = advice.safe_rate, advice.factor
+    axes.axvspan(stable / factor, stable * factor, color=HUES[2], alpha=0.13, lw=0, zorder=0.5)
     lines = (
-        ("safe", safe, HUES[2], "-"),
-        ("critical", advice["critical_rate"], HUES[1], (0, (5, 1.5))),
-        ("wanted", advice["wanted_rate"], INK, (0, (1.5, 1.3))),
+        (AdvisedRate.STABLE, stable, 2, HUES[2], "-"),
+        (AdvisedRate.LOWEST_LOSS, advice.critical_rate, 2, HUES[1], (0, (5, 1.5))),
+        (AdvisedRate.YOURS, advice.wanted_rate, 3, INK, (0, (1.5, 1.3))),
     )
-    for name, at, color, dash in lines:
+    for which, at, digits, color, dash in lines:
         if at is not None:
-            axes.axvline(at, color=color, ls=dash, lw=1.8, label=f"{name} {rate(at, 3 if name == 'wanted' else 2)}")
+            name = f"{RATE_NAMES[which]} {learning_rate(at, digits)}"
+            axes.axvline(at, color=color, ls=dash, lw=1.8, label=name)
 
 
 def _finish(axes: Axes, rates: Sequence[float]) -> None:

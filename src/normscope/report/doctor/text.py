@@ -1,8 +1,7 @@
 """A diagnosis on one screen: the verdict, every stack with its course over depth, findings, advice."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.measure import Measurement
@@ -10,13 +9,14 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from ..numbers import counted
+from ..words import kind_name
+from .contents import DiagnosisContents, Finding, Severity, Stack, worst_of
 from .depth import DepthRow, depth_rows, finite, places, positive
 from .words import (
     advice_words,
     block_span,
-    counted,
     figures,
-    kind_name,
     loss_words,
     placement_words,
     same_sublayers,
@@ -34,7 +34,9 @@ _LEAST_RATIO = 4.0
 """Of the largest to the smallest value that a logarithmic sparkline has room for: what hardly moves should look so."""
 _BETWEEN = 2
 """Spaces between the columns of a table."""
-_STYLES = {"error": "bold red", "warning": "bold yellow", "info": "bold cyan", "healthy": "bold green"}
+_STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "bold yellow", Severity.INFO: "bold cyan"}
+_HEALTHY_STYLE = "bold green"
+_SEVERITY_WIDTH = max(map(len, Severity))
 _ASCII: dict[str, str | int | None] = {
     "‖": "|", "²": "^2", "ε": "eps", "–": "-", "—": "-", "·": "|", "←": "<-", "→": "->", "√": "sqrt", "×": "x",
     "…": "...", "≤": "<=", "≥": ">=", "≈": "~", "η": "eta", "α": "alpha", "β": "beta", "γ": "gamma", "’": "'",
@@ -42,8 +44,8 @@ _ASCII: dict[str, str | int | None] = {
 }  # fmt: skip
 
 
-def terminal_page(diagnosis: Mapping[str, Any]) -> RenderableType:
-    """The page of `Diagnosis.to_json()`, about 40 lines at 100 columns and no wider than the console.
+def terminal_page(diagnosis: DiagnosisContents) -> RenderableType:
+    """A page of about 40 lines at 100 columns and no wider than the console.
 
     Written in ASCII where the console's encoding is none of Unicode. Findings that find no room are counted.
     """
@@ -53,7 +55,7 @@ def terminal_page(diagnosis: Mapping[str, Any]) -> RenderableType:
 class _TerminalPage:
     """Knows its console only when it is printed, so everything is made then."""
 
-    def __init__(self, diagnosis: Mapping[str, Any]) -> None:
+    def __init__(self, diagnosis: DiagnosisContents) -> None:
         self.diagnosis = diagnosis
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -61,12 +63,12 @@ class _TerminalPage:
 
 
 class _Layout:
-    def __init__(self, diagnosis: Mapping[str, Any], console: Console, options: ConsoleOptions) -> None:
+    def __init__(self, diagnosis: DiagnosisContents, console: Console, options: ConsoleOptions) -> None:
         self.d, self.console, self.options = diagnosis, console, options
         self.ascii, self.width = options.ascii_only, options.max_width
 
     def parts(self) -> Iterator[RenderableType]:
-        above = [self._head(), *(part for stack in self.d["stacks"] for part in self._stack(stack))]
+        above = [self._head(), *(part for stack in self.d.stacks for part in self._stack(stack))]
         below = [*self._advice(), *self._silenced()]
         taken = sum(map(self._lines, above)) + sum(map(self._lines, below))
         yield from above
@@ -82,15 +84,13 @@ class _Layout:
         return Text(words, style=style)
 
     def _head(self) -> RenderableType:
-        worst = next((finding["severity"] for finding in self.d["findings"]), "healthy")
-        tone = "healthy" if self.d["verdict"] == "healthy" else worst
-        verdict = Text.assemble(
-            self._say(verdict_words(self.d), _STYLES[tone]), self._say(f" — {summary(self.d)}", "bold")
-        )
-        facts = [self.d["target"], counted(self.d["parameters"], "parameter"), loss_words(self.d["measured"])]
+        worst = worst_of(self.d.findings)
+        style = _HEALTHY_STYLE if worst in (None, Severity.INFO) else _STYLES[worst]
+        verdict = Text.assemble(self._say(verdict_words(self.d), style), self._say(f" — {summary(self.d)}", "bold"))
+        facts = [self.d.target, counted(self.d.parameters, "parameter"), loss_words(self.d.measured)]
         return Group(verdict, self._say(" · ".join(facts), "dim"))
 
-    def _stack(self, stack: Mapping[str, Any]) -> Iterator[RenderableType]:
+    def _stack(self, stack: Stack) -> Iterator[RenderableType]:
         yield Text("")
         head = self._say(f"{stack_title(stack)}  ", "bold")
         yield Text.assemble(head, self._say(" · ".join(stack_words(stack))))
@@ -104,7 +104,7 @@ class _Layout:
         if places(stack):
             yield Padding(self._depth(stack), (0, 0, 0, 2))
 
-    def _depth(self, stack: Mapping[str, Any]) -> Table:
+    def _depth(self, stack: Stack) -> Table:
         """Where there is no room for all of it, sparklines are narrower or left out, then the middle block."""
         where, indent = places(stack), 2
         last = len(where) - 1
@@ -115,8 +115,8 @@ class _Layout:
         bars = min(len(where), _MOST_BARS, room - _BETWEEN)
         return self._numbers(stack, sorted({0, last // 2, last}), bars if bars >= min(len(where), _LEAST_BARS) else 0)
 
-    def _numbers(self, stack: Mapping[str, Any], shown: Sequence[int], bars: int) -> Table:
-        where, theory = places(stack), stack["predicted"] is not None
+    def _numbers(self, stack: Stack, shown: Sequence[int], bars: int) -> Table:
+        where, theory = places(stack), stack.predicted is not None
         table = Table(box=None, padding=(0, _BETWEEN, 0, 0), pad_edge=False, header_style="dim")
         table.add_column("", no_wrap=True)
         if bars:
@@ -139,7 +139,7 @@ class _Layout:
         return table
 
     def _findings(self, room: int) -> Iterator[RenderableType]:
-        findings = self.d["findings"]
+        findings = self.d.findings
         if findings:
             yield Text("")
             room -= 2  # this gap, and the line that counts the rest
@@ -148,25 +148,25 @@ class _Layout:
             room -= self._lines(part)
             if number >= _LEAST_FINDINGS and room < 0:
                 left = tally(findings[number:])
-                yield self._say(f"and {left} more: --html and --json have all", "dim")
+                yield self._say(f"and {left} more, which --html and --json show", "dim")
                 return
             yield part
 
-    def _finding(self, finding: Mapping[str, Any]) -> RenderableType:
-        severity = finding["severity"]
-        head = Text.assemble(self._say(finding["id"], "bold"), self._say(f"  {finding['where']}", "dim"))
+    def _finding(self, finding: Finding) -> RenderableType:
+        severity = finding.severity
+        head = Text.assemble(self._say(finding.id, "bold"), self._say(f"  {finding.where}", "dim"))
         table = Table.grid(padding=(0, 1))
-        table.add_column(width=max(map(len, _STYLES)), no_wrap=True)
+        table.add_column(width=_SEVERITY_WIDTH, no_wrap=True)
         table.add_column(ratio=1)
         table.add_row(self._say(severity, _STYLES[severity]), self._cut(head, 1))
-        table.add_row("", self._cut(self._say(finding["message"]), _MESSAGE_LINES))
-        if finding["fix"]:
-            table.add_row("", self._cut(self._say(f"fix: {finding['fix']}", "green"), _FIX_LINES))
+        table.add_row("", self._cut(self._say(finding.message), _MESSAGE_LINES))
+        if finding.fix:
+            table.add_row("", self._cut(self._say(f"fix: {finding.fix}", "green"), _FIX_LINES))
         return table
 
     def _cut(self, text: Text, lines: int) -> Text:
         """No more lines than these, the last with an ellipsis where something is left out."""
-        width = max(10, self.width - max(map(len, _STYLES)) - 1)
+        width = max(10, self.width - _SEVERITY_WIDTH - 1)
         wrapped = text.wrap(self.console, width)
         if len(wrapped) <= lines:
             return text
@@ -178,37 +178,37 @@ class _Layout:
         return kept.append(more)
 
     def _advice(self) -> Iterator[RenderableType]:
-        advice = self.d["advice"]
+        advice = self.d.advice
         if advice is None:
             return
         yield Text("")
-        yield self._say(f"learning rate with {advice['optimizer']}", "bold")
+        yield self._say(f"learning rate with {advice.optimizer}", "bold")
         table = Table.grid(padding=(0, 2))
         table.add_column(no_wrap=True)
         table.add_column(no_wrap=True, justify="right", style="bold")
         table.add_column(ratio=1)
         for row in advice_words(advice):
-            table.add_row(*map(self._say, row))
+            table.add_row(*map(self._say, (row.name, row.value, row.meaning)))
         yield Padding(table, (0, 0, 0, 2))
-        for note in advice["notes"]:
+        for note in advice.notes:
             yield Padding(self._say(f"note: {note}", "dim"), (0, 0, 0, 2))
 
     def _silenced(self) -> Iterator[RenderableType]:
-        if self.d["silenced"]:
+        if self.d.silenced:
             yield Text("")
-            yield self._say(f"not asked: {', '.join(self.d['silenced'])}", "dim")
+            yield self._say(f"rules left out: {', '.join(self.d.silenced)}", "dim")
 
 
-def _exceptions(stack: Mapping[str, Any]) -> Iterator[str]:
+def _exceptions(stack: Stack) -> Iterator[str]:
     """Sub-layers whose placement is not known, not sure, or not the stack's."""
     for group in same_sublayers(stack):
-        members = [stack["sublayers"][i] for i in group]
+        members = [stack.sublayers[i] for i in group]
         first = members[0]
-        known = first["placement"] and first["confidence"] == "sure"
-        if known and first["placement"] == stack["placement"]:
+        known = first.placement and first.confidence == "sure"
+        if known and first.placement == stack.placement:
             continue
-        where = f"{kind_name(first['kind'])}, block {block_span(found['block'] for found in members)}"
-        yield f"{where}: {placement_words(first)}" + ("" if known else f", seen {first['formula']}")
+        where = f"{kind_name(first.kind)}, block {block_span(found.block for found in members)}"
+        yield f"{where}: {placement_words(first)}" + ("" if known else f", observed {first.formula}")
 
 
 def sparkline(row: DepthRow, bars: str, count: int) -> str:

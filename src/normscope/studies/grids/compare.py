@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from ... import report
 from ...data.documents.opening import open_documents
 from ...data.parallel.corpus import Corpus
 from ...data.parallel.opening import open_corpus
 from ...errors import UserError
 from ...files import disk_errors
+from ...report.comparison.contents import Comparison
 from ...runs.config import AnyRunConfig, PairRunConfig, RunConfig
 from .facts import AnyCorpus
 from .grid import Cell, Grid, write_configs
@@ -26,7 +26,7 @@ def run_comparison(
     title: str,
     command: str,
     watch: Callable[[list[CellState[Cell]]], None],
-) -> tuple[report.Comparison, Path, list[str]]:
+) -> tuple[Comparison, Path, list[str]]:
     """Run what is not finished, then write the page; returns it, its file, and a line for each run that failed.
 
     processes: runs at a time, 0 for cores / threads of a run. evaluate: split to translate with each best checkpoint.

@@ -10,10 +10,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ... import __version__, report
+from ... import __version__
 from ...files import write_atomically
 from ...optim import factor
 from ...placement import named
+from ...report.comparison import contents
+from ...report.comparison.page import write
 from ...train.run_folder import Event
 from .facts import LEARNED_BELOW, AnyCorpus, chance_nats, facts, formula_in
 from .grid import Arm, Cell
@@ -22,7 +24,7 @@ from .pool import train_command
 
 def compare(
     cells: list[Cell], corpus: AnyCorpus, folder: Path, *, title: str, command: str, failed: Mapping[Cell, str]
-) -> tuple[report.Comparison, Path]:
+) -> tuple[contents.Comparison, Path]:
     """Read all runs of the grid and write `report.html`, its SVG files and `results.json` into `folder`.
 
     failed: cells whose process has just ended without finishing its run, and what it said.
@@ -34,7 +36,7 @@ def compare(
     labels = arm_labels(list(by_arm))
     arms = [_arm(arm, labels[arm], runs, chance, failed) for arm, runs in by_arm.items()]
     first = cells[0].config
-    page = report.Comparison(
+    page = contents.Comparison(
         title=title,
         subtitle="The same model, data and number of updates in every row; what differs is named in the row.",
         created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
@@ -50,7 +52,7 @@ def compare(
         commands=[command, *(shlex.join(["python", *train_command(cell)]) for cell in cells)],
         environment=_environment(cells),
     )
-    file = report.write(page, folder)
+    file = write(page, folder)
     write_atomically(folder / "results.json", json.dumps(_results(page, labels), indent=1) + "\n")
     return page, file
 
@@ -74,9 +76,9 @@ def _style(arm: Arm) -> str:
 
 def _arm(
     arm: Arm, label: str, runs: list[tuple[Cell, list[Event]]], chance: float, failed: Mapping[Cell, str]
-) -> report.Arm:
+) -> contents.Arm:
     seeds = [_seed_result(cell, events, failed.get(cell)) for cell, events in runs]
-    return report.Arm(
+    return contents.Arm(
         label=label,
         placement=named(arm.placement).title,
         warmup_updates=arm.warmup_updates,
@@ -87,9 +89,9 @@ def _arm(
     )
 
 
-def _seed_result(cell: Cell, events: list[Event], failure: str | None) -> report.SeedResult:
+def _seed_result(cell: Cell, events: list[Event], failure: str | None) -> contents.SeedResult:
     last: Event = events[-1] if events else {"event": "missing", "update": 0}
-    status: report.Status = "missing"
+    status: contents.Status = "missing"
     if events:
         status = last["event"] if last["event"] in ("finished", "non-finite") else "running"
     if failure is not None:
@@ -97,7 +99,7 @@ def _seed_result(cell: Cell, events: list[Event], failure: str | None) -> report
     losses = [event["nll_nats"] for event in events if event["event"] == "validation"]
     scores = cell.evaluation()
     in_training = [event["bleu"] for event in events if event["event"] == "validation" and "bleu" in event]
-    return report.SeedResult(
+    return contents.SeedResult(
         seed=cell.seed,
         status=status,
         updates=last["update"],
@@ -109,10 +111,10 @@ def _seed_result(cell: Cell, events: list[Event], failure: str | None) -> report
     )
 
 
-def verdict(seeds: list[report.SeedResult], chance_nats: float) -> str:
+def verdict(seeds: list[contents.SeedResult], chance_nats: float) -> str:
     """What became of an arm: learned, stuck at chance, diverged, failed, unfinished, or how many seeds learned."""
 
-    def of_seed(result: report.SeedResult) -> str:
+    def of_seed(result: contents.SeedResult) -> str:
         if result.status == "non-finite":
             return "diverged"
         if result.status == "failed":
@@ -131,7 +133,7 @@ def verdict(seeds: list[report.SeedResult], chance_nats: float) -> str:
     return " or ".join(sorted(open_ends)) if open_ends else "diverged or stuck at chance"
 
 
-def _sentence(arm: report.Arm, chance: float) -> str:
+def _sentence(arm: contents.Arm, chance: float) -> str:
     losses = [
         s.valid_loss_nats for s in arm.seeds if s.valid_loss_nats is not None and math.isfinite(s.valid_loss_nats)
     ]
@@ -141,7 +143,7 @@ def _sentence(arm: report.Arm, chance: float) -> str:
     return f"{arm.label}: validation loss {mean:.2f} nats per token (chance {chance:.2f})"
 
 
-def _curve(arm: Arm, label: str, runs: list[tuple[Cell, list[Event]]], kind: str, quantity: str) -> report.Curve:
+def _curve(arm: Arm, label: str, runs: list[tuple[Cell, list[Event]]], kind: str, quantity: str) -> contents.Curve:
     measured = [{e["update"]: e[quantity] for e in events if e["event"] == kind} for _, events in runs]
     updates = sorted(set().union(*measured))
     rows = []
@@ -154,10 +156,10 @@ def _curve(arm: Arm, label: str, runs: list[tuple[Cell, list[Event]]], kind: str
             if len(row) > len(updates):
                 updates.append(stopped)
         rows.append(row)
-    return report.Curve(label=label, style_key=_style(arm), updates=updates, seeds_values=rows)
+    return contents.Curve(label=label, style_key=_style(arm), updates=updates, seeds_values=rows)
 
 
-def _profile(arm: Arm, label: str, runs: list[tuple[Cell, list[Event]]]) -> report.GradientProfile | None:
+def _profile(arm: Arm, label: str, runs: list[tuple[Cell, list[Event]]]) -> contents.GradientProfile | None:
     """Gradient norm of each block before the first update: the root of its parameters' summed squares."""
     rows = []
     blocks: list[str] = []
@@ -169,7 +171,7 @@ def _profile(arm: Arm, label: str, runs: list[tuple[Cell, list[Event]]]) -> repo
                 rows.append([math.sqrt(square) for square in squares.values()])
     if not rows:
         return None
-    return report.GradientProfile(label=label, style_key=_style(arm), blocks=blocks, seeds_norms=rows)
+    return contents.GradientProfile(label=label, style_key=_style(arm), blocks=blocks, seeds_norms=rows)
 
 
 def block_squares(norms: dict[str, float]) -> dict[str, float]:
@@ -182,7 +184,7 @@ def block_squares(norms: dict[str, float]) -> dict[str, float]:
     return {f"{stack} {block}": squares[key] for key in sorted(squares) for _, stack, block in [key]}
 
 
-def _schedule(arm: Arm, label: str, runs: list[tuple[Cell, list[Event]]]) -> report.Curve:
+def _schedule(arm: Arm, label: str, runs: list[tuple[Cell, list[Event]]]) -> contents.Curve:
     """The learning rate as it was applied; before anything has run, as it will be."""
     cell, events = runs[0]
     points = [(event["update"], event["lr"]) for event in events if event["event"] == "update"]
@@ -191,7 +193,7 @@ def _schedule(arm: Arm, label: str, runs: list[tuple[Cell, list[Event]]]) -> rep
         rates = (factor(cell.config.schedule, u, horizon_updates=horizon) for u in range(1, horizon + 1))
         points = [(u, arm.peak_lr * rate) for u, rate in enumerate(rates, 1)]
     updates, values = zip(*points, strict=True)
-    return report.Curve(label=label, style_key=_style(arm), updates=list(updates), seeds_values=[list(values)])
+    return contents.Curve(label=label, style_key=_style(arm), updates=list(updates), seeds_values=[list(values)])
 
 
 def _environment(cells: list[Cell]) -> list[tuple[str, str]]:
@@ -200,7 +202,7 @@ def _environment(cells: list[Cell]) -> list[tuple[str, str]]:
     return [(key, str(found[key])) for key in shown if found.get(key) not in (None, "")]
 
 
-def _results(page: report.Comparison, labels: dict[Arm, str]) -> dict[str, Any]:
+def _results(page: contents.Comparison, labels: dict[Arm, str]) -> dict[str, Any]:
     """The table and the curves as data, with what made them."""
 
     def plain(value: Any) -> Any:

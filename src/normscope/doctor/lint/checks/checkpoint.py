@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 import torch
 from torch import Tensor
 
-from ..rules import Finding, Patient, Rule
+from ....report.doctor.contents import Finding, Severity
+from ..rules import Patient, Rule
 from ..vectors import listed, norm_parameters
 
 _LIKE_A_NORM = re.compile(r"norm|(?<![a-z])ln(?![a-z])", re.IGNORECASE)
@@ -24,7 +25,7 @@ def checkpoint_tensors(patient: Patient) -> Iterator[Finding]:
     if lacking:
         yield Finding(
             id="checkpoint-tensors",
-            severity="error",
+            severity=Severity.ERROR,
             where=listed(lacking),
             message=f"the model has {len(lacking)} gains and shifts of norms that the checkpoint lacks: it was trained "
             "without these norms",
@@ -35,7 +36,7 @@ def checkpoint_tensors(patient: Patient) -> Iterator[Finding]:
     if weights:
         yield Finding(
             id="checkpoint-tensors",
-            severity="error",
+            severity=Severity.ERROR,
             where=listed(weights),
             message=f"the checkpoint lacks {len(weights)} weights of the stacks' sub-layers, which are as they were "
             "drawn",
@@ -45,7 +46,7 @@ def checkpoint_tensors(patient: Patient) -> Iterator[Finding]:
     if unexpected:
         yield Finding(
             id="checkpoint-tensors",
-            severity="error",
+            severity=Severity.ERROR,
             where=listed(unexpected),
             message=f"the checkpoint has {len(unexpected)} tensors of norms that the model has no place for: it was "
             "trained with norms that the model lacks",
@@ -67,7 +68,7 @@ def untrained_norm(patient: Patient) -> Iterator[Finding]:
         if fresh and trained >= max(FEWEST_LIKES, 2 * len(fresh)):
             yield Finding(
                 id="untrained-norm",
-                severity="error",
+                severity=Severity.ERROR,
                 where=listed(fresh),
                 message=f"every gain is exactly its initial value and every shift exactly 0, while the {trained} other "
                 f"norms of width {width} have been trained: the weights come from a model without "
@@ -95,7 +96,7 @@ def _is_initial(tensor: Tensor) -> bool:
 RULES = (
     Rule(
         id="checkpoint-tensors",
-        severity="error",
+        severity=Severity.ERROR,
         title="Checkpoint and model have different norms",
         explanation="A placement flag that differs from training's builds norms that were never trained, or leaves out "
         "those that were.",
@@ -104,7 +105,7 @@ RULES = (
     ),
     Rule(
         id="untrained-norm",
-        severity="error",
+        severity=Severity.ERROR,
         title="A norm that was never trained among norms that were",
         explanation="Loading without strictness leaves it at its initial gain of 1, and the weights beside it were "
         "trained without it.",

@@ -6,12 +6,13 @@ from dataclasses import dataclass, replace
 
 from ....placement import Placement, StackShape, SublayerKind, registered
 from ....placement.base import ModelKind
+from ....report.doctor.contents import Finding, Severity
 from ...identify.candidates import blocks_of
 from ...identify.constants import Read, read_formula
 from ...identify.formulas import formula_text
 from ...identify.matching import TOLERANCE
 from ..matrices import shape_of
-from ..rules import Finding, Patient, Rule
+from ..rules import Patient, Rule
 from ..structure import explained, in_blocks, kinds_of
 
 KIND = re.compile(r"cross_attention|attention|feed_forward|convolution|mixer")
@@ -164,7 +165,7 @@ def wrong_constants(patient: Patient) -> Iterator[Finding]:
         by_block = len(set(first.wanted)) > 1
         yield Finding(
             id="wrong-constants",
-            severity="warning" if first.source else "info",
+            severity=Severity.WARNING if first.source else Severity.INFO,
             where=stack.name,
             message=f"{formula}: the constant is {_said(first.found)}, {source}; with {stack.blocks} blocks {wanted}",
             fix="compute it from the number of " + ("the block, counted from 1" if by_block else "blocks"),
@@ -181,7 +182,7 @@ def _said(numbers: Sequence[float]) -> str:
 RULES = (
     Rule(
         id="wrong-constants",
-        severity="warning",
+        severity=Severity.WARNING,
         title="A constant of another depth",
         explanation="Scales such as DeepNorm's are functions of the number of blocks, and differ between the stacks of "
         "an encoder-decoder; written as a number they are right for one model only.",

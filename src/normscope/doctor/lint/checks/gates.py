@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator
 
+from ....report.doctor.contents import Finding, Severity
 from ...identify.found import FoundStack
 from ..gradient_reach import Place, gets_gradient, is_cut_off, is_shut_by_gate, names
 from ..matrices import parameters_by_name
-from ..rules import Finding, Patient, Rule
+from ..rules import Patient, Rule
 from ..vectors import gates_at_zero
 
 
@@ -19,7 +20,7 @@ def dead_gates(patient: Patient) -> Iterator[Finding]:
     for why, places in dead.items():
         yield Finding(
             id="dead-gate",
-            severity="error",
+            severity=Severity.ERROR,
             where=names(places),
             message=f"branches that are multiplied by 0 and will be for ever: {len(places)}. {why}",
             fix="make the gate an nn.Parameter that requires a gradient, use it itself in the forward pass and not its "
@@ -30,7 +31,7 @@ def dead_gates(patient: Patient) -> Iterator[Finding]:
         held = sum(not _is_trained(place) for place in opening)
         yield Finding(
             id="dead-gate",
-            severity="info",
+            severity=Severity.INFO,
             where=names(opening),
             message=f"branches that a gate multiplies by 0 at first, so that blocks start as the identity: "
             f"{len(opening)}. Gates that are buffers and follow a schedule, or never open: {held}",
@@ -93,7 +94,7 @@ def saturated_gates(patient: Patient) -> Iterator[Finding]:
         share = min(place[2].share for place in large)
         yield Finding(
             id="saturated-gate",
-            severity="warning",
+            severity=Severity.WARNING,
             where=names(large),
             message=f"branches with trained gates of up to {scale:.3g}, that make up at least {share:.1%} of the sum's "
             f"square: {len(large)}. The skip path carries next to nothing there",
@@ -104,7 +105,7 @@ def saturated_gates(patient: Patient) -> Iterator[Finding]:
 RULES: tuple[Rule, ...] = (
     Rule(
         id="dead-gate",
-        severity="error",
+        severity=Severity.ERROR,
         title="a gate at 0 that cannot open",
         explanation="A branch behind a gate at 0 gets no gradient; it learns once the gate has moved. A gate that gets "
         "no gradient itself, or that no optimiser holds, keeps its branch out for ever.",
@@ -114,7 +115,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         id="saturated-gate",
-        severity="warning",
+        severity=Severity.WARNING,
         title="a gate so large that the skip path is lost",
         explanation="The signal then passes depth through branches alone, as in a network without skip connections.",
         reference="Bachlechner et al. 2020, arXiv:2003.04887, section 3; Touvron et al. 2021 (LayerScale), "

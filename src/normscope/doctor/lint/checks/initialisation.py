@@ -6,11 +6,12 @@ import torch
 from torch import Tensor, nn
 
 from ....placement import Placement, named
+from ....report.doctor.contents import Finding, Severity
 from ...identify.found import FoundStack
 from ...observe.observed import ObservedStack
 from ..initial_weights import Role, Weighed, typical, weighed
 from ..matrices import parameters_by_name
-from ..rules import Finding, Patient, Rule, Severity
+from ..rules import Patient, Rule
 from ..vectors import at_initialisation, listed
 
 TOLERANCE = 1.5
@@ -71,8 +72,8 @@ def _severity(wrong: list[Weighed]) -> Severity:
     Where the gain wanted is above 1 (Sub-LN), a smaller one is the choice of many models and costs stability nothing.
     """
     if any(one.matrix.glorot_gain > TOLERANCE * max(1.0, one.wanted) for one in wrong):
-        return "error"
-    return "info" if all(one.ratio < 1 <= one.wanted for one in wrong) else "warning"
+        return Severity.ERROR
+    return Severity.INFO if all(one.ratio < 1 <= one.wanted for one in wrong) else Severity.WARNING
 
 
 def _gains(wrong: list[Weighed]) -> str:
@@ -92,7 +93,7 @@ def identical_blocks(patient: Patient) -> Iterator[Finding]:
             stock = _is_torchs(patient.model, stack.name)
             yield Finding(
                 id="identical-blocks",
-                severity="info" if stock else "warning",
+                severity=Severity.INFO if stock else Severity.WARNING,
                 where=stack.name,
                 message=f"all {stack.blocks} blocks start with the same weights: every matrix of blocks "
                 f"{copied[0]} to {copied[-1]} is a copy of that of block 1"
@@ -131,7 +132,7 @@ def _is_torchs(model: nn.Module, path: str) -> bool:
 RULES: tuple[Rule, ...] = (
     Rule(
         id="initialisation-unlike-placement",
-        severity="error",
+        severity=Severity.ERROR,
         title="weights drawn at another scale than the placement needs",
         explanation="DeepNorm, T-Fixup and Sub-LN are defined by their initial weights as much as by their wiring: the "
         "bound on how far an update moves the output holds for both together.",
@@ -141,7 +142,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         id="identical-blocks",
-        severity="warning",
+        severity=Severity.WARNING,
         title="every block starts as a copy of the first",
         explanation="Weights of different blocks that agree make branches add up instead of averaging out, so that the "
         "stream grows faster with depth than at any random initialisation.",

@@ -4,10 +4,11 @@ import re
 from collections.abc import Iterator
 
 from ....placement import named
+from ....report.doctor.contents import Finding, Severity
 from ...find.terms import ordered
 from ...identify.candidates import Candidate
 from ...identify.matching import matches
-from ..rules import Finding, Patient, Rule
+from ..rules import Patient, Rule
 from ..structure import blocks_end_normed, carries_norm, ends_in_norm, is_normed, wanted
 
 CLOSED_SHARE = 0.1
@@ -33,7 +34,7 @@ def missing_final_norm(patient: Patient) -> Iterator[Finding]:
         rule = f"{title} ends in one" if title else "its blocks leave the stream un-normed, and it has norms elsewhere"
         yield Finding(
             id="missing-final-norm",
-            severity="warning",
+            severity=Severity.WARNING,
             where=stack.name,
             message=f"no norm after the last of {stack.blocks} blocks, though {rule}: {reader} a stream of mean square "
             f"{last:.3g}, where a norm gives 1",
@@ -51,7 +52,7 @@ def double_final_norm(patient: Patient) -> Iterator[Finding]:
         if matches(formula.whole[-1], formula.blocks[-1]):
             yield Finding(
                 id="double-final-norm",
-                severity="info",
+                severity=Severity.INFO,
                 where=stack.name,
                 message=f"a norm follows the stack, though each of the {stack.blocks} {named(stack.placement).title} "
                 "blocks ends in one: what is normed is normed again, which changes nothing but gains and shifts",
@@ -71,7 +72,7 @@ def unnormed_memory(patient: Patient) -> Iterator[Finding]:
         square = patient.observed.stacks[stack.memory].sublayers[-1].sum_square
         yield Finding(
             id="unnormed-memory",
-            severity="error",
+            severity=Severity.ERROR,
             where=stack.name,
             message=f"cross-attention of {stack.blocks} blocks reads the sum that {encoder.name or 'the encoder'} ends "
             f"in, of mean square {square:.3g}, with no norm between; a norm gives 1",
@@ -95,7 +96,7 @@ def no_norm(patient: Patient) -> Iterator[Finding]:
         closed = share <= CLOSED_SHARE
         yield Finding(
             id="no-norm",
-            severity="info" if closed else "warning",
+            severity=Severity.INFO if closed else Severity.WARNING,
             where=stack.name,
             message=f"no norm in {stack.blocks} blocks, and no registered placement without norms; the stream's mean "
             f"square grows {growth:.3g}-fold over the stack" + (", its branches starting closed" if closed else ""),
@@ -110,7 +111,7 @@ def _has_norms(formula: Candidate) -> bool:
 RULES = (
     Rule(
         id="missing-final-norm",
-        severity="warning",
+        severity=Severity.WARNING,
         title="No norm after the stack",
         explanation="Blocks that leave the stream un-normed hand on a sum that grows with depth: logits start too "
         "large and gradients of the top blocks lose the factor 1/√L that the norm gives them.",
@@ -120,7 +121,7 @@ RULES = (
     ),
     Rule(
         id="double-final-norm",
-        severity="info",
+        severity=Severity.INFO,
         title="A norm directly after a norm",
         explanation="The second norm has nothing to do but to add a gain and a shift; torch.nn.Transformer keeps it "
         "for backward compatibility.",
@@ -129,7 +130,7 @@ RULES = (
     ),
     Rule(
         id="unnormed-memory",
-        severity="error",
+        severity=Severity.ERROR,
         title="Cross-attention reads an encoder without a final norm",
         explanation="Keys and values of every decoder block then grow with the encoder's depth, and their gradients "
         "with them: training ends in huge gradients or NaN.",
@@ -138,7 +139,7 @@ RULES = (
     ),
     Rule(
         id="no-norm",
-        severity="warning",
+        severity=Severity.WARNING,
         title="A stack without norms",
         explanation="Plain residual sums without norms train only from weights or gates that keep the branches small "
         "at the start.",

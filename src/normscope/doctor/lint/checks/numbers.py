@@ -5,10 +5,11 @@ from collections.abc import Iterator
 import torch
 from torch import nn
 
+from ....report.doctor.contents import Finding, Severity
 from ...identify.found import FoundSublayer
 from ...observe.observed import ObservedSublayer
 from ..gradient_reach import Place, names
-from ..rules import Finding, Patient, Rule
+from ..rules import Patient, Rule
 
 
 def norm_epsilon(patient: Patient) -> Iterator[Finding]:
@@ -27,7 +28,7 @@ def _lost(patient: Patient, where: str, epsilon: float) -> Iterator[Finding]:
     inside = _in_float32(patient.model, epsilon)
     yield Finding(
         id="norm-epsilon",
-        severity="info" if inside else "warning",
+        severity=Severity.INFO if inside else Severity.WARNING,
         where=where,
         message=f"ε is {epsilon:.2g}, and the least number above 0 in {dtype} is {least:.1g}: "
         + (
@@ -61,7 +62,7 @@ def _swamping(patient: Patient) -> Iterator[Finding]:
         square = _normed_square(found, seen)
         yield Finding(
             id="norm-epsilon",
-            severity="warning",
+            severity=Severity.WARNING,
             where=names([place for _, place in some]),
             message=f"the norm at {found.name} adds ε = {stack.norm_epsilon:.2g} to a mean square of {square:.2g}, so "
             f"that its output is {(1 + ratio) ** -0.5:.2g} times what a norm gives",
@@ -80,7 +81,7 @@ def _normed_square(found: FoundSublayer, seen: ObservedSublayer) -> float | None
 RULES: tuple[Rule, ...] = (
     Rule(
         id="norm-epsilon",
-        severity="warning",
+        severity=Severity.WARNING,
         title="an ε that is lost, or that swamps what it is added to",
         explanation="Below the dtype's least number it guards nothing; near the mean square of the stream it turns the "
         "norm into a mere factor, and the placement is not the one that was written.",

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 from torch import nn
 
-from ..rules import Finding, Patient, Rule
+from ....report.doctor.contents import Finding, Severity
+from ..rules import Patient, Rule
 from ..vectors import listed, norm_parameters
 
 
@@ -26,7 +27,7 @@ def decayed_norms(patient: Patient) -> Iterator[Finding]:
             name = group.get("name", number)
             yield Finding(
                 id="weight-decay-on-norms",
-                severity="warning",
+                severity=Severity.WARNING,
                 where=listed(found),
                 message=f"parameter group {name!r} of {type(patient.optimizer).__name__} decays {len(found)} gains, "
                 f"shifts or gates of {len(group['params'])} parameters by {decay:g}",
@@ -48,7 +49,7 @@ def unheld_norms(patient: Patient) -> Iterator[Finding]:
     alone = len(others) == len(missing)
     yield Finding(
         id="unused-in-optimizer",
-        severity="warning" if alone else "info",
+        severity=Severity.WARNING if alone else Severity.INFO,
         where=listed(missing),
         message=f"{len(missing)} of {len(watched)} trainable gains, shifts or gates are in no parameter group"
         + ("" if alone else f", and {len(others) - len(missing)} other parameters are not either"),
@@ -59,7 +60,7 @@ def unheld_norms(patient: Patient) -> Iterator[Finding]:
 RULES: tuple[Rule, ...] = (
     Rule(
         id="weight-decay-on-norms",
-        severity="warning",
+        severity=Severity.WARNING,
         title="weight decay on norms or gates",
         explanation="Decay on a matrix under a norm changes its learning rate; on a norm's gain or a gate it changes "
         "the function, pulling the branch behind it to 0.",
@@ -69,7 +70,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         id="unused-in-optimizer",
-        severity="warning",
+        severity=Severity.WARNING,
         title="norms or gates that no optimiser holds",
         explanation="They ask for gradients and get them, and stay at their initial values: groups that were made by "
         "name or by number of dimensions have left them out.",

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from ....placement import named, registered
 from ....placement.printing import ranges
+from ....report.doctor.contents import Finding, Severity
 from ...identify.found import FoundSublayer
-from ..rules import Finding, Patient, Rule
+from ..rules import Patient, Rule
 from ..structure import carries_norm, explained, in_blocks, wanted
 from ..vectors import listed
 from .constants import KIND, near
@@ -33,7 +34,7 @@ def mixed_placements(patient: Patient) -> Iterator[Finding]:
             few = min(blocks.values(), key=len)
             yield Finding(
                 id="mixed-placements",
-                severity="warning",
+                severity=Severity.WARNING,
                 where=listed(sublayer.name for sublayer in inside if sublayer.block in few),
                 message="the blocks of one stack are wired differently, as no registered placement has them: "
                 + "; ".join(parts),
@@ -68,7 +69,7 @@ def flag_contradicts(patient: Patient) -> Iterator[Finding]:
             found = Counter(sublayer.placement or sublayer.formula for sublayer in other).most_common(1)[0][0]
             yield Finding(
                 id="placement-flag-contradicts",
-                severity="error",
+                severity=Severity.ERROR,
                 where=stack.name,
                 message=f"the configuration says {named(name).title} ({name}), but {len(other)} of {len(inside)} "
                 f"sub-layers are not: most of these compute {found}",
@@ -80,7 +81,7 @@ def flag_contradicts(patient: Patient) -> Iterator[Finding]:
 RULES = (
     Rule(
         id="mixed-placements",
-        severity="warning",
+        severity=Severity.WARNING,
         title="Blocks of one stack are wired differently",
         explanation="Where depth-wise mixtures are meant they follow a rule; a block that differs for no reason is "
         "mostly a flag that did not reach it.",
@@ -89,7 +90,7 @@ RULES = (
     ),
     Rule(
         id="placement-flag-contradicts",
-        severity="error",
+        severity=Severity.ERROR,
         title="The model is not wired as its configuration says",
         explanation="Pre-LN and Post-LN have weights of the same names and shapes, so that nothing fails to load when "
         "a flag is wrong or ignored.",

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import torch
 
+from ....report.doctor.contents import Finding, Severity
 from ..gradient_reach import (
     Place,
     gets_gradient,
@@ -15,7 +16,7 @@ from ..gradient_reach import (
     trained_in,
     was_differentiated,
 )
-from ..rules import Finding, Patient, Rule
+from ..rules import Patient, Rule
 from ..vectors import listed
 
 
@@ -26,7 +27,7 @@ def dead_sublayers(patient: Patient) -> Iterator[Finding]:
     if unread:
         yield Finding(
             id="dead-sublayer",
-            severity="warning",
+            severity=Severity.WARNING,
             where=names(unread),
             message=f"branches that are computed, but that the output does not depend on: {len(unread)} of "
             f"{len(places)}",
@@ -47,7 +48,7 @@ def _closed(patient: Patient, closed: list[Place], count: int) -> Iterator[Findi
     if opening:
         yield Finding(
             id="dead-sublayer",
-            severity="info",
+            severity=Severity.INFO,
             where=names(opening),
             message=f"branches that add exactly 0 to the stream: {len(opening)} of {count}. Their weights get a "
             "gradient, or will once the decoder listens: they start closed and open in training",
@@ -56,7 +57,7 @@ def _closed(patient: Patient, closed: list[Place], count: int) -> Iterator[Findi
     if dead:
         yield Finding(
             id="dead-sublayer",
-            severity="error",
+            severity=Severity.ERROR,
             where=names(dead),
             message=f"branches that add 0 to the stream, and none of whose weights gets a gradient: {len(dead)} of "
             f"{count}. They stay as they are",
@@ -76,7 +77,7 @@ def _without_gradient(patient: Patient, acting: list[Place], count: int) -> Iter
     if silent:
         yield Finding(
             id="dead-sublayer",
-            severity="error",
+            severity=Severity.ERROR,
             where=names(silent),
             message=f"branches that add to the stream, but with a gradient of exactly 0 for all of their trainable "
             f"weights: {len(silent)} of {count}",
@@ -94,7 +95,7 @@ def nonfinite_gradients(patient: Patient) -> Iterator[Finding]:
     if seen:
         yield Finding(
             id="nonfinite-gradient",
-            severity="error",
+            severity=Severity.ERROR,
             where=listed(bad),
             message=", and ".join(seen),
             fix="look for 0/0 in norms, for a softmax over nothing but masked places, and for values beyond "
@@ -119,7 +120,7 @@ def embedding_swamps_blocks(patient: Patient) -> Iterator[Finding]:
         if not held and most < TINY_SHARE and least > LARGE_STREAM:
             yield Finding(
                 id="embedding-swamps-blocks",
-                severity="warning",
+                severity=Severity.WARNING,
                 where=stack.name,
                 message=f"the stream enters the first block at a mean square of {seen.source_square:.3g}, and no "
                 f"sub-layer adds more than {most:.2g} of a sum's square: blocks barely change what the next one reads",
@@ -143,7 +144,7 @@ def amplified_stream(patient: Patient) -> Iterator[Finding]:
         if growth > LARGEST_GROWTH:
             yield Finding(
                 id="amplified-stream",
-                severity="warning",
+                severity=Severity.WARNING,
                 where=listed(found.name for found in raised),
                 message=f"the skip path multiplies the stream by {growth:.3g} over {len(raised)} sub-layers, and no "
                 f"norm follows their sums: its mean square goes from {seen.source_square:.3g} to "
@@ -155,7 +156,7 @@ def amplified_stream(patient: Patient) -> Iterator[Finding]:
 RULES: tuple[Rule, ...] = (
     Rule(
         id="dead-sublayer",
-        severity="error",
+        severity=Severity.ERROR,
         title="a sub-layer that does not take part",
         explanation="A branch that adds nothing, is not read or gets no gradient costs its time and learns nothing; a "
         "branch that starts at 0 and gets a gradient is fine.",
@@ -165,7 +166,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         id="nonfinite-gradient",
-        severity="error",
+        severity=Severity.ERROR,
         title="a loss or gradients that are not finite",
         explanation="The first update would make the weights NaN, or be skipped by a gradient scaler.",
         reference="github.com/marian-nmt/marian-dev/issues/699: an un-normed decoder memory, huge gradients and NaN",
@@ -173,7 +174,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         id="embedding-swamps-blocks",
-        severity="warning",
+        severity=Severity.WARNING,
         title="an embedding so large that blocks barely act",
         explanation="In a stream without norms on it, what a block adds is as large as its weights make it, whatever "
         "the embedding is: a large embedding keeps every later norm from seeing the branches.",
@@ -183,7 +184,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         id="amplified-stream",
-        severity="warning",
+        severity=Severity.WARNING,
         title="a factor above 1 on a skip path without norms",
         explanation="It is taken once a sub-layer, so that the stream grows exponentially with depth, and what later "
         "branches add is lost in it.",

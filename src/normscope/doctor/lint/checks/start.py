@@ -3,7 +3,8 @@
 import math
 from collections.abc import Iterator
 
-from ..rules import Finding, Patient, Rule
+from ....report.doctor.contents import Finding, Severity
+from ..rules import Patient, Rule
 from ..vectors import at_initialisation
 
 SURPRISE_NATS = 2.0
@@ -36,7 +37,7 @@ def loss_far_from_chance(patient: Patient) -> Iterator[Finding]:
             message = f"{told}: a model that knows nothing yet knows its targets{_logits(seen.logit_deviation)}"
             fix = _LEAK
     if message:
-        yield Finding(id="loss-far-from-chance", severity="warning", where="", message=message, fix=fix)
+        yield Finding(id="loss-far-from-chance", severity=Severity.WARNING, where="", message=message, fix=fix)
 
 
 _SMALLER = (
@@ -56,7 +57,7 @@ def _logits(deviation: float | None) -> str:
 RULES: tuple[Rule, ...] = (
     Rule(
         id="loss-far-from-chance",
-        severity="warning",
+        severity=Severity.WARNING,
         title="a first loss far from that of chance",
         explanation="Above it, the first updates do nothing but shrink logits, at the largest gradients of the whole "
         "training; below it, the loss can see its targets.",

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator
 
+from ....report.doctor.contents import Finding, Severity
 from ...identify.found import FoundStack
-from ..rules import Finding, Patient, Rule
+from ..rules import Patient, Rule
 from ..structure import carries_norm, in_blocks, wanted
 from ..vectors import listed, norm_parameters
 
@@ -17,7 +18,7 @@ def lost_residual(patient: Patient) -> Iterator[Finding]:
         if carries_norm(stack, wanted(patient, number)):
             yield Finding(
                 id="lost-residual",
-                severity="error",
+                severity=Severity.ERROR,
                 where=stack.name,
                 message=f"every skip of {stack.blocks} blocks carries the normed stream: the norm in front of a "
                 "sub-layer is written onto x before x + F(x), and no norm follows the last sum",
@@ -41,7 +42,7 @@ def _cut(patient: Patient) -> Iterator[Finding]:
         pairs = [f"between {before or 'its start'} and {after or 'its end'}" for _, before, after in places]
         yield Finding(
             id="lost-residual",
-            severity="error",
+            severity=Severity.ERROR,
             where=listed(after for _, _, after in places),
             message=f"the output of {kinds} takes the place of the stream instead of being added to it, "
             f"{listed(pairs)}: {len(places)} of the sums that a stack of such blocks has are missing",
@@ -66,7 +67,7 @@ def _one_short(stack: FoundStack) -> Iterator[Finding]:
         said = [f"{block[at % len(block)].replace('_', '-')} of block {at // len(block) + 1}" for at in missing]
         yield Finding(
             id="lost-residual",
-            severity="error",
+            severity=Severity.ERROR,
             where=stack.name,
             message=f"{listed(said)} joins no sum, though its likes in the other blocks do",
             fix="add the sub-layer's output to its input",
@@ -89,7 +90,7 @@ def unused_parameters(patient: Patient) -> Iterator[Finding]:
     if skipped:
         yield Finding(
             id="unused-parameters",
-            severity="error",
+            severity=Severity.ERROR,
             where=listed(skipped),
             message=f"{len(skipped)} of the modules in a row of likes do nothing: the forward pass reads none of their "
             "weights, while it reads those of the others",
@@ -106,7 +107,7 @@ def unused_parameters(patient: Patient) -> Iterator[Finding]:
     if idle:
         yield Finding(
             id="unused-parameters",
-            severity="warning",
+            severity=Severity.WARNING,
             where=listed(idle),
             message=f"{len(idle)} norms are built and never applied: the forward pass reads none of their parameters",
             fix="apply them, or do not build them",
@@ -144,7 +145,7 @@ def _within(path: str, module: str) -> bool:
 RULES = (
     Rule(
         id="lost-residual",
-        severity="error",
+        severity=Severity.ERROR,
         title="A sub-layer without its residual sum",
         explanation="Without the sum the gradient has no way around the sub-layer, and what the stream carried is lost "
         "there.",
@@ -153,7 +154,7 @@ RULES = (
     ),
     Rule(
         id="unused-parameters",
-        severity="error",
+        severity=Severity.ERROR,
         title="Blocks or norms that nothing goes through",
         explanation="They are counted, saved and decayed, and do nothing: often a name of a variant is spelt otherwise "
         "where it is read than where it is given.",
