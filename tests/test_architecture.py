@@ -2,7 +2,7 @@
 
 import ast
 import statistics
-from collections.abc import Iterator
+from collections.abc import Container, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -147,6 +147,50 @@ def test_the_import_search_finds_what_it_looks_for(tmp_path, monkeypatch):
         "normscope.cli",
         "normscope.tasks.loss.f",
     ]
+
+
+MODULES = {
+    ".".join(["normscope", *p.relative_to(ROOT).with_suffix("").parts]).removesuffix(".__init__"): p for p in FILES
+}
+
+
+def known_at_import(path: Path, modules: Container[str]) -> set[str]:
+    """Modules that a file names outside of functions, in annotations' `if TYPE_CHECKING` too."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    late = {line for node in functions for line in range(node.lineno, (node.end_lineno or 0) + 1)}
+    names = {name for line, name in imports(path) if line not in late}
+    # What is imported from a module may be a module itself.
+    return {name if name in modules else name.rpartition(".")[0] for name in names}
+
+
+def in_circles(knows: Mapping[str, set[str]]) -> set[str]:
+    """The modules that stay when those that know none of the others, or are known by none, are taken away in turn."""
+    left = dict(knows)
+    while True:
+        known = {other for others in left.values() for other in others}
+        kept = {name: others & left.keys() for name, others in left.items() if name in known and others & left.keys()}
+        if kept == left:
+            return set(left)
+        left = kept
+
+
+def test_no_module_stands_in_a_circle():
+    assert in_circles({name: known_at_import(path, MODULES) - {name} for name, path in MODULES.items()}) == set()
+
+
+def test_the_search_for_circles_finds_what_it_looks_for(tmp_path, monkeypatch):
+    monkeypatch.setitem(globals(), "ROOT", tmp_path)
+    path = tmp_path / "model" / "file.py"
+    path.parent.mkdir()
+    path.write_text(
+        "from typing import TYPE_CHECKING\nfrom . import stack\nif TYPE_CHECKING:\n    from .attention import g\n"
+        "def f():\n    from .late import h\n"
+    )
+    modules = {"normscope.model.stack", "normscope.model.attention"}
+    assert known_at_import(path, modules) == modules
+    assert in_circles({"a": {"b"}, "b": {"c"}, "c": {"b", "d"}, "d": set()}) == {"b", "c"}
+    assert in_circles({"a": {"b"}, "b": {"c"}, "c": set()}) == set()
 
 
 def test_no_shelf_holds_more_than_twenty_files():

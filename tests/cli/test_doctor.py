@@ -16,7 +16,7 @@ import normscope
 from normscope.cli import doctor as cli_doctor
 from normscope.cli.main import main
 from normscope.doctor.diagnose import diagnose
-from normscope.doctor.lint.asking import RULES
+from normscope.doctor.lint.linter import RULES
 from normscope.report.doctor.contents import DiagnosisContents, Finding
 from report.diagnoses import BETAS, DILUTED, FINAL_NORM, broken, healthy, with_stack
 

@@ -5,9 +5,9 @@ import torch
 from torch import nn
 
 from doctor.corpus import CORPUS, FURTHER
-from normscope.doctor.lint.asking import lint
+from normscope.doctor.lint.linter import lint
 from normscope.doctor.lint.rules import Patient
-from normscope.doctor.observe.model import examined
+from normscope.doctor.observe.examine import examined
 from normscope.model import EncoderDecoder, Layout, ModelConfig
 from normscope.placement import registered
 from normscope.report.doctor.contents import Finding

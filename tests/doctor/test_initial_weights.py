@@ -15,7 +15,7 @@ from doctor.wired import Model, Stack, post, pre
 from normscope.doctor.lint.initial_weights import told_by_initialisation
 from normscope.doctor.lint.rules import Patient
 from normscope.doctor.lint.vectors import at_initialisation
-from normscope.doctor.observe.model import examined
+from normscope.doctor.observe.examine import examined
 from normscope.model import EncoderDecoder, Layout, ModelConfig
 from normscope.report.doctor.contents import Finding
 

@@ -6,7 +6,7 @@ import pytest
 
 from doctor.bugs import BUGS, both
 from doctor.wired import patient, pre
-from normscope.doctor.lint.asking import RULES, lint, silenced_in
+from normscope.doctor.lint.linter import RULES, lint, silenced_in
 from normscope.doctor.lint.rules import Loading
 from normscope.report.doctor.contents import Severity
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from doctor.test_lint_values import RULES, patient
 from doctor.wired import Model, Stack, pre
 from normscope.doctor.lint.rules import Loading, Patient
-from normscope.doctor.observe.model import examined
+from normscope.doctor.observe.examine import examined
 from normscope.report.doctor.contents import Finding
 
 

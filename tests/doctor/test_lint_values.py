@@ -16,7 +16,7 @@ from normscope.doctor.lint.checks import optimizer as lint_optimizer
 from normscope.doctor.lint.checks import signal as lint_signal
 from normscope.doctor.lint.checks import start as lint_start
 from normscope.doctor.lint.rules import Patient
-from normscope.doctor.observe.model import examined
+from normscope.doctor.observe.examine import examined
 from normscope.report.doctor.contents import Finding
 
 RULES = {

@@ -8,7 +8,7 @@ import pytest
 import typer.main
 
 from normscope.cli.main import app
-from normscope.doctor.lint.asking import RULES
+from normscope.doctor.lint.linter import RULES
 from normscope.doctor.observe.observed import ObservedSublayer
 from normscope.optim.optimizers import OptimizerName
 

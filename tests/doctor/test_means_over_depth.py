@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from doctor.corpus_x_transformers import X_TRANSFORMERS
 from normscope.doctor.diagnose import diagnose
-from normscope.doctor.observe.model import examined
+from normscope.doctor.observe.examine import examined
 
 WIDTH, TOKENS = 12, 5
 

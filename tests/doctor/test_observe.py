@@ -10,7 +10,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.nn import functional
 
 from doctor.corpus import CORPUS
-from normscope.doctor.observe.model import examined
+from normscope.doctor.observe.examine import examined
 from normscope.doctor.observe.observed import ObservedSublayer
 from normscope.doctor.trace.outputs import main_tensor, tensors_in
 

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from doctor.corpus import CORPUS, hugging_face
-from normscope.doctor.observe.model import examined
+from normscope.doctor.observe.examine import examined
 from normscope.doctor.observe.observed import Observations
 from normscope.doctor.predict.curves import predicted
 from normscope.model import EncoderDecoder, Layout, ModelConfig

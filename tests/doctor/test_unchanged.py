@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from normscope.doctor import find_stacks
-from normscope.doctor.observe.model import examined
+from normscope.doctor.observe.examine import examined
 
 WIDTH = 8
 LOOKS = [find_stacks, examined]

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from normscope.doctor.lint.rules import Loading, Patient
-from normscope.doctor.observe.model import examined
+from normscope.doctor.observe.examine import examined
 
 WIDTH, VOCABULARY = 16, 24
 F = Callable[[Tensor], Tensor]

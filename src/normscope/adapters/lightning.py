@@ -7,8 +7,8 @@ trainer = lightning.Trainer(callbacks=[NormScopeCallback(every_updates=100)], ..
 import importlib
 from typing import Any
 
-from ..doctor.identify.model import Inputs
-from ..doctor.observe.loop import LoopMonitor
+from ..doctor.monitor.loop import LoopMonitor
+from ..doctor.trace.inputs import Inputs
 
 
 def _callback_classes() -> tuple[Any, ...]:

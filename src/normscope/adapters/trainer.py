@@ -6,8 +6,8 @@ trainer.add_callback(NormScopeTrainerCallback(every_updates=100, trainer=trainer
 
 from typing import Any
 
-from ..doctor.identify.model import Inputs
-from ..doctor.observe.loop import LoopMonitor
+from ..doctor.monitor.loop import LoopMonitor
+from ..doctor.trace.inputs import Inputs
 
 try:
     from transformers import TrainerCallback

@@ -102,7 +102,7 @@ def _check(fail_on: str, optimizer: str | None, rate: float | None) -> None:
 
 
 def _silenced(given: list[str]) -> tuple[str, ...]:
-    from ..doctor.lint.asking import check_silenced, silenced_in
+    from ..doctor.lint.linter import check_silenced, silenced_in
 
     try:
         check_silenced(given)
@@ -145,7 +145,7 @@ def _diagnosed(
 def _write(diagnosis: "Diagnosis", html: Path | None, as_json: str | None) -> None:
     contents = diagnosis.contents()
     if html is not None:
-        from ..doctor.lint.asking import RULES
+        from ..doctor.lint.linter import RULES
         from ..report.doctor.page import write_doctor_page
 
         try:
@@ -177,7 +177,7 @@ def _as_bad_as(severity: str, diagnosis: "Diagnosis") -> bool:
 
 
 def _list_rules() -> None:
-    from ..doctor.lint.asking import RULES
+    from ..doctor.lint.linter import RULES
 
     widest = max(len(rule.id) for rule in RULES)
     for rule in RULES:

@@ -8,11 +8,11 @@ from torch import Tensor, nn
 
 from .advise.advice import advise as advised
 from .diagnosis import Diagnosis
-from .identify.model import Inputs
-from .lint.asking import lint
+from .lint.linter import lint
 from .lint.rules import Loading, Patient
-from .observe.model import examined
+from .observe.examine import examined
 from .predict.curves import predicted
+from .trace.inputs import Inputs
 
 
 def diagnose(

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..doctor.identify.model import Inputs
+from ..doctor.trace.inputs import Inputs
 from ..errors import UserError
 from .raised import told
 from .target import Drawing, Loss

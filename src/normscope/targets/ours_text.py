@@ -9,8 +9,8 @@ from torch.nn import functional
 from ..data.documents.corpus import DocumentCorpus
 from ..data.documents.pair_batches import PairBatch
 from ..data.documents.stretches import StretchBatch
-from ..doctor.identify.model import Inputs
 from ..doctor.lint.rules import Loading
+from ..doctor.trace.inputs import Inputs
 from ..model import LanguageModel, Layout, MaskedEncoder
 from ..optim import make_optimizer
 from ..runs.assembly import TextRunConfig, text_task

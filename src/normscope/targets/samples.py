@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ..adapters import hugging_face, hugging_face_inputs, x_transformers
-from ..doctor.identify.model import Inputs
+from ..doctor.trace.inputs import Inputs
 from ..errors import UserError
 from ..model import EncoderDecoder, Layout
 from .target import Drawing, Loss

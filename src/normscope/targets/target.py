@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..doctor.identify.model import Inputs
 from ..doctor.lint.rules import Loading
+from ..doctor.trace.inputs import Inputs
 
 Loss = Callable[[Any], Tensor]
 """The output of forward -> the mean loss per token in nats, a scalar."""

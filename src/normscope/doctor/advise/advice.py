@@ -12,7 +12,7 @@ from ...measure.line import Make
 from ...optim import OptimizerConfig, make_optimizer
 from ...report.doctor.contents import Advice
 from ..identify.found import FoundStack
-from ..identify.model import Inputs
+from ..trace.inputs import Inputs
 from .calibration import Calibration, Facts, calibration, facts_of
 from .first_update import first_update
 

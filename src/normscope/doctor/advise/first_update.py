@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from ...measure.line import Line, Make, first_updates, row_spread
-from ..identify.model import Inputs, call_with
 from ..observe.loss import loss_of
+from ..trace.inputs import Inputs, call_with
 from ..trace.outputs import main_tensor
 from ..trace.unchanged import left_unchanged
 

@@ -8,8 +8,9 @@ from typing import Literal
 import torch
 
 from ...placement import SublayerKind
-from ..trace.graph import PRODUCTS, Graph, dominators
-from ..trace.mixtures import SOFTMAX as SOFTMAX
+from ..trace.flow import PRODUCTS, dominators
+from ..trace.graph import Graph
+from ..trace.mixtures import SOFTMAX
 
 BranchKind = SublayerKind | Literal["convolution", "mixer"]
 BY_HEAD = " by head"

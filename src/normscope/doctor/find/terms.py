@@ -8,7 +8,8 @@ from operator import or_
 from typing import Literal
 
 from ...placement.operations import mix, unit
-from ..trace.graph import Factor, dominators
+from ..trace.flow import dominators
+from ..trace.graph import Factor
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,21 +1,38 @@
-"""Streams as stacks of blocks: how many blocks of which sub-layers, and what each of them is."""
+"""Find the stacks of any PyTorch model: its streams in blocks, and the placement of every sub-layer in them."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import takewhile
 
+from torch import nn
+
 from ...placement import StackShape
 from ..find.blocks import Blocks, cut_in_blocks
 from ..find.branches import Branch
+from ..find.search import streams_in
 from ..find.streams import Stream
 from ..find.terms import Segment, segments
+from ..trace.inputs import Inputs
+from .fitting import Observed, commonest, ends_with_norm, fits, sublayers
 from .formulas import formula_text
 from .found import FoundStack, FoundSublayer
 from .matching import scales
-from .names import Observed, commonest, ends_with_norm, fits, sublayers
 
 SEVERAL_HEADS = 2
+
+
+def find_stacks(model: nn.Module, inputs: Inputs) -> list[FoundStack]:
+    """The stacks of a model in the order of its forward pass, from one pass in evaluation mode.
+
+    inputs: what its forward is called with, by keyword (a mapping), by position (a sequence, or one tensor), or a
+    function that runs it and returns its output. Names of classes and modules play no part; module names are only
+    reported. The model is left as it was: weights, gradients, buffers, mode, and all random number generators.
+
+    Raises ValueError where a model cannot be looked at, as `streams_in` says.
+    """
+    _, streams = streams_in(model, inputs)
+    return as_stacks(streams)
 
 
 def as_stacks(streams: Sequence[Stream]) -> list[FoundStack]:

@@ -10,8 +10,9 @@ from torch.nn import functional
 
 from ...placement import SublayerKind
 from ...theory.kernels import Activation
-from ..find.branches import SOFTMAX, Branch
+from ..find.branches import Branch
 from ..trace.graph import Graph
+from ..trace.mixtures import SOFTMAX
 from .sums import read_once
 
 _CLOSE = 0.02

@@ -1,17 +1,16 @@
-"""What feeds what in a recorded forward pass: ancestors, dominators, and the steps that only add, scale or norm."""
+"""A recorded forward pass with its norms and means over depth, and the steps that only add, scale or norm."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
+from .flow import Flow
 from .mixtures import Mixture, mixture_of
 from .norms import NormFunction, norm_function
 from .operations import Origin, Ref, Trace, Value
 
-PRODUCTS = frozenset({"mm", "addmm", "bmm", "baddbmm", "addbmm", "mv", "addmv", "convolution", "_grouped_mm"})
 _REARRANGING = frozenset(
     {"view", "reshape", "_unsafe_view", "transpose", "t", "permute", "unsqueeze", "squeeze", "clone", "detach"}
     | {"alias", "_to_copy", "expand", "slice", "rewritten"}
@@ -45,50 +44,11 @@ class Step:
     """One for each source of a sum or a scale."""
 
 
-def dominators(predecessors: Sequence[Sequence[int]]) -> list[int]:
-    """For every node its closest dominator, through which all paths from the roots to it pass; -1 where none does.
-
-    predecessors: of nodes in an order in which each comes after its own.
-    """
-    found: list[int] = []
-    depth: list[int] = []
-    for before in predecessors:
-        meeting = before[0] if before else -1
-        for other in before[1:]:
-            while meeting != other:
-                if meeting >= 0 and (other < 0 or depth[meeting] >= depth[other]):
-                    meeting = found[meeting]
-                else:
-                    other = found[other]
-        found.append(meeting)
-        depth.append(depth[meeting] + 1 if meeting >= 0 else 0)
-    return found
-
-
-class Graph:
-    """A trace with what can be asked of it. Only values that depend on the model's input are nodes."""
+class Graph(Flow):
+    """A trace with all that can be asked of it."""
 
     def __init__(self, trace: Trace) -> None:
-        self.trace, self.values = trace, trace.values
-        self.predecessors = [
-            [n for n in value.inputs if self.values[n].is_data] if value.is_data else [] for value in self.values
-        ]
-        self.consumers: list[list[int]] = [[] for _ in self.values]
-        self.ancestors: list[int] = []
-        """Of each value a set of numbers as bits, its own among them."""
-        self.through_weights: list[int] = []
-        """The ancestors from which a path runs through a product with a weight matrix."""
-        for value, before in zip(self.values, self.predecessors, strict=True):
-            ancestors, through = 1 << value.number, 0
-            for number in before:
-                self.consumers[number].append(value.number)
-                ancestors |= self.ancestors[number]
-                through |= self.through_weights[number]
-            if self.is_weight_product(value):
-                through |= ancestors & ~(1 << value.number)
-            self.ancestors.append(ancestors)
-            self.through_weights.append(through)
-        self.dominators = dominators(self.predecessors)
+        super().__init__(trace)
         self.norms: dict[int, NormFunction] = {}
         self.norms_of: dict[int, list[int]] = {}
         """Of a value the norms that it goes into."""
@@ -100,35 +60,11 @@ class Graph:
         self.mixtures_of: dict[int, list[int]] = {}
         """Of a value the means over depth that it goes into."""
         for value in self.values:
-            if mixture := mixture_of(self, value):
+            if mixture := mixture_of(self, value, self.norms):
                 self.mixtures[value.number] = mixture
                 for source in mixture.sources:
                     self.mixtures_of.setdefault(source, []).append(value.number)
         self._steps: dict[int, Step | None] = {}
-
-    def depends(self, value: int, on: int) -> bool:
-        """Whether a value is computed from another one, or is it."""
-        return bool(self.ancestors[value] >> on & 1)
-
-    def is_weight_product(self, value: Value) -> bool:
-        """A product of data with a matrix that does not depend on data."""
-        if not self.is_product(value):
-            return False
-        return any(not self.values[n].is_data and self.values[n].tensor.ndim >= 2 for n in value.inputs)
-
-    def is_data_product(self, value: Value) -> bool:
-        """A matrix product of data with data: attention's scores, or its mean of values."""
-        return self.is_product(value) and not any(
-            self.values[n].tensor.ndim and not self.values[n].is_data for n in value.inputs
-        )
-
-    def is_product(self, value: Value) -> bool:
-        """A matrix product with data in it."""
-        return value.op in PRODUCTS and value.is_data
-
-    def between(self, source: int, target: int) -> list[int]:
-        """Numbers of what depends on the source and is needed for the target, in order, both included."""
-        return [n for n in range(source, target + 1) if self.depends(target, n) and self.depends(n, source)]
 
     def step(self, number: int) -> Step | None:
         """The value as a light step; None where it is anything else."""

@@ -4,15 +4,13 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import isfinite, nan
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
 
+from .flow import Flow
 from .operations import Value
-
-if TYPE_CHECKING:
-    from .graph import Graph
 
 _REDUCING = frozenset({"mean", "sum", "var", "var_mean", "std", "linalg_vector_norm", "norm"})
 _ARITHMETIC = _REDUCING | frozenset(
@@ -37,38 +35,38 @@ class NormFunction:
     """Root mean square of its output: 1, but 1/√D for x / ‖x‖; NaN where the norm's own gain is in it."""
 
 
-def norm_function(graph: "Graph", value: Value) -> NormFunction | None:
+def norm_function(flow: Flow, value: Value) -> NormFunction | None:
     """What norm of what earlier value this is; None where it is none."""
     call = value.call
     if call is None or not value.is_data:
         return None
     if value.op == "native_layer_norm" and call.output == 0:
-        (source,), shape, epsilon = graph.predecessors[value.number][:1], call.args[1], call.args[4]
+        (source,), shape, epsilon = flow.predecessors[value.number][:1], call.args[1], call.args[4]
         return NormFunction(source, "layer", float(epsilon), nan) if len(shape) == 1 else None
     if value.op not in ("mul", "div"):
         return None
-    source = graph.dominators[value.number]
+    source = flow.dominators[value.number]
     # A mean taken away first belongs to the norm.
-    earlier = graph.dominators[source] if source >= 0 and graph.values[source].op == "sub" else -1
+    earlier = flow.dominators[source] if source >= 0 and flow.values[source].op == "sub" else -1
     for place in (earlier, source):
-        if place >= 0 and (found := _tested(graph, value, place)):
+        if place >= 0 and (found := _tested(flow, value, place)):
             return found
     return None
 
 
-def _tested(graph: "Graph", value: Value, source: int) -> NormFunction | None:
-    of = graph.values[source].tensor
+def _tested(flow: Flow, value: Value, source: int) -> NormFunction | None:
+    of = flow.values[source].tensor
     if of.shape != value.shape or not of.is_floating_point() or value.number - source > 4 * _LARGEST:
         return None
-    inside = graph.between(source, value.number)[1:]
-    ops = {graph.values[number].op for number in inside}
+    inside = flow.between(source, value.number)[1:]
+    ops = {flow.values[number].op for number in inside}
     if len(inside) > _LARGEST or not ops <= _ARITHMETIC or not ops & _REDUCING:
         return None
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(of.shape, generator=generator, dtype=torch.float64)
     x = (x - x.mean(-1, keepdim=True)) / x.std(-1, keepdim=True, correction=0)
     try:
-        return _behaviour(lambda replaced: graph.trace.again({source: replaced}, value.number), x.to(of), source)
+        return _behaviour(lambda replaced: flow.trace.again({source: replaced}, value.number), x.to(of), source)
     except ValueError:
         return None
 

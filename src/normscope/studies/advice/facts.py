@@ -10,7 +10,7 @@ from torch.nn import functional
 from ...data.parallel.batches import TranslationBatch
 from ...doctor.advise.calibration import Facts, facts_of
 from ...doctor.advise.first_update import first_update
-from ...doctor.identify.model import Inputs
+from ...doctor.trace.inputs import Inputs
 from ...model import EncoderDecoder, Layout
 from ...optim import make_optimizer
 from .cases import Case

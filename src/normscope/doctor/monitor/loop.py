@@ -3,8 +3,8 @@
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
-from ..identify.model import Inputs
-from .monitor import Monitor, check_every, is_due
+from ..trace.inputs import Inputs
+from .measuring import Monitor, check_every, is_due
 from .watch import Watch
 
 

@@ -1,39 +1,27 @@
-"""Find the residual streams of any PyTorch model, and name the placement of every sub-layer in them."""
+"""Search a model for its residual streams: record one forward pass, and find the streams in it."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
-from ..find.streams import Stream, find_streams
 from ..trace.graph import Graph
+from ..trace.inputs import Inputs, call_with
 from ..trace.operations import Trace, recorded
 from ..trace.outputs import tensors_in
 from ..trace.unchanged import looked_at
-from .found import FoundStack
-from .stacks import as_stacks
-
-Inputs = Mapping[str, Any] | Sequence[Any] | Tensor | Callable[[nn.Module], Any]
+from .streams import Stream, find_streams
 
 
-def find_stacks(model: nn.Module, inputs: Inputs) -> list[FoundStack]:
-    """The stacks of a model in the order of its forward pass, from one pass in evaluation mode.
+def streams_in(model: nn.Module, inputs: Inputs) -> tuple[Graph, list[Stream]]:
+    """The recorded pass as a graph, and the streams in it, from one forward pass in evaluation mode.
 
-    inputs: what its forward is called with, by keyword (a mapping), by position (a sequence, or one tensor), or a
-    function that runs it and returns its output. Names of classes and modules play no part; module names are only
-    reported. The model is left as it was: weights, gradients, buffers, mode, and all random number generators.
+    The model is left as it was: weights, gradients, buffers, mode, and all random number generators.
 
     Raises ValueError where a model cannot be looked at: on the meta device, with weights that are not finite, with a
     forward pass that raises or returns no floating-point tensor, or without any residual sum.
     """
-    _, streams = streams_in(model, inputs)
-    return as_stacks(streams)
-
-
-def streams_in(model: nn.Module, inputs: Inputs) -> tuple[Graph, list[Stream]]:
-    """What `find_stacks` goes by: the recorded pass as a graph, and the streams in it. Raises as it does."""
     _check_weights(model)
     with looked_at(model):
         graph = Graph(_recorded(model, inputs))
@@ -43,15 +31,6 @@ def streams_in(model: nn.Module, inputs: Inputs) -> tuple[Graph, list[Stream]]:
             "no residual stream found: nothing in the forward pass has the form x + F(x) with weights in F"
         )
     return graph, streams
-
-
-def call_with(model: nn.Module, inputs: Inputs) -> Any:
-    """The model's output for these inputs."""
-    if callable(inputs):
-        return inputs(model)
-    if isinstance(inputs, Mapping):
-        return model(**inputs)
-    return model(inputs) if isinstance(inputs, Tensor) else model(*inputs)
 
 
 def _check_weights(model: nn.Module) -> None:

@@ -7,10 +7,11 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from ..find.search import streams_in
 from ..find.surroundings import unused_parameters
 from ..identify.found import FoundStack
-from ..identify.model import Inputs, call_with, streams_in
 from ..identify.stacks import as_stacks
+from ..trace.inputs import Inputs, call_with
 from .loss import Backward, backward
 from .observed import Observations, ObservedStack, ObservedSublayer
 from .streams import observed_stacks

@@ -1,0 +1,53 @@
+"""The doctor's folders stand in one order, in which each knows only those before it."""
+
+from pathlib import Path
+
+import pytest
+
+import normscope.doctor
+from test_architecture import imports
+
+DOCTOR = Path(normscope.doctor.__file__).parent
+ORDER = ("trace", "find", "identify", "observe", "monitor", "predict", "lint", "advise")
+"""From what is recorded to what is said of it; the files at the top know them all."""
+FILES = [path for path in sorted(DOCTOR.rglob("*.py")) if path.parent != DOCTOR]
+
+
+def folder_of(path: Path) -> str:
+    return path.relative_to(DOCTOR).parts[0]
+
+
+def out_of_order(path: Path) -> list[str]:
+    """Imports of a later folder, or of a file at the top, for type annotations too."""
+    own = ORDER.index(folder_of(path))
+    found = []
+    for line, name in imports(path):
+        parts = name.split(".")
+        if parts[1] == "doctor" and parts[2] not in ORDER[: own + 1]:
+            found.append(f"{path.relative_to(DOCTOR)}:{line} imports {name}")
+    return found
+
+
+def test_the_order_has_every_folder_once() -> None:
+    assert sorted(ORDER) == sorted({folder_of(path) for path in FILES})
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(DOCTOR)))
+def test_folders_know_only_those_before_them(path: Path) -> None:
+    assert out_of_order(path) == []
+
+
+def test_the_search_finds_what_it_looks_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("test_architecture.ROOT", tmp_path)
+    monkeypatch.setitem(globals(), "DOCTOR", tmp_path / "doctor")
+    path = tmp_path / "doctor" / "observe" / "file.py"
+    path.parent.mkdir(parents=True)
+    path.write_text(
+        "from typing import TYPE_CHECKING\nfrom ..find.terms import Term\nfrom ..identify import found\n"
+        "from ...measure import record\nfrom ..diagnosis import Diagnosis\nif TYPE_CHECKING:\n"
+        "    from ..lint.rules import Rule\n"
+    )
+    assert [line.split()[-1] for line in out_of_order(path)] == [
+        "normscope.doctor.diagnosis.Diagnosis",
+        "normscope.doctor.lint.rules.Rule",
+    ]
