@@ -5,8 +5,12 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from normscope.runs.config import RunConfig, load
+
+if TYPE_CHECKING:
+    from forked import Forked
 
 SETTINGS = (
     "model.width=16",
@@ -81,7 +85,7 @@ def start(*arguments: str, cwd: Path | None = None) -> "subprocess.Popen[bytes]"
     return subprocess.Popen([sys.executable, "-m", "normscope", *arguments], cwd=cwd, env=environment, **pipes)
 
 
-def finish(process: "subprocess.Popen[bytes]", stdin: bytes = b"") -> tuple[int, str, str]:
+def finish(process: "subprocess.Popen[bytes] | Forked", stdin: bytes = b"") -> tuple[int, str, str]:
     """Exit code, stdout and stderr."""
     out, err = process.communicate(stdin, timeout=240)
     return process.returncode, out.decode(), err.decode()

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from sacrebleu import corpus_bleu
 
+import forked
 from normscope.cli import main as cli
 from normscope.data.parallel.opening import open_corpus
 from normscope.runs import assembly, run
@@ -267,7 +268,9 @@ def test_version_and_help_answer_without_torch() -> None:
 
 def test_stopping_a_process_saves_and_ends_with_143(tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    process = start("train", "--run", str(folder), *options("train.duration=100000", "train.checkpoint_every=100000"))
+    process = forked.start(
+        "train", "--run", str(folder), *options("train.duration=100000", "train.checkpoint_every=100000")
+    )
     while process.poll() is None and not (folder / "metrics.jsonl").exists():
         time.sleep(0.01)
     process.send_signal(signal.SIGTERM)
@@ -283,14 +286,14 @@ def test_a_placement_of_ones_own_trains_and_the_run_remembers_where_it_is(tmp_pa
     (tmp_path / "my_placements.py").write_text(MY_PLACEMENT)
     settings = options("train.duration=2", "model.placement=half-ln")
     command = ["train", "--run", "mine", "--import", "my_placements.py", *settings]
-    code, _, err = finish(start(*command, cwd=tmp_path))
+    code, _, err = finish(forked.start(*command, cwd=tmp_path))
     assert code == 0, err
     # From elsewhere, and without the flag.
     translating, evaluating = (
-        start("translate", str(tmp_path / "mine"), "--beam", "1"),
-        start("evaluate", str(tmp_path / "mine"), "--beam", "1", "--json"),
+        forked.start("translate", str(tmp_path / "mine"), "--beam", "1", stdin=b"hund\n\n"),
+        forked.start("evaluate", str(tmp_path / "mine"), "--beam", "1", "--json"),
     )
-    code, out, err = finish(translating, b"hund\n\n")
+    code, out, err = finish(translating)
     assert (code, out.count("\n")) == (0, 2), err
     code, out, err = finish(evaluating)
     assert code == 0, err

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from forked import start
 from normscope.cli.main import main
 from normscope.train import RunFolder
-from tiny import finish, start
+from tiny import finish
 from tuned import pairs_file, pretrained
 
 QUICK = ("--batch-sizes", "16", "--rates", "1e-3", "--epochs", "2", "--seeds", "1", "--set", 'train.device="cpu"')

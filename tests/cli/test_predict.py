@@ -8,11 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from forked import start
 from normscope.cli.main import main
 from normscope.placement import registered
 from normscope.theory import many
 from normscope.theory.predict import ModelSetting, StackPrediction, predict
-from tiny import finish, start
+from tiny import finish
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from forked import pool_forks
 from normscope.cli import main as cli
 from normscope.errors import UserError
 from normscope.runs.config import load
@@ -24,8 +25,8 @@ FOUR = ["--arms", "post-ln:0,pre-ln:2", "--peak-lr", "3e-3", "--seeds", "2", "--
 
 
 def compared(*arguments: object) -> int:
-    """Exit code of `normscope compare ARGUMENTS`, in this process; its runs are processes of their own."""
-    with pytest.MonkeyPatch.context() as patch:
+    """Exit code of `normscope compare ARGUMENTS`, in this process; its runs are processes of their own, forked."""
+    with pytest.MonkeyPatch.context() as patch, pool_forks():
         patch.setattr(sys, "argv", ["normscope", "compare", *map(str, arguments)])
         with pytest.raises(SystemExit) as end:
             cli.main()
@@ -151,7 +152,10 @@ def wait_for(condition: Callable[[], bool], seconds: float = 60) -> None:
 
 
 def test_stopping_a_comparison_ends_its_runs_with_saves_and_a_killed_run_is_named(tmp_path: Path) -> None:
-    """Two endless runs with a placement of the user's own: one is killed from outside, then the whole is stopped."""
+    """Two endless runs with a placement of the user's own: one is killed from outside, then the whole is stopped.
+
+    Here every process starts from nothing, as a user's do.
+    """
     (tmp_path / "my_placements.py").write_text(MY_PLACEMENT)
     never = 1_000_000
     endless = options(*(f"train.{key}={never}" for key in ("duration", "validate_every", "checkpoint_every")))
@@ -234,7 +238,8 @@ def test_pre_trainings_are_compared_as_translations_are(tmp_path: Path) -> None:
     options = {"processes": 1, "title": "Encoders", "command": "compare", "watch": lambda states: None}
     with pytest.raises(UserError, match="task masked-lm has no translations to score"):
         run_comparison(load(None, settings), grid, tmp_path, evaluate="valid", **options)
-    page, file, failed = run_comparison(load(None, settings), grid, tmp_path, evaluate=None, **options)
+    with pool_forks():
+        page, file, failed = run_comparison(load(None, settings), grid, tmp_path, evaluate=None, **options)
     assert (failed, file.is_file()) == ([], True)
     assert dict(page.what)["Loss"].startswith("of masked tokens and of next sentences")
     assert dict(page.what)["Model"].startswith("1 blocks, width 16")

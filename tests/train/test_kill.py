@@ -2,30 +2,29 @@
 
 import json
 import random
-import subprocess
-import sys
 import time
 from pathlib import Path
 
+import forked
+from kill_runs import kill_runs
 from tiny import RUN, finish, options, result, start, steps
 
 
 def test_forty_kills_end_with_the_bits_of_the_run_left_alone(tmp_path: Path) -> None:
-    script = Path(__file__).with_name("kill_runs.py")
-    arguments = [sys.executable, script, tmp_path, "7", "30", "10"]
-    done = subprocess.run(arguments, capture_output=True, text=True, timeout=500, check=False)
-    assert done.returncode == 0, done.stderr
-    report = json.loads(done.stdout)
+    code, out, err = finish(forked.call(kill_runs, tmp_path, 7, 30, 10))
+    assert code == 0, err
+    report = json.loads(out)
     assert (report["time"], report["file"]) == (30, 10)
     assert report["killed_while_saving"] >= 3  # else the file kills miss what they are for
     assert len(set(report["at"])) >= 10  # spread over the run
 
 
 def test_three_kills_of_the_command_itself(tmp_path: Path, uninterrupted: Path) -> None:
+    """Python starts from nothing for the first and for the last process, and is forked for those between."""
     folder, dice = tmp_path / "run", random.Random(3)
     command = ["train", "--run", str(folder), *options(*RUN)]
-    for begin in (2, 20, 40):
-        process, goal = start(*command), begin + dice.randrange(10)
+    for begin, starting in ((2, start), (20, forked.start), (40, forked.start)):
+        process, goal = starting(*command), begin + dice.randrange(10)
         while process.poll() is None and lines(folder) < goal:
             time.sleep(0.005)
         assert process.poll() is None, finish(process)

@@ -1,8 +1,7 @@
 """Kill a run again and again with SIGKILL, in forked children, and compare what comes of it with a run left alone.
 
-    python kill_runs.py FOLDER SEED TIMED_KILLS FILE_KILLS
-
-Forking a process that has imported torch saves the seconds that starting it takes. Half of the promise is about kills
+To be called in a process of its own: see `forked.call`. Forking it for every run saves the seconds that importing torch
+takes. Half of the promise is about kills
 at any moment, so a child is killed after a random time; the other half about kills while files change, so a child
 kills itself at a random file operation of its own (`sys.addaudithook` sees opening, renaming, removing …).
 """
@@ -16,11 +15,9 @@ import time
 from functools import lru_cache
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
 import torch
 
-from normscope.runs import assembly, run
+from normscope.runs import run
 from tiny import RUN, leftovers, result, tiny
 
 UPDATES = 60
@@ -61,10 +58,11 @@ def ended(pid: int) -> bool:
     return True
 
 
-def main(place: Path, seed: int, timed: int, at_files: int) -> None:
+def kill_runs(place: Path, seed: int, timed: int, at_files: int) -> None:
+    """Kill `timed` children at a random time and `at_files` at a file operation; prints a report as JSON."""
     torch.set_num_threads(1)
-    # What a process imports, reads and measures at its start is the same every time; children find it done.
-    assembly.open_corpus, run.fast_matmul = lru_cache(assembly.open_corpus), lru_cache(run.fast_matmul)
+    # What a process measures at its start is the same every time; children find it done.
+    run.fast_matmul = lru_cache(run.fast_matmul)
     run.train_run(tiny(*RUN), place / "alone")
     wanted = result(place / "alone", UPDATES)
     began = time.monotonic()
@@ -99,7 +97,3 @@ def main(place: Path, seed: int, timed: int, at_files: int) -> None:
             metrics = folder / "metrics.jsonl"
             updates_at_kill.append(metrics.read_bytes().count(b'"event": "update"') if metrics.exists() else 0)
     print(json.dumps({"runs": runs, "killed_while_saving": killed_while_saving, "at": updates_at_kill, **killed}))
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]), *map(int, sys.argv[2:]))

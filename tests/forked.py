@@ -1,0 +1,122 @@
+"""Commands as processes of their own that find torch imported: forked from a server that has trained one update.
+
+Python needs seconds of a core to import torch; the runs of these tests need a fraction of one. The first such process
+of a test session starts the server. `tiny.start` starts a process from nothing, for tests that are about that.
+"""
+
+import io
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import IO, Any
+
+import pytest
+
+from normscope.cli.main import main
+from normscope.studies.grids import pool
+
+_SERVER = multiprocessing.get_context("forkserver")
+_SERVER.set_forkserver_preload(["warm"])
+
+
+class Forked:
+    """A function called in a process of its own, with what the tests use of `subprocess.Popen`."""
+
+    def __init__(self, function: Callable[..., None], *arguments: Any, out: IO[bytes], err: IO[bytes]) -> None:
+        self._files = [Path(out.name), Path(err.name)]
+        self._kept = out, err  # temporary files are deleted with their objects
+        self._process = _SERVER.Process(target=_call, args=(function, arguments, self._files))
+        with _server_finds_warm():
+            self._process.start()
+
+    @property
+    def pid(self) -> int:
+        assert self._process.pid is not None
+        return self._process.pid
+
+    @property
+    def returncode(self) -> int | None:
+        return self._process.exitcode
+
+    def poll(self) -> int | None:
+        return self._process.exitcode
+
+    def wait(self, timeout: float | None = None) -> int:
+        self._process.join(timeout)
+        if self._process.exitcode is None:
+            raise subprocess.TimeoutExpired(str(self._process), timeout or 0)
+        return self._process.exitcode
+
+    def communicate(self, stdin: bytes = b"", timeout: float | None = None) -> tuple[bytes, bytes]:
+        assert not stdin, "what it reads is given at its start"
+        self.wait(timeout)
+        out, err = (file.read_bytes() for file in self._files)
+        return out, err
+
+    def send_signal(self, number: int) -> None:
+        os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+
+def call(function: Callable[..., None], *arguments: Any) -> Forked:
+    """Call a function of a module of `tests` in a process of its own."""
+    return Forked(function, *arguments, out=tempfile.NamedTemporaryFile(), err=tempfile.NamedTemporaryFile())
+
+
+def start(*words: str, cwd: Path | None = None, stdin: bytes = b"") -> Forked:
+    """`normscope WORDS`, as `tiny.start`."""
+    return call(_normscope, words, dict(os.environ), cwd or Path.cwd(), stdin)
+
+
+@contextmanager
+def pool_forks() -> Iterator[None]:
+    """Within it the pool of runs forks its processes."""
+
+    def popen(command: Sequence[str], *, stdout: IO[bytes], env: Mapping[str, str], **others: Any) -> Forked:
+        assert command[:3] == [sys.executable, "-m", "normscope"]
+        assert others == {"stderr": subprocess.STDOUT, "stdin": subprocess.DEVNULL, "start_new_session": True}
+        return Forked(_normscope, command[3:], dict(env), Path.cwd(), b"", out=stdout, err=stdout)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pool, "subprocess", SimpleNamespace(**(vars(subprocess) | {"Popen": popen})))
+        yield
+
+
+@contextmanager
+def _server_finds_warm() -> Iterator[None]:
+    """Where it is started here: in one thread, with the tests' folder on its path."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]))
+        patch.setenv("OMP_NUM_THREADS", "1")
+        yield
+
+
+def _call(function: Callable[..., None], arguments: tuple[Any, ...], files: list[Path]) -> None:
+    os.setsid()
+    for number, path in enumerate(files, 1):
+        file = os.open(path, os.O_WRONLY | os.O_APPEND)
+        os.dup2(file, number)
+        os.close(file)
+    function(*arguments)
+
+
+def _normscope(words: Sequence[str], environment: dict[str, str], folder: Path, stdin: bytes) -> None:
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(folder)
+    sys.argv = ["normscope", *words]
+    sys.stdin = io.TextIOWrapper(io.BytesIO(stdin))
+    with pool_forks():
+        main()
