@@ -136,7 +136,8 @@ def test_every_sublayer_is_measured_where_it_is_added(join):
         agrees(sublayer, step)
         own = dict(model.branches[n].named_parameters())
         assert set(sublayer.parameters) == {f"branches.{n}.{name}" for name in own}
-        gradients = torch.cat([p.grad.flatten() for p in own.values()])
+        assert sublayer.matrices == (f"branches.{n}.0.weight", f"branches.{n}.2.weight")
+        gradients = torch.cat([own[name].grad.flatten() for name in ("0.weight", "2.weight")])
         assert sublayer.gradient_norm == pytest.approx(float(gradients.norm()), rel=1e-11)
         assert sublayer.reaches_output
     assert observed.source_square == pytest.approx(square(batch()), rel=1e-12)
@@ -235,6 +236,30 @@ def test_what_branches_share_is_named_in_each_and_what_weights_are_made_from_is_
     assert len(shared) == 3
     for n, sublayer in enumerate(seen.stacks[0].sublayers):
         assert set(sublayer.parameters) == shared | {f"branches.{n}.2.weight", f"branches.{n}.2.bias"}
+
+
+def test_a_matrix_that_is_made_of_others_has_their_gradients_together():
+    """With W = g v / ‖v‖ row by row and g = ‖v‖, ‖∂L/∂g‖² + ‖∂L/∂v‖² = ‖∂L/∂W‖²: along v, and across it."""
+    norms = []
+    for parametrised in (False, True):
+        model = Written(pre)
+        for branch in model.branches if parametrised else ():
+            nn.utils.parametrizations.weight_norm(branch[0])
+        _, seen = examined(model, batch())
+        assert len(seen.stacks[0].sublayers[0].matrices) == 2 + parametrised
+        norms.append([sublayer.gradient_norm for sublayer in seen.stacks[0].sublayers])
+    assert norms[1] == pytest.approx(norms[0], rel=1e-11)
+
+
+def test_tables_and_gains_inside_a_branch_are_no_matrices():
+    """T5's first attention looks up a table of relative positions; OLMo-2's queries and keys pass norms with gains."""
+    for name, others in [("t5", "relative_attention_bias"), ("olmo-2", "norm")]:
+        _, seen = examined(CORPUS[name].build(), CORPUS[name].inputs())
+        first = seen.stacks[0].sublayers[0]
+        assert len(first.matrices) == 4
+        left_out = set(first.parameters) - set(first.matrices)
+        assert left_out
+        assert all(others in parameter for parameter in left_out)
 
 
 @pytest.mark.parametrize("name", ["bert", "t5", "gpt-neox", "swin-v2", "wav2vec2, stable"])

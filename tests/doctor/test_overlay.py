@@ -116,6 +116,38 @@ def test_foreign_models(name, suffix, changes, growth, correlations):
     assert curve[-1] / curve[0] >= growth * 0.999
 
 
+GPT_1 = {"n_embd": WIDTH, "n_layer": BLOCKS, "vocab_size": VOCABULARY, "n_head": 4}
+
+
+def test_gradients_are_of_matrices_on_both_sides():
+    """The first GPT reads embeddings of N(0, 0.02²) without a norm: there biases have eight times the gradient.
+
+    Taken together with theirs, block 1 would stand out and lift the scale that theory is fitted to for all blocks.
+    """
+    model = hugging_face("OpenAIGPT", "LMHeadModel", **GPT_1)()
+    (prediction,), observed = looked_at(model, {"input_ids": ids()})
+    seen = observed.stacks[0].sublayers
+    for n, sublayer in enumerate(seen):
+        own = [w for w in sublayer.parameters if model.get_parameter(w).ndim == 2]
+        matrices = math.hypot(*(observed.gradient_norms[name] for name in own))
+        assert sublayer.gradient_norm == pytest.approx(matrices, rel=1e-9)
+        assert prediction.gradient_norm[n] == pytest.approx(matrices, rel=0.1)
+    everything = [math.hypot(*(observed.gradient_norms[name] for name in sublayer.parameters)) for sublayer in seen]
+    assert everything[0] > 3 * seen[0].gradient_norm
+
+
+def test_a_sublayer_with_a_frozen_matrix_is_not_compared():
+    model = hugging_face("OpenAIGPT", "LMHeadModel", **GPT_1)()
+    (before,), _ = looked_at(model, {"input_ids": ids()})
+    model.transformer.h[1].mlp.c_proj.weight.requires_grad_(False)
+    (after,), observed = looked_at(model, {"input_ids": ids()})
+    assert [norm is None for norm in after.gradient_norm] == [n == 3 for n in range(2 * BLOCKS)]
+    # What is left of it is measured, but the others are fitted without it.
+    assert observed.stacks[0].sublayers[3].gradient_norm > 0
+    left = [norm for n, norm in enumerate(before.gradient_norm) if n != 3]
+    assert [norm for norm in after.gradient_norm if norm is not None] == pytest.approx(left, rel=0.02)
+
+
 def test_scores_that_are_not_divided_and_two_stacks_with_a_memory():
     changes = {"d_model": WIDTH, "d_kv": 32, "d_ff": 2 * WIDTH, "num_layers": BLOCKS, "num_heads": 4}
     model = hugging_face("T5", "ForConditionalGeneration", vocab_size=VOCABULARY, **changes)()

@@ -83,6 +83,7 @@ def made(
                 correlation=correlation,
                 share=share,
                 parameters=(weight,),
+                matrices=(weight,),
                 gradient_norm=gradient * (1 + 0.06 * wobble) if loss else None,
                 reaches_output=True,
             )

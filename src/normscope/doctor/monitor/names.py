@@ -1,11 +1,10 @@
 """Measurements under flat names that any logger takes."""
 
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from ..identify.found import FoundStack
-from ..observe.observed import ObservedStack, ObservedSublayer
+from ..observe.observed import ObservedStack, norm_over
 
 
 def named_measurements(
@@ -15,7 +14,7 @@ def named_measurements(
 
     Quantities of a sub-layer are `stream_square`, `share`, `correlation` and `gradient_norm`, of a stack
     `source_square` and `end_square`, all as `ObservedSublayer` and `ObservedStack` have them; gradient norms are taken
-    of `gradients`, by parameter, over the sub-layer's parameters that have one. What is not known has no name.
+    of `gradients`, by parameter, over the sub-layer's matrices that have one. What is not known has no name.
     """
     found: dict[str, float | None] = {}
     for name, stack, seen in zip(_stack_names(stacks), stacks, observed, strict=True):
@@ -26,13 +25,8 @@ def named_measurements(
             found[f"{at}/stream_square"] = sublayer.stream_square
             found[f"{at}/share"] = sublayer.share
             found[f"{at}/correlation"] = sublayer.correlation
-            found[f"{at}/gradient_norm"] = _norm_over(sublayer, gradients)
+            found[f"{at}/gradient_norm"] = norm_over(sublayer.matrices, gradients)
     return {name: value for name, value in found.items() if value is not None}
-
-
-def _norm_over(sublayer: ObservedSublayer, gradients: Mapping[str, float]) -> float | None:
-    norms = [gradients[name] for name in sublayer.parameters if name in gradients]
-    return math.hypot(*norms) if norms else None
 
 
 def _stack_names(stacks: Sequence[FoundStack]) -> list[str]:

@@ -1,6 +1,5 @@
 """Look at a model once: find its stacks, and measure every sub-layer in one forward and one backward pass."""
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -13,7 +12,7 @@ from ..identify.found import FoundStack
 from ..identify.stacks import as_stacks
 from ..trace.inputs import Inputs, call_with
 from .loss import Backward, backward
-from .observed import Observations, ObservedStack, ObservedSublayer
+from .observed import Observations, ObservedStack, ObservedSublayer, norm_over
 from .streams import observed_stacks
 
 
@@ -57,8 +56,6 @@ def _with_gradients(stack: ObservedStack, passed: Backward) -> ObservedStack:
         recipe = replace(recipe, asked_everywhere=passed.places == recipe.rows)
 
     def completed(sublayer: ObservedSublayer) -> ObservedSublayer:
-        # Of a sub-layer that is frozen nothing is known.
-        own = [norms[name] for name in sublayer.parameters if name in norms]
-        return replace(sublayer, gradient_norm=math.hypot(*own) if own else None)
+        return replace(sublayer, gradient_norm=norm_over(sublayer.matrices, norms))
 
     return replace(stack, recipe=recipe, sublayers=tuple(completed(sublayer) for sublayer in stack.sublayers))

@@ -1,7 +1,8 @@
 """What was measured in a model in one forward and one backward pass, sub-layer by sub-layer."""
 
 # d = width of the stream
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from .recipe import Recipe
@@ -24,10 +25,20 @@ class ObservedSublayer:
     parameters: tuple[str, ...]
     """Names of the model's parameters that F is computed with, in the order of use; norms around it are not among
     them. A parameter that several sub-layers use is named in each."""
+    matrices: tuple[str, ...]
+    """Those of `parameters` that data is multiplied with in products and convolutions, and those that such a matrix is
+    made from. Biases and the gains of norms are not among them: theory's gradients are those of matrices."""
     gradient_norm: float | None
-    """Frobenius norm of the loss's gradient with respect to all of `parameters`; None without a loss."""
+    """Frobenius norm of the loss's gradient with respect to those of `matrices` that are trained; None without a loss
+    or any such matrix."""
     reaches_output: bool
     """Whether the model's output is computed from the branch's output."""
+
+
+def norm_over(names: Sequence[str], norms: Mapping[str, float]) -> float | None:
+    """The norm of several parameters' gradients as one vector, of those that have one; None where none has."""
+    known = [norms[name] for name in names if name in norms]
+    return math.hypot(*known) if known else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,6 +24,16 @@ class Uses:
         numbers = [*branch.computed, *self._biased(branch.output, addend)]
         return tuple(dict.fromkeys(name for number in numbers for name in self._directly(number)))
 
+    def matrices(self, branch: Branch) -> tuple[str, ...]:
+        """Names of what F multiplies data with in products and convolutions, or makes such matrices from, in order.
+
+        Biases, gains of norms and tables that are looked up are not among them.
+        """
+        graph = self._graph
+        factors = [n for number in branch.computed for n in graph.factors(graph.values[number])]
+        given = [n for n in factors if not graph.values[n].is_data]
+        return tuple(dict.fromkeys(name for n in given for name in (*self._directly(n), *self._named(n))))
+
     def _biased(self, output: int, addend: int) -> Iterator[int]:
         """Numbers of the steps from the output to the addend that leave it the same, but for what is added."""
         graph, found = self._graph, []

@@ -47,6 +47,7 @@ def _observed(graph: Graph, stream: Stream, uses: Uses) -> ObservedStack:
                 correlation=mean_cosine(tensors[found.stream].tensor),
                 share=branch_square / both if both else 0.0,
                 parameters=uses.of(branch, found.addend),
+                matrices=uses.matrices(branch),
                 gradient_norm=None,
                 reaches_output=any(graph.depends(result, branch.output) for result in graph.trace.results),
             )

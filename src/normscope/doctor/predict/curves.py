@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -38,14 +38,14 @@ def predicted(stacks: Sequence[FoundStack], observed: Observations) -> tuple[Pre
 
     From the measurement it takes E‖x‖² and the products of tokens where the first sub-layer begins, and for gradients
     one factor a stack: the least-squares fit of logarithms. Everything else is read from the formula that was found and
-    from the weights. Gradients are those of matrices: where F reads a stream so small that ‖x‖² is below 1, biases have
-    more. They are None where the output does not say something of every token, where sub-layers share their weights,
-    and where a stack is read by something else than the output or a decoder.
+    from the weights. Gradients are those of matrices, as the measured ones are that the factor is fitted to. They are
+    None where the output does not say something of every token, where sub-layers share their weights or have frozen
+    matrices, and where a stack is read by something else than the output or a decoder.
     """
     runs = _runs([stack.recipe for stack in observed.stacks])
     gradients = _gradients(runs, observed)
     return tuple(
-        None if run is None or not found.placement else _prediction(run, seen, norms)
+        None if run is None or not found.placement else _prediction(run, seen, norms, observed.gradient_norms)
         for found, seen, run, norms in zip(stacks, observed.stacks, runs, gradients, strict=True)
     )
 
@@ -183,25 +183,32 @@ def _by_sublayer(run: _Run, gradients: StackGradients) -> list[float]:
     return found
 
 
-def _prediction(run: _Run, seen: ObservedStack, norms: list[float] | None) -> Prediction:
+def _prediction(run: _Run, seen: ObservedStack, norms: list[float] | None, trained: Container[str]) -> Prediction:
     before = [run.values[number] for number in run.recipe.streams]
     return Prediction(
         stream_square=tuple(x.q for x in before),
         correlation=tuple(x.p / x.q if x.q else 0.0 for x in before),
-        gradient_norm=_fitted(norms, seen),
+        gradient_norm=_fitted(norms, seen, trained),
         assumptions=ASSUMPTIONS,
     )
 
 
-def _fitted(norms: list[float] | None, seen: ObservedStack) -> tuple[float | None, ...]:
+def _fitted(norms: list[float] | None, seen: ObservedStack, trained: Container[str]) -> tuple[float | None, ...]:
     """In the order of the sub-layers and with the measurement's mean logarithm; None for each where that is not known.
 
-    A sub-layer's gradient is not that of one use where several share their weights.
+    trained: names of the parameters with a gradient. A sub-layer is compared where all of its matrices have one, for
+    theory's norm is over all of them; and its gradient is not that of one use where several share their weights.
     """
-    measured = [sublayer.gradient_norm for sublayer in seen.sublayers]
-    shared = len({sublayer.parameters for sublayer in seen.sublayers}) < len(seen.sublayers)
-    pairs = [(m, p) for m, p in zip(measured, norms or (), strict=bool(norms)) if m and p]
-    if norms is None or shared or not pairs:
-        return (None,) * len(measured)
-    factor = math.exp(math.fsum(math.log(m / p) for m, p in pairs) / len(pairs))
-    return tuple(p * factor for p in norms)
+    count = len(seen.sublayers)
+    shared = len({sublayer.parameters for sublayer in seen.sublayers}) < count
+    if norms is None or shared:
+        return (None,) * count
+    whole = [all(name in trained for name in sublayer.matrices) for sublayer in seen.sublayers]
+    measured = [
+        sublayer.gradient_norm if all_of_it else None for sublayer, all_of_it in zip(seen.sublayers, whole, strict=True)
+    ]
+    logarithms = [math.log(m / p) for m, p in zip(measured, norms, strict=True) if m and p]
+    if not logarithms:
+        return (None,) * count
+    factor = math.exp(math.fsum(logarithms) / len(logarithms))
+    return tuple(p * factor if comparable else None for p, comparable in zip(norms, whole, strict=True))

@@ -2,9 +2,11 @@
 
 from collections.abc import Sequence
 
-from .operations import Trace, Value
+from .operations import Ref, Trace, Value
 
 PRODUCTS = frozenset({"mm", "addmm", "bmm", "baddbmm", "addbmm", "mv", "addmv", "convolution", "_grouped_mm"})
+_ADDING = frozenset({"addmm", "baddbmm", "addbmm", "addmv"})
+"""Products that add their first argument."""
 
 
 def dominators(predecessors: Sequence[Sequence[int]]) -> list[int]:
@@ -58,6 +60,14 @@ class Flow:
     def depends(self, value: int, on: int) -> bool:
         """Whether a value is computed from another one, or is it."""
         return bool(self.ancestors[value] >> on & 1)
+
+    def factors(self, value: Value) -> list[int]:
+        """The numbers of what a product multiplies, data or not, without what it adds."""
+        if value.call is None or value.op not in PRODUCTS:
+            return []
+        # The first argument of addmm and its likes is a bias or a mask.
+        first = value.call.args[value.op in _ADDING :]
+        return [argument.number for argument in first[:2] if isinstance(argument, Ref)]
 
     def is_weight_product(self, value: Value) -> bool:
         """A product of data with a matrix that does not depend on data."""

@@ -66,7 +66,8 @@ class SublayerMeasurements:
     parameters: tuple[str, ...]
     """Names of the parameters that F is computed with."""
     gradient_norm: float | None
-    """Frobenius norm of the loss's gradient with respect to F's parameters; None without a loss."""
+    """Frobenius norm of the loss's gradient with respect to F's weight matrices, those of products and convolutions;
+    biases and the gains of norms are left out. None without a loss, and without a matrix that is trained."""
     reaches_output: bool
     """Whether the model's output is computed from the branch's output."""
 
@@ -107,7 +108,8 @@ class Prediction:
     correlation: tuple[float, ...]
     """Mean cosine similarity between different tokens' vectors there."""
     gradient_norm: tuple[float | None, ...]
-    """Of each sub-layer's parameters, up to one factor for the whole stack that is fitted to what was measured."""
+    """Of each sub-layer's weight matrices, up to one factor for the whole stack that is fitted to what was measured.
+    None where one of them is frozen, where sub-layers share their weights, and where theory has no gradient."""
     assumptions: str
     """What the prediction takes for granted, in a sentence."""
 

@@ -38,7 +38,7 @@ _CAPTIONS = {
     "stream": "Mean square of the residual stream's entries where each sub-layer reads it; a norm gives 1.",
     "correlation": "Mean cosine similarity between the stream's vectors at different tokens of one sequence.",
     "share": "Squared norm of what a sub-layer adds, over that plus the squared norm of what it is added to.",
-    "gradient": "Norm of the loss's gradient with respect to all parameters of a sub-layer.",
+    "gradient": "Norm of the loss's gradient with respect to the weight matrices of a sub-layer.",
 }
 _Column = tuple[Callable[[SublayerMeasurements], float | None], Callable[[Prediction], Sequence[float | None]] | None]
 _COLUMNS: tuple[_Column, ...] = (
