@@ -1,6 +1,8 @@
 """What every test room shares: where the shared corpora and fixtures are, and the plain refusal to run without them."""
 
 import os
+from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 
 import pytest
@@ -18,3 +20,13 @@ def shared() -> Path:
     if not SHARED.is_dir():
         pytest.skip(f"needs the shared corpora and fixtures: no folder {SHARED} (set NORMSCOPE_SHARED)")
     return SHARED
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _corpora_in_memory() -> Iterator[None]:
+    """Tests of one process share the toy corpora, which nothing changes: making one takes as long as training on it."""
+    from normscope.data.parallel import opening
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(opening, "toy_corpus", lru_cache(opening.toy_corpus))
+        yield

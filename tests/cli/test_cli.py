@@ -8,8 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from functools import lru_cache
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,7 @@ from sacrebleu import corpus_bleu
 import forked
 from normscope.cli import main as cli
 from normscope.data.parallel.opening import open_corpus
-from normscope.runs import assembly, run
+from normscope.runs import run
 from normscope.train import RunFolder
 from tiny import MY_PLACEMENT, SHORT, finish, flip, options, result, start, steps, tiny
 
@@ -31,13 +30,6 @@ class Called:
 
 
 Call = Callable[..., Called]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _corpora_in_memory() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(assembly, "open_corpus", lru_cache(open_corpus))
-        yield
 
 
 @pytest.fixture

@@ -2,20 +2,21 @@
 
 import math
 import shutil
-import subprocess
-import sys
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+import forked
+from compiled import model_by_aot_eager, stack_by_inductor
 from normscope.model import EncoderDecoder, Layout, ModelConfig, Stack, StackConfig
 from normscope.model.attention import Attention
 from normscope.model.dropout import Dropout
 from normscope.model.embedding import Embedding
 from normscope.placement import StackShape, named, registered
 from stacks import SOURCE_LENGTHS, TARGET_LENGTHS, random_tokens, small_model
+from tiny import finish
 
 EXACT = {"rtol": 1e-12, "atol": 1e-12}
 
@@ -205,49 +206,13 @@ def test_a_stack_of_own_kinds():
     assert not [name for name, _ in stack.named_parameters() if "attention" in name]
 
 
-_COMPILED = """
-import sys
-import torch
-from torch import nn
-from normscope.model import Context, EncoderDecoder, Layout, ModelConfig
-
-class Encoder(nn.Module):
-    def __init__(self, model):
-        super().__init__()
-        self.stack = model.encoder
-    def forward(self, x, layout):
-        return self.stack(x, Context(layout=layout))
-
-torch.manual_seed(0)
-sizes = dict(width=16, ffn_width=24, heads=2, encoder_blocks=1, decoder_blocks=1, dropout=0.0)
-model = EncoderDecoder(ModelConfig(**sizes), 20, 20)
-layout = Layout(torch.tensor([5, 3]))
-if sys.argv[1] == "inductor":
-    with torch.no_grad():
-        encoder, x = Encoder(model), torch.randn(8, 16)
-        compiled = torch.compile(encoder, fullgraph=True)
-        torch.testing.assert_close(compiled(x, layout), encoder(x, layout), rtol=1e-5, atol=1e-5)
-else:
-    def gradients(run):
-        model.zero_grad()
-        tokens = torch.arange(4, 12)
-        hidden = run(tokens, layout, tokens, layout)
-        model.logits(hidden).square().sum().backward()
-        return [hidden.detach(), *(p.grad.clone() for p in model.parameters())]
-    compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
-    for a, b in zip(gradients(model), gradients(compiled), strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5 * max(1.0, a.abs().max().item()))
-"""
-
-
-@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
-def test_compiled_equals_eager(backend):
+@pytest.mark.parametrize("check", [model_by_aot_eager, stack_by_inductor])
+def test_compiled_equals_eager(check):
     """The whole model and its gradients as one graph; and the code generator on a stack, as it takes its time.
 
     In a process of its own: what the compiler warns about and leaves behind is not ours.
     """
-    if backend == "inductor" and not any(map(shutil.which, ("g++", "c++", "clang++"))):
+    if check is stack_by_inductor and not any(map(shutil.which, ("g++", "c++", "clang++"))):
         pytest.skip("torch.compile needs a C++ compiler to generate code, and none is here")
-    command = [sys.executable, "-c", _COMPILED, backend]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
+    code, _, err = finish(forked.call(check))
+    assert code == 0, err[-2000:]
