@@ -5,15 +5,29 @@ import random
 
 import pytest
 
-from normscope.report.comparison.contents import Arm, Comparison, Curve, GradientProfile, SeedResult
+from normscope.report.comparison.contents import (
+    Block,
+    Comparison,
+    Configuration,
+    Curve,
+    GradientProfile,
+    Name,
+    SeedResult,
+    Status,
+    Verdict,
+)
+from normscope.report.words import Tone
 
 CHANCE = 6.184
 UPDATES = list(range(0, 2001, 50))
-ARMS = [  # label, placement, warm-up, floor of the loss, verdict
-    ("Post-LN, warm-up 400", "Post-LN", 400, 2.9, "learned"),
-    ("Post-LN, no warm-up", "Post-LN", 0, 6.15, "stuck at chance"),
-    ("Pre-LN, warm-up 400", "Pre-LN", 400, 2.7, "learned"),
-    ("Pre-LN, no warm-up", "Pre-LN", 0, 2.6, "partly learned: 2 of 3 seeds"),
+WITH, WITHOUT = "warm-up 400", "no warm-up"
+LEARNED, PARTLY = Verdict("learned", Tone.GOOD), Verdict("partly learned: 2 of 3 seeds", Tone.MIXED)
+STUCK = Verdict("no better than the unigram baseline", Tone.STUCK)
+CONFIGURATIONS = [  # name, warm-up, floor of the loss, verdict, summary
+    (Name("Post-LN", WITH), 400, 2.9, LEARNED, "Post-LN with 400 warm-up updates ends at 2.90 nats."),
+    (Name("Post-LN", WITHOUT), 0, 6.15, STUCK, "Post-LN without warm-up stays at 6.15 nats."),
+    (Name("Pre-LN", WITH), 400, 2.7, LEARNED, "Pre-LN with 400 warm-up updates ends at 2.70 nats."),
+    (Name("Pre-LN", WITHOUT), 0, 2.6, PARTLY, "Pre-LN without warm-up ends at 2.60 nats in two seeds."),
 ]
 
 
@@ -28,19 +42,19 @@ def losses(seed: int, floor: float, warmup: int, noise: float) -> list[float]:
     return [floor + (8.9 - floor) * math.exp(-u / slow) + dice.gauss(0, noise) for u in UPDATES]
 
 
-def curve(label: str, placement: str, warmup: int, floor: float, noise: float) -> Curve:
+def curve(name: Name, warmup: int, floor: float, noise: float) -> Curve:
     rows = [losses(seed, floor, warmup, noise) for seed in (1, 2, 3)]
-    if label == "Pre-LN, no warm-up":
+    if str(name) == "Pre-LN, no warm-up":
         rows[2] = [*rows[2][:17], math.nan]
-    return Curve(label=label, style_key=f"{placement}|{warmup}", updates=UPDATES, seeds_values=rows)
+    return Curve(name=name, updates=UPDATES, seeds_values=rows)
 
 
-def gradients(label: str, placement: str, warmup: int) -> GradientProfile:
-    blocks = [f"{stack} {i}" for stack in ("encoder", "decoder") for i in range(1, 7)]
-    dice = random.Random(label)
-    slope = 0.38 if placement == "Post-LN" else -0.08
+def gradients(name: Name) -> GradientProfile:
+    blocks = [Block(stack, i) for stack in ("encoder", "decoder") for i in range(1, 7)]
+    dice = random.Random(str(name))
+    slope = 0.38 if name.group == "Post-LN" else -0.08
     norms = [[math.exp(slope * (i % 6) - 1.5 * (i < 6) + dice.gauss(0, 0.08)) for i in range(12)] for _ in range(3)]
-    return GradientProfile(label=label, style_key=f"{placement}|{warmup}", blocks=blocks, seeds_norms=norms)
+    return GradientProfile(name=name, blocks=blocks, seeds_norms=norms)
 
 
 def seed_result(row: list[float], seed: int, warmup: int) -> SeedResult:
@@ -48,7 +62,7 @@ def seed_result(row: list[float], seed: int, warmup: int) -> SeedResult:
     updates = 831 if stopped else UPDATES[-1]
     return SeedResult(
         seed=seed,
-        status="non-finite" if stopped else "finished",
+        status=Status.NON_FINITE if stopped else Status.FINISHED,
         updates=updates,
         valid_loss_nats=row[-1],
         bleu=None if stopped else max(0.11, (6.1 - row[-1]) * 7.3),
@@ -59,44 +73,31 @@ def seed_result(row: list[float], seed: int, warmup: int) -> SeedResult:
 
 
 def sample() -> Comparison:
-    valid = [curve(label, placement, warmup, floor, 0.03) for label, placement, warmup, floor, _ in ARMS]
-    arms = [
-        Arm(
-            label=label,
-            placement=placement,
+    valid = [curve(name, warmup, floor, 0.03) for name, warmup, floor, _, _ in CONFIGURATIONS]
+    configurations = [
+        Configuration(
+            name=name,
             warmup_updates=warmup,
             peak_lr=1e-3,
             optimizer="Adam (0.9, 0.98)",
             seeds=[seed_result(list(row), i + 1, warmup) for i, row in enumerate(shown.seeds_values)],
             verdict=verdict,
+            summary=summary,
         )
-        for (label, placement, warmup, _, verdict), shown in zip(ARMS, valid, strict=True)
+        for (name, warmup, _, verdict, summary), shown in zip(CONFIGURATIONS, valid, strict=True)
     ]
     return Comparison(
         title="Norm placement and warm-up on a small translation corpus",
         subtitle="Post-LN needs warm-up at this rate and depth; Pre-LN learns without it in two of three seeds.",
         created="2025-01-31T12:00:00+00:00",
-        summary=[
-            "Post-LN with 400 warm-up updates ends at 2.90 nats, 3.28 below chance.",
-            "Post-LN without warm-up stays at 6.15 nats: it learned word frequencies and nothing else.",
-            "Pre-LN with 400 warm-up updates ends at 2.70 nats.",
-            "Pre-LN without warm-up ends at 2.60 nats in two seeds; one stopped at update 831.",
-        ],
-        arms=arms,
-        chance_loss_nats=CHANCE,
+        configurations=configurations,
+        unigram_loss_nats=CHANCE,
         valid_curves=valid,
-        train_curves=[
-            curve(label, placement, warmup, floor - 0.2, 0.12) for label, placement, warmup, floor, _ in ARMS
-        ],
-        gradient_profiles=[gradients(label, placement, warmup) for label, placement, warmup, _, _ in ARMS],
+        train_curves=[curve(name, warmup, floor - 0.2, 0.12) for name, warmup, floor, _, _ in CONFIGURATIONS],
+        gradient_profiles=[gradients(name) for name, *_ in CONFIGURATIONS],
         schedules=[
-            Curve(
-                label=label,
-                style_key=f"{placement}|{warmup}",
-                updates=range(1, 2001),
-                seeds_values=[[rate(u, warmup) for u in range(1, 2001)]],
-            )
-            for label, placement, warmup, _, _ in ARMS
+            Curve(name=name, updates=range(1, 2001), seeds_values=[[rate(u, warmup) for u in range(1, 2001)]])
+            for name, warmup, *_ in CONFIGURATIONS
         ],
         what=[
             ("Corpus", "Multi30k de-en, 29,000 sentence pairs"),

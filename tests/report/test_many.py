@@ -6,11 +6,23 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from normscope.report.comparison.contents import Arm, Comparison, Curve, GradientProfile, SeedResult
+from normscope.report.comparison.contents import (
+    Block,
+    Comparison,
+    Configuration,
+    Curve,
+    GradientProfile,
+    Name,
+    SeedResult,
+    Status,
+    Verdict,
+)
 from normscope.report.comparison.endings import endings_svg
-from normscope.report.comparison.panels import curve_panels, profile_panels, too_many
+from normscope.report.comparison.panels import curve_panels, profile_panels
 from normscope.report.comparison.plots import curves_svg, gradient_svg, schedule_svg
+from normscope.report.lines import styles_for, too_many
 from normscope.report.svg import HUES, house_style
+from normscope.report.words import Tone
 
 GROUPS = [f"Placement {i}" for i in range(1, 10)]
 VARIANTS = ["no warm-up", "warm-up 150"]
@@ -19,8 +31,7 @@ VARIANTS = ["no warm-up", "warm-up 150"]
 def curves() -> list[Curve]:
     return [
         Curve(
-            label=f"{group}, {variant}",
-            style_key=f"{group}|{variant}",
+            name=Name(group, variant),
             updates=[125, 250],
             seeds_values=[[5.0, 4.0 + i / 10], [5.2, 4.2 + i / 10]],
         )
@@ -29,19 +40,19 @@ def curves() -> list[Curve]:
     ]
 
 
-def arm(placement: str, variant: str, *losses: float | None) -> Arm:
+def configuration(placement: str, variant: str, *losses: float | None) -> Configuration:
     seeds = [
-        SeedResult(seed=i, status="finished", updates=1, valid_loss_nats=loss, summed_lr=1.0)
+        SeedResult(seed=i, status=Status.FINISHED, updates=1, valid_loss_nats=loss, summed_lr=1.0)
         for i, loss in enumerate(losses)
     ]
-    return Arm(
-        label=f"{placement}, {variant}",
-        placement=placement,
+    return Configuration(
+        name=Name(placement, variant),
         warmup_updates=0,
         peak_lr=1e-3,
         optimizer="adam",
         seeds=seeds,
-        verdict="learned",
+        verdict=Verdict("learned", Tone.GOOD),
+        summary="",
     )
 
 
@@ -50,40 +61,61 @@ def words(svg: str) -> str:
 
 
 def test_too_many_groups_are_more_than_hues():
-    keys = [f"{i}|v" for i in range(len(HUES))]
-    assert not too_many([*keys, "0|another variant"])
-    assert too_many([*keys, "one more|v"])
+    names = [Name(f"{i}", "v") for i in range(len(HUES))]
+    assert not too_many([*names, Name("0", "another variant")])
+    assert too_many([*names, Name("one more", "v")])
+
+
+def test_a_hue_is_a_placement_and_where_there_are_too_many_a_variant():
+    few = styles_for(Name(group, variant) for group in "abc" for variant in VARIANTS)
+    assert [few[Name(group, VARIANTS[1])].color for group in "abc"] == list(HUES[:3])
+    many = styles_for(Name(group, variant) for group in GROUPS for variant in VARIANTS)
+    assert {many[Name(group, VARIANTS[1])].color for group in GROUPS} == {HUES[1]}
+
+
+def hues(svg: str) -> set[str]:
+    return {hue for hue in HUES if hue in svg}
+
+
+def test_a_placement_has_one_hue_in_every_figure_of_a_page():
+    """The hue of a placement in the picture of where runs ended is its hue in the curves."""
+    rows = [configuration(group, variant, 3.0) for group in ("A", "B") for variant in VARIANTS]
+    drawn = [Curve(name=row.name, updates=[1, 2], seeds_values=[[5.0, 4.0]]) for row in rows]
+    styles = styles_for(row.name for row in rows)
+    for number, group in enumerate(("A", "B")):
+        own = [row for row in rows if row.name.group == group]
+        assert hues(endings_svg(own, baseline=None, styles=styles)) == {HUES[number]}
+        curves = [curve for curve in drawn if curve.name.group == group]
+        assert hues(curves_svg(curves, ylabel="nats", styles=styles)) == {HUES[number]}
 
 
 def test_one_panel_a_group_and_each_variant_named_once():
     with house_style():
-        figure = curve_panels(curves(), ylabel="nats", chance=5.6)
+        figure = curve_panels(curves(), ylabel="nats", baseline=5.6)
     panels = [axes for axes in figure.axes if axes.get_title()]
     assert [axes.get_title() for axes in panels] == GROUPS
-    assert all(len(axes.lines) == 3 for axes in panels), "two variants and chance"
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == [*VARIANTS, "chance (unigram)"]
+    assert all(len(axes.lines) == 3 for axes in panels), "two variants and the baseline"
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == [*VARIANTS, "unigram baseline"]
     # The mean of the two seeds is what is drawn.
     assert list(panels[2].lines[0].get_ydata()) == pytest.approx([5.1, 4.3])
 
 
 def test_a_diverged_run_does_not_flatten_the_others_and_chance_is_seen():
-    wild = Curve(label="Wild, no warm-up", style_key="Wild|no warm-up", updates=[1, 2], seeds_values=[[5.0, 5000.0]])
+    wild = Curve(name=Name("Wild", "no warm-up"), updates=[1, 2], seeds_values=[[5.0, 5000.0]])
     with house_style():
-        low, high = curve_panels([*curves(), wild], ylabel="nats", chance=5.6).axes[0].get_ylim()
+        low, high = curve_panels([*curves(), wild], ylabel="nats", baseline=5.6).axes[0].get_ylim()
     assert low < 4.0 < 5.6 < high < 10
 
 
 def test_gradient_panels_share_a_log_axis():
     profiles = [
-        GradientProfile(
-            label=f"{g}, v", style_key=f"{g}|v", blocks=["encoder 1", "decoder 1"], seeds_norms=[[0.1, 2.0]]
-        )
+        GradientProfile(name=Name(g, "v"), blocks=[Block("encoder", 1), Block("decoder", 1)], seeds_norms=[[0.1, 2.0]])
         for g in GROUPS
     ]
     with house_style():
         panels = profile_panels(profiles, ylabel="norm").axes
     assert all(axes.get_yscale() == "log" for axes in panels[: len(GROUPS)])
-    assert "Placement 9, v: encoder 1 0.1, decoder 1 2" in words(gradient_svg(profiles))
+    assert "Placement 9, v: encoder 1 0.1000, decoder 1 2.000" in words(gradient_svg(profiles))
 
 
 def test_the_pictures_turn_to_panels_on_their_own():
@@ -94,7 +126,7 @@ def test_the_pictures_turn_to_panels_on_their_own():
     assert curves_svg(curves(), ylabel="nats") == many
 
 
-def test_many_arms_with_one_schedule_share_a_short_name():
+def test_many_configurations_with_one_schedule_share_a_short_name():
     svg = schedule_svg(curves())
     assert "Placement 9, warm-up 150" in words(svg)
     # Eighteen names below the axes would make it three times as high.
@@ -102,18 +134,22 @@ def test_many_arms_with_one_schedule_share_a_short_name():
 
 
 def test_endings_put_the_best_first_and_tell_every_seed():
-    arms = [arm("A", "no warm-up", 3.0, 3.2), arm("B", "no warm-up", 2.0, 2.2), arm("B", "warm-up 150", 9.0)]
-    svg = endings_svg(arms, chance=4.0)
-    assert words(svg) == "A, no warm-up: 3, 3.2. B, no warm-up: 2, 2.2. B, warm-up 150: 9"
-    assert svg == endings_svg(arms, chance=4.0)
+    rows = [
+        configuration("A", "no warm-up", 3.0, 3.2),
+        configuration("B", "no warm-up", 2.0, 2.2),
+        configuration("B", "warm-up 150", 9.0),
+    ]
+    svg = endings_svg(rows, baseline=4.0)
+    assert words(svg) == "A, no warm-up: 3.000, 3.200. B, no warm-up: 2.000, 2.200. B, warm-up 150: 9.000"
+    assert svg == endings_svg(rows, baseline=4.0)
 
 
 @pytest.mark.parametrize("losses", [(), (None,), (math.nan,), (math.inf, 3.0)])
 def test_endings_without_values(losses):
-    svg = endings_svg([arm("A", "no warm-up", *losses)], chance=None)
+    svg = endings_svg([configuration("A", "no warm-up", *losses)], baseline=None)
     assert words(svg).startswith("A, no warm-up: ")
 
 
 def test_the_page_shows_where_runs_ended(comparison: Comparison):
-    svg = endings_svg(comparison.arms, chance=comparison.chance_loss_nats)
+    svg = endings_svg(comparison.configurations, baseline=comparison.unigram_loss_nats)
     assert "non-finite" in words(svg)

@@ -14,8 +14,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from normscope.report.comparison.contents import Arm, Comparison, Curve, GradientProfile, SeedResult
-from normscope.report.comparison.page import growth, number, render, spread, tally, tone, write
+from normscope.report.comparison.contents import (
+    Block,
+    Comparison,
+    Configuration,
+    Curve,
+    GradientProfile,
+    Name,
+    SeedResult,
+    Status,
+    Verdict,
+)
+from normscope.report.comparison.page import growth, render, spread, tally, write
+from normscope.report.words import Tone
 
 VOID = {"meta", "link", "br"}
 
@@ -55,26 +66,36 @@ class Page(HTMLParser):
             self.rows[-1][-1] += data
 
 
-def test_every_arm_and_number_is_in_the_table(comparison: Comparison) -> None:
+def test_every_configuration_and_number_is_in_the_table(comparison: Comparison) -> None:
     page = Page(render(comparison))
-    for arm in comparison.arms:
-        (row,) = [row for row in page.rows if row[0] == arm.label and arm.placement in row]
-        assert {arm.optimizer, f"{arm.peak_lr:g}", f"{arm.warmup_updates:,}", arm.verdict} <= set(row)
-        runs = [row for row in page.rows if row[0] == arm.label and row[2] in ("finished", "non-finite")]
-        expected = [[arm.label, str(s.seed), s.status, f"{s.updates:,}", *cells(s)] for s in arm.seeds]
+    for one in comparison.configurations:
+        (row,) = [row for row in page.rows if row[0] == str(one.name) and one.name.group in row]
+        assert {one.optimizer, "1e-3", f"{one.warmup_updates:,}", one.verdict.text} <= set(row)
+        runs = [row for row in page.rows if row[0] == str(one.name) and row[2] in ("finished", "non-finite")]
+        expected = [[str(one.name), str(s.seed), s.status, f"{s.updates:,}", *cells(s)] for s in one.seeds]
         assert runs == expected
-    for line in [*comparison.summary, *comparison.commands, *(v for pair in comparison.what for v in pair)]:
+        assert one.summary in page.text
+    for line in [*comparison.commands, *(v for pair in comparison.what for v in pair)]:
         assert line in page.text
 
 
 def cells(run: SeedResult) -> list[str]:
-    if run.status == "non-finite":
-        return ["non-finite", "–", "–", f"{run.summed_lr:.4g}", run.message]
+    if run.status is Status.NON_FINITE:
+        return ["non-finite", "–", "–", f"{run.summed_lr:#.4g}", run.message]
     assert run.valid_loss_nats is not None
     assert run.bleu is not None
     assert run.bleu_tokenised is not None
     bleus = [f"{run.bleu:.2f}", f"{run.bleu_tokenised:.2f}"]
-    return [f"{run.valid_loss_nats:.3f}", *bleus, f"{run.summed_lr:.4g}", "–"]
+    return [f"{run.valid_loss_nats:.3f}", *bleus, f"{run.summed_lr:#.4g}", "–"]
+
+
+def test_columns_of_scores_are_there_only_where_a_run_was_scored(comparison: Comparison) -> None:
+    bare = [
+        replace(one, seeds=[replace(seed, bleu=None, bleu_tokenised=None) for seed in one.seeds])
+        for one in comparison.configurations
+    ]
+    assert Page(render(comparison)).text.count("BLEU, tokenised") == 2
+    assert "BLEU" not in Page(render(replace(comparison, configurations=bare))).text
 
 
 def test_nan_is_never_shown(comparison: Comparison) -> None:
@@ -82,8 +103,7 @@ def test_nan_is_never_shown(comparison: Comparison) -> None:
 
 
 def test_absent_values_are_named() -> None:
-    assert [number(v) for v in (None, float("nan"), float("-inf"), 2.0)] == ["–", "non-finite", "non-finite", "2.000"]
-    full, part = spread([1.0, 2.0], ".1f"), spread([1.0, float("nan"), None], ".1f")
+    full, part = (spread(some, "{:.1f}".format) for some in ([1.0, 2.0], [1.0, float("nan"), None]))
     assert (full.mean, full.notes) == ("1.5", ("1.0 to 2.0",))
     assert (part.mean, part.notes) == ("1.0", ("1 of 3 seeds",))
     assert [spread(v).mean for v in ([], [None], [None, float("inf")])] == ["–", "–", "non-finite"]
@@ -166,12 +186,16 @@ def tags_of_a_calm_page() -> list[str]:
 
 
 def labelled(text: str) -> Comparison:
-    run = SeedResult(seed=1, status="failed", updates=0, summed_lr=0.0, message=text)
-    arm = Arm(label=text, placement=text, warmup_updates=0, peak_lr=1e-3, optimizer=text, seeds=[run], verdict=text)
-    curve = Curve(label=text, style_key=text, updates=[0, 1], seeds_values=[[2.0, 1.0]])
-    profile = GradientProfile(label=text, style_key=text, blocks=[text], seeds_norms=[[1.0]])
+    run = SeedResult(seed=1, status=Status.FAILED, updates=0, summed_lr=0.0, message=text)
+    name = Name(text)
+    one = Configuration(
+        name=name, warmup_updates=0, peak_lr=1e-3, optimizer=text, seeds=[run], verdict=Verdict(text, Tone.PLAIN),
+        summary=text,
+    )  # fmt: skip
+    curve = Curve(name=name, updates=[0, 1], seeds_values=[[2.0, 1.0]])
+    profile = GradientProfile(name=name, blocks=[Block(text, 1)], seeds_norms=[[1.0]])
     return Comparison(
-        title=text, subtitle=text, created=text, summary=[text], arms=[arm], chance_loss_nats=None,
+        title=text, subtitle=text, created=text, configurations=[one], unigram_loss_nats=None,
         valid_curves=[curve], train_curves=[curve], gradient_profiles=[profile], schedules=[curve],
         what=[(text, text)], formulas=[(text, text)], commands=[text], environment=[(text, text)],
     )  # fmt: skip
@@ -179,10 +203,10 @@ def labelled(text: str) -> Comparison:
 
 def test_nothing_measured_yet_is_still_a_page(comparison: Comparison) -> None:
     empty = replace(
-        comparison, arms=[], summary=[], valid_curves=[], train_curves=[], gradient_profiles=[], schedules=[],
-        chance_loss_nats=None, what=[], formulas=[], commands=[], environment=[],
+        comparison, configurations=[], valid_curves=[], train_curves=[], gradient_profiles=[], schedules=[],
+        unigram_loss_nats=None, what=[], formulas=[], commands=[], environment=[],
     )  # fmt: skip
-    assert "0 arms, 0 runs." in Page(render(empty)).text
+    assert "0 configurations, 0 runs." in Page(render(empty)).text
 
 
 def test_write_leaves_the_page_its_pictures_and_nothing_else(comparison: Comparison, tmp_path: Path) -> None:
@@ -208,16 +232,12 @@ def test_a_failed_write_keeps_the_old_page(
 
 
 def test_words_about_runs(comparison: Comparison) -> None:
-    assert tally(comparison.arms) == "4 arms, 12 runs: 11 finished, 1 stopped at a non-finite value."
-    verdicts = ["learned", "partly learned: 2 of 3 seeds", "stuck at chance", "diverged", "", "no runs yet"]
-    assert [tone(verdict) for verdict in verdicts] == ["good", "mixed", "stuck", "bad", "plain", "plain"]
+    ended = "4 configurations, 12 runs: 11 finished, 1 stopped at a non-finite value."
+    assert tally(comparison.configurations) == ended
+    dots = re.findall(r'<li><span class="(\w+)"><span class="dot"', render(comparison))
+    assert dots == ["good", "stuck", "good", "mixed"]
 
 
 def test_growth_is_last_over_first(comparison: Comparison) -> None:
     profile = replace(comparison.gradient_profiles[0], seeds_norms=[[1.0] * 5 + [3.0] + [2.0] * 5 + [1.0]] * 2)
     assert growth(profile) == [("encoder", 1.0, 3.0, 3.0), ("decoder", 2.0, 1.0, 0.5)]
-
-
-def test_summary_and_arms_must_agree(comparison: Comparison) -> None:
-    with pytest.raises(ValueError, match="one summary line an arm"):
-        replace(comparison, summary=["one"])

@@ -37,8 +37,8 @@ def groups(svg: str, name: str) -> int:
 def test_every_curve_in_words():
     words = told(panels_svg([PANEL, replace(PANEL, title="Two", series=[PREDICTED])], title="T & t"))
     assert words == (
-        "One: Pre-LN, measured 1 to 2.5; Pre-LN, predicted 1 to 2; claimed $x$ &amp; &lt;y&gt; 1 to 3. "
-        "Two: Pre-LN, predicted 1 to 2"
+        "One: Pre-LN, measured 1.000 to 2.500; Pre-LN, predicted 1.000 to 2.000; claimed $x$ &amp; &lt;y&gt; 1.000 to "
+        "3.000. Two: Pre-LN, predicted 1.000 to 2.000"
     )
 
 

@@ -7,7 +7,7 @@ import xml.etree.ElementTree as ET
 import matplotlib as mpl
 import pytest
 
-from normscope.report.comparison.contents import Comparison, Curve, GradientProfile
+from normscope.report.comparison.contents import Block, Comparison, Curve, GradientProfile, Name
 from normscope.report.comparison.plots import curves_svg, gradient_svg, schedule_svg
 from normscope.report.lines import styles_for
 from normscope.report.svg import CSS_NAMES, HUES, INK, inlined
@@ -15,12 +15,13 @@ from normscope.report.svg import CSS_NAMES, HUES, INK, inlined
 NS = "{http://www.w3.org/2000/svg}"
 
 
-def curve(*rows: list[float], label: str = "a", key: str = "Post-LN|0") -> Curve:
-    return Curve(label=label, style_key=key, updates=range(max(map(len, rows), default=0)), seeds_values=rows)
+def curve(*rows: list[float], group: str = "a", variant: str = "") -> Curve:
+    return Curve(name=Name(group, variant), updates=range(max(map(len, rows), default=0)), seeds_values=rows)
 
 
 def test_group_decides_hue_and_variant_the_dash() -> None:
-    styles = styles_for(["Post-LN|0", "Post-LN|400", "Pre-LN|400", "Pre-LN|0"])
+    names = [Name("Post-LN", "0"), Name("Post-LN", "400"), Name("Pre-LN", "400"), Name("Pre-LN", "0")]
+    styles = styles_for(names)
     assert [styles[k].color for k in styles] == [HUES[0], HUES[0], HUES[1], HUES[1]]
     looks = [(styles[k].dash, styles[k].marker) for k in styles]
     assert looks[0] == looks[3] != looks[1] == looks[2]
@@ -28,7 +29,7 @@ def test_group_decides_hue_and_variant_the_dash() -> None:
 
 def test_pictures_are_xml_with_title_and_words(comparison: Comparison) -> None:
     for svg in (
-        curves_svg(comparison.valid_curves, ylabel="nats", title="A < B & C", chance=6.0),
+        curves_svg(comparison.valid_curves, ylabel="nats", title="A < B & C", baseline=6.0),
         gradient_svg(comparison.gradient_profiles),
         schedule_svg(comparison.schedules),
     ):
@@ -44,8 +45,8 @@ def test_pictures_are_xml_with_title_and_words(comparison: Comparison) -> None:
 
 
 def test_words_of_a_picture_are_its_numbers() -> None:
-    svg = curves_svg([curve([4.0, 2.0], [2.0, 1.0], label="x & y")], ylabel="nats")
-    assert ET.fromstring(svg).findtext(f"{NS}desc") == "x & y: 3 at update 0 to 1.5 at update 1"
+    svg = curves_svg([curve([4.0, 2.0], [2.0, 1.0], group="x & y")], ylabel="nats")
+    assert ET.fromstring(svg).findtext(f"{NS}desc") == "x & y: 3.000 at update 0 to 1.500 at update 1"
 
 
 def test_same_curves_same_bytes_and_no_trace_left(comparison: Comparison) -> None:
@@ -76,25 +77,25 @@ def test_a_cross_marks_only_runs_that_ended_in_a_non_finite_value(row: list[floa
 
 def test_a_diverged_run_turns_the_axis_not_the_others_flat() -> None:
     """Log scale: 100 times the loss must not take 100 times the height."""
-    tall = curves_svg([curve([5.0, 4.0, 3.0]), curve([5.0, 50.0, 5000.0], label="b")], ylabel="nats")
-    flat = curves_svg([curve([5.0, 4.0, 3.0]), curve([5.0, 6.0, 7.0], label="b")], ylabel="nats")
+    tall = curves_svg([curve([5.0, 4.0, 3.0]), curve([5.0, 50.0, 5000.0], group="b")], ylabel="nats")
+    flat = curves_svg([curve([5.0, 4.0, 3.0]), curve([5.0, 6.0, 7.0], group="b")], ylabel="nats")
     assert len(re.findall('id="ytick_', tall)) != len(re.findall('id="ytick_', flat))
 
 
-def test_arms_with_one_schedule_share_a_line_in_ink() -> None:
+def test_configurations_with_one_schedule_share_a_line_in_ink() -> None:
     rates = [0.1, 0.2]
-    same = [curve(rates, label="a", key="Post-LN|4"), curve(rates, label="b", key="Pre-LN|4")]
+    same = [curve(rates, group="Post-LN", variant="4"), curve(rates, group="Pre-LN", variant="4")]
     assert not set(re.findall("#[0-9a-f]{6}", schedule_svg(same))) & set(HUES)
     assert INK in schedule_svg(same)
-    apart = [same[0], curve([0.1, 0.3], label="b", key="Pre-LN|4")]
+    apart = [same[0], curve([0.1, 0.3], group="Pre-LN", variant="4")]
     assert set(HUES[:2]) <= set(re.findall("#[0-9a-f]{6}", schedule_svg(apart)))
 
 
 def test_stacks_are_not_joined_and_zero_norms_do_not_break_the_log_axis() -> None:
-    blocks = ["encoder 1", "encoder 2", "decoder 1", "head"]
-    profile = GradientProfile(label="$a_{", style_key="x|y", blocks=blocks, seeds_norms=[[1.0, 2.0, 0.0, math.nan]])
+    blocks = [Block("encoder", 1), Block("encoder", 2), Block("decoder", 1), Block("", 1)]
+    profile = GradientProfile(name=Name("$a_{"), blocks=blocks, seeds_norms=[[1.0, 2.0, 0.0, math.nan]])
     svg = gradient_svg([profile])
-    assert "encoder 1 1, encoder 2 2, decoder 1 none, head none" in svg
+    assert "encoder 1 1.000, encoder 2 2.000, decoder 1 none, 1 none" in svg
     ET.fromstring(svg)
 
 
@@ -104,7 +105,7 @@ def test_thousands_of_points_stay_a_small_picture() -> None:
 
 
 def test_inlined_takes_every_colour_from_the_page(comparison: Comparison) -> None:
-    svg = inlined(curves_svg(comparison.valid_curves, ylabel="nats", chance=6.0), "one")
+    svg = inlined(curves_svg(comparison.valid_curves, ylabel="nats", baseline=6.0), "one")
     assert not re.findall(r"#[0-9a-f]{6}(?=[;\"])", svg)
     assert set(re.findall(r"var\((--[\w-]+)\)", svg)) <= set(CSS_NAMES.values())
     assert all(i.startswith("one-") for i in re.findall(r'\sid="([^"]+)"', svg))
@@ -113,6 +114,6 @@ def test_inlined_takes_every_colour_from_the_page(comparison: Comparison) -> Non
 
 def test_rows_longer_than_the_updates_are_refused() -> None:
     with pytest.raises(ValueError, match="3 values for 2 updates"):
-        Curve(label="a", style_key="a|b", updates=[0, 1], seeds_values=[[1.0, 2.0, 3.0]])
+        Curve(name=Name("a"), updates=[0, 1], seeds_values=[[1.0, 2.0, 3.0]])
     with pytest.raises(ValueError, match="1 norms for 2 blocks"):
-        GradientProfile(label="a", style_key="a|b", blocks=["x", "y"], seeds_norms=[[1.0]])
+        GradientProfile(name=Name("a"), blocks=[Block("x", 1), Block("x", 2)], seeds_norms=[[1.0]])

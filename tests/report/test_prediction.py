@@ -19,7 +19,8 @@ def words(svg: str) -> str:
 def test_words_are_the_ends_of_every_line():
     svg = prediction_svg([line("A $x_"), line("B", gradient=(0.5, 0.25))], gradient_of="W2", title="t")
     assert words(svg) == (
-        "A $x_, encoder: stream 1 to 4, gradient 3 to 2. B, encoder: stream 1 to 4, gradient 0.5 to 0.25"
+        "A $x_, encoder: stream 1.000 to 4.000, gradient 3.000 to 2.000. "
+        "B, encoder: stream 1.000 to 4.000, gradient 0.5000 to 0.2500"
     )
     assert svg == prediction_svg([line("A $x_"), line("B", gradient=(0.5, 0.25))], gradient_of="W2", title="t")
 

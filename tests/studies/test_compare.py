@@ -130,7 +130,7 @@ def test_a_rate_too_high_is_a_result_and_the_others_are_evaluated_on_the_split_a
     assert not (absurd / "evaluation.json").exists()
     arms = json.loads((tmp_path / "results.json").read_text())["arms"]
     assert [(arm["seeds"][0]["status"], arm["verdict"]) for arm in arms] == [
-        ("finished", "stuck at chance"),
+        ("finished", "no better than the unigram baseline"),
         ("non-finite", "diverged"),
     ]
     assert arms[0]["seeds"][0]["bleu"] == scores["bleu"]

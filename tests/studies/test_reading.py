@@ -8,15 +8,17 @@ from typing import Any
 import pytest
 
 from normscope.data.parallel.opening import toy_corpus
-from normscope.report.comparison.contents import SeedResult, Status
+from normscope.report.comparison.contents import Block, SeedResult, Status
 from normscope.runs.assembly import build_model
+from normscope.studies.grids.curves import block_squares
 from normscope.studies.grids.grid import Cell, Grid
-from normscope.studies.grids.reading import arm_labels, block_squares, compare, verdict
+from normscope.studies.grids.reading import compare, configuration_names
+from normscope.studies.grids.verdict import verdict
 from tiny import tiny
 
 
-def seed(status: Status, loss: float | None) -> SeedResult:
-    return SeedResult(seed=1, status=status, updates=5, valid_loss_nats=loss, summed_lr=0.0)
+def seed(status: str, loss: float | None) -> SeedResult:
+    return SeedResult(seed=1, status=Status(status), updates=5, valid_loss_nats=loss, summed_lr=0.0)
 
 
 LEARNED, STUCK = seed("finished", 4.4), seed("finished", 4.6)
@@ -29,12 +31,12 @@ FAILED, MISSING = seed("failed", None), seed("missing", None)
     [
         ([LEARNED], "learned"),
         ([LEARNED, LEARNED], "learned"),
-        ([STUCK], "stuck at chance"),
-        ([seed("finished", 4.5)], "stuck at chance"),  # 90 % of chance is not under 90 %
+        ([STUCK], "no better than the unigram baseline"),
+        ([seed("finished", 4.5)], "no better than the unigram baseline"),  # 90 % of chance is not under 90 %
         ([DIVERGED, DIVERGED], "diverged"),
         ([LEARNED, DIVERGED, LEARNED], "partly learned: 2 of 3 seeds"),
         ([LEARNED, RUNNING], "partly learned: 1 of 2 seeds"),
-        ([STUCK, DIVERGED], "diverged or stuck at chance"),
+        ([STUCK, DIVERGED], "diverged or no better than the unigram baseline"),
         ([RUNNING], "unfinished"),  # whatever its loss is by now
         ([MISSING], "unfinished"),
         ([DIVERGED, RUNNING], "unfinished"),
@@ -43,8 +45,15 @@ FAILED, MISSING = seed("failed", None), seed("missing", None)
         ([FAILED, RUNNING, DIVERGED], "failed or unfinished"),
     ],
 )
-def test_the_verdict_on_an_arm(seeds: list[SeedResult], words: str) -> None:
-    assert verdict(seeds, chance_nats=5.0) == words
+def test_the_verdict_on_a_configuration(seeds: list[SeedResult], words: str) -> None:
+    assert verdict(seeds, unigram_nats=5.0).text == words
+
+
+def test_the_tone_of_a_verdict_is_that_of_what_became_of_the_seeds() -> None:
+    seeds = ([LEARNED], [LEARNED, DIVERGED], [STUCK], [DIVERGED], [STUCK, DIVERGED], [RUNNING], [FAILED, STUCK])
+    assert [verdict(list(some), unigram_nats=5.0).tone for some in seeds] == [
+        "good", "mixed", "stuck", "bad", "bad", "plain", "plain",
+    ]  # fmt: skip
 
 
 def test_the_squares_of_a_block_are_those_of_its_parameters_in_order_of_depth() -> None:
@@ -52,11 +61,11 @@ def test_the_squares_of_a_block_are_those_of_its_parameters_in_order_of_depth() 
     model = build_model(config, toy_corpus(5).codec)
     norms = {name: float(p.detach().norm()) for name, p in reversed(list(model.named_parameters()))}
     squares = block_squares(norms)
-    assert list(squares) == [f"encoder {b}" for b in range(1, 12)] + ["decoder 1", "decoder 2"]
+    assert [str(block) for block in squares] == [f"encoder {b}" for b in range(1, 12)] + ["decoder 1", "decoder 2"]
     for stack, blocks in (("encoder", model.encoder.blocks), ("decoder", model.decoder.blocks)):
         for number, block in enumerate(blocks, 1):
             wanted = sum(float((p.detach().double() ** 2).sum()) for p in block.parameters())
-            assert squares[f"{stack} {number}"] == pytest.approx(wanted, rel=1e-5)
+            assert squares[Block(stack, number)] == pytest.approx(wanted, rel=1e-5)
 
 
 def cells(folder: Path) -> list[Cell]:
@@ -87,7 +96,7 @@ def test_curves_put_every_value_at_its_own_update(tmp_path: Path) -> None:
         ["1.0", "2.0", "3.0", "nan"],
         ["1.0", "2.0"],
     ]
-    results = page.arms[0].seeds
+    results = page.configurations[0].seeds
     assert [(s.status, s.updates, s.message) for s in results] == [
         ("finished", 6, ""),
         ("non-finite", 4, "the loss (nan)"),
@@ -104,7 +113,7 @@ def test_a_stop_behind_the_last_update_lengthens_the_axis(tmp_path: Path) -> Non
         write(cell, [{"event": "non-finite", "update": 1, "reason": "the weights"}])
     page, _ = compare(three, toy_corpus(5), tmp_path, title="T", command="C", failed={})
     assert list(page.train_curves[0].updates) == [1]
-    assert page.arms[0].verdict == "diverged"
+    assert page.configurations[0].verdict.text == "diverged"
 
 
 def test_labels_name_what_differs_and_nothing_else() -> None:
@@ -114,7 +123,7 @@ def test_labels_name_what_differs_and_nothing_else() -> None:
             "peak_lrs": (0.1,),
             "optimizers": ("adam",),
         }
-        return list(arm_labels(list(Grid(**{**whole, **axes}, seeds=1).arms())).values())
+        return [str(name) for name in configuration_names(list(Grid(**{**whole, **axes}, seeds=1).arms())).values()]
 
     assert labels() == ["Pre-LN, no warm-up", "Post-LN, warm-up 4"]
     assert labels(peak_lrs=(0.1, 1e-5))[:2] == ["Pre-LN, no warm-up, rate 0.1", "Pre-LN, no warm-up, rate 1e-05"]

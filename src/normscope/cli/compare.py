@@ -97,8 +97,8 @@ def _compare(run_comparison: Callable[..., Any], base: Any, grid: Any, folder: P
     except Interrupted as stop:
         say(f"{stop}; run the same command to resume")
         raise typer.Exit(stop.exit_code) from None
-    for arm, line in zip(page.arms, page.summary, strict=True):
-        typer.echo(f"{arm.verdict:16} {line}")
+    for row in page.configurations:
+        typer.echo(f"{row.verdict.text:16} {row.summary}")
     typer.echo(f"report: {file}")
     for line in failed:
         say(f"failed: {line}")

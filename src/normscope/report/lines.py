@@ -1,4 +1,4 @@
-"""What the pictures share: how an arm looks, and how the values of its seeds become a line, a band and a cross."""
+"""What pictures of runs share: how a configuration looks, and how its seeds become a line, a band and a cross."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,8 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from numpy.typing import NDArray
 
-from .comparison.contents import Curve
+from .comparison.contents import Curve, Name
+from .numbers import significant
 from .svg import HUES
 
 # S = seeds, U = updates or blocks
@@ -18,28 +19,37 @@ _VARIANTS: tuple[tuple[Any, str], ...] = (
     ("-", "o"), ((0, (4, 1.6)), "s"), ((0, (1.2, 1.4)), "^"), ((0, (5, 1.5, 1.2, 1.5)), "D"), ((0, (9, 2)), "v"),
 )  # fmt: skip
 POINTS = 400
-"""Points drawn a curve; more cannot be told apart at this width and make the page heavy."""
+"""Points drawn a curve; more are not seen apart at this width and make the page heavy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """How one arm is drawn in every picture."""
+    """How one configuration is drawn in every picture."""
 
     color: str
     dash: Any
     marker: str
 
 
-def styles_for(keys: Iterable[str]) -> dict[str, Style]:
-    """Hue by group, dash and marker by variant, both in order of first appearance."""
-    groups: dict[str, int] = {}
-    variants: dict[str, int] = {}
+def too_many(names: Iterable[Name]) -> bool:
+    """Whether one picture would have to give two groups the same hue."""
+    return len({name.group for name in names}) > len(HUES)
+
+
+def styles_for(names: Iterable[Name]) -> dict[Name, Style]:
+    """Hue by group, dash and marker by variant, both in order of first appearance.
+
+    Where there are more groups than hues, each group has a panel or a row of its own and the hue follows the variant.
+    """
+    known = list(dict.fromkeys(names))
+    groups = list(dict.fromkeys(name.group for name in known))
+    variants = list(dict.fromkeys(name.variant for name in known))
+    crowded = too_many(known)
     styles = {}
-    for key in keys:
-        group, _, variant = key.partition("|")
-        hue = groups.setdefault(group, len(groups)) % len(HUES)
-        dash, marker = _VARIANTS[variants.setdefault(variant, len(variants)) % len(_VARIANTS)]
-        styles[key] = Style(HUES[hue], dash, marker)
+    for name in known:
+        variant = variants.index(name.variant)
+        hue = variant if crowded else groups.index(name.group)
+        styles[name] = Style(HUES[hue % len(HUES)], *_VARIANTS[variant % len(_VARIANTS)])
     return styles
 
 
@@ -86,7 +96,7 @@ def draw_line(
         low_U = np.where(here_SU, values_SU, np.inf).min(0)
         high_U = np.where(here_SU, values_SU, -np.inf).max(0)
         axes.fill_between(x_U, low_U, high_U, where=here_SU.any(0), color=look.color, alpha=0.18, lw=0)
-    # Markers start at different points, so that curves on top of each other can still be told apart.
+    # Markers start at different points, so that curves on top of each other can still be seen apart.
     offset = (2 * first_marker) % every if every > 1 else 0
     (line,) = axes.plot(
         x_U,
@@ -111,20 +121,21 @@ def draw_cross(axes: Axes, updates: Sequence[int], row: Sequence[float], color: 
     return True
 
 
-def told(curves: Sequence[Curve]) -> str:
-    """The picture in words: where each curve starts and ends."""
+def described(curves: Sequence[Curve]) -> str:
+    """The picture in words: the value and the update with which each curve starts and ends."""
     words = []
     for curve in curves:
         means = seed_mean(seed_table(curve.seeds_values, len(curve.updates)))
         known = np.flatnonzero(np.isfinite(means))
         if not known.size:
-            words.append(f"{curve.label}: no finite value")
+            words.append(f"{curve.name}: no finite value")
             continue
         first, last = known[0], known[-1]
         ends = [f"{short(means[i])} at update {curve.updates[i]}" for i in (first, last)]
-        words.append(f"{curve.label}: " + " to ".join(ends))
+        words.append(f"{curve.name}: " + " to ".join(ends))
     return ". ".join(words)
 
 
 def short(value: float) -> str:
-    return f"{value:.4g}" if np.isfinite(value) else "none"
+    """A value for the words that describe a picture; "none" for what is not finite."""
+    return significant(value) if np.isfinite(value) else "none"

@@ -1,19 +1,54 @@
-"""What a report shows, as plain values: the caller measures and judges, this room only draws and writes."""
+"""What the page of a comparison shows, as plain values: the caller measures and judges, this room draws and writes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from enum import StrEnum
 
-Status = Literal["finished", "non-finite", "running", "missing", "failed"]
+from ..words import Tone
+
+
+class Status(StrEnum):
+    """How far one run has come."""
+
+    FINISHED = "finished"
+    NON_FINITE = "non-finite"
+    """It stopped at a value that is not finite."""
+    RUNNING = "running"
+    MISSING = "missing"
+    """Nothing of it is there."""
+    FAILED = "failed"
+    """Its process ended without finishing it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """The name of a configuration, which also decides how it is drawn, the same in every figure of a page."""
+
+    group: str
+    """The placement: the hue and the rows of pictures."""
+    variant: str = ""
+    """What else tells it from the others, such as its warm-up: dash and marker."""
+
+    def __str__(self) -> str:
+        return f"{self.group}, {self.variant}" if self.variant else self.group
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Block:
+    """A place in a model: the block's number, from 1, in the stack of that name."""
+
+    stack: str
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.stack} {self.number}".strip()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curve:
     """One quantity over updates, once per seed."""
 
-    label: str
-    style_key: str
-    """`<group>|<variant>`: the group (the placement) decides the hue, the variant (the warm-up) dash and marker."""
+    name: Name
     updates: Sequence[int]
     seeds_values: Sequence[Sequence[float]]
     """One row a seed, aligned with the start of `updates`. A shorter row ended early; a row whose last value is
@@ -22,28 +57,27 @@ class Curve:
     def __post_init__(self) -> None:
         longest = max((len(row) for row in self.seeds_values), default=0)
         if longest > len(self.updates):
-            raise ValueError(f"curve {self.label!r}: a seed has {longest} values for {len(self.updates)} updates")
+            raise ValueError(f"curve {self.name}: a seed has {longest} values for {len(self.updates)} updates")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GradientProfile:
     """Gradient norm of each block before the first update, once per seed."""
 
-    label: str
-    style_key: str
-    blocks: Sequence[str]
-    """`<stack> <number>`, such as "encoder 1"; lines are not drawn across stacks."""
+    name: Name
+    blocks: Sequence[Block]
+    """In order of depth, stack by stack; lines are not drawn across stacks."""
     seeds_norms: Sequence[Sequence[float]]
 
     def __post_init__(self) -> None:
         for row in self.seeds_norms:
             if len(row) != len(self.blocks):
-                raise ValueError(f"profile {self.label!r}: a seed has {len(row)} norms for {len(self.blocks)} blocks")
+                raise ValueError(f"profile {self.name}: a seed has {len(row)} norms for {len(self.blocks)} blocks")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeedResult:
-    """Where one run ended. None = not measured."""
+    """Where one run ended; None stands for what was not measured."""
 
     seed: int
     status: Status
@@ -52,25 +86,30 @@ class SeedResult:
     bleu: float | None = None
     bleu_tokenised: float | None = None
     summed_lr: float
+    """The cumulative learning rate: the sum over all updates that the run made."""
     message: str = ""
 
-    def __post_init__(self) -> None:
-        if self.status not in get_args(Status):
-            raise ValueError(f"unknown status {self.status!r}; choose one of {', '.join(get_args(Status))}")
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The caller's judgement of a configuration."""
+
+    text: str
+    tone: Tone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Arm:
-    """One row of the comparison: the same setting, once per seed."""
+class Configuration:
+    """One row of the comparison: the same setting, run once per seed."""
 
-    label: str
-    placement: str
+    name: Name
     warmup_updates: int
     peak_lr: float
     optimizer: str
     seeds: Sequence[SeedResult]
-    verdict: str
-    """The caller's judgement in words; its first word ("learned", "partly", "stuck", "diverged") decides the dot."""
+    verdict: Verdict
+    summary: str
+    """One sentence with its number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,10 +120,8 @@ class Comparison:
     subtitle: str
     created: str
     """ISO 8601."""
-    summary: Sequence[str]
-    """One line an arm, in the order of `arms`."""
-    arms: Sequence[Arm]
-    chance_loss_nats: float | None
+    configurations: Sequence[Configuration]
+    unigram_loss_nats: float | None
     """Unigram entropy of the validation targets: what a model that ignores its input can reach."""
     valid_curves: Sequence[Curve]
     train_curves: Sequence[Curve]
@@ -94,7 +131,3 @@ class Comparison:
     formulas: Sequence[tuple[str, str]]
     commands: Sequence[str]
     environment: Sequence[tuple[str, str]]
-
-    def __post_init__(self) -> None:
-        if len(self.summary) != len(self.arms):
-            raise ValueError(f"need one summary line an arm, got {len(self.summary)} lines for {len(self.arms)} arms")

@@ -1,67 +1,92 @@
-"""Where every run ended: one row a group, a mark for each variant, the best at the top."""
+"""Where every run ended: one row a placement, a mark for each variant, the best at the top."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from ..lines import Style, styles_for
+from ..lines import Style, styles_for, too_many
+from ..numbers import significant
 from ..svg import INK, house_style, to_svg
-from .contents import Arm
+from .contents import Configuration, Name
 
 _WIDTH_INCHES, _ROW_INCHES = 5.6, 0.3
 _CEILING = 1.3
-"""Losses above so many times chance, and runs that stopped at a non-finite value, stand at the right edge."""
+"""Losses above so many times the unigram baseline, and runs that stopped at a non-finite value, stand at the edge."""
+_BASELINE_DASH = (0, (7, 4))
 
 
 @house_style()
-def endings_svg(arms: Sequence[Arm], *, chance: float | None, title: str = "Validation loss at the end") -> str:
-    """Last validation loss of each arm: a large mark for the mean of its seeds, small ones for the seeds.
+def endings_svg(
+    configurations: Sequence[Configuration],
+    *,
+    baseline: float | None,
+    title: str = "Validation loss at the end",
+    styles: Mapping[Name, Style] | None = None,
+) -> str:
+    """Draw the last validation loss of each configuration: a large mark for the mean of its seeds, small ones for them.
 
-    Groups are the arms' placements, variants all else that differs. chance: drawn as a dashed line.
+    baseline: the loss of the unigram baseline, drawn as a dashed line.
     """
-    groups = sorted({arm.placement for arm in arms}, key=lambda group: min(map(_ending, _of(arms, group))))
-    variants = list(dict.fromkeys(_variant(arm) for arm in arms))
-    looks = styles_for(f"{variant}|{variant}" for variant in variants)
+    names = [configuration.name for configuration in configurations]
+    looks = styles or styles_for(names)
+    groups = sorted({name.group for name in names}, key=lambda group: min(map(_ending, _of(configurations, group))))
+    variants = list(dict.fromkeys(name.variant for name in names))
     figure = Figure(figsize=(_WIDTH_INCHES, 1.3 + _ROW_INCHES * len(groups)), layout="constrained")
     axes = figure.add_subplot()
-    finite = [loss for arm in arms for loss in _losses(arm) if math.isfinite(loss)]
+    finite = [loss for configuration in configurations for loss in _losses(configuration) if math.isfinite(loss)]
     edge = max(finite, default=1.0)
-    if chance is not None and math.isfinite(chance):
-        edge = min(edge, _CEILING * chance)
-        axes.axvline(chance, color=INK, lw=1.2, ls=(0, (7, 4)), zorder=1.5)
+    if baseline is not None and math.isfinite(baseline):
+        edge = min(edge, _CEILING * baseline)
+        axes.axvline(baseline, color=INK, lw=1.2, ls=_BASELINE_DASH, zorder=1.5)
     for row, group in enumerate(groups):
-        for arm in _of(arms, group):
-            variant = _variant(arm)
+        for configuration in _of(configurations, group):
+            place = variants.index(configuration.name.variant)
             # Variants side by side: where they end at the same loss both can be seen.
-            y = row + 0.18 * (variants.index(variant) - (len(variants) - 1) / 2) / max(1, len(variants) - 1)
-            _mark(axes, arm, y, edge, looks[f"{variant}|{variant}"])
+            y = row + 0.18 * (place - (len(variants) - 1) / 2) / max(1, len(variants) - 1)
+            _mark(axes, configuration, y, edge, looks[configuration.name])
+    _label(axes, groups, empty=not finite)
+    beyond = any(not loss <= edge for configuration in configurations for loss in _losses(configuration))
+    _legend(figure, looks, names, baseline, beyond=beyond)
+    words = ". ".join(f"{configuration.name}: {_described(configuration)}" for configuration in configurations)
+    return to_svg(figure, title=title, desc=words)
+
+
+def _label(axes: Axes, groups: Sequence[str], *, empty: bool) -> None:
     for label in axes.set_yticks(range(len(groups)), labels=groups):
-        label.label1.set_parse_math(False)
+        label.label1.set_parse_math(False)  # a label may hold a dollar sign
     axes.set_ylim(max(1, len(groups)) - 0.5, -0.5)
-    axes.set_xlabel("nats per target token")
+    axes.set_xlabel("cross-entropy (nats per target token)")
     axes.grid(axis="y", visible=False)
-    if not finite:
+    if empty:
         axes.text(0.5, 0.5, "no values yet", ha="center", va="center", transform=axes.transAxes)
+
+
+def _legend(
+    figure: Figure, looks: Mapping[Name, Style], names: Sequence[Name], baseline: float | None, *, beyond: bool
+) -> None:
+    """One entry a variant. Its marks have the hues of their rows, and so the entry has none, unless hues are of
+    variants."""
+    crowded = too_many(names)
+    first = {name.variant: looks[name] for name in reversed(names)}
     handles = [
-        Line2D([], [], ls="", marker=looks[f"{v}|{v}"].marker, ms=7, color=looks[f"{v}|{v}"].color, label=v or "runs")
-        for v in variants
+        Line2D([], [], ls="", marker=look.marker, ms=7, color=look.color if crowded else INK, label=variant or "runs")
+        for variant, look in reversed(first.items())
     ]
-    if chance is not None and math.isfinite(chance):
-        handles.append(Line2D([], [], color=INK, lw=1.2, ls=(0, (7, 4)), label="chance (unigram)"))
-    if any(not loss <= edge for arm in arms for loss in _losses(arm)):
+    if baseline is not None and math.isfinite(baseline):
+        handles.append(Line2D([], [], color=INK, lw=1.2, ls=_BASELINE_DASH, label="unigram baseline"))
+    if beyond:
         handles.append(Line2D([], [], ls="", marker="x", ms=8, mew=2, color=INK, label="beyond the edge"))
     if handles:
         legend = figure.legend(handles=handles, loc="outside lower center", ncols=2, columnspacing=1.6)
         for text in legend.get_texts():
             text.set_parse_math(False)  # a label may hold a dollar sign
-    return to_svg(figure, title=title, desc=". ".join(f"{arm.label}: {_told(arm)}" for arm in arms))
 
 
-def _mark(axes: Axes, arm: Arm, y: float, edge: float, look: Style) -> None:
-    losses = _losses(arm)
+def _mark(axes: Axes, configuration: Configuration, y: float, edge: float, look: Style) -> None:
+    losses = _losses(configuration)
     inside = [loss for loss in losses if loss <= edge]
     axes.plot(inside, [y] * len(inside), ls="", marker=look.marker, ms=3.5, color=look.color, alpha=0.55)
     if inside:
@@ -71,24 +96,19 @@ def _mark(axes: Axes, arm: Arm, y: float, edge: float, look: Style) -> None:
         axes.plot([edge], [y], ls="", marker="x", ms=8, mew=2, color=look.color, zorder=4, clip_on=False)
 
 
-def _losses(arm: Arm) -> list[float]:
-    return [seed.valid_loss_nats for seed in arm.seeds if seed.valid_loss_nats is not None]
+def _losses(configuration: Configuration) -> list[float]:
+    return [seed.valid_loss_nats for seed in configuration.seeds if seed.valid_loss_nats is not None]
 
 
-def _ending(arm: Arm) -> float:
+def _ending(configuration: Configuration) -> float:
     """The mean over seeds by which groups are put in order; infinite where a seed did not get there."""
-    losses = _losses(arm)
+    losses = _losses(configuration)
     return math.fsum(losses) / len(losses) if losses and all(map(math.isfinite, losses)) else math.inf
 
 
-def _of(arms: Sequence[Arm], group: str) -> list[Arm]:
-    return [arm for arm in arms if arm.placement == group]
+def _of(configurations: Sequence[Configuration], group: str) -> list[Configuration]:
+    return [configuration for configuration in configurations if configuration.name.group == group]
 
 
-def _variant(arm: Arm) -> str:
-    return arm.label.removeprefix(arm.placement).removeprefix(", ")
-
-
-def _told(arm: Arm) -> str:
-    losses = _losses(arm)
-    return ", ".join(f"{loss:.4g}" if math.isfinite(loss) else "non-finite" for loss in losses) or "no value"
+def _described(configuration: Configuration) -> str:
+    return ", ".join(significant(loss) for loss in _losses(configuration)) or "no value"

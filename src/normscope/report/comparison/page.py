@@ -1,29 +1,36 @@
 """One HTML file that needs nothing else: pictures, tables, commands. `write` puts the pictures beside it as files."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
 from ...files import write_atomically
 from ..lines import styles_for
+from ..numbers import MISSING, NON_FINITE, counted, learning_rate, number, significant
 from ..svg import inlined
 from ..template import environment, style_sheet
-from .contents import Arm, Comparison, GradientProfile
+from .contents import Comparison, Configuration, GradientProfile, Status
 from .endings import endings_svg
-from .plots import curves_svg, gradient_svg, schedule_svg, stack_of
+from .plots import curves_svg, gradient_svg, schedule_svg
 
-_TONES = {"learned": "good", "partly": "mixed", "stuck": "stuck", "diverged": "bad"}
+_ENDINGS = {
+    Status.FINISHED: "finished",
+    Status.NON_FINITE: "stopped at a non-finite value",
+    Status.RUNNING: "still running",
+    Status.FAILED: "failed",
+    Status.MISSING: "missing",
+}
 
 
 def render(comparison: Comparison) -> str:
-    """The page as text; the same comparison gives the same bytes."""
+    """Return the page as text; the same comparison gives the same bytes."""
     return _page(comparison, _pictures(comparison))
 
 
 def write(comparison: Comparison, folder: Path) -> Path:
-    """Writes `report.html` and the pictures into `folder`, each complete or not at all. Returns the page's path."""
+    """Write `report.html` and the pictures into `folder`, each complete or not at all. Returns the page's path."""
     folder.mkdir(parents=True, exist_ok=True)
     pictures = _pictures(comparison)
     for name, svg in pictures.items():
@@ -34,41 +41,45 @@ def write(comparison: Comparison, folder: Path) -> Path:
 
 
 def _pictures(comparison: Comparison) -> dict[str, str]:
-    """Name to SVG text, one look an arm in all of them."""
-    curves = [*comparison.valid_curves, *comparison.train_curves, *comparison.schedules]
-    profiles = comparison.gradient_profiles
-    styles = styles_for([c.style_key for c in curves] + [profile.style_key for profile in profiles])
-    chance = comparison.chance_loss_nats
-    nats = "nats per target token"
+    """Name to SVG text; a configuration looks the same in all of them."""
+    names = [configuration.name for configuration in comparison.configurations]
+    names += [curve.name for curve in (*comparison.valid_curves, *comparison.train_curves, *comparison.schedules)]
+    styles = styles_for([*names, *(profile.name for profile in comparison.gradient_profiles)])
+    baseline = comparison.unigram_loss_nats
+    nats = "cross-entropy (nats per target token)"
+    valid, train = comparison.valid_curves, comparison.train_curves
     return {
-        "final_loss": endings_svg(comparison.arms, chance=chance),
+        "final_loss": endings_svg(comparison.configurations, baseline=baseline, styles=styles),
         "valid_loss": curves_svg(
-            comparison.valid_curves, ylabel=nats, title="Validation loss over updates", chance=chance, styles=styles
+            valid, ylabel=nats, title="Validation loss over updates", baseline=baseline, styles=styles
         ),
         "train_loss": curves_svg(
-            comparison.train_curves, ylabel=nats, title="Training loss over updates", chance=chance, styles=styles
+            train, ylabel=nats, title="Training loss over updates", baseline=baseline, styles=styles
         ),
-        "gradient_norms": gradient_svg(profiles, styles=styles),
+        "gradient_norms": gradient_svg(comparison.gradient_profiles, styles=styles),
         "learning_rate": schedule_svg(comparison.schedules, styles=styles),
     }
 
 
 def _page(comparison: Comparison, pictures: dict[str, str]) -> str:
     jinja = environment()
-    jinja.filters |= {"number": number, "spread": spread, "tone": tone, "growth": growth}
+    jinja.filters |= {
+        "number": number,
+        "significant": significant,
+        "rate": learning_rate,
+        "spread": spread,
+        "growth": growth,
+    }
     return jinja.get_template("comparison.html.j2").render(
         c=comparison,
         pictures={name: inlined(svg, name.replace("_", "-")) for name, svg in pictures.items()},
         css=style_sheet(),
-        runs=tally(comparison.arms),
+        runs=tally(comparison.configurations),
+        perplexity=None if comparison.unigram_loss_nats is None else math.exp(comparison.unigram_loss_nats),
+        scored=any(seed.bleu is not None for row in comparison.configurations for seed in row.seeds),
+        two_decimals=lambda value: number(value, 2),
+        significant=significant,
     )
-
-
-def number(value: float | None, form: str = ".3f") -> str:
-    """A cell of a table: "–" for what was not measured, "non-finite" for NaN and infinities."""
-    if value is None:
-        return "–"
-    return format(value, form) if math.isfinite(value) else "non-finite"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +90,13 @@ class Spread:
     notes: tuple[str, ...] = ()
 
 
-def spread(values: Iterable[float | None], form: str = ".3f") -> Spread:
+def spread(values: Iterable[float | None], written: Callable[[float], str] = number) -> Spread:
     """Mean of the finite values and their range, "4.19 to 4.24", with the count where some are absent."""
     every = list(values)
     finite = [value for value in every if value is not None and math.isfinite(value)]
     if not finite:
-        return Spread("non-finite" if any(value is not None for value in every) else "–")
-    mean, low, high = (format(value, form) for value in (math.fsum(finite) / len(finite), min(finite), max(finite)))
+        return Spread(NON_FINITE if any(value is not None for value in every) else MISSING)
+    mean, low, high = (written(value) for value in (math.fsum(finite) / len(finite), min(finite), max(finite)))
     notes = [f"{low} to {high}"] if low != high else []
     if len(finite) < len(every):
         notes.append(f"{len(finite)} of {len(every)} seeds")
@@ -93,36 +104,19 @@ def spread(values: Iterable[float | None], form: str = ".3f") -> Spread:
 
 
 def growth(profile: GradientProfile) -> list[tuple[str, float, float, float]]:
-    """Per stack: its name, mean norm of its first and of its last block, last over first."""
+    """Rows of a table, one a stack: its name, the mean norm of its first and its last block, and last over first."""
     means = [math.fsum(column) / len(column) for column in zip(*profile.seeds_norms, strict=True)]
     rows = []
     named = zip(profile.blocks, means, strict=False)  # no seeds, no means: no rows
-    for stack, part in groupby(named, key=lambda pair: stack_of(pair[0])[0]):
+    for stack, part in groupby(named, key=lambda pair: pair[0].stack):
         norms = [mean for _, mean in part]
         rows.append((stack, norms[0], norms[-1], norms[-1] / norms[0] if norms[0] else math.nan))
     return rows
 
 
-def tone(verdict: str) -> str:
-    """The class of the dot beside a verdict; the verdict itself always stands beside it in words."""
-    first = verdict.split(maxsplit=1)[0].strip(":,;.").lower() if verdict.strip() else ""
-    return _TONES.get(first, "plain")
-
-
-def tally(arms: Sequence[Arm]) -> str:
-    """How the runs ended, in one sentence: "4 arms, 12 runs: 11 finished, 1 stopped at a non-finite value." """
-    endings = [seed.status for arm in arms for seed in arm.seeds]
-    words = {
-        "finished": "finished",
-        "non-finite": "stopped at a non-finite value",
-        "running": "still running",
-        "failed": "failed",
-        "missing": "missing",
-    }
-    parts = [f"{endings.count(status)} {words[status]}" for status in words if status in endings]
-    counts = f"{_plural(len(arms), 'arm')}, {_plural(len(endings), 'run')}"
+def tally(configurations: Sequence[Configuration]) -> str:
+    """How the runs ended: "4 configurations, 12 runs: 11 finished, 1 stopped at a non-finite value." """
+    endings = [seed.status for configuration in configurations for seed in configuration.seeds]
+    parts = [f"{endings.count(status)} {words}" for status, words in _ENDINGS.items() if status in endings]
+    counts = f"{counted(len(configurations), 'configuration')}, {counted(len(endings), 'run')}"
     return f"{counts}: {', '.join(parts)}." if parts else f"{counts}."
-
-
-def _plural(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -1,6 +1,6 @@
 """Small multiples: one panel a group, where more groups were compared than hues can tell apart."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -10,66 +10,64 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from ..lines import Style, draw_line, log_scale, seed_table, styles_for
-from ..svg import HUES, INK
-from .contents import Curve, GradientProfile
+from ..svg import INK
+from .contents import Curve, GradientProfile, Name
 
 _COLUMNS, _PANEL_WIDTH_INCHES, _PANEL_HEIGHT_INCHES = 4, 1.9, 1.45
 _POINTS = 80
 """Points drawn a curve: a panel is a fifth as wide as a picture."""
 _CEILING = 1.5
-"""Losses above so many times the chance level are cut: a diverged run must not flatten every other panel."""
+"""Losses above so many times the baseline are cut off: a diverged run must not flatten every other panel."""
 
 Drawn = TypeVar("Drawn", Curve, GradientProfile)
 
 
-def group_of(style_key: str) -> str:
-    return style_key.partition("|")[0]
-
-
-def too_many(style_keys: Iterable[str]) -> bool:
-    """True where one picture would have to give two groups the same hue."""
-    return len({group_of(key) for key in style_keys}) > len(HUES)
-
-
-def curve_panels(curves: Sequence[Curve], *, ylabel: str, chance: float | None) -> Figure:
-    """Curves by group, on the same axes; in each the variants of the group, told apart by hue, dash and marker."""
+def curve_panels(
+    curves: Sequence[Curve], *, ylabel: str, baseline: float | None, styles: Mapping[Name, Style] | None = None
+) -> Figure:
+    """Curves by group, on the same axes; in each the variants of the group, which differ in hue, dash and marker."""
 
     def draw(axes: Axes, curve: Curve, look: Style) -> Line2D:
         values_SU = seed_table(curve.seeds_values, len(curve.updates))
-        return draw_line(axes, curve.label, curve.updates, values_SU, look, points=_POINTS)
+        return draw_line(axes, str(curve.name), curve.updates, values_SU, look, points=_POINTS)
 
-    figure, panels, handles = _panels(curves, ylabel, "update", draw)
+    figure, panels, handles = _panels(curves, ylabel, "update", draw, styles)
     values = [v for curve in curves for row in curve.seeds_values for v in row if np.isfinite(v)]
-    if chance is not None and np.isfinite(chance) and values:
+    if baseline is not None and np.isfinite(baseline) and values:
         for axes in panels:
-            axes.axhline(chance, color=INK, lw=0.9, ls=(0, (7, 4)), zorder=1.5)
-        handles.append(Line2D([], [], color=INK, lw=0.9, ls=(0, (7, 4)), label="chance (unigram)"))
-        low, high = min(values), max(chance, min(max(values), _CEILING * chance))
+            axes.axhline(baseline, color=INK, lw=0.9, ls=(0, (7, 4)), zorder=1.5)
+        handles.append(Line2D([], [], color=INK, lw=0.9, ls=(0, (7, 4)), label="unigram baseline"))
+        low, high = min(values), max(baseline, min(max(values), _CEILING * baseline))
         panels[0].set_ylim(low - 0.06 * (high - low), high + 0.06 * (high - low))
     _name_variants(figure, handles)
     return figure
 
 
-def profile_panels(profiles: Sequence[GradientProfile], *, ylabel: str) -> Figure:
+def profile_panels(
+    profiles: Sequence[GradientProfile], *, ylabel: str, styles: Mapping[Name, Style] | None = None
+) -> Figure:
     """Gradient norms by group on shared logarithmic axes; blocks are numbered through all stacks."""
 
     def draw(axes: Axes, profile: GradientProfile, look: Style) -> Line2D:
         norms_SU = seed_table(profile.seeds_norms, len(profile.blocks))
         norms_SU = np.where(norms_SU > 0, norms_SU, np.nan)  # a log axis has no zero
-        return draw_line(axes, profile.label, range(1, len(profile.blocks) + 1), norms_SU, look)
+        return draw_line(axes, str(profile.name), range(1, len(profile.blocks) + 1), norms_SU, look)
 
-    figure, panels, handles = _panels(profiles, ylabel, "block", draw)
+    figure, panels, handles = _panels(profiles, ylabel, "block", draw, styles)
     log_scale(panels[0])
     _name_variants(figure, handles)
     return figure
 
 
 def _panels(
-    drawn: Sequence[Drawn], ylabel: str, xlabel: str, draw: Callable[[Axes, Drawn, Style], Line2D]
+    drawn: Sequence[Drawn],
+    ylabel: str,
+    xlabel: str,
+    draw: Callable[[Axes, Drawn, Style], Line2D],
+    styles: Mapping[Name, Style] | None,
 ) -> tuple[Figure, list[Axes], list[Line2D]]:
-    groups = list(dict.fromkeys(group_of(one.style_key) for one in drawn))
-    variants = [key.partition("|")[2] for key in (one.style_key for one in drawn)]
-    looks = styles_for([f"{variant}|{variant}" for variant in variants])
+    groups = list(dict.fromkeys(one.name.group for one in drawn))
+    looks = styles or styles_for(one.name for one in drawn)
     rows = -(-len(groups) // _COLUMNS)
     figure = Figure(figsize=(_COLUMNS * _PANEL_WIDTH_INCHES, rows * _PANEL_HEIGHT_INCHES + 0.8), layout="constrained")
     grid = figure.subplots(rows, _COLUMNS, sharex=True, sharey=True, squeeze=False).ravel()
@@ -78,11 +76,11 @@ def _panels(
         axes.set_title(group, fontsize=10, pad=3).set_parse_math(False)
         axes.tick_params(labelsize=9)
         axes.xaxis.set_major_locator(MaxNLocator(nbins=3, integer=True))
-        for one, variant in zip(drawn, variants, strict=True):
-            if group_of(one.style_key) == group:
-                line = draw(axes, one, looks[f"{variant}|{variant}"])
+        for one in drawn:
+            if one.name.group == group:
+                line = draw(axes, one, looks[one.name])
                 line.set(linewidth=1.4, markersize=3.5)
-                handles.setdefault(variant, Line2D([], [], **_same(line), label=_short(one.label, group)))
+                handles.setdefault(one.name.variant, Line2D([], [], **_same(line), label=one.name.variant))
     for axes in grid[len(groups) :]:
         axes.set_axis_off()
     # A panel above an empty place is the lowest of its column.
@@ -95,10 +93,6 @@ def _panels(
 
 def _same(line: Line2D) -> dict[str, Any]:
     return {name: getattr(line, f"get_{name}")() for name in ("color", "linestyle", "marker", "markersize")}
-
-
-def _short(label: str, group: str) -> str:
-    return label.removeprefix(f"{group}, ")
 
 
 def _name_variants(figure: Figure, handles: Sequence[Line2D]) -> None:

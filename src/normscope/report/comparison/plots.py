@@ -11,10 +11,21 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from ..lines import Style, draw_cross, draw_line, log_scale, seed_mean, seed_table, short, styles_for, told
+from ..lines import (
+    Style,
+    described,
+    draw_cross,
+    draw_line,
+    log_scale,
+    seed_mean,
+    seed_table,
+    short,
+    styles_for,
+    too_many,
+)
 from ..svg import INK, house_style, to_svg
-from .contents import Curve, GradientProfile
-from .panels import curve_panels, profile_panels, too_many
+from .contents import Block, Curve, GradientProfile, Name
+from .panels import curve_panels, profile_panels
 
 # S = seeds, U = updates or blocks
 _WIDTH_INCHES, _HEIGHT_INCHES, _LEGEND_ROW_INCHES = 5.6, 3.5, 0.24
@@ -29,59 +40,63 @@ def curves_svg(
     *,
     ylabel: str,
     title: str = "Loss over updates",
-    chance: float | None = None,
-    styles: Mapping[str, Style] | None = None,
+    baseline: float | None = None,
+    styles: Mapping[Name, Style] | None = None,
 ) -> str:
     """Mean over the seeds still running, band from their smallest to their largest value, crosses where runs stopped.
 
-    chance: a level drawn as a thin dashed line, in the unit of the values.
+    baseline: the loss of the unigram baseline, drawn as a thin dashed line.
     """
-    if too_many(curve.style_key for curve in curves):
-        return to_svg(curve_panels(curves, ylabel=ylabel, chance=chance), title=title, desc=told(curves))
-    styles = styles or styles_for(curve.style_key for curve in curves)
+    if too_many(curve.name for curve in curves):
+        figure = curve_panels(curves, ylabel=ylabel, baseline=baseline, styles=styles)
+        return to_svg(figure, title=title, desc=described(curves))
+    styles = styles or styles_for(curve.name for curve in curves)
     handles: list[Line2D] = []
     figure, axes = _canvas(ylabel)
     stopped = False
     for i, curve in enumerate(curves):
         values_SU = seed_table(curve.seeds_values, len(curve.updates))
-        handles.append(draw_line(axes, curve.label, curve.updates, values_SU, styles[curve.style_key], first_marker=i))
+        look = styles[curve.name]
+        handles.append(draw_line(axes, str(curve.name), curve.updates, values_SU, look, first_marker=i))
         for row in curve.seeds_values:
-            stopped |= draw_cross(axes, curve.updates, row, styles[curve.style_key].color)
-    if chance is not None and np.isfinite(chance):
-        handles.append(axes.axhline(chance, color=INK, lw=1.2, ls=(0, (7, 4)), label="chance (unigram)", zorder=1.5))
+            stopped |= draw_cross(axes, curve.updates, row, look.color)
+    if baseline is not None and np.isfinite(baseline):
+        handles.append(axes.axhline(baseline, color=INK, lw=1.2, ls=(0, (7, 4)), label="unigram baseline", zorder=1.5))
     if stopped:
-        handles.append(Line2D([], [], ls="", marker="x", ms=9, mew=2.5, color=INK, label="stopped: non-finite"))
+        handles.append(
+            Line2D([], [], ls="", marker="x", ms=9, mew=2.5, color=INK, label="stopped at a non-finite value")
+        )
     finite = [v for curve in curves for row in curve.seeds_values for v in row if np.isfinite(v)]
     if finite and min(finite) > 0 and max(finite) / min(finite) > _LOG_RATIO:
         axes.set_ylabel(f"{ylabel}, log scale")
         log_scale(axes)
     _finish(figure, axes, handles, empty=not finite)
-    return to_svg(figure, title=title, desc=told(curves))
+    return to_svg(figure, title=title, desc=described(curves))
 
 
 @house_style()
 def schedule_svg(
-    schedules: Sequence[Curve], *, title: str = "Learning rate over updates", styles: Mapping[str, Style] | None = None
+    schedules: Sequence[Curve], *, title: str = "Learning rate over updates", styles: Mapping[Name, Style] | None = None
 ) -> str:
-    """Learning rate over updates. Arms with one and the same schedule share a line, in ink where their hues differ."""
-    styles = styles or styles_for(curve.style_key for curve in schedules)
+    """Draw the learning rate over updates. Configurations with one schedule share a line, in ink where hues differ."""
+    styles = styles or styles_for(curve.name for curve in schedules)
     figure, axes = _canvas("learning rate")
     handles = []
     shared: dict[tuple[object, ...], list[Curve]] = {}
     for curve in schedules:
-        same = (tuple(curve.updates), tuple(map(tuple, curve.seeds_values)), curve.style_key.partition("|")[2])
+        same = (tuple(curve.updates), tuple(map(tuple, curve.seeds_values)), curve.name.variant)
         shared.setdefault(same, []).append(curve)
     for i, group in enumerate(shared.values()):
-        look = styles[group[0].style_key]
-        if len({styles[curve.style_key].color for curve in group}) > 1:
+        look = styles[group[0].name]
+        if len({styles[curve.name].color for curve in group}) > 1:
             look = replace(look, color=INK)
-        label = _joint_label([curve.label for curve in group])
+        label = _joint_label([curve.name for curve in group])
         values_SU = seed_table(group[0].seeds_values, len(group[0].updates))
         handles.append(draw_line(axes, label, group[0].updates, values_SU, look, first_marker=i))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda rate, _: f"{rate:g}"))
     axes.set_ylim(bottom=0)
     _finish(figure, axes, handles, empty=not handles)
-    return to_svg(figure, title=title, desc=told(schedules))
+    return to_svg(figure, title=title, desc=described(schedules))
 
 
 @house_style()
@@ -89,29 +104,29 @@ def gradient_svg(
     profiles: Sequence[GradientProfile],
     *,
     title: str = "Gradient norm per block before the first update",
-    styles: Mapping[str, Style] | None = None,
+    styles: Mapping[Name, Style] | None = None,
 ) -> str:
     """Mean over seeds with a band from smallest to largest on a log scale, blocks in order of first appearance."""
-    if too_many(profile.style_key for profile in profiles):
-        figure = profile_panels(profiles, ylabel="gradient norm, log scale")
-        return to_svg(figure, title=title, desc=". ".join(map(_told_profile, profiles)))
-    styles = styles or styles_for(profile.style_key for profile in profiles)
+    if too_many(profile.name for profile in profiles):
+        figure = profile_panels(profiles, ylabel="gradient norm, log scale", styles=styles)
+        return to_svg(figure, title=title, desc=". ".join(map(_described_profile, profiles)))
+    styles = styles or styles_for(profile.name for profile in profiles)
     figure, axes = _canvas("gradient norm, log scale")
-    place = {name: i for i, name in enumerate(dict.fromkeys(name for p in profiles for name in p.blocks))}
+    place = {block: i for i, block in enumerate(dict.fromkeys(block for p in profiles for block in p.blocks))}
     handles = []
     for profile in profiles:
         norms_SU = seed_table(profile.seeds_norms, len(profile.blocks))
         norms_SU = np.where(norms_SU > 0, norms_SU, np.nan)  # a log axis has no zero
         columns = range(len(profile.blocks))
-        for _, part in groupby(columns, key=lambda column: stack_of(profile.blocks[column])[0]):
+        for _, part in groupby(columns, key=lambda column: profile.blocks[column].stack):
             at = list(part)
             x = [place[profile.blocks[column]] for column in at]
-            line = draw_line(axes, profile.label, x, norms_SU[:, at], styles[profile.style_key])
+            line = draw_line(axes, str(profile.name), x, norms_SU[:, at], styles[profile.name])
         handles.append(line)
     log_scale(axes)
     _name_blocks(axes, list(place))
     _finish(figure, axes, handles, empty=not handles)
-    return to_svg(figure, title=title, desc=". ".join(map(_told_profile, profiles)))
+    return to_svg(figure, title=title, desc=". ".join(map(_described_profile, profiles)))
 
 
 def _canvas(ylabel: str) -> tuple[Figure, Axes]:
@@ -138,20 +153,14 @@ def _finish(figure: Figure, axes: Axes, handles: list[Line2D], *, empty: bool) -
             text.set_parse_math(False)  # a label may hold a dollar sign
 
 
-def stack_of(block: str) -> tuple[str, str]:
-    """ "encoder 3" -> ("encoder", "3"); a name without a number is a stack of its own kind."""
-    stack, _, number = block.rpartition(" ")
-    return (stack, number) if stack and number.isdigit() else ("", block)
-
-
-def _name_blocks(axes: Axes, blocks: Sequence[str]) -> None:
+def _name_blocks(axes: Axes, blocks: Sequence[Block]) -> None:
     """Numbers on the axis and, once below each run of them, the name of the stack."""
     every = -(-len(blocks) // 16)
     shown = range(0, len(blocks), max(1, every))
-    for label in axes.set_xticks(list(shown), labels=[stack_of(blocks[i])[1] for i in shown]):
+    for label in axes.set_xticks(list(shown), labels=[str(blocks[i].number) for i in shown]):
         label.label1.set_parse_math(False)
     axes.set_xlabel("block")
-    stacks = [(name, list(part)) for name, part in groupby(range(len(blocks)), key=lambda i: stack_of(blocks[i])[0])]
+    stacks = [(name, list(part)) for name, part in groupby(range(len(blocks)), key=lambda i: blocks[i].stack)]
     for _, part in stacks[1:]:
         axes.axvline(part[0] - 0.5, color=INK, lw=0.8)
     if any(name for name, _ in stacks):
@@ -162,15 +171,15 @@ def _name_blocks(axes: Axes, blocks: Sequence[str]) -> None:
         axes.tick_params(axis="x", which="minor", length=0, pad=22)
 
 
-def _joint_label(labels: Sequence[str]) -> str:
-    """The labels of arms that share a line; of many, what they have in common after the placement."""
-    if len(labels) <= 4:
-        return "; ".join(labels)
-    endings = list(dict.fromkeys(label.partition(", ")[2] for label in labels))
-    return f"{'; '.join(endings)} ({len(labels)} arms)"
+def _joint_label(names: Sequence[Name]) -> str:
+    """The names of configurations that share a line; of many, what they have in common beside the placement."""
+    if len(names) <= 4:
+        return "; ".join(map(str, names))
+    variants = list(dict.fromkeys(name.variant for name in names))
+    return f"{'; '.join(variants)} ({len(names)} configurations)"
 
 
-def _told_profile(profile: GradientProfile) -> str:
+def _described_profile(profile: GradientProfile) -> str:
     norms_SU = seed_table(profile.seeds_norms, len(profile.blocks))
     means = seed_mean(np.where(norms_SU > 0, norms_SU, np.nan))
-    return f"{profile.label}: " + ", ".join(f"{b} {short(m)}" for b, m in zip(profile.blocks, means, strict=True))
+    return f"{profile.name}: " + ", ".join(f"{b} {short(m)}" for b, m in zip(profile.blocks, means, strict=True))

@@ -12,11 +12,12 @@ DEMO_GRID = Grid(
     optimizers=("adam",),
     seeds=1,
 )
-"""At a rate of 1e-3 the four arms would differ in speed only; 3e-3 is where Post-LN without warm-up is lost."""
+"""At a rate of 1e-3 the four would differ in speed only; at 3e-3 Post-LN without warm-up does not learn."""
 
 
 def demo_config() -> RunConfig:
-    """6+6 blocks of width 64 for 500 updates: Post-LN without warm-up stays at chance, the other three learn."""
+    """6+6 blocks of width 64 for 500 updates: Post-LN without warm-up does no better than the unigram
+    baseline, and the other three learn."""
     return RunConfig(
         data=DataConfig(max_tokens=768),
         model=ModelConfig(width=64, ffn_width=128, heads=4, dropout=0.0),

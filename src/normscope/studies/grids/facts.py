@@ -1,4 +1,4 @@
-"""What a comparison's page says of its runs: the data, the model, the loss, and the formula of each placement."""
+"""What the page of a comparison says of its runs: the data, the model, the loss, and the formula of each placement."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,14 +15,14 @@ from ...placement.printing import formula
 from ...runs.config import AnyRunConfig, MaskedRunConfig, RunConfig
 
 LEARNED_BELOW = 0.9
-"""Share of the chance loss under which a run counts as having learned to use its input."""
+"""Share of the unigram baseline's loss under which a run counts as having learned to use its input."""
 
 AnyCorpus = Corpus | DocumentCorpus
 Facts = list[tuple[str, str]]
 
 
 def chance_nats(corpus: AnyCorpus) -> float:
-    """Entropy of the validation split's (target) tokens taken one by one: the loss of one that ignores its input."""
+    """The loss of the unigram baseline: the entropy of the validation split's (target) tokens taken one by one."""
     if isinstance(corpus, Corpus):
         return unigram_entropy_nats(corpus)
     counts = np.bincount(corpus.splits["valid"].tokens)
@@ -51,11 +51,11 @@ def facts(config: AnyRunConfig, corpus: AnyCorpus, *, seeds: int) -> Facts:
             f"initialisation {model.initialisation}",
         ),
         ("Duration", f"{_duration(config)} {_batch(config)} per update"),
-        ("Schedule", f"{config.schedule.decay} after the warm-up; summed rates are in the table"),
+        ("Schedule", f"{config.schedule.decay} after the warm-up; cumulative learning rates are in the table"),
         ("Loss", _loss(config)),
         ("Precision", f"{train.precision} on {train.device}, {train.threads} thread(s) per run"),
         ("Seeds", f"{seeds} per row"),
-        ("Learned", f"validation loss under {LEARNED_BELOW:.0%} of chance, the unigram entropy of the targets"),
+        ("Learned", f"validation loss under {LEARNED_BELOW:.0%} of the unigram baseline, the entropy of the targets"),
     ]
 
 
@@ -66,8 +66,13 @@ def _of_sentences(config: AnyRunConfig, corpus: Corpus) -> Facts:
         ("Corpus", f"{Path(config.data.corpus).name}, {languages}"),
         ("Fingerprint", corpus.fingerprint),
         ("Sentences", f"{len(train):,} to train on, {len(valid):,} to validate on"),
-        ("Vocabulary", f"{len(corpus.source.vocabulary):,} source, {len(corpus.target.vocabulary):,} target"),
+        ("Vocabulary", _vocabulary(corpus)),
     ]
+
+
+def _vocabulary(corpus: Corpus) -> str:
+    source, target = len(corpus.source.vocabulary), len(corpus.target.vocabulary)
+    return f"joint: {target:,}" if corpus.codec.joint else f"{source:,} source, {target:,} target"
 
 
 def _of_documents(config: AnyRunConfig, corpus: DocumentCorpus) -> Facts:

@@ -1,0 +1,56 @@
+"""The table and the curves of a comparison as data, with what made them: `results.json`."""
+
+import math
+from dataclasses import asdict
+from typing import Any
+
+from ... import __version__
+from ...report.comparison.contents import Comparison, Configuration, Curve, GradientProfile, Name
+
+
+def results(page: Comparison) -> dict[str, Any]:
+    """Plain values; null stands for numbers that are not finite, which JSON does not have."""
+    return {
+        "title": page.title,
+        "created": page.created,
+        "normscope": __version__,
+        "chance_nll_nats": page.unigram_loss_nats,
+        "arms": [_configuration(configuration) for configuration in page.configurations],
+        "validation": [_curve(curve) for curve in page.valid_curves],
+        "gradient_norm_at_update_0": [_profile(profile) for profile in page.gradient_profiles],
+        "what": dict(page.what),
+        "formulas": dict(page.formulas),
+        "commands": list(page.commands),
+        "environment": dict(page.environment),
+    }
+
+
+def _name(name: Name) -> dict[str, str]:
+    return {"label": str(name), "placement": name.group, "variant": name.variant}
+
+
+def _configuration(configuration: Configuration) -> dict[str, Any]:
+    return _name(configuration.name) | {
+        "warmup_updates": configuration.warmup_updates,
+        "peak_lr": configuration.peak_lr,
+        "optimizer": configuration.optimizer,
+        "seeds": [_plain(asdict(seed)) for seed in configuration.seeds],
+        "verdict": configuration.verdict.text,
+    }
+
+
+def _curve(curve: Curve) -> dict[str, Any]:
+    return _name(curve.name) | {"updates": list(curve.updates), "seeds_values": _plain(curve.seeds_values)}
+
+
+def _profile(profile: GradientProfile) -> dict[str, Any]:
+    blocks = [str(block) for block in profile.blocks]
+    return _name(profile.name) | {"blocks": blocks, "seeds_norms": _plain(profile.seeds_norms)}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
