@@ -33,8 +33,14 @@ def source_sha256() -> str:
 def source_of(module: str) -> str:
     """SHA-256 over the source that a module's results depend on: its own and that of all it imports of this package.
 
-    module: such as "normscope.studies.lemmas.measure". Of `studies` the files that are imported count, of every other
-    room all files: placements are discovered, not imported by name. Raises ValueError for a module that is not ours.
+    module: such as "normscope.studies.lemmas.measure". Raises ValueError for a module that is not ours.
+    """
+    return _digest(files_behind(module))
+
+
+def files_behind(module: str) -> list[Path]:
+    """What `source_of` hashes. Of `studies` the files that are imported count, of every other room all files:
+    placements are discovered, not imported by name. Raises ValueError for a module that is not ours.
     """
     rooms: set[Path] = set()
     files: set[Path] = set()
@@ -48,7 +54,7 @@ def source_of(module: str) -> str:
         new = _files(room) if counted_whole else [file]
         (rooms if counted_whole else files).add(room if counted_whole else file)
         left += [imported for path in new if path.suffix == ".py" for imported in _imported(path)]
-    return _digest(sorted(files.union(*(_files(room) for room in rooms))))
+    return sorted(files.union(*(_files(room) for room in rooms)))
 
 
 def _files(folder: Path) -> list[Path]:

@@ -1,15 +1,16 @@
 """`normscope study …` as a user meets it: every verb, what it prints and leaves behind, and mistakes in one line."""
 
-import importlib
 import json
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from normscope.cli import main as cli
-from normscope.cli.study import STUDIES
 from normscope.studies.lemmas import study as lemmas
+from normscope.studies.protocol.discovery import studies
+from normscope.studies.protocol.discovery import study as study_of
 
 TINY = {
     "lemmas": ("seeds=2", "blocks=2", "width=16", "tokens=4", "vectors=20"),
@@ -50,13 +51,53 @@ def test_a_study_from_the_command_line(study, tmp_path: Path, name: str):
     assert "error" not in err
 
 
-@pytest.mark.parametrize("name", STUDIES)
+@pytest.mark.parametrize("name", studies())
 def test_every_verb_has_its_study(name: str):
-    study = importlib.import_module(f"normscope.studies.{name.replace('-', '_')}.study").STUDY
-    assert study.name == name
-    assert set(study.scales) >= {"smoke", "cpu", "paper"}
-    assert study.title
-    assert study.question.endswith((".", "?"))
+    study = study_of(name)
+    assert set(study.scales) == {"smoke", "cpu", "paper"}
+    assert {name for name, scale in study.scales.items() if not scale.decides} == {"smoke"}
+    assert study.about.title
+    assert study.about.question.endswith((".", "?"))
+
+
+def test_every_folder_with_a_study_is_found():
+    room = Path(lemmas.__file__).parents[1]
+    assert set(studies()) == {file.parent.name.replace("_", "-") for file in room.glob("*/study.py")} - {"protocol"}
+
+
+@pytest.mark.parametrize("words", [["--help"], ["lemmas", "--help"], ["depth", "--help"]], ids=" ".join)
+def test_help_needs_no_torch(words: list[str]):
+    """It takes seconds to import."""
+    code = f"""
+import sys
+from normscope.cli.main import app
+try:
+    app(["study", *{words!r}])
+except SystemExit:
+    pass
+print("torch" in sys.modules)
+"""
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert out.splitlines()[-1] == "False"
+    assert "lemmas" in out if words == ["--help"] else "--scale" in out
+
+
+def test_an_option_of_its_own_is_a_setting_given_once(study, tmp_path: Path):
+    code, out, err = study("depth", "--blocks", 5, "--set", "blocks=6", "--out", tmp_path / "out")
+    assert (code, out) == (2, "")
+    assert err == "error: blocks is given twice: by an option of its own, and by --set blocks=6; give it once\n"
+
+
+@pytest.mark.parametrize("scale", ["smoke", "cpu"])
+def test_a_scale_whose_verdicts_mean_nothing_says_so(study, tmp_path: Path, scale: str):
+    sets = [word for setting in (*TINY["lemmas"], "singular_width=16") for word in ("--set", setting)]
+    code, out, _ = study("lemmas", "--scale", scale, *sets, "--out", tmp_path)
+    assert code == 0
+    results = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))
+    html = (tmp_path / "report.html").read_text(encoding="utf-8")
+    words = "its verdicts mean nothing"
+    assert [words in text for text in (out, results["caution"], html)] == [scale == "smoke"] * 3
+    assert results["scale"] == scale
 
 
 @pytest.mark.parametrize(
@@ -89,7 +130,7 @@ def test_an_interruption_says_how_to_go_on_and_what_is_there_is_kept(study, tmp_
         patch.setattr(lemmas, "pre_ln", interrupt)
         code, out, err = study(*settings)
     assert (code, out) == (130, "")
-    assert "stopped; the same command goes on from there" in err
+    assert "stopped; run the same command to resume" in err
     kept = tmp_path / "pieces" / "relu" / "seed-1.json"
     before = kept.stat().st_mtime_ns
     assert study(*settings)[0] == 0

@@ -19,7 +19,7 @@ from normscope.studies.advice.judge import area_under_curve, judged, separation
 from normscope.studies.advice.search import climb, diverged, learned
 from normscope.studies.advice.training import train_once
 from normscope.studies.advice.warmup import Warmup, points, shortest
-from normscope.studies.protocol.study import Pieces
+from normscope.studies.protocol.pieces import Pieces
 
 UNIGRAM = 4.6
 
@@ -166,7 +166,7 @@ def test_too_few_cases_with_a_boundary_are_refused():
 
 
 def test_cases_are_for_fitting_or_for_judging():
-    config = SCALES["cpu"]
+    config = SCALES["cpu"].config
     assert not set(config.calibration) & set(config.evaluation)
     assert {case.placement for case in config.evaluation} - {case.placement for case in config.calibration}
     with pytest.raises(ValueError, match="both calibration and evaluation"):

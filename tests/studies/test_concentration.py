@@ -14,7 +14,8 @@ from normscope.measure import Estimate
 from normscope.studies.concentration.claims import bounded, chi_square, constant, lower_tail, shrinking, theorem_1
 from normscope.studies.concentration.measure import ConcentrationConfig, gaussians, measure_model, summarised
 from normscope.studies.concentration.study import STUDY, estimated
-from normscope.studies.protocol.study import Pieces, run_study
+from normscope.studies.protocol.pieces import Pieces
+from normscope.studies.protocol.study import run_study
 from normscope.theory import corrected, paper
 
 TINY = ConcentrationConfig(

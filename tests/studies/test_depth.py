@@ -13,8 +13,13 @@ from normscope.cli import main as cli
 from normscope.errors import UserError
 from normscope.placement import Placement, base, register
 from normscope.report.depth_svg import DepthLine, bundled, depth_svg, spread
-from normscope.studies.depth import study as depth
-from normscope.studies.depth.study import DepthConfig, behaviour, encoder_placements, exponent, hidden_rms, run_depth
+from normscope.studies.depth import measure
+from normscope.studies.depth.curves import Behaviour, behaviour, exponent
+from normscope.studies.depth.measure import DepthConfig, encoder_placements, hidden_rms
+from normscope.studies.depth.study import STUDY
+from normscope.studies.protocol.pieces import Pieces
+from normscope.studies.protocol.settings import configured
+from normscope.studies.protocol.study import run_study
 
 
 def small(*placements: str, **changes: object) -> DepthConfig:
@@ -23,9 +28,8 @@ def small(*placements: str, **changes: object) -> DepthConfig:
 
 
 def run(config: DepthConfig, folder: Path) -> tuple[dict, list[str]]:
-    said: list[str] = []
-    found = run_depth(config, folder, command="normscope study depth", watch=lambda *_: None, say=said.append)
-    return found, said
+    run_study(STUDY, config, pieces := Pieces(folder), command="normscope study depth")
+    return json.loads((folder / "results.json").read_text(encoding="utf-8")), pieces.made
 
 
 def theory(**changes: object) -> DepthConfig:
@@ -65,7 +69,7 @@ class TestClosedForms:
 
     def test_admin_is_profiled(self, monkeypatch):
         profiled, plain = hidden_rms("admin", small("admin"), 1), []
-        monkeypatch.setattr(depth, "profile", lambda stack, run: plain.append(stack))
+        monkeypatch.setattr(measure, "profile", lambda stack, run: plain.append(stack))
         assert hidden_rms("admin", small("admin"), 1) != profiled
         assert len(plain) == 1
 
@@ -79,11 +83,11 @@ class TestBehaviour:
     @pytest.mark.parametrize(
         ("f", "expected", "slope"),
         [
-            (lambda at: 1.0, depth.HELD, 0),
-            (lambda at: 0.98, depth.STILL, 0),
-            (lambda at: math.sqrt(1 + 1.5 * at), depth.GROWS, 0.5),
-            (lambda at: 0.5 / at, depth.FALLS, -1),
-            (lambda at: None if at > 700 else 2.0**at, depth.OVERFLOWS, None),
+            (lambda at: 1.0, Behaviour.HELD, 0),
+            (lambda at: 0.98, Behaviour.STILL, 0),
+            (lambda at: math.sqrt(1 + 1.5 * at), Behaviour.GROWS, 0.5),
+            (lambda at: 0.5 / at, Behaviour.FALLS, -1),
+            (lambda at: None if at > 700 else 2.0**at, Behaviour.OVERFLOWS, None),
         ],
     )
     def test_named(self, f, expected, slope):
@@ -101,9 +105,8 @@ class TestBehaviour:
 
 class TestStudy:
     def test_data_and_figure(self, tmp_path):
-        found, said = run(small("pre-ln", "post-ln"), tmp_path)
-        assert json.loads((tmp_path / "results.json").read_text(encoding="utf-8")) == found
-        assert [line.split(":")[0] for line in said] == ["pre-ln", "post-ln"]
+        found, made = run(small("pre-ln", "post-ln"), tmp_path)
+        assert made == ["pre-ln", "post-ln"]
         assert [curve["name"] for curve in found["placements"]] == ["pre-ln", "post-ln"]
         pre = found["placements"][0]
         assert len(pre["seeds_rms"]) == 2
@@ -119,18 +122,18 @@ class TestStudy:
     def test_what_is_there_is_not_measured_again(self, tmp_path):
         config = small("pre-ln", "post-ln")
         first, _ = run(small("pre-ln"), tmp_path)
-        before = (tmp_path / "placements" / "pre-ln.json").stat().st_mtime_ns
-        found, said = run(config, tmp_path)
-        assert [line.split(":")[0] for line in said] == ["post-ln"]
-        assert (tmp_path / "placements" / "pre-ln.json").stat().st_mtime_ns == before
+        before = (tmp_path / "pieces" / "pre-ln.json").stat().st_mtime_ns
+        found, made = run(config, tmp_path)
+        assert made == ["post-ln"]
+        assert (tmp_path / "pieces" / "pre-ln.json").stat().st_mtime_ns == before
         assert found["placements"][0] == first["placements"][0]
         assert run(config, tmp_path)[1] == []
 
     @pytest.mark.parametrize("change", [{"seeds": 3}, {"blocks": 5}, {"initialisation": "xavier-normal"}])
     def test_other_settings_are_measured(self, tmp_path, change):
         run(small("pre-ln"), tmp_path)
-        found, said = run(small("pre-ln", **change), tmp_path)
-        assert len(said) == 1
+        found, made = run(small("pre-ln", **change), tmp_path)
+        assert made == ["pre-ln"]
         assert found["settings"].items() >= change.items()
 
     def test_another_formula_of_that_name_is_measured(self, tmp_path, monkeypatch):
@@ -158,7 +161,7 @@ class TestStudy:
         words = {"name": "own-loud", "title": "Loud", "citation": "nobody", "year": 2026, "join": join}
         register(type("Loud", (Placement,), words))
         found, _ = run(small("own-loud", "post-ln"), tmp_path)
-        assert found["placements"][0]["behaviour"] == depth.OVERFLOWS
+        assert found["placements"][0]["behaviour"] == Behaviour.OVERFLOWS
         assert found["placements"][0]["mean_rms"][-1] is None
         assert (tmp_path / "hidden_rms.svg").read_text(encoding="utf-8").count("leaves float32") == 1
 
@@ -167,7 +170,7 @@ class TestStudy:
         assert "t-fixup" not in names
         found, _ = run(small(*names, blocks=8, seeds=1), tmp_path)
         assert all(None not in curve["mean_rms"] for curve in found["placements"])
-        held = {curve["name"] for curve in found["placements"] if curve["behaviour"] == depth.HELD}
+        held = {curve["name"] for curve in found["placements"] if curve["behaviour"] == Behaviour.HELD}
         assert held >= {"post-ln", "deepnorm", "admin", "b2t", "keel", "residual", "ngpt"}
         assert not held & {"pre-ln", "peri-ln", "attn-res", "sub-ln"}
 
@@ -181,7 +184,7 @@ class TestStudy:
         ],
     )
     def test_settings_that_no_stack_has(self, change, message):
-        with pytest.raises(UserError, match=re.escape(message)):
+        with pytest.raises(ValueError, match=re.escape(message)):
             small("pre-ln", **change)
 
     @pytest.mark.parametrize(
@@ -190,12 +193,13 @@ class TestStudy:
             (("post_ln",), "unknown placement 'post_ln'"),
             (("t-fixup",), "not defined for encoder-only"),
             (("pre-ln", "pre-ln"), "different names"),
-            ((), "one or more"),
         ],
     )
     def test_placements_that_it_cannot_take(self, names, message):
-        with pytest.raises(UserError, match=message):
+        with pytest.raises(ValueError, match=message):
             small(*names)
+        with pytest.raises(UserError, match=message):
+            configured(DepthConfig(), [f"placements={json.dumps(names)}"])
 
 
 class TestPicture:
@@ -234,8 +238,9 @@ class TestVerb:
         options = ("--blocks", 6, "--width", 16, "--seeds", 1, "--placements", "pre-ln, post-ln", "--out", out)
         assert self.call(monkeypatch, *options) == 0
         printed = capsys.readouterr()
-        assert [line.split()[0] for line in printed.out.splitlines()] == ["placement", "pre-ln", "post-ln", "figure:"]
-        assert "pre-ln: measured in" in printed.err
+        printed_first = [line.split()[0] for line in printed.out.splitlines()]
+        assert printed_first[-5:] == ["placement", "pre-ln", "post-ln", "figure:", "page:"]
+        assert (out / "report.html").is_file()
         results = json.loads((out / "results.json").read_text(encoding="utf-8"))
         assert results["settings"]["ffn_width"] == 64
         assert results["commands"][0].startswith("normscope study depth --blocks 6")
@@ -248,6 +253,6 @@ class TestVerb:
         def interrupt(*_: object) -> None:
             raise KeyboardInterrupt
 
-        monkeypatch.setattr(depth, "hidden_rms", interrupt)
+        monkeypatch.setattr(measure, "hidden_rms", interrupt)
         assert self.call(monkeypatch, "--placements", "pre-ln", "--out", tmp_path) == 130
-        assert "the same command goes on" in capsys.readouterr().err
+        assert "run the same command to resume" in capsys.readouterr().err

@@ -11,14 +11,16 @@ import pytest
 from normscope.cli import main as cli
 from normscope.studies.extended_theory import study as extended_theory
 from normscope.studies.extended_theory.claims import DECAY, claims, pre_profile
+from normscope.studies.extended_theory.measure import LETTERS, W2, measured
+from normscope.studies.extended_theory.profiles import CASES, Case, Profile, profile
 from normscope.studies.extended_theory.study import PRE, SCALES, STUDY
 from normscope.studies.protocol.evidence import estimate
-from normscope.studies.protocol.study import Pieces, run_study
-from normscope.studies.settings.profiles import CASES, LETTERS, W2, Case, Profile, measured, profile
+from normscope.studies.protocol.pieces import Pieces
+from normscope.studies.protocol.study import run_study
 from normscope.studies.settings.simulation import simulate
 from normscope.theory import corrected, paper
 
-SMOKE = SCALES["smoke"]
+SMOKE = SCALES["smoke"].config
 SEEDS = 3
 ONE_TOKEN = CASES["encoder-1"]
 

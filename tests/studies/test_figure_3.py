@@ -24,11 +24,12 @@ from normscope.studies.figure_3.config import PLACEMENTS, POST, PRE, SCALES, Con
 from normscope.studies.figure_3.measure import MATRICES, STACKS, Bench, matrices
 from normscope.studies.figure_3.numbers import KINDS, Numbers
 from normscope.studies.figure_3.study import STUDY
-from normscope.studies.protocol.study import Pieces, run_study
+from normscope.studies.protocol.pieces import Pieces
+from normscope.studies.protocol.study import run_study
 from normscope.train.seeds import seed_micro_batch
 
 TINY = replace(
-    SCALES["smoke"], width=16, ffn_width=32, heads=2, warm_up_width=16, warm_up_ffn_width=32, warm_up_updates=4
+    SCALES["smoke"].config, width=16, ffn_width=32, heads=2, warm_up_width=16, warm_up_ffn_width=32, warm_up_updates=4
 )
 BLOCKS = (6, 8, 10, 12, 14)
 LARGE, SMALL = TINY.conditions[0], TINY.conditions[-1]
@@ -254,7 +255,7 @@ class TestCommand:
             Figure3Config(**changes)
 
     def test_the_committed_scale_is_the_papers_model(self):
-        config = SCALES["cpu"]
+        config = SCALES["cpu"].config
         model = config.model(POST, 6, config.dropout)
         assert (model.width, model.ffn_width, model.heads, model.dropout) == (512, 1024, 4, 0.1)
         assert (model.initialisation, model.embeddings, config.label_smoothing) == ("paper", "separate", 0.1)

@@ -17,7 +17,8 @@ from normscope.studies.figure_5.curves import Arm, Chance, Curve, Curves, chance
 from normscope.studies.figure_5.page import data, figures, tables
 from normscope.studies.figure_5.study import STUDY
 from normscope.studies.figure_5.tuning import Point, Tuned
-from normscope.studies.protocol.study import Pieces, run_study
+from normscope.studies.protocol.pieces import Pieces
+from normscope.studies.protocol.study import run_study
 from normscope.train.run_folder import RunFolder
 
 CONFIG = Figure5Config(seeds=2, updates=100, warmup_updates=10, validations=4, tasks=("mrpc",))
@@ -181,7 +182,7 @@ def test_missing_files_are_told_before_anything_is_trained(tmp_path: Path) -> No
 
 
 def test_chance_is_counted_on_the_validation_pairs() -> None:
-    config = SCALES["smoke"]
+    config = SCALES["smoke"].config
     found = chance(config)
     assert 0.5 <= found.next_sentence_accuracy < 0.8
     assert 0 < found.nll_nats < math.log(300)
@@ -199,7 +200,7 @@ def test_the_smallest_scale_runs_and_goes_on_without_training_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(figure_5_curves, "run_cells", in_process.run_cells)
-    config = replace(SCALES["smoke"], updates=3, warmup_updates=1, validations=1)
+    config = replace(SCALES["smoke"].config, updates=3, warmup_updates=1, validations=1)
     found, page = run_study(STUDY, config, Pieces(tmp_path), command="test")
     assert page.is_file()
     assert len(found.claims) == 3

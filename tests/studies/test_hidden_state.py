@@ -10,7 +10,8 @@ from normscope.studies.hidden_state import study as hidden_state
 from normscope.studies.hidden_state.config import HiddenStateConfig
 from normscope.studies.hidden_state.study import STUDY, compared, judged
 from normscope.studies.protocol.deviation import Compared, mean_over_draws, root_mean_square, spread_of
-from normscope.studies.protocol.study import Pieces, run_study
+from normscope.studies.protocol.pieces import Pieces
+from normscope.studies.protocol.study import run_study
 from normscope.theory.predict import predict
 
 TINY = HiddenStateConfig(
@@ -141,7 +142,7 @@ class TestStudy:
     def test_its_scales_are_sound(self):
         for config in STUDY.scales.values():
             assert all(case.placements for case in config.cases())
-        everywhere = STUDY.scales["cpu"].cases()[1].placements
+        everywhere = STUDY.scales["cpu"].config.cases()[1].placements
         assert {"post-ln", "attn-res", "ngpt"} <= set(everywhere)
 
     @pytest.mark.parametrize(

@@ -11,7 +11,8 @@ from normscope.measure import Estimate
 from normscope.studies.lemmas.claims import outside, unequal
 from normscope.studies.lemmas.measure import LemmasConfig, jacobians, post_ln, pre_ln, relu
 from normscope.studies.lemmas.study import STUDY, estimated, judged
-from normscope.studies.protocol.study import Pieces, run_study
+from normscope.studies.protocol.pieces import Pieces
+from normscope.studies.protocol.study import run_study
 from normscope.theory import corrected
 
 SMALL = LemmasConfig(width=64, tokens=32, blocks=6, seeds=6, vectors=300, singular_width=12)

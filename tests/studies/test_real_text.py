@@ -12,7 +12,8 @@ from normscope.runs.assembly import build_model
 from normscope.runs.config import RunConfig
 from normscope.studies.figure_3.config import corpus_of
 from normscope.studies.protocol.deviation import Compared, mean_over_draws
-from normscope.studies.protocol.study import Pieces, run_study
+from normscope.studies.protocol.pieces import Pieces
+from normscope.studies.protocol.study import run_study
 from normscope.studies.real_text.page import findings
 from normscope.studies.real_text.study import STUDY
 from normscope.studies.settings.batch_setting import setting_of
@@ -21,7 +22,7 @@ from normscope.theory.predict import predict
 from normscope.theory.settings import Text
 from normscope.train.seeds import seed_micro_batch
 
-SMALL = replace(STUDY.scales["smoke"], width=32, ffn_width=48, blocks=(2,), max_tokens=128)
+SMALL = replace(STUDY.scales["smoke"].config, width=32, ffn_width=48, blocks=(2,), max_tokens=128)
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,13 @@ import pytest
 
 from normscope.errors import UserError
 from normscope.report.study.contents import Claim, StudyFigure, StudyTable
-from normscope.studies.protocol import study as frame
-from normscope.studies.protocol.study import Findings, Pieces, Study, as_json, configured, plain, run_study
+from normscope.studies.protocol import pieces as pieces_module
+from normscope.studies.protocol.about import About
+from normscope.studies.protocol.pieces import Pieces
+from normscope.studies.protocol.plain import as_json, plain
+from normscope.studies.protocol.scale import Scale
+from normscope.studies.protocol.settings import configured
+from normscope.studies.protocol.study import Findings, Study, run_study
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +42,7 @@ def run(config: DiceConfig, pieces: Pieces) -> Findings:
     for throw in range(config.throws):
         pieces.watch("throws", throw, config.throws)
         asked = {"throw": throw, "faces": config.faces}
-        values.append(pieces.get(f"throws/{throw}", asked, lambda t=throw: thrown(config, t))["value"])
+        values.append(pieces.get(f"throws/{throw}", asked, thrown, config, throw)["value"])
     mean = sum(values) / len(values)
     verdict = "reproduced" if mean <= config.limit else "not reproduced"
     return Findings(
@@ -49,7 +54,11 @@ def run(config: DiceConfig, pieces: Pieces) -> Findings:
     )
 
 
-DICE = Study(name="dice", title="Dice", question="How many?", scales={"smoke": DiceConfig()}, run=run)
+DICE = Study(
+    about=About(title="Dice", question="How many?", help="Dice."),
+    scales={"smoke": Scale(config=DiceConfig(), decides=False), "cpu": Scale(config=DiceConfig(throws=9))},
+    run=run,
+)
 
 
 def studied(config: DiceConfig, folder: Path) -> tuple[list[str], dict[str, object]]:
@@ -99,18 +108,19 @@ class TestPieces:
 
     def test_another_version_measures_again(self, tmp_path, monkeypatch):
         studied(DiceConfig(), tmp_path)
-        monkeypatch.setattr(frame, "__version__", "9.9")
+        monkeypatch.setattr(pieces_module, "__version__", "9.9")
         assert len(studied(DiceConfig(), tmp_path)[0]) == 4
 
     def test_a_value_is_the_same_whether_it_was_made_or_read(self, tmp_path):
         make = lambda: {"x": 1 / 3, "y": np.arange(2), "z": (math.inf,)}  # noqa: E731
         made = Pieces(tmp_path).get("one", {}, make)
-        assert made == Pieces(tmp_path).get("one", {}, lambda: pytest.fail("made twice"))
+        assert made == (again := Pieces(tmp_path)).get("one", {}, lambda: pytest.fail("made twice"))
+        assert again.made == []
         assert made == {"x": 0.333333, "y": [0, 1], "z": [None]}
 
     def test_a_long_measurement_is_worth_a_line(self, tmp_path, monkeypatch):
         said, clock = [], iter([0.0, 0.2, 10.0, 75.4])
-        monkeypatch.setattr(frame.time, "monotonic", lambda: next(clock))
+        monkeypatch.setattr(pieces_module.time, "monotonic", lambda: next(clock))
         pieces = Pieces(tmp_path, say=said.append)
         pieces.get("short", {}, lambda: 1)
         pieces.get("long", {}, lambda: 1)
@@ -126,7 +136,8 @@ class TestWritten:
     def test_results_hold_everything_a_reader_needs(self, tmp_path):
         _, results = studied(DiceConfig(), tmp_path)
         assert list(results) == [
-            "title", "normscope", "settings", "conditions", "claims", "mean", "values", "commands", "environment",
+            "title", "normscope", "source_sha256", "commit", "scale", "caution", "settings", "conditions", "claims",
+            "mean", "values", "commands", "environment",
         ]  # fmt: skip
         assert results["settings"] == {"throws": 4, "faces": [6], "limit": 3.5}
         assert results["claims"][0]["found"] == f"{results['mean']:.2f}"

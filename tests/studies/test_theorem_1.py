@@ -13,15 +13,16 @@ from normscope.cli import main as cli
 from normscope.model import Context, Layout, Stack, StackConfig
 from normscope.model.initialisation import initialise
 from normscope.placement import StackShape, named
-from normscope.studies.protocol.study import Pieces, run_study
+from normscope.studies.protocol.pieces import Pieces
+from normscope.studies.protocol.study import run_study
 from normscope.studies.theorem_1 import study as theorem_1
 from normscope.studies.theorem_1.bounds import SIDES, saturated_loss_gradient
 from normscope.studies.theorem_1.claims import LONG, SHORT, Sweep, claims
-from normscope.studies.theorem_1.last_layer import ROWS, last_layer_gradients
+from normscope.studies.theorem_1.measure import ROWS, last_layer_gradients
 from normscope.studies.theorem_1.study import SCALES, STUDY, Theorem1Config
 from normscope.train.seeds import seed_weights
 
-SMOKE = SCALES["smoke"]
+SMOKE = SCALES["smoke"].config
 DEPTHS, WIDTHS, TOKENS, SEEDS, SEQUENCES = (4, 8, 16, 32), (64, 128, 256), 16, 3, 2
 
 
@@ -212,4 +213,4 @@ class TestStudy:
 
     def test_scales_are_configurations(self):
         assert all(isinstance(config, Theorem1Config) for config in SCALES.values())
-        assert SCALES["paper"].seeds > SCALES["cpu"].seeds
+        assert SCALES["paper"].config.seeds > SCALES["cpu"].config.seeds

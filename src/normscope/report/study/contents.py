@@ -55,6 +55,10 @@ class StudyPage:
     question: str
     """What the study asks, in one or two sentences."""
     created: str
+    made_by: str
+    """Version, source and commit of the program."""
+    caution: str = ""
+    """What a reader must know before the verdicts, such as that they mean nothing; empty where there is nothing."""
     conditions: Sequence[tuple[str, str]]
     """How it was measured: gradient normalisation, logarithm, tokens, seeds and their spread, model, data."""
     claims: Sequence[Claim]

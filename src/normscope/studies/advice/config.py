@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from ...data.parallel.opening import TOY
+from ..protocol.scale import Scale
 from .cases import Case, calibration_cases, evaluation_cases, warmup_cases
 
 
@@ -54,26 +55,33 @@ def _small(placement: str, seed: int) -> Case:
 
 
 SCALES = {
-    "smoke": AdviceConfig(
-        calibration=(_small("post-ln", 1), _small("pre-ln", 1)),
-        evaluation=(_small("post-ln", 2), _small("pre-ln", 2)),
-        warmups=(_small("post-ln", 1),),
-        updates=60,
-        warmup_ladder=(16,),
-        warmup_steps=(1,),
+    "smoke": Scale(
+        config=AdviceConfig(
+            calibration=(_small("post-ln", 1), _small("pre-ln", 1)),
+            evaluation=(_small("post-ln", 2), _small("pre-ln", 2)),
+            warmups=(_small("post-ln", 1),),
+            updates=60,
+            warmup_ladder=(16,),
+            warmup_steps=(1,),
+        ),
+        decides=False,
     ),
-    "cpu": AdviceConfig(
-        calibration=tuple(calibration_cases(MULTI30K)),
-        evaluation=tuple(evaluation_cases(MULTI30K)),
-        warmups=tuple(warmup_cases()),
+    "cpu": Scale(
+        config=AdviceConfig(
+            calibration=tuple(calibration_cases(MULTI30K)),
+            evaluation=tuple(evaluation_cases(MULTI30K)),
+            warmups=tuple(warmup_cases()),
+        )
     ),
-    "paper": AdviceConfig(
-        calibration=tuple(calibration_cases(MULTI30K)),
-        evaluation=tuple(evaluation_cases(MULTI30K)),
-        warmups=tuple(warmup_cases()),
-        updates=2000,
-        corpus_updates=4000,
-        max_tokens=4096,
-        warmup_ladder=(16, 64, 256, 1024),
+    "paper": Scale(
+        config=AdviceConfig(
+            calibration=tuple(calibration_cases(MULTI30K)),
+            evaluation=tuple(evaluation_cases(MULTI30K)),
+            warmups=tuple(warmup_cases()),
+            updates=2000,
+            corpus_updates=4000,
+            max_tokens=4096,
+            warmup_ladder=(16, 64, 256, 1024),
+        )
     ),
 }

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from ..protocol.study import Pieces
+from ..protocol.pieces import Pieces
 from .cases import HIGHEST, START, TENTH, Case, rate_of
 from .training import train_once
 
@@ -69,7 +69,5 @@ def training(
     settings = {"updates": updates, "max_tokens": max_tokens, "warmup_updates": warmup_updates}
     warmup = f"_warmup-{warmup_updates}" if warmup_updates else ""
     name = f"{case.name}/rate-{rate:.3g}{warmup}"
-    found: Outcome = pieces.get(
-        name, {**asdict(case), **settings, "rate": rate}, lambda: train_once(case, rate, **settings)
-    )
+    found: Outcome = pieces.get(name, {**asdict(case), **settings, "rate": rate}, train_once, case, rate, **settings)
     return found

@@ -12,7 +12,9 @@ import torch
 
 from ...doctor.advise.calibration import Calibration
 from ...train.device import available_cores, keep_freed_memory
-from ..protocol.study import Findings, Pieces, Study
+from ..protocol.pieces import Pieces
+from ..protocol.study import Findings, Study
+from . import ABOUT
 from .cases import Case
 from .config import SCALES, AdviceConfig
 from .facts import as_facts, facts_about, use_one_thread
@@ -46,7 +48,9 @@ def _known(config: AdviceConfig, case: Case, pieces: Pieces) -> Known:
     seen = pieces.get(
         f"{case.name}/first-update",
         {**asdict(case), "max_tokens": config.max_tokens},
-        lambda: facts_about(case, config.max_tokens),
+        facts_about,
+        case,
+        config.max_tokens,
     )
     outcomes = trainings(case, pieces, updates=config.updates_of(case), max_tokens=config.max_tokens)
     return Known(case=case, facts=as_facts(seen), outcomes=outcomes)
@@ -105,9 +109,7 @@ def _prepare() -> None:
 
 
 STUDY = Study(
-    name="advice",
-    title="Advice: which rate trains without warm-up?",
-    question="Does what a model's first update does foretell the largest constant rate at which it trains?",
+    about=ABOUT,
     scales=SCALES,
     run=run,
 )

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ...doctor.advise.calibration import Calibration
-from ..protocol.study import Pieces
+from ..protocol.pieces import Pieces
 from .cases import rate_of
 from .config import AdviceConfig
 from .fit import Known

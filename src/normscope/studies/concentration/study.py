@@ -10,7 +10,10 @@ from ...measure import Estimate, Summary
 from ...model import stack_shape
 from ...placement import named
 from ...placement.printing import formula
-from ..protocol.study import Findings, Pieces, Study
+from ..protocol.pieces import Pieces
+from ..protocol.scale import Scale
+from ..protocol.study import Findings, Study
+from . import ABOUT
 from .claims import Found, bounded, chi_square, lower_tail, shrinking, theorem_1
 from .measure import STACKS, ConcentrationConfig, Quantity, gaussians, measure_model
 from .page import figures, tables
@@ -31,15 +34,11 @@ def run(config: ConcentrationConfig, pieces: Pieces) -> Findings:
         }
         for seed in range(1, config.seeds + 1):
             pieces.watch("models", i * config.seeds + seed - 1, total)
-
-            def make(placement: str = placement, seed: int = seed) -> dict[str, Any]:
-                return measure_model(config, placement, corpus, seed)
-
-            measured[placement].append(pieces.get(f"{placement}/seed-{seed}", {**asked, **shape, "seed": seed}, make))
+            wanted = {**asked, **shape, "seed": seed}
+            one = pieces.get(f"{placement}/seed-{seed}", wanted, measure_model, config, placement, corpus, seed)
+            measured[placement].append(one)
     pieces.watch("models", total, total)
-    gaussian = pieces.get(
-        "gaussian", {key: asked[key] for key in ("width", "vectors", "epsilon")}, lambda: gaussians(config)
-    )
+    gaussian = pieces.get("gaussian", {key: asked[key] for key in ("width", "vectors", "epsilon")}, gaussians, config)
     found = {placement: estimated(models) for placement, models in measured.items()}
     made = [
         *bounded(config, found),
@@ -115,16 +114,16 @@ def _conditions(
 
 
 STUDY = Study(
-    name="concentration",
-    title="Concentration of squared norms",
-    question="The paper reports that the norm of hidden states at initialisation is (0.1, 0.125)-bounded, and builds "
-    "Theorem 1 on it. Is it, and does the theorem's probability follow?",
+    about=ABOUT,
     scales={
-        "smoke": ConcentrationConfig(
-            toy_pairs=100, blocks=2, width=64, ffn_width=128, max_tokens=300, batches=2, seeds=2, vectors=500
+        "smoke": Scale(
+            config=ConcentrationConfig(
+                toy_pairs=100, blocks=2, width=64, ffn_width=128, max_tokens=300, batches=2, seeds=2, vectors=500
+            ),
+            decides=False,
         ),
-        "cpu": ConcentrationConfig(),
-        "paper": ConcentrationConfig(toy_pairs=50_000, batches=100, seeds=10, vectors=200_000),
+        "cpu": Scale(config=ConcentrationConfig()),
+        "paper": Scale(config=ConcentrationConfig(toy_pairs=50_000, batches=100, seeds=10, vectors=200_000)),
     },
     run=run,
 )

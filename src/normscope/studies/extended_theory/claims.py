@@ -21,7 +21,8 @@ from ..protocol.evidence import (
     spread,
     told,
 )
-from ..settings.profiles import LETTERS, W2, Case, Profile
+from .measure import LETTERS, W2
+from .profiles import Case, Profile
 
 DECAY = 0.5 * math.log(1.5)
 """What appendix F's (2/3)^{1/2} a block adds to ln ‖∂L/∂W₂‖ from one block to the next."""

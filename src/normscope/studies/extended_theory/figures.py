@@ -9,8 +9,9 @@ from ...report.panels_svg import Panel, Series, panels_svg
 from ...report.study.contents import StudyFigure, StudyTable
 from ...theory import paper
 from ..protocol.evidence import Floats, estimate, told
-from ..settings.profiles import LETTERS, W2, Profile
 from .claims import DECAY, at_depth, by_case
+from .measure import LETTERS, W2
+from .profiles import Profile
 
 _INK = -1
 _CUT = 0.3

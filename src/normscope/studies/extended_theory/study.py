@@ -12,10 +12,14 @@ import numpy as np
 from ...theory import paper
 from ...theory.predict import ModelSetting
 from ..protocol.evidence import estimate, plain_estimate
-from ..protocol.study import Findings, Pieces, Study
-from ..settings.profiles import CASES, LETTERS, Case, Profile, measured, profile
+from ..protocol.pieces import Pieces
+from ..protocol.scale import Scale
+from ..protocol.study import Findings, Study
+from . import ABOUT
 from .claims import DECAY, at_depth, by_case, claims, expected_slope, first_over_post, pre_profile
 from .figures import figures, tables
+from .measure import LETTERS, measured
+from .profiles import CASES, Case, Profile, profile
 
 POST, PRE = "post-ln", "pre-ln"
 
@@ -53,11 +57,14 @@ class ExtendedTheoryConfig:
 
 CPU = ExtendedTheoryConfig(encoder_depths=(6, 12, 24, 48), decoder_depths=(6, 12, 24), width=512, seeds=20)
 SCALES = {
-    "smoke": ExtendedTheoryConfig(
-        encoder_depths=(2, 4), decoder_depths=(2, 3), width=16, seeds=2, tokens=3, vocabulary=64
+    "smoke": Scale(
+        config=ExtendedTheoryConfig(
+            encoder_depths=(2, 4), decoder_depths=(2, 3), width=16, seeds=2, tokens=3, vocabulary=64
+        ),
+        decides=False,
     ),
-    "cpu": CPU,
-    "paper": ExtendedTheoryConfig(**{**asdict(CPU), "seeds": 48}),
+    "cpu": Scale(config=CPU),
+    "paper": Scale(config=ExtendedTheoryConfig(**{**asdict(CPU), "seeds": 48})),
 }
 
 
@@ -95,19 +102,13 @@ def _seed(
     placement: str, names: list[tuple[str, int]], config: ExtendedTheoryConfig, seed: int, pieces: Pieces
 ) -> dict[str, Any]:
     """One draw of every case and depth: by matrix, block by block."""
-    models = {f"{key}-{depth}": (CASES[key], _model(key, depth, config)) for key, depth in names}
+    models = {f"{key}-{depth}": (_model(key, depth, config), CASES[key].looked_at) for key, depth in names}
     asked = {
         "placement": placement,
         "seed": seed,
-        "width": config.width,
-        "vocabulary": config.vocabulary,
-        "stacks": {name: [m.stack, m.setting, m.blocks, m.tokens] for name, (_, m) in models.items()},
+        "stacks": {name: [asdict(model), stack] for name, (model, stack) in models.items()},
     }
-    return pieces.get(  # type: ignore[no-any-return]
-        f"{placement}/seed-{seed}",
-        asked,
-        lambda: {name: measured(placement, model, case.looked_at, seed) for name, (case, model) in models.items()},
-    )
+    return pieces.get(f"{placement}/seed-{seed}", asked, measured, placement, models, seed)  # type: ignore[no-any-return]
 
 
 def _model(key: str, depth: int, config: ExtendedTheoryConfig) -> ModelSetting:
@@ -176,10 +177,7 @@ def _over_depth(profiles: Mapping[str, list[Profile]]) -> list[dict[str, Any]]:
 
 
 STUDY = Study(
-    name="extended-theory",
-    title="Appendix F: the gradients of the lower layers",
-    question="Does the gradient of Post-LN's lower layers fall exponentially, is Pre-LN's the same in every layer, and "
-    "are all of Pre-LN's parameters normalised by √L?",
+    about=ABOUT,
     scales=SCALES,
     run=run,
 )

@@ -12,6 +12,7 @@ from ...optim import OptimizerConfig, ScheduleConfig
 from ...runs.config import RunConfig
 from ...tasks import TranslationConfig
 from ...train import TrainConfig
+from ..protocol.scale import Scale
 
 POST, PRE = "post-ln", "pre-ln"
 PLACEMENTS = {POST: "Post-LN", PRE: "Pre-LN"}
@@ -171,26 +172,31 @@ def corpus_of(config: OnText) -> Corpus:
 
 
 SCALES = {
-    "smoke": Figure3Config(
-        corpus=TOY,
-        toy_pairs=1_000,
-        seeds=2,
-        blocks=(2, 3),
-        width=32,
-        ffn_width=64,
-        max_tokens=512,
-        batches=2,
-        last_batches=2,
-        small_max_tokens=64,
-        small_batches=2,
-        warm_up_width=32,
-        warm_up_ffn_width=64,
-        warm_up_updates=8,
-        warm_up_max_tokens=256,
+    "smoke": Scale(
+        config=Figure3Config(
+            corpus=TOY,
+            toy_pairs=1_000,
+            seeds=2,
+            blocks=(2, 3),
+            width=32,
+            ffn_width=64,
+            max_tokens=512,
+            batches=2,
+            last_batches=2,
+            small_max_tokens=64,
+            small_batches=2,
+            warm_up_width=32,
+            warm_up_ffn_width=64,
+            warm_up_updates=8,
+            warm_up_max_tokens=256,
+        ),
+        decides=False,
     ),
-    "cpu": Figure3Config(),
-    "paper": Figure3Config(
-        warm_up_seeds=10, warm_up_width=512, warm_up_ffn_width=1024, warm_up_max_tokens=4096, device="auto"
+    "cpu": Scale(config=Figure3Config()),
+    "paper": Scale(
+        config=Figure3Config(
+            warm_up_seeds=10, warm_up_width=512, warm_up_ffn_width=1024, warm_up_max_tokens=4096, device="auto"
+        )
     ),
 }
 """Cost: smoke takes seconds; cpu some 40 minutes of one core, and 50 more for the training; paper ten trainings

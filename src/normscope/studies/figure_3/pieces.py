@@ -1,7 +1,6 @@
 """All that figure 3 is made of, measured or read from its folder: a piece for each model, size, seed and condition."""
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import torch
@@ -11,7 +10,7 @@ from ...errors import UserError
 from ...train.device import available_cores, choose_device
 from ..grids.grid import Cell, Grid, write_configs
 from ..grids.pool import CellState, run_cells
-from ..protocol.study import Pieces
+from ..protocol.pieces import Pieces
 from .config import PLACEMENTS, POST, Condition, Figure3Config, corpus_of
 from .measure import Bench, Norms
 
@@ -47,9 +46,8 @@ def measure(config: Figure3Config, pieces: Pieces) -> Measured:
     _train(cells, pieces, device)
     for cell in cells:
         condition = config.layers_condition
-        make = partial(bench.after_training, cell, condition)
         name = f"after-warm-up/{cell.arm.placement}_seed-{cell.seed}"
-        found.after.append(pieces.get(name, bench.asked_of(cell, condition), make))
+        found.after.append(pieces.get(name, bench.asked_of(cell, condition), bench.after_training, cell, condition))
     return found
 
 
@@ -58,8 +56,10 @@ def _measure_seed(found: Measured, config: Figure3Config, pieces: Pieces, seed: 
 
     def piece(name: str, placement: str, blocks: int, condition: Condition, **options: Any) -> Norms:
         model = config.model(placement, blocks, condition.dropout, small=options.pop("small", False))
-        make = partial(bench.at_start, model, condition, seed, **options)
-        return pieces.get(f"{name}_seed-{seed}", bench.asked(model, condition, seed) | options, make)  # type: ignore[no-any-return]
+        asked = bench.asked(model, condition, seed) | options
+        return pieces.get(  # type: ignore[no-any-return]
+            f"{name}_seed-{seed}", asked, bench.at_start, model, condition, seed, **options
+        )
 
     for placement in PLACEMENTS:
         found.layers[placement].append(piece(f"layers/{placement}", placement, config.blocks[0], layers))

@@ -9,8 +9,10 @@ import numpy as np
 from ...data.parallel.batches import TranslationBatch
 from ...theory.predict import ModelSetting
 from ..protocol.evidence import estimate, exponent, plain_estimate
-from ..protocol.study import Findings, Pieces, Study
+from ..protocol.pieces import Pieces
+from ..protocol.study import Findings, Study
 from ..settings.batch_setting import setting_of
+from . import ABOUT
 from .claims import PARTS, Foretold, claims, left_after_warm_up
 from .config import PLACEMENTS, POST, PRE, SCALES, Condition, Figure3Config
 from .figures import figures
@@ -165,10 +167,7 @@ def _predicted_factors(theory: Predicted) -> dict[tuple[str, str], float]:
 
 
 STUDY = Study(
-    name="figure-3",
-    title="Gradients by layer and by depth: the paper's Figure 3",
-    question="How large is the gradient of the feed-forward matrices of Post-LN and Pre-LN, layer by layer and as the "
-    "model grows, on real text? Is it around 1.6 at every depth of Post-LN, and what is left of it after the warm-up?",
+    about=ABOUT,
     scales=SCALES,
     run=run,
 )

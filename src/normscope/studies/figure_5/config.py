@@ -11,6 +11,7 @@ from ...optim import OptimizerConfig, ScheduleConfig
 from ...runs.config import MaskedRunConfig
 from ...tasks import MaskedConfig
 from ...train import TrainConfig
+from ..protocol.scale import Scale
 
 POST, PRE = "post-ln", "pre-ln"
 PLACEMENTS = {POST: "Post-LN", PRE: "Pre-LN"}
@@ -140,46 +141,51 @@ def check_inputs(config: Figure5Config) -> None:
 
 
 SCALES = {
-    "smoke": Figure5Config(
-        corpus=TOY,
-        seeds=1,
-        width=16,
-        ffn_width=32,
-        heads=2,
-        blocks=2,
-        sequence_length=24,
-        batch_sequences=8,
-        updates=12,
-        warmup_updates=3,
-        validations=3,
-        valid_sequences=20,
-        tasks=(),
-        tune_sequence_length=24,
-        positions=24,
+    "smoke": Scale(
+        config=Figure5Config(
+            corpus=TOY,
+            seeds=1,
+            width=16,
+            ffn_width=32,
+            heads=2,
+            blocks=2,
+            sequence_length=24,
+            batch_sequences=8,
+            updates=12,
+            warmup_updates=3,
+            validations=3,
+            valid_sequences=20,
+            tasks=(),
+            tune_sequence_length=24,
+            positions=24,
+        ),
+        decides=False,
     ),
-    "cpu": Figure5Config(),
-    "paper": Figure5Config(
-        seeds=1,
-        width=768,
-        ffn_width=3072,
-        heads=12,
-        blocks=12,
-        dropout=0.1,
-        sequence_length=512,
-        batch_sequences=32,
-        accumulation=8,
-        updates=1_000_000,
-        warmup_updates=10_000,
-        post_lr=1e-4,
-        pre_lr=3e-4,
-        validations=100,
-        valid_sequences=10_000,
-        checkpoints=(0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0),
-        tune_rates=(1e-5, 2e-5, 3e-5, 5e-5, 1e-4),
-        tune_epochs=(3, 5, 8),
-        tune_sequence_length=128,
-        positions=512,
-        device="auto",
+    "cpu": Scale(config=Figure5Config()),
+    "paper": Scale(
+        config=Figure5Config(
+            seeds=1,
+            width=768,
+            ffn_width=3072,
+            heads=12,
+            blocks=12,
+            dropout=0.1,
+            sequence_length=512,
+            batch_sequences=32,
+            accumulation=8,
+            updates=1_000_000,
+            warmup_updates=10_000,
+            post_lr=1e-4,
+            pre_lr=3e-4,
+            validations=100,
+            valid_sequences=10_000,
+            checkpoints=(0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0),
+            tune_rates=(1e-5, 2e-5, 3e-5, 5e-5, 1e-4),
+            tune_epochs=(3, 5, 8),
+            tune_sequence_length=128,
+            positions=512,
+            device="auto",
+        )
     ),
 }
 """Cost: smoke takes seconds; cpu some 90 minutes of one core for the pre-trainings and three hours for fine-tuning;

@@ -12,7 +12,7 @@ from ...train.run_folder import RunFolder
 from ..grids.facts import chance_nats
 from ..grids.grid import Cell, Grid, write_configs
 from ..grids.pool import CellState, run_cells
-from ..protocol.study import Pieces
+from ..protocol.pieces import Pieces
 from .config import PLACEMENTS, Figure5Config
 
 

@@ -1,6 +1,8 @@
 """The paper's figure 5: BERT's validation loss over updates, and its checkpoints fine-tuned."""
 
-from ..protocol.study import Findings, Pieces, Study
+from ..protocol.pieces import Pieces
+from ..protocol.study import Findings, Study
+from . import ABOUT
 from .claims import claims
 from .config import SCALES, Figure5Config, check_inputs
 from .curves import chance, pretrained
@@ -24,10 +26,7 @@ def run(config: Figure5Config, pieces: Pieces) -> Findings:
 
 
 STUDY = Study(
-    name="figure-5",
-    title="BERT with Post-LN and Pre-LN: the paper's Figure 5",
-    question="Does Pre-LN without warm-up reach a lower validation loss in fewer updates than Post-LN with it, also at "
-    "the same rate, and are its checkpoints the better ones to fine-tune?",
+    about=ABOUT,
     scales=SCALES,
     run=run,
 )

@@ -9,7 +9,7 @@ from ..finetuning.cells import SearchSpace, Setting, TuningCell
 from ..finetuning.finetune import FineTuning, finetune
 from ..finetuning.task import pair_task
 from ..grids.pool import CellState
-from ..protocol.study import Pieces
+from ..protocol.pieces import Pieces
 from .config import Figure5Config
 from .curves import Arm, Curves
 

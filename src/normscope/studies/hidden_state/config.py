@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from ...placement import named, registered
 from ...theory.predict import ModelSetting
-from ..depth.study import encoder_placements
+from ..depth.measure import encoder_placements
 
 EIGHT = ("post-ln", "pre-ln", "deepnorm", "rezero", "peri-ln", "residual", "lns", "b2t")
 

@@ -11,9 +11,13 @@ from ...placement.printing import formula
 from ...report.study.contents import Claim
 from ...theory.predict import ModelSetting, predict
 from ..protocol.deviation import Compared, Spread, as_data, mean_over_draws, root_mean_square, spread_of
-from ..protocol.study import Findings, Pieces, Study
-from ..settings.simulation import SEQUENCES, Simulation
+from ..protocol.pieces import Pieces
+from ..protocol.scale import Scale
+from ..protocol.study import Findings, Study
+from ..settings.simulation import SEQUENCES
+from . import ABOUT
 from .config import Case, HiddenStateConfig
+from .measure import draws_of
 from .page import MATRIX_NAMES, Curves, figures, root_of, tables
 
 
@@ -50,13 +54,7 @@ def _drawn(name: str, case: Case, pieces: Pieces) -> list[dict[str, Any]]:
         "draws": case.draws,
         "sequences": SEQUENCES,
     }
-
-    def measure() -> list[dict[str, Any]]:
-        simulation = Simulation(name, case.model)
-        draws = [simulation.draw(seed) for seed in range(1, case.draws + 1)]
-        return [{kind: {"q": one.q, **one.squares} for kind, one in draw.items()} for draw in draws]
-
-    return pieces.get(f"{case.name}/{name}", asked, measure)  # type: ignore[no-any-return]
+    return pieces.get(f"{case.name}/{name}", asked, draws_of, name, case.model, case.draws)  # type: ignore[no-any-return]
 
 
 def compared(name: str, case: Case, draws: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Compared]]:
@@ -175,14 +173,13 @@ _SMOKE = HiddenStateConfig(
     decoders=("pre-ln",), pairs=("post-ln", "pre-ln"), blocks=2, width=32, draws=2, tokens=6, vocabulary=200,
 )  # fmt: skip
 STUDY = Study(
-    name="hidden-state",
-    title="The hidden state over depth, predicted and measured",
-    question="How large is the hidden state after each block at initialisation, and do the formulas alone tell it? "
-    "For every placement; for eight of them the gradients too.",
+    about=ABOUT,
     scales={
-        "smoke": _SMOKE,
-        "cpu": HiddenStateConfig(),
-        "paper": HiddenStateConfig(deep_blocks=96, deep_width=1024, deep_draws=64, blocks=24, width=512, draws=32),
+        "smoke": Scale(config=_SMOKE, decides=False),
+        "cpu": Scale(config=HiddenStateConfig()),
+        "paper": Scale(
+            config=HiddenStateConfig(deep_blocks=96, deep_width=1024, deep_draws=64, blocks=24, width=512, draws=32)
+        ),
     },
     run=run,
 )

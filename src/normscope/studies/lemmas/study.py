@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,10 @@ import numpy as np
 from ...measure import Estimate, Summary
 from ...report.study.contents import Claim
 from ..protocol.evidence import plain_estimate
-from ..protocol.study import Findings, Pieces, Study
+from ..protocol.pieces import Pieces
+from ..protocol.scale import Scale
+from ..protocol.study import Findings, Study
+from . import ABOUT
 from .claims import (
     jacobian_claimed,
     jacobian_exact,
@@ -38,7 +40,7 @@ def run(config: LemmasConfig, pieces: Pieces) -> Findings:
         pieces.watch("seeds", seed - 1, config.seeds)
         for name, measure in parts.items():
             asked = {**asdict(config), "seeds": None, "seed": seed}
-            found[name].append(pieces.get(f"{name}/seed-{seed}", asked, partial(measure, config, seed)))
+            found[name].append(pieces.get(f"{name}/seed-{seed}", asked, measure, config, seed))
     pieces.watch("seeds", config.seeds, config.seeds)
     estimates = estimated(found)
     claims, data = judged(config, estimates, found["jacobian"], max(one["hidden_off"] for one in found["post-ln"]))
@@ -106,13 +108,13 @@ def _conditions(config: LemmasConfig) -> list[tuple[str, str]]:
 
 
 STUDY = Study(
-    name="lemmas",
-    title="Lemmas 1 to 3 by simulation",
-    question="Do the three lemmas that the paper's theorem rests on hold for stacks as they are drawn, and where not?",
+    about=ABOUT,
     scales={
-        "smoke": LemmasConfig(width=128, tokens=64, blocks=6, seeds=8, vectors=200, singular_width=16),
-        "cpu": LemmasConfig(),
-        "paper": LemmasConfig(width=1024, blocks=48, seeds=200, vectors=4000),
+        "smoke": Scale(
+            config=LemmasConfig(width=128, tokens=64, blocks=6, seeds=8, vectors=200, singular_width=16), decides=False
+        ),
+        "cpu": Scale(config=LemmasConfig()),
+        "paper": Scale(config=LemmasConfig(width=1024, blocks=48, seeds=200, vectors=4000)),
     },
     run=run,
 )

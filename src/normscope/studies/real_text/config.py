@@ -6,6 +6,7 @@ from ...data.parallel.opening import TOY, DataConfig
 from ...model import ModelConfig
 from ...tasks import TranslationConfig
 from ..protocol.deviation import Compared
+from ..protocol.scale import Scale
 
 QUANTITIES = {"q": "E‖x_l‖² / d of the hidden state", "ffn_out": "gradient norm of W2, by layer"}
 """What is compared."""
@@ -70,7 +71,12 @@ Curves = dict[str, dict[str, Compared]]
 
 
 SCALES = {
-    "smoke": RealTextConfig(corpus=TOY, toy_pairs=200, blocks=(2, 3), seeds=2, max_tokens=256, width=64, ffn_width=128),
-    "cpu": RealTextConfig(),
-    "paper": RealTextConfig(max_tokens=4096),
+    "smoke": Scale(
+        config=RealTextConfig(
+            corpus=TOY, toy_pairs=200, blocks=(2, 3), seeds=2, max_tokens=256, width=64, ffn_width=128
+        ),
+        decides=False,
+    ),
+    "cpu": Scale(config=RealTextConfig()),
+    "paper": Scale(config=RealTextConfig(max_tokens=4096)),
 }

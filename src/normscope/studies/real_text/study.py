@@ -3,27 +3,23 @@
 # S = seeds, L = layers of a stack
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 
-from ...data.parallel.batches import TranslationBatch
-from ...measure import depth_points, gradient_norms, recording, stream_moments
-from ...model import EncoderDecoder, ModelConfig
-from ...runs.assembly import build_model
-from ...runs.config import RunConfig
 from ...tasks import TranslationConfig, TranslationTask
 from ...theory.predict import ModelSetting, predict
 from ...train.device import fast_matmul, keep_freed_memory
-from ...train.seeds import seed_micro_batch
 from ..figure_3.config import corpus_of
-from ..figure_3.measure import STACKS, matrices, only_trainable
+from ..figure_3.measure import STACKS
 from ..protocol.deviation import mean_over_draws
-from ..protocol.study import Findings, Pieces, Study
+from ..protocol.pieces import Pieces
+from ..protocol.study import Findings, Study
 from ..settings.batch_setting import setting_of
+from . import ABOUT
 from .config import QUANTITIES, SCALES, Curves, Key, RealTextConfig
+from .measure import measured
 from .page import findings
 
 
@@ -57,37 +53,11 @@ def run(config: RealTextConfig, pieces: Pieces) -> Findings:
                 "fast_matmul": fast,
             }
             name = f"{key[0]}_{key[1]}-{key[1]}_seed-{seed}"
-            drawn[key].append(pieces.get(name, asked, partial(_measured, model, seed, task, batch)))
+            drawn[key].append(pieces.get(name, asked, measured, model, seed, task, batch))
             foreseen[key].append(_predicted(key[0], replace(setting, blocks=key[1])))
     pieces.watch("seeds", config.seeds, config.seeds)
     found = {key: _compared(drawn[key], foreseen[key]) for key in keys}
     return findings(config, corpus, found, fast)
-
-
-def _measured(config: ModelConfig, seed: int, task: TranslationTask, batch: TranslationBatch) -> dict[str, Any]:
-    """By stack: q after every block from the embedding on, and the norm of every W2's gradient."""
-    model: EncoderDecoder = build_model(RunConfig(seed=seed, model=config), task.corpus.codec)
-    seed_micro_batch(seed, 0)
-    stacks = {kind: getattr(model, kind) for kind in STACKS}
-    weights = {kind: matrices(model)["W2", kind] for kind in STACKS}
-    points = {
-        f"{kind} {name}": point
-        for kind, stack in stacks.items()
-        for name, point in depth_points(stack.blocks, pick=stack.placement.hidden).items()
-    }
-    model.train()
-    names = only_trainable(model, [weight for several in weights.values() for weight in several])
-    with recording(points, lambda x_ND: stream_moments(x_ND).q) as stream:
-        loss = task.loss_sums(model, batch)[0] / batch.target_tokens
-    loss.backward()  # type: ignore[no-untyped-call]
-    norms = gradient_norms(model)
-    return {
-        kind: {
-            "q": [stream[f"{kind} x_{depth}"][0] for depth in range(len(stack.blocks) + 1)],
-            "ffn_out": [norms[names[weight]] for weight in weights[kind]],
-        }
-        for kind, stack in stacks.items()
-    }
 
 
 def _predicted(placement: str, setting: ModelSetting) -> dict[str, Any]:
@@ -110,9 +80,7 @@ def _compared(drawn: Sequence[Mapping[str, Any]], foreseen: Sequence[Mapping[str
 
 
 STUDY = Study(
-    name="real-text",
-    title="Real text: predicted and measured, every layer",
-    question="Do the formulas predict the hidden states and the gradients of the paper's own models on real text?",
+    about=ABOUT,
     scales=SCALES,
     run=run,
 )

@@ -13,7 +13,7 @@ from ...report.study.contents import Claim
 from ...theory import corrected, paper
 from ..protocol.evidence import Floats, estimate, exponent, judged, lies_within, number, spread, told
 from .bounds import DELTA, EPSILON, Side, saturated_loss_gradient
-from .last_layer import ROWS
+from .measure import ROWS
 
 SHORT, LONG = ROWS
 """Rows of length 1, as the theorem needs them, and rows of length √d."""

@@ -11,11 +11,14 @@ import numpy as np
 
 from ...theory import corrected, paper
 from ..protocol.evidence import Floats, plain_estimate
-from ..protocol.study import Findings, Pieces, Study
+from ..protocol.pieces import Pieces
+from ..protocol.scale import Scale
+from ..protocol.study import Findings, Study
+from . import ABOUT
 from .bounds import DELTA, EPSILON, SIDES, Side, saturated_loss_gradient
 from .claims import LONG, SHORT, Sweep, claims, order_exponent
 from .figures import figures, tables
-from .last_layer import last_layer_gradients
+from .measure import sweeps_of_seed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,11 +59,14 @@ CPU = Theorem1Config(
     depths=(2, 4, 6, 8, 12, 16, 24, 32, 48), width=512, widths=(64, 128, 256, 512, 1024), blocks=6, seeds=32
 )
 SCALES = {
-    "smoke": Theorem1Config(
-        depths=(2, 4, 8), width=32, widths=(16, 32, 64), blocks=2, seeds=3, tokens=4, sequences=2, vocabulary=256
+    "smoke": Scale(
+        config=Theorem1Config(
+            depths=(2, 4, 8), width=32, widths=(16, 32, 64), blocks=2, seeds=3, tokens=4, sequences=2, vocabulary=256
+        ),
+        decides=False,
     ),
-    "cpu": CPU,
-    "paper": Theorem1Config(**{**asdict(CPU), "seeds": 64}),
+    "cpu": Scale(config=CPU),
+    "paper": Scale(config=Theorem1Config(**{**asdict(CPU), "seeds": 64})),
 }
 
 
@@ -106,18 +112,10 @@ def _seed(side: Side, config: Theorem1Config, seed: int, pieces: Pieces) -> dict
         "vocabulary": config.vocabulary,
     }
     shapes = {over: config.shapes(over) for over in ("blocks", "width")}
-
-    def measure() -> dict[str, Any]:
-        return {
-            over: [
-                last_layer_gradients(side.placement, blocks=blocks, width=width, seed=seed, **sizes)
-                for blocks, width in places
-            ]
-            for over, places in shapes.items()
-        }
-
     asked = {"placement": side.placement, "seed": seed, "shapes": shapes, **sizes}
-    return pieces.get(f"{side.placement}/seed-{seed}", asked, measure)  # type: ignore[no-any-return]
+    return pieces.get(  # type: ignore[no-any-return]
+        f"{side.placement}/seed-{seed}", asked, sweeps_of_seed, side.placement, shapes, seed, **sizes
+    )
 
 
 def _values(seeds: Sequence[dict[str, Any]], over: str, tokens: int, rows: str, key: str) -> Floats:
@@ -182,10 +180,7 @@ def _data(sweep: Sweep) -> dict[str, Any]:
 
 
 STUDY = Study(
-    name="theorem-1",
-    title="Theorem 1: the gradient of the last layer",
-    question="How large is the gradient of the last W₂ before the first update, how does it change with depth and "
-    "width, and how near do the paper's bound and the corrected one come to it?",
+    about=ABOUT,
     scales=SCALES,
     run=run,
 )

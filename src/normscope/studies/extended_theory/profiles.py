@@ -13,10 +13,7 @@ from ...theory import corrected
 from ...theory.model_setting import ModelSetting, StackKind
 from ...theory.predict import predict
 from ..protocol.evidence import Floats, estimate, slopes
-from .simulation import simulate
-
-W1, W2, V = "ffn_in", "ffn_out", "value"
-LETTERS = {W2: "W₂", W1: "W₁", V: "W_V"}
+from .measure import LETTERS, W2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,12 +89,6 @@ class Profile:
     def over_predicted(self) -> Estimate:
         """Measured / predicted ‖∂L/∂W₂‖, (L,)."""
         return estimate(self.norms_SL[W2] / self.predicted_L[W2])
-
-
-def measured(placement: str, model: ModelSetting, looked_at: str, seed: int) -> dict[str, Floats]:
-    """Gradient norms of one draw by matrix, (L,)."""
-    norms = simulate(placement, model, 1, seed)[looked_at].gradient_norm
-    return {name: norms[name] for name in LETTERS}
 
 
 def profile(placement: str, case: Case, model: ModelSetting, norms_SL: Mapping[str, Floats]) -> Profile:

@@ -2,7 +2,7 @@
 
 # S = sequences, T = tokens of each, N = S·T packed tokens, D = width, F = inner width (here D), V = vocabulary
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -16,6 +16,18 @@ from ...train.seeds import seed_weights
 
 ROWS = {"N(0, 1/d)": -0.5, "N(0, 1)": 0.0}
 """What rows of the output projection are drawn from: their elements have the standard deviation d to this power."""
+
+
+def sweeps_of_seed(
+    placement: str, shapes: Mapping[str, Sequence[tuple[int, int]]], seed: int, **sizes: Any
+) -> dict[str, list[list[dict[str, Any]]]]:
+    """`last_layer_gradients` of one seed at every (blocks, width) of each sweep, by the name of the sweep."""
+    return {
+        over: [
+            last_layer_gradients(placement, blocks=blocks, width=width, seed=seed, **sizes) for blocks, width in places
+        ]
+        for over, places in shapes.items()
+    }
 
 
 def last_layer_gradients(

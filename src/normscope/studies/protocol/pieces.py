@@ -1,0 +1,64 @@
+"""Measurements that are not made twice: each lies in a file with the settings and the source it was made by."""
+
+import hashlib
+import json
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ... import __version__
+from ...files import disk_errors, write_atomically
+from ...provenance import source_of
+from .plain import as_json
+
+_WORTH_A_LINE_SECONDS = 1.0
+_PACKAGE = __name__.partition(".")[0]
+
+
+@dataclass(slots=True)
+class Pieces:
+    """Measurements of a study, each in a file of its own: what a folder holds already is read, not made again."""
+
+    folder: Path
+    watch: Callable[[str, int, int], None] = lambda stage, done, total: None
+    say: Callable[[str], None] = lambda line: None
+    made: list[str] = field(default_factory=list)
+    """Names of those that were made by this call."""
+
+    def get(
+        self, name: str, asked: Mapping[str, Any], measure: Callable[..., Any], *arguments: Any, **options: Any
+    ) -> Any:
+        """The piece of that name, if this very measurement made it; else `measure(...)`, kept and returned.
+
+        name: may have one folder in it ("post-ln/seed-1"). asked: every setting that its values depend on, as plain
+        values. measure: a function or a bound method of the module that measures, since the source of that module and
+        of all it imports is a part of what identifies a piece; a function defined beside a page would be measured again
+        whenever the page is edited.
+        """
+        file = self.folder / "pieces" / f"{name}.json"
+        made_by = {"normscope": __version__, "source_sha256": source_behind(measure)}
+        wanted = json.loads(as_json({**asked, **made_by}))
+        if file.is_file():
+            there = json.loads(file.read_text(encoding="utf-8"))
+            if there["asked"] == wanted:
+                return there["value"]
+        started = time.monotonic()
+        value = json.loads(as_json(measure(*arguments, **options)))
+        with disk_errors(f"writing into {self.folder}"):
+            file.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(file, as_json({"asked": wanted, "value": value}))
+        self.made.append(name)
+        if (seconds := time.monotonic() - started) >= _WORTH_A_LINE_SECONDS:
+            self.say(f"{name}: measured in {seconds:.0f} s")
+        return value
+
+
+def source_behind(measure: Callable[..., Any]) -> str:
+    """SHA-256 over the source that a function's results depend on; of a module that is not ours, its file alone."""
+    module = measure.__module__
+    if module.partition(".")[0] == _PACKAGE:
+        return source_of(module)
+    return hashlib.sha256(Path(str(sys.modules[module].__file__)).read_bytes()).hexdigest()

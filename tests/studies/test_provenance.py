@@ -1,0 +1,86 @@
+"""Pieces know the source that measured them: an edited measurement is made again, an edited page is not."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from normscope import provenance
+from normscope.studies.lemmas.study import STUDY
+from normscope.studies.protocol.discovery import studies
+from normscope.studies.protocol.pieces import Pieces, source_behind
+from normscope.studies.protocol.study import run_study
+
+TINY = replace(STUDY.scales["smoke"].config, seeds=2, blocks=2, width=16, tokens=4, vectors=20)
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch) -> Iterator[Path]:
+    """A copy of the package's source that can be edited; what is measured is still the real one."""
+    root = tmp_path / "normscope"
+    shutil.copytree(provenance.ROOT, root, ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(provenance, "ROOT", root)
+    forget()
+    yield root
+    forget()
+
+
+def forget() -> None:
+    for function in (provenance.source_sha256, provenance.source_of, provenance._commit):
+        function.cache_clear()
+
+
+def edit(file: Path) -> None:
+    file.write_text(file.read_text(encoding="utf-8") + "\n# edited\n", encoding="utf-8")
+    forget()
+
+
+def made(folder: Path) -> list[str]:
+    pieces = Pieces(folder)
+    run_study(STUDY, TINY, pieces, command="")
+    return pieces.made
+
+
+def test_an_edited_measurement_is_made_again_and_an_edited_page_is_not(package: Path, tmp_path: Path):
+    folder = tmp_path / "study"
+    assert len(made(folder)) == 8
+    assert made(folder) == []
+    source = json.loads((folder / "results.json").read_text(encoding="utf-8"))["source_sha256"]
+    for name in ("page.py", "claims.py", "study.py"):
+        edit(package / "studies" / "lemmas" / name)
+    edit(package / "report" / "panels_svg.py")
+    assert made(folder) == []
+    assert json.loads((folder / "results.json").read_text(encoding="utf-8"))["source_sha256"] != source
+    edit(package / "studies" / "lemmas" / "measure.py")
+    assert len(made(folder)) == 8
+    edit(package / "model" / "attention.py")
+    assert len(made(folder)) == 8
+
+
+def test_the_page_and_the_data_name_what_made_them(tmp_path: Path):
+    forget()
+    _, page = run_study(STUDY, TINY, Pieces(tmp_path), command="")
+    results = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))
+    assert results["source_sha256"] == results["environment"]["source_sha256"] == provenance.source_sha256()
+    html = page.read_text(encoding="utf-8")
+    assert f"NormScope {results['normscope']}, source {results['source_sha256'][:12]}" in html
+    assert results["source_sha256"] in html
+
+
+def test_a_function_of_no_module_of_ours_is_known_by_its_file():
+    assert source_behind(made) == source_behind(forget) != source_behind(provenance.provenance)
+
+
+@pytest.mark.parametrize("name", [name for name in studies() if name != "figure-5"])
+def test_what_measures_does_not_depend_on_pages(name: str):
+    """Else an edited caption would throw hours of measurements away. Figure 5 measures by runs alone."""
+    folder = provenance.ROOT / "studies" / name.replace("-", "_")
+    module = "training" if name == "advice" else "measure"
+    files = provenance.files_behind(f"normscope.studies.{folder.name}.{module}")
+    places = {path.relative_to(provenance.ROOT).as_posix() for path in files}
+    assert f"studies/{folder.name}/{module}.py" in places
+    assert not {place for place in places if place.startswith(("report/", "cli/"))}
+    assert not {place for place in places if Path(place).name in ("page.py", "claims.py", "figures.py", "study.py")}
