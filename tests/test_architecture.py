@@ -38,8 +38,8 @@ MAY_IMPORT = {
     "targets": {"adapters", "data", "doctor", "model", "optim", "runs", "tasks", "train"},
     "catalogue": {"placement", "model", "report"},
     # A study drives runs, so it stands above what assembles one from a configuration.
-    "studies": {"data", "doctor", "files", "measure", "model", "optim", "placement", "report", "runs", "tasks"}
-    | {"theory", "train"},
+    "studies": {"data", "doctor", "files", "measure", "model", "optim", "placement", "provenance", "report", "runs"}
+    | {"tasks", "theory", "train"},
     "cli": {"adapters", "catalogue", "data", "decode", "doctor", "exchange", "files", "optim", "placement", "report"}
     | {"runs", "studies", "targets", "theory", "train"},
 }

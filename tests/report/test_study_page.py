@@ -7,6 +7,7 @@ import pytest
 
 from normscope.report.study.contents import Claim, StudyFigure, StudyPage, StudyTable
 from normscope.report.study.page import cell, is_number, render_study, write_study
+from normscope.report.study.verdict import Verdict
 from normscope.report.svg import HUES
 
 SVG = (
@@ -15,7 +16,7 @@ SVG = (
 )
 
 
-def claim(name: str, verdict: str, conditions: str = "") -> Claim:
+def claim(name: str, verdict: Verdict, conditions: str = "") -> Claim:
     return Claim(
         name=name,
         statement="E‖x‖² < 2 & more",
@@ -30,11 +31,13 @@ PAGE = StudyPage(
     title="A study & its title",
     question="Is x < y?",
     created="2025-01-31T12:00:00Z",
+    made_by="NormScope 9.9, source abc",
     conditions=[("Logarithm", "natural"), ("Seeds", "3")],
     claims=[
-        claim("First", "reproduced"),
-        claim("Second", "not reproduced"),
-        claim("Third", "reproduced under conditions", "from l = 5 on"),
+        claim("First", Verdict.REPRODUCED),
+        claim("Second", Verdict.NOT_REPRODUCED),
+        claim("Third", Verdict.UNDER_CONDITIONS, "from l = 5 on"),
+        claim("Fourth", Verdict.UNDECIDED),
     ],
     figures=[
         StudyFigure(name="one_thing", title="One", caption="A <caption>.", svg=SVG, wide=True),
@@ -53,12 +56,14 @@ def test_verdicts_stand_first_and_again_beside_what_was_found():
         ("good", "reproduced", "First"),
         ("bad", "not reproduced", "Second"),
         ("mixed", "reproduced under conditions", "Third"),
+        ("plain", "undecided", "Fourth"),
     ):
         mark = f'<span class="{tone}"><span class="dot" aria-hidden="true"></span><span class="word">{verdict}</span>'
         assert f"{mark}</span> – {name}" in head
         assert mark in body
     assert "Third: from l = 5 on" in head
-    assert body.count("paper, eq. (1)") == 3
+    assert body.count("paper, eq. (1)") == 4
+    assert "4 claims: 1 reproduced, 1 reproduced under conditions, 1 undecided, 1 not reproduced." in head
 
 
 def test_what_is_written_is_text_and_no_markup():
@@ -105,3 +110,12 @@ def test_files(tmp_path):
 @pytest.mark.parametrize("part", ["Logarithm", "natural", "normscope study lemmas", "2.13.0", "2025-01-31"])
 def test_how_it_was_measured(part):
     assert part in render_study(PAGE)
+
+
+def test_a_caution_stands_before_the_verdicts_and_a_study_without_claims_has_neither():
+    html = render_study(replace(PAGE, caution="They mean nothing."))
+    assert html.index("They mean nothing.") < html.index('<ul class="verdicts">')
+    assert 'class="caution"' not in render_study(PAGE)
+    bare = render_study(replace(PAGE, claims=[]))
+    assert "verdicts" not in bare.partition("</style>")[2]
+    assert "Claims</h2>" not in bare

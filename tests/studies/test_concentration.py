@@ -11,7 +11,8 @@ import torch
 
 from normscope.errors import UserError
 from normscope.measure import Estimate
-from normscope.studies.concentration.claims import bounded, chi_square, constant, lower_tail, shrinking, theorem_1
+from normscope.studies.concentration.claims import bounded, constant
+from normscope.studies.concentration.consequences import chi_square, lower_tail, shrinking, theorem_1
 from normscope.studies.concentration.measure import ConcentrationConfig, gaussians, measure_model, summarised
 from normscope.studies.concentration.study import STUDY, estimated
 from normscope.studies.protocol.pieces import Pieces
@@ -53,7 +54,7 @@ def models():
     return {name: measure_model(TINY, name, corpus, 1) for name in ("post-ln", "pre-ln", "hybrid-norm", "rezero")}
 
 
-AT_2 = "in the encoder at l = 2 and in the decoder at l = 2; not in the encoder at l = 1 and in the decoder at l = 1"
+AT_1, AT_2 = (f"in the encoder at depth {depth} and in the decoder at depth {depth}" for depth in (1, 2))
 
 
 class TestSummary:
@@ -84,7 +85,7 @@ class TestVerdicts:
         ("above", "verdict", "conditions"),
         [
             ([0.1, 0.125], "reproduced", ""),
-            ([0.2, 0.1], "reproduced under conditions", AT_2),
+            ([0.2, 0.1], "reproduced under conditions", f"{AT_2}; not {AT_1}"),
             ([0.2, 0.13], "not reproduced", ""),
         ],
     )
@@ -111,14 +112,18 @@ class TestVerdicts:
         assert not constant(stacks, "state")
 
     def test_theorem_1(self):
-        claim, found = theorem_1(TINY, faked(TINY, [0.5, 0.125], outside=0.2))
+        ((claim, found),) = theorem_1(TINY, faked(TINY, [0.5, 0.125], outside=0.2))
         assert found["stated"] == pytest.approx(0.765)
         assert "0.765" in claim.statement
         assert claim.verdict == "reproduced"
         of = found["post-ln"]
         assert of["corrected_one_position"] == pytest.approx(0.79)
         assert of["corrected_16_positions"] == 0
-        assert theorem_1(TINY, faked(TINY, [0.1, 0.13]))[0].verdict == "not reproduced"
+        assert theorem_1(TINY, faked(TINY, [0.1, 0.13]))[0][0].verdict == "not reproduced"
+        nothing = faked(TINY, [0.1, 0.1])
+        for stack in nothing["post-ln"].values():
+            stack["last"] = []
+        assert theorem_1(TINY, nothing) == []
 
     @pytest.mark.parametrize(
         ("shrunk", "verdict"), [(0.0, "reproduced"), (0.09, "reproduced"), (0.2, "not reproduced")]
@@ -153,6 +158,19 @@ class TestVerdicts:
         _, found = chi_square(config, {"above": [0.0] * 13, "above_error": [0.1] * 13})
         assert found["claimed"] == pytest.approx(0.527, abs=1e-3)
         assert found["exact_both"] == pytest.approx(0.11, abs=5e-3)
+
+    def test_an_interval_across_the_limit_decides_nothing(self):
+        """0.12 ± 0.01 against 0.125, where 0.12 alone would read reproduced, and 0.13 ± 0.01 not."""
+        found = faked(TINY, [0.12, 0.13])
+        for stack in found["post-ln"].values():
+            for one in stack["read"]:
+                above = one["above"]
+                one["above"] = Estimate(
+                    count=2, mean=above.mean, deviation=above.deviation, half_width=0 * above.mean + 0.01
+                )
+        (claim,) = [claim for claim, _ in bounded(TINY, found) if "one-sided" in claim.name]
+        assert (claim.verdict, claim.conditions) == ("undecided", "")
+        assert theorem_1(TINY, found)[0][0].verdict == "undecided"
 
 
 class TestMeasured:

@@ -3,17 +3,18 @@
 import numpy as np
 import pytest
 
-from normscope.studies.protocol.evidence import (
+from normscope.report.study.verdict import Verdict, tally
+from normscope.studies.protocol.evidence import estimate, exponent, proportion, slopes, with_interval
+from normscope.studies.protocol.judging import (
     all_hold,
-    estimate,
-    exponent,
-    gathered,
-    joined,
+    answers,
+    between,
+    by_place,
+    by_setting,
+    conditions_of,
     judged,
     lies_within,
-    slopes,
-    spread,
-    told,
+    verdict_of,
 )
 
 CLAIM = {"name": "name", "statement": "stated", "source": "somewhere", "found": "Numbers."}
@@ -39,12 +40,11 @@ def test_the_interval_of_an_exponent_is_that_of_the_seeds_own():
     found = exponent(x, [x**0.4, x**0.6])
     assert found.mean == pytest.approx(0.5)
     assert found.half_width == pytest.approx(12.7062 * 0.1, rel=1e-4)
-    assert told(found) == "0.500 ± 1.271"
+    assert with_interval(found) == "0.500 ± 1.271"
 
 
 def test_what_rounds_to_zero_has_no_sign():
-    assert told(estimate([-1e-4, -1e-4])) == "0.000 ± 0.000"
-    assert spread([0.25, -1e-4, -0.5]) == "−0.500 to 0.250"
+    assert with_interval(estimate([-1e-4, -1e-4])) == "0.000 ± 0.000"
 
 
 @pytest.mark.parametrize(
@@ -62,23 +62,66 @@ def test_all_values_must_lie_within_and_one_outside_is_enough():
 
 
 @pytest.mark.parametrize(
-    ("holds", "verdict", "conditions", "found"),
+    ("holds", "verdict", "conditions"),
     [
-        ({"a": True, "b": True}, "reproduced", "", "Numbers."),
-        ({"a": False, "b": False}, "not reproduced", "", "Numbers."),
-        ({"a": True, "b": False, "c": True}, "reproduced under conditions", "a and c; not b", "Numbers."),
-        (
-            {"a": True, "b": None},
-            "reproduced under conditions",
-            "a; not b",
-            "Numbers. Too few seeds to tell: b.",
-        ),
-        ({"a": None, "b": False}, "not reproduced", "", "Numbers. Too few seeds to tell: a."),
+        ({"a": True, "b": True}, Verdict.REPRODUCED, ""),
+        ({"a": False, "b": False}, Verdict.NOT_REPRODUCED, ""),
+        ({"a": None, "b": None}, Verdict.UNDECIDED, ""),
+        ({"a": True, "b": False, "c": True}, Verdict.UNDER_CONDITIONS, "a and c; not b"),
+        ({"a": True, "b": None}, Verdict.UNDER_CONDITIONS, "a; undecided: b"),
+        ({"a": True, "b": None, "c": False}, Verdict.UNDER_CONDITIONS, "a; not c; undecided: b"),
+        ({"a": None, "b": False}, Verdict.UNDECIDED, "not b; undecided: a"),
     ],
 )
-def test_the_verdict_follows_from_where_a_claim_holds(holds, verdict, conditions, found):
+def test_the_verdict_follows_from_where_a_claim_holds(holds, verdict, conditions):
     claim = judged(**CLAIM, holds=holds)
-    assert (claim.verdict, claim.conditions, claim.found) == (verdict, conditions, found)
+    assert (claim.verdict, claim.conditions, claim.found) == (verdict, conditions, "Numbers.")
+
+
+def test_too_few_seeds_are_undecided():
+    """0.542 ± 0.446 against 0.5 once read as not reproduced."""
+    found = estimate([0.506, 0.577])
+    assert with_interval(found) == "0.541 ± 0.451"
+    assert verdict_of({"": lies_within(found, 0.5, 0.1)}) is Verdict.UNDECIDED
+
+
+def test_one_seed_has_no_interval_and_decides_nothing():
+    assert between(estimate([0.5]), 0.0, 1.0) is None
+
+
+def test_an_interval_on_the_edge_lies_inside():
+    assert answers([0.5, 0.4, 0.6], [1.0, 1.0, 1.0], 0.5, 1.0) == [True, None, True]
+    assert answers(0.0, 0.4, 0.5, 1.0) == [False]
+    assert between(estimate([2.0, 2.0]), greatest=2.0) is True
+    assert between(estimate([2.0, 2.0]), least=2.1) is False
+
+
+def test_places_of_one_answer_are_named_together():
+    assert by_place([True] * 3, "layer") == {"every layer": True}
+    found = by_place([False, False, False, None, True, True, False], "layer")
+    assert found == {"layers 1 to 3 and 7": False, "layer 4": None, "layers 5 and 6": True}
+    assert conditions_of(found) == "layers 5 and 6; not layers 1 to 3 and 7; undecided: layer 4"
+    assert by_place([True, None], "depth", first=0) == {"depth 0": True, "depth 1": None}
+
+
+def test_many_settings_are_counted_and_exceptions_named():
+    found = {**{str(i): True for i in range(30)}, "Mix-LN": None, "LNS": False}
+    assert conditions_of(found) == "30 of 32; not LNS; undecided: Mix-LN"
+
+
+def test_the_interval_of_a_proportion():
+    """Agresti and Coull 1998, table 1's neighbours: Wilson's interval of 0 of 10 is 0 to 0.278, of 32 of 35 0.776 to
+    0.970."""
+    assert proportion(0, 10) == pytest.approx((0.0, 0.2775), abs=1e-4)
+    assert proportion(32, 35) == pytest.approx((0.7762, 0.9704), abs=1e-4)
+    assert proportion(0, 0) == (0.0, 1.0)
+
+
+def test_verdicts_have_one_order_and_a_tone_each():
+    assert [verdict.tone for verdict in Verdict] == ["good", "mixed", "plain", "bad"]
+    found = [Verdict.NOT_REPRODUCED, Verdict.UNDECIDED, Verdict.REPRODUCED, Verdict.UNDECIDED]
+    assert tally(found) == "1 reproduced, 2 undecided, 1 not reproduced"
+    assert tally([]) == ""
 
 
 def test_a_claim_that_was_looked_at_nowhere_has_no_verdict():
@@ -88,12 +131,8 @@ def test_a_claim_that_was_looked_at_nowhere_has_no_verdict():
 
 def test_depths_that_agree_are_one_setting():
     holds = {("a", 2): True, ("a", 4): True, ("b", 2): True, ("b", 4): False, ("b", 8): True}
-    assert gathered(holds, "blocks") == {"a": True, "b of 2 and 8 blocks": True, "b of 4 blocks": False}
+    assert by_setting(holds, "blocks") == {"a": True, "b of 2 and 8 blocks": True, "b of 4 blocks": False}
 
 
 def test_one_that_does_not_hold_outweighs_those_that_cannot_tell():
     assert [all_hold(a) for a in ([True, True], [True, None], [None, False, True])] == [True, None, False]
-
-
-def test_lists_in_words():
-    assert [joined(parts) for parts in (["a"], ["a", "b"], ["a", "b", "c"])] == ["a", "a and b", "a, b and c"]

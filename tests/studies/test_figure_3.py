@@ -145,7 +145,8 @@ class TestVerdicts:
         found = verdicts()
         assert found.pop("(d), its size") == "reproduced under conditions"  # half of it in the small batches
         predicted = [found.pop(name) for name in list(found) if "predicted" in name]
-        assert predicted == ["not reproduced"] * 3
+        # 0.2 a layer lies at the edge of 0.15 ± 0.05.
+        assert predicted == ["not reproduced", "undecided", "not reproduced"]
         assert len(found) == 6
         assert set(found.values()) == {"reproduced"}
 
@@ -157,6 +158,7 @@ class TestVerdicts:
             ("(c), Pre-LN falls", {"pre": 0.2}),
             ("(c), Pre-LN falls as 1/√L", {"pre": -0.25}),
             ("(a, b), Post-LN grows with the layer", {"grows": -0.1}),
+            ("(a, b), Post-LN grows as predicted", {"grows": 0.3}),
             ("(a, b), Pre-LN stays", {"pre_layers": -0.1}),
             ("(a, b), Post-LN after the warm-up", {"after": 0.8}),
         ],
@@ -168,10 +170,13 @@ class TestVerdicts:
         found = verdicts(pre=-0.37, grows=0.15, pre_layers=-0.1)
         assert [found.pop(name) for name in list(found) if "predicted" in name] == ["reproduced"] * 3
 
-    def test_what_the_seeds_cannot_tell_is_not_reproduced_and_says_so(self):
-        found = claims(numbers(spread=0.8, seeds=3), THEORY)[0]
-        assert found.verdict == "not reproduced"
-        assert "Too few seeds to tell" in found.found
+    def test_what_the_seeds_cannot_tell_is_undecided(self):
+        assert claims(numbers(spread=0.8, seeds=3), THEORY)[0].verdict == "undecided"
+
+    def test_one_trained_seed_does_not_decide_what_the_warm_up_leaves(self):
+        found = numbers()
+        found.after["norm_of_mean"] = {key: values[:1] for key, values in found.after["norm_of_mean"].items()}
+        assert claims(found, THEORY)[-1].verdict == "undecided"
 
     def test_nothing_is_said_of_a_warm_up_that_was_not_run(self):
         found = claims(replace(numbers(), before={}, after={}), THEORY)

@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 
 from normscope.studies.hidden_state import study as hidden_state
+from normscope.studies.hidden_state.claims import claims_of
 from normscope.studies.hidden_state.config import HiddenStateConfig
-from normscope.studies.hidden_state.study import STUDY, compared, judged
+from normscope.studies.hidden_state.study import STUDY, compared
 from normscope.studies.protocol.deviation import Compared, mean_over_draws, root_mean_square, spread_of
+from normscope.studies.protocol.judging import conditions_of, verdict_of
 from normscope.studies.protocol.pieces import Pieces
 from normscope.studies.protocol.study import run_study
 from normscope.theory.predict import predict
@@ -30,9 +32,11 @@ TINY = HiddenStateConfig(
 )
 
 
-def curve(measured, predicted, error=0.1) -> Compared:
+def curve(measured, predicted, error=0.0) -> Compared:
     measured = np.array(measured, dtype=np.float64)
-    return Compared(measured=measured, error=np.full_like(measured, error), predicted=np.array(predicted, float))
+    return Compared(
+        measured=measured, error=np.full_like(measured, error), predicted=np.array(predicted, float), draws=3
+    )
 
 
 class TestDeviation:
@@ -60,7 +64,6 @@ class TestDeviation:
         found = spread_of(curves, limit_percent=3.0, first=1)
         assert (found.where, found.place) == ("b", 2)
         assert found.largest == pytest.approx(5.0)
-        assert found.standard_error == pytest.approx(5.0)
         assert found.root_mean_square == pytest.approx(np.sqrt((2**2 + 5**2) / 5))
         assert (found.within, found.beyond) == (("a",), ("b",))
         with pytest.raises(ValueError, match="no curves"):
@@ -70,15 +73,26 @@ class TestDeviation:
         ("limit", "verdict", "conditions"),
         [
             (9.0, "reproduced", ""),
-            (5.0, "reproduced under conditions", "for all but c"),
-            (1.5, "reproduced under conditions", "for a alone"),
+            (5.0, "reproduced under conditions", "a and b; not c"),
+            (1.5, "reproduced under conditions", "a; not b and c"),
             (0.5, "not reproduced", ""),
         ],
     )
     def test_verdicts(self, limit, verdict, conditions):
         curves = {name: [curve([1 + off], [1.0])] for name, off in {"a": 0.01, "b": -0.03, "c": 0.07}.items()}
-        found = spread_of(curves, limit_percent=limit)
-        assert (found.verdict, found.conditions) == (verdict, conditions)
+        found = spread_of(curves, limit_percent=limit).holds
+        assert (verdict_of(found), conditions_of(found)) == (verdict, conditions)
+
+    @pytest.mark.parametrize(("error", "verdict"), [(0.001, "reproduced"), (0.01, "undecided")])
+    def test_an_interval_across_the_limit_decides_nothing(self, error, verdict):
+        """2 % off, a limit of 3 %, 3 draws, so t = 4.30: 0.1 % of standard error lies within and 1 % does not."""
+        found = spread_of({"a": [curve([1.02], [1.0], error)]}, limit_percent=3.0)
+        assert verdict_of(found.holds) == verdict
+        assert found.standard_error == pytest.approx(100 * error)
+
+    def test_what_is_not_predicted_at_all_is_beyond(self):
+        assert spread_of({"a": [curve([0.5], [0.0])]}, limit_percent=3.0).beyond == ("a",)
+        assert spread_of({"a": [curve([0.0], [0.0])]}, limit_percent=3.0).within == ("a",)
 
 
 def drawn_as_predicted(name, case, off=1.0):
@@ -98,7 +112,7 @@ class TestVerdicts:
     def test_they_turn(self, off, q, gradient):
         cases = TINY.cases()
         found = {c.name: {n: compared(n, c, drawn_as_predicted(n, c, off)) for n in c.placements} for c in cases}
-        claims, data = judged(cases, found, TINY)
+        claims, data = claims_of(cases, found, TINY)
         by_name = {claim.name: claim.verdict for claim in claims}
         assert len(claims) == len(cases) + 3
         assert (by_name["q, deep encoders, theory's setting"] == "reproduced") == q
@@ -111,7 +125,7 @@ class TestVerdicts:
     def test_what_is_quoted_stands_in_the_data(self):
         cases = TINY.cases()
         found = {c.name: {n: compared(n, c, drawn_as_predicted(n, c, 1.0123)) for n in c.placements} for c in cases}
-        claims, data = judged(cases, found, TINY)
+        claims, data = claims_of(cases, found, TINY)
         assert f"{data['deep']['largest']:.2f} % off" in claims[0].found
         assert f"{data['deep, value']['root_mean_square']:.2f} % root mean square" in claims[len(cases)].found
 
@@ -140,8 +154,8 @@ class TestStudy:
         assert {name for name, _ in first.conditions} >= {"Gradient normalisation", "Logarithm", "Tokens", "Draws"}
 
     def test_its_scales_are_sound(self):
-        for config in STUDY.scales.values():
-            assert all(case.placements for case in config.cases())
+        for scale in STUDY.scales.values():
+            assert all(case.placements for case in scale.config.cases())
         everywhere = STUDY.scales["cpu"].config.cases()[1].placements
         assert {"post-ln", "attn-res", "ngpt"} <= set(everywhere)
 

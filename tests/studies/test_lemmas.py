@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from normscope.measure import Estimate
-from normscope.studies.lemmas.claims import outside, unequal
+from normscope.studies.lemmas.claims.pre_ln import pre_ln_bounds
+from normscope.studies.lemmas.estimates import Estimates, NormEstimates, estimated
 from normscope.studies.lemmas.measure import LemmasConfig, jacobians, post_ln, pre_ln, relu
-from normscope.studies.lemmas.study import STUDY, estimated, judged
+from normscope.studies.lemmas.study import STUDY, judged
 from normscope.studies.protocol.pieces import Pieces
 from normscope.studies.protocol.study import run_study
 from normscope.theory import corrected
@@ -23,7 +24,7 @@ def estimate(mean, half_width=0.0) -> Estimate:
     return Estimate(count=9, mean=mean, deviation=np.full_like(mean, 0.1), half_width=np.full_like(mean, half_width))
 
 
-def faked(config: LemmasConfig, **changes) -> dict[str, Estimate]:
+def faked(config: LemmasConfig, half_width: float = 0.0, **changes) -> Estimates:
     """What would be found if everything were just as the theory has it."""
     n, means = config.blocks, np.array(config.means)
     rho = corrected.post_ln_cosines(n - 1, tokens=config.tokens)
@@ -31,7 +32,6 @@ def faked(config: LemmasConfig, **changes) -> dict[str, Estimate]:
     true, claimed = np.ones(len(means)), (1 + means**2) ** -0.5
     found = {
         "relu": [0.5] * len(config.sigmas),
-        "relu deviation": [math.sqrt(5 / config.width)] * len(config.sigmas),
         "step 0": [1.0] * n,
         "step 1": attention,
         "step 2": 1 + attention,
@@ -39,13 +39,19 @@ def faked(config: LemmasConfig, **changes) -> dict[str, Estimate]:
         "step 4": [0.5] * n,
         "step 5": [1.5] * n,
         "pre-ln": [q for q, _ in corrected.pre_ln_stream(n, tokens=config.tokens)],
-        "claimed": claimed,
-        "layer-norm": true,
-        "layer-norm exact": true,
         "layer-norm over claimed": true / claimed,
-        "rms-norm": claimed,
     }
-    return {name: estimate(value) for name, value in (found | changes).items()}
+    of = {name: estimate(value, half_width) for name, value in (found | changes).items()}
+    exact, rms = estimate(true), estimate(claimed)
+    return Estimates(
+        relu=of["relu"],
+        relu_deviation=estimate([math.sqrt(5 / config.width)] * len(config.sigmas)),
+        steps=tuple(of[f"step {step}"] for step in range(6)),
+        pre_ln=of["pre-ln"],
+        claimed=rms,
+        layer_norm=NormEstimates(measured=exact, exact=exact, over_claimed=of["layer-norm over claimed"]),
+        rms_norm=NormEstimates(measured=rms, exact=rms, over_claimed=exact),
+    )
 
 
 def jacobian(config: LemmasConfig, **changes) -> list[dict]:
@@ -76,13 +82,14 @@ class TestVerdicts:
         holds = {"Lemma 1", LAST, STEPS, COMPLETED, VALUE, EXACT, RMS}
         assert {name for name, (verdict, _) in found.items() if verdict == "reproduced"} == holds
         assert {found[name][0] for name in (POST_DIGEST, PRE_DIGEST)} == {"not reproduced"}
-        assert found[COUNTED] == ("reproduced under conditions", "from layer 5 on")
-        assert found[STATED][1] == "where x has next to no mean; not at 1 and 3 times its spread"
+        assert found[COUNTED] == ("reproduced under conditions", "layers 5 to 12; not layers 1 to 4")
+        assert found[STATED][1] == "a mean of 0, a mean of 0.1 and a mean of 0.3; not a mean of 1 and a mean of 3"
 
     @pytest.mark.parametrize(
         ("name", "changes", "expected"),
         [
-            ("Lemma 1", {"relu": [0.5, 0.5, 0.48]}, "not reproduced"),
+            ("Lemma 1", {"relu": [0.5, 0.5, 0.48]}, "reproduced under conditions"),
+            ("Lemma 1", {"relu": [0.48, 0.48, 0.48]}, "not reproduced"),
             (LAST, {"step 5": [1.5, 1.5, 1.5, 1.5, 1.5, 1.4]}, "reproduced under conditions"),
             (LAST, {"step 5": [1.0] * 6}, "not reproduced"),
             (STEPS, {"step 1": [0.1, 0.2, 0.3, 0.4, 0.5, 1.1]}, "reproduced under conditions"),
@@ -107,11 +114,17 @@ class TestVerdicts:
         assert {name for name in before if before[name] != after[name]} == turned
         assert {after[name][0] for name in turned} == {"not reproduced"}
 
-    def test_an_interval_that_reaches_the_bound_does_not_break_it(self):
-        assert outside(estimate([0.9, 0.95, 1.0, 2.1], 0.06), 1.0, 2.0) == [0, 3]
-        assert outside(estimate([0.9, 1.2], 0.1), np.array([1.1, 1.1]), math.inf) == [0]
-        assert unequal(estimate([0.97, 1.0, 1.03], 0.005), 1.0) == [0, 2]
-        assert unequal(estimate([0.97, 1.0, 1.03], 0.015), 1.0) == []
+    def test_an_interval_that_reaches_across_the_bound_decides_nothing(self):
+        """At 4.59 ± 7.32 % neither within 3 % nor beyond it can be said."""
+        exact = np.array([q for q, _ in corrected.pre_ln_stream(SMALL.blocks, tokens=SMALL.tokens)])
+        wide = Estimate(count=9, mean=1.0459 * exact, deviation=exact, half_width=0.0732 * exact)
+        claim, _ = pre_ln_bounds(SMALL, wide)[-1]
+        assert "4.59 % ± 7.32 % off" in claim.found
+        assert (claim.verdict, claim.conditions) == ("undecided", "")
+        near = Estimate(count=9, mean=1.01 * exact, deviation=exact, half_width=0.01 * exact)
+        assert pre_ln_bounds(SMALL, near)[-1][0].verdict == "reproduced"
+        far = Estimate(count=9, mean=1.0459 * exact, deviation=exact, half_width=0.01 * exact)
+        assert pre_ln_bounds(SMALL, far)[-1][0].verdict == "not reproduced"
 
 
 class TestMeasured:
@@ -159,10 +172,10 @@ class TestMeasured:
             "jacobian": [jacobians(SMALL, seed) for seed in (1, 2)],
         }
         found = estimated(runs)
-        assert found.keys() >= faked(SMALL).keys()
-        assert found["pre-ln"].mean == pytest.approx(np.mean(runs["pre-ln"], axis=0))
-        assert found["step 5"].mean.shape == (6,)
-        assert found["relu"].half_width.shape == (3,)
+        assert found.by_name().keys() == faked(SMALL).by_name().keys()
+        assert found.pre_ln.mean == pytest.approx(np.mean(runs["pre-ln"], axis=0))
+        assert found.steps[5].mean == pytest.approx(np.mean([one["steps"][5] for one in runs["post-ln"]], axis=0))
+        assert found.relu.half_width.shape == (3,)
 
 
 class TestStudy:

@@ -76,11 +76,11 @@ def test_a_piece_by_hand(found):
     assert piece["decoder"]["q"][2] == pytest.approx(float(streams[0].detach().square().mean()), rel=1e-4)
 
 
-def curves(off: float):
+def curves(off: float, scatter: float = 1e-4):
     """Measured 'off' above what was predicted, in the decoder alone."""
 
     def curve(factor: float, places: int) -> Compared:
-        return mean_over_draws(factor * np.outer([0.99, 1.01], np.ones(places)), np.ones(places))
+        return mean_over_draws(factor * np.outer([1 - scatter, 1 + scatter], np.ones(places)), np.ones(places))
 
     return {
         ("pre-ln", 2): {
@@ -100,6 +100,12 @@ def test_verdicts_turn(off, verdict):
     made = findings(config, corpus, curves(off), fast=False)
     assert [claim.verdict for claim in made.claims] == [verdict, verdict]
     assert f"{100 * abs(off):.3g} %" in made.claims[0].found
+
+
+def test_two_seeds_that_differ_do_not_decide():
+    config = replace(SMALL, placements=("pre-ln",))
+    made = findings(config, corpus_of(SMALL), curves(0.1, scatter=0.05), fast=False)
+    assert {claim.verdict for claim in made.claims} == {"undecided"}
 
 
 def test_no_corpus():

@@ -10,6 +10,7 @@ import pytest
 
 from normscope.errors import UserError
 from normscope.report.study.contents import Claim, StudyFigure, StudyTable
+from normscope.report.study.verdict import Verdict
 from normscope.studies.protocol import pieces as pieces_module
 from normscope.studies.protocol.about import About
 from normscope.studies.protocol.pieces import Pieces
@@ -44,7 +45,7 @@ def run(config: DiceConfig, pieces: Pieces) -> Findings:
         asked = {"throw": throw, "faces": config.faces}
         values.append(pieces.get(f"throws/{throw}", asked, thrown, config, throw)["value"])
     mean = sum(values) / len(values)
-    verdict = "reproduced" if mean <= config.limit else "not reproduced"
+    verdict = Verdict.REPRODUCED if mean <= config.limit else Verdict.NOT_REPRODUCED
     return Findings(
         conditions=[("Seeds", "none")],
         claims=[Claim(name="Mean", statement="small", source="here", found=f"{mean:.2f}", verdict=verdict)],
@@ -162,11 +163,13 @@ class TestWritten:
         assert text.endswith("}\n")
 
     def test_conditions_belong_to_one_verdict(self):
-        claim = Claim(name="C", statement="s", source="p", found="f", verdict="reproduced")
-        with pytest.raises(ValueError, match="C: give conditions"):
+        claim = Claim(name="C", statement="s", source="p", found="f", verdict=Verdict.REPRODUCED)
+        with pytest.raises(ValueError, match="C: conditions 'only here' do not go with"):
             replace(claim, conditions="only here")
-        with pytest.raises(ValueError, match="C: give conditions"):
-            replace(claim, verdict="reproduced under conditions")
+        with pytest.raises(ValueError, match="C: conditions '' do not go with"):
+            replace(claim, verdict=Verdict.UNDER_CONDITIONS)
+        replace(claim, verdict=Verdict.UNDECIDED)
+        replace(claim, verdict=Verdict.UNDECIDED, conditions="not a; undecided: b")
 
 
 class TestConfigured:

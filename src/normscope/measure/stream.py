@@ -2,7 +2,7 @@
 
 # N = packed tokens, B = sequences, T = longest sequence, D = width
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import nan
@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeVar
 import torch
 from torch import Tensor, nn
 
+Key = TypeVar("Key", bound=Hashable)
 Reduced = TypeVar("Reduced")
 
 
@@ -65,20 +66,20 @@ def depth_points(blocks: Iterable[nn.Module], *, pick: Callable[[Any], Tensor] =
 
 
 @contextmanager
-def recording(places: Mapping[str, Point], reduce: Callable[[Tensor], Reduced]) -> Iterator[dict[str, list[Reduced]]]:
+def recording(places: Mapping[Key, Point], reduce: Callable[[Tensor], Reduced]) -> Iterator[dict[Key, list[Reduced]]]:
     """While it lasts, every call of a point's module appends `reduce(tensor)` under the point's name.
 
     The tensor is detached, and nothing of it is kept unless `reduce` returns it. Hooks are removed at the end, after an
     error too. A block under activation checkpointing runs, and is recorded, a second time in the backward pass: leave
     the context before it.
     """
-    found: dict[str, list[Reduced]] = {name: [] for name in places}
+    found: dict[Key, list[Reduced]] = {name: [] for name in places}
 
-    def look(name: str, point: Point, value: Any) -> None:
+    def look(name: Key, point: Point, value: Any) -> None:
         with torch.no_grad():
             found[name].append(reduce(point.pick(value).detach()))
 
-    def hook(name: str, point: Point) -> torch.utils.hooks.RemovableHandle:
+    def hook(name: Key, point: Point) -> torch.utils.hooks.RemovableHandle:
         if point.at == "output":
             return point.module.register_forward_hook(lambda _, __, output: look(name, point, output))
         return point.module.register_forward_pre_hook(

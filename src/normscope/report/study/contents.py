@@ -2,9 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
-Verdict = Literal["reproduced", "not reproduced", "reproduced under conditions"]
+from .verdict import Verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,11 +19,13 @@ class Claim:
     """What was measured, in numbers that stand in the study's data."""
     verdict: Verdict
     conditions: str = ""
-    """Under which it holds. Raises ValueError unless given for "reproduced under conditions", and only there."""
+    """Where it holds, where it does not, and where the numbers do not decide. Raises ValueError where a claim that is
+    reproduced under conditions has none, and where one that is reproduced, or is not, has some."""
 
     def __post_init__(self) -> None:
-        if (self.verdict == "reproduced under conditions") != bool(self.conditions):
-            raise ValueError(f"{self.name}: give conditions with that verdict, and with no other")
+        allowed = {Verdict.UNDER_CONDITIONS: (True,), Verdict.UNDECIDED: (True, False)}.get(self.verdict, (False,))
+        if bool(self.conditions) not in allowed:
+            raise ValueError(f"{self.name}: conditions {self.conditions!r} do not go with verdict {self.verdict!r}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

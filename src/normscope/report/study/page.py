@@ -1,22 +1,23 @@
 """The page of a study: verdicts first, then pictures, tables, and how it was measured."""
 
-import math
 from pathlib import Path
 
 from ...files import write_atomically
+from ..numbers import significant
 from ..svg import inlined
 from ..template import environment, style_sheet
 from .contents import StudyPage
-
-_TONES = {"reproduced": "good", "not reproduced": "bad", "reproduced under conditions": "mixed"}
+from .verdict import tally
 
 
 def render_study(page: StudyPage) -> str:
     """The page as text; the same contents give the same bytes."""
     jinja = environment()
-    jinja.filters |= {"cell": cell, "tone": _TONES.__getitem__, "number": is_number}
+    jinja.filters |= {"cell": cell, "number": is_number}
     pictures = [inlined(figure.svg, figure.name.replace("_", "-")) for figure in page.figures]
-    return jinja.get_template("study.html.j2").render(s=page, pictures=pictures, css=style_sheet())
+    return jinja.get_template("study.html.j2").render(
+        s=page, tally=tally(claim.verdict for claim in page.claims), pictures=pictures, css=style_sheet()
+    )
 
 
 def write_study(page: StudyPage, folder: Path) -> Path:
@@ -34,11 +35,5 @@ def is_number(value: object) -> bool:
 
 
 def cell(value: str | float | None) -> str:
-    """Text as it is, numbers with four digits, "–" for what was not measured."""
-    if value is None:
-        return "–"
-    if isinstance(value, str):
-        return value
-    if not math.isfinite(value):
-        return "non-finite"
-    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
+    """Text as it is, numbers with four significant digits, "–" for what was not measured."""
+    return value if isinstance(value, str) else significant(value)

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...doctor.advise.calibration import Calibration
+from ...measure import Estimate
+from ..protocol.evidence import estimate
 from .cases import rate_of
 from .fit import Known
 from .search import Outcome, learned
@@ -78,3 +80,12 @@ def separation(cases: Sequence[Judged]) -> tuple[float, int, int]:
             scores.append(one.chances[step])
             bad.append(diverged)
     return area_under_curve(scores, bad), sum(bad), len(bad) - sum(bad)
+
+
+def separation_interval(cases: Sequence[Judged]) -> Estimate:
+    """The area with its 95 % interval, by leaving out one case at a time (Tukey's jackknife): the trainings of one case
+    are not independent. NaN where without some case all trainings are of one kind."""
+    whole, *_ = separation(cases)
+    count = len(cases)
+    without = [separation([other for other in cases if other is not one])[0] for one in cases]
+    return estimate([count * whole - (count - 1) * area for area in without])

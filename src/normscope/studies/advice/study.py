@@ -16,12 +16,15 @@ from ..protocol.pieces import Pieces
 from ..protocol.study import Findings, Study
 from . import ABOUT
 from .cases import Case
+from .claims import claims
+from .conditions import conditions
 from .config import SCALES, AdviceConfig
 from .facts import as_facts, facts_about, use_one_thread
+from .figures import figures
 from .fit import Known, fitted
 from .judge import Judged, judged
-from .page import findings
 from .search import training, trainings
+from .tables import data, tables
 from .training import corpus_at
 from .warmup import Warmup, points, warmups_of
 
@@ -41,7 +44,13 @@ def run(config: AdviceConfig, pieces: Pieces) -> Findings:
     constants = fitted(calibration, points(warmups, config.warmup_ladder))
     evaluation = [known[case] for case in config.evaluation]
     safe = _side_by_side(partial(_safe, config, constants), evaluation, config, pieces, "safe rates")
-    return findings(config, constants, calibration, safe, warmups)
+    return Findings(
+        conditions=conditions(config, calibration, safe),
+        claims=claims(safe),
+        figures=figures(calibration, safe, constants),
+        tables=tables(safe, warmups, constants),
+        data=data(constants, calibration, safe, warmups),
+    )
 
 
 def _known(config: AdviceConfig, case: Case, pieces: Pieces) -> Known:

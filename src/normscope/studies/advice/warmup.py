@@ -66,7 +66,7 @@ def points(found: Sequence[Warmup], ladder: Sequence[int]) -> list[tuple[float, 
     return [(one.beyond, 2 * ladder[-1] if one.shortest is None else one.shortest) for one in found]
 
 
-def told(constants: Calibration) -> str:
+def rule(constants: Calibration) -> str:
     """The fitted rule in words."""
     return (
         f"{10**constants.warmup:.3g} updates at the largest rate that trains without one, times "

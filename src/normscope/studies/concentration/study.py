@@ -14,7 +14,8 @@ from ..protocol.pieces import Pieces
 from ..protocol.scale import Scale
 from ..protocol.study import Findings, Study
 from . import ABOUT
-from .claims import Found, bounded, chi_square, lower_tail, shrinking, theorem_1
+from .claims import Found, bounded
+from .consequences import chi_square, lower_tail, shrinking, theorem_1
 from .measure import STACKS, ConcentrationConfig, Quantity, gaussians, measure_model
 from .page import figures, tables
 
@@ -45,7 +46,7 @@ def run(config: ConcentrationConfig, pieces: Pieces) -> Findings:
         chi_square(config, gaussian),
         lower_tail(config),
         shrinking(config, found),
-        theorem_1(config, found),
+        *theorem_1(config, found),
     ]
     return Findings(
         conditions=_conditions(config, measured),
@@ -106,7 +107,7 @@ def _conditions(
             "tokens on average",
         ),
         ("Seeds", f"{config.seeds} models of each placement, counted from 1"),
-        ("Spread", "δ is a mean over models ± 95 % intervals (Student's t); verdicts take the mean"),
+        ("Spread", "δ is a mean over models ± 95 % intervals (Student's t), which decide the verdicts"),
         ("Dropout", f"{config.dropout:g}" if config.dropout else "none"),
         ("Gradient normalisation", "none: no loss and no gradient of one is taken"),
         ("Logarithm", "natural, in eq. (66) alone"),

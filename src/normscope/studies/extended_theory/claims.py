@@ -7,20 +7,11 @@ import numpy as np
 
 from ...measure import Estimate
 from ...placement import named
+from ...report.numbers import number, span
 from ...report.study.contents import Claim
 from ...theory import corrected, paper
-from ..protocol.evidence import (
-    Floats,
-    all_hold,
-    estimate,
-    exponent,
-    gathered,
-    judged,
-    lies_within,
-    number,
-    spread,
-    told,
-)
+from ..protocol.evidence import Floats, estimate, exponent, with_interval
+from ..protocol.judging import Answer, all_hold, between, by_setting, judged, lies_within
 from .measure import LETTERS, W2
 from .profiles import Case, Profile
 
@@ -40,8 +31,6 @@ EXPONENT_WITHIN = 0.1
 
 _SOURCE = "Xiong et al. 2020, appendix F"
 
-Holds = dict[str, bool | None]
-
 
 def claims(post: Sequence[Profile], pre: Sequence[Profile]) -> list[Claim]:
     """Of profiles of Post-LN and Pre-LN in the same cases and depths."""
@@ -58,9 +47,9 @@ def claims(post: Sequence[Profile], pre: Sequence[Profile]) -> list[Claim]:
     ]
 
 
-def each(profiles: Iterable[Profile], holds: Callable[[Profile], bool | None]) -> Holds:
+def each(profiles: Iterable[Profile], holds: Callable[[Profile], Answer]) -> dict[str, Answer]:
     """By case, depths together where they agree."""
-    return gathered({(p.case.title, p.blocks): holds(p) for p in profiles}, "blocks")
+    return by_setting({(p.case.title, p.blocks): holds(p) for p in profiles}, "blocks")
 
 
 def at_depth(profiles: Sequence[Profile], names: Sequence[str], block: int) -> dict[str, Estimate]:
@@ -82,10 +71,6 @@ def by_case(profiles: Iterable[Profile]) -> dict[str, list[Profile]]:
 
 
 def _decay(post: Sequence[Profile]) -> Claim:
-    def holds(one: Profile) -> bool | None:
-        low, high = float(one.slope().low), float(one.slope().high)
-        return True if low > DECAY / 2 else False if high < DECAY / 2 else None
-
     factor = paper.post_ln_gradient_profile(2)[0]
     return judged(
         name="Appendix F, Post-LN: exponential decay",
@@ -93,7 +78,7 @@ def _decay(post: Sequence[Profile]) -> Claim:
         f"{factor:.3f} a block, {DECAY:.3f} in ln ‖∂L/∂W₂‖. Held to be so where it is more than half of that.",
         source=_SOURCE,
         found=f"Slope of ln ‖∂L/∂W₂‖ per block: {_slopes(post)}.",
-        holds=each(post, holds),
+        holds=each(post, lambda p: between(p.slope(), least=DECAY / 2)),
     )
 
 
@@ -188,7 +173,7 @@ def _everywhere(pre: Sequence[Profile]) -> Claim:
         statement="“The gradients of all parameters will be normalized by √L”: the first block's fall as 1/√L too.",
         source="Xiong et al. 2020, section 3.3",
         found="Exponent of the first block's gradients over L, least to greatest of W₂, W₁ and W_V: "
-        + "; ".join(f"{t} {spread([float(e.mean) for e in values.values()])}" for t, values in found.items())
+        + "; ".join(f"{t} {span([float(e.mean) for e in values.values()])}" for t, values in found.items())
         + ".",
         holds={title: all_hold(found) for title, found in answers.items()},
     )
@@ -222,7 +207,7 @@ def _prediction(profiles: Sequence[Profile]) -> Claim:
         return float(np.abs(np.log(one.over_predicted.mean)).max())
 
     worst = max(profiles, key=furthest)
-    answers: dict[tuple[str, int], list[bool | None]] = {}
+    answers: dict[tuple[str, int], list[Answer]] = {}
     for one in profiles:
         answer = lies_within(one.over_predicted, 1.0, PREDICTED_WITHIN)
         answers.setdefault((named(one.placement).title, one.blocks), []).append(answer)
@@ -231,8 +216,8 @@ def _prediction(profiles: Sequence[Profile]) -> Claim:
         statement=f"The mean field gives ‖∂L/∂W₂‖ of every block within {100 * PREDICTED_WITHIN:.0f} %, in all stacks.",
         source="this program's theory",
         found=f"Measured / predicted is furthest from 1 in {named(worst.placement).title}, {worst.case.title} of "
-        f"{worst.blocks} blocks: {spread(worst.over_predicted.mean.tolist())}.",
-        holds=gathered({where: all_hold(found) for where, found in answers.items()}, "blocks"),
+        f"{worst.blocks} blocks: {span(worst.over_predicted.mean.tolist())}.",
+        holds=by_setting({where: all_hold(found) for where, found in answers.items()}, "blocks"),
     )
 
 
@@ -243,11 +228,11 @@ def _slopes(profiles: Sequence[Profile]) -> str:
 
 def _over_depths(profiles: Sequence[Profile], value: Callable[[Profile], float]) -> str:
     """ "encoder 0.001 to 0.002; …": least and greatest over the depths of each case."""
-    return "; ".join(f"{title} {spread([value(p) for p in own])}" for title, own in by_case(profiles).items())
+    return "; ".join(f"{title} {span([value(p) for p in own])}" for title, own in by_case(profiles).items())
 
 
 def _exponents(found: dict[str, Estimate]) -> str:
-    return "; ".join(f"{title} {told(value)}" for title, value in found.items())
+    return "; ".join(f"{title} {with_interval(value)}" for title, value in found.items())
 
 
 def _ends(one: Profile) -> float:

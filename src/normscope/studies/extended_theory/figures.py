@@ -8,7 +8,7 @@ from ...placement import named
 from ...report.panels_svg import Panel, Series, panels_svg
 from ...report.study.contents import StudyFigure, StudyTable
 from ...theory import paper
-from ..protocol.evidence import Floats, estimate, told
+from ..protocol.evidence import Floats, estimate, with_interval
 from .claims import DECAY, at_depth, by_case
 from .measure import LETTERS, W2
 from .profiles import Profile
@@ -143,7 +143,7 @@ def tables(post: Sequence[Profile], pre: Sequence[Profile]) -> list[StudyTable]:
             StudyTable(
                 title=f"{_title(side[0])}: slope of ln ‖∂L/∂W‖ per block ({claimed} is claimed)",
                 columns=["stack", "blocks", *LETTERS.values()],
-                rows=[[p.case.title, p.blocks, *(told(p.slope(name)) for name in LETTERS)] for p in side],
+                rows=[[p.case.title, p.blocks, *(with_interval(p.slope(name)) for name in LETTERS)] for p in side],
             ),
         ]
     return [*found, _exponents([*post, *pre])]
@@ -155,7 +155,7 @@ def _exponents(profiles: Sequence[Profile]) -> StudyTable:
         for case, own in by_case(p for p in profiles if _title(p) == placement).items():
             for end, block in (("first", 0), ("last", -1)):
                 found = at_depth(own, list(LETTERS), block).values()
-                rows.append([placement, case, end, *(told(exponent) for exponent in found)])
+                rows.append([placement, case, end, *(with_interval(exponent) for exponent in found)])
     return StudyTable(
         title="Exponents of ‖∂L/∂W‖ over L: −½ is 1/√L (encoders without their shallowest depth)",
         columns=["placement", "stack", "block", *LETTERS.values()],

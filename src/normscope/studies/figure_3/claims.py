@@ -7,8 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...measure import Estimate
+from ...report.numbers import interval, number, span
 from ...report.study.contents import Claim
-from ..protocol.evidence import estimate, exponent, judged, lies_within, spread, told
+from ..protocol.evidence import estimate, exponent, with_interval
+from ..protocol.judging import Answer, between, judged, lies_within
 from .config import POST, PRE, Condition
 from .measure import MATRICES, PRINTED, STACKS
 from .numbers import Array, Numbers, factor_per_layer
@@ -78,7 +80,7 @@ def claims(numbers: Numbers, theory: Foretold) -> list[Claim]:
         judged(
             name="Figure 3(c), Pre-LN falls as predicted",
             statement="it falls as the stream that it is divided by grows, but for the embedding's part of it: at "
-            f"these depths, of this text, with the exponent {spread(list(theory.exponents.values()))}",
+            f"these depths, of this text, with the exponent {span(list(theory.exponents.values()))}",
             source="corrected",
             found=_exponents(pre),
             holds={_batches(c): lies_within(found, theory.exponents[c], NEAR) for c, found in pre.items()},
@@ -137,46 +139,44 @@ def warm_up_claims(numbers: Numbers) -> list[Claim]:
     if not numbers.after:
         return []
     ratios = left_after_warm_up(numbers)
-    found = ", ".join(f"{_part(key)} {ratio.min():.2f} to {ratio.max():.2f}" for key, ratio in ratios.items())
+    found = ", ".join(f"{_part(key)} {span(ratio.mean.tolist(), 2)}" for key, ratio in ratios.items())
     return [
         judged(
             name="Figure 3(a, b), Post-LN after the warm-up",
             statement="after the warm-up with Adam its gradients are very small",
             source=_SECTION,
             found=f"Of what it was in the same layer before, the norm is: {found}.",
-            holds={_part(key): bool(ratio.max() < SMALL) for key, ratio in ratios.items()},
+            holds={_part(key): between(ratio, greatest=SMALL) for key, ratio in ratios.items()},
         )
     ]
 
 
-def left_after_warm_up(numbers: Numbers) -> dict[tuple[str, str], Array]:
-    """(L,) The norm of the mean gradient as a share of what it was before, mean over the seeds that were trained."""
+def left_after_warm_up(numbers: Numbers) -> dict[tuple[str, str], Estimate]:
+    """(L,) The norm of the mean gradient as a share of what it was before, over the seeds that were trained."""
     before, after = numbers.before["norm_of_mean"], numbers.after["norm_of_mean"]
-    return {key: (after[key] / before[key][: len(after[key])]).mean(0) for key in PARTS}
+    return {key: estimate(after[key] / before[key][: len(after[key])]) for key in PARTS}
 
 
-def around(values_SB: Array) -> bool | None:
+def around(values_SB: Array) -> Answer:
     """PUBLISHED, in the mean over the depths."""
     return lies_within(estimate(values_SB.mean(1)), PUBLISHED, AROUND * PUBLISHED)
 
 
-def falls(found: Estimate) -> bool | None:
-    """None where the interval holds 0."""
-    if found.low <= 0 <= found.high:
-        return None
-    return bool(found.high < 0)
+def falls(found: Estimate) -> Answer:
+    """Whether an exponent or a logarithm of a factor is negative."""
+    return between(found, greatest=0.0)
 
 
-def grows(values_SL: Array) -> bool | None:
-    falling = falls(factor_per_layer(values_SL))
-    return None if falling is None else not falling
+def grows(values_SL: Array) -> Answer:
+    """Whether the norms grow from layer to layer."""
+    return between(factor_per_layer(values_SL), least=0.0)
 
 
-def as_foretold(values_SL: Array, factor: float) -> bool | None:
+def as_foretold(values_SL: Array, factor: float) -> Answer:
     return lies_within(factor_per_layer(values_SL), factor, NEAR_LAYER)
 
 
-def same(values_SL: Array) -> bool | None:
+def same(values_SL: Array) -> Answer:
     """The last layer beside the first."""
     return lies_within(estimate(np.log(values_SL[:, -1] / values_SL[:, 0])), 0.0, math.log(SAME))
 
@@ -191,7 +191,7 @@ def _batches(condition: Condition) -> str:
 
 
 def _exponents(found: Mapping[Condition, Estimate]) -> str:
-    values = "; ".join(f"{told(value)} in {_batches(condition)}" for condition, value in found.items())
+    values = "; ".join(f"{with_interval(value)} in {_batches(condition)}" for condition, value in found.items())
     return f"Exponent of depth: {values}."
 
 
@@ -199,7 +199,7 @@ def _sizes(numbers: Numbers, placement: str) -> str:
     texts, blocks = [], numbers.blocks
     for condition, by_placement in numbers.last.items():
         found = estimate(by_placement[placement])
-        ends = (f"{blocks[i]}-{blocks[i]} {found.mean[i]:.2f} ± {found.half_width[i]:.2f}" for i in (0, -1))
+        ends = (f"{blocks[i]}-{blocks[i]} {interval(found.mean[i], found.half_width[i], 2)}" for i in (0, -1))
         texts.append(f"{', '.join(ends)} in {_batches(condition)}")
     return f"{'; '.join(texts)}."
 
@@ -210,5 +210,8 @@ def _ends(parts: Mapping[tuple[str, str], Array]) -> str:
     for key, values in parts.items():
         means, factor = values.mean(0), factor_per_layer(values)
         low, high = (math.exp(float(edge)) for edge in (factor.low, factor.high))
-        texts.append(f"{_part(key)} {means[0]:.2f} to {means[-1]:.2f} (a layer × {low:.2f} to {high:.2f})")
+        texts.append(
+            f"{_part(key)} {number(means[0], 2)} to {number(means[-1], 2)} "
+            f"(a layer × {number(low, 2)} to {number(high, 2)})"
+        )
     return f"First to last layer: {'; '.join(texts)}."

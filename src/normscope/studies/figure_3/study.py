@@ -130,7 +130,7 @@ def data_of(numbers: Numbers, predictions: Predictions, layers: Condition, measu
     if numbers.after:
         warm_up = {"before": _layers_data(numbers.before), "after": _layers_data(numbers.after)}
         for (matrix, stack), share in left_after_warm_up(numbers).items():
-            warm_up["after"][matrix][stack]["share_of_before"] = share
+            warm_up["after"][matrix][stack]["share_of_before"] = share.mean
         for name, pieces in (("before", measured.before), ("after", measured.after)):
             warm_up[name]["loss_nats"] = [piece["loss_nats"] for piece in pieces]
     return {"blocks": numbers.blocks, "layers": by_layer, "last_w2": by_depth, "warm_up": warm_up}

@@ -4,10 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ...measure import Estimate
+from ...report.numbers import number, span
 from ...report.study.contents import Claim
-from ..protocol.evidence import estimate, judged, number, spread, told
+from ..protocol.evidence import estimate, with_interval
+from ..protocol.judging import Answer, between, judged
 from .config import PLACEMENTS, POST, PRE, Figure5Config
-from .curves import Arm, Curves
+from .curves import Arm, Curve, Curves
 from .tuning import Point, Tuned
 
 PUBLISHED_SHARE = 500 / 700
@@ -63,13 +65,13 @@ def _last(curves: Curves, arm: Arm) -> list[float]:
 def _needs_no_warmup(config: Figure5Config, curves: Curves) -> Claim:
     own = pairings(config)[0]
     post, pre = _last(curves, own.post), _last(curves, own.pre)
-    held = all(b <= a for a, b in zip(post, pre, strict=True))
+    difference = estimate([b - a for a, b in zip(post, pre, strict=True)])
     return judged(
         name="(a) Pre-LN does without warm-up",
         statement="Without warm-up, Pre-LN ends at a validation loss no higher than Post-LN's with warm-up.",
         source=_SOURCE,
-        found=f"last losses, in nats: Post-LN {_several(post)}, Pre-LN {_several(pre)}.",
-        holds={"each at its own rate": held},
+        found=f"last losses, in nats: Post-LN {_several(post)}, Pre-LN {_several(pre)}.{_single(post)}",
+        holds={"each at its own rate": between(difference, greatest=0.0)},
     )
 
 
@@ -81,41 +83,55 @@ def _faster(config: Figure5Config, curves: Curves) -> Claim:
         never = f"never in {len(found) - len(reached)} of {len(found)} seeds" if len(found) > 1 else "never"
         text = _several(reached) if len(reached) == len(found) else never
         parts.append(f"{pairing.name}: {text}")
-        holds[pairing.name] = len(reached) == len(found) and max(reached) < 1
+        holds[pairing.name] = _sooner(found)
     return judged(
         name="(a) Pre-LN is faster",
         statement="Pre-LN reaches the loss that Post-LN ends at in fewer updates: 500,000 instead of 700,000, "
         f"{number(PUBLISHED_SHARE)} of them.",
         source=_SOURCE,
-        found=f"part of the updates after which Pre-LN is where Post-LN ends: {'; '.join(parts)}.",
+        found="part of the updates after which Pre-LN is where Post-LN ends: "
+        f"{'; '.join(parts)}.{_single(curves[pairings(config)[0].post])}",
         holds=holds,
     )
+
+
+def _sooner(found: Sequence[float | None]) -> Answer:
+    """Whether Pre-LN is there before all updates are over; one seed does not decide it, nor do seeds that differ."""
+    reached = [share for share in found if share is not None]
+    if len(reached) == len(found):
+        return between(estimate(reached), greatest=1.0)
+    return False if not reached and len(found) > 1 else None
 
 
 def _diverges(config: Figure5Config, curves: Curves, unigram: float) -> Claim:
     arm = pairings(config)[2].post
     last = [curve.nll_nats[-1] for curve in curves[arm]]
-    stopped = [curve.ended == "non-finite" for curve in curves[arm]]
-    held = all(nll >= unigram or gone for nll, gone in zip(last, stopped, strict=True))
     return judged(
         name="(a) Post-LN diverges at the larger rate",
         statement="At the rate at which Pre-LN is trained, Post-LN diverges in spite of its warm-up.",
         source=_SOURCE,
         found=f"last masked-token losses at rate {arm.peak_lr:g}, in nats: {_several(last)}; tokens taken one by one "
-        f"have {number(unigram)}.",
-        holds={"at this depth and rate": held},
+        f"have {number(unigram)}.{_single(last)}",
+        holds={"at this depth and rate": _diverged(curves[arm], unigram)},
     )
+
+
+def _diverged(runs: Sequence[Curve], unigram: float) -> Answer:
+    """Whether the runs end no better than tokens taken one by one; one that stopped at a non-finite value did."""
+    finite = [run.nll_nats[-1] for run in runs if run.ended != "non-finite"]
+    if len(finite) == len(runs):
+        return between(estimate(finite), least=unigram)
+    return True if len(runs) > 1 and all(nll >= unigram for nll in finite) else None
 
 
 def _better(config: Figure5Config, task: str, tuned: Tuned) -> Claim:
     own = pairings(config)[0]
-    holds: dict[str, bool | None] = {}
+    holds: dict[str, Answer] = {}
     parts = []
     for update in config.tuned_updates:
         difference = advantage(tuned.points[own.post, update], tuned.points[own.pre, update])
-        low, high = float(difference.low), float(difference.high)
-        holds[f"after {update:,} updates"] = True if low > 0 else False if high < 0 else None
-        parts.append(f"{update:,} updates: {told(difference)}")
+        holds[f"after {update:,} updates"] = between(difference, least=0.0)
+        parts.append(f"{update:,} updates: {with_interval(difference)}")
     panel = _PANELS.get(task, "b")
     return judged(
         name=f"({panel}) Pre-LN is ahead on {task.upper()}",
@@ -129,4 +145,8 @@ def _better(config: Figure5Config, task: str, tuned: Tuned) -> Claim:
 
 
 def _several(values: Sequence[float]) -> str:
-    return number(values[0]) if len(values) == 1 else spread(values)
+    return number(values[0]) if len(values) == 1 else span(values)
+
+
+def _single(seeds: Sequence[object]) -> str:
+    return " One seed has no interval, and decides nothing." if len(seeds) == 1 else ""

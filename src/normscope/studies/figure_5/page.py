@@ -8,7 +8,7 @@ from ...data.documents.opening import open_documents
 from ...measure import Estimate
 from ...report.panels_svg import Panel, Series, panels_svg
 from ...report.study.contents import StudyFigure, StudyTable
-from ..protocol.evidence import estimate, plain_estimate, told
+from ..protocol.evidence import estimate, plain_estimate, with_interval
 from .claims import advantage, pairings, shares
 from .config import PLACEMENTS, Figure5Config
 from .curves import Arm, Chance, Curve, Curves
@@ -110,8 +110,8 @@ def tables(config: Figure5Config, curves: Curves, tuned: Mapping[str, Tuned]) ->
             (
                 arm.title,
                 update,
-                told(estimate(point.accuracies)),
-                told(estimate(point.f1s)) if point.f1s else "",
+                with_interval(estimate(point.accuracies)),
+                with_interval(estimate(point.f1s)) if point.f1s else "",
                 point.setting,
             )
             for (arm, update), point in one.points.items()

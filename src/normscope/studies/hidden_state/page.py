@@ -59,7 +59,8 @@ def figures(cases: Sequence[Case], found: Mapping[str, Curves]) -> list[StudyFig
             StudyFigure(
                 name="gradients",
                 title=f"{title}: {deep.title.lower()}",
-                caption="Mean over draws with a band of two standard errors, and the prediction. "
+                caption="Root mean square of the norms over draws, which is what is predicted, with a band of two "
+                "standard errors, and the prediction. "
                 + (f"Not drawn, as every gradient is 0 at first: {silent}." if silent else ""),
                 svg=panels_svg([_gradient_panel(name, found[deep.name][name]) for name in loud], title=title),
                 wide=True,
@@ -106,7 +107,9 @@ def _deviation_panel(case: Case, curves: Curves, names: Sequence[str], hues: Map
 
 
 def _gradient_panel(name: str, stacks: Mapping[str, Mapping[str, Compared]]) -> Panel:
-    series = [s for hue, m in enumerate(MATRIX_NAMES) for s in _pair(MATRIX_NAMES[m], stacks["encoder"][m], hue, 1)]
+    series = [
+        s for hue, m in enumerate(MATRIX_NAMES) for s in _pair(MATRIX_NAMES[m], stacks["encoder"][root_of(m)], hue, 1)
+    ]
     return Panel(title=named(name).title, xlabel="block", ylabel="‖∂L/∂W‖", series=series, from_zero=True)
 
 
@@ -117,7 +120,7 @@ def tables(cases: Sequence[Case], found: Mapping[str, Curves]) -> list[StudyTabl
     for name, stacks in found[deep.name].items():
         row = _q_cells(stacks["encoder"]["q"])
         for matrix in MATRIX_NAMES:
-            one = spread_of({name: [stacks["encoder"][matrix]]}, limit_percent=1.0)
+            one = spread_of({name: [stacks["encoder"][root_of(matrix)]]}, limit_percent=1.0)
             row += [one.largest, one.standard_error]
         rows.append([named(name).title, *row])
     gradient_columns = [c for m in MATRIX_NAMES for c in (f"{MATRIX_NAMES[m]} off by %", "± s.e.")]

@@ -8,14 +8,15 @@ import numpy as np
 
 from ...placement import named
 from ...placement.printing import formula
-from ...report.study.contents import Claim
+from ...report.numbers import counted
 from ...theory.predict import ModelSetting, predict
-from ..protocol.deviation import Compared, Spread, as_data, mean_over_draws, root_mean_square, spread_of
+from ..protocol.deviation import Compared, as_data, mean_over_draws, root_mean_square, spread_of
 from ..protocol.pieces import Pieces
 from ..protocol.scale import Scale
 from ..protocol.study import Findings, Study
 from ..settings.simulation import SEQUENCES
 from . import ABOUT
+from .claims import claims_of
 from .config import Case, HiddenStateConfig
 from .measure import draws_of
 from .page import MATRIX_NAMES, Curves, figures, root_of, tables
@@ -31,7 +32,7 @@ def run(config: HiddenStateConfig, pieces: Pieces) -> Findings:
             pieces.watch(case.title, done, len(case.placements))
             found[case.name][name] = compared(name, case, _drawn(name, case, pieces))
         pieces.watch(case.title, len(case.placements), len(case.placements))
-    claims, spreads = judged(cases, found, config)
+    claims, spreads = claims_of(cases, found, config)
     return Findings(
         conditions=_conditions(cases),
         claims=claims,
@@ -70,58 +71,6 @@ def compared(name: str, case: Case, draws: Sequence[Mapping[str, Any]]) -> dict[
     return curves
 
 
-def judged(
-    cases: Sequence[Case], found: Mapping[str, Curves], config: HiddenStateConfig
-) -> tuple[list[Claim], dict[str, Any]]:
-    """A claim for q in each case, one for each matrix's gradient in the first; and the numbers they quote."""
-    claims, data = [], {}
-    for case in cases:
-        q = {named(name).title: [one["q"] for one in stacks.values()] for name, stacks in found[case.name].items()}
-        data[case.name] = spread = spread_of(q, limit_percent=case.limit)
-        claims.append(_claim("q", "E‖x_l‖² / d of the hidden state", case, spread))
-    deep, limit = cases[0], config.gradient_limit_percent
-    for matrix, letter in MATRIX_NAMES.items():
-        means, squares = (
-            spread_of(
-                {named(name).title: [stacks["encoder"][what]] for name, stacks in found[deep.name].items()},
-                limit_percent=limit,
-                first=1,
-            )
-            for what in (matrix, root_of(matrix))
-        )
-        data |= {f"{deep.name}, {matrix}": means, f"{deep.name}, {root_of(matrix)}": squares}
-        claims.append(_claim(letter, f"the mean norm of {letter}'s gradient", deep, means, squares))
-    return claims, {name: asdict(spread) for name, spread in data.items()}
-
-
-def _claim(name: str, of: str, case: Case, spread: Spread, squares: Spread | None = None) -> Claim:
-    roots = (
-        f" The root mean square over draws, in place of the mean, is at most {squares.largest:.2f} % off "
-        f"({squares.where}; standard error {squares.standard_error:.2f} %), {squares.root_mean_square:.2f} % root mean "
-        "square."
-        if squares is not None
-        else ""
-    )
-    return Claim(
-        name=f"{name}, {case.title.lower()}",
-        statement=f"The prediction from a placement's formula gives {of} within {spread.limit:g} % at every depth.",
-        source="corrected: the mean field of normscope predict",
-        found=f"{counted(case.placements, 'placement')}, {counted(case.draws, 'draw')}, "
-        f"{counted(case.model.blocks, 'block')}, d = {case.model.width}: at most {spread.largest:.2f} % off "
-        f"({spread.where}, l = {spread.place}; standard error {spread.standard_error:.2f} %), "
-        f"{spread.root_mean_square:.2f} % root mean square over all depths; "
-        f"{len(spread.within)} of {len(case.placements)} within the limit.{roots}",
-        verdict=spread.verdict,
-        conditions=spread.conditions,
-    )
-
-
-def counted(things: Sequence[Any] | int, name: str) -> str:
-    """ "1 block", "12 blocks"."""
-    count = things if isinstance(things, int) else len(things)
-    return f"{count} {name}{'' if count == 1 else 's'}"
-
-
 def _conditions(cases: Sequence[Case]) -> list[tuple[str, str]]:
     model = cases[0].model
     return [
@@ -132,7 +81,12 @@ def _conditions(cases: Sequence[Case]) -> list[tuple[str, str]]:
         ("Logarithm", "natural: losses in nats"),
         ("Tokens", f"{SEQUENCES} sequences of {model.tokens} tokens a draw; the source has as many"),
         ("Draws", "; ".join(f"{case.title}: {case.draws}" for case in cases) + "; seeds from 1"),
-        ("Spread", "means over draws, of gradients the norms' mean; bands are two standard errors"),
+        (
+            "Spread",
+            "predictions of q are of its mean over draws, those of gradients of the root mean square of their norms, "
+            "which a few large draws raise; each is compared with just that. Bands are two standard errors, intervals "
+            "are of 95 %, Student's t over draws",
+        ),
         ("Dropout", "none"),
     ]
 

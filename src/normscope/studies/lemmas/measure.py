@@ -1,8 +1,9 @@
 """What the study of the lemmas measures: one call a seed, plain numbers out."""
 
 # B = rows, T = tokens of the one sequence, D = width
+from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -22,6 +23,7 @@ from ...model.norms import NORMS
 from ...placement import StackShape, named
 from ...train.seeds import seed_weights
 
+Key = TypeVar("Key", bound=Hashable)
 STEPS = 6
 """The hidden state, and the five superscripts of Table 1."""
 _EQUAL, _ZERO = 1e-6, 1e-6
@@ -74,7 +76,7 @@ def relu(config: LemmasConfig, seed: int) -> dict[str, list[float]]:
 def post_ln(config: LemmasConfig, seed: int) -> dict[str, Any]:
     """E‖x‖² / d of the six steps of Table 1, each for every block; and how far a hidden state's own is from 1."""
     stack = _stack("post-ln", config, seed)
-    places: dict[str, Point] = {}
+    places: dict[tuple[int, int], Point] = {}
     for i, block in enumerate(stack.blocks):
         attention, feed_forward = block.sublayers()  # type: ignore[operator]
         steps = (
@@ -85,11 +87,11 @@ def post_ln(config: LemmasConfig, seed: int) -> dict[str, Any]:
             Point(feed_forward),
             Point(feed_forward.norm, "input"),
         )
-        places |= {f"{step} {i}": point for step, point in enumerate(steps)}
+        places |= {(step, i): point for step, point in enumerate(steps)}
     found = _squared_norms(stack, places, config)
-    states = torch.stack([found[f"0 {i}"] for i in range(config.blocks)])
+    states = torch.stack([found[0, i] for i in range(config.blocks)])
     return {
-        "steps": [[float(found[f"{step} {i}"].mean()) for i in range(config.blocks)] for step in range(STEPS)],
+        "steps": [[float(found[step, i].mean()) for i in range(config.blocks)] for step in range(STEPS)],
         "hidden_off": float((states - 1).abs().max()),
     }
 
@@ -135,7 +137,7 @@ def _stack(placement: str, config: LemmasConfig, seed: int) -> Stack:
 
 
 @torch.no_grad()
-def _squared_norms(stack: Stack, places: dict[str, Point], config: LemmasConfig) -> dict[str, Tensor]:
+def _squared_norms(stack: Stack, places: dict[Key, Point], config: LemmasConfig) -> dict[Key, Tensor]:
     """‖x‖² / d of each token, (T,), at each place, of independent tokens with E‖x_0‖² = d."""
     layout = Layout(torch.tensor([config.tokens]))
     x_TD = torch.randn(config.tokens, config.width)

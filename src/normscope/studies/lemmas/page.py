@@ -1,6 +1,6 @@
 """Figures and tables of the study of the lemmas."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,13 +12,14 @@ from ...report.study.contents import StudyFigure, StudyTable
 from ...theory import corrected, paper
 from ..protocol.curves import line, measured
 from ..protocol.evidence import Floats
+from .estimates import Estimates
 from .measure import STEPS, LemmasConfig
 
 _FIRST_LAYERS = 8
 """Shown apart: where section 3.1's way to count breaks the bound."""
 
 
-def figures(config: LemmasConfig, of: Mapping[str, Estimate]) -> list[StudyFigure]:
+def figures(config: LemmasConfig, of: Estimates) -> list[StudyFigure]:
     """Pre-LN's bounds, Post-LN's steps, and the Jacobian."""
     return [
         StudyFigure(
@@ -26,7 +27,7 @@ def figures(config: LemmasConfig, of: Mapping[str, Estimate]) -> list[StudyFigur
             title="Lemma 2, Pre-LN: E‖x_l‖² / d and its bounds",
             caption="Left: l completed blocks, x_0 the embedding. Right: x_l the input of layer l, as in section 3.1. "
             "Bands, mostly thinner than the line, are 95 % intervals over seeds.",
-            svg=panels_svg(_pre_ln_panels(config, of["pre-ln"]), title="Pre-LN: squared norm of the hidden state"),
+            svg=panels_svg(_pre_ln_panels(config, of.pre_ln), title="Pre-LN: squared norm of the hidden state"),
             wide=True,
         ),
         StudyFigure(
@@ -45,9 +46,9 @@ def figures(config: LemmasConfig, of: Mapping[str, Estimate]) -> list[StudyFigur
     ]
 
 
-def tables(config: LemmasConfig, of: Mapping[str, Estimate]) -> list[StudyTable]:
+def tables(config: LemmasConfig, of: Estimates) -> list[StudyTable]:
     """Lemma 1 by σ, Lemma 2 by depth, Lemma 3 by mean."""
-    q, shares, deviation = of["pre-ln"], of["relu"], of["relu deviation"]
+    q, shares, deviation = of.pre_ln, of.relu, of.relu_deviation
     predicted = corrected.pre_ln_stream(config.blocks, tokens=config.tokens)
     bounds = [corrected.pre_ln_squared_norm(done, width=1) for done in range(config.blocks + 1)]
     return [
@@ -68,7 +69,7 @@ def tables(config: LemmasConfig, of: Mapping[str, Estimate]) -> list[StudyTable]
             title="Lemma 2, Post-LN: E‖x‖² / d by block",
             columns=["block", *(f"x{sup}" for sup in "¹²³⁴⁵"), "x_{l+1}"],
             rows=[
-                [block, *_floats(of[f"step {step}"].mean[block - 1] for step in (*range(1, STEPS), 0))]
+                [block, *_floats(of.steps[step].mean[block - 1] for step in (*range(1, STEPS), 0))]
                 for block in _some(config.blocks)
                 if block
             ],
@@ -80,10 +81,10 @@ def tables(config: LemmasConfig, of: Mapping[str, Estimate]) -> list[StudyTable]
                 list(row)
                 for row in _rows(
                     config.means,
-                    of["layer-norm"].mean,
-                    of["layer-norm exact"].mean,
-                    of["claimed"].mean,
-                    of["rms-norm"].mean,
+                    of.layer_norm.measured.mean,
+                    of.layer_norm.exact.mean,
+                    of.claimed.mean,
+                    of.rms_norm.measured.mean,
                 )
             ],
         ),
@@ -119,14 +120,14 @@ def _between(
     return Panel(title=title, xlabel="l", ylabel="E‖x_l‖² / d", series=series, from_zero=True)
 
 
-def _post_ln_panel(config: LemmasConfig, of: Mapping[str, Estimate]) -> Panel:
+def _post_ln_panel(config: LemmasConfig, of: Estimates) -> Panel:
     blocks = np.arange(1, config.blocks + 1)
     cosines = corrected.post_ln_cosines(config.blocks - 1, tokens=config.tokens)
     attention = np.array([corrected.uniform_attention_share(rho, tokens=config.tokens) for rho in cosines])
     series = []
     for hue, (step, name) in enumerate({1: "x¹", 2: "x²", 4: "x⁴", 5: "x⁵"}.items()):
         least, greatest = paper.post_ln_squared_norm(step, width=config.width)
-        found = of[f"step {step}"]
+        found = of.steps[step]
         series.append(measured(f"{name}, measured", hue, blocks, found.mean, found.half_width))
         if least == greatest:
             value = least / config.width
@@ -139,17 +140,17 @@ def _post_ln_panel(config: LemmasConfig, of: Mapping[str, Estimate]) -> Panel:
     )
 
 
-def _jacobian_panel(config: LemmasConfig, of: Mapping[str, Estimate]) -> Panel:
-    layer, rms = of["layer-norm"], of["rms-norm"]
+def _jacobian_panel(config: LemmasConfig, of: Estimates) -> Panel:
+    layer, rms = of.layer_norm.measured, of.rms_norm.measured
     return Panel(
         title="",
         xlabel="mean of x, in units of the features' spread",
         ylabel="‖J‖₂",
         series=[
             measured("LayerNorm, measured", 0, config.means, layer.mean, layer.half_width),
-            line("√d / ‖x − mean‖", "predicted", 0, config.means, of["layer-norm exact"].mean),
+            line("√d / ‖x − mean‖", "predicted", 0, config.means, of.layer_norm.exact.mean),
             measured("RMSNorm, measured", 1, config.means, rms.mean, rms.half_width),
-            line("claimed of it: √d / ‖x‖", "claimed", 0, config.means, of["claimed"].mean),
+            line("claimed of it: √d / ‖x‖", "claimed", 0, config.means, of.claimed.mean),
         ],
         from_zero=True,
     )

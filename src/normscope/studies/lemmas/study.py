@@ -4,26 +4,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-import numpy as np
-
-from ...measure import Estimate, Summary
 from ...report.study.contents import Claim
 from ..protocol.evidence import plain_estimate
 from ..protocol.pieces import Pieces
 from ..protocol.scale import Scale
 from ..protocol.study import Findings, Study
 from . import ABOUT
-from .claims import (
-    jacobian_claimed,
-    jacobian_exact,
-    lemma_1,
-    post_ln_hidden,
-    post_ln_last,
-    post_ln_steps,
-    pre_ln_bounds,
-    rms_norm,
-)
-from .measure import STEPS, LemmasConfig, jacobians, post_ln, pre_ln, relu
+from .claims.jacobian import jacobian_claimed, jacobian_exact, rms_norm
+from .claims.post_ln import post_ln_hidden, post_ln_last, post_ln_steps
+from .claims.pre_ln import pre_ln_bounds
+from .claims.relu import lemma_1
+from .estimates import Estimates, estimated
+from .measure import LemmasConfig, jacobians, post_ln, pre_ln, relu
 from .page import figures, tables
 
 
@@ -51,31 +43,13 @@ def run(config: LemmasConfig, pieces: Pieces) -> Findings:
         tables=tables(config, estimates),
         data={
             "judged": data,
-            "estimates": {name: plain_estimate(estimate) for name, estimate in estimates.items()},
+            "estimates": {name: plain_estimate(one) for name, one in estimates.by_name().items()},
         },
     )
 
 
-def estimated(found: Mapping[str, Sequence[Any]]) -> dict[str, Estimate]:
-    """Means over seeds with 95 % intervals, by what they are of."""
-    summary = Summary()
-    for one in found["relu"]:
-        summary.add({"relu": one["share"], "relu deviation": one["deviation"]})
-    for one in found["post-ln"]:
-        summary.add({f"step {step}": one["steps"][step] for step in range(STEPS)})
-    for one in found["pre-ln"]:
-        summary.add({"pre-ln": one})
-    for one in found["jacobian"]:
-        claimed = np.array(one["claimed"])
-        summary.add({"claimed": claimed})
-        for norm in ("layer-norm", "rms-norm"):
-            measured, exact = np.array(one[norm]["measured"]), np.array(one[norm]["exact"])
-            summary.add({norm: measured, f"{norm} exact": exact, f"{norm} over claimed": measured / claimed})
-    return summary.estimates()
-
-
 def judged(
-    config: LemmasConfig, of: Mapping[str, Estimate], jacobian: Sequence[Mapping[str, Any]], hidden_off: float
+    config: LemmasConfig, of: Estimates, jacobian: Sequence[Mapping[str, Any]], hidden_off: float
 ) -> tuple[list[Claim], dict[str, Any]]:
     """Every claim, and the numbers it quotes."""
     made = [
@@ -83,7 +57,7 @@ def judged(
         post_ln_last(config, of),
         post_ln_steps(config, of),
         post_ln_hidden(of, hidden_off),
-        *pre_ln_bounds(config, of["pre-ln"]),
+        *pre_ln_bounds(config, of.pre_ln),
         jacobian_exact(config, jacobian),
         jacobian_claimed(config, of),
         rms_norm(jacobian),
@@ -100,7 +74,8 @@ def _conditions(config: LemmasConfig) -> list[tuple[str, str]]:
         ("Seeds", f"{config.seeds}, counted from 1: weights and vectors"),
         (
             "Spread",
-            "means over seeds ± 95 % intervals (Student's t); a statement fails where a whole interval lies beyond it",
+            "means over seeds ± 95 % intervals (Student's t); a statement holds where the whole interval lies within "
+            "it, fails where the whole interval lies outside, and is undecided in between",
         ),
         ("Gradient normalisation", "none: no loss and no gradient of one is taken"),
         ("Logarithm", "none is taken"),

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ...report.study.contents import Verdict
-from .evidence import joined
+from ...measure.summary import t_quantile
+from .judging import Answer, all_hold, answers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,8 +17,9 @@ class Compared:
 
     measured: NDArray[np.float64]
     error: NDArray[np.float64]
-    """Of `measured`; NaN for one draw."""
+    """The standard error of `measured`; NaN for one draw."""
     predicted: NDArray[np.float64]
+    draws: int
 
     @property
     def deviation(self) -> NDArray[np.float64]:
@@ -30,19 +31,28 @@ class Compared:
         """The standard error as a share of the prediction."""
         return _share(self.error, self.predicted)
 
+    def within(self, limit: float) -> Answer:
+        """Whether the 95 % interval of the deviation lies within ± limit at every depth."""
+        half = (t_quantile(0.95, self.draws - 1) if self.draws > 1 else np.nan) * self.error
+        off, allowed = self.measured - self.predicted, limit * np.abs(self.predicted)
+        return all_hold(answers(off - half, off + half, -allowed, allowed))
+
 
 def mean_over_draws(draws: ArrayLike, predicted: ArrayLike) -> Compared:
-    """draws: (draws, L). The mean."""
+    """The mean over draws; draws: (draws, L)."""
     draws = np.asarray(draws, dtype=np.float64)
-    return Compared(measured=draws.mean(0), error=_error(draws), predicted=np.asarray(predicted, dtype=np.float64))
+    return Compared(
+        measured=draws.mean(0), error=_error(draws), predicted=np.asarray(predicted, np.float64), draws=len(draws)
+    )
 
 
 def root_mean_square(squares: ArrayLike, predicted: ArrayLike) -> Compared:
-    """squares: (draws, L) squared norms. The root of their mean, which a few loud draws raise."""
+    """The root of the mean over draws, which a few loud draws raise; squares: (draws, L) squared norms."""
     squares = np.asarray(squares, dtype=np.float64)
     root = np.sqrt(squares.mean(0))
     # d√m = dm / (2√m)
-    return Compared(measured=root, error=_share(_error(squares), 2 * root), predicted=np.asarray(predicted, np.float64))
+    error = _share(_error(squares), 2 * root)
+    return Compared(measured=root, error=error, predicted=np.asarray(predicted, np.float64), draws=len(squares))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,23 +70,20 @@ class Spread:
     """The curve with the largest one, and its place along it, from `first`."""
     place: int
     within: tuple[str, ...]
-    """Curves that stay within the limit at every depth."""
+    """Curves whose interval stays within the limit at every depth."""
     beyond: tuple[str, ...]
+    """Curves whose whole interval lies beyond the limit at some depth."""
+    undecided: tuple[str, ...]
+    """The others: more draws would tell."""
 
     @property
-    def verdict(self) -> Verdict:
-        """Reproduced where all curves stay within, under conditions where some do."""
-        if not self.beyond:
-            return "reproduced"
-        return "reproduced under conditions" if self.within else "not reproduced"
-
-    @property
-    def conditions(self) -> str:
-        """Those that stay within, by name; empty where the verdict has no conditions."""
-        if not (self.within and self.beyond):
-            return ""
-        few = len(self.beyond) <= len(self.within)
-        return f"for all but {joined(self.beyond)}" if few else f"for {joined(self.within)} alone"
+    def holds(self) -> dict[str, Answer]:
+        """By the name of the curve."""
+        return {
+            **dict.fromkeys(self.within, True),
+            **dict.fromkeys(self.beyond, False),
+            **dict.fromkeys(self.undecided, None),
+        }
 
 
 def spread_of(curves: Mapping[str, Sequence[Compared]], *, limit_percent: float, first: int = 0) -> Spread:
@@ -92,6 +99,10 @@ def spread_of(curves: Mapping[str, Sequence[Compared]], *, limit_percent: float,
     worst = max(range(len(percent[where])), key=lambda i: float(np.abs(percent[where][i]).max()))
     at = int(np.abs(percent[where][worst]).argmax())
     values = np.concatenate([one for several in percent.values() for one in several])
+    holds = {name: all_hold([one.within(limit_percent / 100) for one in several]) for name, several in curves.items()}
+    within, beyond, undecided = (
+        tuple(name for name, answer in holds.items() if answer is state) for state in (True, False, None)
+    )
     return Spread(
         limit=limit_percent,
         largest=largest[where],
@@ -99,8 +110,9 @@ def spread_of(curves: Mapping[str, Sequence[Compared]], *, limit_percent: float,
         root_mean_square=float(np.sqrt(np.square(values).mean())),
         where=where,
         place=at + first,
-        within=tuple(name for name, value in largest.items() if value <= limit_percent),
-        beyond=tuple(name for name, value in largest.items() if value > limit_percent),
+        within=within,
+        beyond=beyond,
+        undecided=undecided,
     )
 
 

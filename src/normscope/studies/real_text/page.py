@@ -12,6 +12,7 @@ from ..figure_3.measure import STACKS
 from ..figure_3.pieces import corpus_title
 from ..protocol.curves import line, measured
 from ..protocol.deviation import Compared, as_data, spread_of
+from ..protocol.judging import judged
 from ..protocol.study import Findings
 from .config import QUANTITIES, Curves, Key, RealTextConfig
 
@@ -70,14 +71,13 @@ def percent(curve: Compared) -> float:
 def _claim(what: str, found: Mapping[Key, Curves]) -> Claim:
     curves = {_name(key, kind): [one[kind][what]] for key, one in found.items() for kind in STACKS}
     spread = spread_of(curves, limit_percent=LIMIT_PERCENT, first=0 if what == "q" else 1)
-    return Claim(
+    return judged(
         name=f"Predicted {QUANTITIES[what]}",
         statement=f"The prediction is within {LIMIT_PERCENT:g} % at every depth, encoder and decoder.",
         source="mean field, NormScope",
         found=f"largest deviation {spread.largest:.3g} % ({spread.where}, depth {spread.place}; standard error "
         f"{spread.standard_error:.2g} %), root mean square {spread.root_mean_square:.3g} %",
-        verdict=spread.verdict,
-        conditions=spread.conditions,
+        holds=spread.holds,
     )
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from ...report.panels_svg import Kind, Panel, Series, panels_svg
 from ...report.study.contents import StudyFigure, StudyTable
-from ..protocol.evidence import told
+from ..protocol.evidence import with_interval
 from .claims import SHORT, Sweep, order_exponent
 
 _INK, _GREEN, _PINK = -1, 2, 3
@@ -96,7 +96,9 @@ def _exponents(sweeps: Sequence[Sweep]) -> StudyTable:
     return StudyTable(
         title="Exponents of the gradient, fitted seed by seed (over depth: the deeper half)",
         columns=["placement", "over", "output rows", "sequence", "measured", "paper", "corrected"],
-        rows=[[s.side.title, s.over, s.rows, s.name, told(s.exponent), claimed(s), expected(s)] for s in sweeps],
+        rows=[
+            [s.side.title, s.over, s.rows, s.name, with_interval(s.exponent), claimed(s), expected(s)] for s in sweeps
+        ],
     )
 
 
