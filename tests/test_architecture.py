@@ -28,7 +28,7 @@ MAY_IMPORT = {
     "report": {"files"},
     # Advice is about optimisers, and what is said of a model are contents of a report.
     "doctor": {"measure", "theory", "placement", "optim", "report"},
-    "train": {"files", "provenance", "optim", "data", "model"},
+    "train": {"files", "provenance", "optim"},
     "tasks": {"model", "data"},
     "decode": {"model"},
     # What they adapt: TensorBoard shows the training loop's events, and other trainers show the doctor's measurements.

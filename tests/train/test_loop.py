@@ -14,10 +14,10 @@ from torch import Tensor, nn
 from normscope.data.parallel.batches import collate
 from normscope.data.parallel.opening import toy_corpus
 from normscope.model import EncoderDecoder
-from normscope.optim import AdaptiveConfig, OptimizerConfig, ScheduleConfig, factor
+from normscope.optim import OptimizerConfig, ScheduleConfig, factor
 from normscope.runs import assembly, run
 from normscope.tasks import TranslationConfig, TranslationTask
-from normscope.train import RunFolder, TrainConfig, Trainer
+from normscope.train import Hooks, RunFolder, TrainConfig, Trainer
 from tiny import SHORT, finish, options, result, start, tiny
 
 CPU = torch.device("cpu")
@@ -33,20 +33,22 @@ def model(task: TranslationTask) -> EncoderDecoder:
     return assembly.build_model(tiny("model.dropout=0.0"), task.corpus.codec).double()
 
 
-def one_update(model: nn.Module, task: Any, folder: Path, **settings: Any) -> dict[str, float]:
+def one_update(
+    model: nn.Module, task: Any, folder: Path, *, hooks: Hooks | None = None, **settings: Any
+) -> dict[str, float]:
     """Train `model` for one update with SGD at a rate of 1; returns the line of metrics."""
     config = TrainConfig(duration=1, **settings)
     trainer = Trainer(
         model=model,
-        task=task,
+        objective=task,
         folder=RunFolder(folder),
         train=config,
         optimizer=OptimizerConfig(name="sgd", peak_lr=1.0),
         schedule=ScheduleConfig(),
-        adaptive=AdaptiveConfig(),
         seed=5,
         device=CPU,
         precision="fp32",
+        hooks=hooks,
     )
     with trainer.folder.lock():
         trainer.run()
@@ -75,6 +77,38 @@ def test_three_batches_of_an_update_are_one_big_batch_weighted_by_tokens(
         torch.testing.assert_close(old - new, gradient, rtol=1e-10, atol=1e-10, msg=lambda m, n=name: f"{n}: {m}")
     assert line["loss_nats"] == pytest.approx(loss, rel=1e-12)
     assert line["target_tokens"] == total == sum(tokens)
+
+
+def test_hooks_stand_around_an_update_and_their_numbers_are_logged(
+    model: EncoderDecoder, task: TranslationTask, tmp_path: Path
+) -> None:
+    class Noting(Hooks):
+        """Notes every call, with the first weight as it was then."""
+
+        def __init__(self) -> None:
+            self.calls: list[tuple[str, float]] = []
+
+        def note(self, name: str) -> None:
+            self.calls.append((name, float(next(model.parameters()).flatten()[0])))
+
+        def before_first_batch(self, forward: Any) -> None:
+            assert len(forward()) == 2  # the sums of both losses
+            self.note("first batch")
+
+        def before_update(self, update: int) -> dict[str, float]:
+            self.note(f"before {update}")
+            return {"half": 0.5}
+
+        def after_update(self) -> None:
+            self.note("after")
+
+    hooks = Noting()
+    line = one_update(model, task, tmp_path, hooks=hooks)
+    before = hooks.calls[0][1]
+    assert hooks.calls[:2] == [("first batch", before), ("before 1", before)]
+    assert [name for name, _ in hooks.calls[2:]] == ["after"]
+    assert hooks.calls[2][1] != before
+    assert line["half"] == 0.5
 
 
 @pytest.mark.parametrize("share", [0.1, 10.0])

@@ -1,6 +1,7 @@
 """Attention, feed-forward, embeddings and stacks; a placement's formula decides how they are joined."""
 
-from .attention import Cache, Context
+from .attention import Context
+from .cache import Cache
 from .classifier import PairClassifier
 from .decoder import DecoderConfig, LanguageModel
 from .encoder import EncoderConfig, MaskedEncoder

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from ..placement import StackShape, named
 from ..placement.reading import read_head
-from .attention import Cache, Context, as_factor
+from .attention import Context, as_factor
+from .cache import Cache
 from .embedding import Embedding
 from .initialisation import initialise
 from .layout import Layout

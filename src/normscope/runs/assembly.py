@@ -21,7 +21,7 @@ from ..decode.translate import translate_lines
 from ..errors import UserError
 from ..model import EncoderDecoder, LanguageModel, MaskedEncoder, PairClassifier
 from ..tasks import ClassificationTask, LanguageModelTask, MaskedTask, TranslationTask
-from ..train.loop import Task
+from ..train import Objective
 from ..train.seeds import seed_weights
 from .config import AnyRunConfig, LanguageModelRunConfig, MaskedRunConfig, PairRunConfig, RunConfig
 from .finetune_start import Start, start_of
@@ -35,7 +35,7 @@ class Assembly:
     """A run before its first update."""
 
     corpus: Corpus | DocumentCorpus | LabelledCorpus
-    task: Task
+    task: Objective
     build: Callable[[], nn.Module]
     """The model with its initial weights, on the CPU."""
     drawn: bool = True

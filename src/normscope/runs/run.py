@@ -16,7 +16,7 @@ from ..errors import UserError
 from ..files import disk_errors, whole_folder, write_atomically
 from ..measure import gradient_norms
 from ..model import EncoderDecoder, LanguageModel, MaskedEncoder
-from ..train import RunFolder, Trainer
+from ..train import RunFolder, Trainer, durations
 from ..train.checkpoint import Checkpoint
 from ..train.device import available_cores, choose_device, fast_matmul, keep_freed_memory, set_threads
 from ..train.environment import describe, differences
@@ -25,6 +25,7 @@ from ..train.run_folder import Event
 from . import config as configs
 from .assembly import Assembly, assemble, build_model, build_text_model
 from .config import AnyRunConfig, LanguageModelRunConfig, MaskedRunConfig, PairRunConfig, RunConfig
+from .hooks import PlacementHooks
 
 Config = TypeVar("Config", bound=AnyRunConfig)
 Listener = Callable[[Event], None]
@@ -157,20 +158,21 @@ def _trainer(
     config: AnyRunConfig, assembly: Assembly, folder: RunFolder, device: torch.device, listeners: Iterable[Listener]
 ) -> Trainer:
     precision: Literal["fp32", "bf16"] = "bf16" if config.train.precision == "bf16" else "fp32"
+    model = assembly.build().to(device)
+    adaptive = config.adaptive.in_updates(durations(assembly.task, config.train))
     return Trainer(
-        model=assembly.build().to(device),
-        task=assembly.task,
+        model=model,
+        objective=assembly.task,
         folder=folder,
         train=config.train,
         optimizer=config.optimizer,
         schedule=config.schedule,
-        adaptive=config.adaptive,
         seed=config.seed,
         device=device,
         precision=precision,
+        hooks=PlacementHooks(model, adaptive, drawn=assembly.drawn),
         probe=lambda model: {"gradient_norms": gradient_norms(model)},
         extra_validation=assembly.extra_validation,
-        drawn=assembly.drawn,
         listeners=listeners,
     )
 

@@ -1,8 +1,8 @@
 """The loop, run folders, exact resume."""
 
-from .loop import Task, TrainConfig, Trainer
+from .loop import Hooks, Objective, TrainConfig, Trainer, durations
 from .nonfinite import NonFinite
 from .run_folder import RunFolder
 from .signals import Interrupted
 
-__all__ = ["Interrupted", "NonFinite", "RunFolder", "Task", "TrainConfig", "Trainer"]
+__all__ = ["Hooks", "Interrupted", "NonFinite", "Objective", "RunFolder", "TrainConfig", "Trainer", "durations"]

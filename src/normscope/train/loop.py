@@ -12,17 +12,7 @@ from torch import Tensor, nn
 
 from .. import files
 from ..errors import UserError
-from ..model import profile, renormalise, scheduled_numbers, set_scheduled, unit_vectors
-from ..optim import (
-    AdaptiveConfig,
-    OptimizerConfig,
-    ScheduleConfig,
-    UpdatesOf,
-    adaptive_value,
-    factor,
-    make_optimizer,
-    parse_duration,
-)
+from ..optim import OptimizerConfig, ScheduleConfig, UpdatesOf, factor, make_optimizer, parse_duration
 from . import checkpoint
 from .device import autocast
 from .nonfinite import NonFinite, first_bad_weight, what_went_first
@@ -31,7 +21,7 @@ from .seeds import seed_micro_batch
 from .signals import Interrupted, StopRequest
 
 
-class Task(Protocol):
+class Objective(Protocol):
     """What is learned: batches that are a pure function of their number, and their loss."""
 
     @property
@@ -50,6 +40,20 @@ class Task(Protocol):
     def validate(self, model: nn.Module) -> dict[str, float]:
         """Must hold `nll_nats`, by which the best checkpoint is chosen."""
         ...
+
+
+class Hooks:
+    """What a model asks for around its updates, beside the optimiser's step. This class asks for nothing."""
+
+    def before_first_batch(self, forward: Callable[[], object]) -> None:
+        """Called once, before the first update of a run that begins. `forward` passes the first batch through."""
+
+    def before_update(self, update: int) -> dict[str, float]:
+        """Called before the gradients of each update; returns numbers that are logged with it."""
+        return {}
+
+    def after_update(self) -> None:
+        """Called after each step that the optimiser took."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,47 +121,49 @@ class Progress:
         )
 
 
+def durations(objective: Objective, train: TrainConfig) -> UpdatesOf:
+    """What turns a duration of this training into updates."""
+    return UpdatesOf(Fraction(objective.micro_batches_per_epoch, train.accumulation))
+
+
 class Trainer:
     """Trains one model in one run folder. Build it with the model on its device, then `run`.
 
     probe: called once, with the first update's gradients in place and before the optimiser moves; what it returns is
-    logged as update 0. extra_validation: further numbers for each validation (such as BLEU). drawn: the weights are
-    drawn, not learned elsewhere, so a placement that asks for it takes initial values from the first batch.
-    listeners: see every event, with timings added.
+    logged as update 0. extra_validation: further numbers for each validation (such as BLEU). listeners: see every
+    event, with timings added.
     """
 
     def __init__(
         self,
         *,
         model: nn.Module,
-        task: Task,
+        objective: Objective,
         folder: RunFolder,
         train: TrainConfig,
         optimizer: OptimizerConfig,
         schedule: ScheduleConfig,
-        adaptive: AdaptiveConfig,
         seed: int,
         device: torch.device,
         precision: Literal["fp32", "bf16"],
+        hooks: Hooks | None = None,
         probe: Callable[[nn.Module], dict[str, Any]] | None = None,
         extra_validation: Callable[[nn.Module], dict[str, float]] | None = None,
-        drawn: bool = True,
         listeners: Iterable[Callable[[Event], None]] = (),
     ) -> None:
-        self.model, self.task, self.folder, self.train, self.seed = model, task, folder, train, seed
+        self.model, self.objective, self.folder, self.train, self.seed = model, objective, folder, train, seed
         self.device, self.precision, self.peak_lr = device, precision, optimizer.peak_lr
         self.forward_model: nn.Module = torch.compile(model, dynamic=True) if train.compile else model  # type: ignore[assignment]
         self.optimizer = make_optimizer(model.parameters(), optimizer)
-        updates_of = UpdatesOf(Fraction(task.micro_batches_per_epoch, train.accumulation))
-        self.schedule, self.adaptive = schedule.in_updates(updates_of), adaptive.in_updates(updates_of)
-        self.scheduled, self.unit_vectors = scheduled_numbers(model), unit_vectors(model)
+        updates_of = durations(objective, train)
+        self.schedule, self.hooks = schedule.in_updates(updates_of), hooks or Hooks()
         self.updates = updates_of(train.duration)
         self.validate_every, self.checkpoint_every = (
             updates_of.exact(train.validate_every),
             updates_of.exact(train.checkpoint_every),
         )
         self.updates_per_epoch = updates_of.updates_per_epoch
-        self.probe, self.extra_validation, self.drawn, self.listeners = probe, extra_validation, drawn, list(listeners)
+        self.probe, self.extra_validation, self.listeners = probe, extra_validation, list(listeners)
         self.progress = Progress()
         self._saved_update = 0
 
@@ -186,9 +192,9 @@ class Trainer:
     def _restore(self, from_step: int | None) -> int:
         found = checkpoint.intact(self.folder.checkpoints, update=from_step)
         if found is None:
-            if self.drawn:
-                with autocast(self.device, self.precision):
-                    profile(self.model, lambda: self.task.loss_sums(self.model, self.task.micro_batch(0)))
+            with autocast(self.device, self.precision):
+                objective = self.objective
+                self.hooks.before_first_batch(lambda: objective.loss_sums(self.model, objective.micro_batch(0)))
             return 0
         found.load_model(self.model)
         found.load_optimizer(self.model, self.optimizer)
@@ -206,8 +212,7 @@ class Trainer:
     def _one_update(self) -> None:
         update = self.progress.update + 1
         learning_rate = self.peak_lr * factor(self.schedule, update, horizon_updates=self.updates)
-        adaptive = adaptive_value(self.adaptive, update)
-        set_scheduled(self.scheduled, adaptive)
+        scheduled = self.hooks.before_update(update)
         first = (update - 1) * self.train.accumulation
         numbers = range(first, first + self.train.accumulation)
         loss, nll, tokens = self._gradients(numbers)
@@ -222,7 +227,7 @@ class Trainer:
             for group in self.optimizer.param_groups:
                 group["lr"] = learning_rate
             self.optimizer.step()
-            renormalise(self.unit_vectors)
+            self.hooks.after_update()
             self.progress.summed_lr += learning_rate
         else:
             self._not_finite(update, numbers, loss)
@@ -231,22 +236,22 @@ class Trainer:
         self.tokens_since_start += tokens
         if finite:
             line = {"loss_nats": loss, "nll_nats": nll, "gradient_norm": float(norm), "target_tokens": tokens}
-            line |= dict.fromkeys(self.scheduled, adaptive)
+            line |= scheduled
             self._emit({"event": "update", "update": update, "epoch": self._epoch(update), "lr": learning_rate} | line)
         self._validate_and_save(update)
 
     def _gradients(self, numbers: Iterable[int]) -> tuple[float, float, int]:
         """Gradient of the mean loss per target token over all micro-batches; that loss and the mean nll, in nats."""
         # An update's batches are known before its first backward pass, so each is divided by the tokens of all.
-        batches = [(number, self.task.micro_batch(number)) for number in numbers]
-        tokens = sum(self.task.target_tokens(batch) for _, batch in batches)
+        batches = [(number, self.objective.micro_batch(number)) for number in numbers]
+        tokens = sum(self.objective.target_tokens(batch) for _, batch in batches)
         self.model.train()
         self.optimizer.zero_grad(set_to_none=True)
         loss_sum = nll_sum = 0.0
         for number, batch in batches:
             seed_micro_batch(self.seed, number)
             with autocast(self.device, self.precision):
-                loss, nll = self.task.loss_sums(self.forward_model, batch)
+                loss, nll = self.objective.loss_sums(self.forward_model, batch)
             (loss / tokens).backward()  # type: ignore[no-untyped-call]
             loss_sum, nll_sum = loss_sum + float(loss.detach()), nll_sum + float(nll)
         return loss_sum / tokens, nll_sum / tokens, tokens
@@ -272,7 +277,7 @@ class Trainer:
             self._stop(update, f"the weights of {weight} are not finite after the optimiser's step")
         if validate:
             with autocast(self.device, self.precision):
-                numbers = self.task.validate(self.model)
+                numbers = self.objective.validate(self.model)
                 if self.extra_validation is not None:
                     numbers |= self.extra_validation(self.model)
             if not math.isfinite(numbers["nll_nats"]):
