@@ -17,7 +17,7 @@ from pathlib import Path
 
 import torch
 
-from normscope.runs import run
+from normscope.runs import machine, run
 from tiny import RUN, leftovers, result, tiny
 
 UPDATES = 60
@@ -62,7 +62,7 @@ def kill_runs(place: Path, seed: int, timed: int, at_files: int) -> None:
     """Kill `timed` children at a random time and `at_files` at a file operation; prints a report as JSON."""
     torch.set_num_threads(1)
     # What a process measures at its start is the same every time; children find it done.
-    run.fast_matmul = lru_cache(run.fast_matmul)
+    machine.fast_matmul = lru_cache(machine.fast_matmul)
     run.train_run(tiny(*RUN), place / "alone")
     wanted = result(place / "alone", UPDATES)
     began = time.monotonic()

@@ -19,6 +19,7 @@ MAY_IMPORT = {
     "errors": set(),
     "files": set(),
     "provenance": set(),
+    "settings": set(),
     "placement": set(),
     "theory": {"placement"},
     "model": {"placement"},
@@ -29,19 +30,20 @@ MAY_IMPORT = {
     # Advice is about optimisers, and what is said of a model are contents of a report.
     "doctor": {"measure", "theory", "placement", "optim", "report"},
     "train": {"files", "provenance", "optim"},
-    "tasks": {"model", "data"},
     "decode": {"model"},
+    # A task is all that is particular to what a model learns: how its runs are configured, trained, decoded and loaded.
+    "tasks": {"data", "decode", "model", "optim", "placement", "settings", "train"},
     # What they adapt: TensorBoard shows the training loop's events, and other trainers show the doctor's measurements.
     "adapters": {"files", "doctor", "report"},
-    "runs": {"files", "data", "decode", "measure", "model", "optim", "tasks", "train"},
-    "exchange": {"files", "data", "model", "optim", "placement", "runs", "train"},
-    "targets": {"adapters", "data", "doctor", "model", "optim", "runs", "tasks", "train"},
+    "runs": {"files", "measure", "model", "optim", "settings", "tasks", "train"},
+    "exchange": {"files", "data", "model", "optim", "placement", "runs", "settings", "tasks", "train"},
+    "targets": {"adapters", "doctor", "model", "optim", "runs", "settings", "tasks", "train"},
     "catalogue": {"placement", "model", "report"},
     # A study drives runs, so it stands above what assembles one from a configuration.
     "studies": {"data", "doctor", "files", "measure", "model", "optim", "placement", "provenance", "report", "runs"}
-    | {"tasks", "theory", "train"},
+    | {"settings", "tasks", "theory", "train"},
     "cli": {"adapters", "catalogue", "data", "decode", "doctor", "exchange", "files", "optim", "placement", "report"}
-    | {"runs", "studies", "targets", "theory", "train"},
+    | {"runs", "settings", "studies", "targets", "tasks", "theory", "train"},
 }
 """Room or file of the package's root -> what it may import; `errors` apart."""
 WITHOUT_ERRORS = {"provenance", "placement", "measure", "report", "errors", "__init__", "__main__"}

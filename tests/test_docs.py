@@ -127,11 +127,12 @@ def test_the_configuration_of_the_training_page_is_every_default() -> None:
     """The table of docs/training.md names every key with its default."""
     import tomllib
 
-    from normscope.runs.config import RunConfig, to_toml
+    from normscope.settings.tables import to_toml
+    from normscope.tasks.translation import TranslationRunConfig
 
     page = (ROOT / "docs/training.md").read_text(encoding="utf-8")
     printed: dict[str, object] = {}
     for section, cells in re.findall(r"^\| (`\w+`|\(top\)) \| (.*) \|$", page, re.MULTILINE):
         table = tomllib.loads("\n".join(re.findall(r"`([^`]+)`", cells)))
         printed |= table if section == "(top)" else {section.strip("`"): table}
-    assert printed == tomllib.loads(to_toml(RunConfig()))
+    assert printed == tomllib.loads(to_toml(TranslationRunConfig()))

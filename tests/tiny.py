@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from normscope.runs.config import RunConfig, load
+from normscope.runs.config import load
+from normscope.tasks.translation import TranslationRunConfig
 
 if TYPE_CHECKING:
     from forked import Forked
@@ -49,8 +50,10 @@ class HalfLN(Placement):
 '''
 
 
-def tiny(*settings: str) -> RunConfig:
-    return load(None, [*SETTINGS, *settings])
+def tiny(*settings: str) -> TranslationRunConfig:
+    config = load(None, [*SETTINGS, *settings])
+    assert isinstance(config, TranslationRunConfig)
+    return config
 
 
 def options(*settings: str) -> list[str]:

@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
+from normscope.data.documents import opening
 from normscope.data.documents.corpus import DocumentCorpus
 from normscope.data.documents.tokeniser import TextTokeniser
 from normscope.data.toy.language import toy_pairs
-from normscope.exchange.made_runs import with_settings
-from normscope.runs import assembly
-from normscope.runs.config import PairRunConfig, load
-from normscope.runs.finetune_start import open_start
+from normscope.runs.config import changed, load
 from normscope.runs.run import train_run
 from normscope.studies.finetuning.task import PairTask, base_config
+from normscope.tasks.pair_classification import PairRunConfig
+from normscope.tasks.pair_classification.start import open_start
 
 PRETRAINING = (
     'task="masked-lm"',
@@ -37,7 +37,7 @@ PRETRAINING = (
 def pretrained(folder: Path, *settings: str) -> Path:
     """A masked-lm run on a few toy documents."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(assembly, "open_documents", lambda config: _documents())
+        patch.setattr(opening, "open_documents", lambda config: _documents())
         train_run(load(None, [*PRETRAINING, *settings]), folder)
     return folder
 
@@ -66,6 +66,4 @@ def tuning(run: Path, train: Path, *settings: str, which: str = "last") -> PairR
     """Fine-tuning of `run` on `train`, 3 epochs of batches of 8, on one thread of the CPU."""
     base = base_config(open_start(run, which), PairTask(name="toy", train_file=train), settings=['train.device="cpu"'])
     ours = ("data.batch_sequences=8", 'train.duration="3 epochs"', "optimizer.peak_lr=1e-3", *settings)
-    changed = with_settings(base, ours)
-    assert isinstance(changed, PairRunConfig)
-    return changed
+    return changed(base, ours)

@@ -1,15 +1,13 @@
 """The corpus a run opens: the toy language is the same everywhere, and its chance loss is a closed form."""
 
-import math
 import subprocess
 import sys
-from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from normscope.data.parallel.corpus import Corpus
-from normscope.data.parallel.opening import DataConfig, open_corpus, toy_corpus, unigram_entropy_nats
+from normscope.data.parallel.opening import DataConfig, open_corpus, toy_corpus
 from normscope.data.toy.language import toy_pairs
 from normscope.errors import UserError
 
@@ -37,15 +35,6 @@ def test_every_word_is_in_the_vocabulary_and_comes_back() -> None:
         ids = corpus.splits["train"].target[i]
         assert corpus.codec.decode_target_tokenised(ids[:-1]) == english
     assert corpus.joint
-
-
-def test_chance_is_the_entropy_of_words_counted_by_hand() -> None:
-    corpus = toy_corpus(10)
-    words = Counter(w for line in corpus.splits["valid"].target_text for w in [*line.split(), "</s>"])
-    total = sum(words.values())
-    entropy = -math.fsum(n / total * math.log(n / total) for n in words.values())
-    assert unigram_entropy_nats(corpus) == pytest.approx(entropy, rel=1e-12)
-    assert unigram_entropy_nats(corpus, "test") != unigram_entropy_nats(corpus)
 
 
 def test_a_folder_that_is_no_corpus_is_refused(tmp_path: Path) -> None:

@@ -11,10 +11,11 @@ from normscope.data.parallel.vocabulary import SPECIAL_TOKENS
 from normscope.errors import UserError
 from normscope.exchange.export import ctranslate2 as export_ctranslate2
 from normscope.exchange.export.writing import FORMS, chosen, export
-from normscope.exchange.forms import Words, wiring
+from normscope.exchange.forms import wiring
 from normscope.model import DecoderConfig, EncoderConfig, EncoderDecoder, LanguageModel, Layout, MaskedEncoder
 from normscope.model import ModelConfig as TranslationModel
 from normscope.placement import StackShape, named
+from normscope.tasks.words import Words
 from stacks import CLOSE, perturbed
 
 transformers = pytest.importorskip("transformers", reason="needs Hugging Face transformers")

@@ -13,10 +13,11 @@ from normscope.data.parallel.vocabulary import EOS, SPECIAL_TOKENS, Vocabulary
 from normscope.data.text import TextForm
 from normscope.data.toy.language import toy_pairs
 from normscope.decode import BeamConfig, beam_search, translate_lines
-from normscope.exchange.export.words import of_codec
 from normscope.exchange.export.writing import FORMS, chosen, export
-from normscope.exchange.forms import Words
-from normscope.runs.run import LoadedRun, load_run, train_run
+from normscope.runs.loading import load_run
+from normscope.runs.run import train_run
+from normscope.tasks.protocol import LoadedRun
+from normscope.tasks.words import Words, of_codec
 from stacks import small_model
 from tiny import tiny
 

@@ -8,13 +8,13 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from normscope.data.documents import opening
 from normscope.data.documents.corpus import DocumentCorpus
 from normscope.errors import UserError
-from normscope.exchange import verbs as exchanging
 from normscope.exchange.verbs import export_run, import_run
 from normscope.model import Layout
 from normscope.runs.config import load
-from normscope.runs.run import load_text_run
+from normscope.runs.loading import load_run
 from normscope.train import RunFolder
 from words import word_tokeniser
 
@@ -50,7 +50,7 @@ def corpus(monkeypatch) -> DocumentCorpus:
     """What `data.corpus=toy` opens here."""
     tokeniser = word_tokeniser("the", "cat", "dog", "sleep")
     made = DocumentCorpus.of_texts(tokeniser, {"train": [["the cat sleep"]]})
-    monkeypatch.setattr(exchanging, "open_documents", lambda config: made)
+    monkeypatch.setattr(opening, "open_documents", lambda config: made)
     return made
 
 
@@ -71,7 +71,7 @@ def changed(folder: Path, **values: object) -> Path:
 def test_the_same_hidden_states(kind, config, tmp_path):
     folder = saved(tmp_path / "theirs", kind, **config)
     import_run(folder, tmp_path / "run")
-    run = load_text_run(tmp_path / "run", device="cpu")
+    run = load_run(tmp_path / "run", device="cpu")
     theirs = transformers.BertModel.from_pretrained(folder, dtype=torch.float64).eval()
     given = transformers.AutoTokenizer.from_pretrained(folder)(
         SENTENCES[:2], SENTENCES[1:], padding=True, return_tensors="pt"
@@ -116,7 +116,7 @@ class TestWhatTheCheckpointLacks:
         weights = []
         for name, seed in (("a", 1), ("b", 1), ("c", 2)):
             import_run(folder, tmp_path / name, settings=[f"seed={seed}"])
-            weights.append(load_text_run(tmp_path / name).model.transform.weight)
+            weights.append(load_run(tmp_path / name).model.transform.weight)
         assert torch.equal(weights[0], weights[1])
         assert not torch.equal(weights[0], weights[2])
         assert weights[0].std().item() == pytest.approx(0.02, rel=0.3)

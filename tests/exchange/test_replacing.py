@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from normscope.cli.main import main
+from normscope.data.documents import opening
 from normscope.data.documents.corpus import DocumentCorpus
 from normscope.data.documents.tokeniser import TextTokeniser
 from normscope.errors import UserError
-from normscope.exchange import effect as effects
 from normscope.exchange.made_runs import Origin, write_run
 from normscope.exchange.replacing import re_placed
 from normscope.exchange.verbs import re_place_run
@@ -20,8 +20,10 @@ from normscope.model import DecoderConfig, EncoderConfig, EncoderDecoder, Langua
 from normscope.model import ModelConfig as TranslationModel
 from normscope.placement import base, named, registered
 from normscope.runs.config import load
-from normscope.runs.run import load_run, open_any
-from normscope.runs.run_config import LanguageModelRunConfig, MaskedRunConfig, RunConfig
+from normscope.runs.loading import load_run
+from normscope.tasks.language_model import LanguageModelRunConfig
+from normscope.tasks.masked_lm import MaskedRunConfig
+from normscope.tasks.translation import TranslationRunConfig
 from normscope.train import RunFolder
 from stacks import perturbed
 from words import word_tokeniser
@@ -171,10 +173,10 @@ class TestRuns:
     def test_measured_on_validation_text(self, masked_run, tokeniser, tmp_path, monkeypatch):
         sentences = [["the cat and the dog sleep", "the dog sleep"]] * 4
         corpus = DocumentCorpus.of_texts(tokeniser, {"train": sentences, "valid": sentences})
-        monkeypatch.setattr(effects, "open_documents", lambda config: corpus)
+        monkeypatch.setattr(opening, "open_documents", lambda config: corpus)
         done = re_place_run(masked_run, tmp_path / "out", "pre-ln")
         assert done.effect.text == f"{len(corpus.splits['valid'].tokens)} tokens of validation text"
-        old, new = (open_any(path).model for path in (masked_run, tmp_path / "out"))
+        old, new = (load_run(path).model for path in (masked_run, tmp_path / "out"))
         ids = tokeniser.ids
         rows = torch.from_numpy(corpus.splits["valid"].tokens.astype("int64")).split(14)
         tokens = [torch.cat([torch.tensor([ids["[CLS]"]]), row, torch.tensor([ids["[SEP]"]])]) for row in rows]
@@ -194,13 +196,13 @@ class TestRuns:
         """Its ids would be other words."""
         other = DocumentCorpus.of_texts(word_tokeniser("a", "b", "c"), {"valid": [["a b c a b c a b c"]]})
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(effects, "open_documents", lambda config: other)
+            patch.setattr(opening, "open_documents", lambda config: other)
             done = re_place_run(masked_run, tmp_path / "out", "pre-ln")
         assert done.effect.text == "random tokens (the corpus cannot be reached)"
         assert done.effect.hidden_change > 0.01
 
     def test_settings_of_the_new_run(self, masked_run, tmp_path, monkeypatch):
-        monkeypatch.setattr(effects, "open_documents", _unreachable)
+        monkeypatch.setattr(opening, "open_documents", _unreachable)
         re_place_run(masked_run, tmp_path / "out", "deepnorm", settings=["optimizer.peak_lr=2e-5"])
         config, before = (load(RunFolder(at).config_file) for at in (tmp_path / "out", masked_run))
         assert config.optimizer.peak_lr == 2e-5
@@ -212,7 +214,7 @@ class TestRuns:
         assert not (tmp_path / "other").exists()
 
     def test_a_language_model(self, tokeniser, tmp_path, monkeypatch):
-        monkeypatch.setattr(effects, "open_documents", _unreachable)
+        monkeypatch.setattr(opening, "open_documents", _unreachable)
         common = LanguageModelRunConfig()
         config = dataclasses.replace(
             common,
@@ -236,7 +238,7 @@ def _unreachable(config: object) -> None:
 
 def test_the_three_verbs(masked_run, tmp_path, monkeypatch, capsys):
     pytest.importorskip("transformers", reason="needs Hugging Face transformers")
-    monkeypatch.setattr(effects, "open_documents", _unreachable)
+    monkeypatch.setattr(opening, "open_documents", _unreachable)
 
     def call(*words: object) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["normscope", *map(str, words)])
@@ -278,7 +280,7 @@ def test_a_translation_run_goes_on_training(tmp_path):
     assert isinstance(started, EncoderDecoder)
     assert torch.equal(started.target_embedding.weight, trained.target_embedding.weight)
     new = load(RunFolder(tmp_path / "out").config_file)
-    assert isinstance(new, RunConfig)
+    assert isinstance(new, TranslationRunConfig)
     assert new.model == TranslationModel(**{**dataclasses.asdict(config.model), "placement": "pre-ln"})
     progress = train_run(new, tmp_path / "out")
     assert progress.update == 2

@@ -15,9 +15,12 @@ from normscope.data.parallel.opening import DataConfig
 from normscope.errors import UserError
 from normscope.model import ModelConfig
 from normscope.optim import OptimizerConfig, ScheduleConfig
-from normscope.runs.config import RunConfig, import_file, load, replaced, to_toml
+from normscope.runs.config import load, replaced
+from normscope.settings.own_files import import_file
+from normscope.settings.tables import to_toml
 from normscope.studies.grids.demo import DEMO_GRID, demo_config
-from normscope.tasks import TranslationConfig
+from normscope.tasks.run_config import RunConfig
+from normscope.tasks.translation import TranslationConfig, TranslationRunConfig
 from normscope.train import TrainConfig
 from tiny import MY_PLACEMENT
 
@@ -26,7 +29,7 @@ SHARE = st.floats(0, 1, exclude_max=True, allow_nan=False)
 POSITIVE = st.floats(1e-30, 1e30, allow_nan=False)
 DURATION = COUNT | COUNT.map("{} epochs".format) | COUNT.map("{} updates".format)
 CONFIGS = st.builds(
-    RunConfig,
+    TranslationRunConfig,
     seed=st.integers(0, 2**60),
     data=st.builds(DataConfig, corpus=st.text(), toy_pairs=COUNT, max_tokens=COUNT),
     model=st.builds(
@@ -68,8 +71,8 @@ def test_what_is_written_is_read_back(config: RunConfig, tmp_path_factory: pytes
 
 def test_the_written_configuration_names_every_setting() -> None:
 
-    table = tomllib.loads(to_toml(RunConfig()))
-    for field in dataclasses.fields(RunConfig):
+    table = tomllib.loads(to_toml(TranslationRunConfig()))
+    for field in dataclasses.fields(TranslationRunConfig):
         assert field.name in table
         if dataclasses.is_dataclass(field.type):
             assert set(table[field.name]) == {f.name for f in dataclasses.fields(field.type)}
@@ -204,7 +207,7 @@ def test_no_override_ends_in_a_traceback(text: str) -> None:
 
 
 def test_replaced_changes_nested_keys_and_checks_again() -> None:
-    config = replaced(RunConfig(), model__width=64, seed=7)
+    config = replaced(TranslationRunConfig(), model__width=64, seed=7)
     assert (config.model.width, config.seed, config.model.heads) == (64, 7, 4)
     with pytest.raises(UserError, match="must be even and a multiple of heads"):
         replaced(config, model__width=63)

@@ -10,12 +10,14 @@ import torch
 from safetensors.torch import load_file
 
 from normscope.errors import UserError
-from normscope.exchange.made_runs import with_settings
-from normscope.runs import run
-from normscope.runs.assembly import assemble
-from normscope.runs.config import PairRunConfig, load, to_toml
-from normscope.runs.finetune_start import open_start
-from normscope.runs.run import load_text_run, resolve, train_run
+from normscope.runs.config import changed, load
+from normscope.runs.loading import load_run, load_run_of
+from normscope.runs.resolving import resolve
+from normscope.runs.run import train_run
+from normscope.settings.tables import to_toml
+from normscope.tasks.pair_classification import PAIR_CLASSIFICATION, PairRunConfig
+from normscope.tasks.pair_classification.start import open_start
+from normscope.tasks.translation import TRANSLATION
 from normscope.train import Interrupted, RunFolder
 from tiny import result, steps
 from tuned import pairs_file, pretrained, tuning
@@ -80,12 +82,12 @@ def test_it_starts_from_the_weights_of_the_asked_checkpoint(desk: Path) -> None:
     for which, update in (("2", 2), ("last", 4)):
         config = tuning(desk / "pre", desk / "pairs.tsv", which=which)
         assert config.start.update == update
-        ours = assemble(config, CPU).build().state_dict()
+        ours = PAIR_CLASSIFICATION.assemble(config, CPU).build().state_dict()
         theirs = load_file(desk / "pre" / "checkpoints" / f"step-{update}" / "model.safetensors")
         shared = ours.keys() & theirs.keys()
         assert ours.keys() - shared == {"classifier.weight", "classifier.bias"}
         assert all(torch.equal(ours[name], theirs[name]) for name in shared)
-    other = assemble(tuning(desk / "pre", desk / "pairs.tsv", "seed=2"), CPU).build().state_dict()
+    other = PAIR_CLASSIFICATION.assemble(tuning(desk / "pre", desk / "pairs.tsv", "seed=2"), CPU).build().state_dict()
     assert not torch.equal(ours["classifier.weight"], other["classifier.weight"])
     assert torch.equal(ours["embedding.weight"], other["embedding.weight"])
 
@@ -140,7 +142,9 @@ def test_what_does_not_fit_is_refused_and_leaves_no_folder(
 
 
 def test_dropout_may_be_another_than_in_the_pretraining(desk: Path) -> None:
-    assemble(tuning(desk / "pre", desk / "pairs.tsv", "model.dropout=0.3", "model.attention_dropout=0.0"), CPU)
+    PAIR_CLASSIFICATION.assemble(
+        tuning(desk / "pre", desk / "pairs.tsv", "model.dropout=0.3", "model.attention_dropout=0.0"), CPU
+    )
 
 
 @pytest.mark.parametrize(
@@ -169,7 +173,7 @@ def test_a_changed_file_of_pairs_is_refused(desk: Path, whole: Path, tmp_path: P
 
 def test_paths_are_absolute_once_resolved(desk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(desk)
-    config = with_settings(
+    config = changed(
         tuning(desk / "pre", desk / "pairs.tsv"), ["data.corpus=pairs.tsv", "data.valid_file=dev.tsv", "start.run=pre"]
     )
     found = resolve(config, RunFolder(tmp_path / "run"))
@@ -182,7 +186,10 @@ def test_paths_are_absolute_once_resolved(desk: Path, tmp_path: Path, monkeypatc
 def test_it_is_no_start_itself_and_no_masked_lm_run(whole: Path) -> None:
     with pytest.raises(UserError, match="is a run of task pair-classification; fine-tuning starts from one of task ma"):
         open_start(whole, "last")
-    with pytest.raises(UserError, match="is a run of task pair-classification; this needs one of task masked-lm"):
-        load_text_run(whole, device="cpu")
+    with pytest.raises(
+        UserError,
+        match="is a run of task pair-classification; this needs one of task translation, masked-lm or language-model",
+    ):
+        load_run(whole, device="cpu")
     with pytest.raises(UserError, match="is a run of task pair-classification; this needs one of task translation"):
-        run.load_run(whole, device="cpu")
+        load_run_of(TRANSLATION, whole, device="cpu")

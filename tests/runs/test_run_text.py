@@ -14,12 +14,15 @@ import pytest
 import torch
 
 from normscope.cli import main as cli
+from normscope.data.documents import opening
 from normscope.data.documents.corpus import DocumentCorpus
 from normscope.data.documents.tokeniser import TextTokeniser
 from normscope.data.toy.language import toy_pairs
-from normscope.runs import assembly, run
-from normscope.runs import evaluate as evaluating
-from normscope.runs.config import AnyRunConfig, load
+from normscope.runs import run
+from normscope.runs.config import load
+from normscope.runs.loading import load_run
+from normscope.tasks.registry import task_of
+from normscope.tasks.run_config import RunConfig
 from normscope.train import Interrupted, RunFolder
 from tiny import flip, leftovers, result, steps
 
@@ -55,13 +58,12 @@ def _few_documents() -> Iterator[None]:
         tokeniser, {"train": documents[:40], "valid": documents[40:60], "test": documents[60:]}
     )
     with pytest.MonkeyPatch.context() as patch:
-        opened = assembly.open_documents
-        patch.setattr(assembly, "open_documents", lambda c: few if c.corpus == "toy" else opened(c))
-        patch.setattr(evaluating, "open_documents", lambda c: few if c.corpus == "toy" else opened(c))
+        opened = opening.open_documents
+        patch.setattr(opening, "open_documents", lambda c: few if c.corpus == "toy" else opened(c))
         yield
 
 
-def tiny(task: str, *settings: str) -> AnyRunConfig:
+def tiny(task: str, *settings: str) -> RunConfig:
     return load(None, [f"task={task}", *SETTINGS, *settings])
 
 
@@ -138,7 +140,7 @@ def test_a_killed_run_ends_with_the_bits_of_the_one_left_alone(
     assert not leftovers(tmp_path / "run")
 
 
-def _train_and_die(config: AnyRunConfig, folder: Path, operation: int) -> None:
+def _train_and_die(config: RunConfig, folder: Path, operation: int) -> None:
     """Train in this process, which ends at the given file operation under `folder`, and ends in any case."""
     seen, code = 0, 1
 
@@ -174,9 +176,10 @@ def test_another_seed_is_another_run_judged_by_the_same_pairs(
         for folder in (tmp_path / "run", whole[task])
     }
     assert len(set(losses.values())) == 2
-    tasks = [assembly.assemble(tiny(task, f"seed={seed}"), torch.device("cpu")).task for seed in (1, 2)]
-    model = run.load_text_run(whole[task], device="cpu").model
-    assert tasks[0].validate(model) == tasks[1].validate(model)
+    configs = [tiny(task, f"seed={seed}") for seed in (1, 2)]
+    judged_by = [task_of(config).assemble(config, torch.device("cpu")).objective for config in configs]
+    model = load_run(whole[task], device="cpu").model
+    assert judged_by[0].validate(model) == judged_by[1].validate(model)
 
 
 @pytest.mark.parametrize("task", TASKS)

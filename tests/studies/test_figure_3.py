@@ -16,8 +16,6 @@ from torch import nn
 from normscope.cli import main as cli
 from normscope.errors import UserError
 from normscope.model import Layout
-from normscope.runs.assembly import build_model
-from normscope.runs.config import RunConfig
 from normscope.studies.figure_3 import pieces as figure_3_pieces
 from normscope.studies.figure_3.claims import Foretold, claims
 from normscope.studies.figure_3.config import PLACEMENTS, POST, PRE, SCALES, Condition, Figure3Config, corpus_of
@@ -26,6 +24,7 @@ from normscope.studies.figure_3.numbers import KINDS, Numbers
 from normscope.studies.figure_3.study import STUDY
 from normscope.studies.protocol.pieces import Pieces
 from normscope.studies.protocol.study import run_study
+from normscope.tasks.translation import TRANSLATION, TranslationRunConfig
 from normscope.train.seeds import seed_micro_batch
 
 TINY = replace(
@@ -67,7 +66,7 @@ class TestMeasurement:
     def test_gradients_are_those_of_the_mean_loss_of_a_token(self, bench, placement, condition):
         config = TINY.model(placement, 2, condition.dropout)
         found = bench.at_start(config, condition, 1)
-        model = build_model(RunConfig(seed=1, model=config), bench.corpus.codec).train()
+        model = TRANSLATION.build(TranslationRunConfig(seed=1, model=config), bench.corpus.codec).train()
         batches = []
         for number in range(condition.batches):
             model.zero_grad()
@@ -90,7 +89,7 @@ class TestMeasurement:
             assert alone["W2"]["decoder"][kind] == pytest.approx(every["W2"]["decoder"][kind][-1:], rel=1e-5)
 
     def test_matrices_come_in_the_order_of_the_forward_pass(self, bench):
-        model = build_model(RunConfig(model=TINY.model(POST, 3, 0.0)), bench.corpus.codec)
+        model = TRANSLATION.build(TranslationRunConfig(model=TINY.model(POST, 3, 0.0)), bench.corpus.codec)
         names = {weight: name for name, weight in model.named_parameters()}
         listed = [names[weight] for weight in matrices(model)["W1", "decoder"]]
         assert listed == [f"decoder.blocks.{i}.feed_forward.f.ffn_in.weight" for i in range(3)]

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from normscope.errors import UserError
-from normscope.runs.config import PairRunConfig, load
-from normscope.runs.finetune_start import open_start
+from normscope.runs.config import load
 from normscope.runs.run import train_run
 from normscope.studies.finetuning import finetune as searching
 from normscope.studies.finetuning.cells import Outcome, SearchSpace, Setting, TuningCell, tuning_cells
@@ -19,6 +18,8 @@ from normscope.studies.finetuning.finetune import RunsFailed, finetune
 from normscope.studies.finetuning.summary import best_setting, interval, lines, summary, table
 from normscope.studies.finetuning.task import PairTask, base_config, pair_task
 from normscope.studies.grids.pool import CellState
+from normscope.tasks.pair_classification import PairRunConfig
+from normscope.tasks.pair_classification.start import open_start
 from normscope.train import RunFolder
 from normscope.train.checkpoint import existing
 from tuned import pairs_file, pretrained, tuning

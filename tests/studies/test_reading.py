@@ -9,11 +9,11 @@ import pytest
 
 from normscope.data.parallel.opening import toy_corpus
 from normscope.report.comparison.contents import Block, SeedResult, Status
-from normscope.runs.assembly import build_model
 from normscope.studies.grids.curves import block_squares
 from normscope.studies.grids.grid import Cell, Grid
 from normscope.studies.grids.reading import compare, configuration_names
 from normscope.studies.grids.verdict import verdict
+from normscope.tasks.translation import TRANSLATION
 from tiny import tiny
 
 
@@ -58,7 +58,7 @@ def test_the_tone_of_a_verdict_is_that_of_what_became_of_the_seeds() -> None:
 
 def test_the_squares_of_a_block_are_those_of_its_parameters_in_order_of_depth() -> None:
     config = tiny("model.encoder_blocks=11", "model.decoder_blocks=2")
-    model = build_model(config, toy_corpus(5).codec)
+    model = TRANSLATION.build(config, toy_corpus(5).codec)
     norms = {name: float(p.detach().norm()) for name, p in reversed(list(model.named_parameters()))}
     squares = block_squares(norms)
     assert [str(block) for block in squares] == [f"encoder {b}" for b in range(1, 12)] + ["decoder 1", "decoder 2"]

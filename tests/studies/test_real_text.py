@@ -8,8 +8,6 @@ import pytest
 import torch
 
 from normscope.errors import UserError
-from normscope.runs.assembly import build_model
-from normscope.runs.config import RunConfig
 from normscope.studies.figure_3.config import corpus_of
 from normscope.studies.protocol.deviation import Compared, mean_over_draws
 from normscope.studies.protocol.pieces import Pieces
@@ -17,7 +15,7 @@ from normscope.studies.protocol.study import run_study
 from normscope.studies.real_text.page import findings
 from normscope.studies.real_text.study import STUDY
 from normscope.studies.settings.batch_setting import setting_of
-from normscope.tasks import TranslationConfig, TranslationTask
+from normscope.tasks.translation import TRANSLATION, TranslationConfig, TranslationObjective, TranslationRunConfig
 from normscope.theory.predict import predict
 from normscope.theory.settings import Text
 from normscope.train.seeds import seed_micro_batch
@@ -61,10 +59,10 @@ def test_a_piece_by_hand(found):
     folder, *_ = found
     piece = json.loads((folder / "pieces" / "pre-ln_2-2_seed-2.json").read_text(encoding="utf-8"))["value"]
     corpus = corpus_of(SMALL)
-    task = TranslationTask(
+    task = TranslationObjective(
         corpus, TranslationConfig(label_smoothing=0.1), max_tokens=128, seed=2, device=torch.device("cpu")
     )
-    model = build_model(RunConfig(seed=2, model=SMALL.model("pre-ln", 2)), corpus.codec).train()
+    model = TRANSLATION.build(TranslationRunConfig(seed=2, model=SMALL.model("pre-ln", 2)), corpus.codec).train()
     batch = task.micro_batch(0)
     seed_micro_batch(2, 0)
     streams = []
@@ -134,7 +132,7 @@ def test_what_the_text_repeats_is_what_the_prediction_needs(tmp_path):
     data = STUDY.run(config, Pieces(tmp_path)).data["curves"]["post-ln 2-2"]
     corpus, without = corpus_of(config), []
     for seed in range(1, config.seeds + 1):
-        task = TranslationTask(
+        task = TranslationObjective(
             corpus, TranslationConfig(label_smoothing=0.1), max_tokens=512, seed=seed, device=torch.device("cpu")
         )
         vocabulary = len(corpus.target.vocabulary)

@@ -181,7 +181,7 @@ class TestConfigured:
     @pytest.mark.parametrize(
         ("override", "message"),
         [
-            ("throw=9", "--set takes KEY=VALUE with a key of throws, faces, limit; got 'throw=9'"),
+            ("throw=9", "unknown key 'throw'; did you mean 'throws'?"),
             ("throws", "got 'throws'"),
             ("throws=0", "throws must be at least 1, got 0"),
             ("throws=many", "throws: Input should be a valid integer"),

@@ -5,10 +5,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from normscope.runs.assembly import assemble
-from normscope.runs.config import load, to_toml
+from normscope.runs.config import load
 from normscope.runs.run import train_run
+from normscope.settings.tables import to_toml
 from normscope.targets import opened
+from normscope.tasks.registry import task_of
 
 SIZES = (
     "data.sequence_length=24",
@@ -34,10 +35,10 @@ def test_the_loss_of_a_target_is_that_of_its_training(task: str, trained: bool, 
         train_run(config, tmp_path / "run")
     target = opened(str(tmp_path / ("run" if trained else "mine.toml")), [], tokens=8, sequences=2, seed=0)
     found = target.loss(target.inputs(target.model.eval()))
-    work = assemble(config, torch.device("cpu"))
-    batch = work.task.micro_batch(0)
+    work = task_of(config).assemble(config, torch.device("cpu")).objective
+    batch = work.micro_batch(0)
     with torch.no_grad():
-        expected = work.task.loss_sums(target.model, batch)[0] / work.task.target_tokens(batch)
+        expected = work.loss_sums(target.model, batch)[0] / work.target_tokens(batch)
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
     assert target.wanted_placement == config.model.placement
     assert (target.loading is not None) == trained

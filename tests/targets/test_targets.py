@@ -12,11 +12,11 @@ from torch.nn import functional
 from normscope.data.parallel.opening import open_corpus
 from normscope.doctor import find_stacks
 from normscope.errors import UserError
-from normscope.runs.assembly import build_model
-from normscope.runs.config import to_toml
-from normscope.runs.run import load_run, train_run
+from normscope.runs.loading import load_run
+from normscope.runs.run import train_run
+from normscope.settings.tables import to_toml
 from normscope.targets import Target, opened
-from normscope.tasks import TranslationTask
+from normscope.tasks.translation import TRANSLATION, TranslationObjective
 from tiny import SHORT, tiny
 
 FACTORIES = '''"""Models of a user's."""
@@ -294,7 +294,7 @@ def run(tmp_path_factory) -> Path:
 def assert_first_batch(target: Target, model: nn.Module, config: object) -> None:
     """Its loss is that of the run's task, which is computed without logits, on the first batch."""
     corpus, device = open_corpus(config.data), torch.device("cpu")
-    task = TranslationTask(
+    task = TranslationObjective(
         corpus, config.translation, max_tokens=config.data.max_tokens, seed=config.seed, device=device
     )
     batch = task.micro_batch(0)
@@ -312,7 +312,7 @@ def test_a_configuration_of_ours(user, tmp_path):
     assert target.optimizer.param_groups[0]["lr"] == 0.5
     assert (target.wanted_placement, target.loading, target.title) == ("sandwich", None, f"EncoderDecoder ({file})")
     changed = tiny("model.placement=sandwich", "seed=4", "model.decoder_blocks=2")
-    model = build_model(changed, open_corpus(changed.data).codec)
+    model = TRANSLATION.build(changed, open_corpus(changed.data).codec)
     assert all(torch.equal(a, b) for a, b in zip(target.model.parameters(), model.parameters(), strict=True))
     assert_first_batch(target, model, changed)
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from normscope.data.labelled.corpus import LabelledCorpus, LabelledSplit
-from normscope.tasks import ClassificationConfig, ClassificationTask
-from normscope.tasks.classification import accuracy, f1
+from normscope.tasks.pair_classification import ClassificationConfig, ClassificationObjective
+from normscope.tasks.pair_classification.objective import accuracy, f1
 from words import word_tokeniser
 
 LOGITS = torch.tensor([[2.0, 0.0], [0.0, 1.0], [0.5, 0.0], [0.0, 3.0], [0.0, 1.0]])
@@ -43,14 +43,14 @@ def split(labels: list[int]) -> LabelledSplit:
     )
 
 
-def task(*, positive: int | None = 1, batch_sequences: int = 2, seed: int = 1) -> ClassificationTask:
+def task(*, positive: int | None = 1, batch_sequences: int = 2, seed: int = 1) -> ClassificationObjective:
     corpus = LabelledCorpus(
         tokeniser=word_tokeniser("a"),
         labels=("no", "yes"),
         positive=positive,
         splits={"train": split([0, 1] * 6 + [1]), "valid": split([0, 1, 1, 1, 0])},
     )
-    return ClassificationTask(corpus, batch_sequences=batch_sequences, seed=seed, device=torch.device("cpu"))
+    return ClassificationObjective(corpus, batch_sequences=batch_sequences, seed=seed, device=torch.device("cpu"))
 
 
 def nll(row: list[float], label: int) -> float:
@@ -107,7 +107,7 @@ def _rows(tokens_N: Tensor, lengths_B: Tensor) -> list[tuple[int, int]]:
     return [(int(row[0]), len(row)) for row in torch.split(tokens_N, lengths_B.tolist())]
 
 
-def _rows_of(ours: ClassificationTask, number: int) -> list[tuple[int, int]]:
+def _rows_of(ours: ClassificationObjective, number: int) -> list[tuple[int, int]]:
     batch = ours.micro_batch(number)
     return _rows(batch.tokens_N, batch.lengths_B)
 

@@ -12,7 +12,7 @@ from normscope.data.documents.tokeniser import TextTokeniser
 from normscope.data.toy.language import toy_pairs
 from normscope.errors import UserError
 from normscope.model import DecoderConfig, LanguageModel
-from normscope.tasks import LanguageModelConfig, LanguageModelTask
+from normscope.tasks.language_model import LanguageModelConfig, LanguageModelObjective
 from stacks import perturbed
 
 BLOCKS, WIDTH, HEADS, FFN_WIDTH, POSITIONS = 3, 24, 3, 40, 32
@@ -38,7 +38,7 @@ def corpus() -> DocumentCorpus:
 
 
 def task(corpus: DocumentCorpus, *, seed: int = 1, batch: int = 5, length: int = 24, **config: float):
-    return LanguageModelTask(
+    return LanguageModelObjective(
         corpus,
         LanguageModelConfig(**config),
         sequence_length=length,

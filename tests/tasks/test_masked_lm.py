@@ -13,7 +13,7 @@ from normscope.data.documents.tokeniser import CLS, MASK, PAD, SEP, TextTokenise
 from normscope.data.toy.language import toy_pairs
 from normscope.errors import UserError
 from normscope.model import EncoderConfig, Layout, MaskedEncoder
-from normscope.tasks import MaskedConfig, MaskedTask
+from normscope.tasks.masked_lm import MaskedConfig, MaskedObjective
 from stacks import perturbed
 
 BLOCKS, WIDTH, HEADS, FFN_WIDTH, POSITIONS = 3, 24, 3, 40, 48
@@ -43,8 +43,8 @@ def corpus() -> DocumentCorpus:
     )
 
 
-def task(corpus: DocumentCorpus, *, seed: int = 1, batch_sequences: int = 6, **config: object) -> MaskedTask:
-    return MaskedTask(
+def task(corpus: DocumentCorpus, *, seed: int = 1, batch_sequences: int = 6, **config: object) -> MaskedObjective:
+    return MaskedObjective(
         corpus,
         MaskedConfig(**config),
         sequence_length=LENGTH,

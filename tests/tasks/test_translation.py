@@ -1,6 +1,7 @@
 """The translation task: batches by number, sums over tokens, and a validation that does not depend on batching."""
 
 import math
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -10,21 +11,20 @@ from normscope.data.parallel.batches import collate
 from normscope.data.parallel.opening import toy_corpus
 from normscope.errors import UserError
 from normscope.model import EncoderDecoder
-from normscope.runs.assembly import build_model
-from normscope.tasks import TranslationConfig, TranslationTask
+from normscope.tasks.translation import TRANSLATION, TranslationConfig, TranslationObjective
 from tiny import tiny
 
 CORPUS = toy_corpus(200)
 CPU = torch.device("cpu")
 
 
-def make(max_tokens: int = 400, seed: int = 3, **config: float) -> TranslationTask:
-    return TranslationTask(CORPUS, TranslationConfig(**config), max_tokens=max_tokens, seed=seed, device=CPU)  # type: ignore[arg-type]
+def make(max_tokens: int = 400, seed: int = 3, **config: float) -> TranslationObjective:
+    return TranslationObjective(CORPUS, TranslationConfig(**config), max_tokens=max_tokens, seed=seed, device=CPU)  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")
 def model() -> EncoderDecoder:
-    return build_model(tiny(), CORPUS.codec).double()
+    return TRANSLATION.build(tiny(), CORPUS.codec).double()
 
 
 def plain_nll(model: EncoderDecoder, index: int) -> float:
@@ -71,10 +71,18 @@ def test_an_epoch_shows_every_sentence_once_and_batches_are_a_function_of_their_
 def test_a_corpus_without_a_split_is_refused(split: str) -> None:
     corpus = replace(CORPUS, splits={name: s for name, s in CORPUS.splits.items() if name != split})
     with pytest.raises(UserError, match=f"training needs a {split} split with sentences in it"):
-        TranslationTask(corpus, TranslationConfig(), max_tokens=400, seed=1, device=CPU)
+        TranslationObjective(corpus, TranslationConfig(), max_tokens=400, seed=1, device=CPU)
 
 
 @pytest.mark.parametrize("config", [{"label_smoothing": 1.0}, {"label_smoothing": -0.1}, {"bleu_sentences": -1}])
 def test_settings_that_mean_nothing_are_refused(config: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=next(iter(config))):
         TranslationConfig(**config)  # type: ignore[arg-type]
+
+
+def test_chance_is_the_entropy_of_words_counted_by_hand() -> None:
+    corpus = toy_corpus(10)
+    words = Counter(w for line in corpus.splits["valid"].target_text for w in [*line.split(), "</s>"])
+    total = sum(words.values())
+    entropy = -math.fsum(n / total * math.log(n / total) for n in words.values())
+    assert TRANSLATION.chance_nats(corpus) == pytest.approx(entropy, rel=1e-12)

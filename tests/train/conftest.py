@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from normscope.runs import run
+from normscope.runs import machine, run
 from normscope.train import Interrupted
 from tiny import RUN, SHORT, tiny
 
@@ -18,7 +18,7 @@ from tiny import RUN, SHORT, tiny
 def _products_compared_once() -> Iterator[None]:
     """Which library multiplies matrices depends on the machine alone; each run asks anew."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run, "fast_matmul", lru_cache(run.fast_matmul))
+        patch.setattr(machine, "fast_matmul", lru_cache(machine.fast_matmul))
         yield
 
 

@@ -15,6 +15,7 @@ from normscope.adapters.tensorboard import TensorBoardLog
 from normscope.errors import UserError
 from normscope.files import disk_errors, whole_folder, write_atomically
 from normscope.runs import run
+from normscope.runs.loading import load_run
 from normscope.train import checkpoint
 from tiny import SHORT, leftovers, result, steps, tiny
 
@@ -81,7 +82,7 @@ def test_any_file_of_a_checkpoint_may_be_the_one_that_does_not_fit(copy: Path, m
         real(descriptor)
 
     monkeypatch.setattr(os, "fsync", fsync)
-    model = run.load_run(copy).model
+    model = load_run(copy).model
     optimizer = torch.optim.SGD(model.parameters())
     for failing in range(1, 7):
         calls = 0

@@ -15,8 +15,9 @@ from normscope.data.parallel.batches import collate
 from normscope.data.parallel.opening import toy_corpus
 from normscope.model import EncoderDecoder
 from normscope.optim import OptimizerConfig, ScheduleConfig, factor
-from normscope.runs import assembly, run
-from normscope.tasks import TranslationConfig, TranslationTask
+from normscope.runs import run
+from normscope.runs.loading import load_run
+from normscope.tasks.translation import TRANSLATION, TranslationConfig, TranslationObjective
 from normscope.train import Hooks, RunFolder, TrainConfig, Trainer
 from tiny import SHORT, finish, options, result, start, tiny
 
@@ -24,13 +25,13 @@ CPU = torch.device("cpu")
 
 
 @pytest.fixture
-def task() -> TranslationTask:
-    return TranslationTask(toy_corpus(300), TranslationConfig(), max_tokens=512, seed=5, device=CPU)
+def task() -> TranslationObjective:
+    return TranslationObjective(toy_corpus(300), TranslationConfig(), max_tokens=512, seed=5, device=CPU)
 
 
 @pytest.fixture
-def model(task: TranslationTask) -> EncoderDecoder:
-    return assembly.build_model(tiny("model.dropout=0.0"), task.corpus.codec).double()
+def model(task: TranslationObjective) -> EncoderDecoder:
+    return TRANSLATION.build(tiny("model.dropout=0.0"), task.corpus.codec).double()
 
 
 def one_update(
@@ -55,7 +56,9 @@ def one_update(
     return next(event for event in trainer.folder.events() if event["event"] == "update")
 
 
-def big_batch_gradients(model: nn.Module, task: TranslationTask, numbers: range) -> tuple[list[Tensor], float, int]:
+def big_batch_gradients(
+    model: nn.Module, task: TranslationObjective, numbers: range
+) -> tuple[list[Tensor], float, int]:
     """Gradients and loss of the sentences of all those batches as one padded batch."""
     indices = np.concatenate([task.schedule.micro_batch(number) for number in numbers])
     batch = collate(task.train, indices)
@@ -66,7 +69,7 @@ def big_batch_gradients(model: nn.Module, task: TranslationTask, numbers: range)
 
 
 def test_three_batches_of_an_update_are_one_big_batch_weighted_by_tokens(
-    model: EncoderDecoder, task: TranslationTask, tmp_path: Path
+    model: EncoderDecoder, task: TranslationObjective, tmp_path: Path
 ) -> None:
     tokens = [task.micro_batch(number).target_tokens for number in range(3)]
     assert len(set(tokens)) == 3  # else a plain mean over batches would pass, too
@@ -80,7 +83,7 @@ def test_three_batches_of_an_update_are_one_big_batch_weighted_by_tokens(
 
 
 def test_hooks_stand_around_an_update_and_their_numbers_are_logged(
-    model: EncoderDecoder, task: TranslationTask, tmp_path: Path
+    model: EncoderDecoder, task: TranslationObjective, tmp_path: Path
 ) -> None:
     class Noting(Hooks):
         """Notes every call, with the first weight as it was then."""
@@ -112,7 +115,7 @@ def test_hooks_stand_around_an_update_and_their_numbers_are_logged(
 
 
 @pytest.mark.parametrize("share", [0.1, 10.0])
-def test_clipping_is_torchs(model: EncoderDecoder, task: TranslationTask, tmp_path: Path, share: float) -> None:
+def test_clipping_is_torchs(model: EncoderDecoder, task: TranslationObjective, tmp_path: Path, share: float) -> None:
     reference = copies.deepcopy(model)
     gradients, _, _ = big_batch_gradients(reference, task, range(1))
     for parameter, gradient in zip(reference.parameters(), gradients, strict=True):
@@ -139,8 +142,8 @@ def test_the_logged_loss_is_that_of_the_weights_before_the_update(tmp_path: Path
     """Dropout off, rate almost 0: the logged losses are those of the initial weights on each batch in turn."""
     config = tiny("train.duration=4", "model.dropout=0.0", "optimizer.peak_lr=1e-30", "seed=9")
     run.train_run(config, tmp_path)
-    task = TranslationTask(toy_corpus(300), config.translation, max_tokens=512, seed=9, device=CPU)
-    model = assembly.build_model(config, task.corpus.codec)
+    task = TranslationObjective(toy_corpus(300), config.translation, max_tokens=512, seed=9, device=CPU)
+    model = TRANSLATION.build(config, task.corpus.codec)
     events = [e for e in RunFolder(tmp_path).events() if e["event"] == "update"]
     for number, event in enumerate(events):
         batch = task.micro_batch(number)
@@ -157,7 +160,7 @@ def test_bfloat16_autocast_trains_on_a_cpu_and_keeps_float32_weights(tmp_path: P
     )
     assert losses != wanted
     assert losses == pytest.approx(wanted, rel=0.02)  # bfloat16 has 8 bits
-    assert {p.dtype for p in run.load_run(tmp_path).model.parameters()} == {torch.float32}
+    assert {p.dtype for p in load_run(tmp_path).model.parameters()} == {torch.float32}
 
 
 def test_the_same_seed_gives_the_same_bits_in_another_process_and_another_seed_gives_others(
@@ -183,7 +186,7 @@ def test_validation_does_not_change_what_is_trained(tmp_path: Path, short: Path)
 def test_durations_in_epochs_count_updates_of_several_batches(tmp_path: Path) -> None:
     settings = ("train.duration='2 epochs'", "train.accumulation=3", "train.validate_every='1 epochs'")
     progress = run.train_run(tiny(*settings), tmp_path)
-    task = TranslationTask(toy_corpus(300), TranslationConfig(), max_tokens=512, seed=1, device=CPU)
+    task = TranslationObjective(toy_corpus(300), TranslationConfig(), max_tokens=512, seed=1, device=CPU)
     assert progress.update == math.ceil(2 * len(task.schedule) / 3)
     events = RunFolder(tmp_path).events()
     assert len([e for e in events if e["event"] == "validation"]) == 2

@@ -11,7 +11,8 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from normscope.runs import assembly, run
+from normscope.runs import run
+from normscope.tasks.translation import task as translating
 from normscope.train import Interrupted, NonFinite, RunFolder
 from normscope.train.nonfinite import first_bad_weight
 from tiny import result, steps, tiny
@@ -30,15 +31,15 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[nn.Module]:
         models.append(build_model(*arguments))
         return models[-1]
 
-    build_model = assembly.build_model
-    monkeypatch.setattr(assembly, "build_model", build)
+    build_model = translating.Translation.build
+    monkeypatch.setattr(translating.Translation, "build", build)
     return models
 
 
 def poison(monkeypatch: pytest.MonkeyPatch, factor: float) -> None:
     """Multiply the loss of update BAD."""
 
-    class Poisoned(assembly.TranslationTask):
+    class Poisoned(translating.TranslationObjective):
         def micro_batch(self, number: int) -> Any:
             self.number = number
             return super().micro_batch(number)
@@ -47,7 +48,7 @@ def poison(monkeypatch: pytest.MonkeyPatch, factor: float) -> None:
             loss, nll = super().loss_sums(model, batch)
             return loss * (factor if model.training and self.number == BAD - 1 else 1.0), nll
 
-    monkeypatch.setattr(assembly, "TranslationTask", Poisoned)
+    monkeypatch.setattr(translating, "TranslationObjective", Poisoned)
 
 
 def assert_weights_are_those_of(model: nn.Module, folder: Path, update: int) -> None:
@@ -124,11 +125,11 @@ def test_weights_spoilt_by_the_optimiser_are_never_saved(tmp_path: Path) -> None
 
 
 def test_a_validation_loss_that_is_not_finite_stops_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Overflowing(assembly.TranslationTask):
+    class Overflowing(translating.TranslationObjective):
         def validate(self, model: nn.Module) -> dict[str, float]:
             return super().validate(model) | {"nll_nats": math.inf}
 
-    monkeypatch.setattr(assembly, "TranslationTask", Overflowing)
+    monkeypatch.setattr(translating, "TranslationObjective", Overflowing)
     with pytest.raises(NonFinite, match=r"update 4: the validation loss \(inf\) is not finite"):
         run.train_run(tiny(*SETTINGS), tmp_path)
     assert steps(tmp_path) == [1, 2, 3]

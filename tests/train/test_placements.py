@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from normscope.data.parallel.opening import DataConfig, open_corpus, unigram_entropy_nats
+from normscope.data.parallel.opening import DataConfig, open_corpus
 from normscope.placement import named, registered
 from normscope.runs import run
+from normscope.runs.loading import load_run
+from normscope.tasks.translation import TRANSLATION
 from normscope.train import RunFolder
 from tiny import SHORT, result, tiny
 
@@ -35,7 +37,7 @@ SETTINGS = (
 
 @pytest.fixture(scope="module")
 def unigram_nats() -> float:
-    return unigram_entropy_nats(open_corpus(DataConfig(toy_pairs=4000)))
+    return TRANSLATION.chance_nats(open_corpus(DataConfig(toy_pairs=4000)))
 
 
 @pytest.mark.parametrize("placement", TRAINABLE)
@@ -50,7 +52,7 @@ def test_trains_the_toy_language(placement: str, tmp_path: Path, unigram_nats: f
 
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:
-    model = run.load_run(folder, which="last", device="cpu").model
+    model = load_run(folder, which="last", device="cpu").model
     return dict(model.named_parameters()) | dict(model.named_buffers())
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from normscope.errors import UserError
-from normscope.runs import assembly, run
+from normscope.runs import run
+from normscope.tasks.translation import task as translating
 from normscope.train import RunFolder
 from tiny import SHORT, flip, leftovers, result, steps, tiny
 
@@ -167,7 +168,8 @@ def test_a_run_that_another_process_trains_is_refused(copy: Path) -> None:
 
 
 def test_the_configuration_in_the_folder_is_complete_and_without_auto(short: Path) -> None:
-    from normscope.runs.config import load, to_toml
+    from normscope.runs.config import load
+    from normscope.settings.tables import to_toml
 
     kept = load(short / "config.toml")
     assert to_toml(kept) == (short / "config.toml").read_text()
@@ -179,12 +181,12 @@ def test_the_checkpoints_kept_are_the_last_and_the_best(tmp_path: Path) -> None:
     config = tiny("train.duration=9", "train.validate_every=3", "train.checkpoint_every=1", "optimizer.peak_lr=1e-9")
     worse = iter([1.0, 2.0, 3.0])
 
-    class Worsening(assembly.TranslationTask):
+    class Worsening(translating.TranslationObjective):
         def validate(self, model: object) -> dict[str, float]:
             return {"loss_nats": 0.0, "nll_nats": (nll := next(worse)), "nll_bits": nll}
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(assembly, "TranslationTask", Worsening)
+        patch.setattr(translating, "TranslationObjective", Worsening)
         run.train_run(config, tmp_path / "run")
     folder = RunFolder(tmp_path / "run")
     assert steps(folder.path) == [3, 8, 9]

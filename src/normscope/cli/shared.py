@@ -31,8 +31,7 @@ Imports = Annotated[
 def run_imports(files: list[str]) -> None:
     """Run the user's files, which register placements. Raises UserError."""
     if files:
-        # Not before: it brings torch along, which takes longer than what some verbs do.
-        from ..runs.config import import_file
+        from ..settings.own_files import import_file
 
         for file in files:
             import_file(Path(file))

@@ -25,10 +25,11 @@ def translate(
     """
     from ..decode.beam import BeamConfig
     from ..decode.translate import translate_lines
-    from ..runs.run import load_run
+    from ..runs.loading import load_run_of
+    from ..tasks.translation import TRANSLATION
 
     search = _user_values(BeamConfig, beam=beam, length_penalty=length_penalty)
-    loaded = load_run(run, which=which, device=device)
+    loaded = load_run_of(TRANSLATION, run, which=which, device=device)
     # Undecodable bytes become replacement characters: one bad line must not end the translation of the others.
     lines = (raw.decode("utf-8", errors="replace").rstrip("\r\n") for raw in sys.stdin.buffer)
     for number, translation in enumerate(translate_lines(loaded.model, loaded.codec, lines, search), 1):

@@ -14,30 +14,13 @@ from ..model.norms import NormGroup
 from ..placement import Placement, named, registered
 from ..placement.reading import named_parts, walk
 from ..placement.symbol import Symbol, SymbolEnd
+from ..tasks.protocol import TaskFromScratch
+from ..tasks.registry import TASKS
+from ..tasks.words import Words
 
 Model = EncoderDecoder | MaskedEncoder | LanguageModel
 Names = dict[str, str]
 """Ours -> theirs: a tensor, or a module with a weight and a bias."""
-SpecialIds = Mapping[str, int]
-"""Special token -> id, under the names of BERT's ([PAD], [UNK], [CLS], [SEP], [MASK]) or fairseq's (<s>, <pad>, …)."""
-
-_KINDS = {
-    EncoderDecoder: "an encoder-decoder (task translation)",
-    MaskedEncoder: "an encoder (task masked-lm)",
-    LanguageModel: "a decoder alone (task language-model)",
-}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Words:
-    """What a folder has to say about a model's tokens."""
-
-    ids: SpecialIds
-    source: list[str]
-    """Tokens by id; of a model with one vocabulary, all of them."""
-    target: list[str]
-    files: Mapping[str, str]
-    """Tokeniser files by name: a `tokenizer.json` and what it takes to open it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +91,7 @@ def wiring(placement: Placement) -> object:
 def refuse(form: Form, model: Model) -> None:
     """Raise UserError, saying what would fit, where `form` cannot hold what `model` computes."""
     if not isinstance(model, form.model):
-        raise UserError(f"{form.name} holds {_KINDS[form.model]}, and this run is {_KINDS[type(model)]}")
+        raise UserError(f"{form.name} holds {_kind(form.model)}, and this run is {_kind(type(model))}")
     name = model.config.placement
     fitting = form.placements(model)
     if name not in fitting:
@@ -133,6 +116,12 @@ def refuse(form: Form, model: Model) -> None:
             f"{form.opened_by} computes what we do with activation = {' or '.join(form.activations)} alone, "
             f"and this model has {activation!r}"
         )
+
+
+def _kind(model: type[Model]) -> str:
+    """A class of models in words."""
+    tasks = [task for task in TASKS.values() if isinstance(task, TaskFromScratch)]
+    return next(f"{task.model_words} (task {task.name})" for task in tasks if task.model is model)
 
 
 def _norm_groups(model: Model) -> list[NormGroup]:

@@ -1,6 +1,6 @@
 """Run folders that hold a model before its first update here: brought from elsewhere, or made of another run's."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,9 +10,9 @@ from torch import nn
 from ..errors import UserError
 from ..files import disk_errors, whole_folder
 from ..optim.optimizers import make_optimizer
-from ..runs import config as configs
-from ..runs.config import AnyRunConfig
-from ..runs.run import resolve
+from ..runs.resolving import resolve
+from ..settings.tables import to_toml
+from ..tasks.run_config import RunConfig
 from ..train import RunFolder
 from ..train.checkpoint import save
 from ..train.environment import describe
@@ -36,7 +36,7 @@ def refuse_occupied(path: Path) -> None:
 
 
 def write_run(
-    path: Path, config: AnyRunConfig, model: Model, save_vocabularies: Callable[[Path], None], origin: Origin
+    path: Path, config: RunConfig, model: Model, save_vocabularies: Callable[[Path], None], origin: Origin
 ) -> None:
     """A run folder with `model` as its checkpoint `step-0`, whole or not at all.
 
@@ -55,14 +55,8 @@ def write_run(
         folder.checkpoints.mkdir()
         save(folder.checkpoints, 0, model, _fresh(model, config), Progress().to_state(metrics_bytes=0))
         folder.write_environment(environment)
-        folder.config_file.write_text(configs.to_toml(config), encoding="utf-8")
+        folder.config_file.write_text(to_toml(config), encoding="utf-8")
 
 
-def _fresh(model: nn.Module, config: AnyRunConfig) -> torch.optim.Optimizer:
+def _fresh(model: nn.Module, config: RunConfig) -> torch.optim.Optimizer:
     return make_optimizer(model.parameters(), config.optimizer)
-
-
-def with_settings(config: AnyRunConfig, settings: Iterable[str]) -> AnyRunConfig:
-    """The configuration with `key=value` changes, validated again. Raises UserError."""
-    changes = dict(configs.read_override(setting) for setting in settings)
-    return configs.replaced(config, **{key.replace(".", "__"): value for key, value in changes.items()})

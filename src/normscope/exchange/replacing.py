@@ -5,12 +5,13 @@ import dataclasses
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ..errors import UserError
-from ..model import EncoderDecoder, LanguageModel, MaskedEncoder, Stack, renormalise, unit_vectors
+from ..model import Stack, renormalise, unit_vectors
 from ..placement import Placement
 from ..placement.printing import formula
 from .forms import Model, wiring
@@ -64,7 +65,8 @@ def re_placed(model: Model, placement: str) -> tuple[Model, Change]:
     not known, or not defined for such a model.
     """
     try:
-        new = _built(model, placement)
+        config: Any = dataclasses.replace(model.config, placement=placement)
+        new = type(model)(config, *model.vocabularies)
     except ValueError as error:
         raise UserError(str(error)) from error
     old_tensors, new_tensors = _tensors(model), _tensors(new)
@@ -90,16 +92,6 @@ def re_placed(model: Model, placement: str) -> tuple[Model, Change]:
         gains=_gain_ratios(model, new),
         on_sphere=bool(vectors),
     )
-
-
-def _built(model: Model, placement: str) -> Model:
-    if isinstance(model, EncoderDecoder):
-        sizes = [len(model.source_embedding.weight), len(model.target_embedding.weight)]
-        return EncoderDecoder(dataclasses.replace(model.config, placement=placement), *sizes)
-    vocabulary = len(model.embedding.weight)
-    if isinstance(model, MaskedEncoder):
-        return MaskedEncoder(dataclasses.replace(model.config, placement=placement), vocabulary)
-    return LanguageModel(dataclasses.replace(model.config, placement=placement), vocabulary)
 
 
 def stacks(model: nn.Module) -> list[Stack]:

@@ -1,24 +1,24 @@
 """Runs that go to other libraries, come from them, or get another placement: the library's side of the three verbs."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..data.documents.corpus import TOKENISER
-from ..data.documents.opening import TextDataConfig, open_documents
+from ..data.documents.opening import TextDataConfig
 from ..data.documents.tokeniser import TextTokeniser
 from ..errors import UserError
 from ..model import EncoderConfig, MaskedEncoder
-from ..runs.config import MaskedRunConfig
-from ..runs.run import AnyRun, LoadedRun, open_any
+from ..runs.config import changed
+from ..runs.loading import load_run
+from ..tasks.masked_lm import MASKED_LM, MaskedRunConfig
+from ..tasks.registry import task_from_scratch
 from ..train.seeds import seed_weights
 from . import import_bert
 from .effect import Effect, effect
-from .export import words as export_words
 from .export.writing import Report, chosen, export
-from .forms import Words
-from .made_runs import Origin, refuse_occupied, with_settings, write_run
+from .made_runs import Origin, refuse_occupied, write_run
 from .replacing import Change, re_placed
 
 NO_CORPUS = "none"
@@ -34,17 +34,9 @@ def export_run(run: Path, out: Path, *, form: str | None = None, which: str = "b
 
     Raises UserError where no form fits, naming those that would, and where `out` is not free.
     """
-    loaded = open_any(run, which=which)
-    return export(loaded.model, words_of(loaded), out, chosen(form, loaded.model))
-
-
-def words_of(run: AnyRun) -> Words:
-    """The tokens of a run's model, as other libraries want them."""
-    if isinstance(run, LoadedRun):
-        return export_words.of_codec(run.codec)
-    if isinstance(run.model, MaskedEncoder):
-        return export_words.of_encoder(run.tokeniser)
-    return export_words.of_decoder(run.tokeniser)
+    loaded = load_run(run, which=which, device="cpu")
+    words = task_from_scratch(loaded.config, f"{run} cannot be exported").words(loaded.codec)
+    return export(loaded.model, words, out, chosen(form, loaded.model))
 
 
 def import_run(folder: Path, run: Path, *, settings: Sequence[str] = ()) -> import_bert.Lacking:
@@ -72,14 +64,13 @@ def import_run(folder: Path, run: Path, *, settings: Sequence[str] = ()) -> impo
     model = MaskedEncoder(config.model, rows)
     lacking = import_bert.fill(model, tensors)
     origin = Origin(made_from=f"imported from {folder.resolve()}", data_fingerprint=fingerprint)
-    write_run(run, config, model, _saver(tokeniser), origin)
+    write_run(run, config, model, lambda folder: MASKED_LM.save_codec(tokeniser, folder), origin)
     return lacking
 
 
 def _imported_config(model: EncoderConfig, settings: Sequence[str]) -> MaskedRunConfig:
     data = TextDataConfig(corpus=NO_CORPUS, sequence_length=min(_LONGEST, model.positions))
-    config = with_settings(MaskedRunConfig(data=data, model=model), settings)
-    assert isinstance(config, MaskedRunConfig)
+    config = changed(MaskedRunConfig(data=data, model=model), settings)
     kept = {name: getattr(model, name) for name in _MAY_DIFFER}
     if dataclasses.replace(config.model, **kept) != model:
         raise UserError(
@@ -93,7 +84,7 @@ def _corpus_fingerprint(config: MaskedRunConfig, tokeniser: TextTokeniser) -> st
     """Of the corpus to go on with. Raises UserError for one of other tokens."""
     if config.data.corpus == NO_CORPUS:
         return ""
-    corpus = open_documents(config.data)
+    corpus = MASKED_LM.open(config)
     if corpus.tokeniser.to_json() != tokeniser.to_json():
         raise UserError(f"the corpus {config.data.corpus} was prepared with another tokeniser than the imported one")
     return corpus.fingerprint
@@ -120,18 +111,14 @@ def re_place_run(
     placement is not known or not defined for such a model, or `out` is not free.
     """
     refuse_occupied(out)
-    loaded = open_any(run, which=which)
+    loaded = load_run(run, which=which, device="cpu")
     seed_weights(loaded.config.seed)
     model, change = re_placed(loaded.model, placement)
-    config = with_settings(loaded.config, [f"model.placement={placement}", *settings])
-    vocabularies = loaded.codec.save if isinstance(loaded, LoadedRun) else _saver(loaded.tokeniser)
+    config = changed(loaded.config, [f"model.placement={placement}", *settings])
+    task = task_from_scratch(loaded.config, f"{run} has no placement of its own")
     origin = Origin(
         made_from=f"{run.resolve()}, update {loaded.update}, {change.before} -> {change.after}",
         data_fingerprint=loaded.environment.get("data_fingerprint", ""),
     )
-    write_run(out, config, model, vocabularies, origin)
+    write_run(out, config, model, lambda folder: task.save_codec(loaded.codec, folder), origin)
     return RePlacement(change=change, effect=effect(loaded, loaded.model, model))
-
-
-def _saver(tokeniser: TextTokeniser) -> Callable[[Path], None]:
-    return lambda folder: tokeniser.save(folder / TOKENISER)

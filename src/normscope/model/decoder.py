@@ -70,6 +70,11 @@ class LanguageModel(nn.Module):
         self.head = PlacedEnd(read_head(placement, vocabulary), make, self.decoder.schedules.value)
         initialise(self, config.initialisation, named(config.placement))
 
+    @property
+    def vocabularies(self) -> tuple[int]:
+        """Size of the one vocabulary."""
+        return (len(self.embedding.weight),)
+
     def forward(self, tokens_N: Tensor, layout: Layout) -> Tensor:
         """Packed token ids -> hidden states (N, D)."""
         x_ND = self.embedding(tokens_N, layout.positions_N)

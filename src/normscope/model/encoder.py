@@ -77,6 +77,11 @@ class PooledEncoder(nn.Module):
         self.encoder = Stack(self.placement, stack_config(config))
         self.pooler = HeadLinear(config.width, config.width)
 
+    @property
+    def vocabularies(self) -> tuple[int]:
+        """Size of the one vocabulary."""
+        return (len(self.embedding.weight),)
+
     def norm(self) -> nn.Module:
         """A new one, as the embedding and the masked-token head have it."""
         return make_norm(self.placement, self.config.norm, self.config.norm_epsilon, self.config.width)

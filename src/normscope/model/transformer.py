@@ -75,6 +75,11 @@ class EncoderDecoder(nn.Module):
         self.head = PlacedEnd(asked, norm_maker(decoder, config.norm), self.decoder.schedules.value)
         initialise(self, config.initialisation, named(config.placement))
 
+    @property
+    def vocabularies(self) -> tuple[int, int]:
+        """Sizes of the source and the target vocabulary."""
+        return len(self.source_embedding.weight), len(self.target_embedding.weight)
+
     def encode(self, source_N: Tensor, layout: Layout) -> Tensor:
         """Packed source ids -> memory (N, D)."""
         x_ND = self.source_embedding(source_N, layout.positions_N, layout.longest)

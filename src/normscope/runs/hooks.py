@@ -13,7 +13,7 @@ class PlacementHooks(Hooks):
     """Initial values taken from the first batch, numbers that follow a schedule, and weights kept at length 1."""
 
     def __init__(self, model: nn.Module, adaptive: AdaptiveConfig, *, drawn: bool) -> None:
-        """adaptive: `over` is in updates. drawn: the weights are drawn, not learned elsewhere; only such are profiled."""
+        """adaptive: with `over` in updates. drawn: False for weights learned elsewhere, which are not profiled."""
         self.model, self.adaptive, self.drawn = model, adaptive, drawn
         self.scheduled, self.unit_vectors = scheduled_numbers(model), unit_vectors(model)
 

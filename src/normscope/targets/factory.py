@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from ..doctor.trace.inputs import Inputs
 from ..errors import UserError
+from ..settings.tables import nearest
 from .raised import told
 from .target import Drawing, Loss
 
@@ -121,6 +122,12 @@ def _check_arguments(text: str, function: Callable[..., Any], arguments: Mapping
         signature = inspect.signature(function)
     except ValueError:
         return  # some that are written in C do not say
+    parameters = signature.parameters.values()
+    if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        named = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+        for unknown in [key for key in arguments if key not in named]:
+            hint = nearest(unknown, named) if named else "it takes none"
+            raise UserError(f"--set {unknown}: {text}{signature} has no such argument; {hint}")
     try:
         signature.bind(**arguments)
     except TypeError as error:

@@ -3,14 +3,13 @@
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from torch import nn
 
 from ..adapters import hugging_face
 from ..doctor.trace.unchanged import random_state_kept
 from ..errors import UserError
-from ..runs.config import read_override
+from ..settings.tables import read_overrides
 from ..train import RunFolder
 from .factory import made_by
 from .ours import of_config, of_run
@@ -57,7 +56,7 @@ def _opened(text: str, settings: Sequence[str], drawing: Drawing) -> Target:
         )
     if not re.fullmatch(r"[\w-]+", text):
         raise UserError(f"{text!r} is no target: {KINDS}")
-    return _of_hugging_face(text, hugging_face.from_name(text, _changes(settings)), drawing)
+    return _of_hugging_face(text, hugging_face.from_name(text, read_overrides(settings)), drawing)
 
 
 def _of_folder(path: Path, settings: Sequence[str], drawing: Drawing) -> Target:
@@ -65,14 +64,14 @@ def _of_folder(path: Path, settings: Sequence[str], drawing: Drawing) -> Target:
         return of_run(path, settings)
     if not (path / "config.json").is_file():
         raise UserError(f"{path} has neither a config.json (Hugging Face) nor a config.toml (a run)")
-    return _of_hugging_face(path.resolve().name, hugging_face.from_folder(path, _changes(settings)), drawing)
+    return _of_hugging_face(path.resolve().name, hugging_face.from_folder(path, read_overrides(settings)), drawing)
 
 
 def _of_file(path: Path, settings: Sequence[str], drawing: Drawing) -> Target:
     if path.suffix == ".toml":
         return of_config(path, settings)
     if path.suffix == ".json":
-        return _of_hugging_face(str(path), hugging_face.from_config_file(path, _changes(settings)), drawing)
+        return _of_hugging_face(str(path), hugging_face.from_config_file(path, read_overrides(settings)), drawing)
     if path.suffix == ".py":
         raise UserError(f"{path} holds Python: name the function too, as in {path}:function")
     raise UserError(f"{path} is no target: {KINDS}")
@@ -91,7 +90,7 @@ def _of_hugging_face(name: str, built: hugging_face.Built, drawing: Drawing) -> 
 
 
 def _of_factory(text: str, settings: Sequence[str], drawing: Drawing) -> Target:
-    made = made_by(text, _changes(settings), drawing)
+    made = made_by(text, read_overrides(settings), drawing)
     inputs, loss = sampled(made.model, drawing) if made.inputs is None else (made.inputs, None)
     return Target(
         title=_title(made.model, text),
@@ -101,10 +100,6 @@ def _of_factory(text: str, settings: Sequence[str], drawing: Drawing) -> Target:
         optimizer=made.optimizer,
         wanted_placement=wanted_placement(made.model),
     )
-
-
-def _changes(settings: Sequence[str]) -> dict[str, Any]:
-    return dict(read_override(setting) for setting in settings)
 
 
 def _title(model: nn.Module, text: str) -> str:

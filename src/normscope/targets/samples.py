@@ -2,16 +2,15 @@
 
 # B = sequences, T = tokens, D = width, V = vocabulary
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from ..adapters import hugging_face, hugging_face_inputs, x_transformers
 from ..doctor.trace.inputs import Inputs
 from ..errors import UserError
 from ..model import EncoderDecoder, Layout
+from ..tasks.translation.samples import logits_of, smoothed_loss
 from .target import Drawing, Loss
 
 _TORCH = (
@@ -61,29 +60,6 @@ def own_loss(model: nn.Module, inputs: Inputs) -> Loss | None:
     if hugging_face.is_model(model) and isinstance(inputs, Mapping):
         return hugging_face_inputs.loss_with_labels(model, inputs)
     return None
-
-
-def logits_of(source_N: Tensor, source: Layout, target_M: Tensor, target: Layout) -> Inputs:
-    """Run an `EncoderDecoder` up to its logits (M, V); forward alone gives hidden states."""
-
-    def run(model: nn.Module) -> Tensor:
-        assert isinstance(model, EncoderDecoder)
-        return model.logits(model(source_N, source, target_M, target))
-
-    return run
-
-
-def smoothed_loss(asked_M: Tensor, smoothing: float) -> Loss:
-    """Mean over target tokens of the loss in `tasks.loss`, of logits (M, V).
-
-    torch shares ε among all V entries, the target included, where training shares it among the V - 1 others.
-    """
-
-    def loss(logits_MV: Any) -> Tensor:
-        entries = logits_MV.shape[1]
-        return functional.cross_entropy(logits_MV, asked_M, label_smoothing=smoothing * entries / max(entries - 1, 1))
-
-    return loss
 
 
 def _of_ours(model: EncoderDecoder, drawing: Drawing, generator: torch.Generator) -> tuple[Inputs, Loss]:

@@ -28,10 +28,29 @@ def describe(*, device: torch.device, seed: int, data_fingerprint: str, fast_mat
     }
 
 
-def differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    """What has changed since the run began that can change its bits, one line each."""
-    keys = ("source_sha256", "torch", "processor", "threads", "device", "accelerator", "fast_matmul")
-    return [f"{key}: {before.get(key)} -> {now[key]}" for key in keys if before and before.get(key) != now[key]]
+def changes_of_machine(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
+    """What has changed of the machine since the run began that can change its bits, one line each."""
+    keys = ("torch", "processor", "threads", "device", "accelerator", "fast_matmul")
+    return [f"{key}: {before.get(key)} -> {now[key]}" for key in keys if before.get(key) != now[key]]
+
+
+def change_of_source(before: dict[str, Any], now: dict[str, Any]) -> str:
+    """From which source of this package to which; empty where it is the same.
+
+    By commits where they tell the two apart, and by hashes of the source otherwise.
+    """
+    if before.get("source_sha256") == now["source_sha256"]:
+        return ""
+    old, new = _commit(before), _commit(now)
+    if old and new and old != new:
+        return f"commit {old} → {new}"
+    return f"SHA-256 {(before.get('source_sha256') or 'not recorded')[:12]} → {now['source_sha256'][:12]}"
+
+
+def _commit(environment: dict[str, Any]) -> str:
+    """The commit, abbreviated, with its mark of modified files; empty where there was none."""
+    commit, _, modified = str(environment.get("commit", "")).partition(" ")
+    return " ".join(filter(None, (commit[:12], modified)))
 
 
 def _processor() -> str:

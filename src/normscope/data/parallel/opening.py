@@ -3,8 +3,6 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from ...errors import UserError
 from ..text import TextForm
 from ..toy.language import toy_pairs, toy_words
@@ -58,10 +56,3 @@ def toy_corpus(train_pairs: int) -> Corpus:
         pairs = toy_pairs(count, seed=1, split=name)
         lines[name] = [german for german, _ in pairs], [english for _, english in pairs]
     return Corpus.of_lines(Codec(source=sides[0], target=sides[1], joint=True), lines)
-
-
-def unigram_entropy_nats(corpus: Corpus, split: str = "valid") -> float:
-    """Entropy of the split's target tokens taken one by one: the loss of a model that ignores its input."""
-    counts = np.bincount(corpus.splits[split].target.tokens)
-    shares = counts[counts > 0] / counts.sum()
-    return float(-(shares * np.log(shares)).sum())

@@ -5,7 +5,8 @@ from typing import Any
 import torch
 
 from ...model import MaskedEncoder
-from ..forms import Exported, Names, SpecialIds, norm_epsilon, renamed, stack_names, weights
+from ...tasks.words import SpecialIds
+from ..forms import Exported, Names, norm_epsilon, renamed, stack_names, weights
 
 _LAYER: Names = {
     "attention.f.query": "attention.self.query",

@@ -13,7 +13,8 @@ from ...data.parallel.vocabulary import EOS
 from ...errors import UserError
 from ...model import EncoderDecoder, Layout
 from ...model.embedding import sinusoids
-from ..forms import Words, norm_epsilon, weights
+from ...tasks.words import Words
+from ..forms import norm_epsilon, weights
 from .translation import POSITIONS
 
 _END = "</s>"

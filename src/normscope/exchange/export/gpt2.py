@@ -4,7 +4,8 @@ import torch
 from torch import Tensor
 
 from ...model import LanguageModel
-from ..forms import Exported, Names, SpecialIds, norm_epsilon, renamed, stack_names, weights
+from ...tasks.words import SpecialIds
+from ..forms import Exported, Names, norm_epsilon, renamed, stack_names, weights
 
 _QKV = ("query", "key", "value")
 _LAYER: Names = {

@@ -13,7 +13,8 @@ from torch import Tensor
 
 from ...errors import UserError
 from ...model import EncoderDecoder, LanguageModel, Layout, MaskedEncoder
-from ..forms import Exported, SpecialIds, Words
+from ...tasks.words import SpecialIds, Words
+from ..forms import Exported
 
 _LENGTHS = (9, 4, 12, 1)
 """Of the sentences on which outputs are compared: padding must play no part."""

@@ -7,7 +7,8 @@ import torch
 from ...data.parallel.vocabulary import BOS, EOS, PAD
 from ...model import EncoderDecoder
 from ...model.embedding import sinusoids
-from ..forms import Exported, Names, SpecialIds, renamed, stack_names, weights
+from ...tasks.words import SpecialIds
+from ..forms import Exported, Names, renamed, stack_names, weights
 
 POSITIONS = 2048
 """Rows of the exported table of sinusoids: our decoder stops at 1.2 times the longest source, 1024 tokens, and 10."""

@@ -6,7 +6,8 @@ from pathlib import Path
 from ...data.staging import recover, replace_folder
 from ...errors import UserError
 from ...model import EncoderDecoder, LanguageModel, MaskedEncoder
-from ..forms import Form, Model, Words, refuse
+from ...tasks.words import Words
+from ..forms import Form, Model, refuse
 from . import bert as export_bert
 from . import ctranslate2 as export_ctranslate2
 from . import gpt2 as export_gpt2

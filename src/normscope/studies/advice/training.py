@@ -15,9 +15,7 @@ from ...data.parallel.opening import DataConfig, open_corpus
 from ...model import EncoderDecoder, profile
 from ...optim import OptimizerConfig, make_optimizer
 from ...optim.schedules import linear_warmup
-from ...runs.assembly import build_model
-from ...runs.config import RunConfig
-from ...tasks import TranslationConfig, TranslationTask
+from ...tasks.translation import TRANSLATION, TranslationConfig, TranslationObjective, TranslationRunConfig
 from .cases import Case
 
 VALID_TOKENS = 4000
@@ -34,17 +32,17 @@ def corpus_at(path: str) -> Corpus:
     return open_corpus(DataConfig(corpus=path))
 
 
-def task_of(case: Case, max_tokens: int) -> TranslationTask:
+def task_of(case: Case, max_tokens: int) -> TranslationObjective:
     """Plain cross-entropy, so that its end compares with an entropy."""
     loss = TranslationConfig(label_smoothing=0.0)
-    return TranslationTask(
+    return TranslationObjective(
         corpus_at(case.corpus), loss, max_tokens=max_tokens, seed=case.seed, device=torch.device("cpu")
     )
 
 
-def model_of(case: Case, task: TranslationTask) -> EncoderDecoder:
+def model_of(case: Case, task: TranslationObjective) -> EncoderDecoder:
     """With its initial weights, those that a placement takes from the first batch included."""
-    model = build_model(RunConfig(seed=case.seed, model=case.model()), task.corpus.codec)
+    model = TRANSLATION.build(TranslationRunConfig(seed=case.seed, model=case.model()), task.corpus.codec)
     profile(model, lambda: task.loss_sums(model, task.micro_batch(0)))
     return model
 
@@ -89,7 +87,7 @@ def train_once(case: Case, rate: float, *, updates: int, max_tokens: int, warmup
     }
 
 
-def _held_out(task: TranslationTask) -> list[TranslationBatch]:
+def _held_out(task: TranslationObjective) -> list[TranslationBatch]:
     """Batches from all over the validation split, long sentences and short ones."""
     many = max(1, round(VALID_TOKENS / (int(task.valid.target.lengths.sum()) / len(task.valid_batches))))
     chosen = np.unique(np.linspace(0, len(task.valid_batches) - 1, many).round().astype(int))
@@ -97,7 +95,7 @@ def _held_out(task: TranslationTask) -> list[TranslationBatch]:
 
 
 @torch.no_grad()
-def _mean_nats(task: TranslationTask, model: EncoderDecoder, batches: list[TranslationBatch]) -> float:
+def _mean_nats(task: TranslationObjective, model: EncoderDecoder, batches: list[TranslationBatch]) -> float:
     model.eval()
     return sum(float(task.loss_sums(model, batch)[1]) for batch in batches) / sum(b.target_tokens for b in batches)
 

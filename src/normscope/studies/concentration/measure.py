@@ -12,10 +12,7 @@ from ...data.parallel.corpus import Corpus
 from ...data.parallel.opening import DataConfig, open_corpus
 from ...measure import BoundCounter, Point, depth_points, recording, squared_norms
 from ...model import EncoderDecoder, Layout, ModelConfig, Stack, profile
-from ...runs.assembly import build_model
-from ...runs.config import RunConfig
-from ...tasks import TranslationTask
-from ...tasks.translation import TranslationConfig
+from ...tasks.translation import TRANSLATION, TranslationConfig, TranslationObjective, TranslationRunConfig
 from ...theory.paper import ALPHA_0
 
 STACKS: tuple[Literal["encoder", "decoder"], ...] = ("encoder", "decoder")
@@ -88,9 +85,9 @@ def measure_model(config: ConcentrationConfig, placement: str, corpus: Corpus, s
     state: the hidden states x_0 … x_L; read: what the norm at the feed-forward of blocks 1 … L reads, where the
     placement has one; last: what the last norm of all reads. EZ is the mean over the tokens of all batches.
     """
-    run = replace(RunConfig(), seed=seed, model=config.model(placement, shared=corpus.codec.joint))
-    model = build_model(run, corpus.codec).train()
-    task = TranslationTask(
+    run = replace(TranslationRunConfig(), seed=seed, model=config.model(placement, shared=corpus.codec.joint))
+    model = TRANSLATION.build(run, corpus.codec).train()
+    task = TranslationObjective(
         corpus, TranslationConfig(), max_tokens=config.max_tokens, seed=seed, device=torch.device("cpu")
     )
     profile(model, lambda: _forward(model, task, 0))
@@ -155,7 +152,7 @@ def _by_quantity(kind: str, summed: dict[str, Any], blocks: int) -> dict[Quantit
     }
 
 
-def _forward(model: EncoderDecoder, task: TranslationTask, number: int) -> None:
+def _forward(model: EncoderDecoder, task: TranslationObjective, number: int) -> None:
     batch = task.micro_batch(number)
     source, target = Layout(batch.source_lengths_B), Layout(batch.target_lengths_B)
     model(source.pack(batch.source_BS), source, target.pack(batch.target_in_BT), target)

@@ -9,8 +9,7 @@ from ...data.parallel.opening import TOY, DataConfig, open_corpus
 from ...errors import UserError
 from ...model import ModelConfig
 from ...optim import OptimizerConfig, ScheduleConfig
-from ...runs.config import RunConfig
-from ...tasks import TranslationConfig
+from ...tasks.translation import TranslationConfig, TranslationRunConfig
 from ...train import TrainConfig
 from ..protocol.scale import Scale
 
@@ -132,10 +131,10 @@ class Figure3Config:
     def data(self, max_tokens: int) -> DataConfig:
         return DataConfig(corpus=self.corpus, toy_pairs=self.toy_pairs, max_tokens=max_tokens)
 
-    def training(self) -> RunConfig:
+    def training(self) -> TranslationRunConfig:
         """Of Post-LN with Adam, from the first update to the end of the warm-up; a seed is still to be chosen."""
         updates = self.warm_up_updates
-        return RunConfig(
+        return TranslationRunConfig(
             data=self.data(self.warm_up_max_tokens),
             model=self.model(POST, self.blocks[0], self.dropout, small=True),
             optimizer=OptimizerConfig(name="adam", peak_lr=self.warm_up_peak_lr),

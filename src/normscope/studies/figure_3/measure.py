@@ -12,10 +12,14 @@ from ...data.parallel.batches import TranslationBatch
 from ...data.parallel.corpus import Corpus
 from ...measure import expected_gradient_norms
 from ...model import EncoderDecoder, ModelConfig
-from ...runs.assembly import build_model
-from ...runs.config import RunConfig, translation
-from ...runs.run import load_run
-from ...tasks import TranslationConfig, TranslationTask
+from ...runs.loading import load_run_of
+from ...tasks.translation import (
+    TRANSLATION,
+    TranslationConfig,
+    TranslationObjective,
+    TranslationRunConfig,
+    translation,
+)
 from ...train.device import fast_matmul, keep_freed_memory
 from ...train.seeds import seed_micro_batch
 from ..grids.grid import Cell
@@ -39,12 +43,12 @@ class Bench:
 
     def at_start(self, model: ModelConfig, condition: Condition, seed: int, *, last_only: bool = False) -> Norms:
         """With its initial weights. last_only: of W2 in the decoder's last block, and of nothing else."""
-        built = build_model(RunConfig(seed=seed, model=model), self.corpus.codec).to(self.device)
+        built = TRANSLATION.build(TranslationRunConfig(seed=seed, model=model), self.corpus.codec).to(self.device)
         return self.norms(built, condition, seed, last_only=last_only)
 
     def after_training(self, cell: Cell, condition: Condition) -> Norms:
         """With the weights of the run's last checkpoint."""
-        run = load_run(cell.folder.path, which="last", device=str(self.device))
+        run = load_run_of(TRANSLATION, cell.folder.path, which="last", device=str(self.device))
         return self.norms(run.model, condition, cell.seed) | {"update": run.update}
 
     def norms(self, model: EncoderDecoder, condition: Condition, seed: int, *, last_only: bool = False) -> Norms:
@@ -82,9 +86,9 @@ class Bench:
         task = self.task(condition, seed)
         return [task.micro_batch(number) for number in range(condition.batches)]
 
-    def task(self, condition: Condition, seed: int) -> TranslationTask:
+    def task(self, condition: Condition, seed: int) -> TranslationObjective:
         loss = TranslationConfig(label_smoothing=self.config.label_smoothing)
-        return TranslationTask(self.corpus, loss, max_tokens=condition.max_tokens, seed=seed, device=self.device)
+        return TranslationObjective(self.corpus, loss, max_tokens=condition.max_tokens, seed=seed, device=self.device)
 
     def asked(self, model: ModelConfig, condition: Condition, seed: int) -> dict[str, Any]:
         """All that the norms of a model with its initial weights depend on."""

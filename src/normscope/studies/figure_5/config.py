@@ -8,8 +8,7 @@ from ...data.parallel.opening import TOY
 from ...errors import UserError
 from ...model import EncoderConfig
 from ...optim import OptimizerConfig, ScheduleConfig
-from ...runs.config import MaskedRunConfig
-from ...tasks import MaskedConfig
+from ...tasks.masked_lm import MaskedConfig, MaskedRunConfig
 from ...train import TrainConfig
 from ..protocol.scale import Scale
 

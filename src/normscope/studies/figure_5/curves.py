@@ -7,9 +7,9 @@ from typing import NamedTuple
 from ...data.documents.opening import open_documents
 from ...data.documents.pairs import Pair, pack_pairs
 from ...errors import UserError
+from ...tasks.masked_lm import MASKED_LM
 from ...train.device import available_cores, choose_device
 from ...train.run_folder import RunFolder
-from ..grids.facts import chance_nats
 from ..grids.grid import Cell, Grid, write_configs
 from ..grids.pool import CellState, run_cells
 from ..protocol.pieces import Pieces
@@ -99,7 +99,7 @@ def chance(config: Figure5Config) -> Chance:
     corpus = open_documents(config.training().data)
     pairs = pack_pairs(corpus.splits["valid"], sequence_length=config.sequence_length, seed=0)
     share = float(pairs.rows[: config.valid_sequences, Pair._fields.index("is_random")].mean())
-    return Chance(nll_nats=chance_nats(corpus), next_sentence_accuracy=max(share, 1 - share))
+    return Chance(nll_nats=MASKED_LM.chance_nats(corpus), next_sentence_accuracy=max(share, 1 - share))
 
 
 def _cells(config: Figure5Config, pieces: Pieces) -> list[Cell]:

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...errors import UserError
-from ...runs.config import PairRunConfig, replaced
-from ...runs.run import refuse_other_configuration, resolve
+from ...runs.claiming import refuse_other_configuration
+from ...runs.config import replaced
+from ...runs.resolving import resolve
+from ...tasks.pair_classification import PairRunConfig
 from ...train import RunFolder
 
 

@@ -9,8 +9,8 @@ from typing import Any
 from ...data.labelled.corpus import LabelledCorpus, open_labelled
 from ...errors import UserError
 from ...files import disk_errors, remove_folder, write_atomically
-from ...runs.config import PairRunConfig
-from ...runs.finetune_start import open_start
+from ...tasks.pair_classification import PairRunConfig
+from ...tasks.pair_classification.start import open_start
 from ...train import RunFolder
 from ...train.checkpoint import existing
 from ..grids.grid import write_configs

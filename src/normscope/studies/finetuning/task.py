@@ -11,9 +11,10 @@ from ...data.labelled.pairs import Columns
 from ...errors import UserError
 from ...model import scheduled_numbers
 from ...optim import AdaptiveConfig, OptimizerConfig, ScheduleConfig
-from ...runs import config as configs
-from ...runs.config import PairRunConfig
-from ...runs.finetune_start import Start
+from ...runs.config import changed
+from ...settings.tables import read_overrides
+from ...tasks.pair_classification import PairRunConfig
+from ...tasks.pair_classification.start import Start
 from ...train import TrainConfig
 
 SEQUENCE_LENGTH = 128
@@ -121,11 +122,11 @@ def base_config(
         )
     except ValueError as error:
         raise UserError(str(error)) from error
-    changes = dict(configs.read_override(setting) for setting in settings)
-    for key in changes:
+    settings = list(settings)
+    for key in read_overrides(settings):
         if key in _SEARCHED:
             raise UserError(f"--set {key}: a search sets it by itself; give {_SEARCHED[key]} instead")
-    return configs.replaced(base, **{key.replace(".", "__"): value for key, value in changes.items()})
+    return changed(base, settings)
 
 
 def _as_trained(start: Start) -> AdaptiveConfig:

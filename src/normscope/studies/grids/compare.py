@@ -3,21 +3,18 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from ...data.documents.opening import open_documents
-from ...data.parallel.corpus import Corpus
-from ...data.parallel.opening import open_corpus
 from ...errors import UserError
 from ...files import disk_errors
 from ...report.comparison.contents import Comparison
-from ...runs.config import AnyRunConfig, PairRunConfig, RunConfig
-from .facts import AnyCorpus
+from ...tasks.registry import task_from_scratch
+from ...tasks.run_config import RunConfig
 from .grid import Cell, Grid, write_configs
 from .pool import CellState, at_once, run_cells
 from .reading import compare
 
 
 def run_comparison(
-    base: AnyRunConfig,
+    base: RunConfig,
     grid: Grid,
     folder: Path,
     *,
@@ -32,8 +29,13 @@ def run_comparison(
     processes: runs at a time, 0 for cores / threads of a run. evaluate: split to translate with each best checkpoint.
     Raises UserError before anything runs where the corpus, a setting or a run folder does not fit.
     """
-    corpus = _corpus(base)
-    if evaluate is not None and not isinstance(corpus, Corpus):
+    task = task_from_scratch(
+        base,
+        f"a comparison trains placements from the start, and task {base.task} starts from weights that have one; "
+        "compare their pre-trainings, and fine-tune each with `normscope finetune`",
+    )
+    corpus = task.open(base)
+    if evaluate is not None and not task.translates:
         raise UserError(f"--evaluate {evaluate}: task {base.task} has no translations to score; leave it out")
     if evaluate is not None and (evaluate == "train" or evaluate not in corpus.splits):
         allowed = ", ".join(name for name in corpus.splits if name != "train")
@@ -56,13 +58,3 @@ def run_comparison(
     with disk_errors(f"writing the report into {folder}"):
         page, file = compare(cells, corpus, folder, title=title, command=command, failed=failed)
     return page, file, [f"{cell.name}: {message} (log: {cell.log_file})" for cell, message in failed.items()]
-
-
-def _corpus(base: AnyRunConfig) -> AnyCorpus:
-    """Raises UserError where there is none, and for a fine-tuning."""
-    if isinstance(base, PairRunConfig):
-        raise UserError(
-            f"a comparison trains placements from the start, and task {base.task} starts from weights that have one; "
-            "compare their pre-trainings, and fine-tune each with `normscope finetune`"
-        )
-    return open_corpus(base.data) if isinstance(base, RunConfig) else open_documents(base.data)

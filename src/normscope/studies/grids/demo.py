@@ -2,7 +2,7 @@
 
 from ...data.parallel.opening import DataConfig
 from ...model import ModelConfig
-from ...runs.config import RunConfig
+from ...tasks.translation import TranslationRunConfig
 from ...train import TrainConfig
 from .grid import Grid
 
@@ -15,10 +15,10 @@ DEMO_GRID = Grid(
 """At a rate of 1e-3 the four would differ in speed only; at 3e-3 Post-LN without warm-up does not learn."""
 
 
-def demo_config() -> RunConfig:
+def demo_config() -> TranslationRunConfig:
     """6+6 blocks of width 64 for 500 updates: Post-LN without warm-up does no better than the unigram
     baseline, and the other three learn."""
-    return RunConfig(
+    return TranslationRunConfig(
         data=DataConfig(max_tokens=768),
         model=ModelConfig(width=64, ffn_width=128, heads=4, dropout=0.0),
         train=TrainConfig(duration=500, validate_every=50, checkpoint_every=100),

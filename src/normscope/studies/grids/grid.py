@@ -9,8 +9,11 @@ from typing import Any
 
 from ...errors import UserError
 from ...placement import named
-from ...runs.config import AnyRunConfig, replaced, to_toml
-from ...runs.run import refuse_other_configuration, resolve
+from ...runs.claiming import refuse_other_configuration
+from ...runs.config import replaced
+from ...runs.resolving import resolve
+from ...settings.tables import to_toml
+from ...tasks.run_config import RunConfig
 from ...train import RunFolder
 from .pool import PoolCell
 
@@ -41,7 +44,7 @@ class Cell:
     arm: Arm
     seed: int
     folder: RunFolder
-    config: AnyRunConfig
+    config: RunConfig
 
     @property
     def name(self) -> str:
@@ -99,7 +102,7 @@ class Grid:
         for (placement, warmup_updates), peak_lr, optimizer in axes:
             yield Arm(placement, warmup_updates, peak_lr, optimizer)
 
-    def cells(self, base: AnyRunConfig, folder: Path) -> list[Cell]:
+    def cells(self, base: RunConfig, folder: Path) -> list[Cell]:
         """All runs, those of the first seed first, so that a whole picture is there early.
 
         Raises UserError for values a configuration does not allow, and where a run folder holds something else.
@@ -122,7 +125,7 @@ def write_configs(cells: Iterable[PoolCell]) -> None:
         cell.config_file.write_text(to_toml(cell.config), encoding="utf-8")
 
 
-def _config(base: AnyRunConfig, arm: Arm, seed: int) -> AnyRunConfig:
+def _config(base: RunConfig, arm: Arm, seed: int) -> RunConfig:
     try:
         named(arm.placement)
     except ValueError as error:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Generic, Protocol, TypeVar
 
-from ...runs.config import AnyRunConfig
+from ...tasks.run_config import RunConfig
 from ...train import Interrupted, RunFolder
 from ...train.device import available_cores
 
@@ -28,7 +28,7 @@ class PoolCell(Protocol):
     def folder(self) -> RunFolder: ...
 
     @property
-    def config(self) -> AnyRunConfig: ...
+    def config(self) -> RunConfig: ...
 
     @property
     def config_file(self) -> Path: ...
@@ -103,7 +103,7 @@ def train_command(cell: PoolCell) -> list[str]:
     return ["-m", "normscope", "train", str(cell.config_file), "--run", str(cell.folder.path)]
 
 
-def at_once(processes: int, config: AnyRunConfig) -> int:
+def at_once(processes: int, config: RunConfig) -> int:
     """Runs at a time: `processes`, or for 0 as many as the cores have room for, given the threads of one."""
     threads = config.train.threads
     return processes or max(1, available_cores() // (threads if threads != "auto" else 1))

@@ -13,9 +13,11 @@ from ...placement import named
 from ...report.comparison.contents import Comparison, Configuration, Name, SeedResult, Status
 from ...report.comparison.page import write
 from ...report.numbers import number, significant
+from ...tasks.protocol import AnyCorpus
+from ...tasks.registry import task_from_scratch
 from ...train.run_folder import Event
 from .curves import Runs, gradient_profile, loss_curve, schedule
-from .facts import AnyCorpus, chance_nats, facts, formula_in
+from .facts import facts, formula_in
 from .grid import Arm, Cell
 from .pool import train_command
 from .results import results
@@ -29,7 +31,7 @@ def compare(
 
     failed: cells whose process has just ended without finishing its run, each with its last message.
     """
-    unigram = chance_nats(corpus)
+    unigram = task_from_scratch(cells[0].config, "nothing to compare").chance_nats(corpus)
     by_arm: dict[Arm, list[tuple[Cell, list[Event]]]] = defaultdict(list)
     for cell in cells:
         by_arm[cell.arm].append((cell, cell.folder.events()))
@@ -122,5 +124,7 @@ def _sentence(name: Name, seeds: Sequence[SeedResult], unigram: float) -> str:
 
 def _environment(cells: Sequence[Cell]) -> list[tuple[str, str]]:
     found = next((e for cell in cells if (e := cell.folder.environment())), {})
-    shown = ("normscope", "python", "torch", "platform", "processor", "cores", "threads", "accelerator", "fast_matmul")
+    software = ("normscope", "commit", "source_sha256", "python", "torch")
+    machine = ("platform", "processor", "cores", "threads", "accelerator", "fast_matmul")
+    shown = (*software, *machine)
     return [(key, str(found[key])) for key in shown if found.get(key) not in (None, "")]

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from ...data.parallel.opening import TOY, DataConfig
 from ...model import ModelConfig
-from ...tasks import TranslationConfig
+from ...tasks.translation import TranslationConfig
 from ..protocol.deviation import Compared
 from ..protocol.scale import Scale
 

@@ -5,16 +5,14 @@ from typing import Any
 from ...data.parallel.batches import TranslationBatch
 from ...measure import depth_points, gradient_norms, recording, stream_moments
 from ...model import EncoderDecoder, ModelConfig
-from ...runs.assembly import build_model
-from ...runs.config import RunConfig
-from ...tasks import TranslationTask
+from ...tasks.translation import TRANSLATION, TranslationObjective, TranslationRunConfig
 from ...train.seeds import seed_micro_batch
 from ..figure_3.measure import STACKS, matrices, only_trainable
 
 
-def measured(config: ModelConfig, seed: int, task: TranslationTask, batch: TranslationBatch) -> dict[str, Any]:
+def measured(config: ModelConfig, seed: int, task: TranslationObjective, batch: TranslationBatch) -> dict[str, Any]:
     """By stack: q after every block from the embedding on, and the norm of every W2's gradient."""
-    model: EncoderDecoder = build_model(RunConfig(seed=seed, model=config), task.corpus.codec)
+    model: EncoderDecoder = TRANSLATION.build(TranslationRunConfig(seed=seed, model=config), task.corpus.codec)
     seed_micro_batch(seed, 0)
     stacks = {kind: getattr(model, kind) for kind in STACKS}
     weights = {kind: matrices(model)["W2", kind] for kind in STACKS}

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ...tasks import TranslationConfig, TranslationTask
+from ...tasks.translation import TranslationConfig, TranslationObjective
 from ...theory.predict import ModelSetting, predict
 from ...train.device import fast_matmul, keep_freed_memory
 from ..figure_3.config import corpus_of
@@ -34,7 +34,7 @@ def run(config: RealTextConfig, pieces: Pieces) -> Findings:
     for seed in range(1, config.seeds + 1):
         pieces.watch("seeds", seed - 1, config.seeds)
         loss = TranslationConfig(label_smoothing=config.label_smoothing)
-        task = TranslationTask(corpus, loss, max_tokens=config.max_tokens, seed=seed, device=torch.device("cpu"))
+        task = TranslationObjective(corpus, loss, max_tokens=config.max_tokens, seed=seed, device=torch.device("cpu"))
         batch = task.micro_batch(0)
         setting = setting_of(
             [batch],

@@ -1,33 +1,20 @@
 """Telling apart classes of sentence pairs (Devlin et al. 2018, section 4.1)."""
 
 # N = packed tokens, B = sequences, D = width, C = classes
-from dataclasses import dataclass
 from typing import cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ..data.epochs import EpochBatches
-from ..data.labelled.corpus import LabelledBatch, LabelledCorpus
-from ..model import Layout
-from ..model.classifier import PairClassifier
-from .numbers import LN2, at_least_float32
+from ...data.epochs import EpochBatches
+from ...data.labelled.corpus import LabelledBatch, LabelledCorpus
+from ...model import Layout
+from ...model.classifier import PairClassifier
+from ..numbers import LN2, at_least_float32
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClassificationConfig:
-    """Beside what the encoder has."""
-
-    dropout: float = 0.1
-    """On the pooled vector, as BERT's run_classifier.py."""
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.dropout < 1:
-            raise ValueError(f"dropout must lie in [0, 1), got {self.dropout}")
-
-
-class ClassificationTask:
+class ClassificationObjective:
     """Batches of labelled pairs, and their loss under a `PairClassifier`."""
 
     def __init__(self, corpus: LabelledCorpus, *, batch_sequences: int, seed: int, device: torch.device) -> None:

@@ -1,7 +1,6 @@
 """BERT's pre-training (Devlin et al. 2018, section 3.1): masked tokens and next sentences."""
 
 # N = packed tokens, M = masked tokens, B = sequences, D = width
-from dataclasses import dataclass
 from functools import cached_property
 from typing import cast
 
@@ -9,42 +8,20 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ..data.documents.corpus import DocumentCorpus, DocumentSplit
-from ..data.documents.masking import Masker, MaskingConfig
-from ..data.documents.pair_batches import PairBatch, PairSource
-from ..data.documents.pairs import pack_pairs
-from ..data.documents.tokeniser import CLS, MASK, PAD, SEP
-from ..data.epochs import EpochBatches
-from ..errors import UserError
-from ..model import Layout, MaskedEncoder
-from .loss import smoothed_cross_entropy
-from .numbers import LN2, at_least_float32
+from ...data.documents.corpus import DocumentCorpus, DocumentSplit
+from ...data.documents.masking import Masker
+from ...data.documents.pair_batches import PairBatch, PairSource
+from ...data.documents.pairs import pack_pairs
+from ...data.documents.tokeniser import CLS, MASK, PAD, SEP
+from ...data.epochs import EpochBatches
+from ...errors import UserError
+from ...model import Layout, MaskedEncoder
+from ..loss import smoothed_cross_entropy
+from ..numbers import LN2, at_least_float32
+from .config import MaskedConfig
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MaskedConfig:
-    """What is masked, and how sentence pairs are packed."""
-
-    masked_share: float = 0.15
-    """Of a sequence's tokens: hidden, 80 % behind [MASK], 10 % behind a random token, 10 % left as they are."""
-    whole_words: bool = False
-    """Hide whole words, not single tokens."""
-    packings: int = 1
-    """How many times the training text is packed into pairs, each time with other random choices; an epoch goes through
-    all of them. BERT's data had 10."""
-    valid_sequences: int = 2000
-    """At most so many of the held-out pairs are validated on: the first ones, the same in every run."""
-
-    def __post_init__(self) -> None:
-        MaskingConfig(masked_share=self.masked_share)
-        if self.packings < 1 or self.valid_sequences < 1:
-            raise ValueError("packings and valid_sequences must be at least 1")
-
-    def masking(self) -> MaskingConfig:
-        return MaskingConfig(masked_share=self.masked_share, whole_words=self.whole_words)
-
-
-class MaskedTask:
+class MaskedObjective:
     """Batches of a corpus of documents, and their loss under a `MaskedEncoder`."""
 
     def __init__(

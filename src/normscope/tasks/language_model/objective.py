@@ -1,34 +1,23 @@
 """Decoder-only language modelling: the next token of text, and perplexity."""
 
 import math
-from dataclasses import dataclass
 from typing import cast
 
 import torch
 from torch import Tensor, nn
 
-from ..data.documents.corpus import DocumentCorpus
-from ..data.documents.stretches import StretchBatch, Stretches
-from ..data.documents.tokeniser import SEP
-from ..data.epochs import EpochBatches
-from ..errors import UserError
-from ..model import LanguageModel, Layout
-from .loss import smoothed_cross_entropy
-from .numbers import LN2
+from ...data.documents.corpus import DocumentCorpus
+from ...data.documents.stretches import StretchBatch, Stretches
+from ...data.documents.tokeniser import SEP
+from ...data.epochs import EpochBatches
+from ...errors import UserError
+from ...model import LanguageModel, Layout
+from ..loss import smoothed_cross_entropy
+from ..numbers import LN2
+from .config import LanguageModelConfig
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LanguageModelConfig:
-    """The loss."""
-
-    label_smoothing: float = 0.0
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.label_smoothing < 1:
-            raise ValueError(f"label_smoothing must lie in [0, 1), got {self.label_smoothing}")
-
-
-class LanguageModelTask:
+class LanguageModelObjective:
     """Stretches of a corpus of documents, and their loss under a `LanguageModel`."""
 
     def __init__(

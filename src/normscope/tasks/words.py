@@ -1,15 +1,31 @@
 """Tokenisers as other libraries take them: a `tokenizer.json` that adds a model's special tokens itself."""
 
 import json
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from tokenizers import AddedToken, Tokenizer
 from tokenizers.processors import TemplateProcessing
 
-from ...data.documents.tokeniser import CLS, MASK, PAD, SEP, UNK, TextTokeniser
-from ...data.parallel.codec import Codec
-from ...data.parallel.vocabulary import SPECIAL_TOKENS, Vocabulary
-from ..forms import Words
+from ..data.documents.tokeniser import CLS, MASK, PAD, SEP, UNK, TextTokeniser
+from ..data.parallel.codec import Codec
+from ..data.parallel.vocabulary import SPECIAL_TOKENS, Vocabulary
+
+SpecialIds = Mapping[str, int]
+"""Special token -> id, under the names of BERT's ([PAD], [UNK], [CLS], [SEP], [MASK]) or fairseq's (<s>, <pad>, …)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Words:
+    """What a folder has to say about a model's tokens."""
+
+    ids: SpecialIds
+    source: list[str]
+    """Tokens by id; of a model with one vocabulary, all of them."""
+    target: list[str]
+    files: Mapping[str, str]
+    """Tokeniser files by name: a `tokenizer.json` and what it takes to open it."""
 
 
 def of_codec(codec: Codec) -> Words:

@@ -3,16 +3,16 @@
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from ..data.documents.corpus import TOKENISER
-from ..data.documents.tokeniser import TextTokeniser
-from ..data.lines import file_sha256
-from ..errors import UserError
-from ..model import EncoderConfig, MaskedEncoder
-from ..train import RunFolder
-from ..train.checkpoint import Checkpoint
-from . import config as configs
-from .config import MaskedRunConfig
-from .run_config import PairRunConfig, StartConfig
+from ...data.documents.tokeniser import TextTokeniser
+from ...data.lines import file_sha256
+from ...errors import UserError
+from ...model import EncoderConfig, MaskedEncoder
+from ...settings.own_files import run_imports
+from ...settings.tables import read_toml
+from ...train import RunFolder
+from ...train.checkpoint import Checkpoint
+from ..masked_lm import MASKED_LM, MaskedRunConfig
+from .config import PairRunConfig, StartConfig
 
 _FREE = ("dropout", "attention_dropout", "activation_dropout", "activation_checkpointing")
 """What a fine-tuning may choose otherwise than the pre-training did: nothing that the weights were learned with."""
@@ -46,10 +46,13 @@ def open_start(run: Path, which: str) -> Start:
     """which: `best`, `last` or an update's number. Raises UserError for what is no masked-lm run, or damaged."""
     folder = RunFolder(run)
     found = folder.checkpoint(which)
-    config = configs.load(folder.config_file)
-    if not isinstance(config, MaskedRunConfig):
-        raise UserError(f"{run} is a run of task {config.task}; fine-tuning starts from one of task masked-lm")
-    return Start(folder, found, config, TextTokeniser.load(folder.vocabularies / TOKENISER))
+    table, source = read_toml(folder.config_file), str(folder.config_file)
+    task = table.get("task")
+    if task != MASKED_LM.name:
+        raise UserError(f"{run} is a run of task {task}; fine-tuning starts from one of task {MASKED_LM.name}")
+    run_imports(table, source=source)
+    config = MASKED_LM.config_of(table, source=source)
+    return Start(folder, found, config, MASKED_LM.load_codec(folder.vocabularies))
 
 
 def start_of(config: PairRunConfig) -> Start:

@@ -1,37 +1,20 @@
 """Translation: parallel sentences to label-smoothed cross-entropy."""
 
-from dataclasses import dataclass
 from typing import cast
 
 import torch
 from torch import Tensor, nn
 
-from ..data.parallel.batches import BatchSchedule, TranslationBatch, collate, make_batches
-from ..data.parallel.corpus import Corpus
-from ..errors import UserError
-from ..model import EncoderDecoder, Layout
-from .loss import smoothed_cross_entropy
-from .numbers import LN2
+from ...data.parallel.batches import BatchSchedule, TranslationBatch, collate, make_batches
+from ...data.parallel.corpus import Corpus
+from ...errors import UserError
+from ...model import EncoderDecoder, Layout
+from ..loss import smoothed_cross_entropy
+from ..numbers import LN2
+from .config import TranslationConfig
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TranslationConfig:
-    """The loss, and how validation translates."""
-
-    label_smoothing: float = 0.1
-    bleu_sentences: int = 0
-    """Sentences of the validation split to translate at each validation; 0 for no BLEU while training."""
-    bleu_beam: int = 1
-    """1 is greedy search, which is enough to follow a run."""
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.label_smoothing < 1:
-            raise ValueError(f"label_smoothing must lie in [0, 1), got {self.label_smoothing}")
-        if self.bleu_sentences < 0 or self.bleu_beam < 1:
-            raise ValueError("bleu_sentences must be 0 or more and bleu_beam at least 1")
-
-
-class TranslationTask:
+class TranslationObjective:
     """Batches of a corpus, and their loss under an `EncoderDecoder`."""
 
     def __init__(

@@ -1,0 +1,16 @@
+"""Threads, products and memory of this process, as a run's configuration wants them."""
+
+import torch
+
+from ..tasks.run_config import RunConfig
+from ..train.device import fast_matmul, keep_freed_memory, set_threads
+
+
+def prepare_machine(config: RunConfig, device: torch.device) -> bool:
+    """Set threads, products and memory for this process; True where float32 products go through oneDNN."""
+    threads = config.train.threads
+    if threads != "auto":
+        set_threads(threads)
+    if device.type == "cpu":
+        keep_freed_memory()
+    return fast_matmul(device).on

@@ -1,0 +1,31 @@
+"""A configuration in which nothing is left open: every `auto` replaced, every path absolute."""
+
+import dataclasses
+
+from ..tasks.registry import task_of
+from ..train import RunFolder
+from ..train.device import available_cores, choose_device
+from .config import Config, load
+
+
+def resolve(config: Config, folder: RunFolder) -> Config:
+    """The configuration with every `auto` replaced, and paths made absolute.
+
+    By what the run in `folder` began with, where there is one: it goes on as it was on a machine with more cores, too.
+    Otherwise by what this machine gives.
+    """
+    train = config.train
+    if folder.is_run:
+        began = load(folder.config_file).train
+        automatic = [name for name in ("device", "precision", "threads") if getattr(train, name) == "auto"]
+        train = dataclasses.replace(train, **{name: getattr(began, name) for name in automatic})
+    device = choose_device(train.device)
+    precision, threads = train.precision, train.threads
+    train = dataclasses.replace(
+        train,
+        device=str(device),
+        precision=precision if precision != "auto" else ("bf16" if device.type == "cuda" else "fp32"),
+        threads=available_cores() if threads == "auto" else threads,
+    )
+    resolved: Config = task_of(config).with_absolute_paths(dataclasses.replace(config, train=train))
+    return resolved

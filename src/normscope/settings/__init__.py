@@ -1,0 +1,1 @@
+"""Settings that a user gives: TOML files, `--set KEY=VALUE`, and Python files of their own."""

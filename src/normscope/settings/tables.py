@@ -1,0 +1,87 @@
+"""Settings as nested tables: read from TOML, written as TOML, and changed by `KEY=VALUE`."""
+
+import dataclasses
+import difflib
+import json
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from ..errors import UserError
+
+
+def read_toml(path: Path | None) -> dict[str, Any]:
+    """The table in a TOML file, empty for None. Raises UserError where it cannot be read."""
+    if path is None:
+        return {}
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"cannot read the configuration {path}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} is not TOML: {error}") from error
+
+
+def to_toml(config: Any) -> str:
+    """A configuration, which is a dataclass, as TOML with every setting in it."""
+    return tomli_w.dumps(as_table(config))
+
+
+def as_table(config: Any) -> dict[str, Any]:
+    """A configuration, which is a dataclass, as nested dictionaries with lists for tuples."""
+    table: dict[str, Any] = _with_lists(dataclasses.asdict(config))
+    return table
+
+
+def as_json(table: Mapping[str, Any]) -> str:
+    """A table as JSON. Values that JSON lacks, such as TOML's dates, become strings."""
+    return json.dumps(table, default=str)
+
+
+def read_override(override: str) -> tuple[str, Any]:
+    """Key and value of one `a.b=value`; the value is read as TOML, and as a plain string where it is none.
+
+    Raises UserError.
+    """
+    key, sign, text = override.partition("=")
+    if not sign or not key.strip():
+        raise UserError(f"--set takes KEY=VALUE, such as model.width=256, got {override!r}")
+    try:
+        read = tomllib.loads(f"value = {text.strip()}")
+    except tomllib.TOMLDecodeError:
+        read = {}
+    return key.strip(), read["value"] if len(read) == 1 else text.strip()
+
+
+def read_overrides(overrides: Iterable[str]) -> dict[str, Any]:
+    """Every `a.b=value` by its key; of two with one key the later. Raises UserError."""
+    return dict(map(read_override, overrides))
+
+
+def put(table: dict[str, Any], key: str, value: Any) -> None:
+    """Set a dotted key of a nested table. Raises UserError where a part before the last is no section."""
+    *sections, name = key.split(".")
+    for part in sections:
+        table = table.setdefault(part, {})
+        if not isinstance(table, dict):
+            raise UserError(f"{key!r}: {part} is a value, not a section")
+    table[name] = value
+
+
+def nearest(unknown: str, known: Iterable[str]) -> str:
+    """Which known key an unknown one may be meant for: of the same section, of the same name elsewhere, or any."""
+    keys = list(known)
+    section, _, name = unknown.rpartition(".")
+    siblings = [key for key in keys if key.rpartition(".")[0] == section]
+    namesakes = [key for key in keys if key.rpartition(".")[2] == name]
+    close = namesakes or difflib.get_close_matches(unknown, siblings) or difflib.get_close_matches(unknown, keys)
+    return f"did you mean {close[0]!r}?" if close else f"known keys: {', '.join(siblings or keys)}"
+
+
+def _with_lists(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _with_lists(item) for key, item in value.items()}
+    return [_with_lists(item) for item in value] if isinstance(value, list | tuple) else value

@@ -1,0 +1,85 @@
+"""From a nested table to a frozen dataclass, with errors that name the key, what came and what is allowed."""
+
+import dataclasses
+import typing
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from typing import Any, TypeVar, cast
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+from ..errors import UserError
+from .tables import as_json, as_table, nearest, put, read_overrides
+
+Config = TypeVar("Config")
+
+
+def validated(made: type[Config], table: Mapping[str, Any], *, source: str = "") -> Config:
+    """A dataclass made of a table, every key and type checked. Raises UserError.
+
+    source: what its message calls the table, such as the file it was read from.
+    """
+    try:
+        # As JSON, because strict validation of Python values would refuse lists for tuples and tables for dataclasses.
+        config: Config = _adapter(cast(Any, made)).validate_json(as_json(table))
+    except ValidationError as error:
+        raise UserError(f"{source}: {_explain(error, made)}" if source else _explain(error, made)) from None
+    return config
+
+
+def changed(config: Config, overrides: Iterable[str]) -> Config:
+    """A dataclass with `a.b=value` changes, validated again. Raises UserError."""
+    table = as_table(config)
+    for key, value in read_overrides(overrides).items():
+        put(table, key, value)
+    return validated(type(config), table)
+
+
+@cache
+def _adapter(made: Any) -> TypeAdapter[Any]:
+    for section in {made, *_inner(made)}:
+        section.__pydantic_config__ = ConfigDict(extra="forbid", strict=True)
+    return TypeAdapter(made)
+
+
+def _inner(kind: Any) -> Iterator[type[Any]]:
+    """Every dataclass that a type holds."""
+    if isinstance(kind, type) and dataclasses.is_dataclass(kind):
+        for field in dataclasses.fields(kind):
+            if isinstance(field.type, type) and dataclasses.is_dataclass(field.type):
+                yield field.type
+            yield from _inner(field.type)
+    for part in typing.get_args(kind):
+        if isinstance(part, type) and dataclasses.is_dataclass(part):
+            yield part
+        yield from _inner(part)
+
+
+def _explain(error: ValidationError, made: type[Any]) -> str:
+    """The first problem in plain words; for an unknown key, the nearest known one."""
+    problem = error.errors()[0]
+    if problem["type"] == "unexpected_keyword_argument":
+        key = ".".join(map(str, problem["loc"]))
+        return f"unknown key {key!r}; {nearest(key, _known(made))}"
+    key = _known_part(problem["loc"], made)
+    # Each member of a union has a complaint of its own; any of them may be the one that was meant.
+    messages = [p["msg"].removeprefix("Value error, ") for p in error.errors() if _known_part(p["loc"], made) == key]
+    prefix = f"{key}: " if key else ""
+    got = "" if problem["type"] == "value_error" else f", got {problem['input']!r}"
+    return prefix + ", or ".join(dict.fromkeys(messages)) + got
+
+
+def _known(made: type[Any]) -> list[str]:
+    """Every key, those of sections first."""
+    inner = [f"{f.name}.{i.name}" for f in _sections(made) for i in dataclasses.fields(cast(Any, f.type))]
+    return inner + [field.name for field in dataclasses.fields(made)]
+
+
+def _sections(made: type[Any]) -> list[dataclasses.Field[Any]]:
+    return [f for f in dataclasses.fields(made) if dataclasses.is_dataclass(f.type)]
+
+
+def _known_part(location: tuple[int | str, ...], made: type[Any]) -> str:
+    """The dotted key of an error's location, without what pydantic adds for the members of a union."""
+    depth = 2 if location and location[0] in [f.name for f in _sections(made)] else 1
+    return ".".join(map(str, location[:depth]))

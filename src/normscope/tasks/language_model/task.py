@@ -1,0 +1,67 @@
+"""Decoder-only language modelling as a task."""
+
+# N = packed tokens, D = width, V = vocabulary
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from ...data.documents.corpus import DocumentCorpus
+from ...data.documents.tokeniser import SEP, TextTokeniser
+from ...model import LanguageModel, Layout
+from .. import words
+from ..protocol import FirstBatch, Outputs
+from ..samples import layout_of
+from ..text_task import TextTask
+from .config import LanguageModelRunConfig
+from .objective import LanguageModelObjective
+
+
+class LanguageModelling(TextTask[LanguageModelRunConfig, LanguageModel]):
+    """The next token of text, by a decoder alone."""
+
+    name = "language-model"
+    config = LanguageModelRunConfig
+    model = LanguageModel
+    model_words = "a decoder alone"
+
+    def objective(
+        self, config: LanguageModelRunConfig, corpus: DocumentCorpus, device: torch.device
+    ) -> LanguageModelObjective:
+        return LanguageModelObjective(
+            corpus,
+            config.language_model,
+            sequence_length=config.data.sequence_length,
+            batch_sequences=config.data.batch_sequences,
+            seed=config.seed,
+            device=device,
+        )
+
+    def loss_words(self, config: LanguageModelRunConfig) -> str:
+        return "of every next token"
+
+    def first_batch(self, config: LanguageModelRunConfig, corpus: DocumentCorpus) -> FirstBatch:
+        """Logits (N, V) of the tokens that follow."""
+        batch = self.objective(config, corpus, torch.device("cpu")).micro_batch(0)
+
+        def run(model: nn.Module) -> Tensor:
+            assert isinstance(model, LanguageModel)
+            return model.logits(model(batch.tokens_N, Layout(batch.lengths_B)))
+
+        return FirstBatch(run=run, loss=lambda logits_NV: functional.cross_entropy(logits_NV, batch.targets_N))
+
+    def words(self, codec: TextTokeniser) -> words.Words:
+        return words.of_decoder(codec)
+
+    def outputs(self, rows: list[Tensor], codec: TextTokeniser) -> Outputs:
+        end = torch.tensor([codec.ids[SEP]])
+        inputs = [torch.cat([end, row[:-1]]) for row in rows]
+
+        def of_model(model: nn.Module) -> tuple[Tensor, Tensor, Tensor]:
+            assert isinstance(model, LanguageModel)
+            hidden_ND = model(torch.cat(inputs), layout_of(inputs))
+            return hidden_ND, model.logits(hidden_ND), torch.cat(rows)
+
+        return of_model
+
+
+LANGUAGE_MODEL = LanguageModelling()

@@ -1,0 +1,42 @@
+"""The configuration of BERT's pre-training."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from ...data.documents.masking import MaskingConfig
+from ...data.documents.opening import TextDataConfig
+from ...model import EncoderConfig
+from ..run_config import TextRunConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaskedConfig:
+    """What is masked, and how sentence pairs are packed."""
+
+    masked_share: float = 0.15
+    """Of a sequence's tokens: hidden, 80 % behind [MASK], 10 % behind a random token, 10 % left as they are."""
+    whole_words: bool = False
+    """Hide whole words, not single tokens."""
+    packings: int = 1
+    """How many times the training text is packed into pairs, each time with other random choices; an epoch goes through
+    all of them. BERT's data had 10."""
+    valid_sequences: int = 2000
+    """At most so many of the held-out pairs are validated on: the first ones, the same in every run."""
+
+    def __post_init__(self) -> None:
+        MaskingConfig(masked_share=self.masked_share)
+        if self.packings < 1 or self.valid_sequences < 1:
+            raise ValueError("packings and valid_sequences must be at least 1")
+
+    def masking(self) -> MaskingConfig:
+        return MaskingConfig(masked_share=self.masked_share, whole_words=self.whole_words)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaskedRunConfig(TextRunConfig):
+    """BERT's pre-training."""
+
+    task: Literal["masked-lm"] = "masked-lm"
+    data: TextDataConfig = field(default_factory=TextDataConfig)
+    model: EncoderConfig = field(default_factory=EncoderConfig)
+    masked_lm: MaskedConfig = field(default_factory=MaskedConfig)

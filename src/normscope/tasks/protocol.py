@@ -1,0 +1,210 @@
+"""What a task is: all that is particular to what a model learns, in one class.
+
+Nothing outside this room asks which task a configuration has: it takes the task of its name (`tasks.registry`) and
+calls a method.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from ..placement import StackShape
+from ..settings.validation import validated
+from ..train import Objective
+from .run_config import RunConfig, with_absolute_paths
+from .words import Words
+
+Config = TypeVar("Config", bound=RunConfig)
+Corpus = TypeVar("Corpus", bound="AnyCorpus")
+Model = TypeVar("Model", bound=nn.Module)
+Codec = TypeVar("Codec")
+"""What turns text into numbers and back: vocabularies, or a tokeniser."""
+Facts = list[tuple[str, str]]
+Say = Callable[[str], None]
+Outputs = Callable[[nn.Module], tuple[Tensor, Tensor, Tensor]]
+"""Model -> hidden states (N, D), logits (M, V) and targets (M,), for N packed tokens and M target tokens."""
+
+
+class AnyCorpus(Protocol):
+    """What a run needs of a corpus whatever it holds."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Of the training data."""
+        ...
+
+    @property
+    def splits(self) -> Mapping[str, Any]: ...
+
+    def save_vocabularies(self, folder: Path) -> None:
+        """Write what is needed to use a model without the corpus."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assembly:
+    """A run before its first update."""
+
+    corpus: AnyCorpus
+    objective: Objective
+    build: Callable[[], nn.Module]
+    """The model with its initial weights, on the CPU."""
+    drawn: bool = True
+    """The weights are drawn, not learned elsewhere: a placement may set its own by a first batch."""
+    extra_validation: Callable[[nn.Module], dict[str, float]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedRun(Generic[Config, Model, Codec]):
+    """A trained model with what is needed to use it."""
+
+    config: Config
+    model: Model
+    codec: Codec
+    update: int
+    environment: dict[str, Any]
+    """What it was trained on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FirstBatch:
+    """A model on the first batch of its training."""
+
+    run: Callable[[nn.Module], Any]
+    """Model -> logits."""
+    loss: Callable[[Any], Tensor]
+    """Those logits -> the mean loss per target token in nats, a scalar."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluation:
+    """The scores of a run on a split of its corpus, and how they were made."""
+
+    settings: Mapping[str, Any]
+    scores: Mapping[str, Any]
+    translations: tuple[str, ...] = ()
+    """Of every line of the split; none where the task does not translate."""
+    decimals: int = 4
+    """That scores are printed with."""
+
+    def lines(self) -> list[str]:
+        """As lines of text."""
+        run, update, split, *search = self.settings.items()
+        heading = [Path(run[1]).name, f"update {update[1]}", split[1]]
+        heading += [f"{name.replace('_', ' ')} {value}" for name, value in search]
+        return [", ".join(heading), *(f"  {name:22} {self._written(value)}" for name, value in self.scores.items())]
+
+    def _written(self, value: str | float) -> str:
+        return value if isinstance(value, str) else f"{value:.{self.decimals}f}"
+
+
+class Task(ABC, Generic[Config]):
+    """What a model learns: the configuration of a run, and the run before its first update."""
+
+    name: str
+    """As `task = "…"` in a configuration says it."""
+    config: type[Config]
+
+    def config_of(self, table: Mapping[str, Any], *, source: str) -> Config:
+        """The configuration in a table. Raises UserError; `source` is what its message calls the table."""
+        return validated(self.config, table, source=source)
+
+    def with_absolute_paths(self, config: Config) -> Config:
+        """The configuration with every path in it absolute."""
+        return with_absolute_paths(config)
+
+    @abstractmethod
+    def assemble(self, config: Config, device: torch.device) -> Assembly:
+        """Raises UserError where the corpus cannot be opened, or does not fit the configuration."""
+
+
+class TaskFromScratch(Task[Config], Generic[Config, Corpus, Model, Codec]):
+    """A task whose models begin with drawn weights: they can be compared, diagnosed, evaluated and exported."""
+
+    model: type[Model]
+    model_words: str
+    """What kind of model it is, with its article."""
+    translates: bool = False
+    """Whether its runs translate, so that they can be searched with a beam and scored by BLEU."""
+
+    @abstractmethod
+    def open(self, config: Config) -> Corpus:
+        """Raises UserError where the corpus of the configuration cannot be opened."""
+
+    @abstractmethod
+    def codec_of(self, corpus: Corpus) -> Codec: ...
+
+    @abstractmethod
+    def load_codec(self, vocabularies: Path) -> Codec:
+        """Read the codec from a run's folder. Raises UserError where it is damaged."""
+
+    @abstractmethod
+    def save_codec(self, codec: Codec, vocabularies: Path) -> None: ...
+
+    @abstractmethod
+    def build(self, config: Config, codec: Codec) -> Model:
+        """The model with its initial weights. Raises UserError where the configuration does not allow it."""
+
+    @abstractmethod
+    def objective(self, config: Config, corpus: Corpus, device: torch.device) -> Objective:
+        """Batches and loss. Raises UserError where the corpus has no use for the task."""
+
+    def assemble(self, config: Config, device: torch.device) -> Assembly:
+        corpus = self.open(config)
+        return Assembly(
+            corpus=corpus,
+            objective=self.objective(config, corpus, device),
+            build=lambda: self.build(config, self.codec_of(corpus)),
+            extra_validation=self.extra_validation(config, corpus),
+        )
+
+    def extra_validation(self, config: Config, corpus: Corpus) -> Callable[[nn.Module], dict[str, float]] | None:
+        """Further numbers for each validation, beside the losses."""
+        return None
+
+    @abstractmethod
+    def evaluate(
+        self, run: LoadedRun[Config, Model, Codec], corpus: Corpus, split: str, search: Mapping[str, Any]
+    ) -> Evaluation:
+        """Scores of a split. search: fields of `BeamConfig`, for a task that translates. Raises UserError."""
+
+    @abstractmethod
+    def chance_nats(self, corpus: Corpus) -> float:
+        """Entropy of the validation split's target tokens one by one: the loss of a model that ignores its input."""
+
+    @abstractmethod
+    def shapes(self, config: Config) -> Sequence[StackShape]:
+        """Of every stack of the model, the encoder first."""
+
+    @abstractmethod
+    def corpus_facts(self, config: Config, corpus: Corpus) -> Facts:
+        """Rows of a table that say what is trained on."""
+
+    @abstractmethod
+    def batch_words(self, config: Config) -> str:
+        """How large a batch is."""
+
+    @abstractmethod
+    def loss_words(self, config: Config) -> str:
+        """What is minimised, and what is shown."""
+
+    @abstractmethod
+    def first_batch(self, config: Config, corpus: Corpus) -> FirstBatch:
+        """The model on the first batch of its training, on the CPU."""
+
+    @abstractmethod
+    def words(self, codec: Codec) -> Words:
+        """The tokens of a model as other libraries want them."""
+
+    @abstractmethod
+    def sentences(self, run: LoadedRun[Config, Model, Codec]) -> tuple[str, Outputs]:
+        """What two models with the run's codec are compared on: what it is in words, and each model's outputs there.
+
+        On validation text of the run where its corpus can be reached and is still that of its codec; otherwise on
+        random tokens.
+        """

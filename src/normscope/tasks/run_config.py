@@ -1,0 +1,105 @@
+"""What the configurations of all tasks have in common."""
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from ..data.documents.opening import TextDataConfig
+from ..data.parallel.opening import TOY
+from ..model import DecoderConfig, EncoderConfig
+from ..optim import AdaptiveConfig, OptimizerConfig, ScheduleConfig
+from ..train import TrainConfig
+
+C = TypeVar("C", bound="RunConfig")
+
+
+class DataSection(Protocol):
+    """What every task's [data] section says."""
+
+    @property
+    def corpus(self) -> str:
+        """A folder or file, or a name of embedded data."""
+        ...
+
+
+class ModelSection(Protocol):
+    """What every task's [model] section says."""
+
+    @property
+    def placement(self) -> str: ...
+
+    @property
+    def width(self) -> int: ...
+
+    @property
+    def ffn_width(self) -> int: ...
+
+    @property
+    def heads(self) -> int: ...
+
+    @property
+    def dropout(self) -> float: ...
+
+    @property
+    def norm(self) -> str: ...
+
+    @property
+    def initialisation(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunConfig:
+    """What a run depends on, beside the machine it runs on. Every task has a class of its own, with further sections.
+
+    The classes of tasks give `task`, `data` and `model` a type and a default.
+    """
+
+    seed: int = 1
+    """Of the initial weights, the order of the batches, the masks and the dropout."""
+    imports: tuple[str, ...] = ()
+    """Python files that register placements of your own."""
+    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
+    schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
+    adaptive: AdaptiveConfig = field(default_factory=AdaptiveConfig)
+    train: TrainConfig = field(default_factory=TrainConfig)
+    task: str
+    data: DataSection
+    model: ModelSection
+
+    def __post_init__(self) -> None:
+        if self.seed < 0:
+            raise ValueError(f"seed must be 0 or more, got {self.seed}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextRunConfig(RunConfig):
+    """What the configurations of tasks on a corpus of documents have in common."""
+
+    data: TextDataConfig
+    model: EncoderConfig | DecoderConfig
+
+    def __post_init__(self) -> None:
+        # Slots make a new class, of which a bare `super()` does not know.
+        RunConfig.__post_init__(self)
+        refuse_too_long(self.data.sequence_length, self.model.positions)
+
+
+def with_absolute_paths(config: C) -> C:
+    """The configuration with the paths that every task has made absolute."""
+    data: Any = config.data
+    corpus = data.corpus if data.corpus == TOY else absolute(data.corpus)
+    return replace(config, imports=tuple(map(absolute, config.imports)), data=replace(data, corpus=corpus))
+
+
+def absolute(path: str) -> str:
+    """The whole path of a file or folder."""
+    return str(Path(path).resolve())
+
+
+def refuse_too_long(sequence_length: int, positions: int) -> None:
+    """Raise ValueError where a model has no positions for sequences of that length."""
+    if sequence_length > positions:
+        raise ValueError(
+            f"data.sequence_length={sequence_length} is above model.positions={positions}: the model has no "
+            "embedding for later positions; make the sequences shorter or the positions more"
+        )

@@ -1,0 +1,115 @@
+"""What tasks on a corpus of documents have in common: masked tokens and language modelling."""
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from ..data.documents import opening
+from ..data.documents.corpus import TOKENISER, DocumentCorpus
+from ..data.documents.tokeniser import TextTokeniser
+from ..errors import UserError
+from ..placement import StackShape
+from ..train import Objective
+from ..train.seeds import seed_weights
+from .numbers import unigram_entropy_nats
+from .protocol import Evaluation, Facts, LoadedRun, Model, Outputs, TaskFromScratch
+from .run_config import TextRunConfig
+from .samples import LONGEST, RANDOM_TOKENS, ROWS
+
+SHORTEST_ROW = 7
+"""Rows with fewer tokens are not compared on; of a masked model's rows, one token in seven is masked."""
+
+
+Config = TypeVar("Config", bound=TextRunConfig)
+
+
+class TextObjective(Objective, Protocol):
+    """Batches and loss, and means over any split."""
+
+    def evaluate(self, model: nn.Module, split: str) -> dict[str, float]: ...
+
+
+class TextTask(TaskFromScratch[Config, DocumentCorpus, Model, TextTokeniser], Generic[Config, Model]):
+    """Sequences of tokens of documents, read by one stack."""
+
+    def open(self, config: Config) -> DocumentCorpus:
+        return opening.open_documents(config.data)
+
+    def codec_of(self, corpus: DocumentCorpus) -> TextTokeniser:
+        return corpus.tokeniser
+
+    def load_codec(self, vocabularies: Path) -> TextTokeniser:
+        return TextTokeniser.load(vocabularies / TOKENISER)
+
+    def save_codec(self, codec: TextTokeniser, vocabularies: Path) -> None:
+        codec.save(vocabularies / TOKENISER)
+
+    def build(self, config: Config, codec: TextTokeniser) -> Model:
+        seed_weights(config.seed)
+        try:
+            return self.model(config.model, len(codec))
+        except ValueError as error:
+            raise UserError(str(error)) from error
+
+    @abstractmethod
+    def objective(self, config: Config, corpus: DocumentCorpus, device: torch.device) -> TextObjective: ...
+
+    def evaluate(
+        self,
+        run: LoadedRun[Config, Model, TextTokeniser],
+        corpus: DocumentCorpus,
+        split: str,
+        search: Mapping[str, Any],
+    ) -> Evaluation:
+        objective = self.objective(run.config, corpus, next(run.model.parameters()).device)
+        return Evaluation(settings={}, scores=objective.evaluate(run.model, split))
+
+    def chance_nats(self, corpus: DocumentCorpus) -> float:
+        return unigram_entropy_nats(corpus.splits["valid"].tokens)
+
+    def shapes(self, config: Config) -> list[StackShape]:
+        return [config.model.shape()]
+
+    def corpus_facts(self, config: Config, corpus: DocumentCorpus) -> Facts:
+        train, valid = corpus.splits["train"], corpus.splits["valid"]
+        return [
+            ("Corpus", Path(config.data.corpus).name),
+            ("Fingerprint", corpus.fingerprint),
+            ("Documents", f"{len(train):,} to train on ({len(train.tokens):,} tokens), {len(valid):,} to validate on"),
+            ("Vocabulary", f"{len(corpus.tokeniser):,}"),
+        ]
+
+    def batch_words(self, config: Config) -> str:
+        return f"{config.data.batch_sequences} sequences of up to {config.data.sequence_length} tokens"
+
+    def sentences(self, run: LoadedRun[Config, Model, TextTokeniser]) -> tuple[str, Outputs]:
+        longest = min(LONGEST, run.config.model.positions) - 2
+        text, rows = rows_of_text(run.codec, longest, lambda: self.open(run.config))
+        return text, self.outputs(rows, run.codec)
+
+    @abstractmethod
+    def outputs(self, rows: list[Tensor], codec: TextTokeniser) -> Outputs:
+        """What a model says of rows of token ids."""
+
+
+def rows_of_text(
+    codec: TextTokeniser, longest: int, open_corpus: Callable[[], DocumentCorpus]
+) -> tuple[str, list[Tensor]]:
+    """Rows of validation text where the corpus is still that of `codec`, else of random tokens; and what they are."""
+    try:
+        corpus = open_corpus()
+        valid = corpus.splits.get("valid")
+        if valid is not None and corpus.tokeniser.to_json() == codec.to_json():
+            tokens = torch.from_numpy(valid.tokens[: ROWS * longest].astype("int64"))
+            rows = [row for row in torch.split(tokens, longest) if len(row) >= SHORTEST_ROW]
+            if rows:
+                return f"{sum(map(len, rows))} tokens of validation text", rows
+    except UserError:
+        pass
+    regular = torch.from_numpy(codec.regular_ids)
+    generator = torch.Generator().manual_seed(1)
+    return RANDOM_TOKENS, [regular[torch.randint(len(regular), (longest,), generator=generator)] for _ in range(ROWS)]

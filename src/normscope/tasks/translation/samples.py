@@ -1,0 +1,86 @@
+"""A translation model on a few sentences: its first training batch, and sentences to compare two models on."""
+
+# N = packed source tokens, M = packed target tokens, D = width, V = vocabulary
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from ...data.parallel.batches import TranslationBatch
+from ...data.parallel.codec import Codec
+from ...data.parallel.corpus import Corpus
+from ...data.parallel.vocabulary import EOS, SPECIAL_TOKENS
+from ...errors import UserError
+from ...model import EncoderDecoder, Layout
+from ..protocol import FirstBatch, Outputs
+from ..samples import RANDOM_TOKENS, ROWS, layout_of
+
+_RANDOM_LENGTH = 12
+
+
+def first_batch(batch: TranslationBatch, smoothing: float) -> FirstBatch:
+    """The logits of a batch, and its training loss."""
+    source, target = Layout(batch.source_lengths_B), Layout(batch.target_lengths_B)
+    return FirstBatch(
+        run=logits_of(source.pack(batch.source_BS), source, target.pack(batch.target_in_BT), target),
+        loss=smoothed_loss(target.pack(batch.target_out_BT), smoothing),
+    )
+
+
+def logits_of(source_N: Tensor, source: Layout, target_M: Tensor, target: Layout) -> Callable[[nn.Module], Tensor]:
+    """Run an `EncoderDecoder` up to its logits (M, V); forward alone gives hidden states."""
+
+    def run(model: nn.Module) -> Tensor:
+        assert isinstance(model, EncoderDecoder)
+        return model.logits(model(source_N, source, target_M, target))
+
+    return run
+
+
+def smoothed_loss(asked_M: Tensor, smoothing: float) -> Callable[[Any], Tensor]:
+    """Mean over target tokens of the loss in `tasks.loss`, of logits (M, V).
+
+    torch shares ε among all V entries, the target included, where training shares it among the V - 1 others.
+    """
+
+    def loss(logits_MV: Any) -> Tensor:
+        entries = logits_MV.shape[1]
+        return functional.cross_entropy(logits_MV, asked_M, label_smoothing=smoothing * entries / max(entries - 1, 1))
+
+    return loss
+
+
+def sentences(codec: Codec, open_corpus: Callable[[], Corpus]) -> tuple[str, Outputs]:
+    """What to compare two models of one codec on; see `TaskFromScratch.sentences`."""
+    text, (sources, targets) = _pairs(codec, open_corpus)
+
+    def outputs(model: nn.Module) -> tuple[Tensor, Tensor, Tensor]:
+        assert isinstance(model, EncoderDecoder)
+        inputs = torch.cat([torch.cat([target[-1:], target[:-1]]) for target in targets])
+        hidden_MD = model(torch.cat(sources), layout_of(sources), inputs, layout_of(targets))
+        return hidden_MD, model.logits(hidden_MD), torch.cat(targets)
+
+    return text, outputs
+
+
+def _pairs(codec: Codec, open_corpus: Callable[[], Corpus]) -> tuple[str, tuple[list[Tensor], list[Tensor]]]:
+    try:
+        corpus = open_corpus()
+        if corpus.codec.vocabulary_digests() == codec.vocabulary_digests():
+            valid = corpus.splits["valid"]
+            numbers = range(min(ROWS, len(valid)))
+            sides = [
+                [torch.from_numpy(side[i].astype("int64")) for i in numbers] for side in (valid.source, valid.target)
+            ]
+            return f"{len(numbers)} validation pairs", (sides[0], sides[1])
+    except UserError:
+        pass
+    generator, first = torch.Generator().manual_seed(1), len(SPECIAL_TOKENS)
+
+    def drawn(size: int) -> list[Tensor]:
+        rows = [torch.randint(first, size, (_RANDOM_LENGTH,), generator=generator) for _ in range(ROWS)]
+        return [torch.cat([row, torch.tensor([EOS])]) for row in rows]
+
+    return RANDOM_TOKENS, (drawn(len(codec.source.vocabulary)), drawn(len(codec.target.vocabulary)))

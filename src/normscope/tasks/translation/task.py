@@ -1,0 +1,123 @@
+"""Translation as a task."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from ...data.parallel import opening
+from ...data.parallel.codec import Codec
+from ...data.parallel.corpus import Corpus
+from ...decode.beam import BeamConfig
+from ...errors import UserError
+from ...model import EncoderDecoder, stack_shape
+from ...placement import StackShape
+from ...train.seeds import seed_weights
+from .. import words
+from ..numbers import unigram_entropy_nats
+from ..protocol import Evaluation, Facts, FirstBatch, LoadedRun, Outputs, TaskFromScratch
+from . import samples
+from .config import TranslationRunConfig
+from .evaluation import evaluate_split
+from .objective import TranslationObjective
+
+Run = LoadedRun[TranslationRunConfig, EncoderDecoder, Codec]
+
+
+class Translation(TaskFromScratch[TranslationRunConfig, Corpus, EncoderDecoder, Codec]):
+    """Sentences of one language to sentences of another, by an encoder-decoder."""
+
+    name = "translation"
+    config = TranslationRunConfig
+    model = EncoderDecoder
+    model_words = "an encoder-decoder"
+    translates = True
+
+    def open(self, config: TranslationRunConfig) -> Corpus:
+        return opening.open_corpus(config.data)
+
+    def codec_of(self, corpus: Corpus) -> Codec:
+        return corpus.codec
+
+    def load_codec(self, vocabularies: Path) -> Codec:
+        return Codec.load(vocabularies)
+
+    def save_codec(self, codec: Codec, vocabularies: Path) -> None:
+        codec.save(vocabularies)
+
+    def build(self, config: TranslationRunConfig, codec: Codec) -> EncoderDecoder:
+        seed_weights(config.seed)
+        try:
+            return EncoderDecoder(config.model, len(codec.source.vocabulary), len(codec.target.vocabulary))
+        except ValueError as error:
+            raise UserError(str(error)) from error
+
+    def objective(self, config: TranslationRunConfig, corpus: Corpus, device: torch.device) -> TranslationObjective:
+        return TranslationObjective(
+            corpus, config.translation, max_tokens=config.data.max_tokens, seed=config.seed, device=device
+        )
+
+    def extra_validation(
+        self, config: TranslationRunConfig, corpus: Corpus
+    ) -> Callable[[nn.Module], dict[str, float]] | None:
+        count, beam = config.translation.bleu_sentences, BeamConfig(beam=config.translation.bleu_beam)
+
+        def bleu(model: nn.Module) -> dict[str, float]:
+            assert isinstance(model, EncoderDecoder)
+            return {"bleu": evaluate_split(model, corpus.codec, corpus.splits["valid"], beam, limit=count)["bleu"]}
+
+        return bleu if count else None
+
+    def evaluate(self, run: Run, corpus: Corpus, split: str, search: Mapping[str, Any]) -> Evaluation:
+        try:
+            beam = BeamConfig(**search)
+        except ValueError as error:
+            raise UserError(str(error)) from error
+        scores = evaluate_split(run.model, run.codec, corpus.splits[split], beam)
+        translations = tuple(scores.pop("translations"))
+        searched = {name: asdict(beam)[name] for name in ("beam", "length_penalty")}
+        return Evaluation(settings=searched, scores=scores, translations=translations, decimals=2)
+
+    def chance_nats(self, corpus: Corpus) -> float:
+        return unigram_entropy_nats(corpus.splits["valid"].target.tokens)
+
+    def shapes(self, config: TranslationRunConfig) -> list[StackShape]:
+        return [stack_shape(config.model, "encoder"), stack_shape(config.model, "decoder")]
+
+    def corpus_facts(self, config: TranslationRunConfig, corpus: Corpus) -> Facts:
+        train, valid = corpus.splits["train"], corpus.splits["valid"]
+        languages = f"{corpus.source.language} to {corpus.target.language}"
+        return [
+            ("Corpus", f"{Path(config.data.corpus).name}, {languages}"),
+            ("Fingerprint", corpus.fingerprint),
+            ("Sentences", f"{len(train):,} to train on, {len(valid):,} to validate on"),
+            ("Vocabulary", vocabulary_words(corpus.codec)),
+        ]
+
+    def batch_words(self, config: TranslationRunConfig) -> str:
+        return f"{config.data.max_tokens} tokens"
+
+    def loss_words(self, config: TranslationRunConfig) -> str:
+        return f"label smoothing {config.translation.label_smoothing:g}; the losses shown are not smoothed"
+
+    def first_batch(self, config: TranslationRunConfig, corpus: Corpus) -> FirstBatch:
+        batch = self.objective(config, corpus, torch.device("cpu")).micro_batch(0)
+        return samples.first_batch(batch, config.translation.label_smoothing)
+
+    def words(self, codec: Codec) -> words.Words:
+        return words.of_codec(codec)
+
+    def sentences(self, run: Run) -> tuple[str, Outputs]:
+        return samples.sentences(run.codec, lambda: self.open(run.config))
+
+
+def vocabulary_words(codec: Codec) -> str:
+    """How many tokens there are, in one table for both languages or in two."""
+    source, target = len(codec.source.vocabulary), len(codec.target.vocabulary)
+    return f"joint vocabulary: {source:,}" if codec.joint else f"{source:,} source, {target:,} target"
+
+
+TRANSLATION = Translation()
