@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from torch import nn
 
 from normscope.doctor import find_stacks
-from normscope.doctor.advise.advice import NAMES, advise
+from normscope.doctor.advise.advice import advise
 from normscope.doctor.advise.calibration import Facts, calibration, of_table, to_table
+from normscope.optim import OPTIMIZERS
 
 FACTS = Facts(optimizer="adam", reach=-0.8, collapse=-2.0, rise=-0.5, sublayers=20)
 CONSTANTS = replace(calibration(), collapse=-0.5, depth=-0.7, rise=-0.25, margin=0.3, warmup=1.0, warmup_slope=0.5)
@@ -41,7 +42,7 @@ def test_warm_up_is_none_below_the_safe_rate_and_longer_for_higher_ones():
 
 def test_constants_survive_json():
     assert of_table(to_table(CONSTANTS)) == CONSTANTS
-    assert set(NAMES) == set(calibration().optimizers)
+    assert set(calibration().optimizers) == set(OPTIMIZERS)
 
 
 def encoder(blocks: int, *, norm_first: bool) -> nn.Module:

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from normscope.errors import UserError
-from normscope.optim import OptimizerConfig, make_optimizer
+from normscope.optim import OPTIMIZERS, OptimizerConfig, make_optimizer
+from normscope.settings.validation import validated
 
 STEPS = 20
 TARGET = torch.tensor([[1.0, -2.0, 0.5], [0.0, 3.0, -1.0]], dtype=torch.float64)
@@ -117,3 +118,14 @@ def test_decay_is_decoupled_in_adamw_alone():
 def test_what_cannot_be_optimised_with(changes, message):
     with pytest.raises(ValueError, match=message):
         OptimizerConfig(**changes)
+
+
+def test_a_name_of_the_list_is_valid_and_every_other_is_refused_with_the_list():
+    for name in OPTIMIZERS:
+        assert validated(OptimizerConfig, {"name": name}).name == name
+    with pytest.raises(UserError, match="'adam', 'adamw', 'sgd', 'radam' or 'lion', got 'lamb'"):
+        validated(OptimizerConfig, {"name": "lamb"})
+
+
+def test_what_is_said_of_another_optimiser_is_of_one_in_the_list():
+    assert all(listed.bears_as in OPTIMIZERS for listed in OPTIMIZERS.values() if listed.bears_as)

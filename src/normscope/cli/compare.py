@@ -28,9 +28,7 @@ def compare(
         typer.Option(metavar="PLACEMENT:WARMUP,…", help="Train only these pairs instead of every combination."),
     ] = None,
     peak_lr: Annotated[str, typer.Option(help="Peak learning rates, separated by commas.")] = "3e-3",
-    optimizers: Annotated[
-        str, typer.Option(help="Optimisers, separated by commas: adam, adamw, sgd, radam, lion.")
-    ] = "adam",
+    optimizers: Annotated[str, typer.Option(help="Optimisers, separated by commas, such as adam,sgd.")] = "adam",
     seeds: Annotated[int, typer.Option(help="Runs of each configuration, each with a seed of its own.")] = 1,
     out: Annotated[
         Path | None, typer.Option(help="Folder for the runs and the report.  [default: runs/compare-NAME]")

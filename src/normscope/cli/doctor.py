@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -37,7 +37,7 @@ def doctor(
         typer.Option("--set", metavar="KEY=VALUE", help="Change the configuration, or give the function an argument."),
     ] = [],  # noqa: B006
     optimizer: Annotated[
-        str | None, typer.Option(help="adam, adamw, sgd, radam or lion. Without it: the target's own one, or adam.")
+        str | None, typer.Option(help="Optimiser, such as adam or sgd. Without it: the target's own one, or adam.")
     ] = None,
     rate: Annotated[float | None, typer.Option(help="The peak learning rate that you mean to use.")] = None,
     tokens: Annotated[int, typer.Option(help="Of a sequence, where the target brings no inputs.")] = 128,
@@ -88,12 +88,12 @@ def doctor(
 
 def _check(fail_on: str, optimizer: str | None, rate: float | None) -> None:
     """Raise UserError for options with values that they do not have."""
-    from ..optim.optimizers import OptimizerName
+    from ..optim import OPTIMIZERS
     from ..report.doctor.contents import Severity
 
     for option, given, allowed in (
         ("--fail-on", fail_on, tuple(Severity)),
-        ("--optimizer", optimizer, get_args(OptimizerName)),
+        ("--optimizer", optimizer, tuple(OPTIMIZERS)),
     ):
         if given is not None and given not in allowed:
             raise UserError(f"{option} {given}: choose one of {', '.join(allowed)}")

@@ -1,10 +1,11 @@
 """Schedules as pure functions, and torch's optimisers by name."""
 
 from .adaptive import AdaptiveConfig, adaptive_value
-from .optimizers import OptimizerConfig, make_optimizer
+from .optimizers import OPTIMIZERS, OptimizerConfig, make_optimizer
 from .schedules import ScheduleConfig, UpdatesOf, factor, parse_duration, summed_factor, torch_scheduler
 
 __all__ = [
+    "OPTIMIZERS",
     "AdaptiveConfig",
     "OptimizerConfig",
     "ScheduleConfig",

@@ -1,16 +1,83 @@
-"""Optimisers by name: torch's own, and Lion as `lion-pytorch` has it."""
+"""The one list of optimisers: torch's own, and Lion as `lion-pytorch` has it.
+
+To add one, write how it is made and put it into `OPTIMIZERS`. Configurations, the command line, the doctor's advice and
+the study that the advice is fitted by all read that list.
+"""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import nn
 
 from ..errors import UserError
 
-OptimizerName = Literal["adam", "adamw", "sgd", "radam", "lion"]
+Weights = list[nn.Parameter]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listed:
+    """An optimiser of the list."""
+
+    make: Callable[[Weights, "OptimizerConfig"], torch.optim.Optimizer]
+    """Over one parameter group, at the peak rate."""
+    usual_momentum: float = 0.0
+    """What it is measured with where nobody says."""
+    usual_weight_decay: float = 0.0
+    """The same, where a whole training is measured."""
+    bears_as: str = ""
+    """Another optimiser whose largest stable rates are its own; empty where it has a constant of its own."""
+    searched_rates: tuple[float, float] = (2.15e-3, 1.0)
+    """Between which a search for its largest stable rate begins and ends."""
+
+
+# The fused step reads and writes every weight once; same arithmetic.
+def _adam(weights: Weights, c: "OptimizerConfig") -> torch.optim.Optimizer:
+    return torch.optim.Adam(
+        weights, lr=c.peak_lr, betas=c.betas, eps=c.epsilon, weight_decay=c.weight_decay, fused=True
+    )
+
+
+def _adamw(weights: Weights, c: "OptimizerConfig") -> torch.optim.Optimizer:
+    return torch.optim.AdamW(
+        weights, lr=c.peak_lr, betas=c.betas, eps=c.epsilon, weight_decay=c.weight_decay, fused=True
+    )
+
+
+def _radam(weights: Weights, c: "OptimizerConfig") -> torch.optim.Optimizer:
+    return torch.optim.RAdam(weights, lr=c.peak_lr, betas=c.betas, eps=c.epsilon, weight_decay=c.weight_decay)
+
+
+def _sgd(weights: Weights, c: "OptimizerConfig") -> torch.optim.Optimizer:
+    return torch.optim.SGD(weights, lr=c.peak_lr, momentum=c.momentum, weight_decay=c.weight_decay)
+
+
+def _lion(weights: Weights, c: "OptimizerConfig") -> torch.optim.Optimizer:
+    try:
+        from lion_pytorch import Lion
+    except ModuleNotFoundError:
+        raise UserError("optimizer lion needs lion-pytorch: pip install 'normscope[lion]'") from None
+    lion: torch.optim.Optimizer = Lion(weights, lr=c.peak_lr, betas=c.betas, weight_decay=c.weight_decay)
+    return lion
+
+
+OPTIMIZERS: dict[str, Listed] = {
+    "adam": Listed(make=_adam),
+    # 0.01 is torch's default.
+    "adamw": Listed(make=_adamw, usual_weight_decay=0.01, bears_as="adam"),
+    # torch's default is a momentum of 0; nobody trains a Transformer so.
+    "sgd": Listed(make=_sgd, usual_momentum=0.9, searched_rates=(0.1, 100.0)),
+    "radam": Listed(make=_radam, searched_rates=(4.64e-3, 2.15)),
+    "lion": Listed(make=_lion, searched_rates=(4.64e-4, 0.215)),
+}
+
+if TYPE_CHECKING:
+    OptimizerName = str
+else:
+    OptimizerName = Literal[tuple(OPTIMIZERS)]
+"""A name of the list, as a type that validation knows the values of."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,22 +112,4 @@ def make_optimizer(parameters: Iterable[nn.Parameter], config: OptimizerConfig) 
 
     Raises UserError for lion where `lion-pytorch` is not installed.
     """
-    group = list(parameters)
-    lr, decay, betas, epsilon = config.peak_lr, config.weight_decay, config.betas, config.epsilon
-    match config.name:
-        # The fused step reads and writes every weight once; same arithmetic.
-        case "adam":
-            return torch.optim.Adam(group, lr=lr, betas=betas, eps=epsilon, weight_decay=decay, fused=True)
-        case "adamw":
-            return torch.optim.AdamW(group, lr=lr, betas=betas, eps=epsilon, weight_decay=decay, fused=True)
-        case "radam":
-            return torch.optim.RAdam(group, lr=lr, betas=betas, eps=epsilon, weight_decay=decay)
-        case "sgd":
-            return torch.optim.SGD(group, lr=lr, momentum=config.momentum, weight_decay=decay)
-        case "lion":
-            try:
-                from lion_pytorch import Lion
-            except ModuleNotFoundError:
-                raise UserError("optimizer lion needs lion-pytorch: pip install 'normscope[lion]'") from None
-            lion: torch.optim.Optimizer = Lion(group, lr=lr, betas=betas, weight_decay=decay)
-            return lion
+    return OPTIMIZERS[config.name].make(list(parameters), config)

@@ -9,17 +9,12 @@ import torch
 from torch import Tensor, nn
 
 from ...measure.line import Make
-from ...optim import OptimizerConfig, make_optimizer
+from ...optim import OPTIMIZERS, OptimizerConfig, make_optimizer
 from ...report.doctor.contents import Advice
 from ..identify.found import FoundStack
 from ..trace.inputs import Inputs
 from .calibration import Calibration, Facts, calibration, facts_of
 from .first_update import first_update
-
-NAMES = ("adam", "adamw", "sgd", "radam", "lion")
-"""Optimisers that are known by name, and that the advice was calibrated with."""
-_SGD_MOMENTUM = 0.9
-"""torch's default is 0; nobody trains a Transformer so."""
 
 
 def advise(
@@ -61,9 +56,9 @@ def _maker(model: nn.Module, optimizer: str | torch.optim.Optimizer) -> tuple[st
     """The optimiser's name, and what builds it over one weight."""
     if isinstance(optimizer, torch.optim.Optimizer):
         return _rebuilt(model, optimizer)
-    if optimizer not in NAMES:
-        raise ValueError(f"unknown optimizer {optimizer!r}; choose {', '.join(NAMES)}, or give an instance")
-    config = OptimizerConfig(name=optimizer, momentum=_SGD_MOMENTUM if optimizer == "sgd" else 0.0)  # type: ignore[arg-type]
+    if optimizer not in OPTIMIZERS:
+        raise ValueError(f"unknown optimizer {optimizer!r}; choose {', '.join(OPTIMIZERS)}, or give an instance")
+    config = OptimizerConfig(name=optimizer, momentum=OPTIMIZERS[optimizer].usual_momentum)
     return optimizer, lambda _, weight: make_optimizer([weight], config)
 
 
@@ -83,7 +78,7 @@ def _rebuilt(model: nn.Module, optimizer: torch.optim.Optimizer) -> tuple[str, M
         except Exception as error:
             raise ValueError(
                 f"{kind.__name__} cannot be built again from the settings of its groups ({error}); name one of "
-                f"{', '.join(NAMES)} instead"
+                f"{', '.join(OPTIMIZERS)} instead"
             ) from error
 
     return kind.__name__.lower(), make

@@ -1,17 +1,13 @@
 """The models whose trainings the doctor's advice is fitted to and judged by, and the rates they are tried at."""
 
+import math
 from dataclasses import dataclass
-from typing import get_args
 
 from ...data.parallel.opening import TOY
 from ...model import ModelConfig
-from ...optim.optimizers import OptimizerName
+from ...optim.optimizers import OPTIMIZERS, OptimizerName
 from ...placement import named
 
-START = {"adam": -8, "adamw": -8, "radam": -7, "lion": -10, "sgd": -3}
-"""Where the search for the largest rate that trains begins, as a step of `rate_of`."""
-HIGHEST = {"adam": 0, "adamw": 0, "radam": 1, "lion": -2, "sgd": 6}
-"""Where it ends."""
 TENTH = 3
 """Steps between a rate and a tenth of it."""
 
@@ -35,8 +31,8 @@ class Case:
         named(self.placement)
         if self.blocks < 1 or self.width % 16:
             raise ValueError(f"blocks must be at least 1 and width a multiple of 16, got {self.blocks}, {self.width}")
-        if self.optimizer not in get_args(OptimizerName):
-            raise ValueError(f"optimizer must be one of {', '.join(get_args(OptimizerName))}, got {self.optimizer!r}")
+        if self.optimizer not in OPTIMIZERS:
+            raise ValueError(f"optimizer must be one of {', '.join(OPTIMIZERS)}, got {self.optimizer!r}")
 
     @property
     def name(self) -> str:
@@ -59,6 +55,12 @@ class Case:
 def rate_of(step: int) -> float:
     """Rates a third of a decade apart: 0 is 1, and -3 is 0.1."""
     return float(f"{10 ** (step / 3):.3g}")
+
+
+def searched_steps(optimizer: str) -> tuple[int, int]:
+    """Where the search for the largest rate that trains begins and ends, as steps of `rate_of`."""
+    first, last = (round(3 * math.log10(rate)) for rate in OPTIMIZERS[optimizer].searched_rates)
+    return first, last
 
 
 def _cases(optimizer: OptimizerName, seed: int, sizes: str, corpus: str = TOY) -> list[Case]:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from .config import AdviceConfig
 from .fit import Known
 from .judge import Judged
-from .training import MOMENTUM, VALID_TOKENS, WEIGHT_DECAY
+from .training import VALID_TOKENS
 
 
 def conditions(
@@ -25,7 +25,8 @@ def conditions(
         ),
         (
             "optimisers",
-            f"betas (0.9, 0.98); SGD with momentum {MOMENTUM}, AdamW with weight decay {WEIGHT_DECAY}, no other decay",
+            f"betas (0.9, 0.98); SGD with momentum {OPTIMIZERS['sgd'].usual_momentum}, AdamW with weight decay "
+            f"{OPTIMIZERS['adamw'].usual_weight_decay}, no other decay",
         ),
         ("rates", "a third of a decade apart, up until two running fail, down until one learns, and a tenth of each"),
         (

@@ -8,6 +8,7 @@ import numpy as np
 
 from ...doctor.advise.calibration import ADAM, Calibration, Facts
 from ...errors import UserError
+from ...optim import OPTIMIZERS
 from .cases import TENTH, Case, rate_of
 from .search import Outcome, diverged, learned
 
@@ -26,7 +27,7 @@ NEUTRAL = Calibration(
     warmup=0.0,
     warmup_slope=0.0,
 )
-GROUPS = {ADAM: ADAM, "adamw": ADAM}
+GROUPS = {ADAM: ADAM} | {name: one.bears_as for name, one in OPTIMIZERS.items() if one.bears_as}
 """AdamW moves as Adam does; the others have a constant of their own."""
 
 

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from ..protocol.pieces import Pieces
-from .cases import HIGHEST, START, TENTH, Case, rate_of
+from .cases import TENTH, Case, rate_of, searched_steps
 from .training import train_once
 
 SLOWLY = 0.1
@@ -59,7 +59,7 @@ def trainings(case: Case, pieces: Pieces, *, updates: int, max_tokens: int) -> d
     def train(step: int) -> Outcome:
         return training(case, rate_of(step), pieces, updates=updates, max_tokens=max_tokens)
 
-    return climb(START[case.optimizer], HIGHEST[case.optimizer], train)
+    return climb(*searched_steps(case.optimizer), train)
 
 
 def training(

@@ -13,17 +13,13 @@ from ...data.parallel.batches import TranslationBatch, collate
 from ...data.parallel.corpus import Corpus
 from ...data.parallel.opening import DataConfig, open_corpus
 from ...model import EncoderDecoder, profile
-from ...optim import OptimizerConfig, make_optimizer
+from ...optim import OPTIMIZERS, OptimizerConfig, make_optimizer
 from ...optim.schedules import linear_warmup
 from ...tasks.translation import TRANSLATION, TranslationConfig, TranslationObjective, TranslationRunConfig
 from .cases import Case
 
 VALID_TOKENS = 4000
 """Target tokens that the loss at the end is measured on."""
-MOMENTUM = 0.9
-"""Of SGD."""
-WEIGHT_DECAY = 0.01
-"""Of AdamW; the others have none."""
 
 
 @cache
@@ -48,11 +44,12 @@ def model_of(case: Case, task: TranslationObjective) -> EncoderDecoder:
 
 
 def optimizer_of(case: Case, rate: float) -> OptimizerConfig:
+    listed = OPTIMIZERS[case.optimizer]
     return OptimizerConfig(
         name=case.optimizer,
         peak_lr=rate,
-        momentum=MOMENTUM if case.optimizer == "sgd" else 0.0,
-        weight_decay=WEIGHT_DECAY if case.optimizer == "adamw" else 0.0,
+        momentum=listed.usual_momentum,
+        weight_decay=listed.usual_weight_decay,
     )
 
 
