@@ -1,6 +1,7 @@
-"""Writing that a kill or a full disk cannot leave half done."""
+"""Writing that a kill, a power cut or a full disk cannot leave half done: the one implementation of it."""
 
 import errno
+import fcntl
 import os
 import re
 import shutil
@@ -14,6 +15,13 @@ from safetensors import SafetensorError
 from .errors import UserError
 
 UNFINISHED = ".unfinished-"
+"""What the names of files and folders begin with until they are whole."""
+REPLACED = ".replaced-"
+"""The same of a folder whose place another one is taking, between two renames."""
+
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_FORBIDDEN = {errno.EACCES, errno.EROFS, errno.EPERM}
+_FAILING = {errno.EIO, errno.ENXIO, errno.ENODEV, errno.ESTALE}
 
 
 def write_atomically(path: Path, text: str) -> None:
@@ -38,23 +46,71 @@ def write_atomically(path: Path, text: str) -> None:
 def whole_folder(path: Path) -> Iterator[Path]:
     """A folder to fill, which becomes `path` when the block ends and disappears when it raises.
 
-    Every file is on disk before the name is: after a kill there is the whole folder or none.
+    Every file is on disk before the name is: after a kill there is the whole folder or none. A folder that stood at
+    `path` stays as it is until then; `recover` puts it back where a kill came between the two renames. Raises UserError
+    while another process fills the same folder.
     """
+    recover(path)
     temporary = path.with_name(UNFINISHED + path.name)
-    shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(parents=True)
     try:
-        yield temporary
-        for file in sorted(temporary.rglob("*")):
-            sync(file)
-        sync(temporary)
-        if path.exists():
-            remove_folder(path)
-        temporary.rename(path)
-        sync(path.parent)
+        # The lock tells a folder being written from one left by a killed process: it ends with its process.
+        lock = _lock(temporary, path)
+        try:
+            yield temporary
+            for file in sorted(temporary.rglob("*"), reverse=True):
+                sync(file)
+            sync(temporary)
+            _swap(temporary, path)
+        finally:
+            os.close(lock)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
+
+
+def _swap(temporary: Path, path: Path) -> None:
+    """Put a whole folder in its place; what stood there comes back if that fails."""
+    replaced = path.with_name(REPLACED + path.name)
+    had_one = path.exists()
+    if had_one:
+        path.rename(replaced)
+    try:
+        temporary.rename(path)
+    except BaseException:
+        if had_one:
+            replaced.rename(path)
+        raise
+    sync(path.parent)
+    if had_one:
+        shutil.rmtree(replaced, ignore_errors=True)  # the new folder is in place; `recover` clears what stays
+
+
+def recover(path: Path) -> None:
+    """Clear away what a killed process left of writing `path`, and put a folder back that it was about to replace.
+
+    Raises UserError while another process is writing it.
+    """
+    temporary, replaced = (path.with_name(prefix + path.name) for prefix in (UNFINISHED, REPLACED))
+    if temporary.is_dir():
+        os.close(_lock(temporary, path))
+        shutil.rmtree(temporary)
+    if replaced.exists():
+        if path.exists():
+            shutil.rmtree(replaced)
+        else:
+            replaced.rename(path)
+
+
+def clear_unfinished(folder: Path) -> None:
+    """As `recover`, for everything that a killed process was writing in `folder`. The caller holds a lock on it."""
+    for left in folder.glob(REPLACED + "*"):
+        recover(folder / left.name.removeprefix(REPLACED))
+    for left in folder.glob(UNFINISHED + "*"):
+        if left.is_dir():
+            shutil.rmtree(left)
+        else:
+            left.unlink()
 
 
 def remove_folder(path: Path) -> None:
@@ -63,15 +119,6 @@ def remove_folder(path: Path) -> None:
     shutil.rmtree(doomed, ignore_errors=True)
     path.rename(doomed)
     shutil.rmtree(doomed)
-
-
-def clear_unfinished(folder: Path) -> None:
-    """Remove what a killed process left half-written in `folder`."""
-    for left in folder.glob(UNFINISHED + "*"):
-        if left.is_dir():
-            shutil.rmtree(left)
-        else:
-            left.unlink()
 
 
 def sync(path: Path) -> None:
@@ -85,19 +132,38 @@ def sync(path: Path) -> None:
 
 @contextmanager
 def disk_errors(doing: str) -> Iterator[None]:
-    """Turn a full disk or a missing permission into a UserError that says what was being written."""
+    """Turn what the user can mend (a full or failing disk, a missing permission, a wrong place) into a UserError.
+
+    doing: what was being written, such as "saving runs/mine".
+    """
     try:
         yield
     except (OSError, SafetensorError) as error:
         number = error.errno if isinstance(error, OSError) else _number_in(str(error))
-        if number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        file = error.filename if isinstance(error, OSError) else None
+        if number in _FULL:
             raise UserError(f"{doing}: the disk is full; free some space and run the same command again") from error
-        if number in (errno.EACCES, errno.EROFS, errno.EPERM):
-            where = f" {error.filename}" if isinstance(error, OSError) and error.filename else ""
-            raise UserError(f"{doing}: no permission to write{where}") from error
+        if number in _FORBIDDEN:
+            raise UserError(f"{doing}: no permission to write{f' {file}' if file else ''}") from error
         if number in (errno.ENOTDIR, errno.EEXIST):
             raise UserError(f"{doing}: a file stands where a folder is needed; choose another place") from error
+        if number in _FAILING:
+            raise UserError(
+                f"{doing}: the disk failed{f' at {file}' if file else ''} ({os.strerror(number or 0)}); nothing that "
+                "was whole before is lost. Run the same command again when the disk is in order, or choose another one"
+            ) from error
         raise
+
+
+def _lock(folder: Path, path: Path) -> int:
+    """Hold `folder`, in which `path` is being made, by a descriptor. Raises UserError where another process does."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(descriptor)
+        raise UserError(f"{path}: another process is writing it; wait for that one or choose another folder") from error
+    return descriptor
 
 
 def _umask() -> int:

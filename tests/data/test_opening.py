@@ -13,7 +13,7 @@ from normscope.errors import UserError
 
 
 def test_the_toy_corpus_has_the_same_fingerprint_in_every_process() -> None:
-    program = "from normscope.data.opening import toy_corpus; print(toy_corpus(40).fingerprint)"
+    program = "from normscope.data.parallel.opening import toy_corpus; print(toy_corpus(40).fingerprint)"
     other = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert other.stdout.strip() == toy_corpus(40).fingerprint
     assert toy_corpus(41).fingerprint != toy_corpus(40).fingerprint

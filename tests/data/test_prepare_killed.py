@@ -15,7 +15,8 @@ from normscope.data.parallel.prepare import prepare
 SCRIPT = """
 import json, os, signal, sys
 from pathlib import Path
-from normscope.data.prepare import PrepareConfig, prepare
+from normscope.data.parallel.preparation import PrepareConfig
+from normscope.data.parallel.prepare import prepare
 
 def progress(stage, done, total):
     if stage == sys.argv[2] and done:
@@ -59,7 +60,7 @@ def test_a_killed_preparation_leaves_no_corpus_and_no_process(config, tmp_path, 
         time.sleep(0.05)
     assert not any(map(alive, children))
     left = listing(wanted.out.parent)
-    assert left == ([".corpus.preparing"] if sign == "SIGKILL" else [])
+    assert left == ([".unfinished-corpus"] if sign == "SIGKILL" else [])
     report = prepare(config())
     assert not report.unchanged
     assert listing(wanted.out.parent) == ["corpus"]

@@ -59,7 +59,7 @@ def test_merges_equal_those_of_a_plain_implementation():
 
 def test_the_same_bytes_in_every_process_and_with_any_number_of_threads(shared):
     script = (
-        "import gzip, hashlib, sys; from normscope.data.vocabulary import Vocabulary\n"
+        "import gzip, hashlib, sys; from normscope.data.parallel.vocabulary import Vocabulary\n"
         "lines = gzip.open(sys.argv[1], 'rt', encoding='utf-8').read().split('\\n')[:4000]\n"
         "print(hashlib.sha256(Vocabulary.learn(lines, 2000).to_json().encode()).hexdigest())"
     )

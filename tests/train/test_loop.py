@@ -92,7 +92,7 @@ def test_hooks_stand_around_an_update_and_their_numbers_are_logged(
             self.calls: list[tuple[str, float]] = []
 
         def note(self, name: str) -> None:
-            self.calls.append((name, float(next(model.parameters()).flatten()[0])))
+            self.calls.append((name, next(model.parameters()).detach().flatten()[0].item()))
 
         def before_first_batch(self, forward: Any) -> None:
             assert len(forward()) == 2  # the sums of both losses

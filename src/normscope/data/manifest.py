@@ -75,6 +75,18 @@ def open_manifest(folder: Path, *, format_name: str, version: int, made_by: str)
     return Manifest(splits=names, fingerprint=noted, preparation=preparation)
 
 
+def check_replaceable(out: Path) -> None:
+    """Raise UserError where `out` is a file, or a folder that holds something else than a corpus."""
+    if out.exists() and not out.is_dir():
+        raise UserError(f"{out}: is a file; choose a folder for the corpus")
+    try:
+        foreign = out.is_dir() and not (out / MANIFEST).exists() and any(out.iterdir())
+    except PermissionError as error:
+        raise UserError(f"{out}: no permission to look into this folder; choose another") from error
+    if foreign:
+        raise UserError(f"{out}: holds something that is not a corpus, and stays; choose another folder or empty it")
+
+
 def fingerprint(digests: Mapping[str, str]) -> str:
     """From file name -> SHA-256; files that training does not read (raw text, descriptions) have no part in it."""
     trained_on = (".tokens", ".offsets", "tokenizer.json")

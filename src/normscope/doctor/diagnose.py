@@ -34,7 +34,8 @@ def diagnose(
     batch: what its forward is called with, by keyword (a mapping), by position (a sequence, or one tensor), or a
     function that runs it and returns its output. loss: maps the output to the mean loss per token in nats; without it
     the output's own `loss`, or a stand-in.
-    optimizer: a name of `normscope.optim.OPTIMIZERS`, or an instance over the model's parameters, whose groups are linted too.
+    optimizer: a name in `normscope.optim.OPTIMIZERS`, or an instance over the model's parameters, whose groups are
+    linted too.
     wanted_rate: a peak rate to judge. loading: what happened when a checkpoint was loaded; None for initial weights.
     wanted_placement: what the model's configuration says, such as pre-ln. silenced: ids of rules to leave out.
     watch: told of each stage as it begins.

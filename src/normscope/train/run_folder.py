@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UserError
-from ..files import UNFINISHED, clear_unfinished, disk_errors, sync, write_atomically
+from ..files import REPLACED, UNFINISHED, clear_unfinished, disk_errors, sync, write_atomically
 from .checkpoint import Checkpoint, intact
 
 Event = dict[str, Any]
@@ -37,7 +37,9 @@ class RunFolder:
             return not self.path.exists()
         ours = {".lock", "vocabularies", "checkpoints", "environment.json"}
         begun = self.checkpoints.is_dir() and any(self.checkpoints.iterdir())
-        return not begun and all(p.name in ours or p.name.startswith(UNFINISHED) for p in self.path.iterdir())
+        return not begun and all(
+            p.name in ours or p.name.startswith((UNFINISHED, REPLACED)) for p in self.path.iterdir()
+        )
 
     @contextmanager
     def lock(self) -> Iterator[None]:

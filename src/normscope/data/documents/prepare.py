@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import UserError
+from ...files import disk_errors, recover, whole_folder
 from ..lines import file_sha256
-from ..manifest import write_manifest
+from ..manifest import check_replaceable, write_manifest
 from ..order import permutation
-from ..staging import check_replaceable, recover, replace_folder
 from .corpus import FORMAT, TOKENISER, VERSION, DocumentCorpus, DocumentSplit
 from .text import Layout, TextDocument, documents_in
 from .tokeniser import Kind, TextTokeniser
@@ -113,7 +113,8 @@ def prepare_documents(config: DocumentsConfig, progress: Progress = lambda stage
     or cannot be written.
     """
     out = config.out.expanduser().resolve()
-    recover(out)
+    with disk_errors(f"writing {out}"):
+        recover(out)
     check_replaceable(out)
     key = _key(config)
     standing = _standing(out, key)
@@ -138,7 +139,7 @@ def prepare_documents(config: DocumentsConfig, progress: Progress = lambda stage
         words={name: split.words for name, split in splits.items()},
         tokens={name: len(split.tokens) for name, split in splits.items()},
     )
-    with replace_folder(out) as folder:
+    with disk_errors(f"writing {out}"), whole_folder(out) as folder:
         tokeniser.save(folder / TOKENISER)
         for name, split in splits.items():
             split.save(folder, name, size)

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import TextIO
 
 from ...errors import UserError
+from ...files import disk_errors, recover, whole_folder
 from ..lines import count_lines, file_sha256, read_lines
-from ..manifest import write_manifest
-from ..staging import check_replaceable, recover, replace_folder
+from ..manifest import check_replaceable, write_manifest
 from . import corpus as corpus_files
 from .codec import Codec, Side
 from .corpus import SIDES, Corpus, TokenWriter
@@ -41,14 +41,15 @@ def prepare(config: PrepareConfig, progress: Progress = lambda stage, done, tota
     used, for an `out` that holds something else, and for a disk that is full or cannot be written.
     """
     out = config.out.expanduser().resolve()
-    recover(out)
+    with disk_errors(f"writing {out}"):
+        recover(out)
     check_replaceable(out)
     key = _key(config, progress)
     standing = _standing_report(out, key)
     if standing is not None:
         return standing
     pairs_read = _checked_counts(config, progress)
-    with replace_folder(out) as folder:
+    with disk_errors(f"writing {out}"), whole_folder(out) as folder:
         tokenised = folder / "tokenised"
         tokenised.mkdir()
         dropped = _tokenise(config, pairs_read, folder, tokenised, progress)

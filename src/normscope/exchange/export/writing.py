@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...data.staging import recover, replace_folder
 from ...errors import UserError
+from ...files import disk_errors, whole_folder
 from ...model import EncoderDecoder, LanguageModel, MaskedEncoder
 from ...tasks.words import Words
 from ..forms import Form, Model, refuse
@@ -130,9 +130,8 @@ def export(model: Model, words: Words, out: Path, form: Form) -> Report:
     refuse(form, model)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UserError(f"{out} exists and is not an empty folder; choose another one")
-    recover(out)
     model = model.cpu().float().eval()
-    with replace_folder(out) as folder:
+    with disk_errors(f"writing {out}"), whole_folder(out) as folder:
         left_out = form.write(model, folder, words)
         difference = form.difference(model, folder, words)
     return Report(form=form, left_out=left_out, difference=difference)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import UserError
+from ...files import write_atomically
 from ...placement import named
 from ...runs.claiming import refuse_other_configuration
 from ...runs.config import replaced
@@ -122,7 +123,7 @@ def write_configs(cells: Iterable[PoolCell]) -> None:
     for cell in cells:
         cell.config_file.parent.mkdir(parents=True, exist_ok=True)
         cell.log_file.parent.mkdir(parents=True, exist_ok=True)
-        cell.config_file.write_text(to_toml(cell.config), encoding="utf-8")
+        write_atomically(cell.config_file, to_toml(cell.config))
 
 
 def _config(base: RunConfig, arm: Arm, seed: int) -> RunConfig:

@@ -1,11 +1,25 @@
+"""Folders that appear whole or not at all: what is left by failures and kills, and what takes their place."""
+
 import errno
 import fcntl
 import os
 
 import pytest
 
-from normscope.data.staging import recover, replace_folder, replaced_path, staging_path
 from normscope.errors import UserError
+from normscope.files import REPLACED, UNFINISHED, clear_unfinished, disk_errors, recover, whole_folder
+
+
+def staging_path(out):
+    return out.with_name(UNFINISHED + out.name)
+
+
+def replaced_path(out):
+    return out.with_name(REPLACED + out.name)
+
+
+def listing(folder):
+    return sorted(path.name for path in folder.iterdir())
 
 
 def contents(folder):
@@ -20,8 +34,8 @@ def out(tmp_path):
     return out
 
 
-def test_the_new_folder_replaces_the_old_one_at_the_end(out, listing):
-    with replace_folder(out) as folder:
+def test_the_new_folder_replaces_the_old_one_at_the_end(out):
+    with whole_folder(out) as folder:
         (folder / "below").mkdir()
         (folder / "below" / "new").write_text("new")
         assert contents(out) == {"old": "old"}
@@ -30,9 +44,9 @@ def test_the_new_folder_replaces_the_old_one_at_the_end(out, listing):
 
 
 @pytest.mark.parametrize("failure", [ValueError, KeyboardInterrupt, SystemExit])
-def test_nothing_is_left_of_a_failure(out, failure, listing):
+def test_nothing_is_left_of_a_failure(out, failure):
     def fail():
-        with replace_folder(out) as folder:
+        with whole_folder(out) as folder:
             (folder / "new").write_text("new")
             raise failure
 
@@ -45,20 +59,20 @@ def test_nothing_is_left_of_a_failure(out, failure, listing):
 @pytest.mark.parametrize(
     ("number", "message"),
     [
-        (errno.ENOSPC, "the disk is full .* free now"),
+        (errno.ENOSPC, "the disk is full; free some space"),
         (errno.EDQUOT, "the disk is full"),
-        (errno.EROFS, "not writable"),
-        (errno.EIO, "cannot be written"),
+        (errno.EROFS, "no permission to write"),
+        (errno.EIO, "the disk failed .*; nothing that was whole before is lost"),
     ],
 )
-def test_failures_of_the_file_system_are_told(out, number, message, listing):
-    with pytest.raises(UserError, match=message) as told, replace_folder(out):
+def test_failures_of_the_file_system_are_told(out, number, message):
+    doing = f"writing {out}"
+    with pytest.raises(UserError, match=f"{doing}: {message}"), disk_errors(doing), whole_folder(out):
         raise OSError(number, os.strerror(number))
-    assert str(out.parent) in str(told.value)
     assert listing(out.parent) == ["out"]
 
 
-def test_the_old_folder_comes_back_when_the_last_rename_fails(out, monkeypatch, listing):
+def test_the_old_folder_comes_back_when_the_last_rename_fails(out, monkeypatch):
     rename = type(out).rename
 
     def failing(self, target):
@@ -67,20 +81,20 @@ def test_the_old_folder_comes_back_when_the_last_rename_fails(out, monkeypatch, 
         return rename(self, target)
 
     monkeypatch.setattr(type(out), "rename", failing)
-    with pytest.raises(UserError, match="cannot be written"), replace_folder(out):
+    with pytest.raises(OSError, match="no"), whole_folder(out):
         pass
     assert contents(out) == {"old": "old"}
     assert listing(out.parent) == ["out"]
 
 
-def test_recover_clears_a_folder_left_half_made(out, listing):
+def test_recover_clears_a_folder_left_half_made(out):
     staging_path(out).mkdir()
     (staging_path(out) / "half").write_text("half")
     recover(out)
     assert listing(out.parent) == ["out"]
 
 
-def test_recover_finishes_or_undoes_a_replacement(out, listing):
+def test_recover_finishes_or_undoes_a_replacement(out):
     out.rename(replaced_path(out))
     recover(out)
     assert contents(out) == {"old": "old"}
@@ -95,13 +109,16 @@ def test_a_folder_being_written_is_left_alone(out):
     fcntl.flock(descriptor, fcntl.LOCK_EX)
     with pytest.raises(UserError, match="another process is writing it"):
         recover(out)
+    with pytest.raises(UserError, match="another process is writing it"), whole_folder(out):
+        pass
     os.close(descriptor)
     recover(out)
     assert not staging_path(out).exists()
 
 
 def test_a_place_below_a_file_is_told(out):
-    with pytest.raises(UserError, match="cannot be written"), replace_folder(out / "old" / "below"):
+    message = "a file stands where a folder is needed"
+    with pytest.raises(UserError, match=message), disk_errors("writing"), whole_folder(out / "old" / "below"):
         pass
 
 
@@ -109,7 +126,22 @@ def test_a_place_below_a_file_is_told(out):
 def test_a_place_without_permission_is_told(out):
     out.parent.chmod(0o500)
     try:
-        with pytest.raises(UserError, match="not writable"), replace_folder(out.parent / "new"):
+        message = "no permission to write"
+        with pytest.raises(UserError, match=message), disk_errors("writing"), whole_folder(out.parent / "new"):
             pass
     finally:
         out.parent.chmod(0o700)
+
+
+@pytest.mark.parametrize("new_is_there", [False, True])
+def test_what_a_run_clears_at_its_start_includes_a_replacement_half_done(out, new_is_there):
+    """A kill between the two renames, and one after them."""
+    out.rename(replaced_path(out))
+    if new_is_there:
+        out.mkdir()
+        (out / "new").write_text("new")
+    staging_path(out).mkdir()
+    (out.parent / (UNFINISHED + "page.html-abc")).touch()
+    clear_unfinished(out.parent)
+    assert listing(out.parent) == ["out"]
+    assert contents(out) == ({"new": "new"} if new_is_there else {"old": "old"})
