@@ -1,4 +1,4 @@
-"""The verbs `export`, `import` and `re-place`: models for other libraries, from them, and under another placement."""
+"""The verbs `export`, `import` and `convert-placement`: models for other libraries, from them, and under another placement."""
 
 from pathlib import Path
 from typing import Annotated
@@ -52,22 +52,22 @@ def import_(
     lacking = import_run(folder, run, settings=settings)
     typer.echo(f"{run}: task masked-lm, update 0")
     if lacking.drawn:
-        typer.echo(f"note: drawn, as the checkpoint lacks them: {', '.join(lacking.drawn)}")
+        typer.echo(f"note: drawn at random, because the checkpoint lacks these weights: {', '.join(lacking.drawn)}")
     if lacking.unused:
-        typer.echo(f"note: of no use here: {', '.join(lacking.unused)}")
+        typer.echo(f"note: weights of the checkpoint that this model has no place for: {', '.join(lacking.unused)}")
 
 
-def re_place(
+def convert_placement(
     run: Annotated[Path, typer.Argument(help="Run folder.")],
     out: Annotated[Path, typer.Argument(help="Run folder to make.")],
     placement: Annotated[str, typer.Option(help="A registered name, such as pre-ln; `placements` lists them.")],
     which: Which = "best",
     settings: Set = [],  # noqa: B006
 ) -> None:
-    """Put a run's weights under another placement, and say what that does to the function."""
+    """Put the weights of a run under another placement, and say what that does to the function that they compute."""
     from ..exchange.verbs import re_place_run
 
     done = re_place_run(run, out, placement, which=which, settings=settings)
     for line in done.lines():
         typer.echo(line)
-    typer.echo(f"{out}: update 0; go on with: normscope train {out / 'config.toml'} --run {out}")
+    typer.echo(f"{out}: update 0; train on with: normscope train {out / 'config.toml'} --run {out}")

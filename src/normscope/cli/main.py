@@ -13,7 +13,7 @@ from .console import say
 from .data import data_app
 from .doctor import doctor
 from .evaluate import evaluate
-from .exchange import export, import_, re_place
+from .exchange import convert_placement, export, import_
 from .finetune import finetune
 from .placements import placements_app
 from .predict import predict
@@ -42,7 +42,9 @@ app.command("finetune")(finetune)
 app.add_typer(study_app, name="study")
 app.command("export")(export)
 app.command("import")(import_)
-app.command("re-place")(re_place)
+app.command("convert-placement")(convert_placement)
+# The name that the verb had at first.
+app.command("re-place", hidden=True)(convert_placement)
 
 
 def _version(show: bool) -> None:

@@ -1,4 +1,4 @@
-"""Reading text files line by line; whatever is wrong with one is told with its name and line number."""
+"""Reading text files line by line; errors name the file and the line."""
 
 import gzip
 import hashlib

@@ -1,1 +1,1 @@
-"""Runs that go to other libraries, come from them, or get another placement."""
+"""Runs that are exported to other libraries, imported from them, or converted to another placement."""

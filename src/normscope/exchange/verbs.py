@@ -1,4 +1,4 @@
-"""Runs that go to other libraries, come from them, or get another placement: the library's side of the three verbs."""
+"""The three verbs behind the command line: export a run, import one, and convert its placement."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -75,7 +75,7 @@ def _imported_config(model: EncoderConfig, settings: Sequence[str]) -> MaskedRun
     if dataclasses.replace(config.model, **kept) != model:
         raise UserError(
             f"of an imported model only {', '.join(_MAY_DIFFER)} can be set: its weights were made for the rest. "
-            "`normscope re-place` gives it another placement afterwards"
+            "`normscope convert-placement` gives it another placement afterwards"
         )
     return config
 

@@ -1,4 +1,4 @@
-"""Masked language modelling: which tokens are hidden, and behind what, as a pure function of (seed, epoch, index)."""
+"""Masked language modelling: which tokens are masked, and by what, as a pure function of (seed, epoch, index)."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -14,7 +14,7 @@ _MASKS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaskingConfig:
-    """How many tokens are hidden, and how (Devlin et al. 2018, section 3.1, task 1)."""
+    """How many tokens are masked, and how (Devlin et al. 2018, section 3.1, task 1)."""
 
     masked_share: float = 0.15
     """Of a sequence's tokens, special ones counted but never chosen; at least one."""
@@ -36,7 +36,7 @@ class MaskingConfig:
 
 
 class Masked(NamedTuple):
-    """A sequence of T tokens of which M are to be told."""
+    """A sequence of T tokens of which M are to be predicted."""
 
     tokens_T: NDArray[np.int64]
     positions_M: NDArray[np.int64]
@@ -52,13 +52,13 @@ class Masker:
     config: MaskingConfig
     mask_id: int
     special_ids: frozenset[int]
-    """Never hidden."""
+    """Never masked."""
     regular_ids: NDArray[np.int64]
     """What random tokens are drawn from."""
     begins_word_V: NDArray[np.bool_]
 
     def mask(self, tokens_T: NDArray[np.int64], *, seed: int, epoch: int, index: int) -> Masked:
-        """The sequence with tokens hidden; the same arguments hide the same ones in every process.
+        """The sequence with tokens masked; the same arguments mask the same ones in every process.
 
         index: the sequence's number in its packing.
         """
@@ -70,13 +70,13 @@ class Masker:
         shuffled = maskable[np.argsort(order[maskable], kind="stable")]
         chosen = self._words(tokens_T, maskable, shuffled, wanted) if self.config.whole_words else shuffled[:wanted]
         positions = np.sort(chosen)
-        targets, hidden = tokens_T[positions], tokens_T.copy()
+        targets, masked = tokens_T[positions], tokens_T.copy()
         share = _uniform(how[positions])
         random = self.regular_ids[(_uniform(which[positions]) * len(self.regular_ids)).astype(np.int64)]
         becomes_mask = share < self.config.mask_share
         becomes_random = ~becomes_mask & (share < self.config.mask_share + self.config.random_share)
-        hidden[positions] = np.where(becomes_mask, self.mask_id, np.where(becomes_random, random, targets))
-        return Masked(hidden, positions, targets)
+        masked[positions] = np.where(becomes_mask, self.mask_id, np.where(becomes_random, random, targets))
+        return Masked(masked, positions, targets)
 
     def _words(
         self,

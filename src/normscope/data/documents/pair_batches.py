@@ -26,7 +26,7 @@ class PairBatch:
     lengths_B: Tensor
     """On the CPU always, for masks and counts that must not wait for a device."""
     masked_M: Tensor
-    """Where in the packed tokens a token is to be told."""
+    """Where in the packed tokens a token is to be predicted."""
     targets_M: Tensor
     is_random_B: Tensor
     """1 where B does not follow A."""
@@ -71,11 +71,11 @@ class PairSource:
             first = self.split.tokens[pair.first_begin : pair.first_end]
             second = self.split.tokens[pair.second_begin : pair.second_end]
             tokens_T, segments_T = sequence(first, second, self.tokeniser)
-            hidden = self.masker.mask(tokens_T, seed=self.seed, epoch=epoch, index=int(index))
-            tokens.append(hidden.tokens_T)
+            one = self.masker.mask(tokens_T, seed=self.seed, epoch=epoch, index=int(index))
+            tokens.append(one.tokens_T)
             segments.append(segments_T)
-            masked.append(hidden.positions_M + begun)
-            targets.append(hidden.targets_M)
+            masked.append(one.positions_M + begun)
+            targets.append(one.targets_M)
             random.append(pair.is_random)
             begun += len(tokens_T)
         return PairBatch(

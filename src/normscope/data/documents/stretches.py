@@ -38,8 +38,9 @@ class Stretches:
 
     @classmethod
     def of(cls, split: DocumentSplit, *, length: int, end: int) -> Self:
-        """The documents in order, `end` (an id) before the first and behind each: every token of every document is told
-        once. Raises ValueError for a length below 1."""
+        """The documents in order, `end` (an id) before the first and behind each, so that every token is a target once.
+
+        Raises ValueError for a length below 1."""
         if length < 1:
             raise ValueError(f"a stretch has at least 1 token, got {length}")
         ends = split.sentences[split.documents[1:]]
@@ -51,7 +52,7 @@ class Stretches:
 
     @property
     def targets(self) -> int:
-        """Tokens told in all, the ends of documents included."""
+        """Target tokens in all, the ends of documents included."""
         return len(self.text) - 1
 
     def batch(self, indices: Sequence[int]) -> StretchBatch:

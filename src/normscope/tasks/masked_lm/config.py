@@ -14,9 +14,9 @@ class MaskedConfig:
     """What is masked, and how sentence pairs are packed."""
 
     masked_share: float = 0.15
-    """Of a sequence's tokens: hidden, 80 % behind [MASK], 10 % behind a random token, 10 % left as they are."""
+    """Of a sequence's tokens: masked, 80 % behind [MASK], 10 % behind a random token, 10 % left as they are."""
     whole_words: bool = False
-    """Hide whole words, not single tokens."""
+    """Mask whole words, not single tokens."""
     packings: int = 1
     """How many times the training text is packed into pairs, each time with other random choices; an epoch goes through
     all of them. BERT's data had 10."""

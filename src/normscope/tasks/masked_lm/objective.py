@@ -40,14 +40,14 @@ class MaskedObjective:
         self.masker = Masker(
             config=config.masking(),
             mask_id=tokeniser.ids[MASK],
-            # Unknown characters are hidden as any token is, as in BERT's own data: they are part of the text.
+            # Unknown characters are masked as any token is, as in BERT's own data: they are part of the text.
             special_ids=frozenset(tokeniser.ids[special] for special in (PAD, CLS, SEP, MASK)),
             regular_ids=tokeniser.regular_ids,
             begins_word_V=tokeniser.begins_word_V,
         )
         self.seed = seed
         self._sources: dict[tuple[str, int, int], PairSource] = {}
-        # What is wrong with the corpus is told at once; packing waits, as one who only evaluates has no use for it.
+        # What is wrong with the corpus is reported at once; packing waits, as evaluating alone has no use for it.
         for split in ("train", "valid"):
             _split(corpus, split)
 
@@ -122,7 +122,7 @@ class MaskedObjective:
         return self._sources[key]
 
     def _losses(self, model: nn.Module, batch: PairBatch) -> tuple[Tensor, Tensor, Tensor]:
-        """Sums: masked-token loss, next-sentence loss, and pairs judged rightly."""
+        """Sums: masked-token loss, next-sentence loss, and pairs judged correctly."""
         layout = Layout(batch.lengths_B, self.device)
         hidden_ND = model(batch.tokens_N, batch.segments_N, layout)
         # A compiled model hands its attributes through; the cast is for the type checker only.

@@ -1,4 +1,4 @@
-"""Telling apart classes of sentence pairs (Devlin et al. 2018, section 4.1)."""
+"""The loss of classifying sentence pairs (Devlin et al. 2018, section 4.1)."""
 
 # N = packed tokens, B = sequences, D = width, C = classes
 from typing import cast
@@ -30,7 +30,7 @@ class ClassificationObjective:
         return self.corpus.splits["train"].batch(indices.tolist()).to(self.device)
 
     def target_tokens(self, batch: LabelledBatch) -> int:
-        """Pairs: a label is what is told of each, and losses are means over them."""
+        """The batch's pairs: each has one label to predict, and losses are means over pairs."""
         return len(batch.labels_B)
 
     def loss_sums(self, model: nn.Module, batch: LabelledBatch) -> tuple[Tensor, Tensor]:
@@ -45,19 +45,24 @@ class ClassificationObjective:
         model.eval()
         split = self.corpus.splits["valid"]
         batches = EpochBatches(sequences=len(split), batch_sequences=self.batch_sequences, seed=0).in_order()
-        loss_sum, told, right = 0.0, list[Tensor](), list[Tensor]()
+        loss_sum, predicted, labels = 0.0, list[Tensor](), list[Tensor]()
         for indices in batches:
             batch = split.batch(indices.tolist()).to(self.device)
             logits_BC = self._logits(model, batch)
             loss_sum += float(functional.cross_entropy(logits_BC.double(), batch.labels_B, reduction="sum"))
-            told.append(logits_BC.argmax(-1).cpu())
-            right.append(batch.labels_B.cpu())
+            predicted.append(logits_BC.argmax(-1).cpu())
+            labels.append(batch.labels_B.cpu())
         model.train(was_training)
-        told_B, labels_B = torch.cat(told), torch.cat(right)
+        predicted_B, labels_B = torch.cat(predicted), torch.cat(labels)
         nll = loss_sum / len(split)
-        numbers = {"loss_nats": nll, "nll_nats": nll, "nll_bits": nll / LN2, "accuracy": accuracy(told_B, labels_B)}
+        numbers = {
+            "loss_nats": nll,
+            "nll_nats": nll,
+            "nll_bits": nll / LN2,
+            "accuracy": accuracy(predicted_B, labels_B),
+        }
         if self.corpus.positive is not None:
-            numbers["f1"] = f1(told_B, labels_B, self.corpus.positive)
+            numbers["f1"] = f1(predicted_B, labels_B, self.corpus.positive)
         return numbers
 
     def _logits(self, model: nn.Module, batch: LabelledBatch) -> Tensor:
@@ -68,13 +73,13 @@ class ClassificationObjective:
         return at_least_float32(cast(PairClassifier, model).logits(hidden_ND, layout))
 
 
-def accuracy(told_B: Tensor, labels_B: Tensor) -> float:
-    """Share of pairs told rightly."""
-    return float((told_B == labels_B).double().mean())
+def accuracy(predicted_B: Tensor, labels_B: Tensor) -> float:
+    """Share of pairs whose label is predicted."""
+    return float((predicted_B == labels_B).double().mean())
 
 
-def f1(told_B: Tensor, labels_B: Tensor, positive: int) -> float:
-    """2 TP / (2 TP + FP + FN) of the class `positive`; 0 where nothing is of that class and nothing was told to be."""
-    told, true = told_B == positive, labels_B == positive
-    both, either = int((told & true).sum()), int(told.sum()) + int(true.sum())
+def f1(predicted_B: Tensor, labels_B: Tensor, positive: int) -> float:
+    """2 TP / (2 TP + FP + FN) of the class `positive`; 0 where no pair has that class and none is predicted to."""
+    predicted, true = predicted_B == positive, labels_B == positive
+    both, either = int((predicted & true).sum()), int(predicted.sum()) + int(true.sum())
     return 2 * both / either if either else 0.0
