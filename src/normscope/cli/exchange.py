@@ -1,4 +1,4 @@
-"""The verbs `export`, `import` and `convert-placement`: models for other libraries, from them, and under another placement."""
+"""The verbs `export`, `import` and `convert-placement`: models to and from other libraries, and to another placement."""
 
 from pathlib import Path
 from typing import Annotated

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from ...optim import OPTIMIZERS
 from .config import AdviceConfig
 from .fit import Known
 from .judge import Judged

@@ -12,6 +12,7 @@ from ...tasks.run_config import RunConfig
 LEARNED_BELOW = 0.9
 """Share of the unigram baseline's loss under which a run counts as having learned to use its input."""
 
+
 def formula_in(placement: str, config: RunConfig) -> str:
     """The formula with the constants of this model; encoder and decoder apart where they differ."""
     found = {shape.kind: formula(named(placement), shape) for shape in _task(config).shapes(config)}
