@@ -46,7 +46,7 @@ def _pictures(comparison: Comparison) -> dict[str, str]:
     names += [curve.name for curve in (*comparison.valid_curves, *comparison.train_curves, *comparison.schedules)]
     styles = styles_for([*names, *(profile.name for profile in comparison.gradient_profiles)])
     baseline = comparison.unigram_loss_nats
-    nats = "cross-entropy (nats per target token)"
+    nats = "nats per target token"
     valid, train = comparison.valid_curves, comparison.train_curves
     return {
         "final_loss": endings_svg(comparison.configurations, baseline=baseline, styles=styles),

@@ -15,7 +15,7 @@ from .contents import Advice, Prediction, Stack, SublayerMeasurements
 from .depth import depths, finite, positive
 from .words import RATE_NAMES, AdvisedRate, figures, stack_title
 
-_WIDTH_INCHES, _HEIGHT_INCHES = 4.6, 3.7
+_WIDTH_INCHES, _HEIGHT_INCHES = 4.6, 4.4
 _LEAST_RATIO = 8.0
 """Of the ends of a logarithmic axis: what stays level should look so, and two of 1, 2 and 5 lie between."""
 _ROOM = 1.25
@@ -140,7 +140,7 @@ def _panel(stack: Stack, series: Sequence[Series], *, title: str, ylabel: str, l
 def loss_picture(advice: Advice, loss_nats: float | None) -> str:
     """The loss after one update at each rate, with that of the model as it is; losses far above it are cut."""
     rates, losses = advice.rates, [finite(loss) for loss in advice.loss_along_step]
-    figure, axes = _axes("loss in nats per token")
+    figure, axes = _axes("loss (nats per token)")
     axes.plot(
         rates,
         [math.nan if loss is None else loss for loss in losses],
@@ -182,7 +182,7 @@ def chance_picture(advice: Advice) -> str:
 
 def _axes(ylabel: str) -> tuple[Figure, Axes]:
     figure = Figure(figsize=(_WIDTH_INCHES, _HEIGHT_INCHES))
-    axes = figure.add_axes((0.2, 0.36, 0.76, 0.62))  # fixed: two pictures side by side have their axes in line
+    axes = figure.add_axes((0.2, 0.46, 0.76, 0.52))  # fixed: two pictures side by side have their axes in line
     axes.set(xscale="log", xlabel="learning rate", ylabel=ylabel)
     return figure, axes
 
@@ -207,4 +207,4 @@ def _finish(axes: Axes, rates: Sequence[float]) -> None:
     axes.xaxis.set_major_locator(LogLocator(numticks=7))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"1e{math.log10(value):.0f}"))
     axes.xaxis.set_minor_formatter(NullFormatter())
-    axes.legend(loc="upper center", bbox_to_anchor=(0.43, -0.21), ncols=2, borderaxespad=0)
+    axes.legend(loc="upper center", bbox_to_anchor=(0.43, -0.21), borderaxespad=0)
