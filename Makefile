@@ -4,13 +4,18 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
 
-.PHONY: demo test lint format bench clean
+.PHONY: demo test mutants lint format bench clean
 
 demo: $(STAMP)
 	$(BIN)/normscope demo
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+# As many mutants of the source as MUTANTS says, of the ROOMS named or of all; a run that was stopped goes on.
+MUTANTS ?= 300
+mutants: $(VENV)/mutants
+	$(BIN)/python tests/mutants.py $(MUTANTS) $(ROOMS)
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
@@ -30,7 +35,7 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/doctor.py
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis mutants
 
 $(STAMP): requirements.lock pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13) and "NormScope needs Python 3.11 to 3.13; set PYTHON=...")'
@@ -38,3 +43,7 @@ $(STAMP): requirements.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	touch $(STAMP)
+
+$(VENV)/mutants: $(STAMP) requirements-mutants.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements-mutants.lock
+	touch $(VENV)/mutants

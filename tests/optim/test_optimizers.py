@@ -64,6 +64,17 @@ def test_the_default_is_the_papers_adam():
         torch.testing.assert_close(found[t - 1], weight, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.parametrize("name", ["adam", "adamw"])
+def test_the_fused_step_is_asked_for(name):
+    """Same arithmetic, each weight read and written once."""
+    assert make_optimizer([torch.nn.Parameter(torch.zeros(1))], OptimizerConfig(name=name)).defaults["fused"] is True
+
+
+def test_without_momenta_the_step_is_the_gradients_sign():
+    found = path(lambda p: make_optimizer(p, OptimizerConfig(peak_lr=0.02, betas=(0.0, 0.0))))
+    torch.testing.assert_close(found[0], 0.1 + 0.02 * (TARGET - 0.1).sign(), rtol=1e-6, atol=0)
+
+
 def test_lion_is_chen_et_al_s():
     """Chen et al. 2023 (2302.06675), algorithm 2, with decoupled decay."""
     pytest.importorskip("lion_pytorch", reason="needs lion-pytorch")
@@ -109,6 +120,7 @@ def test_decay_is_decoupled_in_adamw_alone():
         ({"name": "sgd", "momentum": 1.0}, r"betas and momentum must lie in \[0, 1\)"),
         ({"epsilon": 0.0}, "epsilon must be positive"),
         ({"epsilon": math.nan}, "epsilon must be positive"),
+        ({"epsilon": math.inf}, "both finite"),
         ({"weight_decay": -1e-4}, "weight_decay 0 or more"),
         ({"weight_decay": math.inf}, "weight_decay 0 or more, both finite"),
         ({"weight_decay": math.nan}, "weight_decay 0 or more"),

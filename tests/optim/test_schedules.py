@@ -41,7 +41,11 @@ class TestEnds:
         found = factors(6, horizon=4, decay="cosine")
         assert found == pytest.approx([1.0, 0.5 + 0.125**0.5, 0.5, 0.5 - 0.125**0.5, 0.0, 0.0], rel=1e-14, abs=1e-16)
         assert factors(12, horizon=8, decay="cosine", floor=0.3)[8:] == pytest.approx([0.3] * 4, rel=1e-14)
-        assert factors(5, horizon=8, decay="cosine", decay_from_updates=4) == [1.0] * 5
+        late = factors(9, horizon=8, decay="cosine", decay_from_updates=4)
+        assert late == pytest.approx([1.0] * 4 + found[:5], rel=1e-14, abs=1e-16)
+        above = factors(5, horizon=4, decay="cosine", floor=0.2)
+        assert above == pytest.approx([0.2 + 0.8 * share for share in found[:5]], rel=1e-14)
+        assert factors(2, horizon=1, decay="cosine") == pytest.approx([1.0, 0.0], abs=1e-16)
 
     def test_inverse_sqrt(self):
         assert factors(9, decay="inverse-sqrt", decay_from_updates=4)[3:] == [
@@ -204,10 +208,17 @@ class TestDurations:
         ({"decay": "steps"}, "needs decay_at"),
         ({"floor": -0.1}, r"floor must lie in \[0, 1\]"),
         ({"floor": math.nan}, r"floor must lie in \[0, 1\]"),
+        ({"floor": 1.5}, r"floor must lie in \[0, 1\]"),
         ({"decay_factor": 0.0}, r"decay_factor in \(0, 1\]"),
+        ({"decay_factor": 1.5}, r"decay_factor in \(0, 1\]"),
         ({"decay": "steps", "decay_at": ("0 epochs",)}, "positive number"),
     ],
 )
 def test_what_cannot_be_scheduled(schedule, message):
     with pytest.raises(ValueError, match=message):
         ScheduleConfig(**schedule)
+
+
+def test_the_ends_of_a_range_belong_to_it():
+    assert factors(3, horizon=2, decay="linear", floor=1.0) == [1.0] * 3
+    assert factors(3, decay="steps", decay_at=(1,), decay_factor=1.0) == [1.0] * 3

@@ -1,0 +1,115 @@
+"""Change the source in small ways and see whether a test fails: `make mutants`, or `make mutants MUTANTS=2000`.
+
+    python tests/mutants.py COUNT [ROOM ...]
+
+mutmut makes the mutants, finds for each function the tests that reach it, and runs those in a forked process for each
+mutant, the fastest first. This script draws the sample: the same for the same source, of every room alike, a smaller
+one the beginning of a larger one. Verdicts are kept in `mutants/`, so that a run that was stopped goes on, and one that
+is repeated runs what is new; `mutants/survivors.md` shows the score of each room and each survivor as a difference.
+
+Text is not counted: a changed string with a blank in it, which nobody looks up by, and changes within `raise`.
+"""
+
+import ast
+import random
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from itertools import chain, islice
+from pathlib import Path
+
+import libcst
+from mutmut import __main__ as mutmut
+from mutmut.mutation.data import SourceFileMutationData
+from mutmut.mutation.diff_apply import get_diff_for_mutant, read_functions_from_index
+from mutmut.stats import status_by_exit_code
+
+SEED = 1
+FOUND = ("killed", "timeout", "segfault")
+REPORT = Path("mutants/survivors.md")
+
+
+def generated() -> dict[str, SourceFileMutationData]:
+    """Write the mutants of every file that has changed; the file of every mutant, by the mutant's name."""
+    Path("mutants").mkdir(exist_ok=True)
+    mutmut.copy_src_dir()
+    mutmut.copy_also_copy_files()
+    mutmut.setup_source_paths()
+    mutmut.create_mutants(1)
+    found, _ = mutmut.collect_source_file_mutation_data(mutant_names=())
+    return {name: file for file, name, _ in found}
+
+
+def room(name: str) -> str:
+    """The second word of `normscope.theory.kernels.x_relu__mutmut_3`."""
+    return name.split(".")[1]
+
+
+def in_drawn_order(files: dict[str, SourceFileMutationData], rooms: list[str]) -> Iterator[str]:
+    """All mutants of those rooms that are no text, one of each room in turn."""
+    shuffled = {}
+    for one in rooms:
+        shuffled[one] = sorted(name for name in files if room(name) == one)
+        random.Random(f"{SEED} {one}").shuffle(shuffled[one])
+    turns = sorted((place, one, name) for one in rooms for place, name in enumerate(shuffled[one]))
+    return (name for _, _, name in turns if not is_text(name, files[name].path))
+
+
+def is_text(name: str, path: Path) -> bool:
+    """Whether the mutant differs in words for people alone."""
+    functions = read_functions_from_index(name, path)
+    assert functions is not None, f"{path} has no index of its mutants; delete the folder mutants"
+    before, after = (ast.dump(_Wordless().visit(ast.parse(libcst.Module([f]).code.strip()))) for f in functions)
+    return before == after
+
+
+class _Wordless(ast.NodeTransformer):
+    """Takes out what people read: strings with a blank, and what is raised."""
+
+    def visit_Constant(self, node: ast.Constant) -> ast.Constant:
+        return ast.Constant("") if isinstance(node.value, str) and " " in node.value else node
+
+    def visit_Raise(self, node: ast.Raise) -> ast.Raise:
+        return ast.Raise()
+
+
+def report(names: list[str], files: dict[str, SourceFileMutationData]) -> str:
+    """The score of each room, and every mutant that no test failed for."""
+    scores, survivors = defaultdict(list), []
+    for name in names:
+        status = status_by_exit_code[files[name].exit_code_by_key[name]]
+        scores[room(name)].append(status)
+        if status not in (*FOUND, "not checked"):
+            survivors += [
+                f"## {name}: {status}",
+                "",
+                "```diff",
+                get_diff_for_mutant(name, path=files[name].path),
+                "```",
+                "",
+            ]
+    lines = ["| room | mutants | killed | share |", "| --- | --- | --- | --- |"]
+    for one, statuses in [*scores.items(), ("all", list(chain(*scores.values())))]:
+        checked = [status for status in statuses if status != "not checked"]
+        killed = sum(status in FOUND for status in checked)
+        lines.append(f"| {one} | {len(checked)} | {killed} | {killed / max(1, len(checked)):.1%} |")
+    return "\n".join([*lines, "", *survivors])
+
+
+def main(count: int, rooms: list[str]) -> None:
+    files = generated()
+    chosen = list(islice(in_drawn_order(files, rooms or sorted({room(name) for name in files})), count))
+    left = [name for name in chosen if files[name].exit_code_by_key[name] is None]
+    print(f"{len(files)} mutants, {len(chosen)} drawn, {len(left)} of these without a verdict")
+    try:
+        if left:
+            mutmut._run(left, max_children=1)
+    finally:
+        for file in {id(file): file for file in files.values()}.values():
+            file.load()
+        REPORT.write_text(report(chosen, files))
+        print(f"survivors: {REPORT}")
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), sys.argv[2:])
