@@ -1,4 +1,4 @@
-"""The verbs `export`, `import` and `convert-placement`: models to and from other libraries, and to another placement."""
+"""The verbs `export`, `import` and `convert-placement`: models to and from other libraries, to another placement."""
 
 from pathlib import Path
 from typing import Annotated
