@@ -81,8 +81,8 @@ def forbidden(path: Path) -> list[str]:
     return found
 
 
-def placement_names_compared(tree: ast.AST, names: set[str]) -> list[int]:
-    """Lines where a placement's name stands in a comparison or as a case of a match."""
+def compared(tree: ast.AST, names: set[str]) -> list[int]:
+    """Lines where one of `names` stands in a comparison or as a case of a match."""
     lines = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Compare | ast.MatchValue):
@@ -115,9 +115,38 @@ def test_placements_are_told_apart_in_their_own_files_alone():
         f"{path.relative_to(ROOT)}:{line}"
         for path in FILES
         if room_of(path) != "placement"
-        for line in placement_names_compared(ast.parse(path.read_text(encoding="utf-8")), names)
+        for line in compared(ast.parse(path.read_text(encoding="utf-8")), names)
     ]
     assert found == []
+
+
+def asks_for_a_task(tree: ast.AST, names: set[str]) -> list[int]:
+    """Lines that ask which task a configuration has, by its class or by a task's name."""
+    lines = compared(tree, names)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "isinstance":
+            asked = {n.id for n in ast.walk(node.args[1]) if isinstance(n, ast.Name)}
+            lines += [node.lineno] if any(name.endswith(("RunConfig", "LoadedRun")) for name in asked) else []
+    return lines
+
+
+def test_tasks_are_told_apart_in_their_own_room_alone():
+    from normscope.tasks.registry import TASKS
+
+    found = [
+        f"{path.relative_to(ROOT)}:{line}"
+        for path in FILES
+        if room_of(path) != "tasks"
+        for line in asks_for_a_task(ast.parse(path.read_text(encoding="utf-8")), set(TASKS))
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    "source", ['if config.task == "translation": pass', "x = isinstance(config, MaskedRunConfig | PairRunConfig)"]
+)
+def test_the_search_for_tasks_finds_what_it_looks_for(source):
+    assert asks_for_a_task(ast.parse(source), {"translation"})
 
 
 @pytest.mark.parametrize(
@@ -130,7 +159,7 @@ def test_placements_are_told_apart_in_their_own_files_alone():
     ],
 )
 def test_the_search_finds_what_it_looks_for(source):
-    assert placement_names_compared(ast.parse(source), set(registered()))
+    assert compared(ast.parse(source), set(registered()))
 
 
 def test_the_import_search_finds_what_it_looks_for(tmp_path, monkeypatch):

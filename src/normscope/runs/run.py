@@ -12,7 +12,7 @@ from ..tasks.registry import task_of
 from ..tasks.run_config import RunConfig
 from ..train import RunFolder, Trainer, durations
 from ..train.environment import describe
-from ..train.loop import Progress
+from ..train.progress import Progress
 from ..train.run_folder import Event
 from .claiming import claim, keep_environment, refuse_other_configuration
 from .hooks import PlacementHooks

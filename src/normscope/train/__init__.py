@@ -1,7 +1,9 @@
 """The loop, run folders, exact resume."""
 
-from .loop import Hooks, Objective, TrainConfig, Trainer, durations
+from .config import TrainConfig
+from .loop import Trainer
 from .nonfinite import NonFinite
+from .protocol import Hooks, Objective, durations
 from .run_folder import RunFolder
 from .signals import Interrupted
 

@@ -3,127 +3,24 @@
 import math
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Literal, NoReturn, Protocol
+from typing import Any, Literal, NoReturn
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from .. import files
 from ..errors import UserError
-from ..optim import OptimizerConfig, ScheduleConfig, UpdatesOf, factor, make_optimizer, parse_duration
+from ..optim import OptimizerConfig, ScheduleConfig, factor, make_optimizer
 from . import checkpoint
+from .config import TrainConfig
 from .device import autocast
 from .nonfinite import NonFinite, first_bad_weight, what_went_first
+from .progress import Progress
+from .protocol import Hooks, Objective, durations
 from .run_folder import Event, MetricsLog, RunFolder
 from .seeds import seed_micro_batch
 from .signals import Interrupted, StopRequest
-
-
-class Objective(Protocol):
-    """What is learned: batches that are a pure function of their number, and their loss."""
-
-    @property
-    def micro_batches_per_epoch(self) -> int: ...
-
-    def micro_batch(self, number: int) -> Any:
-        """The batch of that number, counted from 0 over all epochs."""
-        ...
-
-    def target_tokens(self, batch: Any) -> int: ...
-
-    def loss_sums(self, model: nn.Module, batch: Any) -> tuple[Tensor, Tensor]:
-        """Loss to minimise and negative log-likelihood, each summed over the batch's target tokens, in nats."""
-        ...
-
-    def validate(self, model: nn.Module) -> dict[str, float]:
-        """Must hold `nll_nats`, by which the best checkpoint is chosen."""
-        ...
-
-
-class Hooks:
-    """What a model asks for around its updates, beside the optimiser's step. This class asks for nothing."""
-
-    def before_first_batch(self, forward: Callable[[], object]) -> None:
-        """Called once, before the first update of a run that begins. `forward` passes the first batch through."""
-
-    def before_update(self, update: int) -> dict[str, float]:
-        """Called before the gradients of each update; returns numbers that are logged with it."""
-        return {}
-
-    def after_update(self) -> None:
-        """Called after each step that the optimiser took."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrainConfig:
-    """How long and how to train. A duration is in updates (600 or "600 updates") or epochs ("8 epochs")."""
-
-    duration: int | str = "10 epochs"
-    accumulation: int = 1
-    """Batches per update; the loss is the mean over all their target tokens."""
-    clip_norm: float = math.inf
-    """Largest norm of an update's gradient; inf for no clipping."""
-    validate_every: int | str = "1 epochs"
-    checkpoint_every: int | str = "1 epochs"
-    keep_checkpoints: int = 2
-    """The last ones; the best by validation is kept beside them."""
-    device: str = "auto"
-    """auto, cpu, cuda, cuda:1 …"""
-    precision: Literal["auto", "fp32", "bf16"] = "auto"
-    """auto: bf16 autocast on CUDA, fp32 elsewhere."""
-    threads: int | Literal["auto"] = "auto"
-    """CPU threads; auto for one per core. The same number gives the same bits, another number does not."""
-    compile: bool = False
-    """torch.compile; slower than eager on the CPUs we measured."""
-    on_nonfinite: Literal["stop", "skip"] = "stop"
-    """What to do when a loss or gradient is not finite: stop before the optimiser moves, or skip that update. A weight
-    or a validation loss that is not finite always stops the run: every further update would be skipped."""
-
-    def __post_init__(self) -> None:
-        for name in ("duration", "validate_every", "checkpoint_every"):
-            parse_duration(getattr(self, name))
-        for name in ("accumulation", "keep_checkpoints"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if not self.clip_norm > 0:
-            raise ValueError(f"clip_norm must be positive (inf for no clipping), got {self.clip_norm}")
-        if self.threads != "auto" and self.threads < 1:
-            raise ValueError(f"threads must be at least 1, or auto, got {self.threads}")
-
-
-@dataclass(slots=True)
-class Progress:
-    """Where a run stands; what a checkpoint keeps beside weights and optimiser state."""
-
-    update: int = 0
-    target_tokens: int = 0
-    summed_lr: float = 0.0
-    skipped_updates: int = 0
-    best_nll_nats: float = math.inf
-    best_update: int = 0
-
-    def to_state(self, metrics_bytes: int) -> dict[str, Any]:
-        # JSON has no infinity.
-        best = self.best_nll_nats if math.isfinite(self.best_nll_nats) else None
-        return {name: getattr(self, name) for name in self.__slots__} | {
-            "best_nll_nats": best,
-            "metrics_bytes": metrics_bytes,
-        }
-
-    @classmethod
-    def of_state(cls, state: dict[str, Any]) -> "Progress":
-        """Raises KeyError for a state that lacks something."""
-        values = {name: state[name] for name in cls.__slots__}
-        return cls(
-            **values | {"best_nll_nats": math.inf if values["best_nll_nats"] is None else values["best_nll_nats"]}
-        )
-
-
-def durations(objective: Objective, train: TrainConfig) -> UpdatesOf:
-    """What turns a duration of this training into updates."""
-    return UpdatesOf(Fraction(objective.micro_batches_per_epoch, train.accumulation))
 
 
 class Trainer:

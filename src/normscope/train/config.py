@@ -1,0 +1,44 @@
+"""How long and how to train."""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from ..optim import parse_duration
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainConfig:
+    """How long and how to train. A duration is in updates (600 or "600 updates") or epochs ("8 epochs")."""
+
+    duration: int | str = "10 epochs"
+    accumulation: int = 1
+    """Batches per update; the loss is the mean over all their target tokens."""
+    clip_norm: float = math.inf
+    """Largest norm of an update's gradient; inf for no clipping."""
+    validate_every: int | str = "1 epochs"
+    checkpoint_every: int | str = "1 epochs"
+    keep_checkpoints: int = 2
+    """The last ones; the best by validation is kept beside them."""
+    device: str = "auto"
+    """auto, cpu, cuda, cuda:1 …"""
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    """auto: bf16 autocast on CUDA, fp32 elsewhere."""
+    threads: int | Literal["auto"] = "auto"
+    """CPU threads; auto for one per core. The same number gives the same bits, another number does not."""
+    compile: bool = False
+    """torch.compile; slower than eager on the CPUs we measured."""
+    on_nonfinite: Literal["stop", "skip"] = "stop"
+    """What to do when a loss or gradient is not finite: stop before the optimiser moves, or skip that update. A weight
+    or a validation loss that is not finite always stops the run: every further update would be skipped."""
+
+    def __post_init__(self) -> None:
+        for name in ("duration", "validate_every", "checkpoint_every"):
+            parse_duration(getattr(self, name))
+        for name in ("accumulation", "keep_checkpoints"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if not self.clip_norm > 0:
+            raise ValueError(f"clip_norm must be positive (inf for no clipping), got {self.clip_norm}")
+        if self.threads != "auto" and self.threads < 1:
+            raise ValueError(f"threads must be at least 1, or auto, got {self.threads}")
