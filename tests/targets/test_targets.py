@@ -242,7 +242,7 @@ def test_the_seed_is_the_factorys_too(user):
         ("doctored_models:raising", [], "raised RuntimeError: two lines ("),
         ("doctored_models:leaving", [], "raised SystemExit: no arguments given"),
         ("doctored_models:encodre", [], "no function 'encodre'; did you mean 'encoder'?"),
-        ("doctored_models:encoder", ["dept=3"], "unexpected keyword argument 'dept'"),
+        ("doctored_models:encoder", ["dept=3"], "has no such argument; did you mean 'depth'?"),
         ("doctored_models:INSTANCE", ["depth=3"], "is a model already"),
         ("doctored_models:NUMBER", [], "is a int; it must be a function"),
         ("doctored_models:number", [], "returned an object of class int; it must return a model, (model, inputs)"),
