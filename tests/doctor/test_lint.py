@@ -6,8 +6,9 @@ import pytest
 
 from doctor.bugs import BUGS, both
 from doctor.wired import patient, pre
-from normscope.doctor.lint.linter import RULES, lint, silenced_in
+from normscope.doctor.lint.linter import RULES, lint
 from normscope.doctor.lint.rules import Loading
+from normscope.doctor.lint.silencing import silenced_in
 from normscope.report.doctor.contents import Severity
 
 

@@ -5,28 +5,15 @@ import torch
 from torch import nn
 
 from doctor.bugs import BUGS, both, scaled_by, weighed
+from doctor.rules import WIRING
 from doctor.wired import WIDTH, Model, Stack, patient, post, pre
-from normscope.doctor.identify.constants import read_formula
-from normscope.doctor.lint.checks import checkpoint as lint_structure_checkpoint
-from normscope.doctor.lint.checks import constants as lint_constants
-from normscope.doctor.lint.checks import norms as lint_structure_norms
-from normscope.doctor.lint.checks import placements as lint_structure_placements
-from normscope.doctor.lint.checks import sums as lint_structure_sums
 from normscope.doctor.lint.rules import Loading, Patient
 from normscope.report.doctor.contents import Finding
-
-FILES = (
-    lint_constants,
-    lint_structure_checkpoint,
-    lint_structure_norms,
-    lint_structure_placements,
-    lint_structure_sums,
-)
 
 
 def found_in(looked_at: Patient) -> list[Finding]:
     """What the rules about wiring say."""
-    return [finding for file in FILES for rule in file.RULES for finding in rule.check(looked_at)]
+    return [finding for rule in WIRING.values() for finding in rule.check(looked_at)]
 
 
 @pytest.mark.parametrize("name", BUGS)
@@ -189,26 +176,6 @@ def test_a_single_block():
     # A placement without a final norm coincides with Pre-LN here.
     (finding,) = found_in(patient(both(pre, blocks=1)()))
     assert (finding.id, "GPT-2" in finding.message or "Pre-LN ends" in finding.message) == ("missing-final-norm", True)
-
-
-@pytest.mark.parametrize(
-    ("formula", "same"),
-    [
-        ("x ← norm(2 · x + attention(x))", "x ← norm(attention(x) + 2 · x)"),
-        ("x ← norm(2 · x + attention(x))", "x ← norm(x + 0.5 · attention(x))"),
-        ("x ← x + attention(0.5 · norm(3 · x))", "x ← attention(0.5 · norm(x)) + x"),
-        ("x ← 0.5 · x + trained · attention(x, norm(score by head))",) * 2,
-    ],
-)
-def test_one_formula_written_in_two_ways(formula, same):
-    read = read_formula(formula)
-    assert read is not None
-    assert read == read_formula(same)
-
-
-@pytest.mark.parametrize("formula", ["x ← x + (", "a1 = norm(x); x ← a1 + attention(a1)", "x ← x / attention(x)"])
-def test_formulas_in_other_words_are_left_alone(formula):
-    assert read_formula(formula) is None
 
 
 @pytest.mark.parametrize(

@@ -8,22 +8,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from doctor.bugs_values import BUGS
+from doctor.rules import VALUES as RULES
 from doctor.wired import tokens
-from normscope.doctor.lint.checks import gates as lint_gates
-from normscope.doctor.lint.checks import initialisation as lint_initialisation
-from normscope.doctor.lint.checks import numbers as lint_numbers
-from normscope.doctor.lint.checks import optimizer as lint_optimizer
-from normscope.doctor.lint.checks import signal as lint_signal
-from normscope.doctor.lint.checks import start as lint_start
 from normscope.doctor.lint.rules import Patient
 from normscope.doctor.observe.examine import examined
 from normscope.report.doctor.contents import Finding
-
-RULES = {
-    rule.id: rule
-    for file in (lint_gates, lint_initialisation, lint_numbers, lint_optimizer, lint_signal, lint_start)
-    for rule in file.RULES
-}
 
 
 def cross_entropy(logits: Tensor) -> Tensor:

@@ -40,7 +40,7 @@ class Mixed(nn.Module):
 def test_shares_are_taken_with_the_weights_of_the_mean():
     model, x = Mixed(3).double(), torch.randn(2, TOKENS, WIDTH, dtype=torch.float64)
     (stack,), observed = examined(model, x, None)
-    assert [s.formula for s in stack.sublayers] == [
+    assert [str(s.formula) for s in stack.sublayers] == [
         "v1 = feed_forward(norm(mix(x)))",
         "v2 = feed_forward(norm(mix(x, v1)))",
         "v3 = feed_forward(norm(mix(x, v1, v2)))",

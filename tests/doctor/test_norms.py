@@ -66,7 +66,7 @@ def test_norms(norm, gain, name, epsilon):
     (stack,) = find_stacks(Residual(norm, gain), torch.randn(2, 5, WIDTH))
     assert stack.norm == name
     assert stack.norm_epsilon == pytest.approx(epsilon, rel=0.02, abs=1e-12)
-    assert {s.formula for s in stack.sublayers} == {"x ← x + feed_forward(norm(x))"}
+    assert {str(s.formula) for s in stack.sublayers} == {"x ← x + feed_forward(norm(x))"}
 
 
 @pytest.mark.parametrize(

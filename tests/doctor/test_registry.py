@@ -51,7 +51,7 @@ def test_with_one_head_norms_of_heads_and_of_the_whole_width_are_the_same(placem
 
 def test_means_over_depth_are_printed_as_such():
     _, decoder = found_in("attn-res-block")
-    assert [s.formula for s in decoder.sublayers[:4]] == [
+    assert [str(s.formula) for s in decoder.sublayers[:4]] == [
         "v1 = attention(norm(mix(x)))",
         "v2 = cross_attention(norm(mix(x, v1)))",
         "v3 = feed_forward(norm(mix(x, v1 + v2)))",

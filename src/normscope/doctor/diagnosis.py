@@ -97,7 +97,7 @@ def _sublayer(found: FoundSublayer, seen: ObservedSublayer) -> Sublayer:
         placement=found.placement,
         also=found.also,
         confidence=found.confidence,
-        formula=found.formula,
+        formula=str(found.formula),
         skip_scale=found.skip_scale,
         branch_scale=found.branch_scale,
         parallel=found.parallel,

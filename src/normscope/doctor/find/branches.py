@@ -11,9 +11,9 @@ from ...placement import SublayerKind
 from ..trace.flow import PRODUCTS, dominators
 from ..trace.graph import Graph
 from ..trace.mixtures import SOFTMAX
+from .inner import InnerPlace
 
 BranchKind = SublayerKind | Literal["convolution", "mixer"]
-BY_HEAD = " by head"
 _FUSED = "scaled_dot_product"
 """In the name of every operation that computes scores, softmax and mean in one: queries, keys and values go in."""
 
@@ -26,8 +26,8 @@ class Branch:
     reads: tuple[int, ...]
     """Numbers of the values it reads; one, unless it reads the stream at several places."""
     kind: BranchKind
-    inside: tuple[str, ...]
-    """Norms within F, as `inner_norms` names them."""
+    inside: tuple[InnerPlace, ...]
+    """Where norms stand within F, as `inner_norms` finds them."""
     name: str
     """Path of the module that computes it, or of the one with its last weight matrix."""
     one_head: bool
@@ -165,11 +165,8 @@ def _rows(y: torch.Tensor, tokens: int) -> torch.Tensor:
     return y.reshape(tokens, -1).double()
 
 
-def inner_norms(graph: Graph, region: list[int], reads: list[int], kind: BranchKind) -> tuple[str, ...]:
-    """Norms within F by place, sorted: score (queries and keys), value or output of attention, `mixer`, else `hidden`.
-
-    With " by head" where parts of a token's features are normed each on their own.
-    """
+def inner_norms(graph: Graph, region: list[int], reads: list[int], kind: BranchKind) -> tuple[InnerPlace, ...]:
+    """The places of norms within F, sorted: hidden where F neither attends nor mixes."""
     softmaxes = [n for n in region if graph.values[n].op in SOFTMAX]
     fused = [graph.values[n] for n in region if _FUSED in graph.values[n].op]
     scores = softmaxes + [number for value in fused for number in value.inputs[:2]]
@@ -178,14 +175,15 @@ def inner_norms(graph: Graph, region: list[int], reads: list[int], kind: BranchK
     for number in region:
         if number not in graph.norms or number in reads:
             continue
-        place, source = "mixer" if kind == "mixer" else "hidden", graph.norms[number].source
+        source = graph.norms[number].source
+        name: Literal["score", "value", "output", "hidden", "mixer"] = "mixer" if kind == "mixer" else "hidden"
         by_head = _row_count(graph, source) > _row_count(graph, _product_before(graph, source))
         attends = kind in ("attention", "cross_attention")
         if attends and any(graph.depends(number, n) for n in softmaxes):
-            place, by_head = "output", _row_count(graph, source) > _row_count(graph, reads[0])
+            name, by_head = "output", _row_count(graph, source) > _row_count(graph, reads[0])
         elif attends:
-            place = "score" if any(graph.depends(n, number) for n in scores) else "value"
-        found.append(place + (BY_HEAD if by_head else ""))
+            name = "score" if any(graph.depends(n, number) for n in scores) else "value"
+        found.append(InnerPlace(name, by_head))
     return tuple(sorted(found))
 
 

@@ -11,6 +11,7 @@ from ..trace.mixtures import SOFTMAX
 from ..trace.norms import NormFunction
 from ..trace.operations import Origin
 from .branches import Branch, find_branch
+from .inner import InnerPlace
 from .surroundings import Surroundings, surroundings
 from .terms import Term, normed, scaled
 
@@ -246,7 +247,7 @@ class _Formula:
             return Term(
                 "mix",
                 arguments,
-                inside=("key",) * mixture.key_norms,
+                inside=(InnerPlace("key"),) * mixture.key_norms,
                 text="" if mixture.by_parameter else "mix by data",
             )
         if step.kind == "norm":

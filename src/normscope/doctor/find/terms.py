@@ -10,6 +10,7 @@ from typing import Literal
 from ...placement.operations import mix, unit
 from ..trace.flow import dominators
 from ..trace.graph import Factor
+from .inner import InnerPlace
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -22,8 +23,10 @@ class Term:
     """Of a scale or a number."""
     branch: int = -1
     """Which sub-layer of its stack it is, counted from 0."""
-    inside: tuple[str, ...] = ()
-    """Norms inside a branch or a mean over depth, by place."""
+    inside: tuple[InnerPlace, ...] = ()
+    """Norms inside a branch or a mean over depth."""
+    by_head: bool = False
+    """Of a norm, whether parts of a token's features are normed each on their own."""
     text: str = ""
     """Under what name a source or a branch is printed; of a mean, what its weights are made from beside its values."""
 
@@ -89,7 +92,7 @@ def normed(term: Term) -> Term:
 @mix.register
 def _mix(query: Term, values: Sequence[Term], key: Callable[[Term], Term]) -> Term:
     keys = [term for term in ordered(key(Term("source"))) if term.kind == "norm"]
-    return Term("mix", tuple(values), inside=("key",) * len(keys))
+    return Term("mix", tuple(values), inside=(InnerPlace("key"),) * len(keys))
 
 
 @unit.register

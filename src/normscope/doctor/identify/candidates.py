@@ -1,12 +1,14 @@
 """The registry's formulas for a stack of the observed shape, in the form in which the observed one stands."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from typing import Literal
 
 from ...placement import Placement, Site, StackShape, SublayerKind, registered
 from ...placement.base import State
-from ..find.branches import BY_HEAD, BranchKind
+from ..find.branches import BranchKind
+from ..find.inner import InnerPlace
 from ..find.terms import Segment, Term, normed, ordered, segments
 from ..trace.graph import Factor
 from ..trace.operations import Origin
@@ -22,7 +24,7 @@ SPOKEN_OF: Mapping[BranchKind, SublayerKind] = {
     "mixer": "attention",
 }
 """What stands in a formula for each kind of branch."""
-_PLACES = {"query": "score", "key": "score", "value": "value"}
+_PLACES: Mapping[str, Literal["score", "value"]] = {"query": "score", "key": "score", "value": "value"}
 
 
 class _Norms:
@@ -30,7 +32,7 @@ class _Norms:
 
     def __call__(self, x: Term, /, *, groups: int | None = None) -> Term:
         made = normed(x)
-        return Term(made.kind, made.arguments, text=BY_HEAD) if groups is not None and groups > 1 else made
+        return replace(made, by_head=groups is not None and groups > 1)
 
     def __getattr__(self, name: str) -> "_Norms":
         if name.startswith("_"):
@@ -62,8 +64,9 @@ class _Sublayer(_End):
         norms = []
         for place, function in inside.items():
             found = [term for term in ordered(function(Term("source"))) if term.kind == "norm"]
-            where = "hidden" if self.site.kind == "feed_forward" else _PLACES.get(place, "output")
-            norms += [where + term.text for term in found]
+            where: Literal["score", "value", "output", "hidden"] = _PLACES.get(place, "output")
+            where = "hidden" if self.site.kind == "feed_forward" else where
+            norms += [InnerPlace(where, term.by_head) for term in found]
         return Term("branch", (x,), branch=self.number, inside=tuple(sorted(norms)), text=self.site.kind)
 
 

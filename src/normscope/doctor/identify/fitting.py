@@ -11,7 +11,7 @@ from ..find.blocks import Blocks
 from ..find.branches import Branch
 from ..find.terms import Segment, Term
 from .candidates import SPOKEN_OF, Candidate, candidate, candidates
-from .formulas import formula_text
+from .formulas import Formula
 from .found import FoundSublayer
 from .matching import Comparison, matches, scales
 
@@ -202,7 +202,7 @@ def sublayers(
                     also=also,
                     # One sub-layer alone may be part of anything.
                     confidence="unsure" if own and len(observed.branches) == 1 else confidence,
-                    formula=formula_text(shown, term),
+                    formula=Formula(shown, term),
                     skip_scale=skip,
                     branch_scale=scale,
                     parallel=bool(own) and term.branch in own[0].parallel,

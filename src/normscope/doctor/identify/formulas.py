@@ -1,7 +1,7 @@
-"""An observed formula as text, in the words of the registry's own."""
+"""An observed formula: a value that can be asked, and printed in the words of the registry's own."""
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from ...placement.symbol import Symbol
@@ -9,26 +9,92 @@ from ...placement.symbol import number as number_symbol
 from ..find.terms import Segment, Term
 from ..trace.graph import Factor
 from ..trace.operations import Origin
+from .matching import branch_factor, sum_of
 
 
-def formula_text(segment: Segment, branch: Term | None = None) -> str:
-    """x ← …, after one statement for each value that is used twice, as a = …, and without what stands before x.
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Formula:
+    """How a sub-layer is joined to the stream: the piece of the stack's formula that it stands in.
 
-    Where means over depth are taken there is no such x: the branch itself (the last one unless another is named), as
-    v = …, of earlier ones and the source.
+    Two formulas are equal where they are printed alike.
     """
-    if any(term.kind == "mix" for term in segment.terms()):
-        return _branch_text(segment, branch or segment.branches[-1])
+
+    segment: Segment
+    branch: Term
+    """Which of the segment's branches the sub-layer is."""
+
+    def __str__(self) -> str:
+        """x ← …, after one statement for each value that is used twice, as a = …, and without what stands before x.
+
+        Where means over depth are taken there is no such x, and what is printed is the branch itself, as v = …, of
+        earlier branches and the source.
+        """
+        return _branch_text(self) if self.over_depth else _segment_text(self.segment)
+
+    def __repr__(self) -> str:
+        return f"Formula({str(self)!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return str(self) == str(other) if isinstance(other, Formula) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(str(self))
+
+    @property
+    def over_depth(self) -> bool:
+        """Whether means over depth are taken in it."""
+        return any(term.kind == "mix" for term in self.segment.terms())
+
+    @property
+    def sum_is_normed(self) -> bool:
+        """Whether the sum that the branch is added in goes into a norm, as it is or scaled."""
+        total = sum_of(self.segment, self.branch)
+        normed = [term.arguments[0] for term in self.segment.terms() if term.kind == "norm"]
+        return total is not None and any(_unscaled(inner, self.segment.start) is total for inner in normed)
+
+    @property
+    def reads_norm(self) -> bool:
+        """Whether the branch reads the norm of the stream, and nothing else."""
+        read = self.branch.arguments[0]
+        return read.kind == "norm" and read.arguments[0] is self.segment.start
+
+    @property
+    def gate(self) -> Factor | None:
+        """What the branch is multiplied with in the sum that it is added in; None where it is no addend of one."""
+        return branch_factor(self.segment, self.branch)
+
+    def outlined(self, *, numbers: bool) -> "Formula":
+        """The same with F for every sub-layer; numbers: whether the constants that multiply values stay in it."""
+        made = {id(self.segment.start): self.segment.start}
+        for term in self.segment.terms():
+            arguments = tuple(made[id(argument)] for argument in term.arguments)
+            factor = term.factor
+            if term.kind == "branch":
+                made[id(term)] = replace(term, arguments=arguments, text="F")
+            elif not numbers and term.kind == "scale" and factor and factor.is_constant and factor.value >= 0:
+                made[id(term)] = arguments[0]
+            else:
+                made[id(term)] = replace(term, arguments=arguments)
+        branches = tuple(made[id(branch)] for branch in self.segment.branches)
+        return Formula(Segment(self.segment.start, made[id(self.segment.end)], branches), made[id(self.branch)])
+
+
+def _unscaled(term: Term, start: Term) -> Term:
+    while term is not start and term.kind == "scale":
+        term = term.arguments[0]
+    return term
+
+
+def _segment_text(segment: Segment) -> str:
     printer = _Printer(segment)
-    statements = [*printer.statements, f"x ← {printer.symbol(segment.end)}"]
-    return "; ".join(statements)
+    return "; ".join([*printer.statements, f"x ← {printer.symbol(segment.end)}"])
 
 
-def _branch_text(segment: Segment, branch: Term) -> str:
-    names = {id(other): f"v{number}" for number, other in enumerate(segment.branches, 1)}
-    name = names.pop(id(branch))
-    printer = _Printer(replace(segment, end=branch), names)
-    return f"{name} = {printer.symbol(branch)}"
+def _branch_text(formula: Formula) -> str:
+    names = {id(other): f"v{number}" for number, other in enumerate(formula.segment.branches, 1)}
+    name = names.pop(id(formula.branch))
+    printer = _Printer(replace(formula.segment, end=formula.branch), names)
+    return f"{name} = {printer.symbol(formula.branch)}"
 
 
 class _Printer:
@@ -57,7 +123,7 @@ class _Printer:
     def _made(self, term: Term) -> Symbol:
         arguments = tuple(self.symbol(argument) for argument in term.arguments)
         if term.kind == "branch":
-            inside = tuple(Symbol("norm", (Symbol(place),)) for place in term.inside)
+            inside = tuple(Symbol("norm", (Symbol(str(place)),)) for place in term.inside)
             return Symbol(term.text, (*arguments, *inside), 1, applies_f=True)
         if term.kind == "sum":
             right = term.arguments[1]

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ..find.branches import BranchKind
+from .formulas import Formula
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,8 +22,8 @@ class FoundSublayer:
     """Further registered placements with this formula here: they differ in weights, at other depths or at the ends."""
     confidence: Literal["sure", "unsure"]
     """unsure: nothing that is observed tells `placement` from one of those in `also`."""
-    formula: str
-    """What was observed, x being the stream before the sub-layer, or before the block where one reaches across it."""
+    formula: Formula
+    """What was observed; x is the stream before the sub-layer, or before the block where one reaches across it."""
     skip_scale: float | None
     """What x is multiplied with in the residual sum, a vector's mean; None where x is not one of its addends."""
     branch_scale: float | None

@@ -1,10 +1,9 @@
 """Whether an observed piece of a formula is that of a placement, up to what a model's arithmetic does not show."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..find.terms import Segment, Term
+from ..find.terms import Segment, Term, ordered
 from ..trace.graph import Factor
 from ..trace.operations import Origin
 
@@ -114,7 +113,7 @@ class _Maker:
             return None
         name: tuple[Any, ...] = (term.kind, term.text, term.inside)
         if term.kind == "branch":
-            inside = tuple(p for p in term.inside if self.comparison.qk_norms or not p.startswith(_OWN))
+            inside = tuple(p for p in term.inside if self.comparison.qk_norms or p.name not in _OWN)
             # Sub-layers are told apart by their order in the segment, not by their kind.
             place = 0 if self.only is not None else term.branch - self.segment.branches[0].branch
             name = ("branch", place, inside)
@@ -172,23 +171,48 @@ def scales(segment: Segment, branch: Term) -> tuple[float | None, float | None]:
 
     None for one that is not an addend of a sum with the branch in it.
     """
-    for term in _sums(segment.end, segment.start):
-        addends = list(_addends(term, segment.start, 1.0))
-        own = [factor for factor, part in addends if _is_branch(part, branch)]
-        if own:
-            skip = [factor for factor, part in addends if part is segment.start]
-            return (sum(skip) if skip else None), own[0]
-    return None, None
+    total, own = sum_of(segment, branch), branch_factor(segment, branch)
+    if total is None or own is None:
+        return None, None
+    # Down from the sum, so that a value that is added on many ways is looked at once.
+    weights = {id(total): 1.0}
+    for term in reversed(ordered(total, segment.start)):
+        weight = weights.get(id(term))
+        if weight is not None and term.kind in ("sum", "scale"):
+            for argument in term.arguments:
+                through = weight * term.factor.value if term.factor is not None else weight
+                weights[id(argument)] = weights.get(id(argument), 0.0) + through
+    return weights.get(id(segment.start)), own.value
 
 
-def _addends(term: Term, start: Term, factor: float) -> Iterator[tuple[float, Term]]:
-    if term is not start and term.kind == "sum":
-        for argument in term.arguments:
-            yield from _addends(argument, start, factor)
-    elif term is not start and term.kind == "scale" and term.factor is not None:
-        yield from _addends(term.arguments[0], start, factor * term.factor.value)
-    else:
-        yield factor, term
+def sum_of(segment: Segment, branch: Term) -> Term | None:
+    """The outermost sum of a segment that has a branch among its addends, as it is, normed or scaled."""
+    sums = _sums(segment.end, segment.start)
+    return next((term for term in sums if _factor_in(term, segment.start, branch) is not None), None)
+
+
+def branch_factor(segment: Segment, branch: Term) -> Factor | None:
+    """What a branch is multiplied with in the sum where it meets the stream; None where it is no addend of one."""
+    total = sum_of(segment, branch)
+    return None if total is None else _factor_in(total, segment.start, branch)
+
+
+def _factor_in(total: Term, start: Term, branch: Term) -> Factor | None:
+    """What a branch is multiplied with on the first way to it through sums and scales; None where there is none."""
+    seen: set[int] = set()
+    todo = [(total, _ONE)]
+    while todo:
+        term, factor = todo.pop()
+        if id(term) in seen:
+            continue
+        seen.add(id(term))
+        if term is not start and term.kind == "sum":
+            todo += [(argument, factor) for argument in reversed(term.arguments)]
+        elif term is not start and term.kind == "scale" and term.factor is not None:
+            todo.append((term.arguments[0], factor * term.factor))
+        elif _is_branch(term, branch):
+            return factor
+    return None
 
 
 def _is_branch(term: Term, branch: Term) -> bool:

@@ -15,7 +15,7 @@ from ..find.streams import Stream
 from ..find.terms import Segment, segments
 from ..trace.inputs import Inputs
 from .fitting import Observed, commonest, ends_with_norm, fits, sublayers
-from .formulas import formula_text
+from .formulas import Formula
 from .found import FoundStack, FoundSublayer
 from .matching import scales
 
@@ -134,7 +134,7 @@ def _early(stream: Stream, piece: Segment) -> list[FoundSublayer]:
                 placement="",
                 also=(),
                 confidence="sure",
-                formula=formula_text(piece, term),
+                formula=Formula(piece, term),
                 skip_scale=skip,
                 branch_scale=scale,
                 parallel=False,

@@ -1,39 +1,23 @@
-"""All rules of the linter, asked in turn; and the ones that a project has silenced."""
+"""All rules of the linter, asked in turn."""
 
 import difflib
-import tomllib
+import importlib
+import pkgutil
 from collections.abc import Collection
-from pathlib import Path
-from typing import Any
 
 from ...report.doctor.contents import Finding
-from .checks import checkpoint as lint_structure_checkpoint
-from .checks import constants as lint_constants
-from .checks import gates as lint_gates
-from .checks import initialisation as lint_initialisation
-from .checks import norms as lint_structure_norms
-from .checks import numbers as lint_numbers
-from .checks import optimizer as lint_optimizer
-from .checks import placements as lint_structure_placements
-from .checks import signal as lint_signal
-from .checks import start as lint_start
-from .checks import sums as lint_structure_sums
+from . import checks
 from .rules import Patient, Rule
 
-_FILES = (
-    lint_structure_sums,
-    lint_structure_norms,
-    lint_structure_placements,
-    lint_structure_checkpoint,
-    lint_constants,
-    lint_initialisation,
-    lint_signal,
-    lint_gates,
-    lint_start,
-    lint_numbers,
-    lint_optimizer,
-)
-RULES: tuple[Rule, ...] = tuple(rule for file in _FILES for rule in file.RULES)
+
+def _discovered() -> tuple[Rule, ...]:
+    """The rules of every file in `checks`, by the files' places and, within a file, as they stand there."""
+    found = pkgutil.iter_modules(checks.__path__)
+    files = [importlib.import_module(f"{checks.__name__}.{file.name}") for file in found]
+    return tuple(rule for file in sorted(files, key=lambda file: (file.PLACE, file.__name__)) for rule in file.RULES)
+
+
+RULES: tuple[Rule, ...] = _discovered()
 """Every rule, each id once."""
 
 
@@ -56,40 +40,3 @@ def check_silenced(silenced: Collection[str]) -> None:
             raise ValueError(
                 f"no rule is called {name!r}; did you mean {near[0]!r}? Known are {', '.join(sorted(known))}"
             )
-
-
-def silenced_in(start: Path) -> tuple[str, ...]:
-    """Ids in `silence` under [tool.normscope.doctor] of the nearest pyproject.toml, from `start` upwards; () without.
-
-    Raises ValueError with file and key where that is no list of rules.
-    """
-    path = start.resolve()
-    for folder in (path, *path.parents):
-        file = folder / "pyproject.toml"
-        if file.is_file():
-            return _silenced(file)
-    return ()
-
-
-def _silenced(file: Path) -> tuple[str, ...]:
-    try:
-        table: Any = tomllib.loads(file.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{file} is not valid TOML: {error}") from error
-    at = ""
-    for key in ("tool", "normscope", "doctor"):
-        at = f"{at}.{key}" if at else key
-        table = table.get(key, {})
-        if not isinstance(table, dict):
-            raise ValueError(f"{file}: {at} must be a table, got {table!r}")
-    unknown = [key for key in table if key != "silence"]
-    if unknown:
-        raise ValueError(f"{file}: unknown key {at}.{unknown[0]}; allowed is silence")
-    ids = table.get("silence", [])
-    if not isinstance(ids, list) or not all(isinstance(name, str) for name in ids):
-        raise ValueError(f"{file}: {at}.silence must be a list of rule ids, got {ids!r}")
-    try:
-        check_silenced(ids)
-    except ValueError as error:
-        raise ValueError(f"{file}: {at}.silence: {error}") from error
-    return tuple(ids)

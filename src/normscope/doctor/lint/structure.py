@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from ...placement import SublayerKind, named, registered
-from ..find.terms import Term
+from ..find.terms import Segment, Term, normed
 from ..identify.candidates import SPOKEN_OF, Candidate, candidate
-from ..identify.constants import read_formula
 from ..identify.found import FoundStack, FoundSublayer
+from ..identify.matching import matches
 from .matrices import shape_of
 from .rules import Patient
 
@@ -80,5 +80,14 @@ def carries_norm(stack: FoundStack, formula: Candidate | None) -> bool:
         return False
     # With one norm for both it is Post-LN, a norm earlier, and without the last.
     post = formula is not None and stack.embedding_norm and blocks_end_normed(formula)
-    forms = [(sublayer.kind, read_formula(sublayer.formula)) for sublayer in in_blocks(stack)]
-    return post or all(read == read_formula(f"x ← norm(x) + {kind}(norm(x))") for kind, read in forms)
+    return post or all(matches(sublayer.formula.segment, _NORMED_SKIP, qk_norms=False) for sublayer in in_blocks(stack))
+
+
+def _normed_skip() -> Segment:
+    """norm(x) + F(norm(x))"""
+    start = Term("source", text="x")
+    branch = Term("branch", (normed(start),), branch=0, text="F")
+    return Segment(start, normed(start) + branch, (branch,))
+
+
+_NORMED_SKIP = _normed_skip()

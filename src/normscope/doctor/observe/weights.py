@@ -130,7 +130,7 @@ def _scale_from(graph: Graph, number: int, until: int) -> float:
 
 def _inside(graph: Graph, branch: Branch, places: Mapping[str, tuple[str, ...]]) -> dict[str, InnerNorm] | None:
     """The norms within F by the places of a formula; None where there are others than theory knows."""
-    names = [place.removesuffix(" by head") for place in branch.inside]
+    names = [place.name for place in branch.inside]
     if any(names.count(name) != len(places.get(name, ())) for name in names):
         return None
     norms = [n for n in branch.computed if n in graph.norms]

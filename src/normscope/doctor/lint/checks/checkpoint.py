@@ -93,7 +93,8 @@ def _is_initial(tensor: Tensor) -> bool:
     return bool((tensor == tensor[0]).all()) and float(tensor[0]) in (0.0, 1.0) and bool(torch.isfinite(tensor).all())
 
 
-RULES = (
+PLACE = 40
+RULES: tuple[Rule, ...] = (
     Rule(
         id="checkpoint-tensors",
         severity=Severity.ERROR,

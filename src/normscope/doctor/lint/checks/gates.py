@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from ....report.doctor.contents import Finding, Severity
 from ...identify.found import FoundStack
+from ...trace.operations import Origin
 from ..gradient_reach import Place, gets_gradient, is_cut_off, is_shut_by_gate, names
 from ..matrices import parameters_by_name
 from ..rules import Patient, Rule
@@ -40,7 +41,8 @@ def dead_gates(patient: Patient) -> Iterator[Finding]:
 
 
 def _is_trained(place: Place) -> bool:
-    return "trained · " in place[1].formula
+    gate = place[1].formula.gate
+    return gate is not None and gate.origin == Origin.TRAINABLE
 
 
 def _why_dead(patient: Patient, place: Place) -> str:
@@ -48,7 +50,8 @@ def _why_dead(patient: Patient, place: Place) -> str:
     stack, found, _ = place
     if not _is_trained(place):
         # A buffer may follow a schedule, as the branch's factor of BranchNorm does.
-        return "" if "constant · " in found.formula else "The factor is no trainable parameter"
+        gate = found.formula.gate
+        return "The factor is no trainable parameter" if gate is None or gate.is_constant else ""
     near = _nearest(patient, stack, found.name)
     moved = [name for name in near if gets_gradient(patient, name)]
     if not near or (not moved and is_cut_off(patient, stack)):
@@ -102,6 +105,7 @@ def saturated_gates(patient: Patient) -> Iterator[Finding]:
         )
 
 
+PLACE = 80
 RULES: tuple[Rule, ...] = (
     Rule(
         id="dead-gate",

@@ -129,6 +129,7 @@ def _is_torchs(model: nn.Module, path: str) -> bool:
     return any(isinstance(module, nn.TransformerEncoder | nn.TransformerDecoder) for module in around)
 
 
+PLACE = 60
 RULES: tuple[Rule, ...] = (
     Rule(
         id="initialisation-unlike-placement",

@@ -1,6 +1,5 @@
 """Norms at the ends of stacks: missing, doubled, not where an encoder's memory is read, or nowhere at all."""
 
-import re
 from collections.abc import Iterator
 
 from ....placement import named
@@ -13,8 +12,6 @@ from ..structure import blocks_end_normed, carries_norm, ends_in_norm, is_normed
 
 CLOSED_SHARE = 0.1
 """Sum of the branches' shares of a stack up to which its branches count as closed at the start."""
-
-_BOUNDING = re.compile(r"norm\((?!score)")
 
 
 def missing_final_norm(patient: Patient) -> Iterator[Finding]:
@@ -84,7 +81,8 @@ def no_norm(patient: Patient) -> Iterator[Finding]:
     """A stack without norms that is no placement made for that."""
     for number, stack in enumerate(patient.stacks):
         # Norms of queries and keys do not bound what a branch adds; others within F do.
-        if stack.norm or any(_BOUNDING.search(sublayer.formula) for sublayer in stack.sublayers):
+        inside = {place.name for sublayer in stack.sublayers for place in sublayer.formula.branch.inside}
+        if stack.norm or inside - {"score"}:
             continue
         formula = wanted(patient, number)
         unsure = any(sublayer.confidence == "unsure" for sublayer in stack.sublayers)
@@ -108,7 +106,8 @@ def _has_norms(formula: Candidate) -> bool:
     return any(term.kind == "norm" or term.inside for term in ordered(formula.whole[-1].end))
 
 
-RULES = (
+PLACE = 20
+RULES: tuple[Rule, ...] = (
     Rule(
         id="missing-final-norm",
         severity=Severity.WARNING,

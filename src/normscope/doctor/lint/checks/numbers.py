@@ -73,11 +73,12 @@ def _swamping(patient: Patient) -> Iterator[Finding]:
 
 def _normed_square(found: FoundSublayer, seen: ObservedSublayer) -> float | None:
     """Mean square of what the sub-layer's norm on the stream reads; None where none is certain to read the stream."""
-    if found.formula.startswith("x ← norm("):
+    if found.formula.sum_is_normed:
         return seen.sum_square
-    return seen.stream_square if "(norm(x))" in found.formula else None
+    return seen.stream_square if found.formula.reads_norm else None
 
 
+PLACE = 100
 RULES: tuple[Rule, ...] = (
     Rule(
         id="norm-epsilon",

@@ -57,6 +57,7 @@ def unheld_norms(patient: Patient) -> Iterator[Finding]:
     )
 
 
+PLACE = 110
 RULES: tuple[Rule, ...] = (
     Rule(
         id="weight-decay-on-norms",

@@ -1,6 +1,5 @@
 """Placements that do not agree: of the blocks of one stack with each other, or of a model with its configuration."""
 
-import re
 from collections import Counter
 from collections.abc import Iterator
 
@@ -8,12 +7,10 @@ from ....placement import named, registered
 from ....placement.printing import ranges
 from ....report.doctor.contents import Finding, Severity
 from ...identify.found import FoundSublayer
+from ..constants import near
 from ..rules import Patient, Rule
 from ..structure import carries_norm, explained, in_blocks, wanted
 from ..vectors import listed
-from .constants import KIND, near
-
-_NUMBER = re.compile(r"[\d.]+(?:e-?\d+)? · ")
 
 
 def mixed_placements(patient: Patient) -> Iterator[Finding]:
@@ -23,7 +20,7 @@ def mixed_placements(patient: Patient) -> Iterator[Finding]:
         if explained(inside) or near(patient, number) or carries_norm(stack, wanted(patient, number)):
             continue
         # Of a mean over depth every sub-layer reads one value more than the one before.
-        if any("x ←" not in sublayer.formula for sublayer in inside):
+        if any(sublayer.formula.over_depth for sublayer in inside):
             continue
         blocks = _by_formulas(inside)
         if len(blocks) > 1:
@@ -47,8 +44,8 @@ def _by_formulas(inside: list[FoundSublayer]) -> dict[tuple[str, ...], list[int]
     """Blocks by the formulas of their sub-layers, numbers and kinds left out; the commonest first."""
     blocks: dict[int, list[str]] = {}
     for sublayer in inside:
-        text = _NUMBER.sub("", sublayer.formula) if not sublayer.placement else sublayer.formula
-        blocks.setdefault(sublayer.block, []).append(KIND.sub("F", text))
+        shown = sublayer.formula.outlined(numbers=bool(sublayer.placement))
+        blocks.setdefault(sublayer.block, []).append(str(shown))
     found: dict[tuple[str, ...], list[int]] = {}
     for number, texts in blocks.items():
         found.setdefault(tuple(texts), []).append(number)
@@ -66,7 +63,7 @@ def flag_contradicts(patient: Patient) -> Iterator[Finding]:
         inside = in_blocks(stack)
         other = [sublayer for sublayer in inside if name not in (sublayer.placement, *sublayer.also)]
         if other:
-            found = Counter(sublayer.placement or sublayer.formula for sublayer in other).most_common(1)[0][0]
+            found = Counter(sublayer.placement or str(sublayer.formula) for sublayer in other).most_common(1)[0][0]
             yield Finding(
                 id="placement-flag-contradicts",
                 severity=Severity.ERROR,
@@ -78,7 +75,8 @@ def flag_contradicts(patient: Patient) -> Iterator[Finding]:
             )
 
 
-RULES = (
+PLACE = 30
+RULES: tuple[Rule, ...] = (
     Rule(
         id="mixed-placements",
         severity=Severity.WARNING,

@@ -138,7 +138,7 @@ def amplified_stream(patient: Patient) -> Iterator[Finding]:
         raised = [
             found
             for found in stack.sublayers
-            if found.skip_scale is not None and abs(found.skip_scale) > 1.0 and "x ← norm(" not in found.formula
+            if found.skip_scale is not None and abs(found.skip_scale) > 1.0 and not found.formula.sum_is_normed
         ]
         growth = math.prod(abs(found.skip_scale or 1.0) for found in raised)
         if growth > LARGEST_GROWTH:
@@ -153,6 +153,7 @@ def amplified_stream(patient: Patient) -> Iterator[Finding]:
             )
 
 
+PLACE = 70
 RULES: tuple[Rule, ...] = (
     Rule(
         id="dead-sublayer",

@@ -54,6 +54,7 @@ def _logits(deviation: float | None) -> str:
     return f" (its logits deviate by {deviation:.3g})" if deviation is not None else ""
 
 
+PLACE = 90
 RULES: tuple[Rule, ...] = (
     Rule(
         id="loss-far-from-chance",

@@ -142,7 +142,8 @@ def _within(path: str, module: str) -> bool:
     return path == module or path.startswith(module + ".")
 
 
-RULES = (
+PLACE = 10
+RULES: tuple[Rule, ...] = (
     Rule(
         id="lost-residual",
         severity=Severity.ERROR,

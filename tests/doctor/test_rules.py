@@ -1,0 +1,55 @@
+"""What every rule of the linter has, found in a file of its own: a name, reasons, and an error that was rebuilt."""
+
+from collections.abc import Callable
+from types import ModuleType
+
+import pytest
+
+from doctor import bugs, bugs_values, test_lint_numbers, test_lint_signal, test_lint_structure
+from doctor.rules import PLACES
+from normscope.doctor.lint import linter
+from normscope.doctor.lint.linter import RULES
+
+REBUILT = {bug.rule for bug in (*bugs.BUGS.values(), *bugs_values.BUGS.values())}
+"""Rules with an error that was made in public, and a twin without it."""
+NEED_MORE_THAN_A_MODEL: dict[str, Callable[..., None]] = {
+    "checkpoint-tensors": test_lint_structure.test_a_post_ln_checkpoint_in_a_pre_ln_model,
+    "untrained-norm": test_lint_structure.test_an_untrained_norm_shows_without_a_word_from_the_loader,
+    "dead-sublayer": test_lint_signal.test_a_branch_without_gradient,
+    "nonfinite-gradient": test_lint_signal.test_gradients_that_overflow,
+    "saturated-gate": test_lint_signal.test_saturated_gates,
+    "weight-decay-on-norms": test_lint_numbers.test_weight_decay_on_norms,
+    "unused-in-optimizer": test_lint_numbers.test_norms_that_no_group_holds,
+}
+"""Rules whose error stands in a checkpoint, an optimiser or a training, and the test that has it and its twin."""
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
+def test_every_rule_has_a_rebuilt_error(rule):
+    assert rule.id in REBUILT | NEED_MORE_THAN_A_MODEL.keys(), (
+        f"no test has an error that {rule.id} must find: add a Bug with rule={rule.id!r}, and the right model beside "
+        "it, to tests/doctor/bugs.py (wiring) or tests/doctor/bugs_values.py (weights and values); where a model alone "
+        "does not show it, write a test and name it here"
+    )
+
+
+def test_what_has_tests_exists():
+    assert REBUILT | NEED_MORE_THAN_A_MODEL.keys() <= {rule.id for rule in RULES}
+
+
+def test_files_are_asked_in_the_order_of_their_places():
+    assert list(PLACES.keys() - {rule.id for rule in RULES}) == []
+    places = [PLACES[rule.id] for rule in RULES]
+    assert places == sorted(places)
+    # No two files share a place, so that their names decide nothing.
+    assert len(set(PLACES.values())) == len({rule.check.__module__ for rule in RULES})
+
+
+def test_a_rule_is_found_by_its_file_alone(tmp_path, monkeypatch):
+    for name, place in (("later", 2), ("sooner", 1)):
+        (tmp_path / f"{name}.py").write_text(f"PLACE = {place}\nRULES = ('{name}', 'and {name}')\n")
+    package = ModuleType("rules_of_a_test")
+    package.__path__ = [str(tmp_path)]
+    monkeypatch.setitem(__import__("sys").modules, "rules_of_a_test", package)
+    monkeypatch.setattr(linter, "checks", package)
+    assert linter._discovered() == ("sooner", "and sooner", "later", "and later")
