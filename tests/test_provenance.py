@@ -21,16 +21,20 @@ def copy(tmp_path, monkeypatch):
     return root
 
 
-def hashes() -> tuple[str, str]:
+def forget() -> None:
     for function in (provenance.source_sha256, provenance.source_of, provenance._commit):
         function.cache_clear()
+
+
+def hashes() -> tuple[str, str]:
+    forget()
     return provenance.source_sha256(), provenance.source_of(MEASURE)
 
 
 @pytest.fixture(autouse=True)
 def _forgotten():
     yield
-    hashes()
+    forget()
 
 
 @pytest.mark.parametrize(
@@ -78,17 +82,17 @@ def test_the_commit_says_what_was_modified(copy):
         named = ["-c", "user.name=a", "-c", "user.email=a@b.c"]
         subprocess.run(["git", "-C", str(copy.parent), *named, *words], check=True, capture_output=True)
 
-    hashes()
+    forget()
     assert provenance.provenance()["commit"] == ""
     git("init")
-    hashes()
+    forget()
     assert provenance.provenance()["commit"] == "", "nothing is tracked yet"
     git("add", ".")
     git("commit", "-m", "all")
-    hashes()
+    forget()
     assert len(provenance.provenance()["commit"]) == 40
     (copy / "errors.py").write_text("", encoding="utf-8")
-    hashes()
+    forget()
     assert provenance.provenance()["commit"].endswith(" (modified)")
 
 

@@ -80,18 +80,22 @@ def _file_of(module: str) -> Path:
 
 def _imported(file: Path) -> list[Path]:
     """Files of this package that a file imports by name, wherever in it the import stands."""
-    package = [ROOT.name, *file.relative_to(ROOT).parent.parts]
+    package = (ROOT.name, *file.relative_to(ROOT).parent.parts)
+    names = _imported_names(file.read_text(encoding="utf-8"), package)
+    return [path for name in names if (path := _ours(name)) is not None]
+
+
+@cache
+def _imported_names(source: str, package: tuple[str, ...]) -> list[str]:
+    """What the source of a module in `package` imports, or may, with its full name."""
     found = []
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+    for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.ImportFrom):
-            above = package[: len(package) - node.level + 1] if node.level else []
+            above = package[: len(package) - node.level + 1] if node.level else ()
             base = ".".join([*above, *([node.module] if node.module else [])])
-            names = [base, *(f"{base}.{alias.name}" for alias in node.names)]
+            found += [base, *(f"{base}.{alias.name}" for alias in node.names)]
         elif isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        else:
-            continue
-        found += [path for name in names if (path := _ours(name)) is not None]
+            found += [alias.name for alias in node.names]
     return found
 
 
