@@ -191,6 +191,8 @@ class TestStudy:
         one = data["last_w2"][LARGE.title][PRE]
         assert np.mean(one["seeds"], axis=0) == pytest.approx(one["mean"], rel=1e-5)
         assert data["warm_up"]["after"]["W2"]["decoder"]["norm_of_mean"]["seeds"] == 1
+        environment = json.loads(next(folder.rglob("environment.json")).read_text(encoding="utf-8"))
+        assert [one["source_sha256"] for one in data["runs"].values()] == [environment["source_sha256"]]
         for figure in ("figure_3", "noise", "warm_up"):
             assert (folder / f"{figure}.svg").read_text(encoding="utf-8").startswith("<svg")
         assert "Post-LN after the warm-up" in (folder / "report.html").read_text(encoding="utf-8")

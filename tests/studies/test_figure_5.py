@@ -8,14 +8,16 @@ import pytest
 
 import in_process
 from normscope.errors import UserError
+from normscope.provenance import source_sha256
 from normscope.report.panels_svg import Panel
 from normscope.studies.figure_5 import curves as figure_5_curves
-from normscope.studies.figure_5 import page as figure_5_page
+from normscope.studies.figure_5 import figures as figure_5_figures
 from normscope.studies.figure_5.claims import PUBLISHED_SHARE, claims, pairings, shares
 from normscope.studies.figure_5.config import SCALES, Figure5Config, check_inputs
 from normscope.studies.figure_5.curves import Arm, Chance, Curve, Curves, chance
-from normscope.studies.figure_5.page import data, figures, tables
+from normscope.studies.figure_5.figures import figures
 from normscope.studies.figure_5.study import STUDY
+from normscope.studies.figure_5.tables import data, tables
 from normscope.studies.figure_5.tuning import Point, Tuned
 from normscope.studies.protocol.pieces import Pieces
 from normscope.studies.protocol.study import run_study
@@ -150,7 +152,7 @@ def test_a_single_checkpoint_is_drawn_beside_the_other_arm_s(monkeypatch: pytest
         drawn.extend(panels)
         return title
 
-    monkeypatch.setattr(figure_5_page, "panels_svg", note)
+    monkeypatch.setattr(figure_5_figures, "panels_svg", note)
     tuning = tuned([0.70, 0.71, 0.70], [0.73, 0.745, 0.735])["mrpc"]
     last = CONFIG.tuned_updates[-1]
     points = {key: point for key, point in tuning.points.items() if key[1] == last}
@@ -211,6 +213,8 @@ def test_the_smallest_scale_runs_and_goes_on_without_training_again(
     assert len(found.claims) == 3
     times = {file: file.stat().st_mtime_ns for file in tmp_path.rglob("metrics.jsonl")}
     assert len(times) == 4
+    assert {one["source_sha256"] for one in found.data["runs"].values()} == {source_sha256()}
+    assert f"source {source_sha256()[:12]} (4 runs)" in dict(found.conditions)["trained by"]
     again, _ = run_study(STUDY, config, Pieces(tmp_path), command="test")
     assert again.data == found.data
     assert {file: file.stat().st_mtime_ns for file in tmp_path.rglob("metrics.jsonl")} == times

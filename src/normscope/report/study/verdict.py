@@ -4,6 +4,8 @@ from collections import Counter
 from collections.abc import Iterable
 from enum import StrEnum
 
+from ..words import Tone
+
 
 class Verdict(StrEnum):
     """In the order in which they are counted up."""
@@ -14,16 +16,16 @@ class Verdict(StrEnum):
     NOT_REPRODUCED = "not reproduced"
 
     @property
-    def tone(self) -> str:
-        """The class of the style sheet that colours it."""
+    def tone(self) -> Tone:
+        """Which colour its dot has."""
         return _TONES[self]
 
 
 _TONES = {
-    Verdict.REPRODUCED: "good",
-    Verdict.UNDER_CONDITIONS: "mixed",
-    Verdict.UNDECIDED: "plain",
-    Verdict.NOT_REPRODUCED: "bad",
+    Verdict.REPRODUCED: Tone.GOOD,
+    Verdict.UNDER_CONDITIONS: Tone.MIXED,
+    Verdict.UNDECIDED: Tone.PLAIN,
+    Verdict.NOT_REPRODUCED: Tone.BAD,
 }
 
 

@@ -10,6 +10,7 @@ from ...errors import UserError
 from ...train.device import available_cores, choose_device
 from ..grids.grid import Cell, Grid, write_configs
 from ..grids.pool import CellState, run_cells
+from ..grids.sources import sources
 from ..protocol.pieces import Pieces
 from .config import PLACEMENTS, POST, Condition, Figure3Config, corpus_of
 from .measure import Bench, Norms
@@ -28,6 +29,8 @@ class Measured:
     """Of the model that is trained, with its initial weights; empty where none is trained."""
     after: list[Norms]
     """Of the same after the warm-up."""
+    trained_by: dict[str, dict[str, Any]]
+    """By training: the source that made it."""
 
 
 def measure(config: Figure3Config, pieces: Pieces) -> Measured:
@@ -38,16 +41,18 @@ def measure(config: Figure3Config, pieces: Pieces) -> Measured:
     corpus, device = corpus_of(config), choose_device(config.device)
     cells = _cells(config, pieces)
     bench = Bench(config, corpus, device)
-    found = Measured(bench=bench, layers={name: [] for name in PLACEMENTS}, last={}, before=[], after=[])
+    found = Measured(bench=bench, layers={name: [] for name in PLACEMENTS}, last={}, before=[], after=[], trained_by={})
     for seed in range(1, config.seeds + 1):
         pieces.watch("seeds", seed - 1, config.seeds)
         _measure_seed(found, config, pieces, seed)
     pieces.watch("seeds", config.seeds, config.seeds)
     _train(cells, pieces, device)
+    found.trained_by.update(sources(cells))
     for cell in cells:
         condition = config.layers_condition
         name = f"after-warm-up/{cell.arm.placement}_seed-{cell.seed}"
-        found.after.append(pieces.get(name, bench.asked_of(cell, condition), bench.after_training, cell, condition))
+        asked = bench.asked_of(cell, condition) | {"trained_by": found.trained_by[cell.name]["source_sha256"]}
+        found.after.append(pieces.get(name, asked, bench.after_training, cell, condition))
     return found
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from ...data.parallel.batches import TranslationBatch
 from ...theory.predict import ModelSetting
+from ..grids.sources import in_words
 from ..protocol.evidence import estimate, exponent, plain_estimate
 from ..protocol.pieces import Pieces
 from ..protocol.study import Findings, Study
@@ -100,7 +101,7 @@ def conditions_of(config: Figure3Config, measured: Measured) -> list[tuple[str, 
                 f"Post-LN {depth}-{depth} of width {config.warm_up_width}, feed-forward {config.warm_up_ffn_width}; "
                 f"Adam, {config.warm_up_updates:,} updates of up to {config.warm_up_max_tokens:,} tokens up to rate "
                 f"{config.warm_up_peak_lr:g}; {trained} {'seed' if trained == 1 else 'seeds'}; measured on batches of "
-                "the training split, before and after",
+                f"the training split, before and after; trained by {in_words(measured.trained_by)}",
             )
         )
     return found
@@ -133,7 +134,13 @@ def data_of(numbers: Numbers, predictions: Predictions, layers: Condition, measu
             warm_up["after"][matrix][stack]["share_of_before"] = share.mean
         for name, pieces in (("before", measured.before), ("after", measured.after)):
             warm_up[name]["loss_nats"] = [piece["loss_nats"] for piece in pieces]
-    return {"blocks": numbers.blocks, "layers": by_layer, "last_w2": by_depth, "warm_up": warm_up}
+    return {
+        "blocks": numbers.blocks,
+        "layers": by_layer,
+        "last_w2": by_depth,
+        "warm_up": warm_up,
+        "runs": measured.trained_by,
+    }
 
 
 def _layers_data(kinds: dict[str, Layers]) -> dict[str, dict[str, dict[str, Any]]]:

@@ -60,12 +60,11 @@ Curves = dict[Arm, list[Curve]]
 """By arm, one a seed."""
 
 
-def pretrained(config: Figure5Config, pieces: Pieces) -> Curves:
+def pretrained(config: Figure5Config, cells: list[Cell], pieces: Pieces) -> Curves:
     """Train what the folder lacks, the first seed of every arm first.
 
     Raises UserError for a corpus that is not there, a run folder that holds something else, or a training that failed.
     """
-    cells = _cells(config, pieces)
     total = sum(int(cell.config.train.duration) for cell in cells)
 
     def watch(states: list[CellState[Cell]]) -> None:
@@ -102,7 +101,8 @@ def chance(config: Figure5Config) -> Chance:
     return Chance(nll_nats=MASKED_LM.chance_nats(corpus), next_sentence_accuracy=max(share, 1 - share))
 
 
-def _cells(config: Figure5Config, pieces: Pieces) -> list[Cell]:
+def cells_of(config: Figure5Config, pieces: Pieces) -> list[Cell]:
+    """The pre-trainings, the first seed of every arm first."""
     base, folder = config.training(), pieces.folder / "pre-training"
     cells = []
     for placement, warmup_updates, peak_lr in config.arms:

@@ -4,7 +4,7 @@ import math
 from dataclasses import asdict
 from typing import Any
 
-from ... import __version__
+from ...provenance import provenance
 from ...report.comparison.contents import Comparison, Configuration, Curve, GradientProfile, Name
 
 
@@ -13,7 +13,7 @@ def results(page: Comparison) -> dict[str, Any]:
     return {
         "title": page.title,
         "created": page.created,
-        "normscope": __version__,
+        **provenance(),
         "chance_nll_nats": page.unigram_loss_nats,
         "arms": [_configuration(configuration) for configuration in page.configurations],
         "validation": [_curve(curve) for curve in page.valid_curves],
