@@ -42,9 +42,11 @@ def test_a_study_from_the_command_line(study, tmp_path: Path, name: str):
     assert out.splitlines()[0] == results["title"]
     for claim in results["claims"]:
         assert f"{claim['name']}: {claim['verdict']}" in out
-        assert claim["found"] in out
+        assert f"  measured: {claim['found']}" in out
+        assert f"  claim:    {claim['statement']}" in out
     for key, value in results["conditions"].items():
         assert f"  {key}: {value}" in out
+    assert f"{len(results['claims'])} claims: " in out
     assert out.splitlines()[-1] == f"page: {tmp_path / 'out' / 'report.html'}"
     assert results["commands"][0].startswith(f"normscope study {name} --scale smoke --set {TINY[name][0]}")
     assert all((tmp_path / "out" / name).is_file() for name in ("report.html",))

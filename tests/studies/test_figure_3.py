@@ -17,7 +17,7 @@ from normscope.cli import main as cli
 from normscope.errors import UserError
 from normscope.model import Layout
 from normscope.studies.figure_3 import pieces as figure_3_pieces
-from normscope.studies.figure_3.claims import Foretold, claims
+from normscope.studies.figure_3.claims import Expected, claims
 from normscope.studies.figure_3.config import PLACEMENTS, POST, PRE, SCALES, Condition, Figure3Config, corpus_of
 from normscope.studies.figure_3.measure import MATRICES, STACKS, Bench, matrices
 from normscope.studies.figure_3.numbers import KINDS, Numbers
@@ -126,7 +126,7 @@ def numbers(
     )
 
 
-THEORY = Foretold(
+THEORY = Expected(
     exponents={LARGE: -0.37, SMALL: -0.37},
     factors={
         name: dict.fromkeys(itertools.product(MATRICES, STACKS), factor) for name, factor in ((POST, 0.15), (PRE, -0.1))

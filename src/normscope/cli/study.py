@@ -98,6 +98,9 @@ def _run(name: str, scale: str, settings: list[str], given: dict[str, Any], out:
 
 
 def _print(title: str, found: "Findings", caution: str) -> None:
+    from ..report.numbers import counted
+    from ..report.study.verdict import tally
+
     typer.echo(title)
     for key, value in found.conditions:
         typer.echo(f"  {key}: {value}")
@@ -105,10 +108,12 @@ def _print(title: str, found: "Findings", caution: str) -> None:
         typer.echo(line)
     for claim in found.claims:
         typer.echo(f"{claim.name}: {claim.verdict}{f' ({claim.conditions})' if claim.conditions else ''}")
-        typer.echo(f"  stated: {claim.statement} [{claim.source}]")
-        typer.echo(f"  found:  {claim.found}")
-    if caution and found.claims:
-        typer.echo(caution)
+        typer.echo(f"  claim:    {claim.statement} [{claim.source}]")
+        typer.echo(f"  measured: {claim.found}")
+    if found.claims:
+        typer.echo(f"{counted(len(found.claims), 'claim')}: {tally(claim.verdict for claim in found.claims)}.")
+        if caution:
+            typer.echo(caution)
 
 
 @contextmanager

@@ -30,8 +30,9 @@ def _separates(evaluation: Sequence[Judged]) -> Claim:
     found = separation_interval(evaluation)
     trainings = sum(len(one.known.outcomes) for one in evaluation)
     return judged(
-        name="The chance tells diverged from learned",
-        statement=f"The foreseen chance separates them with an area under the curve of at least {AREA:g}.",
+        name="The probability separates diverged from learned",
+        statement="The predicted probability to diverge separates them with an area under the ROC curve of at least "
+        f"{AREA:g}.",
         source="NormScope",
         found=f"{interval(area, float(found.half_width))}, over {bad} trainings that diverged and {good} that learned, "
         f"of {trainings}; the interval is over cases",
@@ -62,8 +63,8 @@ def _is_near(evaluation: Sequence[Judged]) -> Claim:
         else ""
     )
     return judged(
-        name="The safe rate is not timid",
-        statement=f"In at least {percentage(CONFIDENCE, 0)} of cases it trains and lies within a factor of {FACTOR:g} "
+        name="The safe rate is not too low",
+        statement=f"In at least {percentage(CONFIDENCE, 0)} of cases it learns and lies within a factor of {FACTOR:g} "
         "of the largest rate that did.",
         source="NormScope",
         found=f"{_share(near, len(decided))}{apart}",

@@ -33,7 +33,7 @@ def conditions(
         (
             "learned",
             "mean cross-entropy at the end, on about "
-            f"{VALID_TOKENS:,} held-out target tokens, below the entropy of these tokens taken one by one; natural "
+            f"{VALID_TOKENS:,} held-out target tokens, below the unigram entropy of these tokens; natural "
             "logarithm, no label smoothing",
         ),
         ("diverged", "not learned, or not finite, while a tenth of the rate ends lower"),

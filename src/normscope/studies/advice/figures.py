@@ -15,7 +15,7 @@ _BINS = 5
 
 
 def figures(calibration: Sequence[Known], evaluation: Sequence[Judged], constants: Calibration) -> list[StudyFigure]:
-    """Rates, foreseen and found; chances, foreseen and found."""
+    """Largest rates and probabilities to diverge, each predicted and found."""
     return [_rates_figure(calibration, evaluation, constants), _chances_figure(evaluation)]
 
 
@@ -32,18 +32,18 @@ def _rates_figure(calibration: Sequence[Known], evaluation: Sequence[Judged], co
     every = [value for pair in fitted for value in pair] + [value for _, *pair in ladder for value in pair]
     ends = (min(every), max(every))
     names = list(dict.fromkeys(name for name, _, _ in ladder))
-    equal = Series(label="foreseen = found", kind="claimed", hue=-1, x=ends, y=ends)
-    title = "The largest rate that trains: foreseen from the first update, and found by training"
+    equal = Series(label="predicted = found", kind="claimed", hue=-1, x=ends, y=ends)
+    title = "The largest rate that trains: predicted from the first update, and found by training"
     panels = [
         Panel(
             title="Fitted to",
-            xlabel="foreseen, log10 of the rate",
+            xlabel="predicted, log10 of the rate",
             ylabel="found, log10 of the rate",
             series=[equal, points("calibration", 1, fitted)],
         ),
         Panel(
             title="Judged by",
-            xlabel="foreseen, log10 of the rate",
+            xlabel="predicted, log10 of the rate",
             ylabel="found, log10 of the rate",
             series=[
                 equal,
@@ -68,22 +68,20 @@ def _chances_figure(evaluation: Sequence[Judged]) -> StudyFigure:
         for low, high in pairwise(edges)
     ]
     filled = [some for some in bins if some]
-    title = "Foreseen chance to diverge, and how many did"
+    title = "Predicted probability to diverge, and the share that did"
     return StudyFigure(
         name="chances",
         title=title,
-        caption="Trainings of the evaluation in fifths of the foreseen chance; the dotted line is where both agree. "
-        + "Trainings in each: "
-        + ", ".join(str(len(some)) for some in filled)
-        + ".",
+        caption="Trainings of the evaluation in fifths of the predicted probability; the dotted line is where "
+        "both agree. " + "Trainings in each: " + ", ".join(str(len(some)) for some in filled) + ".",
         svg=panels_svg(
             [
                 Panel(
                     title="Reliability",
-                    xlabel="foreseen chance",
+                    xlabel="predicted probability",
                     ylabel="share that diverged",
                     series=[
-                        Series(label="foreseen = found", kind="claimed", hue=-1, x=(0, 1), y=(0, 1)),
+                        Series(label="predicted = found", kind="claimed", hue=-1, x=(0, 1), y=(0, 1)),
                         Series(
                             label="trainings",
                             kind="measured",

@@ -51,12 +51,12 @@ def _cases_table(evaluation: Sequence[Judged]) -> StudyTable:
         title="Every case of the evaluation",
         columns=[
             "case",
-            "foreseen",
+            "predicted limit",
             "safe rate",
-            "held-out nats there",
-            "unigram",
+            "held-out loss there, nats",
+            "unigram baseline, nats",
             "largest that learned",
-            "over safe",
+            "largest / safe",
         ],
         rows=[
             [

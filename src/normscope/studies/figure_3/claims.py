@@ -28,12 +28,12 @@ SAME = 1.25
 SMALL = 0.5
 """After the warm-up a gradient is "very small" at less than half of what it was before."""
 PARTS = [(matrix, stack) for stack in STACKS for matrix in MATRICES]
-"""In the order in which they are told."""
+"""In the order in which claims name them."""
 _SECTION = "Xiong et al. 2020, section 3.4"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Foretold:
+class Expected:
     """What theory predicts of the slopes."""
 
     exponents: Mapping[Condition, float]
@@ -42,7 +42,7 @@ class Foretold:
     """From layer to layer, by placement, then matrix and stack; logarithms."""
 
 
-def claims(numbers: Numbers, theory: Foretold) -> list[Claim]:
+def claims(numbers: Numbers, theory: Expected) -> list[Claim]:
     """Panel (d), (c), (a) and (b), and after the warm-up; each as the paper has it, then corrected."""
     post, pre = (
         {condition: exponent(numbers.blocks, by[placement]) for condition, by in numbers.last.items()}
@@ -90,7 +90,7 @@ def claims(numbers: Numbers, theory: Foretold) -> list[Claim]:
     ]
 
 
-def layer_claims(numbers: Numbers, theory: Foretold) -> list[Claim]:
+def layer_claims(numbers: Numbers, theory: Expected) -> list[Claim]:
     """Panels (a) and (b)."""
     post, pre = ({key: numbers.layers[name]["norm_of_mean"][key] for key in PARTS} for name in (POST, PRE))
     return [
@@ -130,7 +130,7 @@ def _as_predicted(
         statement=f"{reason}: a layer {layers}",
         source="corrected",
         found=_ends(values),
-        holds={_part(key): as_foretold(values[key], factor) for key, factor in factors.items()},
+        holds={_part(key): as_expected(values[key], factor) for key, factor in factors.items()},
     )
 
 
@@ -172,7 +172,7 @@ def grows(values_SL: Array) -> Answer:
     return between(factor_per_layer(values_SL), least=0.0)
 
 
-def as_foretold(values_SL: Array, factor: float) -> Answer:
+def as_expected(values_SL: Array, factor: float) -> Answer:
     return lies_within(factor_per_layer(values_SL), factor, NEAR_LAYER)
 
 

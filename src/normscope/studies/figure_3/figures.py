@@ -1,4 +1,4 @@
-"""Figure 3's panels as the paper lays them out, and what is told apart beside them."""
+"""Figure 3's panels as the paper lays them out, and the figures beside them."""
 
 from collections.abc import Callable, Sequence
 
@@ -43,10 +43,10 @@ def figures(numbers: Numbers, predictions: Predictions, layers: Condition, train
         ),
         StudyFigure(
             name="noise",
-            title="What averaging takes away",
+            title="What averaging over batches removes",
             caption="Three sizes of one gradient, of W₂: the mean over batches of its norm; the norm of its mean over "
-            "batches, which the paper shows; and the latter with the noise that the average still holds taken off, "
-            "which is what more and more batches would come to.",
+            "batches, which the paper shows; and the latter with the noise that the average still holds removed, "
+            "which is the limit of more and more batches.",
             svg=panels_svg(
                 [_noise_panel(numbers, placement) for placement in PLACEMENTS],
                 title="Mean of norms and norm of the mean, W₂",
@@ -102,7 +102,7 @@ def _noise_panel(numbers: Numbers, placement: str) -> Panel:
     series = [
         _over_layers("mean of the batches' norms", 0, kinds["mean_of_norms"], "W2"),
         _over_layers("norm of the batches' mean", 1, kinds["norm_of_mean"], "W2"),
-        _over_layers("norm of the batches' mean, noise taken off", 2, clean, "W2"),
+        _over_layers("norm of the batches' mean, noise removed", 2, clean, "W2"),
     ]
     return _by_layer(f"{PLACEMENTS[placement]}, W₂", layers, series, ylabel="size of the gradient")
 

@@ -14,7 +14,7 @@ from ..protocol.pieces import Pieces
 from ..protocol.study import Findings, Study
 from ..settings.batch_setting import setting_of
 from . import ABOUT
-from .claims import PARTS, Foretold, claims, left_after_warm_up
+from .claims import PARTS, Expected, claims, left_after_warm_up
 from .config import PLACEMENTS, POST, PRE, SCALES, Condition, Figure3Config
 from .figures import figures
 from .measure import mean_target_tokens
@@ -30,7 +30,7 @@ def run(config: Figure3Config, pieces: Pieces) -> Findings:
     numbers = numbers_of(measured, config.blocks)
     predictions = predict_all(config, measured)
     layers = config.layers_condition
-    theory = Foretold(
+    theory = Expected(
         exponents={c: _predicted_exponent(predictions, c, PRE, config.blocks) for c in config.conditions},
         factors={name: _predicted_factors(predictions[layers, name, config.blocks[0]]) for name in PLACEMENTS},
     )

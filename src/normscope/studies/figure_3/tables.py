@@ -48,7 +48,7 @@ def _layers_table(numbers: Numbers, predictions: Predictions, condition: Conditi
             noisy = kinds["mean_of_norms"][key].mean(0)
             values = (mean.mean, mean.half_width, without_noise(kinds, key), noisy, theory[key])
             rows += [[title, stack, layer, *map(float, row)] for layer, row in enumerate(zip(*values, strict=True), 1)]
-    names = ["norm of mean", "± (95 %)", "noise taken off", "mean of norms", "norm of mean, predicted"]
+    names = ["norm of mean", "± (95 %)", "noise removed", "mean of norms", "norm of mean, predicted"]
     return StudyTable(title=f"{PRINTED[matrix]} by layer", columns=["placement", "stack", "layer", *names], rows=rows)
 
 
@@ -64,7 +64,7 @@ def _warm_up_table(numbers: Numbers) -> StudyTable:
         rows += [
             [PRINTED[key[0]], key[1], layer, *map(float, row)] for layer, row in enumerate(zip(*values, strict=True), 1)
         ]
-    columns = ["matrix", "stack", "layer", "before", "after", "before, noise taken off", "after, noise taken off"]
+    columns = ["matrix", "stack", "layer", "before", "after", "before, noise removed", "after, noise removed"]
     return StudyTable(
         title="Post-LN before and after the warm-up: norm of the mean gradient", columns=columns, rows=rows
     )

@@ -89,7 +89,7 @@ def _faster(config: Figure5Config, curves: Curves) -> Claim:
         statement="Pre-LN reaches the loss that Post-LN ends at in fewer updates: 500,000 instead of 700,000, "
         f"{number(PUBLISHED_SHARE)} of them.",
         source=_SOURCE,
-        found="part of the updates after which Pre-LN is where Post-LN ends: "
+        found="share of the updates after which Pre-LN reaches the loss that Post-LN ends at: "
         f"{'; '.join(parts)}.{_single(curves[pairings(config)[0].post])}",
         holds=holds,
     )
@@ -110,14 +110,14 @@ def _diverges(config: Figure5Config, curves: Curves, unigram: float) -> Claim:
         name="(a) Post-LN diverges at the larger rate",
         statement="At the rate at which Pre-LN is trained, Post-LN diverges in spite of its warm-up.",
         source=_SOURCE,
-        found=f"last masked-token losses at rate {arm.peak_lr:g}, in nats: {_several(last)}; tokens taken one by one "
-        f"have {number(unigram)}.{_single(last)}",
+        found=f"last masked-token losses at rate {arm.peak_lr:g}, in nats: {_several(last)}; the unigram "
+        f"baseline is {number(unigram)}.{_single(last)}",
         holds={"at this depth and rate": _diverged(curves[arm], unigram)},
     )
 
 
 def _diverged(runs: Sequence[Curve], unigram: float) -> Answer:
-    """Whether the runs end no better than tokens taken one by one; one that stopped at a non-finite value did."""
+    """Whether the runs end no better than the unigram baseline; one that stopped at a non-finite value did."""
     finite = [run.nll_nats[-1] for run in runs if run.ended != "non-finite"]
     if len(finite) == len(runs):
         return between(estimate(finite), least=unigram)

@@ -39,7 +39,7 @@ def conditions(
             f"sequences of up to {config.sequence_length}); AdamW, betas {config.betas[0]:g} and {config.betas[1]:g}, "
             f"weight decay {config.weight_decay:g}; the rate falls in a straight line to 0 at the last update",
         ),
-        ("arms", "; ".join(arm.title for arm in curves)),
+        ("configurations", "; ".join(arm.title for arm in curves)),
         ("seeds", f"{config.seeds} of each pre-training: weights, pairs, masks and order"),
         ("trained by", in_words(trained_by)),
     ]

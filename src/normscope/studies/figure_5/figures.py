@@ -15,7 +15,7 @@ _TUNED_CAPTION = (
 )
 _HALF_WIDTH = 0.3
 _MAJORITY = "always the more frequent label"
-_UNIGRAM = "tokens taken one by one"
+_UNIGRAM = "unigram baseline"
 _ALWAYS = "always the same answer"
 
 
@@ -33,8 +33,8 @@ def figures(curves: Curves, chance: Chance, tuned: Mapping[str, Tuned]) -> list[
         StudyFigure(
             name="parts",
             title="The loss in its parts",
-            caption="Of masked tokens, beside the entropy of the validation text's tokens taken one by one; and the "
-            "part of next sentences judged rightly, beside that of the more frequent answer alone. Mean over seeds "
+            caption="Of masked tokens, beside the unigram entropy of the validation text; and the "
+            "accuracy on next sentences, beside that of always giving the more frequent answer. Mean over seeds "
             "with the range of all of them.",
             svg=panels_svg(_part_panels(curves, chance), title="Masked-token loss and next sentences over updates"),
             wide=True,
@@ -58,7 +58,7 @@ def _part_panels(curves: Curves, chance: Chance) -> list[Panel]:
     pairs.append(Series(label=_ALWAYS, kind="claimed", hue=-1, x=ends, y=[chance.next_sentence_accuracy] * 2))
     return [
         Panel(title="masked tokens", xlabel="updates", ylabel="nats per masked token", series=masked),
-        Panel(title="next sentences", xlabel="updates", ylabel="judged rightly", series=pairs),
+        Panel(title="next sentences", xlabel="updates", ylabel="accuracy", series=pairs),
     ]
 
 

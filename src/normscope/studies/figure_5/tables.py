@@ -16,7 +16,7 @@ def tables(config: Figure5Config, curves: Curves, tuned: Mapping[str, Tuned]) ->
     found = [
         StudyTable(
             title="Where the pre-trainings end",
-            columns=("arm", "seed", "loss, nats", "masked tokens, nats", "next sentences, right", "ended"),
+            columns=("configuration", "seed", "loss, nats", "masked tokens, nats", "next sentences, accuracy", "ended"),
             rows=[
                 (
                     arm.title,
@@ -31,7 +31,7 @@ def tables(config: Figure5Config, curves: Curves, tuned: Mapping[str, Tuned]) ->
             ],
         ),
         StudyTable(
-            title="Part of the updates after which Pre-LN is where Post-LN ends",
+            title="Share of the updates after which Pre-LN reaches the loss that Post-LN ends at",
             columns=("compared", *(f"seed {seed}" for seed in range(1, config.seeds + 1))),
             rows=[(pairing.name, *shares(pairing, curves)) for pairing in pairings(config)],
         ),

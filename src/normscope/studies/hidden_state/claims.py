@@ -39,7 +39,7 @@ def claims_of(
 
 
 def _claim(name: str, of: str, case: Case, spread: Spread, beside: str) -> Claim:
-    """beside: what is told but not judged."""
+    """beside: a sentence on what is compared but not judged."""
     return judged(
         name=f"{name}, {case.title.lower()}",
         statement=f"The prediction from a placement's formula gives {of} within {spread.limit:g} % at every depth.",
