@@ -106,7 +106,7 @@ def test_a_scale_whose_verdicts_mean_nothing_says_so(study, tmp_path: Path, scal
     ("arguments", "message"),
     [
         (["--scale", "huge"], "--scale must be one of smoke, cpu, paper, got 'huge'"),
-        (["--set", "seed=3"], "--set takes KEY=VALUE with a key of width, tokens, blocks"),
+        (["--set", "seed=3"], "unknown key 'seed'; did you mean 'seeds'?"),
         (["--set", "seeds"], "got 'seeds'"),
         (["--set", "seeds=1"], "seeds must be at least 2, got 1"),
         (["--set", "seeds=few"], "seeds: Input should be a valid integer"),
