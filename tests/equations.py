@@ -189,29 +189,40 @@ def hybrid_norm(*, star: bool = False, by_head: bool = True) -> Formula:
     return formula
 
 
-def attention_residuals(groups: int | None) -> Formula:
-    """Kimi team 2026, eq. 2 to 6: sources are the embedding and the sums of groups of branches, the last one partial.
+def mean_over_depth(values: list[Tensor], query: Tensor, key: Callable[[Tensor], Tensor]) -> Tensor:
+    """Kimi team 2026, eq. 2 to 4: Σ_i softmax_i(query · key(v_i)) v_i."""
+    scores_I = torch.stack([(query * key(v)).sum(-1) for v in values], -1).exp()
+    shares_I = scores_I / scores_I.sum(-1, keepdim=True)
+    return sum(shares_I[..., i, None] * v for i, v in enumerate(values))
 
-    groups: how many there are at most; None for a group of its own for every branch.
-    """
 
-    def formula(x: Tensor, stack: ReferenceStack) -> Tensor:
-        size = 1 if groups is None else math.ceil(sublayers_of(stack) / groups)
-        branches: list[Tensor] = []
+def last_mean(values: list[Tensor], stack: ReferenceStack) -> Tensor:
+    query, final_norm = stack.w[f"{stack.at}finish.placed.query"], stack.final_norm
+    return final_norm(mean_over_depth(values, query, lambda v: final_norm.named("key", v)))
 
-        def read(query: Tensor, key: Callable[[Tensor], Tensor]) -> Tensor:
-            sums = [sum(branches[at : at + size]) for at in range(0, len(branches), size)]
-            sources_I = [x, *sums]
-            scores = torch.stack([(query * key(v)).sum(-1) for v in sources_I], -1).exp()
-            shares = scores / scores.sum(-1, keepdim=True)
-            return sum(shares[..., i, None] * v for i, v in enumerate(sources_I))
 
-        for f in stack.sublayers():
-            branches.append(f(f.norm(read(f.placed("query"), lambda v, f=f: f.norm.named("key", v)))))
-        last = stack.w[f"{stack.at}finish.placed.query"]
-        return stack.final_norm(read(last, lambda v: stack.final_norm.named("key", v)))
+def attention_residuals(x: Tensor, stack: ReferenceStack) -> Tensor:
+    values = [x]
+    for f in stack.sublayers():
+        h = mean_over_depth(values, f.placed("query"), lambda v, f=f: f.norm.named("key", v))
+        values.append(f(f.norm(h)))
+    return last_mean(values, stack)
 
-    return formula
+
+def block_attention_residuals(x: Tensor, stack: ReferenceStack) -> Tensor:
+    """Kimi team 2026, figure 2, line by line: `layer_number` counts Transformer layers from 0, and a group is closed
+    before a layer alone. 8 groups at most."""
+    layers_a_group = math.ceil(stack.blocks / 8)
+    blocks: list[Tensor] = []
+    partial_block = x
+    for layer_number, layer in enumerate(stack.by_block()):
+        for f in layer:
+            h = mean_over_depth([*blocks, partial_block], f.placed("query"), lambda v, f=f: f.norm.named("key", v))
+            if f is layer[0] and layer_number % layers_a_group == 0:
+                blocks.append(partial_block)
+                partial_block = torch.zeros_like(x)
+            partial_block = partial_block + f(f.norm(h))
+    return last_mean([*blocks, partial_block], stack)
 
 
 def ngpt(x: Tensor, stack: ReferenceStack) -> Tensor:
@@ -280,8 +291,8 @@ EQUATIONS: dict[str, Equations] = {
     "admin-clinic": Equations(stack=admin),
     "admin-constant": Equations(stack=weighed_skip(lambda stack: math.sqrt(sublayers_of(stack)))),
     "admin-log-n": Equations(stack=weighed_skip(admin_log_n)),
-    "attn-res": Equations(stack=attention_residuals(None)),
-    "attn-res-block": Equations(stack=attention_residuals(8)),
+    "attn-res": Equations(stack=attention_residuals),
+    "attn-res-block": Equations(stack=block_attention_residuals),
     "b2t": Equations(stack=b2t),
     "b2t-rescaled": Equations(stack=b2t),
     "branch-norm": Equations(stack=branch_norm),

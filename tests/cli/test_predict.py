@@ -45,6 +45,20 @@ def test_data_of_one_stack(normscope):
         assert {"value", "ffn_in", "ffn_out"} <= curves["gradient_norm"].keys()
 
 
+def test_every_stream_of_a_placement_has_a_row_and_a_key(normscope, tmp_path: Path):
+    plot = tmp_path / "curves.svg"
+    _, out, _ = normscope("predict", "--placement", "residual,post-ln", "--blocks", "2", "--plot", str(plot))
+    rows = [line.split() for line in out.splitlines()]
+    assert [row[:2] for row in rows if row[:1] == ["residual:"]] == [["residual:", "x"], ["residual:", "r"]]
+    assert "stream x 1 to 1, stream r 1 to 2.271" in plot.read_text()
+    _, out, _ = normscope("predict", "--placement", "residual,post-ln", "--blocks", "2", "--json")
+    data = json.loads(out)
+    assert list(data["residual"]["streams"]) == ["x", "r"]
+    assert data["residual"]["streams"]["x"] == {"q": data["residual"]["q"], "p": data["residual"]["p"]}
+    assert data["residual"]["streams"]["r"]["q"][-1] > 2
+    assert list(data["post-ln"]["streams"]) == ["x"]
+
+
 def test_data_of_two_stacks(normscope):
     _, out, _ = normscope("predict", "--stack", "encoder-decoder", "--blocks", "2", "--setting", "paper", "--json")
     stacks = json.loads(out)["pre-ln"]

@@ -1,6 +1,7 @@
 """Constants of depth, against the numbers their papers, codes and papers' readers print."""
 
 import math
+from types import SimpleNamespace
 
 import pytest
 
@@ -100,14 +101,22 @@ def test_skips_that_count_sublayers(kind, encoder_blocks, decoder_blocks, sublay
 
 
 class TestAdmin:
-    # Of the 100-block encoder in admin-torch's profile of WMT: skip scales of its first sub-layers.
+    # Of the 100-block encoder in admin-torch's profile of WMT, which Transformer-Clinic wrote: its first skip scales
+    # after that of 1.
     CODE = (1.3190, 1.4550, 1.5123, 1.6428)
 
-    def test_a_scale_gains_the_variance_of_every_branch_before_it(self):
+    def test_a_scale_is_the_root_of_all_variances_before_it(self):
+        """Liu et al. 2020, section 4. A first branch of variance 1.038 gives 1.019; with 1 added it would be 1.428."""
         admin = placed("admin", "encoder", 6, 0)
-        variances = [later**2 - earlier**2 for earlier, later in zip((1.0, *self.CODE), self.CODE, strict=False)]
+        assert admin.profiled([1.038], 7.0) == {"skip_scale": pytest.approx(1.019, abs=5e-4)}
+        assert admin.profiled([0.75, 1.5, 1.75], 7.0) == {"skip_scale": pytest.approx(2.0)}
+
+    def test_the_code_gains_every_variance_from_that_of_the_embedding_on(self):
+        clinic, embedding = placed("admin-clinic", "encoder", 6, 0), 0.9
+        squares = [embedding, *(scale**2 for scale in self.CODE)]
+        variances = [later - earlier for earlier, later in zip(squares, squares[1:], strict=False)]
         for number, expected in enumerate(self.CODE, 1):
-            assert admin.profiled(variances[:number], 7.0) == {"skip_scale": pytest.approx(expected, rel=1e-12)}
+            assert clinic.profiled(variances[:number], embedding) == {"skip_scale": pytest.approx(expected, rel=1e-12)}
 
     def test_the_code_starts_from_the_variance_of_the_embedding(self):
         clinic = placed("admin-clinic", "decoder", 6, 6)
@@ -178,17 +187,36 @@ def test_mix_ln_rounds_a_quarter_down(blocks, post):
 @pytest.mark.parametrize(
     ("kind", "encoder_blocks", "decoder_blocks", "size"),
     [
-        ("decoder", 0, 16, 4),  # Kimi team 2026: 32 sub-layers, 8 groups
-        ("decoder", 0, 4, 1),  # as many groups as sub-layers: `attn-res`
-        ("decoder", 0, 5, 2),
-        ("decoder", 6, 6, 3),
-        ("encoder", 27, 0, 7),  # 54 sub-layers: 7 groups of 7 and one of 5
+        ("decoder", 0, 16, 2),  # Kimi team 2026: 32 sub-layers, 8 groups
+        ("decoder", 0, 4, 1),
+        ("decoder", 0, 8, 1),
+        ("decoder", 0, 12, 2),  # 6 groups; groups of ⌈24/8⌉ = 3 sub-layers would end inside every second block
+        ("decoder", 0, 24, 3),
+        ("decoder", 0, 93, 12),  # Kimi K3: 8 groups of 12 layers, the last of 9
+        ("decoder", 6, 6, 1),
+        ("encoder", 27, 0, 4),
     ],
 )
-def test_attention_residuals_have_at_most_8_groups(kind, encoder_blocks, decoder_blocks, size):
+def test_attention_residuals_have_at_most_8_groups_of_whole_blocks(kind, encoder_blocks, decoder_blocks, size):
     placement = placed("attn-res-block", kind, encoder_blocks, decoder_blocks)
-    assert placement.group_sublayers == size
-    assert math.ceil(placement.stack.sublayers / size) <= 8
+    assert placement.group_blocks == size
+    assert math.ceil(placement.stack.blocks / size) <= 8
+
+
+@pytest.mark.parametrize("kind", ["encoder", "decoder"])
+def test_groups_of_attention_residuals_close_between_blocks_alone(kind):
+    """At 12 blocks of 2 sub-layers and of 3: every block begins where the history is 1 + the groups closed so far."""
+    placement = placed("attn-res-block", kind, 12, 12)
+    history: tuple[int, ...] = (0,)
+    lengths = []
+    for block in range(1, 13):
+        for number, sublayer_kind in enumerate(placement.stack.kinds):
+            sublayer = SimpleNamespace(site=Site(kind=sublayer_kind, block=block, stack=placement.stack))
+            history = placement.extended(history, 1, sublayer)
+            if number == 0:
+                lengths.append(len(history))
+    assert lengths == [2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7]
+    assert sum(history) == 12 * len(placement.stack.kinds)
 
 
 def test_numbers_that_learn_start_where_their_papers_say():

@@ -17,8 +17,8 @@ OWN_NORM = {"scale-norm": "scale-norm", "ngpt": "sphere-norm"}
 BLOCKS = {
     # Of 4, 5 and 9 blocks 1, 1 and 2 are Post-LN.
     "mix-ln": {"alone": 5, "encoder_blocks": 4, "decoder_blocks": 9},
-    # 18, 10 and 9 sub-layers: groups of 3, of 2, and of 2 with 1 left over.
-    "attn-res-block": {"alone": 9, "encoder_blocks": 5, "decoder_blocks": 3},
+    # Groups of 2 blocks with 1 left over, of 1 block, and of 2 blocks again.
+    "attn-res-block": {"alone": 9, "encoder_blocks": 5, "decoder_blocks": 9},
 }
 """Where 2 encoder and 3 decoder blocks, or 3 alone, would not show what the placement does."""
 

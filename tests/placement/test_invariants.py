@@ -195,13 +195,9 @@ class TestPlacementsThatMeet:
         self.compare(small_stack("post-ln", kind, 3, seed=1), weighed)
 
     @KINDS
-    def test_few_sublayers_have_a_group_each(self, kind):
-        # 4 blocks: 8 sub-layers, 8 groups.
-        self.compare(small_stack("attn-res", kind, 4, seed=1), small_stack("attn-res-block", kind, 4))
-
-    @KINDS
-    def test_more_sublayers_than_groups_are_another_formula(self, kind):
-        full, block = small_stack("attn-res", kind, 5, seed=1), small_stack("attn-res-block", kind, 5)
+    def test_sums_over_groups_are_another_formula(self, kind):
+        """A group holds a whole block at least, so even one block is summed where `attn-res` keeps its branches apart."""
+        full, block = small_stack("attn-res", kind, 2, seed=1), small_stack("attn-res-block", kind, 2)
         found = output(with_weights_of(full, block), inputs())
         assert (found - output(block, inputs())).abs().max() > 1e-3
 

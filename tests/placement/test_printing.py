@@ -112,7 +112,7 @@ def test_in_a_decoder_that_attends_to_an_encoder(name, text):
         ("deepnorm", 12, "x ← norm(2.213 · x + F(x))"),
         ("mix-ln", 3, f"{PRE}; y = norm(x)"),
         ("mix-ln", 12, f"blocks 1-3: {POST}; blocks 4-12: {PRE}; y = norm(x)"),
-        ("attn-res-block", 4, PRINTED["attn-res"]),
+        ("attn-res-block", 4, PRINTED["attn-res-block"]),
     ],
 )
 def test_as_deep_as_the_stack_is(name, blocks, text):

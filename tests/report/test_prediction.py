@@ -8,8 +8,8 @@ import pytest
 from normscope.report.prediction_svg import PredictedLine, prediction_svg
 
 
-def line(label: str, stack: str = "encoder", stream=(1.0, 2.0, 4.0), gradient=(3.0, 2.0)) -> PredictedLine:
-    return PredictedLine(label=label, stack=stack, stream=stream, gradient=gradient)
+def line(label: str, stack: str = "encoder", gradient=(3.0, 2.0), **streams) -> PredictedLine:
+    return PredictedLine(label=label, stack=stack, streams=streams or {"x": (1.0, 2.0, 4.0)}, gradient=gradient)
 
 
 def words(svg: str) -> str:
@@ -23,6 +23,13 @@ def test_words_are_the_ends_of_every_line():
         "B, encoder: stream 1.000 to 4.000, gradient 0.5000 to 0.2500"
     )
     assert svg == prediction_svg([line("A $x_"), line("B", gradient=(0.5, 0.25))], gradient_of="W2", title="t")
+
+
+def test_every_stream_is_drawn_and_named_as_the_formula_names_it():
+    svg = prediction_svg([line("ResiDual", x=(1.0, 1.0), r=(1.0, 9.0)), line("A")], gradient_of="W2", title="t")
+    assert words(svg).startswith("ResiDual, encoder: stream x 1 to 1, stream r 1 to 9, gradient 3 to 2. A, encoder: s")
+    alone = prediction_svg([line("ResiDual", x=(1.0, 1.0)), line("A")], gradient_of="W2", title="t")
+    assert svg.count("<path") > alone.count("<path")
 
 
 def test_a_row_a_stack():

@@ -136,11 +136,26 @@ class TestLoss:
     def test_variance_of_the_embedding(self):
         """What Admin's code profiles: about the mean over all elements, which positions move from 0."""
         placement = named("admin-clinic")(PAPER.shape("encoder"))
-        stack = MomentStack(placement, Setting(tokens=12, weight_std=lambda *_: 0.01))
-        stack.forward(SETTINGS["paper"].parts(placement, 12, Text()))
         positions = sinusoids(12, 256).double()
-        assert stack.input_variance == pytest.approx(1 + float(positions.var(correction=0)), rel=1e-5)
-        assert stack.input_variance < 0.95 * stack.depths[0].one
+        for dropout in (0.0, 0.2):
+            stack = MomentStack(placement, Setting(tokens=12, weight_std=lambda *_: 0.01, dropout=dropout))
+            stack.forward(SETTINGS["paper"].parts(placement, 12, Text()))
+            # With dropout on, squares grow by 1 / (1 - dropout), and the mean over all elements stays.
+            expected = (1 + float(positions.square().mean())) / (1 - dropout) - float(positions.mean()) ** 2
+            assert stack.input_variance == pytest.approx(expected, rel=1e-5)
+            assert stack.input_variance < 0.95 * stack.depths[0].one
+
+    def test_admin_is_profiled_with_all_scales_at_1(self):
+        """ω_2² = Var F_1 and ω_3² = Var F_1 + Var F_2, the variances of Post-LN's branches; whatever the dropout."""
+        shape = PAPER.shape("encoder")
+        for dropout in (0.0, 0.2):
+            setting = Setting(tokens=12, weight_std=lambda *_: 0.08, dropout=dropout)
+            found = {name: MomentStack(named(name)(shape), setting) for name in ("admin", "post-ln")}
+            for stack in found.values():
+                stack.forward(SETTINGS["paper"].parts(stack.placement, 12, Text()))
+            variances = found["post-ln"].variances
+            assert found["admin"].profile == pytest.approx(variances, rel=1e-12)
+            assert found["admin"].variances[-1] != pytest.approx(variances[-1], rel=1e-3)
 
 
 WIDE = replace(THEORY, blocks=48, width=2**24, ffn_width=2**24)
@@ -247,11 +262,15 @@ class TestClosedForms:
             if name == "pre-to-post":
                 assert found[kind].q == pytest.approx(expected[kind].q, rel=1e-12)
 
-    def test_groups_of_one_sublayer_are_attention_residuals(self):
-        """Up to 8 sub-layers, each is a group of its own."""
-        assert_alike(predict("attn-res-block", THEORY), predict("attn-res", THEORY), rel=1e-12)
-        deeper = replace(THEORY, blocks=5)
-        assert predict("attn-res-block", deeper)["encoder"].q[-1] != predict("attn-res", deeper)["encoder"].q[-1]
+    def test_a_history_of_sums_stays_as_short_as_its_groups(self):
+        """2 values after the first block, read as a mean of x_0 and one branch: a quarter of q_0 + q_branch. In a stack
+        of 24 blocks attn-res reads 48 values and attn-res-block 8 at most, so its means are larger."""
+        one = {"blocks": 1, "tokens": 1}
+        for name in ("attn-res", "attn-res-block"):
+            assert predict(name, replace(THEORY, **one))["encoder"].q[-1] == pytest.approx(0.5, rel=1e-3)
+        deep = replace(THEORY, blocks=24)
+        full, block = (predict(name, deep)["encoder"].q[-1] for name in ("attn-res", "attn-res-block"))
+        assert block > 4 * full
 
 
 TEXTS = st.builds(

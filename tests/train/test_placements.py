@@ -90,8 +90,11 @@ def test_admin_starts_from_its_profile_and_a_stop_does_not_profile_again(
     whole = short_run("admin", "optimizer.peak_lr=1e-9")
     scales = [value for name, value in weights(whole).items() if name.endswith("skip_scale")]
     assert len(scales) == 5
-    assert sorted(round(scale.mean().item(), 1) for scale in scales)[:2] == [1.0, 1.0], "the first of each stack"
-    assert sum(scale.mean() > 1.05 for scale in scales) == 3
+    means = [scale.mean().item() for scale in scales]
+    assert [round(mean, 6) for mean in means].count(1.0) == 2, "the first of each stack"
+    # The others are roots of what the branches before them add, the decoder's third the largest.
+    assert sorted(means)[0] < 0.9
+    assert means[4] > means[3] > 0.1
     stopped = unfinished(6, 'model.placement="admin"', "optimizer.peak_lr=1e-9")
     run.train_run(tiny(*SHORT, 'model.placement="admin"', "optimizer.peak_lr=1e-9"), stopped)
     assert result(stopped, 12) == result(whole, 12)

@@ -90,7 +90,7 @@ def details(placement: type[Placement], size: Size) -> Details:
         unit_vectors=list(placement.unit_vectors),
         constants=_constants(stacks),
         parameters=list(_parameters(stacks, last)),
-        profiled=placement.profiled is not Placement.profiled,
+        profiled=placement.is_profiled(),
         schedules={name: initial for p in stacks.values() for name, initial in read(p).schedules.items()},
         wiring={kind: sections(p) for kind, p in stacks.items()},
     )

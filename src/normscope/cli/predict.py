@@ -121,7 +121,10 @@ def _table(found: "dict[str, dict[str, StackPrediction]]", model: "ModelSetting"
     for name, stacks in found.items():
         for stack, prediction in stacks.items():
             label = f"{name} ({stack})" if several else name
-            lines.append(f"{label:28}" + "".join(f"{prediction.q[depth]:>10.4g}" for depth in depths))
+            for stream, curves in prediction.streams.items():
+                # Only a placement with several streams has to say which one a row is of.
+                of = f"{label}: {stream}" if len(prediction.streams) > 1 else label
+                lines.append(f"{of:28}" + "".join(f"{curves.q[depth]:>10.4g}" for depth in depths))
     lines += ["", f"{'':28}gradient norm of {GRADIENT_OF} (W2), block l, mean loss of one sequence in nats"]
     lines.append(f"{'placement':28}" + "".join(f"{depth or '':>10}" for depth in depths))
     for name, stacks in found.items():
@@ -158,7 +161,7 @@ def _write_plot(file: Path, found: "dict[str, dict[str, StackPrediction]]") -> N
         PredictedLine(
             label=named(name).title,
             stack=stack,
-            stream=prediction.q.tolist(),
+            streams={stream: curves.q.tolist() for stream, curves in prediction.streams.items()},
             gradient=prediction.gradient_norm[GRADIENT_OF].tolist(),
         )
         for name, stacks in found.items()

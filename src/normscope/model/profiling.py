@@ -1,12 +1,13 @@
 """Initial values that a placement takes from one batch: Admin's scales, from the variances of its branches."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from ..placement import Profiling
 from .stack import PlacedSublayer, Stack
 
 
@@ -14,21 +15,31 @@ from .stack import PlacedSublayer, Stack
 def profile(model: nn.Module, run: Callable[[], object]) -> None:
     """Set the parameters that placements of `model` take from the variances of their branches (`Placement.profiled`).
 
-    run: one forward pass of the model on a batch; it happens in evaluation mode, so that no dropout is counted. Each
-    stack is walked in the order of its sub-layers, and each value is in place before the sub-layer that has it is
-    reached. Without a placement that asks for it, `run` is not called.
+    run: one forward pass of the model on a batch, which happens as the placement's `profiling` says. It starts from the
+    parameters' first values whatever they are now, and leaves modes and random generators as they were. Without a
+    placement that asks for it, `run` is not called.
     """
-    stacks = [m for m in model.modules() if isinstance(m, Stack) and m.placement.profiled([], 1.0)]
-    if not stacks:
-        return
+    stacks = [m for m in model.modules() if isinstance(m, Stack) and m.placement.is_profiled()]
+    for how in dict.fromkeys(stack.placement.profiling for stack in stacks):
+        walks = [_Walk(stack) for stack in stacks if stack.placement.profiling == how]
+        _run(model, walks, how, run)
+        if not how.in_order:
+            for walk in walks:
+                walk.set_all()
+
+
+def _run(model: nn.Module, walks: "Sequence[_Walk]", how: Profiling, run: Callable[[], object]) -> None:
+    """One forward pass in the mode that is asked for, with every walk watching its stack."""
     modes = {module: module.training for module in model.modules()}
-    with ExitStack() as hooks:
-        for stack in stacks:
-            walk = _Walk(stack)
-            hooks.callback(stack.register_forward_pre_hook(walk.begins).remove)
-            for sublayer in stack.sublayers():
-                hooks.callback(sublayer.register_forward_hook(walk.branch).remove)
-        model.eval()
+    devices = {p.device for p in model.parameters() if p.device.type == "cuda"}
+    with ExitStack() as undone:
+        undone.enter_context(torch.random.fork_rng(sorted(devices, key=str), enabled=how.dropout))
+        for walk in walks:
+            walk.reset()
+            undone.callback(walk.stack.dropout.register_forward_hook(walk.embedding).remove)
+            for sublayer in walk.sublayers:
+                undone.callback(sublayer.register_forward_hook(walk.branch).remove)
+        model.train(how.dropout)
         try:
             run()
         finally:
@@ -37,23 +48,37 @@ def profile(model: nn.Module, run: Callable[[], object]) -> None:
 
 
 class _Walk:
-    """One pass through one stack."""
+    """What one pass through one stack measures, and the values that come of it."""
 
     def __init__(self, stack: Stack) -> None:
-        self.placement, self.sublayers = stack.placement, list(stack.sublayers())
+        self.stack, self.placement, self.sublayers = stack, stack.placement, list(stack.sublayers())
         self.input_variance = 1.0
         self.variances: list[float] = []
 
-    def begins(self, stack: nn.Module, inputs: tuple[Any, ...]) -> None:
-        self.input_variance, self.variances = _variance(inputs[0]), []
+    def reset(self) -> None:
+        """Put every value that the placement profiles back to where it starts."""
+        for sublayer in self.sublayers:
+            for name in self.placement.profiled([1.0], 1.0):
+                sublayer.placed[name].fill_(sublayer.initial[name])
+
+    def embedding(self, dropout: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> None:
+        self.input_variance, self.variances = _variance(output), []
 
     def branch(self, sublayer: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> None:
         self.variances.append(_variance(output))
-        if len(self.variances) < len(self.sublayers):
-            following = self.sublayers[len(self.variances)]
-            assert isinstance(following, PlacedSublayer)
-            for name, value in self.placement.profiled(self.variances, self.input_variance).items():
-                following.placed[name].fill_(value)
+        if self.placement.profiling.in_order and len(self.variances) < len(self.sublayers):
+            self._set(len(self.variances))
+
+    def set_all(self) -> None:
+        for index in range(1, len(self.sublayers)):
+            self._set(index)
+
+    def _set(self, index: int) -> None:
+        """The values of one sub-layer, counted from 0."""
+        following = self.sublayers[index]
+        assert isinstance(following, PlacedSublayer)
+        for name, value in self.placement.profiled(self.variances[:index], self.input_variance).items():
+            following.placed[name].fill_(value)
 
 
 def _variance(x: Tensor) -> float:

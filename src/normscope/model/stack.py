@@ -47,9 +47,10 @@ class PlacedSublayer(nn.Module):
         self.f: Attention | FeedForward = f
         self.site, self.places = spec.site, frozenset(spec.inner_widths)
         self.norm = make(spec)
-        self.placed = nn.ParameterDict(
-            {name: _parameter(p) for name, p in spec.parameters.items() if not p.shared_by_block}
-        )
+        own = {name: p for name, p in spec.parameters.items() if not p.shared_by_block}
+        self.placed = nn.ParameterDict({name: _parameter(p) for name, p in own.items()})
+        self.initial = {name: p.initial for name, p in own.items()}
+        """Where each of `placed` starts."""
         self.dropout = Dropout(dropout)
 
     def forward(self, x_ND: Tensor, context: Context, inside: Inside) -> Tensor:

@@ -144,6 +144,17 @@ class Sublayer(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profiling:
+    """How a placement's profiling batch passes through a stack."""
+
+    in_order: bool = False
+    """True where a sub-layer's values are set before the batch reaches it, so that what is measured depends on them;
+    False where the whole batch passes before any value is set."""
+    dropout: bool = False
+    """True where variances are measured with dropout on, as in training."""
+
+
 class Placement:
     """Where normalisation and scaling sit in a stack. Subclass it, write `join`, and `register` it.
 
@@ -168,6 +179,8 @@ class Placement:
     norm_epsilon: ClassVar[float] = 1e-5
     unit_vectors: ClassVar[Mapping[str, int]] = MappingProxyType({})
     """Weights that every update puts back on the unit sphere, and the dimension along which their vectors lie."""
+    profiling: ClassVar[Profiling] = Profiling()
+    """How the batch is run that `profiled` takes its variances from, where a placement overrides it."""
 
     def __init__(self, stack: StackShape) -> None:
         """Raises ValueError where the placement is not defined for such a model."""
@@ -228,11 +241,16 @@ class Placement:
     def profiled(self, branch_variances: Sequence[float], input_variance: float) -> Mapping[str, float]:
         """Initial values of the next sub-layer's parameters, from the variances of all branches F(x) before it.
 
-        Each is the variance over all elements of one batch; `input_variance` that of the embedding.
-
-        Empty (the default) where a placement needs no profiling batch.
+        There is at least one: the first sub-layer of a stack keeps the values it starts with. Each is the variance over
+        all elements of one batch, which is run as `profiling` says; `input_variance` is that of the embedding. A
+        placement that needs no profiling batch leaves this method alone.
         """
         return {}
+
+    @classmethod
+    def is_profiled(cls) -> bool:
+        """Whether initial values of the formula's parameters are set from one batch."""
+        return cls.profiled is not Placement.profiled
 
 
 def residual_gain(weight: str, stack: StackShape) -> float:

@@ -1,6 +1,6 @@
 """Predicted curves over depth: the stream beside the gradient, one row a stack, one line a placement."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,8 +22,8 @@ class PredictedLine:
 
     label: str
     stack: str
-    stream: Sequence[float]
-    """By completed blocks, from 0 on."""
+    streams: Mapping[str, Sequence[float]]
+    """Every residual stream by its name in the formula, by completed blocks, from 0 on."""
     gradient: Sequence[float]
     """By block, from 1 on."""
 
@@ -33,8 +33,9 @@ def prediction_svg(lines: Sequence[PredictedLine], *, gradient_of: str, title: s
     """gradient_of: the matrix whose gradient is drawn, for the axis. Values that are 0 or not finite are left out."""
     labels = list(dict.fromkeys(line.label for line in lines))
     stacks = list(dict.fromkeys(line.stack for line in lines))
-    columns = 4 if len(labels) > 6 else min(3, len(labels))
-    height = _PANEL_HEIGHT_INCHES * len(stacks) + _LEGEND_ROW_INCHES * (-(-len(labels) // max(1, columns)) + 1)
+    entries = len({(line.label, stream) for line in lines for stream in line.streams})
+    columns = 4 if entries > 6 else min(3, entries)
+    height = _PANEL_HEIGHT_INCHES * len(stacks) + _LEGEND_ROW_INCHES * (-(-entries // max(1, columns)) + 1)
     figure = Figure(figsize=(2 * _PANEL_WIDTH_INCHES, height), layout="constrained")
     grid = figure.subplots(len(stacks), 2, squeeze=False)
     handles: dict[str, Line2D] = {}
@@ -45,7 +46,10 @@ def prediction_svg(lines: Sequence[PredictedLine], *, gradient_of: str, title: s
         for line in (line for line in lines if line.stack == stack):
             place = labels.index(line.label)
             look = {"color": HUES[place % len(HUES)], "ls": _DASHES[place // len(HUES) % len(_DASHES)], "lw": 1.7}
-            handles[line.label] = _plot(row[0], range(len(line.stream)), line.stream, look)
+            for number, (name, stream) in enumerate(line.streams.items()):
+                # Streams of one placement share their look, but for the width of the line; a legend entry each.
+                of = f"{line.label}: {name}" if len(line.streams) > 1 else line.label
+                handles[of] = _plot(row[0], range(len(stream)), stream, look | {"lw": 1.7 if number == 0 else 0.8})
             _plot(row[1], range(1, len(line.gradient) + 1), line.gradient, look)
         for axes in row:
             log_scale(axes)
@@ -66,4 +70,6 @@ def _told(line: PredictedLine) -> str:
     def ends(values: Sequence[float]) -> str:
         return f"{short(values[0])} to {short(values[-1])}" if values else "none"
 
-    return f"{line.label}, {line.stack}: stream {ends(line.stream)}, gradient {ends(line.gradient)}"
+    several = len(line.streams) > 1
+    streams = [f"stream {name + ' ' if several else ''}{ends(values)}" for name, values in line.streams.items()]
+    return f"{line.label}, {line.stack}: {', '.join(streams)}, gradient {ends(line.gradient)}"

@@ -1,5 +1,6 @@
 """Predicted curves over depth: the stream and the gradient of every matrix, for any placement, before any training."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -10,6 +11,7 @@ from ..placement import Placement, named
 from .backward import StackGradients, backward
 from .loss import loss_gradient
 from .model_setting import ModelSetting as ModelSetting
+from .products import Products
 from .settings import Text, of_setting
 from .stream import MomentStack, Setting
 
@@ -21,11 +23,21 @@ Curve = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StreamPrediction:
+    """Curves of one residual stream, (L+1,) by completed blocks, from the embedding on."""
+
+    q: Curve
+    """E‖x_l‖² / d."""
+    p: Curve
+    """E⟨x_l, x'_l⟩ / d of two tokens of a sequence."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StackPrediction:
     """Curves of one stack, by depth: (L+1,) by completed blocks for the stream, (L,) by block for gradients."""
 
     q: Curve
-    """E‖x_l‖² / d, from the embedding on."""
+    """E‖x_l‖² / d of the stream that sub-layers read, the first where there are several; from the embedding on."""
     p: Curve
     """E⟨x_l, x'_l⟩ / d of two tokens of a sequence."""
     gradient_norm: dict[str, Curve]
@@ -33,6 +45,8 @@ class StackPrediction:
     cross_query and so on of cross-attention."""
     shares: dict[str, Curve] = field(default_factory=dict)
     """What each sub-layer is of the last stream's E‖x‖², by kind, and the embedding's own; they add up to 1."""
+    streams: dict[str, StreamPrediction] = field(default_factory=dict)
+    """Every residual stream by the name that the formula gives it; of a history of values, the newest one."""
 
 
 def predict(placement: str, model: ModelSetting, *, scatter: bool = True) -> dict[str, StackPrediction]:
@@ -78,9 +92,17 @@ def _forward(
 
 
 def _prediction(stack: MomentStack, gradients: StackGradients) -> StackPrediction:
+    shown = _curves(stack.depths)
     return StackPrediction(
-        q=np.array([products.one for products in stack.depths]),
-        p=np.array([products.two for products in stack.depths]),
+        q=shown.q,
+        p=shown.p,
         gradient_norm={name: np.array(norms) for name, norms in gradients.weights.items()},
         shares=stack.shares(),
+        streams={name: _curves(depths) for name, depths in stack.streams.items()},
+    )
+
+
+def _curves(depths: Sequence[Products]) -> StreamPrediction:
+    return StreamPrediction(
+        q=np.array([products.one for products in depths]), p=np.array([products.two for products in depths])
     )

@@ -8,6 +8,7 @@ from functools import lru_cache
 import numpy as np
 
 from ..placement import Placement, Site, StackShape
+from ..placement.base import State
 from .kernels import Activation
 from .moments import Atoms, Coefficients, Moments, single
 from .operations import MomentNorms, Number
@@ -94,10 +95,14 @@ class MomentStack:
     applied: list[Applied] = field(default_factory=list)
     variances: list[float] = field(default_factory=list)
     """Of every branch so far, over all its elements: its mean over features is 0."""
+    profile: list[float] = field(default_factory=list)
+    """The variances that initial values are taken from, of a pass with first values, where the placement has one."""
     input_variance: float = 1.0
     """The same of the embedding."""
     depths: list[Products] = field(default_factory=list)
-    """Of the stream after so many blocks, from the embedding on."""
+    """Of the stream that `Placement.hidden` shows after so many blocks, from the embedding on."""
+    streams: dict[str, list[Products]] = field(default_factory=dict)
+    """The same of every stream under the name that the formula gives it; of a history, its newest value."""
     last: Moments = field(init=False)
     """The stream after the last block."""
     output: Moments = field(init=False)
@@ -108,23 +113,37 @@ class MomentStack:
 
     def forward(self, parts: Parts) -> Moments:
         """The stack's output for an embedding that is a sum of these parts."""
+        if self.placement.is_profiled() and not self.placement.profiling.in_order:
+            first = MomentStack(self.placement, self.setting)
+            first._pass(parts)
+            self.profile = first.variances
+        return self._pass(parts)
+
+    def _pass(self, parts: Parts) -> Moments:
         n, kept = self.setting.tokens, 1 / (1 - self.setting.dropout)
         for products, centred in parts:
             self.atoms.add(products.one * kept, products.two, products.apart, centred=centred)
         embedding = Moments.of(self.atoms, np.ones(len(parts)))
         squared_mean = math.fsum((part.one + (n - 1) * part.two) / n for part, centred in parts if not centred)
-        self.input_variance = math.fsum(part.one for part, _ in parts) - squared_mean
+        self.input_variance = math.fsum(part.one for part, _ in parts) * self._measured - squared_mean
         placement, shape = self.placement, self.placement.stack
         norm = MomentNorms(placement.norm_epsilon, centres=self.setting.centres)
         end = MomentEnd(norm)
         state = placement.start(embedding, end)
-        self.depths.append(placement.hidden(state).products)
+        self._record(state)
         for sites in _sites(shape):
             state = placement.block(state, [MomentSublayer(site, norm, self) for site in sites])
-            self.depths.append(placement.hidden(state).products)
+            self._record(state)
         self.last = placement.hidden(state)
         self.output = placement.finish(state, end)
         return self.output
+
+    def _record(self, state: State) -> None:
+        self.depths.append(self.placement.hidden(state).products)
+        parts = state if isinstance(state, tuple) else (state,)
+        for name, part in zip(self.placement.streams, parts, strict=True):
+            newest = part[-1] if isinstance(part, tuple) else part
+            self.streams.setdefault(name, []).append(newest.products)
 
     def shares(self) -> dict[str, Coefficients]:
         """What each part is of the last stream's q: by kind of sub-layer and block, and "embedding"."""
@@ -145,15 +164,20 @@ class MomentStack:
         if x.spread:
             spread += x.spread * (one / x.q) ** 2
         atom = self.atoms.add(one / (1 - self.setting.dropout), two, apart, spread=spread)
-        self.variances.append(one)
+        self.variances.append(one * self._measured)
         self.applied.append(Applied(site, x, made, atom))
         return single(self.atoms, atom)
 
     def profiled(self, name: str, initial: float) -> float:
         """A parameter that the placement sets from the variances of the branches before it."""
-        if not self.applied:
-            return initial
-        return self.placement.profiled(self.variances, self.input_variance).get(name, initial)
+        source = self.variances if self.placement.profiling.in_order else self.profile
+        before = source[: len(self.applied)]
+        return self.placement.profiled(before, self.input_variance).get(name, initial) if before else initial
+
+    @property
+    def _measured(self) -> float:
+        """What the profile finds of a mean square: dropout that is on makes it larger."""
+        return 1 / (1 - self.setting.dropout) if self.placement.profiling.dropout else 1.0
 
     def _feed_forward(self, site: Site, x: Moments, inside: Inside) -> Map:
         std, shape, setting = self.setting.weight_std, site.stack, self.setting

@@ -3,40 +3,45 @@
 import math
 from collections.abc import Mapping, Sequence
 
-from ..base import Norms, Placement, StackShape, Sublayer, Value, register
+from ..base import Norms, Placement, Profiling, StackShape, Sublayer, Value, register
 
 
 @register
 class Admin(Placement):
     """x ← LN(skip_scale · x + F(x)), skip_scale a trainable vector set from one profiled batch.
 
-    Liu et al. 2020, section 4.2 (there: ω_i): 1 at the first sub-layer of a stack, then w²_{i+1} = w²_i + Var F_i, the
-    variance over all elements of the branch, encoder and decoder each on their own. The stack is walked once in order,
-    so that F_i is measured with all the scales before it in place, and without dropout.
+    Liu et al. 2020, section 4 (there: ω_i): skip_scale_i = √(Σ_{j<i} Var F_j), the sum over the sub-layers before it in
+    its stack, encoder and decoder each on their own. Every variance is over all elements of a branch, measured in one
+    forward pass in which all scales are 1; we measure it without dropout, of which the paper does not speak. The first
+    scale of a stack is 1, as in the authors' code: the sum over nothing would take the embedding out of the stream.
+    The authors' code computes another sum, which is `admin-clinic`.
     """
 
     name = "admin"
     title = "Admin"
-    citation = "Liu et al. 2020, arXiv:2004.08249, section 4.2"
+    citation = "Liu et al. 2020, arXiv:2004.08249, section 4"
     year = 2020
 
     def join(self, x: Value, sublayer: Sublayer, norm: Norms) -> Value:
         return norm(sublayer.parameter("skip_scale", initial=1.0, shape=(self.stack.width,)) * x + sublayer(x))
 
     def profiled(self, branch_variances: Sequence[float], input_variance: float) -> Mapping[str, float]:
-        return {"skip_scale": math.sqrt(1.0 + math.fsum(branch_variances))}
+        return {"skip_scale": math.sqrt(math.fsum(branch_variances))}
 
 
 @register
 class AdminClinic(Admin):
-    """As `admin`, the variance of the embedding in place of the first 1: w²_2 = Var x_0 + Var F_1.
+    """As `admin`, with skip_scale²_i = Var x_0 + Σ_{j<i} Var F_j: the variance of the embedding x_0 counts as well.
 
-    The authors' code (Transformer-Clinic, `transformer_layer.py`), where the paper has the sum of branches alone.
+    The authors' code (Transformer-Clinic, `fairseq/modules/transformer_layer.py`), where the paper has the sum of
+    branches alone. It walks the stack once in order, so that a branch is measured with all the scales before it in
+    place, and measures with dropout on, which makes every variance larger by 1 / (1 - dropout).
     """
 
     name = "admin-clinic"
     title = "Admin, as its code"
     variant_of = "admin"
+    profiling = Profiling(in_order=True, dropout=True)
 
     def profiled(self, branch_variances: Sequence[float], input_variance: float) -> Mapping[str, float]:
         return {"skip_scale": math.sqrt(input_variance + math.fsum(branch_variances))}

@@ -45,9 +45,13 @@ class AttentionResiduals(Placement):
 
 @register
 class BlockAttentionResiduals(AttentionResiduals):
-    """As `attn-res`, over the sums of up to 8 groups of sub-layers: within a group, branches add up to one value.
+    """As `attn-res`, over the sums of up to 8 groups of blocks: within a group, branches add up to one value.
 
     Section 3.2, eq. 5 and 6: the first sub-layer of a group reads the groups before it, the others also the sum so far.
+    A group is ⌈L/8⌉ whole blocks, the last one what is left of L. The equations would let a group end inside a block;
+    the authors' pseudo-code (figure 2) closes groups between blocks alone, and so do we: a stack of 12 blocks has 6
+    groups of 2 blocks, where groups of ⌈24/8⌉ = 3 sub-layers would cut every second block. Where 8 divides the number of
+    blocks the two readings are one.
     """
 
     name = "attn-res-block"
@@ -58,9 +62,11 @@ class BlockAttentionResiduals(AttentionResiduals):
 
     def __init__(self, stack: StackShape) -> None:
         super().__init__(stack)
-        self.group_sublayers = math.ceil(stack.sublayers / self.groups)
+        self.group_blocks = math.ceil(stack.blocks / self.groups)
 
     def extended(self, history: History, branch: Value, sublayer: Sublayer) -> History:
-        if (sublayer.site.number - 1) % self.group_sublayers == 0:
+        site = sublayer.site
+        opens_block = site.kind == site.stack.kinds[0]
+        if opens_block and (site.block - 1) % self.group_blocks == 0:
             return *history, branch
         return *history[:-1], history[-1] + branch

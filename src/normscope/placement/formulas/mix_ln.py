@@ -8,7 +8,9 @@ class MixLN(Placement):
     """x ← LN(x + F(x)) in the first ⌊L/4⌋ blocks, x ← x + F(LN(x)) in the rest; y = LN(x).
 
     Li et al. 2024, section 3 (α = 0.25, found by search: 3 of 12 blocks, 6 of 24). A stack of fewer than 4 blocks is
-    Pre-LN throughout. Weights from N(0, 0.02²), as in the authors' code.
+    Pre-LN throughout. Weights are drawn from N(0, 0.02²), as in the authors' code. There the embedding alone has the
+    standard deviation √(2/5) = 0.63, at which it enters the first block, with an output projection of its own; ours is
+    drawn from N(0, 1/d) and enters times √d, so at 1, as under every placement of that scheme.
     """
 
     name = "mix-ln"

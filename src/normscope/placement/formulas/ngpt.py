@@ -15,7 +15,10 @@ class NGPT(Placement):
     every update each matrix's vectors of the stream's width are put back to length 1. `step` starts at 0.05, `s_qk`,
     `s_u` and `s_z` (one logit scale per entry) at 1; all but `s_u` are stored at 1/√d, which sets how fast Adam moves
     them. Where nGPT has rotary positions, our sinusoids join the embedding before the first n. Its feed-forward is
-    gated; ours has `s_u` alone. The authors' code takes the step's absolute value; we do not.
+    gated; ours has `s_u` alone. The authors' code takes the step's absolute value; we do not. It also has an output
+    projection apart from the embedding (`lm_head`, left untied "because in the nGPT paper there was no weight tying")
+    and no bias anywhere; our models tie the two, and every matrix of F has a bias, as under all other placements,
+    which starts at 0 and is no part of what is put back to length 1.
     """
 
     name = "ngpt"
