@@ -11,6 +11,7 @@ from normscope.doctor.observe.examine import examined
 from normscope.model import EncoderDecoder, Layout, ModelConfig
 from normscope.placement import registered
 from normscope.report.doctor.contents import Finding
+from placement.expected import described, expected
 
 VOCABULARY = 20
 
@@ -35,9 +36,12 @@ def test_torch_transformers(norm_first):
     assert above_info(model, (torch.randn(2, 5, 16), torch.randn(2, 4, 16))) == []
 
 
-@pytest.mark.parametrize("placement", [name for name in registered() if name != "attn-res"])
+STREAMLESS = {name for name in described() if not expected(name).has_stream}
+"""Where the doctor finds no stream that it could judge."""
+
+
+@pytest.mark.parametrize("placement", [name for name in registered() if name not in STREAMLESS])
 def test_our_own_models(placement):
-    # Full attention residuals have no stream to be found.
     torch.manual_seed(0)
     sizes = {"width": 32, "ffn_width": 48, "heads": 2, "encoder_blocks": 4, "decoder_blocks": 4}
     model = EncoderDecoder(ModelConfig(placement=placement, **sizes), VOCABULARY, VOCABULARY)

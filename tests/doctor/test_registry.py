@@ -4,27 +4,17 @@ import pytest
 
 from doctor.looked import found_in
 from normscope.placement import registered
-
-SAME_FORMULA = {
-    "admin-clinic": "admin",
-    "b2t-rescaled": "b2t",
-    "ds-init": "post-ln",
-    "ds-init-code": "post-ln",
-    "gpt2": "pre-ln",
-}
-"""Placements that differ from another one in their weights alone, and that one."""
-IN_ENCODERS = {"sub-ln-cross": "sub-ln", "attn-res-block": "attn-res"}
-"""The same in an encoder of this size: without cross-attention, and with one sub-layer in each of 8 groups."""
+from placement.expected import expected
 
 
 @pytest.mark.parametrize("placement", registered())
 def test_every_placement_is_found_in_both_stacks(placement):
-    # ScaleNorm's embeddings of fixed length are not looked at; without them it is Pre-LN with another norm.
+    known = expected(placement)
     encoder, decoder = found_in(placement)
     assert [len(stack.sublayers) for stack in (encoder, decoder)] == [8, 12]
-    for stack, same in ((encoder, SAME_FORMULA | IN_ENCODERS), (decoder, SAME_FORMULA)):
-        assert {s.placement for s in stack.sublayers} == {same.get(placement, placement)}
-        assert {s.confidence for s in stack.sublayers} == {"unsure" if placement == "scale-norm" else "sure"}
+    for stack, same in ((encoder, known.same_formula or known.same_in_encoders), (decoder, known.same_formula)):
+        assert {s.placement for s in stack.sublayers} == {same or placement}
+        assert {s.confidence for s in stack.sublayers} == {"sure" if known.named_for_sure else "unsure"}
         assert placement == stack.placement or all(placement in s.also for s in stack.sublayers)
 
 
@@ -55,5 +45,5 @@ def test_means_over_depth_are_printed_as_such():
         "v1 = attention(norm(mix(x)))",
         "v2 = cross_attention(norm(mix(x, v1)))",
         "v3 = feed_forward(norm(mix(x, v1 + v2)))",
-        "v4 = attention(norm(mix(x, v1 + v2, v3)))",
+        "v4 = attention(norm(mix(x, v1 + v2 + v3)))",
     ]

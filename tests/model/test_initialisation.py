@@ -9,6 +9,8 @@ import torch
 from normscope.model import SCHEMES, EncoderDecoder, ModelConfig, renormalise, unit_vectors
 from normscope.placement import Placement, register, registered
 from normscope.placement.base import _REGISTRY
+from placement.expectations import Gain
+from placement.expected import expected
 
 D, F, VOCABULARY = 96, 160, 400
 XAVIER_FFN = 2 / (D + F)
@@ -35,20 +37,6 @@ EXPECTED = {
 }
 # On (-1/D, 1/D) and (-0.01, 0.01); N(0, 1/D) in all others.
 EMBEDDING = {"rezero": (UNIFORM, 1 / (3 * D**2)), "small-attention": (UNIFORM, 0.0001 / 3)}
-SCHEME_OF = {
-    "deepnorm": "xavier-normal",
-    "sub-ln": "xavier-normal",
-    "sub-ln-cross": "xavier-normal",
-    "ds-init": "xavier-uniform",
-    "ds-init-code": "xavier-uniform",
-    "t-fixup": "xavier-uniform",
-    "rezero": "rezero",
-    "scale-norm": "small-attention",
-    "ngpt": "normal-by-width",
-} | dict.fromkeys(("hybrid-norm", "hybrid-norm-star", "hybrid-norm-width"), "megatron")
-SCHEME_OF |= dict.fromkeys(("attn-res", "attn-res-block", "gpt2", "keel", "keel-pre-first", "lns"), "normal-0.02")
-SCHEME_OF |= dict.fromkeys(("mix-ln", "olmo-2", "peri-ln", "reordered", "sandwich"), "normal-0.02")
-"""Of the placements whose sources do not draw as fairseq did (`paper`)."""
 DRAWN_BIASES = {"fairseq-0.10": ("query", "key", "value", "ffn_in", "ffn_out")}
 
 
@@ -130,62 +118,38 @@ def test_embeddings_and_norms(scheme):
     assert all((norm.weight == 1).all() and not norm.bias.any() for norm in norms)
 
 
-def gain(placement: str, stack: str, kind: str, matrix: str, block: int) -> float:
-    """What a source multiplies a matrix's standard deviation with, in a model of 2 encoder and 2 decoder blocks."""
-    encoder, last = stack == "encoder", matrix in ("output", "ffn_out")
-    if placement.startswith("ds-init"):
-        return block ** {"ds-init": -1 / 2, "ds-init-code": -1 / 4}[placement]
-    if placement == "b2t-rescaled":
-        return 2**-0.5
-    if placement in ("gpt2", "sandwich", "hybrid-norm", "hybrid-norm-star", "hybrid-norm-width"):
-        return (4 if encoder else 6) ** -0.5 if last else 1
-    if matrix in ("query", "key") or (placement == "sub-ln" and kind == "cross_attention"):
-        return 1
-    of_stack = {
-        "deepnorm": (0.87 * (2**4 * 2) ** (-1 / 16), (12 * 2) ** -0.25),
-        "sub-ln": (math.sqrt(math.log(6) * math.log(4) / 3), math.sqrt(math.log(6))),
-        "sub-ln-cross": (math.sqrt(math.log(6) * math.log(4) / 3), math.sqrt(math.log(6))),
-        "t-fixup": (0.67 * 2**-0.25, (9 * 2) ** -0.25),
-    }
-    return of_stack.get(placement, (1, 1))[0 if encoder else 1]
-
-
-@pytest.mark.parametrize("placement", [name for name in registered() if name != "ngpt"])
+@pytest.mark.parametrize("placement", [name for name, p in registered().items() if not p.unit_vectors])
 def test_gains_of_every_placement_on_its_own_scheme(placement):
-    model, scheme = built("as-placement", placement), SCHEME_OF.get(placement, "paper")
-    distribution, variance = EMBEDDING.get(scheme, (NORMAL, 1 / D))
-    shrunk = 18**-0.5 if placement == "t-fixup" else 1  # (9M)^-1/4, squared
-    assert_distribution(model.target_embedding.weight[2:], distribution, shrunk * variance)
+    model, known = built("as-placement", placement), expected(placement)
+    distribution, variance = EMBEDDING.get(known.scheme, (NORMAL, 1 / D))
+    assert_distribution(model.target_embedding.weight[2:], distribution, known.embedding_gain**2 * variance)
     matrices = [(n, module) for n, module in model.named_modules() if isinstance(module, torch.nn.Linear)]
     assert len(matrices) == 2 * 6 + 2 * 10
     for name, linear in matrices:
         stack, _, block, kind, _, matrix = name.split(".")
-        distribution, variance = EXPECTED[scheme][matrix]
-        scale = gain(placement, stack, kind, matrix, int(block) + 1)
+        distribution, variance = EXPECTED[known.scheme][matrix]
+        scale = known.gain(Gain(stack=stack, kind=kind, matrix=matrix, block=int(block) + 1))
         assert_distribution(linear.weight, distribution, scale**2 * variance)
 
 
 @pytest.mark.parametrize("placement", registered())
 def test_as_placement_is_the_scheme_of_its_source(placement):
-    ours, named = built("as-placement", placement), build(SCHEME_OF.get(placement, "paper"), placement)
+    ours, named = built("as-placement", placement), build(expected(placement).scheme, placement)
     assert all(torch.equal(a, b) for a, b in zip(ours.parameters(), named.parameters(), strict=True))
-
-
-FIRST = {"skip_scale": 1, "gate": 0, "query": 0, "s_u": 1} | dict.fromkeys(("step", "s_qk", "s_z"), D**-0.5)
-"""Where a placement's own numbers start; nGPT's at 1/√d, behind constants that make them 0.05, 1 and 1."""
 
 
 @pytest.mark.parametrize("placement", registered())
 def test_norms_and_numbers_of_every_placement_start_where_its_source_says(placement):
-    gain = D**0.5 if placement == "scale-norm" else 1
+    known = expected(placement)
+    gain = D**0.5 if known.norm == "scale-norm" else 1
     for name, parameter in built("as-placement", placement).named_parameters():
         if ".norm." in name:
-            expected = 0 if name.endswith(".bias") else gain
+            first = 0 if name.endswith(".bias") else gain
         elif "placed." in name:
-            expected = FIRST[name.rpartition(".")[2]]
+            first = known.first[name.rpartition(".")[2]]
         else:
             continue
-        torch.testing.assert_close(parameter, torch.full_like(parameter, expected), rtol=1e-7, atol=0)
+        torch.testing.assert_close(parameter, torch.full_like(parameter, first), rtol=1e-7, atol=0)
 
 
 def test_t_fixup_shrinks_each_embedding_with_the_depth_of_its_stack():

@@ -1,6 +1,7 @@
 """Constants of depth, against the numbers their papers, codes and papers' readers print."""
 
 import math
+from itertools import pairwise
 from types import SimpleNamespace
 
 import pytest
@@ -114,7 +115,7 @@ class TestAdmin:
     def test_the_code_gains_every_variance_from_that_of_the_embedding_on(self):
         clinic, embedding = placed("admin-clinic", "encoder", 6, 0), 0.9
         squares = [embedding, *(scale**2 for scale in self.CODE)]
-        variances = [later - earlier for earlier, later in zip(squares, squares[1:], strict=False)]
+        variances = [later - earlier for earlier, later in pairwise(squares)]
         for number, expected in enumerate(self.CODE, 1):
             assert clinic.profiled(variances[:number], embedding) == {"skip_scale": pytest.approx(expected, rel=1e-12)}
 

@@ -5,74 +5,62 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from equations import EQUATIONS, ngpt_of_the_paper
 from normscope.model import EncoderDecoder, Layout, ModelConfig
 from normscope.placement import StackShape, named, registered
-from stacks import WIDTH, assert_model_matches, assert_stack_matches, small_model, small_stack
+from placement.expected import described, expected
+from stacks import assert_model_matches, assert_stack_matches, small_model, small_stack
 
-ALONE, ENCODER_DECODER = ("encoder-only", "decoder-only"), "encoder-decoder"
-ENCODER_DECODER_ONLY = {"sub-ln-cross", "t-fixup"}
-EPSILON = {"residual": 1e-7, "ngpt": 1e-12}
-OWN_NORM = {"scale-norm": "scale-norm", "ngpt": "sphere-norm"}
-BLOCKS = {
-    # Of 4, 5 and 9 blocks 1, 1 and 2 are Post-LN.
-    "mix-ln": {"alone": 5, "encoder_blocks": 4, "decoder_blocks": 9},
-    # Groups of 2 blocks with 1 left over, of 1 block, and of 2 blocks again.
-    "attn-res-block": {"alone": 9, "encoder_blocks": 5, "decoder_blocks": 9},
-}
-"""Where 2 encoder and 3 decoder blocks, or 3 alone, would not show what the placement does."""
-
-
-def cases() -> list[tuple[str, str]]:
-    """(placement, norm): both common norms, and the placement's own where it is neither."""
-    return [(name, norm) for name in EQUATIONS for norm in ("layer-norm", "rms-norm")] + [
-        (name, "as-placement") for name in OWN_NORM
-    ]
+COMMON = ("layer-norm", "rms-norm")
+CASES = [
+    (name, norm)
+    for name, placement in registered().items()
+    for norm in (*COMMON, *(() if placement.default_norm in COMMON else ("as-placement",)))
+]
+"""(placement, norm): both common norms, and the placement's own where it is neither."""
+ENCODER_DECODER_ONLY = [name for name, p in registered().items() if p.models == ("encoder-decoder",)]
 
 
 def reference(name: str, norm: str) -> dict[str, object]:
     """What the comparison of a placement read with that norm needs."""
-    equations = ngpt_of_the_paper(WIDTH) if (name, norm) == ("ngpt", "as-placement") else EQUATIONS[name]
-    kind = OWN_NORM[name] if norm == "as-placement" else norm
-    return {"equations": equations, "norm": kind, "epsilon": EPSILON.get(name, 1e-5)}
+    known = expected(name)
+    own = norm == "as-placement"
+    equations = (known.own_norm_equations if own else None) or known.equations
+    return {"equations": equations, "norm": known.norm if own else norm, "epsilon": known.norm_epsilon}
 
 
-def test_no_placement_is_without_equations():
-    assert list(EQUATIONS) == list(registered())
+def test_only_placements_that_exist_are_described():
+    assert set(described()) <= set(registered())
 
 
-def test_the_norm_of_a_placement_that_names_one():
-    assert {name: p.default_norm for name, p in registered().items() if p.default_norm != "layer-norm"} == OWN_NORM
-    assert {name: p.norm_epsilon for name, p in registered().items() if p.norm_epsilon != 1e-5} == EPSILON
+@pytest.mark.parametrize("name", registered())
+def test_its_class_says_what_its_source_says(name):
+    placement, known = registered()[name], expected(name)
+    assert (placement.default_norm, placement.norm_epsilon) == (known.norm, known.norm_epsilon)
+    assert set(placement.models) == known.models
 
 
 @pytest.mark.parametrize("kind", ["encoder", "decoder"])
-@pytest.mark.parametrize(("name", "norm"), [case for case in cases() if case[0] not in ENCODER_DECODER_ONLY])
+@pytest.mark.parametrize(("name", "norm"), [case for case in CASES if case[0] not in ENCODER_DECODER_ONLY])
 def test_one_stack(name, norm, kind):
-    stack = small_stack(name, kind, BLOCKS.get(name, {"alone": 3})["alone"], norm)
+    stack = small_stack(name, kind, expected(name).alone_blocks, norm)
     assert_stack_matches(stack, **reference(name, norm))
 
 
-@pytest.mark.parametrize(("name", "norm"), cases())
+@pytest.mark.parametrize(("name", "norm"), CASES)
 def test_encoder_and_decoder(name, norm):
-    sizes = {key: value for key, value in BLOCKS.get(name, {}).items() if key != "alone"}
-    assert_model_matches(small_model(name, norm, **sizes), **reference(name, norm))
+    known = expected(name)
+    model = small_model(name, norm, encoder_blocks=known.encoder_blocks, decoder_blocks=known.decoder_blocks)
+    assert_model_matches(model, **reference(name, norm))
 
 
 @pytest.mark.parametrize("name", ["post-ln", "scale-norm", "ngpt"])
 def test_ends_with_a_table_for_each_language(name):
     model = small_model(name, "as-placement", embeddings="separate")
-    assert_model_matches(model, **reference(name, "as-placement" if name in OWN_NORM else "layer-norm"))
-
-
-def test_where_each_is_defined():
-    everywhere = (*ALONE, ENCODER_DECODER)
-    for name, placement in registered().items():
-        assert set(placement.models) == {ENCODER_DECODER} if name in ENCODER_DECODER_ONLY else set(everywhere), name
+    assert_model_matches(model, **reference(name, "as-placement"))
 
 
 @pytest.mark.parametrize("kind", ["encoder", "decoder"])
-@pytest.mark.parametrize("name", sorted(ENCODER_DECODER_ONLY))
+@pytest.mark.parametrize("name", ENCODER_DECODER_ONLY)
 def test_refused_where_it_is_not_defined(name, kind):
     message = f"placement '{name}' is not defined for {kind}-only models, only for encoder-decoder$"
     with pytest.raises(ValueError, match=message):

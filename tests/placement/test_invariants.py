@@ -196,7 +196,7 @@ class TestPlacementsThatMeet:
 
     @KINDS
     def test_sums_over_groups_are_another_formula(self, kind):
-        """A group holds a whole block at least, so even one block is summed where `attn-res` keeps its branches apart."""
+        """A group holds a whole block at least: even one block is summed, where `attn-res` keeps branches apart."""
         full, block = small_stack("attn-res", kind, 2, seed=1), small_stack("attn-res-block", kind, 2)
         found = output(with_weights_of(full, block), inputs())
         assert (found - output(block, inputs())).abs().max() > 1e-3

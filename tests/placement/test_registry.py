@@ -6,6 +6,7 @@ import torch
 from normscope.model import Context, EncoderDecoder, Layout, ModelConfig, Stack, StackConfig
 from normscope.placement import Placement, StackShape, named, register, registered
 from normscope.placement.reading import read
+from placement.expected import expected
 from stacks import small_model, small_stack
 
 
@@ -61,17 +62,15 @@ class TestRegister:
 def without_effect(model: EncoderDecoder) -> set[str]:
     """Parameters on which no output depends, because a softmax does not see what moves all its scores alike.
 
-    The bias of the keys where no norm follows it, that of a norm of keys, and all that scores the first of the
-    attention residuals, whose softmax has the embedding alone.
+    The bias of the keys where no norm follows it, that of a norm of keys, and what the placement is expected to leave
+    idle.
     """
+    known = expected(model.config.placement)
     names = [name for name, _ in model.named_parameters()]
-    over_depth = model.config.placement.startswith("attn-res")
-    normed = {n.removesuffix(".norm.key") for n, _ in model.named_modules() if n.endswith(".norm.key")}
-    found = {n for n in names if n.endswith(".f.key.bias")}
-    found -= set() if over_depth else {f"{at}.f.key.bias" for at in normed}
+    normed = "norm_key(key)" in known.formula
+    found = set() if normed else {n for n in names if n.endswith(".f.key.bias")}
     found |= {n for n in names if ".norm.key." in n and n.endswith(".bias")}
-    firsts = ("blocks.0.attention.placed.query", "blocks.0.attention.norm.key.weight")
-    return found | {n for n in names if n.endswith(firsts) and over_depth}
+    return found | {n for n in names if n.endswith(known.idle)}
 
 
 @pytest.mark.parametrize("name", registered())

@@ -82,3 +82,15 @@ def test_what_one_curve_showed_is_the_first_stream():
         first = named(name).streams[0]
         assert list(found.q) == list(found.streams[first].q)
         assert list(found.p) == list(found.streams[first].p)
+
+
+def test_a_product_of_two_streams_is_refused_in_a_sentence(registry):
+    @register
+    class Product(TwoStreams):
+        name = "product"
+
+        def finish(self, state, end):
+            return state[0] * state[1]
+
+    with pytest.raises(ValueError, match="multiplies two values that depend on the token"):
+        predict("product", MODEL)

@@ -12,11 +12,10 @@ from normscope.runs import run
 from normscope.runs.loading import load_run
 from normscope.tasks.translation import TRANSLATION
 from normscope.train import RunFolder
+from placement.expected import expected
 from tiny import SHORT, result, tiny
 
 TRAINABLE = [name for name, placement in registered().items() if "encoder-decoder" in placement.models]
-RATES = {"branch-norm": 5e-3}
-"""The peak rate of the short run; 1e-2 for all others. Branch-norm is Post-LN at the full rate once it is through."""
 UPDATES = 150
 SETTINGS = (
     "model.width=32",
@@ -42,7 +41,7 @@ def unigram_nats() -> float:
 
 @pytest.mark.parametrize("placement", TRAINABLE)
 def test_trains_the_toy_language(placement: str, tmp_path: Path, unigram_nats: float) -> None:
-    config = tiny(*SETTINGS, f'model.placement="{placement}"', f"optimizer.peak_lr={RATES.get(placement, 1e-2)}")
+    config = tiny(*SETTINGS, f'model.placement="{placement}"', f"optimizer.peak_lr={expected(placement).toy_rate}")
     run.train_run(config, tmp_path / "run")
     events = RunFolder(tmp_path / "run").events()
     (validation,) = (event for event in events if event["event"] == "validation")

@@ -128,13 +128,8 @@ def row(placement: type[Placement], size: Size) -> Row:
         citation=placement.citation,
         models=list(placement.models),
         stacks={kind: facts(placement(shape)) for kind, shape in size.shapes.items()} if defined else {},
-        general_formula=[] if defined else lines(placement, _any_shape(placement)),
+        general_formula=[] if defined else lines(placement),
     )
-
-
-def _any_shape(placement: type[Placement]) -> StackShape:
-    model = placement.models[0]
-    return next(iter(sized(model, "6", 512, 2048, 8).shapes.values()))
 
 
 def facts(placement: Placement) -> StackFacts:

@@ -6,6 +6,7 @@ norms and parameters the formula asks for, and further readers can be added with
 
 import difflib
 import math
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -270,11 +271,17 @@ def register(placement: type[Placement]) -> type[Placement]:
         if not hasattr(placement, attribute):
             raise ValueError(f"placement class {placement.__name__} must set `{attribute}`")
     known = _REGISTRY.get(placement.name)
-    # A user's file may be loaded twice in one process (once by path, once by import): the same source is not a clash.
-    if known is not None and (known.__module__, known.__qualname__) != (placement.__module__, placement.__qualname__):
+    if known is not None and _source(known) != _source(placement):
         raise ValueError(f"placement name {placement.name!r} is taken by {known.__module__}.{known.__qualname__}")
     _REGISTRY[placement.name] = placement
     return placement
+
+
+def _source(placement: type[Placement]) -> tuple[str, str]:
+    """The file of a class, and its name there. A user's file may be loaded twice in one process, by path and by import,
+    under two names of modules: the same source is not a clash."""
+    module = sys.modules.get(placement.__module__)
+    return getattr(module, "__file__", None) or placement.__module__, placement.__qualname__
 
 
 def registered() -> dict[str, type[Placement]]:

@@ -9,6 +9,16 @@ from .symbol import Symbol, SymbolEnd, symbol_sublayer
 DEFAULT_STACK = StackShape(kind="encoder", width=512, ffn_width=2048, heads=8, encoder_blocks=6, decoder_blocks=6)
 
 
+def shown_stack(placement: type[Placement]) -> StackShape:
+    """The stack that a formula is printed for where none is given: that of the first model it is defined for, or the
+    encoder of an encoder-decoder."""
+    if DEFAULT_STACK.model in placement.models:
+        return DEFAULT_STACK
+    if placement.models[0] == "decoder-only":
+        return replace(DEFAULT_STACK, kind="decoder", encoder_blocks=0)
+    return replace(DEFAULT_STACK, decoder_blocks=0)
+
+
 def formula(placement: type[Placement], stack: StackShape | None = None) -> str:
     """What one sub-layer does to the state, or the whole block where the placement reaches across sub-layers.
 
@@ -19,7 +29,7 @@ def formula(placement: type[Placement], stack: StackShape | None = None) -> str:
 
 def lines(placement: type[Placement], stack: StackShape | None = None) -> list[str]:
     """The statements of `formula`."""
-    stack = stack or DEFAULT_STACK
+    stack = stack or shown_stack(placement)
     instance = placement(stack)
     state = started = instance.start(Symbol("x", (), stack.width), SymbolEnd())
     by_text: dict[tuple[str, ...], list[int]] = {}

@@ -164,7 +164,13 @@ class Moments:
     def __sub__(self, other: "Moments") -> "Moments":
         return _sum(self, other * -1.0)
 
-    def __mul__(self, factor: float) -> "Moments":
+    def __mul__(self, factor: "float | Moments") -> "Moments":
+        """Raises ValueError where the factor depends on the token as well."""
+        if isinstance(factor, Moments):
+            raise ValueError(
+                "the formula multiplies two values that depend on the token, of which theory knows no second moments: "
+                "this placement cannot be predicted"
+            )
         factor = float(factor)
         made = self.times(factor, factor, normed=False)
         made.normed = self.normed and factor != 0

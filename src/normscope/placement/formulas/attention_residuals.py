@@ -50,8 +50,8 @@ class BlockAttentionResiduals(AttentionResiduals):
     Section 3.2, eq. 5 and 6: the first sub-layer of a group reads the groups before it, the others also the sum so far.
     A group is ⌈L/8⌉ whole blocks, the last one what is left of L. The equations would let a group end inside a block;
     the authors' pseudo-code (figure 2) closes groups between blocks alone, and so do we: a stack of 12 blocks has 6
-    groups of 2 blocks, where groups of ⌈24/8⌉ = 3 sub-layers would cut every second block. Where 8 divides the number of
-    blocks the two readings are one.
+    groups of 2 blocks, where groups of ⌈24/8⌉ = 3 sub-layers would cut every second block. Where 8 divides the number
+    of blocks the two readings are one.
     """
 
     name = "attn-res-block"

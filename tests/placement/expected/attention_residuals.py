@@ -1,0 +1,80 @@
+"""Attention residuals, over all values and over the sums of groups."""
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from placement.expectations import PRE, WIDTH, Expected, norms, number
+from reference import Equations, ReferenceStack
+
+
+def mean_over_depth(values: list[Tensor], query: Tensor, key: Callable[[Tensor], Tensor]) -> Tensor:
+    """Kimi team 2026, eq. 2 to 4: Σ_i softmax_i(query · key(v_i)) v_i."""
+    scores_I = torch.stack([(query * key(v)).sum(-1) for v in values], -1).exp()
+    shares_I = scores_I / scores_I.sum(-1, keepdim=True)
+    return sum(shares_I[..., i, None] * v for i, v in enumerate(values))
+
+
+def last_mean(values: list[Tensor], stack: ReferenceStack) -> Tensor:
+    query, final_norm = stack.w[f"{stack.at}finish.placed.query"], stack.final_norm
+    return final_norm(mean_over_depth(values, query, lambda v: final_norm.named("key", v)))
+
+
+def attention_residuals(x: Tensor, stack: ReferenceStack) -> Tensor:
+    values = [x]
+    for f in stack.sublayers():
+        h = mean_over_depth(values, f.placed("query"), lambda v, f=f: f.norm.named("key", v))
+        values.append(f(f.norm(h)))
+    return last_mean(values, stack)
+
+
+def block_attention_residuals(x: Tensor, stack: ReferenceStack) -> Tensor:
+    """Kimi team 2026, figure 2, line by line: `layer_number` counts Transformer layers from 0, and a group is closed
+    before a layer alone. 8 groups at most."""
+    layers_a_group = math.ceil(stack.blocks / 8)
+    blocks: list[Tensor] = []
+    partial_block = x
+    for layer_number, layer in enumerate(stack.by_block()):
+        for f in layer:
+            h = mean_over_depth([*blocks, partial_block], f.placed("query"), lambda v, f=f: f.norm.named("key", v))
+            if f is layer[0] and layer_number % layers_a_group == 0:
+                blocks.append(partial_block)
+                partial_block = torch.zeros_like(x)
+            partial_block = partial_block + f(f.norm(h))
+    return last_mean([*blocks, partial_block], stack)
+
+
+READ = "mix(query, norm_key(v))"
+SHARED = {
+    "added": PRE
+    | norms("attention.key", "feed_forward.key", "finish.key")
+    | number("attention.query", WIDTH)
+    | number("feed_forward.query", WIDTH)
+    | number("finish.query", WIDTH),
+    "scheme": "normal-0.02",
+    "first": {"query": 0},
+    # The softmax of the first sub-layer has the embedding alone to choose from.
+    "idle": ("blocks.0.attention.placed.query", "blocks.0.attention.norm.key.weight"),
+}
+EXPECTED = {
+    "attn-res": Expected(
+        equations=Equations(stack=attention_residuals),
+        formula=f"v ← [x]; h ← {READ}; v ← [v, F(norm({READ}))]; y = norm({READ})",
+        has_stream=False,
+        **SHARED,
+    ),
+    "attn-res-block": Expected(
+        equations=Equations(stack=block_attention_residuals),
+        formula=(
+            f"v ← [x]; attention: h ← {READ}; v ← [v, F(norm({READ}))]; "
+            f"feed_forward: h ← {READ}; last v ← v + F(norm({READ})); y = norm({READ})"
+        ),
+        # Groups of 2 blocks with 1 left over, of 1 block, and of 2 blocks again.
+        alone_blocks=9,
+        encoder_blocks=5,
+        decoder_blocks=9,
+        **SHARED,
+    ),
+}
