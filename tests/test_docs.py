@@ -85,14 +85,17 @@ def test_examples_run(
     for library in NEEDS.get(page, ()):
         pytest.importorskip(library)
     monkeypatch.chdir(desk)
+    monkeypatch.syspath_prepend(desk)
     # The pool's processes have tests of their own.
     for module in (compare, finetune):
         monkeypatch.setattr(module, "run_cells", in_process.run_cells)
     ran = 0
     for language, text in _blocks(page):
-        named = re.match(r"# (\w+\.(?:toml|py))\n", text)
+        named = re.match(r"# (\w+\.(?:toml|py))(, continued)?\n", text)
         if named:
-            (desk / named[1]).write_text(text, encoding="utf-8")
+            file = desk / named[1]
+            before = file.read_text(encoding="utf-8") + "\n\n" if named[2] else ""
+            file.write_text(before + text, encoding="utf-8")
         if language == "python" and not named:
             exec(compile(text, page, "exec"), {"__name__": "example"})
         elif language == "console":
