@@ -305,7 +305,7 @@ MODELS = st.builds(
 
 
 class TestInvariants:
-    @settings(max_examples=150)
+    @settings(max_examples=150, deadline=None)
     @given(name=st.sampled_from(sorted(registered())), model=MODELS)
     def test_numbers_are_sound(self, name, model):
         if named(name).models == ("encoder-decoder",):

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from ..report.numbers import significant
 from .rows import Row, Size, StackFacts, StackKind
 
 if TYPE_CHECKING:  # it imports torch, which the list does without
@@ -73,7 +74,7 @@ def weight_columns(found: "Details") -> list[str]:
 
 def std(drawn: "Drawn") -> str:
     """A standard deviation, with the placement's gain in it where that is not 1."""
-    return f"{drawn.std:#.3g}" + ("" if drawn.gain == 1 else f" (gain {drawn.gain:.3g})")
+    return significant(drawn.std, 3) + ("" if drawn.gain == 1 else f" (gain {drawn.gain:.3g})")
 
 
 def facts(found: "Details") -> list[str]:

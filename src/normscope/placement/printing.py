@@ -65,10 +65,10 @@ def _assignments(before: State, after: State, placement: Placement, *, first: bo
     found = []
     for name, was, now in zip(placement.streams, old, parts(after), strict=True):
         if not isinstance(now, tuple):
-            if str(now) != str(was):
+            if isinstance(was, tuple) or not now.same_name(was):
                 found += _statement(name, now)
             continue
-        changed = [str(value) for value in now if str(value) != name]
+        changed = [str(value) for value in now if not value.same_name(Symbol(name))]
         if isinstance(was, tuple) and len(now) == len(was):
             found += [f"last {name} ← {value}" for value in changed]
         else:

@@ -95,4 +95,5 @@ def named_parts(state: State, placement: Placement) -> State:
 
 def _named(value: Symbol, name: str) -> Symbol:
     # A long history has its names already, all but its newest value.
-    return value if value.op == name and not value.arguments else Symbol(name, (), value.width)
+    named = Symbol(name, (), value.width)
+    return value if value.same_name(named) else named

@@ -31,6 +31,10 @@ class Symbol:
         # The right operand of - and / needs brackets at equal precedence too.
         return f"{left._inside(self.op, 0)} {self.op} {right._inside(self.op, self.op in '-/')}"
 
+    def same_name(self, other: "Symbol") -> bool:
+        """Whether both are the same name standing alone, such as a stream that a block hands on."""
+        return self.op == other.op and not self.arguments and not other.arguments
+
     def _inside(self, outer: str, strict: int) -> str:
         tighter = _PRECEDENCE.get(self.op, 9) if self.arguments else 9
         return f"({self})" if tighter < _PRECEDENCE[outer] + strict else str(self)
