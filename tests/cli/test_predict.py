@@ -50,7 +50,7 @@ def test_every_stream_of_a_placement_has_a_row_and_a_key(normscope, tmp_path: Pa
     _, out, _ = normscope("predict", "--placement", "residual,post-ln", "--blocks", "2", "--plot", str(plot))
     rows = [line.split() for line in out.splitlines()]
     assert [row[:2] for row in rows if row[:1] == ["residual:"]] == [["residual:", "x"], ["residual:", "r"]]
-    assert "stream x 1 to 1, stream r 1 to 2.27" in plot.read_text()
+    assert "stream x 1.000 to 1.000, stream r 1.000 to 2.271" in plot.read_text()
     _, out, _ = normscope("predict", "--placement", "residual,post-ln", "--blocks", "2", "--json")
     data = json.loads(out)
     assert list(data["residual"]["streams"]) == ["x", "r"]

