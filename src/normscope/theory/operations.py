@@ -12,7 +12,7 @@ class Number(float):
 
 
 class MomentNorms:
-    """The norms of a formula on moments; before training their gains are 1, so all names give the same map.
+    """The norms of a formula on moments. Before training their gains are 1, so all names give the same map.
 
     centres: True for LayerNorm, which takes the mean over features off; the others divide by the RMS. ScaleNorm's gain
     is √d at first, so it is RMSNorm here.
