@@ -43,7 +43,7 @@ MAY_IMPORT = {
     "studies": {"data", "doctor", "files", "measure", "model", "optim", "placement", "provenance", "report", "runs"}
     | {"settings", "tasks", "theory", "train"},
     "cli": {"adapters", "catalogue", "data", "decode", "doctor", "exchange", "files", "optim", "placement", "report"}
-    | {"runs", "settings", "studies", "targets", "tasks", "theory", "train"},
+    | {"provenance", "runs", "settings", "studies", "targets", "tasks", "theory", "train"},
 }
 """Room or file of the package's root -> what it may import; `errors` apart."""
 WITHOUT_ERRORS = {"provenance", "placement", "measure", "report", "errors", "__init__", "__main__"}

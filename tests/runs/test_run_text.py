@@ -18,6 +18,7 @@ from normscope.data.documents import opening
 from normscope.data.documents.corpus import DocumentCorpus
 from normscope.data.documents.tokeniser import TextTokeniser
 from normscope.data.toy.language import toy_pairs
+from normscope.provenance import source_sha256
 from normscope.runs import run
 from normscope.runs.config import load
 from normscope.runs.loading import load_run
@@ -195,7 +196,9 @@ def test_evaluate_says_what_validation_said(
     events = [e for e in RunFolder(whole[task]).events() if e["event"] == "validation" and e["update"] == best]
     numbers = {name: value for name, value in events[0].items() if name not in ("event", "update", "epoch")}
     assert {name: scores[name] for name in numbers} == pytest.approx(numbers, rel=1e-6)
-    assert set(scores) == {"run", "update", "split", *numbers}
+    made_by = {"normscope", "source_sha256", "commit"}
+    assert set(scores) == {"run", "update", "split", *numbers, *made_by}
+    assert scores["source_sha256"] == source_sha256()
     code, plain, _ = call("evaluate", whole[task], "--split", "test", "--device", "cpu")
     assert code == 0
     assert plain.splitlines()[0] == f"{task}, update {best}, test"

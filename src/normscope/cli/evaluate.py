@@ -39,6 +39,7 @@ def evaluate(
     import json
 
     from ..files import disk_errors, write_atomically
+    from ..provenance import provenance
     from ..runs.evaluate import evaluate_run
 
     for option, file in (("--save", save), ("--output", output)):
@@ -47,7 +48,7 @@ def evaluate(
     given = {"beam": beam, "length_penalty": length_penalty}
     search = {name: value for name, value in given.items() if value is not None}
     done = evaluate_run(run, split, which=which, device=device, search=search, translations=output is not None, say=say)
-    values = {**done.settings, **done.scores}
+    values = {**done.settings, **done.scores, **provenance()}
     with disk_errors("writing the scores and translations"):
         if output is not None:
             write_atomically(output, "".join(line + "\n" for line in done.translations))
