@@ -1,4 +1,4 @@
-"""`normscope doctor`: what is wrong with a model, from one look at it."""
+"""The verb `doctor`: what is wrong with a model, from one forward and one backward pass."""
 
 import json
 import math
@@ -39,27 +39,32 @@ def doctor(
     optimizer: Annotated[
         str | None, typer.Option(help="Optimiser, such as adam or sgd. Without it: the target's own one, or adam.")
     ] = None,
-    rate: Annotated[float | None, typer.Option(help="The peak learning rate that you mean to use.")] = None,
-    tokens: Annotated[int, typer.Option(help="Of a sequence, where the target brings no inputs.")] = 128,
-    sequences: Annotated[int, typer.Option(help="Of the batch, where the target brings no inputs.")] = 4,
-    seed: Annotated[int, typer.Option(help="Of initial weights and inputs, where the target sets none.")] = 0,
-    html: Annotated[Path | None, typer.Option(help="Write the report with its pictures here.")] = None,
+    rate: Annotated[float | None, typer.Option(help="The peak learning rate that you plan to use.")] = None,
+    tokens: Annotated[int, typer.Option(help="Tokens in each sequence, for targets without inputs.")] = 128,
+    sequences: Annotated[int, typer.Option(help="Sequences in the batch, for targets without inputs.")] = 4,
+    seed: Annotated[int, typer.Option(help="Seed of initial weights and inputs, for targets without one.")] = 0,
+    html: Annotated[Path | None, typer.Option(help="Write the report with its figures to this file.")] = None,
     as_json: Annotated[
-        str | None, typer.Option("--json", metavar="FILE", help="Write everything as JSON here; - prints it instead.")
+        str | None,
+        typer.Option("--json", metavar="FILE", help="Write everything as JSON to this file; - prints it."),
     ] = None,
     fail_on: Annotated[
-        str, typer.Option(help="error, warning or info: exit with 1 from this severity on.")
+        str, typer.Option(help="The least severity that makes the exit code 1: error, warning or info.")
     ] = "warning",
-    no_advice: Annotated[bool, typer.Option("--no-advice", help="Leave out the learning rate: quicker.")] = False,
+    no_advice: Annotated[
+        bool, typer.Option("--no-advice", help="Leave out the advice on the learning rate, which takes longest.")
+    ] = False,
     silence: Annotated[
-        list[str], typer.Option(metavar="ID", help="Do not ask this rule; beside those silenced in pyproject.toml.")
+        list[str],
+        typer.Option(metavar="ID", help="Leave out this rule, beside those silenced in pyproject.toml."),
     ] = [],  # noqa: B006
-    rules: Annotated[bool, typer.Option("--rules", help="List all rules, and nothing else.")] = False,
+    rules: Annotated[bool, typer.Option("--rules", help="List all rules and exit.")] = False,
     imports: Imports = [],  # noqa: B006
 ) -> None:
     """Find a model's residual streams and norm placements, measure them over depth, and say what is wrong.
 
-    Exit code 0: nothing found; 1: something at least as bad as --fail-on; 2: the target cannot be looked at.
+    The exit code is 0 where no finding is as severe as --fail-on, 1 where one is, and 2 where the target cannot be
+    examined.
     """
     if rules:
         _list_rules()
@@ -87,7 +92,7 @@ def doctor(
 
 
 def _check(fail_on: str, optimizer: str | None, rate: float | None) -> None:
-    """Raise UserError for options with values that they do not have."""
+    """Raise UserError where an option has a value that it does not allow."""
     from ..optim import OPTIMIZERS
     from ..report.doctor.contents import Severity
 
@@ -186,7 +191,7 @@ def _list_rules() -> None:
 
 
 def _finite(value: Any) -> Any:
-    """The same, with null for numbers that are not finite: JSON has none."""
+    """Return the same values with None in place of numbers that are not finite, which JSON does not have."""
     if isinstance(value, Mapping):
         return {key: _finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -195,7 +200,7 @@ def _finite(value: Any) -> Any:
 
 
 class _Stages:
-    """Each is shown on stderr once it takes longer than a second, and ends when the next one begins."""
+    """Show each stage on stderr once it takes longer than a second; it ends when the next one begins."""
 
     def __init__(self, display: StageDisplay) -> None:
         self.display = display

@@ -30,7 +30,10 @@ class PredictedLine:
 
 @house_style()
 def prediction_svg(lines: Sequence[PredictedLine], *, gradient_of: str, title: str) -> str:
-    """gradient_of: the matrix whose gradient is drawn, for the axis. Values that are 0 or not finite are left out."""
+    """Draw streams beside gradients. Values that are 0 or not finite are left out.
+
+    gradient_of: the matrix whose gradient is drawn, for the axis.
+    """
     labels = list(dict.fromkeys(line.label for line in lines))
     stacks = list(dict.fromkeys(line.stack for line in lines))
     entries = len({(line.label, stream) for line in lines for stream in line.streams})

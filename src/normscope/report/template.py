@@ -8,7 +8,7 @@ _TEMPLATES = Path(__file__).parent / "templates"
 
 
 def environment() -> Environment:
-    """For the templates of this room: everything is escaped, and a name that is not given is an error."""
+    """The environment of the templates: everything is escaped, and a name that is not given is an error."""
     return Environment(
         loader=FileSystemLoader(_TEMPLATES),
         autoescape=True,
@@ -19,5 +19,5 @@ def environment() -> Environment:
 
 
 def style_sheet(*more: str) -> str:
-    """What all pages look like, followed by the style sheets of the names in `more`."""
+    """The style sheet of all pages, followed by those named in `more`."""
     return "".join((_TEMPLATES / f"{name}.css").read_text(encoding="utf-8") for name in ("style", *more))

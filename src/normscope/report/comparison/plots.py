@@ -1,4 +1,4 @@
-"""The four pictures of a report as SVG text: loss over updates (twice), gradient norm per block, learning rate."""
+"""The curves of a report as SVG text: losses and learning rates over updates, gradient norms over blocks."""
 
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -43,7 +43,9 @@ def curves_svg(
     baseline: float | None = None,
     styles: Mapping[Name, Style] | None = None,
 ) -> str:
-    """Mean over the seeds still running, band from their smallest to their largest value, crosses where runs stopped.
+    """Draw the mean over the seeds still running, a band from their smallest to their largest value, and crosses.
+
+    A cross stands where a run stopped at a non-finite value.
 
     baseline: the loss of the unigram baseline, drawn as a thin dashed line.
     """
@@ -106,7 +108,7 @@ def gradient_svg(
     title: str = "Gradient norm per block before the first update",
     styles: Mapping[Name, Style] | None = None,
 ) -> str:
-    """Mean over seeds with a band from smallest to largest on a log scale, blocks in order of first appearance."""
+    """Draw the mean over seeds with a band from smallest to largest on a log scale, blocks in order of appearance."""
     if too_many(profile.name for profile in profiles):
         figure = profile_panels(profiles, ylabel="gradient norm, log scale", styles=styles)
         return to_svg(figure, title=title, desc=". ".join(map(_described_profile, profiles)))
@@ -140,7 +142,7 @@ def _canvas(ylabel: str) -> tuple[Figure, Axes]:
 
 
 def _finish(figure: Figure, axes: Axes, handles: list[Line2D], *, empty: bool) -> None:
-    """Legend below the axes, where it covers no data; the figure grows by its rows."""
+    """Put the legend below the axes, where it covers no data; the figure grows by its rows."""
     labels = [textwrap.fill(str(handle.get_label()), _LINE_CHARACTERS) for handle in handles]
     columns = 2 if max((len(label) for label in labels), default=0) <= 22 else 1
     rows = -(-sum(label.count("\n") + 1 for label in labels) // columns)
@@ -154,7 +156,7 @@ def _finish(figure: Figure, axes: Axes, handles: list[Line2D], *, empty: bool) -
 
 
 def _name_blocks(axes: Axes, blocks: Sequence[Block]) -> None:
-    """Numbers on the axis and, once below each run of them, the name of the stack."""
+    """Write block numbers on the axis and, once below each stack, its name."""
     every = -(-len(blocks) // 16)
     shown = range(0, len(blocks), max(1, every))
     for label in axes.set_xticks(list(shown), labels=[str(blocks[i].number) for i in shown]):

@@ -1,4 +1,4 @@
-"""A stack's measurements as curves over depth, by sub-layer for pictures and by block for a table."""
+"""The measurements of a stack over depth: by sub-layer for pictures, and by block for a table."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -9,11 +9,11 @@ from .contents import Prediction, Stack, SublayerMeasurements
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """A block, or a sub-layer of a stack that has but one block."""
+    """A column of the table: a block, or a sub-layer where the stack has only one block."""
 
     label: str
     members: tuple[int, ...]
-    """Numbers of its sub-layers."""
+    """Numbers of the sub-layers, from 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +23,7 @@ class DepthRow:
     name: str
     measured: tuple[float | None, ...]
     predicted: tuple[float | None, ...] | None
-    """None where there is no prediction of it."""
+    """None where theory does not predict the quantity."""
     logarithmic: bool
 
 
@@ -84,15 +84,16 @@ def _entering(
 
 
 def together(norms: Sequence[float | None]) -> float | None:
-    """The norm of several gradients as one vector; None where one of them is not known."""
+    """The norm of several gradients as one vector; None where a norm is not known."""
     known = [norm for norm in norms if norm is not None]
     return math.hypot(*known) if len(known) == len(norms) else None
 
 
 def depths(stack: Stack) -> list[float | None]:
-    """Completed blocks where each sub-layer reads the stream, with fractions inside a block; None before the first.
+    """How many blocks are completed where each sub-layer reads the stream, with fractions inside a block.
 
-    In a stack of one block, how many sub-layers are completed. Parallel sub-layers of a block read at one place.
+    None stands for sub-layers before the first block. In a stack of one block, completed sub-layers are counted
+    instead. Parallel sub-layers of a block read at one place.
     """
     where: list[float | None] = [None] * len(stack.sublayers)
     blocks: dict[int, list[int]] = {}
@@ -109,7 +110,7 @@ def depths(stack: Stack) -> list[float | None]:
 
 
 def _slots(parallel: Sequence[bool]) -> list[int]:
-    """The order in which they read: the next slot for each, except that parallel ones in a row share theirs."""
+    """The order in which sub-layers read the stream: one slot each, except that parallel neighbours share a slot."""
     slots: list[int] = []
     for i, beside in enumerate(parallel):
         if i == 0:
@@ -120,10 +121,10 @@ def _slots(parallel: Sequence[bool]) -> list[int]:
 
 
 def finite(value: float | None) -> float | None:
-    """None for what no axis can show."""
+    """Return the value, or None where no axis can show it."""
     return value if value is not None and math.isfinite(value) else None
 
 
 def positive(value: float | None) -> float | None:
-    """None for what no logarithmic axis can show."""
+    """Return the value, or None where no logarithmic axis can show it."""
     return value if value is not None and 0 < value < math.inf else None

@@ -17,16 +17,16 @@ from .words import RATE_NAMES, AdvisedRate, figures, stack_title
 
 _WIDTH_INCHES, _HEIGHT_INCHES = 4.6, 4.4
 _LEAST_RATIO = 8.0
-"""Of the ends of a logarithmic axis: what stays level should look so, and two of 1, 2 and 5 lie between."""
+"""Least ratio between the ends of a logarithmic axis, so that a level curve looks level and two ticks lie between."""
 _ROOM = 1.25
-"""Between the curves and the ends of a logarithmic axis."""
+"""Factor between the curves and the ends of a logarithmic axis."""
 _SMALL_SHARE = 0.1
 _RISE_SHOWN = 1.0
 """How far a loss is drawn above that of the model as it is, in units of how far it falls."""
 
 
 def depth_pictures(stack: Stack) -> list[tuple[str, str]]:
-    """(name, SVG) of every quantity that was measured: stream, correlation, share, gradient."""
+    """Return (name, SVG) for every quantity that was measured: stream, correlation, share, gradient."""
     panels = {
         "stream": _stream(stack),
         "correlation": _correlation(stack),
@@ -63,7 +63,7 @@ def _stream_curves(
 
 
 def _shares(stack: Stack) -> Panel | None:
-    """On a logarithmic axis where all of them are so small that they would lie on the bottom of one from 0 to 1."""
+    """Energy ratios; on a logarithmic axis where all are so small that they would lie at the bottom of a linear one."""
     shares = [finite(sublayer.measured.share) for sublayer in stack.sublayers]
     small = 0 < max((share for share in shares if share is not None), default=0.0) < _SMALL_SHARE
     values = [positive(share) for share in shares] if small else shares
@@ -104,7 +104,7 @@ def _both(
     predicted: Sequence[float | None] | None,
     members: Sequence[int],
 ) -> list[Series]:
-    """Measurement and prediction of the same sub-layers in one hue, without those before the first block."""
+    """Measurement and prediction of the same sub-layers in one hue, without sub-layers before the first block."""
     at = depths(stack)
     kept = [(i, depth) for i in members if (depth := at[i]) is not None]
     x = [depth for _, depth in kept]
@@ -121,7 +121,7 @@ def _both(
 
 
 def _panel(stack: Stack, series: Sequence[Series], *, title: str, ylabel: str, log_y: bool) -> Panel | None:
-    """None where nothing of it is known."""
+    """The panel, or None where no value is known."""
     values = [value for one in series for value in one.y if value is not None]
     if not values:
         return None
@@ -138,7 +138,7 @@ def _panel(stack: Stack, series: Sequence[Series], *, title: str, ylabel: str, l
 
 @house_style()
 def loss_picture(advice: Advice, loss_nats: float | None) -> str:
-    """The loss after one update at each rate, with that of the model as it is; losses far above it are cut."""
+    """Draw the loss after one update at each rate beside the loss before it; losses far above that are cut off."""
     rates, losses = advice.rates, [finite(loss) for loss in advice.loss_along_step]
     figure, axes = _axes("loss (nats per token)")
     axes.plot(
@@ -164,7 +164,7 @@ def loss_picture(advice: Advice, loss_nats: float | None) -> str:
 
 @house_style()
 def chance_picture(advice: Advice) -> str:
-    """The chance that a constant rate diverges, from 0 to 1."""
+    """Draw the chance that a constant rate diverges, from 0 to 1."""
     rates, chances = advice.rates, advice.chances
     figure, axes = _axes("chance of divergence")
     axes.plot(rates, chances, color=HUES[0], lw=2.2, label="without warm-up")

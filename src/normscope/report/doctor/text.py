@@ -31,7 +31,7 @@ _LINES, _LEAST_FINDINGS, _MOST_EXCEPTIONS = 40, 3, 3
 _MESSAGE_LINES, _FIX_LINES = 3, 2
 _BARS, _ASCII_BARS, _LEAST_BARS, _MOST_BARS = "▁▂▃▄▅▆▇█", "_.-:=+*#", 6, 16
 _LEAST_RATIO = 4.0
-"""Of the largest to the smallest value that a logarithmic sparkline has room for: what hardly moves should look so."""
+"""Least ratio between the ends of a logarithmic sparkline, so that a nearly level curve looks level."""
 _BETWEEN = 2
 """Spaces between the columns of a table."""
 _STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "bold yellow", Severity.INFO: "bold cyan"}
@@ -47,13 +47,13 @@ _ASCII: dict[str, str | int | None] = {
 def terminal_page(diagnosis: DiagnosisContents) -> RenderableType:
     """A page of about 40 lines at 100 columns and no wider than the console.
 
-    Written in ASCII where the console's encoding is none of Unicode. Findings that find no room are counted.
+    Written in ASCII where the console's encoding is none of Unicode. Findings for which there is no room are counted.
     """
     return _TerminalPage(diagnosis)
 
 
 class _TerminalPage:
-    """Knows its console only when it is printed, so everything is made then."""
+    """A page that is laid out when it is printed, because only then its console is known."""
 
     def __init__(self, diagnosis: DiagnosisContents) -> None:
         self.diagnosis = diagnosis
@@ -105,7 +105,7 @@ class _Layout:
             yield Padding(self._depth(stack), (0, 0, 0, 2))
 
     def _depth(self, stack: Stack) -> Table:
-        """Where there is no room for all of it, sparklines are narrower or left out, then the middle block."""
+        """The table over depth. Where room is short, sparklines are narrower or left out, then the middle block."""
         where, indent = places(stack), 2
         last = len(where) - 1
         table = self._numbers(stack, sorted({0, last // 2, last}), 0)
@@ -165,7 +165,7 @@ class _Layout:
         return table
 
     def _cut(self, text: Text, lines: int) -> Text:
-        """No more lines than these, the last with an ellipsis where something is left out."""
+        """The text in at most so many lines, the last with an ellipsis where words are left out."""
         width = max(10, self.width - _SEVERITY_WIDTH - 1)
         wrapped = text.wrap(self.console, width)
         if len(wrapped) <= lines:
@@ -200,7 +200,7 @@ class _Layout:
 
 
 def _exceptions(stack: Stack) -> Iterator[str]:
-    """Sub-layers whose placement is not known, not sure, or not the stack's."""
+    """Lines about sub-layers whose placement is not known, not sure, or not that of the stack."""
     for group in same_sublayers(stack):
         members = [stack.sublayers[i] for i in group]
         first = members[0]
@@ -212,7 +212,7 @@ def _exceptions(stack: Stack) -> Iterator[str]:
 
 
 def sparkline(row: DepthRow, bars: str, count: int) -> str:
-    """So many letters, the first place and the last among them. Curves of a share or a cosine go from 0 to 1."""
+    """A curve in `count` letters, which show the first and the last place. Ratios and cosines go from 0 to 1."""
     last = len(row.measured) - 1
     kept = [round(i * last / max(1, count - 1)) for i in range(count)]
     values = [(positive if row.logarithmic else finite)(row.measured[i]) for i in kept]
