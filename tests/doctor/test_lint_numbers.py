@@ -52,6 +52,7 @@ def test_epsilons_that_a_dtype_cannot_hold(norm, dtype, severities):
     # Looked at in float32, as norms behave the same there: what they will be computed in is what the patient says.
     found = check("norm-epsilon", replace(patient(small(norm)), dtype=dtype))
     assert [f.severity for f in found] == severities
+    assert all(f"above 0 in {str(dtype).removeprefix('torch.')} is" in f.message for f in found)
 
 
 def test_float16_loses_what_the_rule_says_it_loses():

@@ -10,7 +10,9 @@ from torch.nn import functional
 from doctor.bugs_values import BUGS
 from doctor.rules import VALUES as RULES
 from doctor.wired import tokens
+from normscope.doctor.lint.checks.constants import _said
 from normscope.doctor.lint.rules import Patient
+from normscope.doctor.lint.vectors import gates_at_zero
 from normscope.doctor.observe.examine import examined
 from normscope.report.doctor.contents import Finding
 
@@ -27,7 +29,9 @@ def patient(model: nn.Module, **more: object) -> Patient:
 
 
 def everything(of: Patient) -> list[Finding]:
-    return [finding for rule in RULES.values() for finding in rule.check(of)]
+    found = [(name, finding) for name, rule in RULES.items() for finding in rule.check(of)]
+    assert all(finding.id == name for name, finding in found)
+    return [finding for _, finding in found]
 
 
 def above_info(findings: Iterable[Finding]) -> list[Finding]:
@@ -41,8 +45,33 @@ def test_public_errors_are_found_and_nothing_else_is(name):
     assert (found.id, found.severity) == (bug.rule, bug.severity)
     assert bug.said in found.message
     assert found.fix
+    assert found.where or bug.rule == "loss-far-from-chance"  # which is the whole model's
 
 
 @pytest.mark.parametrize("name", BUGS)
 def test_what_is_put_right_is_left_alone(name):
     assert above_info(everything(patient(BUGS[name].right()))) == []
+
+
+def test_an_amplified_stream_is_shown_from_its_source_to_its_last_sum():
+    of = patient(BUGS["joeynmt, DeepNorm's constants under Pre-LN"].build())
+    (found,) = RULES["amplified-stream"].check(of)
+    (seen,) = of.observed.stacks
+    assert f"from {seen.source_square:.3g} to {seen.sublayers[-1].sum_square:.3g}" in found.message
+    assert seen.sublayers[-1].sum_square > seen.sublayers[1].sum_square
+
+
+def test_gates_are_found_by_their_full_names():
+    class Scale(nn.Module):
+        def __init__(self, width: int) -> None:
+            super().__init__()
+            self.gain = nn.Parameter(torch.zeros(width))
+
+    model = nn.Sequential(nn.Linear(16, 16), Scale(16), Scale(8), Scale(1))
+    assert gates_at_zero(model, 16) == ["3.gain", "1.gain"]
+
+
+def test_six_numbers_are_said_and_more_are_hinted_at():
+    assert _said([2.0, 2.0, 2.0]) == "2"
+    assert _said([1, 2, 3, 4, 5, 6]) == "1, 2, 3, 4, 5, 6"
+    assert _said([1, 2, 3, 4, 5, 6, 7]) == "1, 2, 3, 4, 5, 6, …"
