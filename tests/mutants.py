@@ -7,7 +7,7 @@ mutant, the fastest first. This script draws the sample: the same for the same s
 one the beginning of a larger one. Verdicts are kept in `mutants/`, so that a run that was stopped goes on, and one that
 is repeated runs what is new; `mutants/survivors.md` shows the score of each room and each survivor as a difference.
 
-Text is not counted: a changed string with a blank in it, which nobody looks up by, and changes within `raise`.
+Text is not counted: a string with a blank in it, changed or left out, which is for people; and what is raised.
 """
 
 import ast
@@ -65,10 +65,10 @@ def is_text(name: str, path: Path) -> bool:
 
 
 class _Wordless(ast.NodeTransformer):
-    """Takes out what people read: strings with a blank, and what is raised."""
+    """Takes out what people read: strings with a blank, such that none at all is the same, and what is raised."""
 
     def visit_Constant(self, node: ast.Constant) -> ast.Constant:
-        return ast.Constant("") if isinstance(node.value, str) and " " in node.value else node
+        return ast.Constant(None) if isinstance(node.value, str) and " " in node.value else node
 
     def visit_Raise(self, node: ast.Raise) -> ast.Raise:
         return ast.Raise()

@@ -162,3 +162,10 @@ def test_every_placement(name, shape):
     applied = [sum(sublayer.norm.uses for sublayer in block) for block in read(placement).blocks]
     shown = [str(w.nodes).count("norm") - str(w.nodes).count("kind='norm'") for w in blocks]
     assert set(shown) == set(applied)
+
+
+def test_a_mixture_is_told_from_sums_by_its_kind():
+    """Attention residuals mix; the page draws them as what they are."""
+    kinds = {node.label: node.kind for wiring in drawn(named("attn-res")).values() for node in wiring.nodes}
+    assert kinds["mix"] == "mix"
+    assert "mix" not in {node.kind for wiring in drawn(named("pre-ln")).values() for node in wiring.nodes}

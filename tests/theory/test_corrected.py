@@ -311,3 +311,9 @@ class TestLastLayerGradient:
         largest = torch.linalg.norm(x.grad, dim=-1).max().item()
         bound = corrected.loss_gradient_bound(torch.linalg.norm(embedding, dim=-1).max().item())
         assert bound / 4 < largest <= bound
+
+    def test_two_opposite_rows_attain_that_bound_where_the_wrong_one_is_certain(self):
+        embedding = torch.tensor([[3.0, 4.0], [-3.0, -4.0]], dtype=torch.float64)
+        x = torch.tensor([[30.0, 40.0]], dtype=torch.float64, requires_grad=True)
+        torch.nn.functional.cross_entropy(x @ embedding.T, torch.tensor([1])).backward()
+        assert torch.linalg.norm(x.grad).item() == pytest.approx(corrected.loss_gradient_bound(5.0), rel=1e-12)
