@@ -42,7 +42,16 @@ def test_warm_up_is_none_below_the_safe_rate_and_longer_for_higher_ones():
 
 def test_constants_survive_json():
     assert of_table(to_table(CONSTANTS)) == CONSTANTS
-    assert set(calibration().optimizers) == set(OPTIMIZERS)
+
+
+def test_every_optimiser_has_a_constant_or_names_the_one_whose_rates_it_bears():
+    calibrated = set(calibration().optimizers)
+    assert calibrated <= set(OPTIMIZERS)
+    without = {name for name, one in OPTIMIZERS.items() if name not in calibrated and one.bears_as not in calibrated}
+    assert without == set(), (
+        f"nothing says which rates {without} bears: give its entry in optim/optimizers.py a `bears_as`, or fit "
+        "a constant with `normscope study advice`"
+    )
 
 
 def encoder(blocks: int, *, norm_first: bool) -> nn.Module:
