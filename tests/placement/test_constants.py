@@ -56,6 +56,14 @@ def test_deepnorm(encoder_blocks, decoder_blocks, kind, skip_scale, branch_gain)
         assert placement.skip_scale * placement.branch_gain == pytest.approx(0.5**0.5, rel=1e-14)
 
 
+def test_deepnorm_leaves_queries_and_keys_at_gain_1():
+    placement = placed("deepnorm", "encoder", 6, 0)
+    assert differing(gains(placement)) == {
+        name: placement.branch_gain
+        for name in ("attention.value", "attention.output", "feed_forward.ffn_in", "feed_forward.ffn_out")
+    }
+
+
 @pytest.mark.parametrize(
     ("kind", "encoder_blocks", "decoder_blocks", "gamma"),
     [
