@@ -58,10 +58,8 @@ def test_deepnorm(encoder_blocks, decoder_blocks, kind, skip_scale, branch_gain)
 
 def test_deepnorm_leaves_queries_and_keys_at_gain_1():
     placement = placed("deepnorm", "encoder", 6, 0)
-    assert differing(gains(placement)) == {
-        name: placement.branch_gain
-        for name in ("attention.value", "attention.output", "feed_forward.ffn_in", "feed_forward.ffn_out")
-    }
+    drawn_at_it = "attention.value", "attention.output", "feed_forward.ffn_in", "feed_forward.ffn_out"
+    assert differing(gains(placement)) == dict.fromkeys(drawn_at_it, placement.branch_gain)
 
 
 @pytest.mark.parametrize(

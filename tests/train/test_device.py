@@ -1,11 +1,13 @@
 """Devices by name, and the check that decides whether products leave torch's default route."""
 
+import os
+
 import pytest
 import torch
 
 from normscope.errors import UserError
 from normscope.train import device as room
-from normscope.train.device import FP32_ERROR_BOUND, autocast, choose_device, fast_matmul, set_threads
+from normscope.train.device import FP32_ERROR_BOUND, autocast, available_cores, choose_device, fast_matmul, set_threads
 
 CPU = torch.device("cpu")
 
@@ -69,6 +71,16 @@ def test_precisions_by_name():
         assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == torch.float32
     with pytest.raises(UserError, match="fp32 or bf16"):
         autocast(CPU, "fp8")
+
+
+def test_cores_are_those_that_this_process_may_use(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 3, 5}, raising=False)
+    assert available_cores() == 3
+    monkeypatch.delattr(os, "sched_getaffinity")
+    monkeypatch.setattr(os, "cpu_count", lambda: 7)
+    assert available_cores() == 7
+    monkeypatch.setattr(os, "cpu_count", lambda: None)
+    assert available_cores() == 1
 
 
 def test_threads():
