@@ -17,6 +17,7 @@ from normscope.cli import doctor as cli_doctor
 from normscope.cli.main import main
 from normscope.doctor.diagnose import diagnose
 from normscope.doctor.lint.linter import RULES
+from normscope.optim import OPTIMIZERS
 from normscope.report.doctor.contents import DiagnosisContents, Finding
 from report.diagnoses import BETAS, DILUTED, FINAL_NORM, broken, healthy, with_stack
 
@@ -251,7 +252,7 @@ def test_slow_stages_are_named_on_stderr(call, finding, monkeypatch):
     [
         ([], "name a TARGET"),
         ([USABLE, "--fail-on", "fatal"], "--fail-on fatal: choose one of info, warning, error"),
-        ([USABLE, "--optimizer", "adan"], "--optimizer adan: choose one of adam, adamw, sgd, radam, lion"),
+        ([USABLE, "--optimizer", "adan"], f"--optimizer adan: choose one of {', '.join(OPTIMIZERS)}"),
         ([USABLE, "--rate", "0"], "--rate must be positive"),
         ([USABLE, "--rate", "inf"], "--rate must be positive"),
         ([USABLE, "--tokens", "0"], "--tokens must be at least 2"),

@@ -135,7 +135,7 @@ class Picky(torch.optim.SGD):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"optimizer": "adagrade"}, "unknown optimizer 'adagrade'; choose adam, adamw, sgd, radam, lion"),
+        ({"optimizer": "adagrade"}, f"unknown optimizer 'adagrade'; choose {', '.join(OPTIMIZERS)}"),
         ({"rate": 0.0}, "must be positive and finite, got 0.0"),
         ({"rate": math.nan}, "must be positive and finite, got nan"),
     ],

@@ -188,7 +188,7 @@ def test_it_is_no_start_itself_and_no_masked_lm_run(whole: Path) -> None:
         open_start(whole, "last")
     with pytest.raises(
         UserError,
-        match="is a run of task pair-classification; this needs one of task translation, masked-lm or language-model",
+        match="is a run of task pair-classification; this needs one of task translation, masked-lm",
     ):
         load_run(whole, device="cpu")
     with pytest.raises(UserError, match="is a run of task pair-classification; this needs one of task translation"):
