@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from normscope.errors import UserError
-from normscope.runs import run
+from normscope.runs import resolving, run
 from normscope.tasks.translation import task as translating
 from normscope.train import RunFolder
 from tiny import SHORT, flip, leftovers, result, steps, tiny
@@ -147,7 +147,7 @@ def test_a_changed_machine_is_noted_and_automatic_settings_stay_as_they_were(
     file = folder / "environment.json"
     environment = json.loads(file.read_text())
     file.write_text(json.dumps(environment | {"torch": "1.0"}))
-    monkeypatch.setattr(run, "available_cores", lambda: 64)
+    monkeypatch.setattr(resolving, "available_cores", lambda: 64)
     notes: list[str] = []
     run.train_run(tiny(*SHORT, "train.threads='auto'"), folder, say=notes.append)
     assert len(notes) == 1
