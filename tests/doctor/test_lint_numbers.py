@@ -146,6 +146,16 @@ def test_weight_decay_on_norms(decay_all):
         )
 
 
+def test_a_gate_beside_a_matrix_is_looked_after_too():
+    model = small()
+    model.projection.gate = nn.Parameter(torch.zeros(1))
+    of = patient(model, optimizer=torch.optim.AdamW([model.projection.gate], weight_decay=0.1))
+    (decayed,), (unheld,) = (check(rule, of) for rule in ("weight-decay-on-norms", "unused-in-optimizer"))
+    assert decayed.where == "projection.gate"
+    assert "decays 1 gains, shifts or gates of 1 parameters by 0.1" in decayed.message
+    assert "10 of 11 trainable gains, shifts or gates" in unheld.message
+
+
 def test_no_optimiser_no_findings():
     assert check("weight-decay-on-norms", patient(small())) == check("unused-in-optimizer", patient(small())) == []
 
@@ -157,6 +167,8 @@ def test_norms_that_no_group_holds():
     for optimizer, severity in [(matrices, "info"), (torch.optim.SGD(of_linear, 0.1), "warning")]:
         (found,) = check("unused-in-optimizer", patient(model, optimizer=optimizer))
         assert (found.severity, "10 of 10 trainable gains" in found.message) == (severity, True)
+        # Biases of linear layers have no group either where the optimiser holds matrices alone.
+        assert ("other parameters are not either" in found.message) == (severity == "info")
     assert check("unused-in-optimizer", patient(model, optimizer=torch.optim.SGD(model.parameters(), 0.1))) == []
 
 

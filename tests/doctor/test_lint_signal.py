@@ -123,11 +123,10 @@ def test_gates_that_start_closed_are_told_apart_from_dead_ones():
 
 
 @pytest.mark.parametrize("missing", [0, 3])
-def test_a_gate_that_the_optimiser_does_not_hold(missing):
+def test_an_optimiser_that_holds_some_of_the_gates(missing):
     model = Gated()
     optimizer = torch.optim.Adam([*model.inner.parameters(), *list(model.gates)[missing:]])
-    found = above_info(check("dead-gate", patient(model, optimizer=optimizer)))
-    assert [f.severity for f in found] == (["error"] if missing == 4 else [])
+    assert above_info(check("dead-gate", patient(model, optimizer=optimizer))) == []
 
 
 def test_no_optimiser_holds_any_gate():

@@ -22,7 +22,7 @@ class Cost:
 
     @property
     def total(self) -> float:
-        """All of them; what they cost in time depends on what the device fuses."""
+        """The passes of every kind together. How long they take depends on what the device fuses."""
         return self.additions + self.scalings + self.norms + self.mixed
 
 

@@ -97,7 +97,7 @@ class SymbolNorms:
         self.widths: dict[str, int] = {}
         self.grouped: set[str] = set()
         self.uses = 0
-        """How often any of them was applied."""
+        """How often a norm was applied, whichever it was."""
 
     def __call__(self, x: Symbol, /, *, groups: int | None = None) -> Symbol:
         return self._apply("main", "norm", x, groups)

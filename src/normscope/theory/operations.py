@@ -12,7 +12,7 @@ class Number(float):
 
 
 class MomentNorms:
-    """The norms of a formula on moments; before training their gains are 1, so all names give the same map.
+    """The norms of a formula on moments. Before training their gains are 1, so all names give the same map.
 
     centres: True for LayerNorm, which takes the mean over features off; the others divide by the RMS. ScaleNorm's gain
     is √d at first, so it is RMSNorm here.
@@ -36,9 +36,9 @@ def _divided(x: Moments, divisor: float) -> Moments:
     """x over its own size, which is `divisor` on average.
 
     A gradient is divided by the size that was drawn: the mean of 1/s² is larger than one over the mean of s² by the
-    relative variance of s². Over a deep stack these add up to a norm of the gradient that scatters from draw to draw;
-    its mean over draws, E‖g‖, has half of that, since what is lost to the scatter of the root is about the other half
-    (measured: 1 + 0.7 (blocks / width) in Post-LN).
+    relative variance of s². Over a deep stack these add up to a norm of the gradient that scatters from draw to draw.
+    Half of that variance is taken here, which follows the root mean square of the norm over draws; in deep Post-LN
+    stacks the mean of the norms lies below it.
     """
     boost = math.sqrt(1 + x.spread / (2 * x.q * x.q * x.atoms.scatter_width))
     return x.times(1 / divisor, boost / divisor, normed=True)

@@ -41,8 +41,9 @@ class StackPrediction:
     p: Curve
     """E⟨x_l, x'_l⟩ / d of two tokens of a sequence."""
     gradient_norm: dict[str, Curve]
-    """Mean Frobenius norm of each matrix's gradient: query, key, value, output, ffn_in, ffn_out (and ffn_gate), and
-    cross_query and so on of cross-attention."""
+    """Root mean square over draws of the Frobenius norm of each matrix's gradient: query, key, value, output, ffn_in,
+    ffn_out (and ffn_gate), and cross_query and so on of cross-attention. Where the norm differs much from draw to draw,
+    as in the lower blocks of a deep Post-LN stack, the mean of the norms is smaller."""
     shares: dict[str, Curve] = field(default_factory=dict)
     """What each sub-layer is of the last stream's E‖x‖², by kind, and the embedding's own; they add up to 1."""
     streams: dict[str, StreamPrediction] = field(default_factory=dict)
