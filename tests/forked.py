@@ -19,7 +19,7 @@ from typing import IO, Any
 
 import pytest
 
-from normscope.cli.main import main
+from normscope.__main__ import main
 from normscope.studies.grids import pool
 
 _SERVER = multiprocessing.get_context("forkserver")

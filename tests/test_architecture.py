@@ -15,10 +15,11 @@ FILES = sorted(ROOT.rglob("*.py"))
 
 MAY_IMPORT = {
     "__init__": {"doctor"},
-    "__main__": {"cli"},
+    "__main__": {"cli", "signals"},
     "errors": set(),
     "files": set(),
     "provenance": set(),
+    "signals": set(),
     "settings": set(),
     "placement": set(),
     "theory": {"placement"},
@@ -29,7 +30,7 @@ MAY_IMPORT = {
     "report": {"files"},
     # Advice is about optimisers, and what is said of a model are contents of a report.
     "doctor": {"measure", "theory", "placement", "optim", "report"},
-    "train": {"files", "provenance", "optim"},
+    "train": {"files", "provenance", "signals", "optim"},
     "decode": {"model"},
     # A task is all that is particular to what a model learns: how its runs are configured, trained, decoded and loaded.
     "tasks": {"data", "decode", "model", "optim", "placement", "settings", "train"},
@@ -41,12 +42,12 @@ MAY_IMPORT = {
     "catalogue": {"placement", "model", "report"},
     # A study drives runs, so it stands above what assembles one from a configuration.
     "studies": {"data", "doctor", "files", "measure", "model", "optim", "placement", "provenance", "report", "runs"}
-    | {"settings", "tasks", "theory", "train"},
+    | {"settings", "signals", "tasks", "theory", "train"},
     "cli": {"adapters", "catalogue", "data", "decode", "doctor", "exchange", "files", "optim", "placement", "report"}
-    | {"provenance", "runs", "settings", "studies", "targets", "tasks", "theory", "train"},
+    | {"provenance", "runs", "settings", "signals", "studies", "targets", "tasks", "theory", "train"},
 }
 """Room or file of the package's root -> what it may import; `errors` apart."""
-WITHOUT_ERRORS = {"provenance", "placement", "measure", "report", "errors", "__init__", "__main__"}
+WITHOUT_ERRORS = {"provenance", "signals", "placement", "measure", "report", "errors", "__init__", "__main__"}
 """Rooms whose mistakes are ValueErrors: they serve callers that are not the command line."""
 
 

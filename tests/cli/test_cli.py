@@ -3,6 +3,7 @@
 import io
 import json
 import math
+import os
 import shutil
 import signal
 import subprocess
@@ -15,7 +16,7 @@ import pytest
 from sacrebleu import corpus_bleu
 
 import forked
-from normscope.cli import main as cli
+from normscope.__main__ import main
 from normscope.data.parallel.opening import open_corpus
 from normscope.runs import run
 from normscope.train import RunFolder
@@ -42,7 +43,7 @@ def call(capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPa
         capfdbinary.readouterr()
         code: object = 0
         try:
-            cli.main()
+            main()
         except SystemExit as exit_:
             code = exit_.code
         assert isinstance(code, int | None)
@@ -272,6 +273,31 @@ def test_stopping_a_process_saves_and_ends_with_143(tmp_path: Path) -> None:
     assert "; saved; run the same command to resume" in err
     last = RunFolder(folder).checkpoint("last")
     assert last.update == RunFolder(folder).events()[-1]["update"] > 0
+
+
+def test_a_terminal_that_is_closed_lets_the_run_save(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    terminal, ours = os.openpty()
+    settings = options("train.duration=100000", "train.checkpoint_every=100000")
+    process = forked.call(train_at_a_terminal, os.ttyname(ours), ["train", "--run", str(folder), *settings])
+    while process.poll() is None and not (folder / "metrics.jsonl").exists():
+        os.read(terminal, 1 << 16)
+    os.close(ours)
+    os.close(terminal)
+    assert process.wait(240) == 129
+    last = RunFolder(folder).checkpoint("last")
+    assert last.update == RunFolder(folder).events()[-1]["update"] > 0
+
+
+def train_at_a_terminal(terminal: str, words: list[str]) -> None:
+    """`normscope WORDS`, which a closed `terminal` hangs up: the first one that a new session opens is its own."""
+    opened = os.open(terminal, os.O_RDWR)
+    for number in (1, 2):
+        os.dup2(opened, number)
+    os.close(opened)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    sys.argv = ["normscope", *words]
+    main()
 
 
 def test_a_placement_of_ones_own_trains_and_the_run_remembers_where_it_is(tmp_path: Path, trained: Path) -> None:

@@ -132,7 +132,7 @@ def test_an_interruption_says_how_to_go_on_and_what_is_there_is_kept(study, tmp_
         patch.setattr(lemmas, "pre_ln", interrupt)
         code, out, err = study(*settings)
     assert (code, out) == (130, "")
-    assert "stopped; run the same command to resume" in err
+    assert "stopped by SIGINT; run the same command to resume" in err
     kept = tmp_path / "pieces" / "relu" / "seed-1.json"
     before = kept.stat().st_mtime_ns
     assert study(*settings)[0] == 0

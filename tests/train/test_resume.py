@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM, going on, going back, and what a finished run does when it is asked again."""
+"""SIGINT, SIGTERM and SIGHUP, going on, going back, and what a finished run does when it is asked again."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from normscope.train import RunFolder
 from tiny import SHORT, flip, leftovers, result, steps, tiny
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_saves_at_that_update_and_the_run_goes_on_exactly(
     unfinished: Callable[..., Path], short: Path, number: int
 ) -> None:

@@ -1,10 +1,12 @@
 """What the terminal shows while work is under way: a live display for a person, lines of text for a file or a pipe."""
 
+import contextlib
 import math
+import sys
 import time
 from collections.abc import Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, TextIO, cast
 
 from rich.console import Console
 from rich.live import Live
@@ -16,7 +18,40 @@ if TYPE_CHECKING:
 
 _PLAIN_EVERY_SECONDS = 10.0
 
-stderr = Console(stderr=True, highlight=False, markup=False, emoji=False)
+
+class _Stderr:
+    """sys.stderr for as long as somebody reads it: a terminal that was closed, or a reader that has gone, ends no work.
+
+    A run whose terminal is closed must be able to save.
+    """
+
+    @property
+    def _file(self) -> TextIO:
+        # A live display stands in for sys.stderr and prints through the console, which is to say here.
+        file: TextIO = getattr(sys.stderr, "rich_proxied_file", sys.stderr)
+        return file
+
+    @property
+    def encoding(self) -> str:
+        return self._file.encoding
+
+    def write(self, text: str) -> int:
+        with contextlib.suppress(OSError):
+            self._file.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with contextlib.suppress(OSError):
+            self._file.flush()
+
+    def isatty(self) -> bool:
+        return self._file.isatty()
+
+    def fileno(self) -> int:
+        return self._file.fileno()
+
+
+stderr = Console(file=cast(IO[str], _Stderr()), stderr=True, highlight=False, markup=False, emoji=False)
 
 
 class TrainDisplay:

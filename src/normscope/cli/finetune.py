@@ -7,9 +7,10 @@ from typing import Annotated, Any
 import typer
 
 from .console import GridDisplay, stderr
-from .shared import listed
+from .shared import listed, resumable
 
 
+@resumable()
 def finetune(
     run: Annotated[Path, typer.Argument(help="Run folder of a masked-lm run.")],
     task: Annotated[
@@ -70,7 +71,6 @@ def finetune(
     from ..studies.finetuning.finetune import FineTuning, RunsFailed
     from ..studies.finetuning.finetune import finetune as run_search
     from ..studies.finetuning.task import pair_task
-    from ..train import Interrupted
 
     columns = Columns(label=label_column, first=first_column, second=second_column)
     pairs = pair_task(task, data=data, dev=dev, columns=columns, positive_label=positive)
@@ -87,9 +87,6 @@ def finetune(
     try:
         with GridDisplay(stderr) as display:
             found = search(run, pairs, folder, space=space, processes=processes, watch=display, **options)
-    except Interrupted as stop:
-        stderr.print(f"{stop}; run the same command to resume", soft_wrap=True)
-        raise typer.Exit(stop.exit_code) from None
     except RunsFailed as failed:
         for line in str(failed).splitlines():
             stderr.print(f"failed: {line}", soft_wrap=True)

@@ -1,12 +1,16 @@
 """Options that several verbs have, placements of the user's own, and files that the user names."""
 
-from collections.abc import Callable
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from ..errors import UserError
+from ..signals import Interrupted, Stopped
+from .console import say
 
 Settings = Annotated[
     list[str], typer.Option("--set", metavar="KEY=VALUE", help="Change one setting, such as model.width=256.")
@@ -35,6 +39,17 @@ def run_imports(files: list[str]) -> None:
 
         for file in files:
             import_file(Path(file))
+
+
+@contextmanager
+def resumable() -> Iterator[None]:
+    """What a signal ends, the same command resumes: one line says so, and the exit code names the signal."""
+    try:
+        yield
+    except (Interrupted, Stopped, KeyboardInterrupt) as error:
+        stop = Stopped(signal.SIGINT) if isinstance(error, KeyboardInterrupt) else error
+        say(f"{stop}; run the same command to resume")
+        raise typer.Exit(stop.exit_code) from None
 
 
 def listed(text: str, kind: Callable[[str], Any], option: str) -> list[Any]:

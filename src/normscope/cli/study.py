@@ -3,8 +3,7 @@
 import inspect
 import shlex
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,7 +13,7 @@ from ..errors import UserError
 from ..studies.protocol.about import About
 from ..studies.protocol.discovery import studies
 from .console import StageDisplay, say, stderr
-from .shared import Imports, run_imports
+from .shared import Imports, resumable, run_imports
 
 if TYPE_CHECKING:
     from ..studies.protocol.study import Findings
@@ -36,6 +35,7 @@ def _study() -> None:
 
 
 def _verb(name: str, about: About) -> Callable[..., None]:
+    @resumable()
     def verb(*, scale: str, settings: list[str], out: Path | None, imports: list[str], **options: Any) -> None:
         run_imports(imports)
         _run(name, scale, settings, _given(about, options), out or Path("runs") / name)
@@ -90,7 +90,7 @@ def _run(name: str, scale: str, settings: list[str], given: dict[str, Any], out:
     config = configured(study.scales[scale].config, settings, given)
     torch.set_num_threads(1)  # the same bits on every number of cores
     command = shlex.join(["normscope", *sys.argv[1:]])
-    with _resumable(), StageDisplay(stderr) as display:
+    with StageDisplay(stderr) as display:
         pieces = Pieces(out, watch=display, say=say)
         found, page = run_study(study, config, pieces, command=command, scale=scale)
     _print(study.about.title, found, study.caution(scale))
@@ -114,12 +114,3 @@ def _print(title: str, found: "Findings", caution: str) -> None:
         typer.echo(f"{counted(len(found.claims), 'claim')}: {tally(claim.verdict for claim in found.claims)}.")
         if caution:
             typer.echo(caution)
-
-
-@contextmanager
-def _resumable() -> Iterator[None]:
-    try:
-        yield
-    except KeyboardInterrupt:
-        say("stopped; run the same command to resume")
-        raise typer.Exit(130) from None

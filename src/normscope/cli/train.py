@@ -6,9 +6,10 @@ from typing import Annotated
 import typer
 
 from .console import TrainDisplay, say, stderr
-from .shared import Imports, Settings
+from .shared import Imports, Settings, resumable
 
 
+@resumable()
 def train(
     config: Annotated[
         Path | None,
@@ -31,7 +32,7 @@ def train(
     from ..adapters.tensorboard import TensorBoardLog
     from ..runs.config import load
     from ..runs.run import train_run
-    from ..train import Interrupted, NonFinite
+    from ..train import NonFinite
 
     overrides = [*settings, *([f'train.on_nonfinite="{on_nonfinite}"'] if on_nonfinite else [])]
     folder = run or Path("runs") / (config.stem if config else "default")
@@ -39,9 +40,6 @@ def train(
     try:
         with TrainDisplay(stderr, folder.name) as display, TensorBoardLog(folder / "tensorboard") as board:
             train_run(loaded, folder, listeners=[display, board], from_step=from_step, say=say)
-    except Interrupted as stop:
-        say(f"{stop}; run the same command to resume")
-        raise typer.Exit(stop.exit_code) from None
     except NonFinite as problem:
         say(
             f"stopped at {problem}. The last checkpoint is kept; a lower learning rate, a warm-up or clip_norm may help"

@@ -12,6 +12,7 @@ from torch import nn
 from .. import files
 from ..errors import UserError
 from ..optim import OptimizerConfig, ScheduleConfig, factor, make_optimizer
+from ..signals import Interrupted, StopRequest
 from . import checkpoint
 from .config import TrainConfig
 from .device import autocast
@@ -20,7 +21,6 @@ from .progress import Progress
 from .protocol import Hooks, Objective, durations
 from .run_folder import Event, MetricsLog, RunFolder
 from .seeds import seed_micro_batch
-from .signals import Interrupted, StopRequest
 
 
 class Trainer:
@@ -67,8 +67,8 @@ class Trainer:
     def run(self, *, from_step: int | None = None) -> Progress:
         """Train to the end, from the newest checkpoint (or `from_step`) where there is one.
 
-        The caller holds `folder.lock()`. Raises Interrupted after SIGINT or SIGTERM, having saved; NonFinite where the
-        run must stop; UserError where the checkpoint is damaged or the disk full.
+        The caller holds `folder.lock()`. Raises Interrupted after SIGINT, SIGTERM or SIGHUP, having saved; NonFinite
+        where the run must stop; UserError where the checkpoint is damaged or the disk full.
         """
         keep_bytes = self._restore(from_step)
         self.log = MetricsLog(self.folder, keep_bytes)

@@ -1,0 +1,117 @@
+"""SIGINT, SIGTERM and SIGHUP: a run ends at its next update, and everything else at once, with one line.
+
+It imports nothing slow, so that the command line can ask for it before it imports anything else.
+"""
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType, TracebackType
+from typing import Any
+
+HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""What asks for an end: Ctrl-C, a scheduler's or the system's request, and a terminal that was closed."""
+
+_Handler = Callable[[int, FrameType | None], None]
+
+
+class Interrupted(Exception):
+    """Work was asked to stop and has saved. `exit_code` is 128 and the signal's number, such as 143 for SIGTERM."""
+
+    def __init__(self, signal_number: int, state: str) -> None:
+        """state: how far the work came, such as "after update 7; saved"."""
+        super().__init__(f"stopped by {signal.Signals(signal_number).name} {state}")
+        self.exit_code = 128 + signal_number
+
+
+class Stopped(BaseException):
+    """Work was asked to stop where it had nothing to save; raised at once, wherever it was (`raising_stopped`).
+
+    No Exception, so that nothing takes it for a failure of its own, and no KeyboardInterrupt, for which typer has other
+    words and another exit code.
+    """
+
+    def __init__(self, signal_number: int) -> None:
+        super().__init__(f"stopped by {signal.Signals(signal_number).name}")
+        self.exit_code = 128 + signal_number
+
+
+class StopRequest:
+    """Context in which the first signal of HANDLED is noted in `signal_number`; a second one acts as outside of it.
+
+    Only the main thread can handle signals: in another one nothing is noted.
+    """
+
+    def __init__(self) -> None:
+        self.signal_number: int | None = None
+        self._previous: dict[int, Any] = {}
+
+    def __enter__(self) -> "StopRequest":
+        self._previous = _handle(self._note)
+        return self
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self.signal_number = number
+        self._restore()
+
+    def _restore(self) -> None:
+        _put_back(self._previous)
+        self._previous = {}
+
+    def __exit__(self, *exception: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self._restore()
+
+
+@contextmanager
+def raising_stopped() -> Iterator[None]:
+    """Context in which a signal of HANDLED raises Stopped; a second one acts as outside of it."""
+    owner, noted = os.getpid(), list[int]()
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        _put_back(previous)
+        if os.getpid() != owner:  # a forked process that has not said what it does with signals ends as any other
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+        noted.append(number)
+        raise Stopped(number)
+
+    previous = _handle(stop)
+    try:
+        yield
+    except Exception as error:
+        if noted:  # what was under way has made an error of its own of it, as an import that is cut short may
+            raise Stopped(noted[0]) from error
+        raise
+    finally:
+        _put_back(previous)
+
+
+@contextmanager
+def ending_in_one_line() -> Iterator[None]:
+    """As `raising_stopped`, for a whole command: it says so on stderr and exits with 128 and the signal's number."""
+    try:
+        with raising_stopped():
+            yield
+    except Stopped as stop:
+        # Where the terminal was closed there is nobody to tell.
+        with contextlib.suppress(OSError, ValueError):
+            print(f"{stop}; no file is left half written", file=sys.stderr, flush=True)
+        sys.exit(stop.exit_code)
+
+
+def _handle(handler: _Handler) -> dict[int, Any]:
+    """Have `handler` called for the signals of HANDLED; what was called until then."""
+    if threading.current_thread() is not threading.main_thread():
+        return {}
+    # `nohup` and `disown -h` have a process ignore SIGHUP so that it outlives its terminal.
+    wanted = [n for n in HANDLED if n != signal.SIGHUP or signal.getsignal(n) != signal.SIG_IGN]
+    return {number: signal.signal(number, handler) for number in wanted}
+
+
+def _put_back(previous: dict[int, Any]) -> None:
+    for number, handler in previous.items():
+        signal.signal(number, signal.SIG_DFL if handler is None else handler)  # None: another language's
