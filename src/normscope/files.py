@@ -51,8 +51,9 @@ def whole_folder(path: Path) -> Iterator[Path]:
     while another process fills the same folder.
     """
     recover(path)
+    make_folders(path.parent)
     temporary = path.with_name(UNFINISHED + path.name)
-    temporary.mkdir(parents=True)
+    temporary.mkdir()
     try:
         # The lock tells a folder being written from one left by a killed process: it ends with its process.
         lock = _lock(temporary, path)
@@ -100,6 +101,7 @@ def recover(path: Path) -> None:
             shutil.rmtree(replaced)
         else:
             replaced.rename(path)
+            sync(path.parent)
 
 
 def clear_unfinished(folder: Path) -> None:
@@ -114,11 +116,21 @@ def clear_unfinished(folder: Path) -> None:
 
 
 def remove_folder(path: Path) -> None:
-    """Remove a folder so that a kill in the middle does not leave half of it under its name."""
+    """Remove a folder so that a kill or a power cut in the middle does not leave half of it under its name."""
     doomed = path.with_name(UNFINISHED + path.name + "-removed")
     shutil.rmtree(doomed, ignore_errors=True)
     path.rename(doomed)
-    shutil.rmtree(doomed)
+    sync(path.parent)  # or its files might be gone from the disk before its name is
+    shutil.rmtree(doomed, ignore_errors=True)  # `clear_unfinished` takes what stays
+
+
+def make_folders(path: Path) -> None:
+    """Make a folder and those above it, each of them on disk under its name, where they are not there yet."""
+    if path.is_dir():
+        return
+    make_folders(path.parent)
+    path.mkdir(exist_ok=True)
+    sync(path.parent)
 
 
 def sync(path: Path) -> None:

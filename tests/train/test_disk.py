@@ -3,6 +3,7 @@
 import errno
 import os
 import resource
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,9 +12,10 @@ from typing import Any
 import pytest
 import torch
 
+from normscope import files
 from normscope.adapters.tensorboard import TensorBoardLog
 from normscope.errors import UserError
-from normscope.files import disk_errors, whole_folder, write_atomically
+from normscope.files import UNFINISHED, disk_errors, whole_folder, write_atomically
 from normscope.runs import run
 from normscope.runs.loading import load_run
 from normscope.train import checkpoint
@@ -151,3 +153,33 @@ def test_a_folder_that_was_there_is_replaced_whole(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.rglob("*")] == ["vocabularies", "old"]
     fill(False)
     assert [path.name for path in tmp_path.rglob("*")] == ["vocabularies", "new"]
+
+
+def test_what_a_checkpoint_counts_on_is_on_disk_before_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A power cut keeps of a folder the names that it had when it was last synchronised."""
+    run_folder, fsync, rmtree = tmp_path / "a/b/run", os.fsync, shutil.rmtree
+    kept, seen = dict[Path, set[str]](), list[int]()
+
+    def synchronise(descriptor: int) -> None:
+        fsync(descriptor)
+        path = Path(f"/proc/self/fd/{descriptor}").readlink()
+        if path.is_dir():
+            kept[path] = {entry.name for entry in path.iterdir()}
+        if path == run_folder / "checkpoints":
+            seen.append(len(kept[path]))
+            assert {"vocabularies", "config.toml", "environment.json", "metrics.jsonl", "checkpoints"} <= kept[
+                run_folder
+            ]
+            assert "a" in kept[tmp_path]
+            assert kept[tmp_path / "a"] == {"b"}
+            assert kept[tmp_path / "a/b"] == {"run"}
+
+    def remove(path: Path, *arguments: Any, **options: Any) -> None:
+        if path.exists():  # nothing of a folder may go while the disk still has the folder's own name
+            assert path.name.removeprefix(UNFINISHED).removesuffix("-removed") not in kept[path.parent]
+        rmtree(path, *arguments, **options)
+
+    monkeypatch.setattr(os, "fsync", synchronise)
+    monkeypatch.setattr(files.shutil, "rmtree", remove)
+    run.train_run(tiny(*SHORT, "train.duration=3", "train.checkpoint_every=1", "train.keep_checkpoints=1"), run_folder)
+    assert len(seen) > 3

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from normscope.runs import run
 from normscope.tasks.translation import task as translating
-from normscope.train import Interrupted, NonFinite, RunFolder
+from normscope.train import Interrupted, NonFinite, RunFolder, loop
 from normscope.train.nonfinite import first_bad_weight
 from tiny import result, steps, tiny
 
@@ -122,6 +122,37 @@ def test_weights_spoilt_by_the_optimiser_are_never_saved(tmp_path: Path) -> None
         run.train_run(tiny(*SETTINGS, "optimizer.peak_lr=1e39"), tmp_path)
     assert steps(tmp_path) == []
     assert "NaN" not in (tmp_path / "metrics.jsonl").read_text()
+
+
+@pytest.mark.parametrize("spoilt", ["weights", "exp_avg_sq"])
+@pytest.mark.parametrize("update", [5, 6])
+@pytest.mark.parametrize("signalled", [True, False])
+def test_nothing_that_is_not_finite_takes_the_place_of_the_last_good_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spoilt: str, update: int, signalled: bool
+) -> None:
+    settings = (*SETTINGS, "train.validate_every=100", "train.checkpoint_every=2", "train.keep_checkpoints=1")
+    optimizers: list[torch.optim.Optimizer] = []
+
+    def make(*arguments: Any) -> torch.optim.Optimizer:
+        optimizers.append(make_optimizer(*arguments))
+        return optimizers[-1]
+
+    def spoil(event: dict[str, Any]) -> None:
+        if (event["event"], event["update"]) == ("update", update):
+            parameter, state = next(iter(optimizers[0].state.items()))
+            (parameter.data if spoilt == "weights" else state[spoilt]).view(-1)[0] = math.inf
+            if signalled:
+                os.kill(os.getpid(), signal.SIGTERM)
+
+    make_optimizer = loop.make_optimizer
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "make_optimizer", make)
+        with pytest.raises(NonFinite, match=r"weights of .* not finite|the optimiser's exp_avg_sq of .* is not finite"):
+            run.train_run(tiny(*settings), tmp_path, listeners=[spoil])
+    assert RunFolder(tmp_path).events()[-1]["event"] == "non-finite"
+    assert steps(tmp_path) == [4]  # 6 is the next at which one is due
+    run.train_run(tiny(*settings), tmp_path)
+    assert steps(tmp_path) == [8]
 
 
 def test_a_validation_loss_that_is_not_finite_stops_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

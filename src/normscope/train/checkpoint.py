@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from ..errors import UserError
 from ..files import disk_errors, remove_folder, whole_folder
+from .nonfinite import persistent_buffers
 
 _MANIFEST = "MANIFEST.sha256"
 _FILES = ("model.safetensors", "optimizer.safetensors", "state.json")
@@ -149,9 +150,7 @@ def _offer(older: list[Checkpoint], option: str) -> str:
 
 def _tensors(model: nn.Module) -> dict[str, Tensor]:
     """Parameters and persistent buffers by name; a tensor shared by two modules has one name."""
-    persistent = model.state_dict().keys()
-    buffers = {name: buffer for name, buffer in model.named_buffers() if name in persistent}
-    return dict(model.named_parameters()) | buffers
+    return dict(model.named_parameters()) | persistent_buffers(model)
 
 
 def _load(file: Path) -> dict[str, Tensor]:

@@ -16,7 +16,7 @@ from ..signals import Interrupted, StopRequest
 from . import checkpoint
 from .config import TrainConfig
 from .device import autocast
-from .nonfinite import NonFinite, first_bad_weight, what_went_first
+from .nonfinite import NonFinite, first_bad_weight, unfit_to_keep, what_went_first
 from .progress import Progress
 from .protocol import Hooks, Objective, durations
 from .run_folder import Event, MetricsLog, RunFolder
@@ -170,9 +170,8 @@ class Trainer:
     def _validate_and_save(self, update: int) -> None:
         last = update == self.updates
         validate, save = (last or _due(update, every) for every in (self.validate_every, self.checkpoint_every))
-        if (validate or save) and (weight := first_bad_weight(self.model)) is not None:
-            self._stop(update, f"the weights of {weight} are not finite after the optimiser's step")
         if validate:
+            self._stop_if_unfit()
             with autocast(self.device, self.precision):
                 numbers = self.objective.validate(self.model)
                 if self.extra_validation is not None:
@@ -194,9 +193,16 @@ class Trainer:
             "best_update": progress.best_update,
         }
 
+    def _stop_if_unfit(self) -> None:
+        reason = unfit_to_keep(self.model, self.optimizer)
+        if reason is not None:
+            self._stop(self.progress.update, reason)
+
     def _save(self) -> None:
+        """Raises NonFinite, and leaves every checkpoint as it is, where what would be kept is not finite."""
         if self._saved_update == self.progress.update:
             return
+        self._stop_if_unfit()
         state = self.progress.to_state(self.log.synced_bytes())
         checkpoint.save(self.folder.checkpoints, self.progress.update, self.model, self.optimizer, state)
         self._saved_update = self.progress.update

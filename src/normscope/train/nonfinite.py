@@ -13,8 +13,32 @@ class NonFinite(Exception):
 
 def first_bad_weight(model: nn.Module) -> str | None:
     """The first parameter, in the model's order, that is not finite."""
-    bad = (name for name, parameter in model.named_parameters() if not bool(torch.isfinite(parameter).all()))
-    return next(bad, None)
+    return next((name for name, parameter in model.named_parameters() if not _finite(parameter)), None)
+
+
+def unfit_to_keep(model: nn.Module, optimizer: torch.optim.Optimizer) -> str | None:
+    """What of a training that goes on from here would not be finite: weights, buffers or the optimiser's state."""
+    weight = first_bad_weight(model)
+    if weight is not None:
+        return f"the weights of {weight} are not finite after the optimiser's step"
+    buffers = (name for name, buffer in persistent_buffers(model).items() if not _finite(buffer))
+    for name in buffers:
+        return f"the buffer {name} is not finite"
+    for name, parameter in model.named_parameters():
+        for what, value in optimizer.state.get(parameter, {}).items():
+            if isinstance(value, Tensor) and not _finite(value):
+                return f"the optimiser's {what} of {name} is not finite"
+    return None
+
+
+def persistent_buffers(model: nn.Module) -> dict[str, Tensor]:
+    """The buffers that a checkpoint keeps, by name."""
+    kept = model.state_dict().keys()
+    return {name: buffer for name, buffer in model.named_buffers() if name in kept}
+
+
+def _finite(tensor: Tensor) -> bool:
+    return bool(torch.isfinite(tensor).all())
 
 
 def what_went_first(model: nn.Module, loss: float, recompute: Callable[[], object]) -> str:

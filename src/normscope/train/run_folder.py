@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UserError
-from ..files import REPLACED, UNFINISHED, clear_unfinished, disk_errors, sync, write_atomically
+from ..files import REPLACED, UNFINISHED, clear_unfinished, disk_errors, make_folders, sync, write_atomically
 from .checkpoint import Checkpoint, intact
 
 Event = dict[str, Any]
@@ -45,7 +45,7 @@ class RunFolder:
     def lock(self) -> Iterator[None]:
         """Hold the run for this process; its folder is made if need be. Raises UserError where another one has it."""
         with disk_errors(f"opening the run folder {self.path}"):
-            self.checkpoints.mkdir(parents=True, exist_ok=True)
+            make_folders(self.checkpoints)
             handle = (self.path / ".lock").open("w")
         with handle:
             try:
@@ -112,6 +112,8 @@ class MetricsLog:
         with disk_errors(f"opening {self.file}"):
             # Unbuffered, so that nothing is left to write, and to fail again, when the file is closed.
             self._stream = self.file.open("ab", buffering=0)
+            # A checkpoint counts on the file's lines, and a power cut may take a name that its folder never kept.
+            sync(self.file.parent)
         length = os.fstat(self._stream.fileno()).st_size
         if length < keep_bytes:
             self.close()
