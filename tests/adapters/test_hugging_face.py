@@ -13,9 +13,9 @@ import torch
 from torch.nn import functional
 
 from doctor.corpus import CORPUS, FURTHER, GROUPED, hugging_face, sizes
-from normscope.adapters import hugging_face as adapter
 from normscope.doctor import find_stacks
 from normscope.errors import UserError
+from normscope.limits import memory
 from normscope.targets import Target, opened
 
 transformers = pytest.importorskip("transformers", reason="needs Hugging Face transformers")
@@ -299,7 +299,7 @@ def test_names_and_keys_that_nobody_has(name, settings, expected):
 
 
 def test_a_model_that_does_not_fit_into_memory_is_not_built(monkeypatch):
-    monkeypatch.setattr(adapter, "_available_bytes", lambda: 20 * 10**9)
+    monkeypatch.setattr(memory, "available_bytes", lambda: 20 * 10**9)
     message = said("LlamaConfig")
     # Llama 7B has 6,738,415,616 parameters; in float32 three times over that is 81 GB.
     assert "6.74 billion parameters and would need 81 GB, of which 20 are free" in message

@@ -181,6 +181,11 @@ def test_later_overrides_win_and_leave_the_file_otherwise_as_it_is(tmp_path: Pat
     [
         (b"seed = ", "is not TOML"),
         (b"\xff\xfe", "is not TOML"),
+        (b"a = " + 200 * b"[" + 200 * b"]", "nested more than 64 deep"),
+        (b"a." * 2000 + b"b = 1", "nested more than 64 deep"),
+        (b"seed = 1" + 30 * b"0", "is an integer beyond 64 bits"),
+        (b"#" * 2**19, "it has more than 262,144 bytes"),
+        (b"[model]\nencoder_blocks = 1000000000", "encoder_blocks must be at most 1,000"),
         (b"seed = 2020-01-01", "a.toml: seed: Input should be a valid integer"),
         (b"[model]\nwidht = 3", "a.toml: unknown key 'model.widht'"),
     ],

@@ -5,7 +5,6 @@ All that imports transformers is here and in `hugging_face_inputs`, and imports 
 
 import difflib
 import importlib
-import json
 import os
 import sys
 from collections.abc import Mapping
@@ -18,6 +17,9 @@ from torch import nn
 
 from ..doctor.lint.rules import Loading
 from ..errors import UserError, in_one_line
+from ..limits import memory
+from ..limits.memory import bounded_building
+from ..limits.reading import read_json
 
 _WEIGHTS = (
     "model.safetensors",
@@ -43,9 +45,8 @@ _PRE_WHERE_TRUE = (
     "prenorm",
     "norm_first",
 )
+_SMALLER = "make it smaller, such as --set num_hidden_layers=4"
 _POST_WHERE_TRUE = ("apply_residual_connection_post_layernorm",)  # BLOOM, Megatron-LM
-_MEMORY_PER_WEIGHT = 3
-"""A weight, its gradient, and what an update makes of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,7 +154,7 @@ def _transformers() -> Any:
 def _read_config(file: Path, changes: Mapping[str, Any]) -> Any:
     transformers = _transformers()
     try:
-        table = json.loads(file.read_text(encoding="utf-8"))
+        table = read_json(file, infinite=True)
     except OSError as error:
         raise UserError(f"cannot read {file}: {error.strerror}") from error
     except ValueError as error:
@@ -225,39 +226,33 @@ def _built(model_class: Any, config: Any) -> nn.Module:
     chosen = model_class or _best_class(config)
     _refuse_too_large(chosen, config)
     try:
-        model: nn.Module = chosen._from_config(config)
+        with bounded_building(f"{chosen.__name__} of this configuration", _SMALLER):
+            model: nn.Module = chosen._from_config(config)
+    except UserError:
+        raise
     except Exception as error:
         raise UserError(f"{chosen.__name__} cannot be built from this configuration: {in_one_line(error)}") from error
     return model
 
 
 def _refuse_too_large(model_class: Any, config: Any) -> None:
-    """Raise UserError where the model would not fit into this machine's memory."""
-    available = _available_bytes()
+    """Raise UserError where the model would not fit into this machine's memory, or would take minutes to build."""
+    available = memory.available_bytes()
     try:
-        with torch.device("meta"):
+        with torch.device("meta"), bounded_building(f"{model_class.__name__} of this configuration", _SMALLER):
             model = model_class._from_config(config)
+    except UserError:
+        raise
     except Exception:
         # Some cannot be built without memory. Whatever else is wrong shows when it is built.
         return
     parameters = sum(weight.numel() for weight in model.parameters())
-    needed = _MEMORY_PER_WEIGHT * sum(weight.numel() * weight.element_size() for weight in model.parameters())
+    needed = memory.COPIES * sum(weight.numel() * weight.element_size() for weight in model.parameters())
     if available is not None and needed > available:
         raise UserError(
             f"{model_class.__name__} of this configuration has {parameters / 1e9:.3g} billion parameters and would "
-            f"need {needed / 1e9:.0f} GB, of which {available / 1e9:.0f} are free; make it smaller, such as "
-            "--set num_hidden_layers=4"
+            f"need {needed / 1e9:.0f} GB, of which {available / 1e9:.0f} are free; {_SMALLER}"
         )
-
-
-def _available_bytes() -> int | None:
-    """Memory that can be had without swapping; None where the system does not say."""
-    try:
-        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-    except OSError:
-        return None
-    found = [int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")]
-    return found[0] if found else None
 
 
 def _is_class(found: Any, base: type) -> bool:

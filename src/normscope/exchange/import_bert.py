@@ -1,6 +1,5 @@
 """BERT checkpoints of Hugging Face transformers as our encoder: configuration, weights, and what they lack."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from ..errors import UserError
+from ..limits.reading import read_json, shown, tensor_shapes
 from ..model import EncoderConfig, MaskedEncoder
 from ..model.encoder import SEGMENTS
 from .export.bert import ACTIVATIONS, bert_names
@@ -23,6 +23,15 @@ _TIED = ("cls.predictions.decoder.weight", "cls.predictions.decoder.bias")
 _BUFFERS = ("bert.embeddings.position_ids", "bert.embeddings.token_type_ids")
 _OLD_NORM = {"gamma": "weight", "beta": "bias"}
 """As the first BERT checkpoints call a norm's parameters."""
+
+
+_TYPES: dict[str, tuple[type, ...]] = {
+    **dict.fromkeys(("hidden_size", "intermediate_size", "num_attention_heads", "num_hidden_layers"), (int,)),
+    **dict.fromkeys(("max_position_embeddings", "type_vocab_size"), (int,)),
+    **dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob", "layer_norm_eps"), (float, int)),
+    **dict.fromkeys(("hidden_act", "position_embedding_type"), (str,)),
+    "is_decoder": (bool,),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +52,7 @@ def read_config(folder: Path) -> EncoderConfig:
     """
     path = folder / "config.json"
     try:
-        theirs = json.loads(path.read_text(encoding="utf-8"))
+        theirs = read_json(path)
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror}); give a folder that transformers saved") from error
     except ValueError as error:
@@ -51,6 +60,7 @@ def read_config(folder: Path) -> EncoderConfig:
     if not isinstance(theirs, dict) or theirs.get("model_type") != "bert":
         kind = theirs.get("model_type") if isinstance(theirs, dict) else None
         raise UserError(f"{path}: model_type is {kind!r}; only BERT's layout, 'bert', can be imported")
+    _refuse_other_types(path, theirs)
     # What a configuration does not say is as in BERT-base, the library's defaults.
     given: dict[str, Any] = {
         "hidden_size": 768,
@@ -89,22 +99,62 @@ def read_config(folder: Path) -> EncoderConfig:
         raise UserError(f"{path}: {error}") from error
 
 
+def _refuse_other_types(path: Path, theirs: Mapping[str, Any]) -> None:
+    """Raise UserError where a value that is read is of another type; True is no number."""
+    for key, kinds in _TYPES.items():
+        if key in theirs and type(theirs[key]) not in kinds:
+            allowed = " or ".join(kind.__name__ for kind in kinds)
+            raise UserError(f"{path}: {key} is {shown(theirs[key])}; it must be of type {allowed}")
+
+
+def check_sizes(folder: Path, config: EncoderConfig) -> None:
+    """Raise UserError where `config.json` asks for other tables or blocks than `model.safetensors` holds.
+
+    From the header of the file, before anything is read or built.
+    """
+    path = _weights_file(folder)
+    try:
+        shapes = {_full_name(name): shape for name, shape in tensor_shapes(path).items()}
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror})") from error
+    except ValueError as error:
+        raise UserError(f"{path} is not a file of tensors: {error}") from error
+    wanted = {
+        "embeddings.word_embeddings.weight": (None, config.width),
+        "embeddings.position_embeddings.weight": (config.positions, config.width),
+        f"encoder.layer.{config.blocks - 1}.attention.self.query.weight": (config.width, config.width),
+        f"encoder.layer.{config.blocks - 1}.intermediate.dense.weight": (config.ffn_width, config.width),
+    }
+    for name, sizes in wanted.items():
+        found = shapes.get(_PREFIX + name)
+        if found is None:
+            raise UserError(f"{path} lacks {_PREFIX + name}, which {folder / 'config.json'} asks for")
+        if len(found) != 2 or any(size not in (None, there) for size, there in zip(sizes, found, strict=True)):
+            asked = tuple("any" if size is None else size for size in sizes)
+            raise UserError(f"{path}: {_PREFIX + name} is {found}, and config.json asks for {asked}")
+
+
 def read_weights(folder: Path) -> dict[str, Tensor]:
     """Tensors of the checkpoint under the names of `BertForPreTraining`, float32.
 
     Raises UserError without `model.safetensors`, or where it is damaged.
     """
+    path = _weights_file(folder)
+    try:
+        tensors = load_file(path)
+    except SafetensorError as error:
+        raise UserError(f"{path} is not a file of tensors: {error}") from error
+    return {_full_name(name): tensor.float() for name, tensor in tensors.items()}
+
+
+def _weights_file(folder: Path) -> Path:
     path = folder / WEIGHTS
     if not path.is_file():
         raise UserError(
             f"{path} is missing; weights in another format become one with "
             "transformers.AutoModelForPreTraining.from_pretrained(FOLDER).save_pretrained(NEW_FOLDER)"
         )
-    try:
-        tensors = load_file(path)
-    except SafetensorError as error:
-        raise UserError(f"{path} is not a file of tensors: {error}") from error
-    return {_full_name(name): tensor.float() for name, tensor in tensors.items()}
+    return path
 
 
 def _full_name(name: str) -> str:

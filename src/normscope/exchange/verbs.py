@@ -53,6 +53,7 @@ def import_run(folder: Path, run: Path, *, settings: Sequence[str] = ()) -> impo
             f"{folder / TOKENISER} is missing; transformers writes one from an older vocabulary with "
             "AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)"
         )
+    import_bert.check_sizes(folder, model_config)
     tokeniser = TextTokeniser.load(folder / TOKENISER)
     tensors = import_bert.read_weights(folder)
     rows = import_bert.vocabulary_size(tensors)

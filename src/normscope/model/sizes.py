@@ -2,10 +2,13 @@
 
 from typing import Any
 
-from ..placement import named
+from ..placement import StackShape, named
 from .feed_forward import ACTIVATIONS
 from .initialisation import SCHEMES
 from .norms import NORMS
+
+MOST_BLOCKS = 1000
+"""As many as DeepNet has (Wang et al. 2022). Reading a formula for so many takes ten seconds."""
 
 
 def check_sizes(config: Any, *counts: str) -> None:
@@ -17,6 +20,8 @@ def check_sizes(config: Any, *counts: str) -> None:
     for name in ("width", "ffn_width", "heads", *counts):
         if getattr(config, name) < 1:
             raise ValueError(f"{name} must be at least 1, got {getattr(config, name)}")
+        if "blocks" in name and getattr(config, name) > MOST_BLOCKS:
+            raise ValueError(f"{name} must be at most {MOST_BLOCKS:,}, got {getattr(config, name):,}")
     if config.width % config.heads or config.width % 2:
         raise ValueError(f"width={config.width} must be even and a multiple of heads={config.heads}")
     for name in ("dropout", "attention_dropout", "activation_dropout"):
@@ -27,6 +32,11 @@ def check_sizes(config: Any, *counts: str) -> None:
             raise ValueError(f"{name} must be as-placement or one of {', '.join(known)}, got {getattr(config, name)!r}")
     if config.initialisation == "theory" and (config.heads != 1 or config.ffn_width != config.width):
         raise ValueError("initialisation = theory is stated for heads = 1 and ffn_width = width")
+
+
+def least_weights(shape: StackShape) -> int:
+    """Entries of a stack's largest matrices: what it has at least, known without building it."""
+    return shape.blocks * (4 * shape.width**2 + 2 * shape.width * shape.ffn_width)
 
 
 def check_learned(config: Any) -> None:

@@ -3,7 +3,6 @@
 import dataclasses
 import difflib
 import json
-import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,8 @@ from typing import Any
 import tomli_w
 
 from ..errors import UserError
+from ..limits.reading import parse_toml
+from ..limits.reading import read_toml as read
 
 
 def read_toml(path: Path | None) -> dict[str, Any]:
@@ -18,10 +19,10 @@ def read_toml(path: Path | None) -> dict[str, Any]:
     if path is None:
         return {}
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return read(path)
     except OSError as error:
         raise UserError(f"cannot read the configuration {path}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:
         raise UserError(f"{path} is not TOML: {error}") from error
 
 
@@ -50,10 +51,10 @@ def read_override(override: str) -> tuple[str, Any]:
     if not sign or not key.strip():
         raise UserError(f"--set takes KEY=VALUE, such as model.width=256, got {override!r}")
     try:
-        read = tomllib.loads(f"value = {text.strip()}")
-    except tomllib.TOMLDecodeError:
-        read = {}
-    return key.strip(), read["value"] if len(read) == 1 else text.strip()
+        table = parse_toml(f"value = {text.strip()}")
+    except ValueError:
+        table = {}
+    return key.strip(), table["value"] if len(table) == 1 else text.strip()
 
 
 def read_overrides(overrides: Iterable[str]) -> dict[str, Any]:

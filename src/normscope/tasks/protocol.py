@@ -103,6 +103,10 @@ class Evaluation:
         return value if isinstance(value, str) else f"{value:.{self.decimals}f}"
 
 
+SMALLER = "make model.width, model.ffn_width, the blocks or the vocabulary smaller"
+"""What to do about a model that does not fit into memory."""
+
+
 class Task(ABC, Generic[Config]):
     """What a model learns: the configuration of a run, and the run before its first update."""
 

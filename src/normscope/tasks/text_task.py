@@ -12,11 +12,13 @@ from ..data.documents import opening
 from ..data.documents.corpus import TOKENISER, DocumentCorpus
 from ..data.documents.tokeniser import TextTokeniser
 from ..errors import UserError
+from ..limits.memory import bounded_building
+from ..model.sizes import least_weights
 from ..placement import StackShape
 from ..train import Objective
 from ..train.seeds import seed_weights
 from .numbers import unigram_entropy_nats
-from .protocol import Evaluation, Facts, LoadedRun, Model, Outputs, TaskFromScratch
+from .protocol import SMALLER, Evaluation, Facts, LoadedRun, Model, Outputs, TaskFromScratch
 from .run_config import TextRunConfig
 from .samples import LONGEST, RANDOM_TOKENS, ROWS
 
@@ -51,7 +53,9 @@ class TextTask(TaskFromScratch[Config, DocumentCorpus, Model, TextTokeniser], Ge
     def build(self, config: Config, codec: TextTokeniser) -> Model:
         seed_weights(config.seed)
         try:
-            return self.model(config.model, len(codec))
+            least = sum(map(least_weights, self.shapes(config)))
+            with bounded_building("the model of this configuration", SMALLER, least_weights=least):
+                return self.model(config.model, len(codec))
         except ValueError as error:
             raise UserError(str(error)) from error
 

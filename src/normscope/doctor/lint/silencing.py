@@ -1,9 +1,9 @@
 """The rules that a project has silenced, in its pyproject.toml."""
 
-import tomllib
 from pathlib import Path
 from typing import Any
 
+from ...limits.reading import read_toml
 from .linter import check_silenced
 
 
@@ -22,8 +22,8 @@ def silenced_in(start: Path) -> tuple[str, ...]:
 
 def _silenced(file: Path) -> tuple[str, ...]:
     try:
-        table: Any = tomllib.loads(file.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        table: Any = read_toml(file)
+    except ValueError as error:
         raise ValueError(f"{file} is not valid TOML: {error}") from error
     at = ""
     for key in ("tool", "normscope", "doctor"):

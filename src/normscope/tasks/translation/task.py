@@ -13,12 +13,14 @@ from ...data.parallel.codec import Codec
 from ...data.parallel.corpus import Corpus
 from ...decode.beam import BeamConfig
 from ...errors import UserError
+from ...limits.memory import bounded_building
 from ...model import EncoderDecoder, stack_shape
+from ...model.sizes import least_weights
 from ...placement import StackShape
 from ...train.seeds import seed_weights
 from .. import words
 from ..numbers import unigram_entropy_nats
-from ..protocol import Evaluation, Facts, FirstBatch, LoadedRun, Outputs, TaskFromScratch
+from ..protocol import SMALLER, Evaluation, Facts, FirstBatch, LoadedRun, Outputs, TaskFromScratch
 from . import samples
 from .config import TranslationRunConfig
 from .evaluation import evaluate_split
@@ -51,7 +53,9 @@ class Translation(TaskFromScratch[TranslationRunConfig, Corpus, EncoderDecoder, 
     def build(self, config: TranslationRunConfig, codec: Codec) -> EncoderDecoder:
         seed_weights(config.seed)
         try:
-            return EncoderDecoder(config.model, len(codec.source.vocabulary), len(codec.target.vocabulary))
+            least = sum(map(least_weights, self.shapes(config)))
+            with bounded_building("the model of this configuration", SMALLER, least_weights=least):
+                return EncoderDecoder(config.model, len(codec.source.vocabulary), len(codec.target.vocabulary))
         except ValueError as error:
             raise UserError(str(error)) from error
 

@@ -1,0 +1,82 @@
+"""Memory that there is, compared with what would be built before any of it is taken."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.modules import module as registration
+
+from ..errors import UserError
+
+MOST_MODULES = 50_000
+"""Of one model: a thousand blocks of thirty modules each, and room above; that many are built in some seconds."""
+COPIES = 3
+"""A weight, its gradient, and what an update makes of it."""
+
+
+def available_bytes() -> int | None:
+    """Memory that can be had without swapping; None where the system does not say."""
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return None
+    found = [int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")]
+    return found[0] if found else None
+
+
+@contextmanager
+def bounded_building(what: str, advice: str, *, least_weights: int = 0) -> Iterator[None]:
+    """Within it, models are built as long as they stay below `MOST_MODULES` and below the memory of this machine.
+
+    Weights are counted when a module is given them, which is before they are drawn: of what is too large nothing more
+    than addresses has been taken. Those on the meta device take no memory and are not counted.
+    what: its name in the message; advice: how it becomes smaller; least_weights: so many it will have, at 4 bytes each.
+    Raises UserError.
+    """
+    counted = _Counted(what, advice, available_bytes())
+    counted.refuse_beyond_memory(least_weights, 4 * least_weights)
+    hooks = [
+        registration.register_module_module_registration_hook(counted.module),
+        registration.register_module_parameter_registration_hook(counted.parameter),
+    ]
+    try:
+        yield
+    except RuntimeError as error:
+        # torch asks for a single tensor's memory before any module has it.
+        if "allocate memory" in str(error) or "overflow" in str(error):
+            raise UserError(f"{what} would have a tensor larger than memory ({error}); {advice}") from error
+        raise
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+class _Counted:
+    """Modules and weights so far; their parent classes call `module` and `parameter` for each."""
+
+    def __init__(self, what: str, advice: str, available: int | None) -> None:
+        self.what, self.advice, self.available = what, advice, available
+        self.modules = self.weights = self.bytes = 0
+
+    def module(self, parent: nn.Module, name: str, child: Any) -> None:
+        self.modules += isinstance(child, nn.Module)
+        if self.modules > MOST_MODULES:
+            raise UserError(f"{self.what} has more than {MOST_MODULES:,} modules; {self.advice}")
+
+    def parameter(self, parent: nn.Module, name: str, weight: Any) -> None:
+        if not isinstance(weight, torch.Tensor) or weight.is_meta:
+            return
+        self.weights += weight.numel()
+        self.bytes += weight.numel() * weight.element_size()
+        self.refuse_beyond_memory(self.weights, self.bytes)
+
+    def refuse_beyond_memory(self, weights: int, weight_bytes: int) -> None:
+        needed = COPIES * weight_bytes
+        if self.available is not None and needed > self.available:
+            raise UserError(
+                f"{self.what} has {weights / 1e9:.3g} billion weights and more, and would need over "
+                f"{needed / 1e9:.0f} GB, of which {self.available / 1e9:.0f} are free; {self.advice}"
+            )

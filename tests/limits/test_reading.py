@@ -1,0 +1,120 @@
+"""What JSON, TOML and headers of tensors are refused for, before anything is built of them."""
+
+import json
+import struct
+import tomllib
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors.torch import save_file
+
+from normscope.limits.reading import MOST_DEPTH, parse_json, parse_toml, read_text, shown, tensor_shapes
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.text() | st.floats(allow_nan=False),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=30)
+@given(VALUES)
+def test_ordinary_json_is_read_as_python_reads_it(value):
+    text = json.dumps(value)
+    if "Infinity" in text:
+        with pytest.raises(ValueError, match="no number of JSON"):
+            parse_json(text)
+    assert parse_json(text, infinite=True) == json.loads(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[" * 10**6, "nested more than 64 deep"),
+        ('{"a":' * (MOST_DEPTH + 1), "nested more than 64 deep"),
+        ('{"a": 1, "a": 1}', "the key 'a' stands twice in one object"),
+        ("[NaN]", "NaN is no number of JSON"),
+        ("[-Infinity]", "-Infinity is no number of JSON"),
+        ("[1e999]", "'1e999' is beyond the numbers of 64 bits"),
+        ("18446744073709551616", "integer beyond 64 bits"),
+        ("9" * 5000, "integer beyond 64 bits"),
+        ('["\\ud800"]', "surrogates not allowed"),
+        ('{"\\ud800": 1}', "surrogates not allowed"),
+        ('"' + '\\"' * 10**6, "Unterminated string"),
+    ],
+)
+def test_json_that_means_nothing_certain(text, message):
+    with pytest.raises(ValueError, match=message):
+        parse_json(text)
+
+
+def test_brackets_inside_strings_and_comments_are_none():
+    inside = "[{" * 100
+    assert parse_json(json.dumps([inside, inside + '"'])) == [inside, inside + '"']
+    text = f'a = "{inside}"  # {inside}\nb = \'{inside}\'\nc = """\n{inside}"\n"""\nd = \'\'\'{inside}\'\'\'\ne = [1.5]'
+    assert parse_toml(text) == tomllib.loads(text)
+    numbers = "x = [" + "1.0, " * 1000 + "]"
+    assert len(parse_toml(numbers)["x"]) == 1000
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("x = " + "[" * 10**5, "nested more than 64 deep"),
+        ("a." * 10**5 + "b = 1", "nested more than 64 deep"),
+        ("[" + "a." * 10**5 + "b]", "nested more than 64 deep"),
+        ("[" + "a." * 50 + "b]\n" + "c." * 50 + "d = 1", "nested more than 64 deep"),
+        ("x = [" + "{a.b.c=" * 40 + "1" + "}" * 40 + "]", "nested more than 64 deep"),
+        ("x = 18446744073709551616", "integer beyond 64 bits"),
+        ("x = [", "Invalid value"),
+    ],
+)
+def test_toml_beyond_the_limits(text, message):
+    with pytest.raises(ValueError, match=message):
+        parse_toml(text)
+
+
+def test_a_file_without_an_end_is_read_no_further_than_allowed():
+    with pytest.raises(ValueError, match="more than 1,000 bytes"):
+        read_text(Path("/dev/zero"), most_bytes=1000)
+
+
+def test_shapes_are_those_of_the_file(tmp_path):
+    tensors = {"a": torch.zeros(3, 5), "b": torch.zeros(()), "c": torch.zeros(0, 7, dtype=torch.float16)}
+    save_file(tensors, tmp_path / "x", metadata={"format": "pt"})
+    assert tensor_shapes(tmp_path / "x") == {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+
+
+@pytest.mark.parametrize(
+    ("header", "message"),
+    [
+        (b"[]", "no table of tensors"),
+        (b'{"a": 1}', "no shape of 'a'"),
+        (b'{"a": {"shape": [-1]}}', "no shape of 'a'"),
+        (b'{"a": {"shape": [true]}}', "no shape of 'a'"),
+        (b'{"a": {"shape": [4294967296, 4294967296]}}', "the file has 0 bytes"),
+        (b"[" * 1000, "nested more than 64 deep"),
+        (b"\xff\xff", "invalid start byte"),
+    ],
+)
+def test_a_header_that_says_what_cannot_be(tmp_path, header, message):
+    (tmp_path / "x").write_bytes(struct.pack("<Q", len(header)) + header)
+    with pytest.raises(ValueError, match=message):
+        tensor_shapes(tmp_path / "x")
+
+
+@pytest.mark.parametrize("length", [0, 2**63, 2**64 - 1])
+def test_a_header_longer_than_its_file(tmp_path, length):
+    (tmp_path / "x").write_bytes(struct.pack("<Q", length) + b"{}")
+    with pytest.raises(ValueError, match="and the file has 10"):
+        tensor_shapes(tmp_path / "x")
+
+
+def test_what_came_is_shown_in_a_line_whatever_it_is():
+    assert shown("word") == "'word'"
+    assert shown(12) == "12"
+    assert shown(10**5000) == "an integer of 16,610 bits"
+    assert all(len(shown(value)) <= 80 for value in ("a" * 10**6, ["a"] * 10**4, b"a" * 10**6))
