@@ -4,12 +4,13 @@ import json
 import numpy as np
 import pytest
 
-from normscope.data.manifest import token_dtype, write_manifest
+from normscope.data.manifest import open_manifest, token_dtype, write_manifest
 from normscope.data.parallel.codec import Codec, Side
 from normscope.data.parallel.corpus import FORMAT, VERSION, Corpus, Split, TokenArray, TokenWriter
 from normscope.data.parallel.vocabulary import EOS, UNK, Vocabulary
 from normscope.data.text import TextForm
 from normscope.errors import UserError
+from tiny import flip
 
 WORDS = ["ein", "hund", "läuft", ".", "a", "dog", "runs", "'s"]
 LINES = {
@@ -151,12 +152,33 @@ def test_what_is_no_corpus_is_told(tmp_path):
     folder = write(Corpus.of_lines(codec(), LINES), tmp_path / "corpus")
     manifest = json.loads((folder / "corpus.json").read_text())
     (folder / "corpus.json").write_text(json.dumps(manifest | {"version": 99}))
-    with pytest.raises(UserError, match="version 99, this NormScope reads 1"):
+    with pytest.raises(UserError, match="version 99, this NormScope reads 2; prepare the corpus again"):
+        Corpus.open(folder)
+    (folder / "corpus.json").write_text(json.dumps(manifest | {"more": 1}))
+    with pytest.raises(UserError, match=r"damaged \(has the unknown key 'more'\); prepare the corpus again"):
         Corpus.open(folder)
     del manifest["files"]
     (folder / "corpus.json").write_text(json.dumps(manifest))
-    with pytest.raises(UserError, match="damaged"):
+    with pytest.raises(UserError, match=r"damaged \(lacks the key 'files'\); prepare the corpus again"):
         Corpus.open(folder)
+
+
+@pytest.mark.parametrize("file", ["corpus.json", "codec.json"])
+def test_no_bit_of_a_description_can_change(tmp_path, file):
+    folder = write(Corpus.of_lines(codec(), LINES), tmp_path / "corpus")
+    read = open_as_a_corpus if file == "corpus.json" else Codec.load
+    whole = (folder / file).read_bytes()
+    for bit in range(0, 8 * len(whole), 11):
+        flip(folder / file, bit)
+        with pytest.raises(UserError, match=file):
+            read(folder)
+        (folder / file).write_bytes(whole)
+    read(folder)
+
+
+def open_as_a_corpus(folder):
+    """Without reading the other files anew, which takes the time."""
+    open_manifest(folder, format_name=FORMAT, version=VERSION, made_by="a command")
 
 
 @pytest.mark.parametrize("joint", [False, True])

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from normscope.data.documents.corpus import DocumentCorpus, DocumentSplit
 from normscope.data.documents.prepare import DocumentsConfig, prepare_documents
 from normscope.data.documents.tokeniser import TextTokeniser
+from normscope.data.state import write_state
 from normscope.errors import UserError
 
 SENTENCES = ["the red house stands here", "a red horse runs there", "no house runs", "the horse stands there now"]
@@ -78,7 +79,9 @@ def _manifest(change: Callable[[dict[str, object]], object]) -> Callable[[Path],
     def damage(folder: Path) -> None:
         state = json.loads((folder / "corpus.json").read_text())
         change(state)
-        (folder / "corpus.json").write_text(json.dumps(state))
+        del state["sha256_of_this_file"]
+        name, version = state.pop("format"), state.pop("version")
+        write_state(folder / "corpus.json", format_name=name, version=version, state=state)
 
     return damage
 
@@ -101,7 +104,7 @@ def _flip(name: str) -> Callable[[Path], None]:
         (lambda folder: (folder / "train.sentences.offsets").unlink(), "train.sentences.offsets: no such file"),
         (lambda folder: (folder / "corpus.json").write_text("{"), "corpus.json: damaged, no JSON"),
         (lambda folder: (folder / "corpus.json").unlink(), "not a corpus"),
-        (_manifest(lambda state: state.update(version=99)), "version 99, this NormScope reads 1"),
+        (_manifest(lambda state: state.update(version=99)), "version 99, this NormScope reads 2"),
         (_manifest(lambda state: state.pop("files")), "damaged"),
         (_manifest(lambda state: state.update(fingerprint="0")), "the fingerprint does not fit"),
         (_manifest(lambda state: state.update(preparation={})), r"damaged \(KeyError"),

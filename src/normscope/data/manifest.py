@@ -1,7 +1,6 @@
 """The manifest of a prepared folder: SHA-256 of every file, a fingerprint of what training reads, how it was made."""
 
 import hashlib
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,10 +11,12 @@ from numpy.typing import DTypeLike, NDArray
 
 from ..errors import UserError
 from .lines import file_sha256
-from .parallel.codec import read_state
+from .state import read_state, write_state
 
 MANIFEST = "corpus.json"
 OFFSET_DTYPE = np.dtype("<i8")
+_KEYS = {"fingerprint", "splits", "preparation", "files"}
+_AGAIN = "prepare the corpus again"
 
 
 def token_dtype(vocabulary_size: int) -> np.dtype[Any]:
@@ -37,16 +38,10 @@ def write_manifest(
 ) -> str:
     """Make a corpus of the folder in which everything else is written already; returns the fingerprint."""
     files = {path.name: file_sha256(path) for path in sorted(folder.iterdir())}
-    manifest = {
-        "format": format_name,
-        "version": version,
-        "fingerprint": fingerprint(files),
-        "splits": list(splits),
-        "preparation": dict(preparation),
-        "files": files,
-    }
-    (folder / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8", newline="\n")
-    return str(manifest["fingerprint"])
+    noted = fingerprint(files)
+    state = {"fingerprint": noted, "splits": list(splits), "preparation": dict(preparation), "files": files}
+    write_state(folder / MANIFEST, format_name=format_name, version=version, state=state)
+    return noted
 
 
 def open_manifest(folder: Path, *, format_name: str, version: int, made_by: str) -> Manifest:
@@ -61,12 +56,14 @@ def open_manifest(folder: Path, *, format_name: str, version: int, made_by: str)
             raise UserError(f"{folder}: not a corpus (no {MANIFEST} in it); prepare one, or check the path")
     except PermissionError as error:
         raise UserError(f"{folder}: no permission to look into this folder; change its mode") from error
-    manifest = read_state(folder / MANIFEST, format_name=format_name, version=version, made_by=made_by)
+    manifest = read_state(
+        folder / MANIFEST, format_name=format_name, version=version, keys=_KEYS, made_by=made_by, again=_AGAIN
+    )
     try:
         files, names = dict(manifest["files"]), tuple(manifest["splits"])
         noted, preparation = str(manifest["fingerprint"]), dict(manifest["preparation"])
     except (KeyError, TypeError, ValueError) as error:
-        raise UserError(f"{folder / MANIFEST}: damaged ({error!r}); prepare the corpus again") from error
+        raise UserError(f"{folder / MANIFEST}: damaged ({error!r}); {_AGAIN}") from error
     for name, digest in files.items():
         if file_sha256(folder / name) != digest:
             raise UserError(f"{folder / name}: damaged (its SHA-256 has changed); prepare the corpus again")

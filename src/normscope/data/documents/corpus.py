@@ -18,7 +18,7 @@ from ...errors import UserError
 from ..manifest import MANIFEST, OFFSET_DTYPE, array_digest, fingerprint, mapped, open_manifest, token_dtype
 from .tokeniser import TextTokeniser
 
-FORMAT, VERSION = "normscope-documents", 1
+FORMAT, VERSION = "normscope-documents", 2
 TOKENISER = "tokenizer.json"
 
 

@@ -1,8 +1,7 @@
 """Text to token ids and back for one pair of languages: all that a trained model needs to translate raw text."""
 
 import hashlib
-import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -11,10 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import UserError
+from ..state import read_state, write_state
 from ..text import TextForm
 from .vocabulary import EOS, Vocabulary
 
-_FORMAT, _VERSION = "normscope-codec", 1
+_FORMAT, _VERSION = "normscope-codec", 2
+_AGAIN = "copy it again or prepare the corpus again"
 _FILE = "codec.json"
 
 
@@ -77,27 +78,26 @@ class Codec:
         for name, vocabulary in self.vocabularies().items():
             vocabulary.save(folder / name)
         state = {
-            "format": _FORMAT,
-            "version": _VERSION,
             "joint": self.joint,
             "source": _form_state(self.source.form),
             "target": _form_state(self.target.form),
             "sha256": self.vocabulary_digests(),
         }
-        (folder / _FILE).write_text(json.dumps(state, indent=1) + "\n", encoding="utf-8", newline="\n")
+        write_state(folder / _FILE, format_name=_FORMAT, version=_VERSION, state=state)
 
     @classmethod
     def load(cls, folder: Path) -> Self:
         """Read what `save` wrote. Raises UserError where something is missing, damaged or of another version."""
         path = folder / _FILE
-        state = read_state(path, format_name=_FORMAT, version=_VERSION)
+        keys = {"joint", "source", "target", "sha256"}
+        state = read_state(path, format_name=_FORMAT, version=_VERSION, keys=keys, again=_AGAIN)
         try:
             joint = bool(state["joint"])
             names = ["tokenizer.json"] * 2 if joint else ["source.tokenizer.json", "target.tokenizer.json"]
             source_form, target_form = TextForm(**state["source"]), TextForm(**state["target"])
             digests = dict(state["sha256"])
         except (KeyError, TypeError, ValueError) as error:
-            raise UserError(f"{path}: damaged ({error!r}); copy it again or prepare the corpus again") from error
+            raise UserError(f"{path}: damaged ({error!r}); {_AGAIN}") from error
         vocabularies = {name: Vocabulary.load(folder / name) for name in dict.fromkeys(names)}
         codec = cls(
             source=Side(source_form, vocabularies[names[0]]),
@@ -108,26 +108,6 @@ class Codec:
             if digests.get(name) != digest:
                 raise UserError(f"{folder / name}: damaged (its SHA-256 is not the one noted in {_FILE})")
         return codec
-
-
-def read_state(path: Path, *, format_name: str, version: int, made_by: str = "") -> Mapping[str, Any]:
-    """The JSON object in `path` if its `format` and `version` are those named; UserError otherwise.
-
-    made_by: the command that makes such a file, for the message where it is of another format.
-    """
-    try:
-        state = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise UserError(f"{path}: no such file, so {path.parent} is not a complete {format_name} folder") from error
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror})") from error
-    except ValueError as error:
-        raise UserError(f"{path}: damaged, no JSON ({error})") from error
-    if not isinstance(state, dict) or state.get("format") != format_name:
-        raise UserError(f"{path}: not a {format_name} file" + (f"; {made_by} makes one" if made_by else ""))
-    if state.get("version") != version:
-        raise UserError(f"{path}: version {state.get('version')}, this NormScope reads {version}; prepare it again")
-    return state
 
 
 def _form_state(form: TextForm) -> dict[str, Any]:

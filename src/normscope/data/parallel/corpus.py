@@ -22,7 +22,7 @@ from .vocabulary import EOS
 
 __all__ = ["Codec", "Corpus", "Side", "Split", "TokenArray"]
 
-FORMAT, VERSION = "normscope-corpus", 1
+FORMAT, VERSION = "normscope-corpus", 2
 SIDES = ("source", "target")
 
 
