@@ -96,11 +96,8 @@ def test_all_stands_alone():
         placement_names(["pre-ln", "all"])
 
 
-def test_a_comparison_takes_no_all(normscope, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    code, _, err = normscope("compare", "--placements", "all")
-    assert code == 2
-    assert "--placements takes names here" in err
+def test_a_name_is_understood_however_it_is_written():
+    assert placement_names(["Pre-LN,post_ln", "T Fixup", "preln"]) == ["pre-ln", "post-ln", "t-fixup"]
 
 
 def test_the_shell_completes_names_after_a_comma_too():

@@ -103,8 +103,8 @@ class TestWeights:
         assert change.kept + len(change.new) == tensors
 
     def test_an_unknown_placement(self):
-        with pytest.raises(UserError, match="unknown placement 'postln'; did you mean "):
-            re_placed(encoder("post-ln"), "postln")
+        with pytest.raises(UserError, match="unknown placement 'postlm'; did you mean "):
+            re_placed(encoder("post-ln"), "postlm")
 
 
 class TestStatement:

@@ -22,11 +22,23 @@ class TestRegister:
 
     def test_unknown_name(self):
         with pytest.raises(ValueError) as caught:
-            named("post_ln")
+            named("post-lm")
         assert str(caught.value) == (
-            "unknown placement 'post_ln'; did you mean 'post-ln'? `normscope placements` lists all, and --import "
+            "unknown placement 'post-lm'; did you mean 'post-ln'? `normscope placements` lists all, and --import "
             "FILE.py registers your own"
         )
+
+    @pytest.mark.parametrize("written", ["Post-LN", "postln", "post_ln", "POST LN"])
+    def test_a_name_written_in_another_way(self, written):
+        assert named(written) is named("post-ln")
+        assert ModelConfig(placement=written) == ModelConfig(placement="post-ln")
+
+    def test_a_way_of_writing_that_two_names_share_is_refused(self, registry):
+        register(type("Other", (Own,), {"name": "o-wn"}))
+        register(Own)
+        assert named("own") is Own
+        with pytest.raises(ValueError, match="unknown placement 'OWN'"):
+            named("OWN")
 
     def test_a_new_one_is_known_at_once(self, registry):
         assert register(Own) is Own

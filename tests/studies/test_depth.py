@@ -190,7 +190,7 @@ class TestStudy:
     @pytest.mark.parametrize(
         ("names", "message"),
         [
-            (("post_ln",), "unknown placement 'post_ln'"),
+            (("post-lm",), "unknown placement 'post-lm'"),
             (("t-fixup",), "not defined for encoder-only"),
             (("pre-ln", "pre-ln"), "different names"),
         ],
@@ -246,8 +246,8 @@ class TestVerb:
         assert results["commands"][0].startswith("normscope study depth --blocks 6")
 
     def test_a_mistake_is_one_line(self, tmp_path, monkeypatch, capsys):
-        assert self.call(monkeypatch, "--placements", "post_ln", "--out", tmp_path) == 2
-        assert capsys.readouterr().err.startswith("error: unknown placement 'post_ln'; did you mean ")
+        assert self.call(monkeypatch, "--placements", "post-lm", "--out", tmp_path) == 2
+        assert capsys.readouterr().err.startswith("error: unknown placement 'post-lm'; did you mean ")
 
     def test_an_interruption_says_how_to_go_on(self, tmp_path, monkeypatch, capsys):
         def interrupt(*_: object) -> None:

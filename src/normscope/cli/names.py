@@ -29,27 +29,25 @@ PlacementOption = Annotated[
     list[str],
     typer.Option(
         metavar="NAME,…",
-        help="Names of placements, with commas or the option repeated; `normscope placements` lists them.",
+        help="Names of placements, with commas or the option repeated; `normscope placements` lists them, and `all` "
+        "stands for those that the model can have.  [default: the configuration's model.placement, or post-ln,pre-ln]",
         autocompletion=complete_placements,
     ),
 ]
 
 
 def placement_names(given: Iterable[str]) -> list[str]:
-    """The names in the order given, each once, separated by commas or as words of their own.
+    """The registered names in the order given, each once, separated by commas or as words of their own.
 
     `all` stays as it is, where it stands alone: which placements there are depends on the model. Raises UserError for
     a name that is not registered, naming the nearest one, and for `all` beside a name.
     """
     from ..placement import named
 
-    names = list(dict.fromkeys(name.strip() for text in given for name in text.split(",") if name.strip()))
-    if "all" in names and len(names) > 1:
-        raise UserError(f"`all` stands alone, and here it stands beside {', '.join(n for n in names if n != 'all')}")
-    for name in names:
-        try:
-            if name != "all":
-                named(name)
-        except ValueError as error:
-            raise UserError(str(error)) from error
-    return names
+    words = [name.strip() for text in given for name in text.split(",") if name.strip()]
+    if "all" in words and len(set(words)) > 1:
+        raise UserError(f"`all` stands alone, and here it stands beside {', '.join(n for n in words if n != 'all')}")
+    try:
+        return list(dict.fromkeys(word if word == "all" else named(word).name for word in words))
+    except ValueError as error:
+        raise UserError(str(error)) from error

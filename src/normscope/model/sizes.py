@@ -14,9 +14,10 @@ MOST_BLOCKS = 1000
 def check_sizes(config: Any, *counts: str) -> None:
     """Raise ValueError where `config` names what there is not, or sizes that do not go together.
 
-    counts: fields that must be at least 1, beside those that every model has.
+    counts: fields that must be at least 1, beside those that every model has. A placement that is written in another
+    way, such as Pre-LN, gets its registered name, so that two configurations of one model are equal.
     """
-    named(config.placement)
+    object.__setattr__(config, "placement", named(config.placement).name)
     for name in ("width", "ffn_width", "heads", *counts):
         if getattr(config, name) < 1:
             raise ValueError(f"{name} must be at least 1, got {getattr(config, name)}")

@@ -6,6 +6,7 @@ norms and parameters the formula asks for, and further readers can be added with
 
 import difflib
 import math
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -290,12 +291,23 @@ def registered() -> dict[str, type[Placement]]:
 
 
 def named(name: str) -> type[Placement]:
-    """The placement of that name. Raises ValueError naming the nearest known one."""
-    if name not in _REGISTRY:
-        written = name.lower().replace("_", "-").replace(" ", "-")
-        nearest = difflib.get_close_matches(written, registered(), n=1, cutoff=0.0)[0]
-        raise ValueError(
-            f"unknown placement {name!r}; did you mean {nearest!r}? `normscope placements` lists all, and --import "
-            "FILE.py registers your own"
-        )
-    return _REGISTRY[name]
+    """The placement of that name, however it is written: `Pre-LN`, `pre_ln` and `preln` are `pre-ln`.
+
+    Raises ValueError naming the nearest known one.
+    """
+    if name in _REGISTRY:
+        return _REGISTRY[name]
+    alike = [known for known in _REGISTRY if _letters(known) == _letters(name)]
+    if len(alike) == 1:
+        return _REGISTRY[alike[0]]
+    written = name.lower().replace("_", "-").replace(" ", "-")
+    nearest = difflib.get_close_matches(written, registered(), n=1, cutoff=0.0)[0]
+    raise ValueError(
+        f"unknown placement {name!r}; did you mean {nearest!r}? `normscope placements` lists all, and --import "
+        "FILE.py registers your own"
+    )
+
+
+def _letters(name: str) -> str:
+    """A name without what people write differently: case, spaces, hyphens and underscores."""
+    return re.sub(r"[\s_-]", "", name.lower())
