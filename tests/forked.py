@@ -20,7 +20,7 @@ from typing import IO, Any
 import pytest
 
 from normscope.__main__ import main
-from normscope.studies.grids import pool
+from normscope.studies.grids import lifeline, pool
 
 _SERVER = multiprocessing.get_context("forkserver")
 _SERVER.set_forkserver_preload(["warm"])
@@ -28,6 +28,8 @@ _SERVER.set_forkserver_preload(["warm"])
 
 class Forked:
     """A function called in a process of its own, with what the tests use of `subprocess.Popen`."""
+
+    stdin = None
 
     def __init__(self, function: Callable[..., None], *arguments: Any, out: IO[bytes], err: IO[bytes]) -> None:
         self._files = [Path(out.name), Path(err.name)]
@@ -86,8 +88,10 @@ def pool_forks() -> Iterator[None]:
 
     def popen(command: Sequence[str], *, stdout: IO[bytes], env: Mapping[str, str], **others: Any) -> Forked:
         assert command[:3] == [sys.executable, "-m", "normscope"]
-        assert others == {"stderr": subprocess.STDOUT, "stdin": subprocess.DEVNULL, "start_new_session": True}
-        return Forked(_normscope, command[3:], dict(env), Path.cwd(), b"", out=stdout, err=stdout)
+        assert others == {"stderr": subprocess.STDOUT, "stdin": subprocess.PIPE, "start_new_session": True}
+        # The forked process has no pipe to watch: a test that kills its parent starts it from nothing.
+        environment = {name: value for name, value in env.items() if name != lifeline.VARIABLE}
+        return Forked(_normscope, command[3:], environment, Path.cwd(), b"", out=stdout, err=stdout)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pool, "subprocess", SimpleNamespace(**(vars(subprocess) | {"Popen": popen})))

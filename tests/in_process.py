@@ -8,7 +8,7 @@ import pytest
 
 from normscope.cli import main as cli
 from normscope.runs.run import train_run
-from normscope.studies.grids.pool import CellState
+from normscope.studies.grids.state import CellState
 
 
 def run_cells(

@@ -1,6 +1,9 @@
 """What people see while they wait: a bar on a terminal, plain lines in a file, and no surprises from markup."""
 
 import io
+import json
+import math
+import time
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +12,7 @@ from rich.console import Console
 
 from normscope.cli.console import GridDisplay, StageDisplay, TrainDisplay
 from normscope.studies.grids.grid import Grid
-from normscope.studies.grids.pool import CellState
+from normscope.studies.grids.state import CellState, outlook
 from tiny import tiny
 
 
@@ -26,7 +29,7 @@ def console(request: pytest.FixtureRequest, file: io.StringIO) -> Console:
 
 def update(number: int) -> dict[str, Any]:
     numbers = {"loss_nats": 5.0, "lr": 1e-3, "gradient_norm": 0.5, "target_tokens_per_second": 12345.6}
-    return {"event": "update", "update": number, "updates": 100, **numbers}
+    return {"event": "update", "update": number, "updates": 100, "elapsed_seconds": 2.0, **numbers}
 
 
 def test_training_shows_updates_validations_skips_and_the_end(console: Console, file: io.StringIO) -> None:
@@ -46,26 +49,108 @@ def test_training_shows_updates_validations_skips_and_the_end(console: Console, 
     else:
         assert "\x1b" not in text
         assert text.count("loss 5.000 nats") == 1  # once, then not again for ten seconds
-        assert text.startswith("[red]run:x:: update 1/100  loss 5.000 nats  lr 1.00e-03  |g| 0.50  12,346 tokens/s\n")
+        assert text.startswith(
+            "[red]run:x:: update 1/100  loss 5.000 nats  lr 1.00e-03  |g| 0.50  12,346 tokens/s  3 min 18 s left\n"
+        )
 
 
-def test_a_grid_shows_each_change_once(console: Console, file: io.StringIO, tmp_path: Path) -> None:
+def test_a_resumed_run_tells_what_is_left_at_its_rate_since_then(file: io.StringIO) -> None:
+    """Updates 60 and 61 took 2 seconds; 39 are left."""
+    with TrainDisplay(Console(file=file), "run") as display:
+        display._last_plain = time.monotonic()
+        display(update(60))
+        display._last_plain = -math.inf
+        display(update(61))
+    assert file.getvalue().endswith("tokens/s  39 s left\n")
+
+
+class Clock:
+    """Seconds that pass when the test says so."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+def two_states(folder: Path, clock: Clock) -> list[CellState[Any]]:
+    """Two runs of 60 updates."""
     grid = Grid(placements_and_warmups=(("pre-ln", 0),), peak_lrs=(0.1,), optimizers=("adam",), seeds=2)
-    states = [CellState(cell) for cell in grid.cells(tiny(), tmp_path)]
-    with GridDisplay(console) as display:
+    return [CellState(cell, 60, clock=clock) for cell in grid.cells(tiny(), folder)]
+
+
+def log(state: CellState[Any], *updates: int, validated: bool = False) -> None:
+    """Let the run log updates, and the pool look at it."""
+    state.cell.folder.path.mkdir(parents=True, exist_ok=True)
+    with state.cell.folder.metrics_file.open("a") as file:
+        for update in updates:
+            file.write(json.dumps({"event": "update", "update": update}) + "\n")
+        if validated:
+            file.write(json.dumps({"event": "validation", "update": updates[-1], "nll_nats": 4.5}) + "\n")
+    state.read_new_events()
+
+
+def test_a_grid_shows_changes_validations_totals_and_the_time_left(
+    console: Console, file: io.StringIO, tmp_path: Path
+) -> None:
+    clock = Clock()
+    first, second = states = two_states(tmp_path, clock)
+    with GridDisplay(console, clock) as display:
         display(states)
-        states[0].status, states[0].update = "running", 7
+        first.status = "running"
+        log(first, 10, validated=True)
         for _ in range(3):
             display(states)
-        states[0].nll_nats = 4.5
+        clock.seconds = 5.0
+        log(first, 11, 20)
+        display(states)
+        clock.seconds = 31.0
+        display(states)
+        first.status = "finished"
         display(states)
     text = file.getvalue()
+    name = first.cell.name
     if console.is_terminal:
         assert "pre-ln" in text
-        assert "4.500" in text
+        assert "20/60" in text
+        assert "4.500 at 10" in text
+        assert "20 s" in text  # 40 updates at 2 a second
+        assert "all 2 runs: update 20/120, 2 updates/s, about 50 s left" in text
     else:
-        name = states[0].cell.name
-        assert text == f"{name}: running (update 7)\n{name}: running, validation 4.500 nats (update 7)\n"
+        assert text == (
+            f"{name}: running, update 10/60, validation 4.500 nats at update 10\n"
+            "all 2 runs: update 20/120, 2 updates/s, about 50 s left\n"
+            f"{name}: finished, update 20/60, validation 4.500 nats at update 10\n"
+        )
+    assert second.status == "waiting"
+
+
+def test_a_rate_is_that_of_this_process_and_an_unknown_total_is_not_guessed(tmp_path: Path) -> None:
+    clock = Clock()
+    state, _ = two_states(tmp_path, clock)
+    log(state, 1, 30)  # by an earlier process
+    state.status, state.updates = "running", None
+    log(state, 31)
+    assert state.updates_per_second is None
+    clock.seconds = 4.0
+    log(state, 33)
+    assert state.updates_per_second == 0.5
+    assert state.seconds_left is None
+    whole = outlook([state])
+    assert (whole.update, whole.updates, whole.seconds_left, whole.updates_per_second) == (33, None, None, 0.5)
+
+
+def test_a_run_that_has_been_given_more_updates_is_not_over(tmp_path: Path) -> None:
+    state, _ = two_states(tmp_path, Clock())
+    log(state, 40)
+    with state.cell.folder.metrics_file.open("a") as file:
+        file.write(json.dumps({"event": "finished", "update": 40}) + "\n")
+    state.read_new_events()
+    assert not state.over
+    state.updates, state._offset = 40, 0
+    state.read_new_events()
+    assert state.over
 
 
 def test_stages_are_named_once(console: Console, file: io.StringIO) -> None:

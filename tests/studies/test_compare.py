@@ -170,8 +170,8 @@ def test_stopping_a_comparison_ends_its_runs_with_saves_and_a_killed_run_is_name
     process.send_signal(signal.SIGTERM)
     code, _, err = finish(process)
     assert code == 143, err
-    assert "lr-0.003_adam_seed-1: failed (update" in err
-    assert "stopped by SIGTERM after every run under way has saved; run the same command to resume" in err
+    assert "lr-0.003_adam_seed-1: failed, update" in err
+    assert "stopped by SIGTERM after every run under way has saved; the report shows what there is." in err
     assert "Traceback" not in err
     assert steps(runs[0]) == []
     (saved,) = steps(runs[1])
@@ -239,8 +239,9 @@ def test_pre_trainings_are_compared_as_translations_are(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="task masked-lm has no translations to score"):
         run_comparison(load(None, settings), grid, tmp_path, evaluate="valid", **options)
     with pool_forks():
-        page, file, failed = run_comparison(load(None, settings), grid, tmp_path, evaluate=None, **options)
-    assert (failed, file.is_file()) == ([], True)
+        done = run_comparison(load(None, settings), grid, tmp_path, evaluate=None, **options)
+    page = done.page
+    assert (done.problems, done.stopped, done.file.is_file()) == ([], None, True)
     assert dict(page.what)["Loss"].startswith("of masked tokens and of next sentences")
     assert dict(page.what)["Model"].startswith("1 blocks, width 16")
     assert page.valid_curves[0].updates[-1] == 2

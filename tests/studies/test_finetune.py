@@ -17,7 +17,7 @@ from normscope.studies.finetuning.cells import Outcome, SearchSpace, Setting, Tu
 from normscope.studies.finetuning.finetune import RunsFailed, finetune
 from normscope.studies.finetuning.summary import best_setting, interval, lines, summary, table
 from normscope.studies.finetuning.task import PairTask, base_config, pair_task
-from normscope.studies.grids.pool import CellState
+from normscope.studies.grids.state import CellState
 from normscope.tasks.pair_classification import PairRunConfig
 from normscope.tasks.pair_classification.start import open_start
 from normscope.train import RunFolder

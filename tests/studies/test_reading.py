@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from normscope.data.parallel.opening import toy_corpus
 from normscope.report.comparison.contents import Block, SeedResult, Status
 from normscope.studies.grids.curves import block_squares
 from normscope.studies.grids.grid import Cell, Grid
+from normscope.studies.grids.manifest import Manifest, about
 from normscope.studies.grids.reading import compare, configuration_names
 from normscope.studies.grids.verdict import verdict
 from normscope.tasks.translation import TRANSLATION
@@ -78,6 +80,10 @@ def write(cell: Cell, events: list[dict[str, Any]]) -> None:
     cell.folder.metrics_file.write_text("".join(json.dumps(event) + "\n" for event in events))
 
 
+def manifest(cells: list[Cell]) -> Manifest:
+    return about(cells[0].config, toy_corpus(5)).grown("T", "C", cells)
+
+
 def test_curves_put_every_value_at_its_own_update(tmp_path: Path) -> None:
     """One seed skips an update, one stops at one, one ends early: none may move the points of another."""
 
@@ -88,7 +94,7 @@ def test_curves_put_every_value_at_its_own_update(tmp_path: Path) -> None:
     write(skipping, [*updates(1, 2, 4, 5, 6), {"event": "finished", "update": 6}])
     write(stopped, [*updates(1, 2, 3), {"event": "non-finite", "update": 4, "reason": "the loss (nan)"}])
     write(running, [*updates(1, 2)])
-    page, _ = compare(three, toy_corpus(5), tmp_path, title="T", command="C", failed={running: "killed"})
+    page, _ = compare(three, replace(manifest(three), failed={running.name: "killed"}), tmp_path)
     curve = page.train_curves[0]
     assert list(curve.updates) == [1, 2, 3, 4, 5, 6]
     assert [[str(v) for v in row] for row in curve.seeds_values] == [
@@ -111,7 +117,7 @@ def test_a_stop_behind_the_last_update_lengthens_the_axis(tmp_path: Path) -> Non
     three = cells(tmp_path)
     for cell in three:
         write(cell, [{"event": "non-finite", "update": 1, "reason": "the weights"}])
-    page, _ = compare(three, toy_corpus(5), tmp_path, title="T", command="C", failed={})
+    page, _ = compare(three, manifest(three), tmp_path)
     assert list(page.train_curves[0].updates) == [1]
     assert page.configurations[0].verdict.text == "diverged"
 

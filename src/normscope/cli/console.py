@@ -4,19 +4,22 @@ import contextlib
 import math
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, TextIO, cast
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from ..report.numbers import duration
+
 if TYPE_CHECKING:
-    from ..studies.grids.pool import CellState
+    from ..studies.grids.state import CellState
 
 _PLAIN_EVERY_SECONDS = 10.0
+_GRID_EVERY_SECONDS = 30.0
 
 
 class _Stderr:
@@ -58,7 +61,7 @@ class TrainDisplay:
     """The progress of a run: a bar on a terminal; elsewhere a line every ten seconds and one for every validation."""
 
     def __init__(self, console: Console, title: str) -> None:
-        self.console, self.title, self._last_plain = console, title, -math.inf
+        self.console, self.title, self._last_plain, self._first = console, title, -math.inf, 0
         self.bar = Progress(
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=24),
@@ -80,6 +83,7 @@ class TrainDisplay:
     def __call__(self, event: dict[str, Any]) -> None:
         kind, update, updates = event["event"], event["update"], event["updates"]
         if kind == "update":
+            self._first = self._first or update
             note = (
                 f"loss {event['loss_nats']:.3f} nats  lr {event['lr']:.2e}  |g| {event['gradient_norm']:.2f}  "
                 f"{event['target_tokens_per_second']:,.0f} tokens/s"
@@ -87,7 +91,9 @@ class TrainDisplay:
             self.bar.update(self._task, completed=update, total=updates, note=note)
             if not self.console.is_terminal and time.monotonic() - self._last_plain > _PLAIN_EVERY_SECONDS:
                 self._last_plain = time.monotonic()
-                self.console.print(f"{self.title}: update {update}/{updates}  {note}", soft_wrap=True)
+                # A resumed run does not begin at 1.
+                left = event["elapsed_seconds"] / (update + 1 - self._first) * (updates - update)
+                self._line(f"update {update}/{updates}  {note}  {duration(left)} left")
         elif kind == "validation":
             scores = f"  BLEU {event['bleu']:.2f}" if "bleu" in event else ""
             scores += f"  accuracy {event['accuracy']:.4f}" if "accuracy" in event else ""
@@ -134,10 +140,13 @@ class StageDisplay:
 
 
 class GridDisplay:
-    """The runs of a grid: a live table on a terminal; elsewhere a line whenever a run changes its state."""
+    """The runs of a grid: a live table on a terminal.
 
-    def __init__(self, console: Console) -> None:
-        self.console, self._seen = console, dict[str, str]()
+    Elsewhere a line whenever a run changes its state or is validated, and every 30 seconds one about all of them.
+    """
+
+    def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
+        self.console, self.clock, self._seen, self._last_plain = console, clock, dict[str, tuple[str, int]](), clock()
         self.live = Live(console=console, auto_refresh=False, transient=True) if console.is_terminal else None
 
     def __enter__(self) -> "GridDisplay":
@@ -151,21 +160,60 @@ class GridDisplay:
 
     def __call__(self, states: Sequence["CellState[Any]"]) -> None:
         if self.live is not None:
-            self.live.update(self._table(states), refresh=True)
+            self.live.update(Group(_table(states), _whole(states)), refresh=True)
             return
         for state in states:
-            loss = "" if state.nll_nats is None else f", validation {state.nll_nats:.3f} nats"
-            line = f"{state.cell.name}: {state.status}{loss}"
-            if self._seen.get(state.cell.name) != line and state.status != "waiting":
-                self._seen[state.cell.name] = line
-                self.console.print(f"{line} (update {state.update})", soft_wrap=True)
+            seen = (state.status, state.nll_update)
+            if self._seen.get(state.cell.name, ("waiting", 0)) != seen:
+                self._seen[state.cell.name] = seen
+                self.console.print(f"{state.cell.name}: {_in_words(state)}", soft_wrap=True)
+        if self.clock() - self._last_plain > _GRID_EVERY_SECONDS:
+            self._last_plain = self.clock()
+            self.console.print(_whole(states), soft_wrap=True)
 
-    def _table(self, states: Sequence["CellState[Any]"]) -> Table:
-        table = Table(*states[0].cell.columns(), "state", "update", "validation loss (nats)", box=None)
-        for state in states:
-            loss = "" if state.nll_nats is None else f"{state.nll_nats:.3f}"
-            table.add_row(*state.cell.columns().values(), state.status, str(state.update), loss)
-        return table
+
+def _in_words(state: "CellState[Any]") -> str:
+    """What a run is doing, in a line."""
+    parts = [state.status, f"update {_of(state.update, state.updates)}"]
+    if state.nll_nats is not None:
+        parts.append(f"validation {state.nll_nats:.3f} nats at update {state.nll_update}")
+    if state.status == "running" and state.seconds_left is not None:
+        parts.append(f"{duration(state.seconds_left)} left")
+    return ", ".join(parts)
+
+
+def _whole(states: Sequence["CellState[Any]"]) -> str:
+    """How far all runs together are, in a line."""
+    from ..studies.grids.state import outlook
+
+    whole = outlook(states)
+    parts = [f"all {len(states)} runs: update {_of(whole.update, whole.updates)}"]
+    if whole.updates_per_second is not None:
+        parts.append(f"{whole.updates_per_second:.3g} updates/s")
+    if whole.seconds_left is not None:
+        parts.append(f"about {duration(whole.seconds_left)} left")
+    return ", ".join(parts)
+
+
+def _table(states: Sequence["CellState[Any]"]) -> Table:
+    headings = ("state", "update", "updates/s", "time left", "validation loss (nats)")
+    table = Table(*states[0].cell.columns(), *headings, box=None)
+    for state in states:
+        rate, left = state.updates_per_second, state.seconds_left
+        running = state.status == "running"
+        table.add_row(
+            *state.cell.columns().values(),
+            state.status,
+            _of(state.update, state.updates),
+            f"{rate:.3g}" if running and rate is not None else "",
+            duration(left) if running and left is not None else "",
+            "" if state.nll_nats is None else f"{state.nll_nats:.3f} at {state.nll_update}",
+        )
+    return table
+
+
+def _of(update: int, updates: int | None) -> str:
+    return str(update) if updates is None else f"{update}/{updates}"
 
 
 def say(text: str) -> None:

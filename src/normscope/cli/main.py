@@ -8,6 +8,7 @@ import typer
 
 from .. import __version__
 from ..errors import UserError
+from ..studies.grids.lifeline import hold_lifeline
 from .compare import compare, demo
 from .console import say
 from .data import data_app
@@ -17,6 +18,7 @@ from .exchange import convert_placement, export, import_
 from .finetune import finetune
 from .placements import placements_app
 from .predict import predict
+from .report import report
 from .study import study_app
 from .train import train
 from .translate import translate
@@ -36,6 +38,7 @@ app.add_typer(placements_app, name="placements")
 app.add_typer(data_app, name="data")
 app.command("train")(train)
 app.command("compare")(compare)
+app.command("report")(report)
 app.command("evaluate")(evaluate)
 app.command("translate")(translate)
 app.command("finetune")(finetune)
@@ -90,6 +93,7 @@ def _main(
 
 def main() -> None:
     """Run the command line. Exit codes: 0 done, 1 failed, 2 the user's mistake, 130 after SIGINT, 143 after SIGTERM."""
+    hold_lifeline()
     try:
         app()
     except UserError as error:

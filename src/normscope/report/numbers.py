@@ -79,3 +79,12 @@ def counted(count: int, noun: str) -> str:
 def joined(parts: Sequence[str]) -> str:
     """A list as a sentence has it: "a", "a and b", "a, b and c"."""
     return " and ".join(filter(None, [", ".join(parts[:-1]), *parts[-1:]]))
+
+
+def duration(seconds: float) -> str:
+    """A time that people wait for: "48 s", "2 min 05 s", "3 h 20 min", "2 d 04 h"."""
+    whole = round(seconds)
+    for unit, smaller, size, parts in (("d", "h", 86_400, 3600), ("h", "min", 3600, 60), ("min", "s", 60, 1)):
+        if whole >= size:
+            return f"{whole // size} {unit} {whole % size // parts:02d} {smaller}"
+    return f"{whole} s"

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ..errors import UserError
-from ..settings.tables import as_table, put, read_overrides, read_toml
+from ..settings.tables import as_table, flat, put, read_overrides, read_toml
 from ..tasks.registry import config_of
 from ..tasks.run_config import RunConfig
 
@@ -23,6 +23,15 @@ def load(path: Path | None, overrides: Iterable[str] = (), imports: Iterable[str
     if imports:
         table["imports"] = [*table.get("imports", []), *map(str, imports)]
     return config_of(table, source=str(path) if path else "configuration")
+
+
+def places(path: Path | None, overrides: Iterable[str] = ()) -> dict[str, str]:
+    """What sets each dotted key that is not left to its default: the file, or `--set`. Raises UserError."""
+    found = dict.fromkeys(flat(read_toml(path)), str(path))
+    for key, value in read_overrides(overrides).items():
+        # An override may set a whole section: optimizer={peak_lr=1e-3}.
+        found |= dict.fromkeys(flat({key: value}), "--set")
+    return found
 
 
 def changed(config: Config, settings: Iterable[str]) -> Config:

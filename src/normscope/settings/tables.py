@@ -72,6 +72,14 @@ def put(table: dict[str, Any], key: str, value: Any) -> None:
     table[name] = value
 
 
+def flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Every value of a nested table by its dotted key."""
+    rows: dict[str, Any] = {}
+    for key, value in table.items():
+        rows |= flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {prefix + key: value}
+    return rows
+
+
 def nearest(unknown: str, known: Iterable[str]) -> str:
     """Which known key an unknown one may be meant for: of the same section, of the same name elsewhere, or any."""
     keys = list(known)

@@ -14,6 +14,8 @@ class Status(StrEnum):
     NON_FINITE = "non-finite"
     """It stopped at a value that is not finite."""
     RUNNING = "running"
+    UNFINISHED = "unfinished"
+    """It was stopped, and its command resumes it."""
     MISSING = "missing"
     """Nothing of it is there."""
     FAILED = "failed"

@@ -19,6 +19,7 @@ _ENDINGS = {
     Status.FINISHED: "finished",
     Status.NON_FINITE: "stopped at a non-finite value",
     Status.RUNNING: "still running",
+    Status.UNFINISHED: "unfinished",
     Status.FAILED: "failed",
     Status.MISSING: "missing",
 }

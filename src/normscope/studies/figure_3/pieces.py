@@ -9,8 +9,9 @@ from ...data.parallel.corpus import Corpus
 from ...errors import UserError
 from ...train.device import available_cores, choose_device
 from ..grids.grid import Cell, Grid, write_configs
-from ..grids.pool import CellState, run_cells
+from ..grids.pool import run_cells
 from ..grids.sources import sources
+from ..grids.state import CellState
 from ..protocol.pieces import Pieces
 from .config import PLACEMENTS, POST, Condition, Figure3Config, corpus_of
 from .measure import Bench, Norms

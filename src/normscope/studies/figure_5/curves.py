@@ -11,7 +11,8 @@ from ...tasks.masked_lm import MASKED_LM
 from ...train.device import available_cores, choose_device
 from ...train.run_folder import RunFolder
 from ..grids.grid import Cell, Grid, write_configs
-from ..grids.pool import CellState, run_cells
+from ..grids.pool import run_cells
+from ..grids.state import CellState
 from ..protocol.pieces import Pieces
 from .config import PLACEMENTS, Figure5Config
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from ..finetuning.cells import SearchSpace, Setting, TuningCell
 from ..finetuning.finetune import FineTuning, finetune
 from ..finetuning.task import pair_task
-from ..grids.pool import CellState
+from ..grids.state import CellState
 from ..protocol.pieces import Pieces
 from .config import Figure5Config
 from .curves import Arm, Curves

@@ -14,7 +14,8 @@ from ...tasks.pair_classification.start import open_start
 from ...train import RunFolder
 from ...train.checkpoint import existing
 from ..grids.grid import write_configs
-from ..grids.pool import CellState, at_once, run_cells
+from ..grids.pool import at_once, run_cells
+from ..grids.state import CellState
 from .cells import SearchSpace, TuningCell, tuning_cells
 from .summary import TuningSummary, best_setting, lines, rank, summary, table
 from .task import PairTask, base_config

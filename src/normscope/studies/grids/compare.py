@@ -1,16 +1,38 @@
-"""Compare: run a grid and write its report."""
+"""Compare: run a grid in a folder, whatever was run there before, and write the report of all that is there."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ...errors import UserError
 from ...files import disk_errors
 from ...report.comparison.contents import Comparison
+from ...signals import Interrupted
+from ...tasks.protocol import AnyCorpus
 from ...tasks.registry import task_from_scratch
 from ...tasks.run_config import RunConfig
+from .estimate import announced, updates_of
 from .grid import Cell, Grid, write_configs
-from .pool import CellState, at_once, run_cells
+from .locks import alone
+from .manifest import about, former_manifest, named_cells, refuse_unlike, write_manifest
+from .pool import Commands, at_once, run_cells
 from .reading import compare
+from .state import CellState
+
+Watch = Callable[[list[CellState[Cell]]], None]
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """What a comparison came to."""
+
+    page: Comparison
+    file: Path
+    problems: Sequence[str]
+    """A line for each run that failed, or whose evaluation did."""
+    stopped: Interrupted | None
+    """The signal that ended it before its runs were over."""
 
 
 def run_comparison(
@@ -20,41 +42,83 @@ def run_comparison(
     *,
     processes: int,
     evaluate: str | None,
-    title: str,
+    title: str | None,
     command: str,
-    watch: Callable[[list[CellState[Cell]]], None],
-) -> tuple[Comparison, Path, list[str]]:
-    """Run what is not finished, then write the page; returns it, its file, and a line for each run that failed.
+    watch: Watch,
+    say: Say = lambda line: None,
+) -> Compared:
+    """Run what is not finished, then write the page of all that the folder holds; after a signal, too.
 
     processes: runs at a time, 0 for cores / threads of a run. evaluate: split to translate with each best checkpoint.
-    Raises UserError before anything runs where the corpus, a setting or a run folder does not fit.
+    title: None for the one that the folder has. Raises UserError before anything runs where the corpus, a setting or a
+    run folder does not fit, or where another process is at work on this comparison.
     """
+    corpus = _corpus(base, evaluate)
+    if processes < 0:
+        raise UserError(f"--processes must be 0 or more, got {processes}")
+    cells = grid.cells(base, folder)
+    updates = updates_of(cells[0].config, corpus)
+    with alone(folder, "comparison"):
+        manifest = former_manifest(folder, lambda config: corpus) or about(cells[0].config, corpus)
+        refuse_unlike(cells, named_cells(folder, manifest.cells), manifest, corpus.fingerprint, folder)
+        manifest = manifest.grown(title, command, cells)
+        with disk_errors(f"writing into {folder}"):
+            write_configs(cells)
+        write_manifest(folder, manifest)
+        processes = at_once(processes, cells[0].config)
+        say(announced(cells, corpus, updates=updates, at_once=processes))
+        states, stopped = _run(cells, processes, updates, _translations(evaluate), watch)
+        failed = {state.cell.name: state.message for state in states if state.status == "failed"}
+        manifest = replace(manifest, failed={**manifest.failed, **failed})
+        write_manifest(folder, manifest)
+        with disk_errors(f"writing the report into {folder}"):
+            page, file = compare(named_cells(folder, manifest.cells), manifest, folder)
+    problems = [state for state in states if state.message and state.status in ("failed", "finished")]
+    lines = [f"{state.cell.name}: {state.message} (log: {state.cell.log_file})" for state in problems]
+    return Compared(page=page, file=file, problems=lines, stopped=stopped)
+
+
+def _run(
+    cells: list[Cell], processes: int, updates: int, translations: Commands[Cell], watch: Watch
+) -> tuple[list[CellState[Cell]], Interrupted | None]:
+    """What became of the cells, and the signal that ended it all early."""
+    seen: list[CellState[Cell]] = []
+
+    def look(states: list[CellState[Cell]]) -> None:
+        seen[:] = states
+        watch(states)
+
+    try:
+        return run_cells(
+            cells, processes=processes, evaluate=translations, updates_of=lambda cell: updates, watch=look
+        ), None
+    except Interrupted as stop:
+        return seen, stop
+
+
+def _translations(split: str | None) -> Commands[Cell]:
+    """The command that translates and scores the split with a cell's best checkpoint, unless it was run."""
+
+    def commands(cell: Cell) -> list[list[str]]:
+        if split is None or cell.evaluation().get("split") == split:
+            return []
+        file = str(cell.evaluation_file)
+        return [["-m", "normscope", "evaluate", str(cell.folder.path), "--split", split, "--save", file]]
+
+    return commands
+
+
+def _corpus(base: RunConfig, evaluate: str | None) -> AnyCorpus:
+    """The corpus of all runs. Raises UserError for a task without comparison, or a split that cannot be evaluated."""
     task = task_from_scratch(
         base,
         f"a comparison trains placements from the start, and task {base.task} starts from weights that have one; "
         "compare their pre-trainings, and fine-tune each with `normscope finetune`",
     )
-    corpus = task.open(base)
+    corpus: AnyCorpus = task.open(base)
     if evaluate is not None and not task.translates:
         raise UserError(f"--evaluate {evaluate}: task {base.task} has no translations to score; leave it out")
     if evaluate is not None and (evaluate == "train" or evaluate not in corpus.splits):
         allowed = ", ".join(name for name in corpus.splits if name != "train")
         raise UserError(f"--evaluate {evaluate}: no such split to translate; the corpus has {allowed}")
-    if processes < 0:
-        raise UserError(f"--processes must be 0 or more, got {processes}")
-    cells = grid.cells(base, folder)
-    with disk_errors(f"writing into {folder}"):
-        write_configs(cells)
-
-    def translations(cell: Cell) -> list[list[str]]:
-        """The command that translates and scores the split with the cell's best checkpoint, unless it was run."""
-        if evaluate is None or cell.evaluation().get("split") == evaluate:
-            return []
-        file = str(cell.evaluation_file)
-        return [["-m", "normscope", "evaluate", str(cell.folder.path), "--split", evaluate, "--save", file]]
-
-    states = run_cells(cells, processes=at_once(processes, cells[0].config), evaluate=translations, watch=watch)
-    failed = {state.cell: state.message for state in states if state.status == "failed"}
-    with disk_errors(f"writing the report into {folder}"):
-        page, file = compare(cells, corpus, folder, title=title, command=command, failed=failed)
-    return page, file, [f"{cell.name}: {message} (log: {cell.log_file})" for cell, message in failed.items()]
+    return corpus

@@ -6,6 +6,7 @@ from ...tasks.translation import TranslationRunConfig
 from ...train import TrainConfig
 from .grid import Grid
 
+DEMO_TITLE = "Does it need warm-up? Post-LN and Pre-LN on the toy language"
 DEMO_GRID = Grid(
     placements_and_warmups=(("post-ln", 0), ("post-ln", 200), ("pre-ln", 0), ("pre-ln", 200)),
     peak_lrs=(3e-3,),

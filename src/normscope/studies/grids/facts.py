@@ -1,11 +1,12 @@
 """What the page of a comparison says of its runs: the data, the model, the loss, and the formula of each placement."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from ...optim import parse_duration
 from ...placement import named
 from ...placement.printing import formula
-from ...tasks.protocol import AnyCorpus, Facts, TaskFromScratch
+from ...tasks.protocol import Facts, TaskFromScratch
 from ...tasks.registry import task_from_scratch
 from ...tasks.run_config import RunConfig
 
@@ -21,31 +22,33 @@ def formula_in(placement: str, config: RunConfig) -> str:
     return "; ".join(f"{kind}: {text}" for kind, text in found.items())
 
 
-def facts(config: RunConfig, corpus: AnyCorpus, *, seeds: int) -> Facts:
-    """The same for all runs of a comparison, as rows of a table."""
+def facts(configs: Sequence[RunConfig], corpus_facts: Facts, *, seeds: Sequence[int]) -> Facts:
+    """What the runs of a comparison share, as rows of a table. seeds: how many each configuration has."""
+    config = configs[0]
     model, train = config.model, config.train
     task = _task(config)
     return [
-        *task.corpus_facts(config, corpus),
+        *corpus_facts,
         (
             "Model",
             f"{'+'.join(str(shape.blocks) for shape in task.shapes(config))} blocks, width {model.width}, "
             f"feed-forward {model.ffn_width}, {model.heads} heads, dropout {model.dropout:g}, norm {model.norm}, "
             f"initialisation {model.initialisation}",
         ),
-        ("Duration", f"{_duration(config)} {task.batch_words(config)} per update"),
+        ("Duration", f"{_durations(configs)} of at most {task.batch_words(config)} per update"),
         ("Schedule", f"{config.schedule.decay} after the warm-up; cumulative learning rates are in the table"),
         ("Loss", task.loss_words(config)),
         ("Precision", f"{train.precision} on {train.device}, {train.threads} thread(s) per run"),
-        ("Seeds", f"{seeds} per row"),
+        ("Seeds", f"{' to '.join(map(str, dict.fromkeys((min(seeds), max(seeds)))))} per row"),
         ("Learned", f"validation loss under {LEARNED_BELOW:.0%} of the unigram baseline, the entropy of the targets"),
     ]
 
 
-def _duration(config: RunConfig) -> str:
-    number, unit = parse_duration(config.train.duration)
-    batches = "1 batch" if config.train.accumulation == 1 else f"{config.train.accumulation} batches"
-    return f"{float(number):g} {unit}; {batches} of at most"
+def _durations(configs: Sequence[RunConfig]) -> str:
+    parsed = dict.fromkeys(parse_duration(config.train.duration) for config in configs)
+    accumulation = configs[0].train.accumulation
+    batches = "1 batch" if accumulation == 1 else f"{accumulation} batches"
+    return f"{' or '.join(f'{float(number):g} {unit}' for number, unit in parsed)}; {batches}"
 
 
 def _task(config: RunConfig) -> TaskFromScratch[Any, Any, Any, Any]:

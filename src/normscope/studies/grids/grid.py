@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from ...errors import UserError
 from ...files import write_atomically
@@ -16,7 +16,7 @@ from ...runs.resolving import resolve
 from ...settings.tables import to_toml
 from ...tasks.run_config import RunConfig
 from ...train import RunFolder
-from .pool import PoolCell
+from .state import PoolCell
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -74,9 +74,12 @@ class Cell:
         }
 
     def evaluation(self) -> dict[str, Any]:
-        """Scores of the best checkpoint; empty where it has not been evaluated."""
-        file = self.evaluation_file
-        return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+        """Scores of the best checkpoint; empty where it has not been evaluated, or not to the end."""
+        try:
+            found = json.loads(self.evaluation_file.read_text(encoding="utf-8"))
+        except (OSError, ValueError, RecursionError):
+            return {}
+        return found if isinstance(found, dict) else {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +92,9 @@ class Grid:
     peak_lrs: tuple[float, ...]
     optimizers: tuple[str, ...]
     seeds: int
+    """How many: the seed of the configuration and those that follow it."""
+    threads: int | Literal["auto"] = 1
+    """Of every run whose configuration leaves them open."""
 
     def __post_init__(self) -> None:
         for axis in ("placements_and_warmups", "peak_lrs", "optimizers"):
@@ -99,9 +105,10 @@ class Grid:
             raise UserError(f"seeds must be at least 1, got {self.seeds}")
 
     def arms(self) -> Iterator[Arm]:
+        """Every configuration. Raises UserError for a placement that is not registered."""
         axes = itertools.product(self.placements_and_warmups, self.peak_lrs, self.optimizers)
         for (placement, warmup_updates), peak_lr, optimizer in axes:
-            yield Arm(placement, warmup_updates, peak_lr, optimizer)
+            yield Arm(_registered(placement), warmup_updates, peak_lr, optimizer)
 
     def cells(self, base: RunConfig, folder: Path) -> list[Cell]:
         """All runs, those of the first seed first, so that a whole picture is there early.
@@ -109,13 +116,24 @@ class Grid:
         Raises UserError for values a configuration does not allow, and where a run folder holds something else.
         """
         cells = []
-        for seed in range(1, self.seeds + 1):
+        for seed in range(base.seed, base.seed + self.seeds):
             for arm in self.arms():
                 run = RunFolder(folder / "runs" / f"{arm.name}_seed-{seed}")
-                config = resolve(_config(base, arm, seed), run)
+                config = resolve(self._config(base, arm, seed), run)
                 refuse_other_configuration(run, config)
                 cells.append(Cell(arm, seed, run, config))
         return cells
+
+    def _config(self, base: RunConfig, arm: Arm, seed: int) -> RunConfig:
+        return replaced(
+            base,
+            seed=seed,
+            model__placement=arm.placement,
+            schedule__warmup_updates=arm.warmup_updates,
+            optimizer__peak_lr=arm.peak_lr,
+            optimizer__name=arm.optimizer,
+            train__threads=self.threads if base.train.threads == "auto" else base.train.threads,
+        )
 
 
 def write_configs(cells: Iterable[PoolCell]) -> None:
@@ -126,18 +144,8 @@ def write_configs(cells: Iterable[PoolCell]) -> None:
         write_atomically(cell.config_file, to_toml(cell.config))
 
 
-def _config(base: RunConfig, arm: Arm, seed: int) -> RunConfig:
+def _registered(placement: str) -> str:
     try:
-        named(arm.placement)
+        return named(placement).name
     except ValueError as error:
         raise UserError(str(error)) from error
-    return replaced(
-        base,
-        seed=seed,
-        model__placement=arm.placement,
-        schedule__warmup_updates=arm.warmup_updates,
-        optimizer__peak_lr=arm.peak_lr,
-        optimizer__name=arm.optimizer,
-        # One thread a run unless asked otherwise: the grid fills the cores with runs.
-        train__threads=1 if base.train.threads == "auto" else base.train.threads,
-    )

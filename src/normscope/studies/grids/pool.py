@@ -1,92 +1,26 @@
 """Train many runs as local processes, a few at a time, and tell what each is doing."""
 
-import json
+import itertools
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import IO, Any, Generic, Protocol, TypeVar
+from typing import IO, Generic
 
+from ...optim import parse_duration
+from ...signals import Interrupted, StopRequest
 from ...tasks.run_config import RunConfig
-from ...train import Interrupted, RunFolder
 from ...train.device import available_cores
+from .lifeline import with_lifeline
+from .locks import is_held
+from .state import C, CellState, PoolCell
 
 _POLL_SECONDS = 0.5
 
-
-class PoolCell(Protocol):
-    """A run that a command of its own can train."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def folder(self) -> RunFolder: ...
-
-    @property
-    def config(self) -> RunConfig: ...
-
-    @property
-    def config_file(self) -> Path: ...
-
-    @property
-    def log_file(self) -> Path: ...
-
-    def columns(self) -> Mapping[str, str]:
-        """What tells it from the others, by heading: the first columns of a table of runs."""
-        ...
-
-
-C = TypeVar("C", bound=PoolCell)
 Commands = Callable[[C], list[list[str]]]
-
-
-@dataclass(slots=True)
-class CellState(Generic[C]):
-    """What is known of a cell while the pool runs."""
-
-    cell: C
-    status: str = "waiting"
-    """waiting, running, translating, finished, non-finite or failed."""
-    update: int = 0
-    nll_nats: float | None = None
-    message: str = ""
-    _offset: int = field(default=0, repr=False)
-
-    @property
-    def over(self) -> bool:
-        return self.status in ("finished", "non-finite", "failed")
-
-    def read_new_events(self) -> None:
-        """Take in what the run has logged since the last look."""
-        file = self.cell.folder.metrics_file
-        if not file.is_file():
-            return
-        if file.stat().st_size < self._offset:
-            self._offset = 0  # a resumed run has gone back to its checkpoint
-        with file.open("rb") as stream:
-            stream.seek(self._offset)
-            for line in stream:
-                if not line.endswith(b"\n"):
-                    break
-                try:
-                    event = json.loads(line)
-                except ValueError:  # gone back and on again since the last look: read it all anew next time
-                    self._offset = 0
-                    break
-                self._offset += len(line)
-                self._take(event)
-
-    def _take(self, event: dict[str, Any]) -> None:
-        self.update = event["update"]
-        if event["event"] == "validation":
-            self.nll_nats = event["nll_nats"]
-        elif event["event"] in ("finished", "non-finite"):
-            self.status, self.message = event["event"], event.get("reason", "")
 
 
 @dataclass(slots=True)
@@ -96,6 +30,11 @@ class _Job(Generic[C]):
     process: subprocess.Popen[bytes] | None = None
     log: IO[bytes] | None = None
     running: list[str] = field(default_factory=list)
+
+    @property
+    def trains(self) -> bool:
+        """Whether the command that runs is the training, and not an evaluation."""
+        return "train" in self.running
 
 
 def train_command(cell: PoolCell) -> list[str]:
@@ -109,39 +48,47 @@ def at_once(processes: int, config: RunConfig) -> int:
     return processes or max(1, available_cores() // (threads if threads != "auto" else 1))
 
 
+def stated_updates(cell: PoolCell) -> int | None:
+    """The updates of a cell's whole run; None where its duration is in epochs."""
+    number, unit = parse_duration(cell.config.train.duration)
+    return int(number) if unit == "updates" else None
+
+
 def run_cells(
     cells: Iterable[C],
     *,
     processes: int,
     evaluate: Commands[C] | None = None,
+    updates_of: Callable[[C], int | None] = stated_updates,
     watch: Callable[[list[CellState[C]]], None],
 ) -> list[CellState[C]]:
-    """Train every cell that is not over, `processes` at a time.
+    """Train every cell that is not over, `processes` at a time. A cell that another process trains is waited for.
 
-    evaluate: commands to run after a cell's training, as words after the Python interpreter. watch: called twice a
-    second with the states of all cells. Raises Interrupted on SIGINT or SIGTERM, after every run under way has saved.
+    evaluate: commands to run after a cell's training, as words after the Python interpreter. updates_of: the updates
+    of a cell's whole run. watch: called twice a second with the states of all cells. Raises Interrupted after a signal
+    that asks for an end, when every run under way has saved. Should this process be killed, the runs save and end too.
     """
-    states = [CellState(cell) for cell in cells]
+    states = [CellState(cell, updates_of(cell)) for cell in cells]
     for state in states:
         state.read_new_events()
     waiting = [job for job in (_job(state, evaluate) for state in states) if job.commands]
     running: list[_Job[C]] = []
-    stop: list[int] = []
-    previous = {s: signal.signal(s, lambda number, frame: stop.append(number)) for s in (signal.SIGINT, signal.SIGTERM)}
     try:
-        while (waiting or running) and not stop:
-            while waiting and len(running) < processes:
-                running.append(_start(waiting.pop(0)))
-            time.sleep(_POLL_SECONDS)
-            running = [job for job in running if _advance(job)]
-            watch(states)
-        if stop:
-            _stop(running)
-            raise Interrupted(stop[0], "after every run under way has saved")
+        with StopRequest() as stop:
+            while (waiting or running) and stop.signal_number is None:
+                for job in _free(waiting, processes - len(running)):
+                    waiting.remove(job)
+                    running.append(job)
+                    _start(job)
+                watch(states)
+                time.sleep(_POLL_SECONDS)
+                running = [job for job in running if _advance(job)]
+            if stop.signal_number is not None:
+                _stop(running)
+                watch(states)
+                raise Interrupted(stop.signal_number, "after every run under way has saved")
     finally:
         _stop(running)
-        for number, handler in previous.items():
-            signal.signal(number, handler)
     watch(states)
     return states
 
@@ -153,28 +100,45 @@ def _job(state: CellState[C], evaluate: Commands[C] | None) -> _Job[C]:
     return _Job(state, commands)
 
 
-def _start(job: _Job[C]) -> _Job[C]:
+def _free(waiting: Iterable[_Job[C]], count: int) -> list[_Job[C]]:
+    """The first `count` jobs whose run no other process trains, such as one whose parent was killed and that saves."""
+
+    def free(job: _Job[C]) -> bool:
+        held = is_held(job.state.cell.folder.path)
+        if held:
+            job.state.status = "waiting for another process"
+            job.state.read_new_events()
+        return not held
+
+    return list(itertools.islice(filter(free, waiting), count))
+
+
+def _start(job: _Job[C]) -> None:
     """Start the job's next command, its output appended to the cell's log, in threads of its own."""
     threads = str(job.state.cell.config.train.threads)
     environment = os.environ | dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), threads)
     job.running = job.commands.pop(0)
-    job.state.status = "running" if "train" in job.running else "translating"
-    job.log = job.state.cell.log_file.open("ab")
-    # A session of its own, so that Ctrl-C reaches the runs through us alone and each can save.
-    job.process = subprocess.Popen(
-        [sys.executable, *job.running],
-        stdout=job.log,
-        stderr=subprocess.STDOUT,
-        stdin=subprocess.DEVNULL,
-        env=environment,
-        start_new_session=True,
-    )
-    return job
+    job.state.status = "running" if job.trains else "translating"
+    try:
+        job.log = job.state.cell.log_file.open("ab")
+        # A session of its own, so that Ctrl-C reaches the runs through us alone and each can save.
+        job.process = subprocess.Popen(
+            [sys.executable, *job.running],
+            stdout=job.log,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.PIPE,
+            env=with_lifeline(environment),
+            start_new_session=True,
+        )
+    except OSError as error:
+        _close(job)
+        _fail(job, f"its process could not be started: {error.strerror}")
 
 
 def _advance(job: _Job[C]) -> bool:
     """Look at a running job and start its next command; False when it is over."""
-    assert job.process is not None
+    if job.process is None:
+        return False
     job.state.read_new_events()
     code = job.process.poll()
     if code is None:
@@ -185,13 +149,22 @@ def _advance(job: _Job[C]) -> bool:
         return False
     if code != 0:
         killed = f"killed by {signal.Signals(-code).name}; the last it said: " if code < 0 else ""
-        job.state.status, job.state.message = "failed", killed + _last_line(job.state.cell)
+        _fail(job, killed + _last_line(job.state.cell))
+    elif job.trains:
+        job.state.status = "finished"
+    if job.state.status == "failed" or not job.commands:
+        job.state.status = "failed" if job.state.status == "failed" else "finished"
         return False
-    if job.commands:
-        _start(job)
-        return True
-    job.state.status = "finished"
-    return False
+    _start(job)
+    return True
+
+
+def _fail(job: _Job[C], why: str) -> None:
+    """A training that fails leaves no result; an evaluation that fails leaves the training as it is."""
+    if job.trains:
+        job.state.status, job.state.message = "failed", why
+    else:
+        job.state.status, job.state.message = "finished", f"trained, but {' '.join(job.running[2:])} failed: {why}"
 
 
 def _stop(running: list[_Job[C]]) -> None:
@@ -203,13 +176,17 @@ def _stop(running: list[_Job[C]]) -> None:
         if job.process is not None:
             job.process.wait()
             _close(job)
+        if not job.state.over:
+            job.state.status = "stopped"
+        job.state.read_new_events()
     running.clear()
 
 
 def _close(job: _Job[C]) -> None:
-    if job.log is not None:
-        job.log.close()
-        job.log = None
+    for stream in (job.log, job.process.stdin if job.process is not None else None):
+        if stream is not None:
+            stream.close()
+    job.log = job.process = None
 
 
 def _last_line(cell: PoolCell) -> str:

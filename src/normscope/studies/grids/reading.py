@@ -8,39 +8,42 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from ...errors import UserError
 from ...files import write_atomically
 from ...placement import named
 from ...report.comparison.contents import Comparison, Configuration, Name, SeedResult, Status
 from ...report.comparison.page import write
 from ...report.numbers import number, significant
-from ...tasks.protocol import AnyCorpus
-from ...tasks.registry import task_from_scratch
 from ...train.run_folder import Event
 from .curves import Runs, gradient_profile, loss_curve, schedule
 from .facts import facts, formula_in
 from .grid import Arm, Cell
+from .locks import is_held
+from .manifest import Manifest
 from .pool import train_command
 from .results import results
 from .verdict import verdict
 
 
-def compare(
-    cells: list[Cell], corpus: AnyCorpus, folder: Path, *, title: str, command: str, failed: Mapping[Cell, str]
-) -> tuple[Comparison, Path]:
+def compare(cells: list[Cell], manifest: Manifest, folder: Path) -> tuple[Comparison, Path]:
     """Read all runs of the grid and write `report.html`, its SVG files and `results.json` into `folder`.
 
-    failed: cells whose process has just ended without finishing its run, each with its last message.
+    A run whose log is damaged is one that failed.
     """
-    unigram = task_from_scratch(cells[0].config, "nothing to compare").chance_nats(corpus)
+    unigram, failed = manifest.corpus.unigram_nats, dict(manifest.failed)
     by_arm: dict[Arm, list[tuple[Cell, list[Event]]]] = defaultdict(list)
     for cell in cells:
-        by_arm[cell.arm].append((cell, cell.folder.events()))
+        try:
+            events = cell.folder.events()
+        except UserError as error:
+            events, failed[cell.name] = [], str(error)
+        by_arm[cell.arm].append((cell, events))
     names = configuration_names(list(by_arm))
     named_runs = [(names[arm], runs) for arm, runs in by_arm.items()]
     first = cells[0].config
     page = Comparison(
-        title=title,
-        subtitle="The same model, data and number of updates in every row; what differs is named in the row.",
+        title=manifest.title,
+        subtitle=_subtitle(cells),
         created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         configurations=[_configuration(arm, names[arm], runs, unigram, failed) for arm, runs in by_arm.items()],
         unigram_loss_nats=unigram,
@@ -48,14 +51,21 @@ def compare(
         train_curves=[loss_curve(name, runs, "update") for name, runs in named_runs],
         gradient_profiles=[p for name, runs in named_runs if (p := gradient_profile(name, runs)) is not None],
         schedules=[schedule(name, runs) for name, runs in named_runs],
-        what=facts(first, corpus, seeds=len({cell.seed for cell in cells})),
+        what=facts([cell.config for cell in cells], manifest.corpus.facts, seeds=list(map(len, by_arm.values()))),
         formulas=[(named(p).title, formula_in(p, first)) for p in dict.fromkeys(arm.placement for arm in by_arm)],
-        commands=[command, *(shlex.join(["python", *train_command(cell)]) for cell in cells)],
+        commands=[*manifest.commands, *(shlex.join(["python", *train_command(cell)]) for cell in cells)],
         environment=_environment(cells),
     )
     file = write(page, folder)
     write_atomically(folder / "results.json", json.dumps(results(page), indent=1) + "\n")
     return page, file
+
+
+def _subtitle(cells: Sequence[Cell]) -> str:
+    same = "The same model and data in every row"
+    if len({cell.config.train.duration for cell in cells}) == 1:
+        same = "The same model, data and number of updates in every row"
+    return f"{same}; what differs is named in the row."
 
 
 def configuration_names(arms: Sequence[Arm]) -> dict[Arm, Name]:
@@ -74,8 +84,8 @@ def configuration_names(arms: Sequence[Arm]) -> dict[Arm, Name]:
     }
 
 
-def _configuration(arm: Arm, name: Name, runs: Runs, unigram: float, failed: Mapping[Cell, str]) -> Configuration:
-    seeds = [_seed_result(cell, events, failed.get(cell)) for cell, events in runs]
+def _configuration(arm: Arm, name: Name, runs: Runs, unigram: float, failed: Mapping[str, str]) -> Configuration:
+    seeds = [_seed_result(cell, events, failed.get(cell.name)) for cell, events in runs]
     return Configuration(
         name=name,
         warmup_updates=arm.warmup_updates,
@@ -89,13 +99,15 @@ def _configuration(arm: Arm, name: Name, runs: Runs, unigram: float, failed: Map
 
 def _seed_result(cell: Cell, events: Sequence[Event], failure: str | None) -> SeedResult:
     last: Event = events[-1] if events else {"event": Status.MISSING.value, "update": 0}
+    status = _status(last["event"], cell)
+    if status not in (Status.UNFINISHED, Status.MISSING):
+        failure = None  # it has gone on since
     losses = [event["nll_nats"] for event in events if event["event"] == "validation"]
-    status = Status.FAILED if failure is not None else _status(last["event"])
     scores = cell.evaluation()
     in_training = [event["bleu"] for event in events if event["event"] == "validation" and "bleu" in event]
     return SeedResult(
         seed=cell.seed,
-        status=status,
+        status=status if failure is None else Status.FAILED,
         updates=last["update"],
         valid_loss_nats=math.nan if status is Status.NON_FINITE else (losses[-1] if losses else None),
         bleu=scores.get("bleu", in_training[-1] if in_training else None),
@@ -105,10 +117,10 @@ def _seed_result(cell: Cell, events: Sequence[Event], failure: str | None) -> Se
     )
 
 
-def _status(last_event: str) -> Status:
-    """How far a run is whose last event this is; one with any other event is under way."""
+def _status(last_event: str, cell: Cell) -> Status:
+    """How far a run is whose last event this is."""
     ends = {status.value: status for status in (Status.FINISHED, Status.NON_FINITE, Status.MISSING)}
-    return ends.get(last_event, Status.RUNNING)
+    return ends.get(last_event) or (Status.RUNNING if is_held(cell.folder.path) else Status.UNFINISHED)
 
 
 def _sentence(name: Name, seeds: Sequence[SeedResult], unigram: float) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ...report.numbers import counted
-from .pool import PoolCell
+from .state import PoolCell
 
 _KEYS = ("normscope", "source_sha256", "commit")
 

@@ -1,0 +1,143 @@
+"""What a run of a grid is doing, as the pool and its display know it: read from what the run has logged."""
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar
+
+from ...tasks.run_config import RunConfig
+from ...train import RunFolder
+
+
+class PoolCell(Protocol):
+    """A run that a command of its own can train."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def folder(self) -> RunFolder: ...
+
+    @property
+    def config(self) -> RunConfig: ...
+
+    @property
+    def config_file(self) -> Path: ...
+
+    @property
+    def log_file(self) -> Path: ...
+
+    def columns(self) -> Mapping[str, str]:
+        """What tells it from the others, by heading: the first columns of a table of runs."""
+        ...
+
+
+C = TypeVar("C", bound=PoolCell)
+
+
+@dataclass(slots=True)
+class CellState(Generic[C]):
+    """What is known of a cell while the pool runs."""
+
+    cell: C
+    updates: int | None = None
+    """How many the whole run has, where that is known before it ends."""
+    status: str = "waiting"
+    """waiting, waiting for another process, running, translating, stopped, finished, non-finite or failed."""
+    update: int = 0
+    nll_nats: float | None = None
+    """Of the last validation, which was that of `nll_update`."""
+    nll_update: int = 0
+    message: str = ""
+    """Why it failed or stopped; of a finished run, why its evaluation failed."""
+    clock: Callable[[], float] = field(default=time.monotonic, repr=False)
+    _offset: int = field(default=0, repr=False)
+    _first_look: tuple[int, float] | None = field(default=None, repr=False)
+    _last_look: tuple[int, float] | None = field(default=None, repr=False)
+
+    @property
+    def over(self) -> bool:
+        return self.status in ("finished", "non-finite", "failed")
+
+    @property
+    def updates_per_second(self) -> float | None:
+        """Since the pool has seen it train, validations included; None until it has seen two updates."""
+        if self._first_look is None or self._last_look is None or self._last_look[0] <= self._first_look[0]:
+            return None
+        (before, since), (now, until) = self._first_look, self._last_look
+        return (now - before) / (until - since)
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Until its last update, at the rate so far; None where that is not known."""
+        rate = self.updates_per_second
+        return None if rate is None or self.updates is None else (self.updates - self.update) / rate
+
+    def read_new_events(self) -> None:
+        """Take in what the run has logged since the last look."""
+        file = self.cell.folder.metrics_file
+        if not file.is_file():
+            return
+        if file.stat().st_size < self._offset:
+            self._offset = 0  # a resumed run has gone back to its checkpoint
+        before = self.update
+        with file.open("rb") as stream:
+            stream.seek(self._offset)
+            for line in stream:
+                if not line.endswith(b"\n"):
+                    break
+                try:
+                    self._take(json.loads(line))
+                except (ValueError, TypeError, KeyError):  # gone back and on again meanwhile: read it all next time
+                    self._offset = 0
+                    break
+                self._offset += len(line)
+        if self.status == "running" and self.update != before:
+            self._look()
+
+    def _look(self) -> None:
+        self._last_look = (self.update, self.clock())
+        if self._first_look is None or self.update < self._first_look[0]:
+            self._first_look = self._last_look
+
+    def _take(self, event: dict[str, Any]) -> None:
+        self.update = event["update"]
+        if event["event"] == "validation":
+            self.nll_nats, self.nll_update = event["nll_nats"], event["update"]
+        elif event["event"] == "non-finite":
+            self.status, self.message = event["event"], event.get("reason", "")
+        # A run that has been given more updates since is not finished.
+        elif event["event"] == "finished" and self.update >= (self.updates or 0):
+            self.status, self.message = event["event"], ""
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """How far a grid is as a whole."""
+
+    update: int
+    updates: int | None
+    """Of all runs together; None where that of one is not known."""
+    unfinished: int
+    updates_per_second: float | None
+    """Of all runs that train together."""
+    seconds_left: float | None
+
+
+def outlook(states: Sequence[CellState[Any]]) -> Outlook:
+    """How far all runs together are, and how long they take from here at the rate of those that train."""
+    open_states = [state for state in states if not state.over]
+    rates = [rate for state in states if state.status == "running" and (rate := state.updates_per_second)]
+    done, total = 0, 0
+    known = all(state.updates is not None for state in states)
+    for state in states:
+        done += state.update
+        # A run that has ended early takes no more updates.
+        total += state.update if state.over else state.updates or 0
+    left = None
+    if known and rates:
+        # The longest of those under way may outlast a fair share of the rest.
+        left = max((total - done) / sum(rates), *(s.seconds_left or 0.0 for s in open_states), 0.0)
+    return Outlook(done, total if known else None, len(open_states), sum(rates) or None, left)

@@ -1,0 +1,244 @@
+"""A comparison's folder: it grows, remembers, refuses what does not belong, and gives its report at any time."""
+
+import json
+import os
+import shutil
+import signal
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from normscope.data.parallel import opening
+from normscope.errors import UserError
+from normscope.files import write_atomically
+from normscope.report.comparison.contents import Comparison
+from normscope.runs.config import replaced
+from normscope.settings.tables import to_toml
+from normscope.signals import Interrupted
+from normscope.studies.grids import compare as comparing
+from normscope.studies.grids import folders, reading
+from normscope.studies.grids.compare import Compared, run_comparison
+from normscope.studies.grids.grid import Cell, Grid
+from normscope.studies.grids.locks import alone
+from normscope.studies.grids.state import CellState
+from normscope.tasks.run_config import RunConfig
+from tiny import tiny
+
+BASE = tiny("train.duration=4")
+
+
+def pretend(cell: Cell, updates: int) -> None:
+    """What a training of the cell up to that update leaves of metrics and configuration."""
+    cell.folder.path.mkdir(parents=True, exist_ok=True)
+    write_atomically(cell.folder.config_file, to_toml(cell.config))
+    numbers = {"nll_nats": 3.0, "lr": 0.1, "epoch": 1.0}
+    events: list[dict[str, Any]] = [{"event": "update", "update": n} | numbers for n in range(1, updates + 1)]
+    events.append({"event": "validation", "update": updates, "nll_nats": 2.0})
+    if updates == cell.config.train.duration:
+        events.append({"event": "finished", "update": updates})
+    cell.folder.metrics_file.write_text("".join(json.dumps(event) + "\n" for event in events))
+
+
+def pool(
+    trained: Callable[[Cell], int] = lambda cell: int(cell.config.train.duration),
+    stopped: bool = False,
+    message: str = "",
+) -> Callable[..., list[CellState[Cell]]]:
+    """Stands in for the pool: its runs come as far as `trained` says, and then a signal may stop it."""
+
+    def run_cells(cells: Iterable[Cell], *, watch: Any, updates_of: Any, **options: object) -> list[CellState[Cell]]:
+        states = [CellState(cell, updates_of(cell)) for cell in cells]
+        for state in states:
+            state.read_new_events()
+            if not state.over and (updates := trained(state.cell)):
+                pretend(state.cell, updates)
+                state.read_new_events()
+            state.message = message
+        watch(states)
+        if stopped:
+            raise Interrupted(signal.SIGINT, "after every run under way has saved")
+        return states
+
+    return run_cells
+
+
+@pytest.fixture(autouse=True)
+def quick_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No figures: drawing them takes seconds, and they are tested elsewhere."""
+
+    def write(page: Comparison, folder: Path) -> Path:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "report.html").write_text(page.title)
+        return folder / "report.html"
+
+    monkeypatch.setattr(reading, "write", write)
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Compared]:
+    """`run_comparison` in one folder with the pool that stands in."""
+
+    def call(*placements: str, base: RunConfig = BASE, runs: Any = None, **changes: Any) -> Compared:
+        monkeypatch.setattr(comparing, "run_cells", runs or pool())
+        axes = {"peak_lrs": (1e-3,), "optimizers": ("adam",), "seeds": 1} | changes
+        grid = Grid(placements_and_warmups=tuple((name, 0) for name in placements), **axes)
+        options: dict[str, Any] = {"processes": 1, "evaluate": None, "title": None, "watch": lambda states: None}
+        command = f"compare {' '.join(placements)}"
+        return run_comparison(base, grid, tmp_path / "out", command=command, **options)
+
+    return call
+
+
+def rows(page: Comparison) -> list[tuple[str, list[int]]]:
+    """Placement and seeds of every configuration."""
+    return [(row.name.group, [seed.seed for seed in row.seeds]) for row in page.configurations]
+
+
+def test_a_comparison_grows_by_placements_rates_and_seeds_and_keeps_what_it_has(run: Callable[..., Compared]) -> None:
+    run("post-ln", "pre-ln")
+    assert rows(run("peri-ln").page) == [("Post-LN", [1]), ("Pre-LN", [1]), ("Peri-LN", [1])]
+    assert rows(run("pre-ln", seeds=2).page)[1] == ("Pre-LN", [1, 2])
+    done = run("pre-ln", peak_lrs=(2e-3,))
+    assert len(done.page.configurations) == 4
+    assert str(done.page.configurations[3].name) == "Pre-LN, no warm-up, rate 0.002"
+    assert done.page.commands[:3] == ["compare post-ln pre-ln", "compare peri-ln", "compare pre-ln"]
+    assert dict(done.page.what)["Seeds"] == "1 to 2 per row"
+
+
+def test_a_longer_duration_goes_on_and_the_others_stay(run: Callable[..., Compared], tmp_path: Path) -> None:
+    run("post-ln", "pre-ln")
+    shutil.rmtree(tmp_path / "out/runs")  # so that the test is about the comparison, and not about the run folder
+    done = run("pre-ln", base=replaced(BASE, train__duration=6))
+    assert [(row.name.group, row.seeds[0].updates) for row in done.page.configurations] == [
+        ("Post-LN", 0),
+        ("Pre-LN", 6),
+    ]
+    assert dict(done.page.what)["Duration"].startswith("4 updates or 6 updates")
+    assert done.page.subtitle == "The same model and data in every row; what differs is named in the row."
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"model__width": 32}, "model.width: 16 there, 32 now"),
+        ({"data__toy_pairs": 200}, "data.toy_pairs: 300 there, 200 now; fingerprint of the corpus: "),
+    ],
+)
+def test_what_cannot_be_joined_is_named(
+    run: Callable[..., Compared], tmp_path: Path, settings: dict[str, Any], message: str
+) -> None:
+    run("post-ln")
+    before = (tmp_path / "out/comparison.json").read_text()
+    with pytest.raises(UserError) as error:
+        run("pre-ln", base=replaced(BASE, **settings))
+    assert f"holds a comparison with other settings ({message}" in str(error.value)
+    assert (tmp_path / "out/comparison.json").read_text() == before
+    assert not list((tmp_path / "out/cells").glob("pre-ln*"))
+
+
+def test_a_stopped_comparison_has_its_report_and_it_can_be_made_again(
+    run: Callable[..., Compared], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = pool(lambda cell: 2 if cell.arm.placement == "post-ln" else 0, stopped=True)
+    done = run("post-ln", "pre-ln", runs=runs)
+    assert done.stopped is not None
+    assert done.stopped.exit_code == 130
+    statuses = [("Post-LN", "unfinished", 2), ("Pre-LN", "missing", 0)]
+    assert [(r.name.group, r.seeds[0].status, r.seeds[0].updates) for r in done.page.configurations] == statuses
+    done.file.unlink()
+    # The corpus is gone by now.
+    monkeypatch.delattr(opening, "toy_corpus")
+    page, file = folders.report([tmp_path / "out"], tmp_path / "out")
+    assert file == done.file
+    assert file.is_file()
+    assert (page.configurations, page.what) == (done.page.configurations, done.page.what)
+    assert (page.title, page.commands) == (done.page.title, done.page.commands)
+
+
+def test_a_report_made_meanwhile_says_that_a_run_is_running(run: Callable[..., Compared], tmp_path: Path) -> None:
+    run("post-ln", runs=pool(lambda cell: 2, stopped=True))
+    (path,) = (tmp_path / "out/runs").iterdir()
+    with alone(path, "run"):
+        page, _ = folders.report([tmp_path / "out"], tmp_path / "elsewhere", title="Now")
+    assert (page.configurations[0].seeds[0].status, page.title) == ("running", "Now")
+    assert (tmp_path / "elsewhere/report.html").is_file()
+
+
+def test_a_failure_is_remembered_until_the_run_has_gone_on(run: Callable[..., Compared], tmp_path: Path) -> None:
+    out = tmp_path / "out"
+
+    def fails(cells: list[Cell], *, watch: Any, **options: object) -> list[CellState[Cell]]:
+        return [CellState(cell, 4, status="failed", message="no room") for cell in cells]
+
+    done = run("post-ln", runs=fails)
+    assert [line.split(" (log")[0] for line in done.problems] == ["post-ln_warmup-0_lr-0.001_adam_seed-1: no room"]
+    page, _ = folders.report([out], out)
+    assert (page.configurations[0].seeds[0].status, page.configurations[0].seeds[0].message) == ("failed", "no room")
+    assert run("post-ln").page.configurations[0].seeds[0].status == "finished"
+
+
+def test_a_failed_evaluation_does_not_lose_the_training(run: Callable[..., Compared]) -> None:
+    done = run("post-ln", runs=pool(message="trained, but evaluate failed: no memory"))
+    assert done.page.configurations[0].seeds[0].status == "finished"
+    assert done.page.configurations[0].verdict.text == "learned"
+    assert len(done.problems) == 1
+    assert "trained, but evaluate failed: no memory" in done.problems[0]
+
+
+def test_a_folder_of_an_earlier_version_says_by_its_runs_what_it_holds(
+    run: Callable[..., Compared], tmp_path: Path
+) -> None:
+    done = run("post-ln", "pre-ln")
+    (tmp_path / "out/comparison.json").unlink()
+    page, _ = folders.report([tmp_path / "out"], tmp_path / "out")
+    assert page.configurations == done.page.configurations
+    assert rows(run("peri-ln").page) == [("Post-LN", [1]), ("Pre-LN", [1]), ("Peri-LN", [1])]
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"title": 1}', '{"corpus": {"facts": [[1]]}}', "\udcff", "[" * 100_000])
+def test_a_damaged_manifest_is_named(run: Callable[..., Compared], tmp_path: Path, content: str) -> None:
+    run("post-ln")
+    (tmp_path / "out/comparison.json").write_bytes(content.encode(errors="surrogateescape"))
+    with pytest.raises(UserError, match=r"comparison\.json is damaged \(\w+: .*\); remove it"):
+        folders.report([tmp_path / "out"], tmp_path / "out")
+
+
+def test_a_run_whose_log_is_damaged_is_shown_and_the_others_are_reported(
+    run: Callable[..., Compared], tmp_path: Path
+) -> None:
+    run("post-ln", "pre-ln")
+    (tmp_path / "out/runs/post-ln_warmup-0_lr-0.001_adam_seed-1/metrics.jsonl").write_text("oh no\n")
+    page, _ = folders.report([tmp_path / "out"], tmp_path / "out")
+    assert [row.seeds[0].status for row in page.configurations] == ["failed", "finished"]
+    assert "metrics.jsonl" in page.configurations[0].seeds[0].message
+
+
+def test_single_runs_and_comparisons_make_one_report(run: Callable[..., Compared], tmp_path: Path) -> None:
+    run("post-ln")
+    single = Grid(placements_and_warmups=(("pre-ln", 0),), peak_lrs=(1e-3,), optimizers=("adam",), seeds=1)
+    (cell,) = single.cells(BASE, tmp_path / "other")
+    pretend(cell, 3)
+    alone_page, _ = folders.report([cell.folder.path], tmp_path / "one")
+    assert rows(alone_page) == [("Pre-LN", [1])]
+    both, _ = folders.report([tmp_path / "out", cell.folder.path], tmp_path / "both")
+    assert rows(both) == [("Post-LN", [1]), ("Pre-LN", [1])]
+    assert both.configurations[1].seeds == alone_page.configurations[0].seeds
+    with pytest.raises(UserError, match="a report holds each run once"):
+        folders.report([tmp_path / "out", tmp_path / "out"], tmp_path / "both")
+    (wide,) = single.cells(replaced(BASE, model__width=32), tmp_path / "wide")
+    pretend(wide, 3)
+    with pytest.raises(UserError, match=r"model\.width: 16 there, 32 now"):
+        folders.report([tmp_path / "out", wide.folder.path], tmp_path / "both")
+    with pytest.raises(UserError, match="holds no comparison and is no run"):
+        folders.report([tmp_path], tmp_path)
+
+
+def test_a_second_command_on_the_folder_is_refused_at_once(run: Callable[..., Compared], tmp_path: Path) -> None:
+    with alone(tmp_path / "out", "comparison"), pytest.raises(UserError) as error:
+        run("post-ln")
+    assert f"another process ({os.getpid()} on " in str(error.value)
+    assert "is at work on the comparison in" in str(error.value)
+    assert [path.name for path in (tmp_path / "out").iterdir()] == [".lock"]
+    assert run("post-ln").problems == []
