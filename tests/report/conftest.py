@@ -8,6 +8,7 @@ import pytest
 from normscope.report.comparison.contents import (
     Block,
     Comparison,
+    Conclusion,
     Configuration,
     Curve,
     GradientProfile,
@@ -16,6 +17,7 @@ from normscope.report.comparison.contents import (
     Status,
     Verdict,
 )
+from normscope.report.comparison.page import render
 from normscope.report.words import Tone
 
 CHANCE = 6.184
@@ -54,7 +56,7 @@ def gradients(name: Name) -> GradientProfile:
     dice = random.Random(str(name))
     slope = 0.38 if name.group == "Post-LN" else -0.08
     norms = [[math.exp(slope * (i % 6) - 1.5 * (i < 6) + dice.gauss(0, 0.08)) for i in range(12)] for _ in range(3)]
-    return GradientProfile(name=name, blocks=blocks, seeds_norms=norms)
+    return GradientProfile(names=[name], blocks=blocks, seeds_norms=norms)
 
 
 def seed_result(row: list[float], seed: int, warmup: int) -> SeedResult:
@@ -89,12 +91,16 @@ def sample() -> Comparison:
     return Comparison(
         title="Norm placement and warm-up on a small translation corpus",
         subtitle="Post-LN needs warm-up at this rate and depth; Pre-LN learns without it in two of three seeds.",
+        conclusion=Conclusion(
+            found="Post-LN learned with warm-up alone & Pre-LN with it and without.", paper="The paper says so too."
+        ),
         created="2025-01-31T12:00:00+00:00",
         configurations=configurations,
         unigram_loss_nats=CHANCE,
         valid_curves=valid,
         train_curves=[curve(name, warmup, floor - 0.2, 0.12) for name, warmup, floor, _, _ in CONFIGURATIONS],
         gradient_profiles=[gradients(name) for name, *_ in CONFIGURATIONS],
+        gradient_curves=[curve(name, warmup, 0.5 * floor, 0.05) for name, warmup, floor, _, _ in CONFIGURATIONS],
         schedules=[
             Curve(name=name, updates=range(1, 2001), seeds_values=[[rate(u, warmup) for u in range(1, 2001)]])
             for name, warmup, *_ in CONFIGURATIONS
@@ -118,3 +124,9 @@ def sample() -> Comparison:
 @pytest.fixture
 def comparison() -> Comparison:
     return sample()
+
+
+@pytest.fixture(scope="session")
+def sample_page() -> str:
+    """The page of `comparison`, drawn once for all tests that read it."""
+    return render(sample())

@@ -5,15 +5,15 @@ import re
 from pathlib import Path
 
 from normscope.report.comparison.contents import Comparison
-from normscope.report.comparison.page import render, write
+from normscope.report.comparison.page import write
 from report.browser import frames, opened
 
 
 def test_page_fits_telephone_and_desk_in_both_themes_without_a_word_in_the_log(
-    comparison: Comparison, tmp_path: Path
+    sample_page: str, tmp_path: Path
 ) -> None:
     page = tmp_path / "frames.html"
-    page.write_text(frames(render(comparison), [390, 1280]), encoding="utf-8")
+    page.write_text(frames(sample_page, [390, 1280]), encoding="utf-8")
     backgrounds = []
     for scheme in (0, 1):  # blink's mojom::PreferredColorScheme: dark, light
         done = opened(page, tmp_path, f"--blink-settings=preferredColorScheme={scheme}", "--dump-dom")
@@ -21,7 +21,7 @@ def test_page_fits_telephone_and_desk_in_both_themes_without_a_word_in_the_log(
         seen = [json.loads(line) for line in re.findall("<p>({.*?})</p>", done.stdout)]
         assert [frame["width"] for frame in seen] == [390, 1280]
         assert [frame["content"] for frame in seen] == [390, 1280]
-        assert all(len(frame["pictures"]) == 5 and min(frame["pictures"]) > 330 for frame in seen)
+        assert all(len(frame["pictures"]) == 6 and min(frame["pictures"]) > 330 for frame in seen)
         backgrounds.append(seen[0]["background"])
     assert backgrounds == ["rgb(15, 19, 24)", "rgb(246, 248, 250)"]
 

@@ -21,7 +21,7 @@ from normscope.report.comparison.endings import endings_svg
 from normscope.report.comparison.panels import curve_panels, profile_panels
 from normscope.report.comparison.plots import curves_svg, gradient_svg, schedule_svg
 from normscope.report.lines import styles_for, too_many
-from normscope.report.svg import HUES, house_style
+from normscope.report.svg import HUES, INK, house_style
 from normscope.report.words import Tone
 
 GROUPS = [f"Placement {i}" for i in range(1, 10)]
@@ -66,11 +66,16 @@ def test_too_many_groups_are_more_than_hues():
     assert too_many([*names, Name("one more", "v")])
 
 
-def test_a_hue_is_a_placement_and_where_there_are_too_many_a_variant():
+def test_a_hue_is_a_placement_and_where_there_are_too_many_for_it_none_is_used():
     few = styles_for(Name(group, variant) for group in "abc" for variant in VARIANTS)
     assert [few[Name(group, VARIANTS[1])].color for group in "abc"] == list(HUES[:3])
     many = styles_for(Name(group, variant) for group in GROUPS for variant in VARIANTS)
-    assert {many[Name(group, VARIANTS[1])].color for group in GROUPS} == {HUES[1]}
+    assert {style.color for style in many.values()} == {INK}
+    looks = [(many[Name(GROUPS[0], variant)].dash, many[Name(GROUPS[0], variant)].marker) for variant in VARIANTS]
+    assert looks[0] != looks[1]
+    # In each picture of the page, panels and rows alike.
+    for svg in (curves_svg(curves(), ylabel="nats"), schedule_svg(curves())):
+        assert hues(svg) == set()
 
 
 def hues(svg: str) -> set[str]:
@@ -109,7 +114,9 @@ def test_a_diverged_run_does_not_flatten_the_others_and_chance_is_seen():
 
 def test_gradient_panels_share_a_log_axis():
     profiles = [
-        GradientProfile(name=Name(g, "v"), blocks=[Block("encoder", 1), Block("decoder", 1)], seeds_norms=[[0.1, 2.0]])
+        GradientProfile(
+            names=[Name(g, "v")], blocks=[Block("encoder", 1), Block("decoder", 1)], seeds_norms=[[0.1, 2.0]]
+        )
         for g in GROUPS
     ]
     with house_style():

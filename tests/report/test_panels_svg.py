@@ -75,7 +75,7 @@ def test_a_legend_stays_on_the_figure(letters):
     svg = panels_svg([replace(PANEL, series=series)], title="T", columns=1)
     width, _ = size(svg)
     legend = svg[svg.index('<g id="legend_1">') :]
-    starts = [float(x) for x in re.findall(r'<g style="[^"]*" transform="translate\(([\d.-]+)', legend)]
+    starts = [float(x) for x in re.findall(r'<text style="[^"]*" (?:x="|transform="translate\()([\d.-]+)', legend)]
     assert starts
     assert min(starts) > 0
     assert max(starts) < width

@@ -93,7 +93,7 @@ def test_configurations_with_one_schedule_share_a_line_in_ink() -> None:
 
 def test_stacks_are_not_joined_and_zero_norms_do_not_break_the_log_axis() -> None:
     blocks = [Block("encoder", 1), Block("encoder", 2), Block("decoder", 1), Block("", 1)]
-    profile = GradientProfile(name=Name("$a_{"), blocks=blocks, seeds_norms=[[1.0, 2.0, 0.0, math.nan]])
+    profile = GradientProfile(names=[Name("$a_{")], blocks=blocks, seeds_norms=[[1.0, 2.0, 0.0, math.nan]])
     svg = gradient_svg([profile])
     assert "encoder 1 1.000, encoder 2 2.000, decoder 1 none, 1 none" in svg
     ET.fromstring(svg)
@@ -116,4 +116,4 @@ def test_rows_longer_than_the_updates_are_refused() -> None:
     with pytest.raises(ValueError, match="3 values for 2 updates"):
         Curve(name=Name("a"), updates=[0, 1], seeds_values=[[1.0, 2.0, 3.0]])
     with pytest.raises(ValueError, match="1 norms for 2 blocks"):
-        GradientProfile(name=Name("a"), blocks=[Block("x", 1), Block("x", 2)], seeds_norms=[[1.0]])
+        GradientProfile(names=[Name("a")], blocks=[Block("x", 1), Block("x", 2)], seeds_norms=[[1.0]])

@@ -33,7 +33,7 @@ def pretend(cell: Cell, updates: int) -> None:
     """What a training of the cell up to that update leaves of metrics and configuration."""
     cell.folder.path.mkdir(parents=True, exist_ok=True)
     write_atomically(cell.folder.config_file, to_toml(cell.config))
-    numbers = {"nll_nats": 3.0, "lr": 0.1, "epoch": 1.0}
+    numbers = {"nll_nats": 3.0, "lr": 0.1, "epoch": 1.0, "gradient_norm": 1.0}
     events: list[dict[str, Any]] = [{"event": "update", "update": n} | numbers for n in range(1, updates + 1)]
     events.append({"event": "validation", "update": updates, "nll_nats": 2.0})
     if updates == cell.config.train.duration:
@@ -102,7 +102,7 @@ def test_a_comparison_grows_by_placements_rates_and_seeds_and_keeps_what_it_has(
     assert rows(run("pre-ln", seeds=2).page)[1] == ("Pre-LN", [1, 2])
     done = run("pre-ln", peak_lrs=(2e-3,))
     assert len(done.page.configurations) == 4
-    assert str(done.page.configurations[3].name) == "Pre-LN, no warm-up, rate 0.002"
+    assert str(done.page.configurations[3].name) == "Pre-LN, no warm-up, rate 2e-3"
     assert done.page.commands[:3] == ["compare post-ln pre-ln", "compare peri-ln", "compare pre-ln"]
     assert dict(done.page.what)["Seeds"] == "1 to 2 per row"
 

@@ -1,7 +1,6 @@
 """From metrics to verdicts, curves and squares, each against what is computed by hand."""
 
 import json
-import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,53 +8,13 @@ from typing import Any
 import pytest
 
 from normscope.data.parallel.opening import toy_corpus
-from normscope.report.comparison.contents import Block, SeedResult, Status
-from normscope.studies.grids.curves import block_squares
+from normscope.report.comparison.contents import Block, Name
+from normscope.studies.grids.curves import block_squares, gradient_profiles
 from normscope.studies.grids.grid import Cell, Grid
 from normscope.studies.grids.manifest import Manifest, about
 from normscope.studies.grids.reading import compare, configuration_names
-from normscope.studies.grids.verdict import verdict
 from normscope.tasks.translation import TRANSLATION
 from tiny import tiny
-
-
-def seed(status: str, loss: float | None) -> SeedResult:
-    return SeedResult(seed=1, status=Status(status), updates=5, valid_loss_nats=loss, summed_lr=0.0)
-
-
-LEARNED, STUCK = seed("finished", 4.4), seed("finished", 4.6)
-DIVERGED, RUNNING = seed("non-finite", math.nan), seed("running", 3.0)
-FAILED, MISSING = seed("failed", None), seed("missing", None)
-
-
-@pytest.mark.parametrize(
-    ("seeds", "words"),
-    [
-        ([LEARNED], "learned"),
-        ([LEARNED, LEARNED], "learned"),
-        ([STUCK], "no better than the unigram baseline"),
-        ([seed("finished", 4.5)], "no better than the unigram baseline"),  # 90 % of chance is not under 90 %
-        ([DIVERGED, DIVERGED], "diverged"),
-        ([LEARNED, DIVERGED, LEARNED], "partly learned: 2 of 3 seeds"),
-        ([LEARNED, RUNNING], "partly learned: 1 of 2 seeds"),
-        ([STUCK, DIVERGED], "diverged or no better than the unigram baseline"),
-        ([RUNNING], "unfinished"),  # whatever its loss is by now
-        ([MISSING], "unfinished"),
-        ([DIVERGED, RUNNING], "unfinished"),
-        ([FAILED], "failed"),
-        ([FAILED, STUCK], "failed"),
-        ([FAILED, RUNNING, DIVERGED], "failed or unfinished"),
-    ],
-)
-def test_the_verdict_on_a_configuration(seeds: list[SeedResult], words: str) -> None:
-    assert verdict(seeds, unigram_nats=5.0).text == words
-
-
-def test_the_tone_of_a_verdict_is_that_of_what_became_of_the_seeds() -> None:
-    seeds = ([LEARNED], [LEARNED, DIVERGED], [STUCK], [DIVERGED], [STUCK, DIVERGED], [RUNNING], [FAILED, STUCK])
-    assert [verdict(list(some), unigram_nats=5.0).tone for some in seeds] == [
-        "good", "mixed", "stuck", "bad", "bad", "plain", "plain",
-    ]  # fmt: skip
 
 
 def test_the_squares_of_a_block_are_those_of_its_parameters_in_order_of_depth() -> None:
@@ -88,7 +47,9 @@ def test_curves_put_every_value_at_its_own_update(tmp_path: Path) -> None:
     """One seed skips an update, one stops at one, one ends early: none may move the points of another."""
 
     def updates(*numbers: int) -> list[dict[str, Any]]:
-        return [{"event": "update", "update": n, "loss_nats": 9.0, "nll_nats": float(n), "lr": 0.1} for n in numbers]
+        return [
+            {"event": "update", "update": n, "nll_nats": float(n), "lr": 0.1, "gradient_norm": 2.0 * n} for n in numbers
+        ]
 
     skipping, stopped, running = three = cells(tmp_path)
     write(skipping, [*updates(1, 2, 4, 5, 6), {"event": "finished", "update": 6}])
@@ -102,6 +63,9 @@ def test_curves_put_every_value_at_its_own_update(tmp_path: Path) -> None:
         ["1.0", "2.0", "3.0", "nan"],
         ["1.0", "2.0"],
     ]
+    norms = page.gradient_curves[0]
+    assert list(norms.updates) == [1, 2, 3, 4, 5, 6]
+    assert list(norms.seeds_values[2]) == [2.0, 4.0]
     results = page.configurations[0].seeds
     assert [(s.status, s.updates, s.message) for s in results] == [
         ("finished", 6, ""),
@@ -122,6 +86,18 @@ def test_a_stop_behind_the_last_update_lengthens_the_axis(tmp_path: Path) -> Non
     assert page.configurations[0].verdict.text == "diverged"
 
 
+def test_configurations_that_start_with_the_same_gradients_share_a_profile() -> None:
+    def runs(*norms: float) -> Any:
+        names = [f"encoder.blocks.0.w_{i}" for i in range(2)]
+        return [(None, [{"event": "initialisation", "gradient_norms": dict.fromkeys(names, norm)}]) for norm in norms]
+
+    names = [Name("Post-LN", "no warm-up"), Name("Post-LN", "warm-up 4"), Name("Pre-LN", ""), Name("Post-LN", "sgd")]
+    same, other = runs(3.0, 4.0), runs(3.0, 5.0)
+    found = gradient_profiles([*zip(names, (same, same, same, other), strict=True), (Name("Post-LN", "waiting"), [])])
+    assert [profile.label for profile in found] == ["Post-LN, no warm-up; warm-up 4", "Pre-LN", "Post-LN, sgd"]
+    assert [list(row) for row in found[0].seeds_norms] == [[pytest.approx(18**0.5)], [pytest.approx(32**0.5)]]
+
+
 def test_labels_name_what_differs_and_nothing_else() -> None:
     def labels(**axes: Any) -> list[str]:
         whole = {
@@ -132,5 +108,5 @@ def test_labels_name_what_differs_and_nothing_else() -> None:
         return [str(name) for name in configuration_names(list(Grid(**{**whole, **axes}, seeds=1).arms())).values()]
 
     assert labels() == ["Pre-LN, no warm-up", "Post-LN, warm-up 4"]
-    assert labels(peak_lrs=(0.1, 1e-5))[:2] == ["Pre-LN, no warm-up, rate 0.1", "Pre-LN, no warm-up, rate 1e-05"]
+    assert labels(peak_lrs=(0.1, 1e-5))[:2] == ["Pre-LN, no warm-up, rate 0.1", "Pre-LN, no warm-up, rate 1e-5"]
     assert labels(optimizers=("adam", "sgd"))[1] == "Pre-LN, no warm-up, sgd"

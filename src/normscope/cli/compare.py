@@ -107,7 +107,8 @@ def demo(
 def print_summary(page: "Comparison", file: Path) -> None:
     """Print what a report says of every configuration, and where it is."""
     for row in page.configurations:
-        typer.echo(f"{row.verdict.text:16} {row.summary}")
+        typer.echo(f"{row.verdict.text} – {row.summary}")
+    typer.echo(f"\n{page.conclusion.found}\n{page.conclusion.paper}\n")
     typer.echo(f"report: {file}")
 
 

@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 
 from .comparison.contents import Curve, Name
 from .numbers import significant
-from .svg import HUES
+from .svg import HUES, INK
 
 # S = seeds, U = updates or blocks
 _VARIANTS: tuple[tuple[Any, str], ...] = (
     ("-", "o"), ((0, (4, 1.6)), "s"), ((0, (1.2, 1.4)), "^"), ((0, (5, 1.5, 1.2, 1.5)), "D"), ((0, (9, 2)), "v"),
 )  # fmt: skip
+_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 POINTS = 400
 """Points drawn a curve; more are not seen apart at this width and make the page heavy."""
 
@@ -39,7 +40,7 @@ def too_many(names: Iterable[Name]) -> bool:
 def styles_for(names: Iterable[Name]) -> dict[Name, Style]:
     """Hue by group, dash and marker by variant, both in order of first appearance.
 
-    Where there are more groups than hues, each group has a panel or a row of its own and the hue follows the variant.
+    Where there are more groups than hues, each group has a panel or a row of its own, which tells it, and all are ink.
     """
     known = list(dict.fromkeys(names))
     groups = list(dict.fromkeys(name.group for name in known))
@@ -48,8 +49,8 @@ def styles_for(names: Iterable[Name]) -> dict[Name, Style]:
     styles = {}
     for name in known:
         variant = variants.index(name.variant)
-        hue = variant if crowded else groups.index(name.group)
-        styles[name] = Style(HUES[hue % len(HUES)], *_VARIANTS[variant % len(_VARIANTS)])
+        color = INK if crowded else HUES[groups.index(name.group)]
+        styles[name] = Style(color, *_VARIANTS[variant % len(_VARIANTS)])
     return styles
 
 
@@ -60,7 +61,14 @@ def log_scale(axes: Axes) -> None:
     if high / low < 1e3:
         axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    else:
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _power_of_ten(value)))
     axes.yaxis.set_minor_formatter(NullFormatter())
+
+
+def _power_of_ten(value: float) -> str:
+    """ "10⁻⁵" in letters of any font: a formula would be drawn letter by letter."""
+    return "10" + str(round(np.log10(value))).translate(_RAISED) if value > 0 else ""
 
 
 def seed_table(rows: Sequence[Sequence[float]], length: int) -> NDArray[np.float64]:

@@ -16,10 +16,15 @@ HUES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 
 CSS_NAMES = {PAPER: "--figure", INK: "--ink", GRID: "--grid"} | {hue: f"--hue-{i}" for i, hue in enumerate(HUES)}
 
+_FONT = "DejaVu Sans"
+"""The font that layouts are computed with; matplotlib brings it along."""
+_FONTS = f"'{_FONT}', 'Bitstream Vera Sans', Verdana, sans-serif"
+"""What a viewer takes: that font, else one whose letters are as wide, else its own, which is rarely wider."""
+
 _RC = {
     "svg.hashsalt": "normscope",
-    "svg.fonttype": "path",  # the viewer's fonts have other widths than those the layout was computed with
-    "font.family": "DejaVu Sans",
+    "svg.fonttype": "none",  # text stays text, which can be searched, selected and read aloud
+    "font.family": _FONT,
     "font.size": 12,
     "figure.facecolor": PAPER,
     "axes.facecolor": "none",
@@ -59,7 +64,8 @@ def to_svg(figure: Figure, *, title: str, desc: str) -> str:
     text = re.sub(r"<!--.*?-->\s*|<metadata>.*?</metadata>\s*|<style\b.*?</style>\s*", "", text, flags=re.DOTALL)
     # What the dropped style sheet said, as inherited attributes: its selector `*` would reach the page around it.
     head = '<svg role="img" aria-labelledby="title desc" stroke-linejoin="round" stroke-linecap="butt"'
-    text = text.replace("<svg", head, 1)
+    text = text.replace("<svg", f'{head} font-family="{_FONTS}"', 1)
+    text = text.replace(f" font-family: '{_FONT}';", "")
     words = f'>\n <title id="title">{_xml_text(title)}</title>\n <desc id="desc">{_xml_text(desc)}</desc>'
     return text.replace(">", words, 1)
 

@@ -66,15 +66,30 @@ class Curve:
 class GradientProfile:
     """Gradient norm of each block before the first update, once per seed."""
 
-    name: Name
+    names: Sequence[Name]
+    """The configurations that it is of: those that differ in their schedule alone start with the same gradients."""
     blocks: Sequence[Block]
     """In order of depth, stack by stack; lines are not drawn across stacks."""
     seeds_norms: Sequence[Sequence[float]]
 
     def __post_init__(self) -> None:
+        if not self.names:
+            raise ValueError("a profile is of one configuration or several, and this is of none")
         for row in self.seeds_norms:
             if len(row) != len(self.blocks):
                 raise ValueError(f"profile {self.name}: a seed has {len(row)} norms for {len(self.blocks)} blocks")
+
+    @property
+    def name(self) -> Name:
+        """The first of its configurations, whose look it has."""
+        return self.names[0]
+
+    @property
+    def label(self) -> str:
+        """All of them: "Post-LN, no warm-up; warm-up 200"."""
+        groups = dict.fromkeys(name.group for name in self.names)
+        variants = {group: [name.variant for name in self.names if name.group == group] for group in groups}
+        return "; ".join(str(Name(group, "; ".join(variants[group]))) for group in groups)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,11 +130,25 @@ class Configuration:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Conclusion:
+    """What a comparison comes to, a sentence each."""
+
+    found: str
+    """What became of the configurations, in numbers."""
+    paper: str
+    """What the paper says of it, and whether the runs agree, differ or cannot say."""
+
+    def __str__(self) -> str:
+        return f"{self.found} {self.paper}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
     """Everything on the page."""
 
     title: str
     subtitle: str
+    conclusion: Conclusion
     created: str
     """ISO 8601."""
     configurations: Sequence[Configuration]
@@ -128,6 +157,8 @@ class Comparison:
     valid_curves: Sequence[Curve]
     train_curves: Sequence[Curve]
     gradient_profiles: Sequence[GradientProfile]
+    gradient_curves: Sequence[Curve]
+    """The norm of the whole gradient at every update, before it is clipped."""
     schedules: Sequence[Curve]
     what: Sequence[tuple[str, str]]
     formulas: Sequence[tuple[str, str]]

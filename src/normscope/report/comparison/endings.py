@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from ..lines import Style, styles_for, too_many
+from ..lines import Style, styles_for
 from ..numbers import significant
 from ..svg import INK, house_style, to_svg
 from .contents import Configuration, Name
@@ -67,12 +67,10 @@ def _label(axes: Axes, groups: Sequence[str], *, empty: bool) -> None:
 def _legend(
     figure: Figure, looks: Mapping[Name, Style], names: Sequence[Name], baseline: float | None, *, beyond: bool
 ) -> None:
-    """One entry a variant. Its marks have the hues of their rows, and so the entry has none, unless hues are of
-    variants."""
-    crowded = too_many(names)
+    """One entry a variant. Its marks have the hues of their rows, and so the entry has none."""
     first = {name.variant: looks[name] for name in reversed(names)}
     handles = [
-        Line2D([], [], ls="", marker=look.marker, ms=7, color=look.color if crowded else INK, label=variant or "runs")
+        Line2D([], [], ls="", marker=look.marker, ms=7, color=INK, label=variant or "runs")
         for variant, look in reversed(first.items())
     ]
     if baseline is not None and math.isfinite(baseline):

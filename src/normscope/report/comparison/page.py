@@ -23,6 +23,8 @@ _ENDINGS = {
     Status.FAILED: "failed",
     Status.MISSING: "missing",
 }
+_SCORES = {"BLEU": "bleu", "BLEU, tokenised": "bleu_tokenised"}
+"""Columns that are there where a run has a value, and what they hold of it."""
 
 
 def render(comparison: Comparison) -> str:
@@ -44,7 +46,8 @@ def write(comparison: Comparison, folder: Path) -> Path:
 def _pictures(comparison: Comparison) -> dict[str, str]:
     """Name to SVG text; a configuration looks the same in all of them."""
     names = [configuration.name for configuration in comparison.configurations]
-    names += [curve.name for curve in (*comparison.valid_curves, *comparison.train_curves, *comparison.schedules)]
+    curves = (comparison.valid_curves, comparison.train_curves, comparison.gradient_curves, comparison.schedules)
+    names += [curve.name for some in curves for curve in some]
     styles = styles_for([*names, *(profile.name for profile in comparison.gradient_profiles)])
     baseline = comparison.unigram_loss_nats
     nats = "nats per target token"
@@ -58,12 +61,20 @@ def _pictures(comparison: Comparison) -> dict[str, str]:
             train, ylabel=nats, title="Training loss over updates", baseline=baseline, styles=styles
         ),
         "gradient_norms": gradient_svg(comparison.gradient_profiles, styles=styles),
+        "gradient_over_updates": curves_svg(
+            comparison.gradient_curves,
+            ylabel="gradient norm",
+            title="Gradient norm over updates",
+            log=True,
+            styles=styles,
+        ),
         "learning_rate": schedule_svg(comparison.schedules, styles=styles),
     }
 
 
 def _page(comparison: Comparison, pictures: dict[str, str]) -> str:
     jinja = environment()
+    seeds = [seed for row in comparison.configurations for seed in row.seeds]
     jinja.filters |= {
         "number": number,
         "significant": significant,
@@ -77,7 +88,8 @@ def _page(comparison: Comparison, pictures: dict[str, str]) -> str:
         css=style_sheet(),
         runs=tally(comparison.configurations),
         perplexity=None if comparison.unigram_loss_nats is None else math.exp(comparison.unigram_loss_nats),
-        scored=any(seed.bleu is not None for row in comparison.configurations for seed in row.seeds),
+        scores={name: of for name, of in _SCORES.items() if any(getattr(seed, of) is not None for seed in seeds)},
+        several_seeds=any(len(row.seeds) > 1 for row in comparison.configurations),
         two_decimals=lambda value: number(value, 2),
         significant=significant,
     )

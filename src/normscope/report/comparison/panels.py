@@ -23,9 +23,14 @@ Drawn = TypeVar("Drawn", Curve, GradientProfile)
 
 
 def curve_panels(
-    curves: Sequence[Curve], *, ylabel: str, baseline: float | None, styles: Mapping[Name, Style] | None = None
+    curves: Sequence[Curve],
+    *,
+    ylabel: str,
+    baseline: float | None,
+    log: bool = False,
+    styles: Mapping[Name, Style] | None = None,
 ) -> Figure:
-    """Curves by group, on the same axes; in each the variants of the group, which differ in hue, dash and marker."""
+    """Curves by group, on the same axes; in each the variants of the group, which differ in dash and marker."""
 
     def draw(axes: Axes, curve: Curve, look: Style) -> Line2D:
         values_SU = seed_table(curve.seeds_values, len(curve.updates))
@@ -39,6 +44,8 @@ def curve_panels(
         handles.append(Line2D([], [], color=INK, lw=0.9, ls=(0, (7, 4)), label="unigram baseline"))
         low, high = min(values), max(baseline, min(max(values), _CEILING * baseline))
         panels[0].set_ylim(low - 0.06 * (high - low), high + 0.06 * (high - low))
+    if log and values and min(values) > 0:
+        log_scale(panels[0])
     _name_variants(figure, handles)
     return figure
 
@@ -51,7 +58,7 @@ def profile_panels(
     def draw(axes: Axes, profile: GradientProfile, look: Style) -> Line2D:
         norms_SU = seed_table(profile.seeds_norms, len(profile.blocks))
         norms_SU = np.where(norms_SU > 0, norms_SU, np.nan)  # a log axis has no zero
-        return draw_line(axes, str(profile.name), range(1, len(profile.blocks) + 1), norms_SU, look)
+        return draw_line(axes, profile.label, range(1, len(profile.blocks) + 1), norms_SU, look)
 
     figure, panels, handles = _panels(profiles, ylabel, "block", draw, styles)
     log_scale(panels[0])

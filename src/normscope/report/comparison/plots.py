@@ -41,16 +41,18 @@ def curves_svg(
     ylabel: str,
     title: str = "Loss over updates",
     baseline: float | None = None,
+    log: bool = False,
     styles: Mapping[Name, Style] | None = None,
 ) -> str:
     """Draw the mean over the seeds still running, a band from their smallest to their largest value, and crosses.
 
     A cross stands where a run stopped at a non-finite value.
 
-    baseline: the loss of the unigram baseline, drawn as a thin dashed line.
+    baseline: the loss of the unigram baseline, drawn as a thin dashed line. log: on a log scale, whatever the values;
+    else one that reaches far is.
     """
     if too_many(curve.name for curve in curves):
-        figure = curve_panels(curves, ylabel=ylabel, baseline=baseline, styles=styles)
+        figure = curve_panels(curves, ylabel=ylabel, baseline=baseline, log=log, styles=styles)
         return to_svg(figure, title=title, desc=described(curves))
     styles = styles or styles_for(curve.name for curve in curves)
     handles: list[Line2D] = []
@@ -69,7 +71,7 @@ def curves_svg(
             Line2D([], [], ls="", marker="x", ms=9, mew=2.5, color=INK, label="stopped at a non-finite value")
         )
     finite = [v for curve in curves for row in curve.seeds_values for v in row if np.isfinite(v)]
-    if finite and min(finite) > 0 and max(finite) / min(finite) > _LOG_RATIO:
+    if finite and min(finite) > 0 and (log or max(finite) / min(finite) > _LOG_RATIO):
         axes.set_ylabel(f"{ylabel}, log scale")
         log_scale(axes)
     _finish(figure, axes, handles, empty=not finite)
@@ -123,7 +125,7 @@ def gradient_svg(
         for _, part in groupby(columns, key=lambda column: profile.blocks[column].stack):
             at = list(part)
             x = [place[profile.blocks[column]] for column in at]
-            line = draw_line(axes, str(profile.name), x, norms_SU[:, at], styles[profile.name])
+            line = draw_line(axes, profile.label, x, norms_SU[:, at], styles[profile.name])
         handles.append(line)
     log_scale(axes)
     _name_blocks(axes, list(place))
@@ -184,4 +186,4 @@ def _joint_label(names: Sequence[Name]) -> str:
 def _described_profile(profile: GradientProfile) -> str:
     norms_SU = seed_table(profile.seeds_norms, len(profile.blocks))
     means = seed_mean(np.where(norms_SU > 0, norms_SU, np.nan))
-    return f"{profile.name}: " + ", ".join(f"{b} {short(m)}" for b, m in zip(profile.blocks, means, strict=True))
+    return f"{profile.label}: " + ", ".join(f"{b} {short(m)}" for b, m in zip(profile.blocks, means, strict=True))

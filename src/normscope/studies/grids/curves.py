@@ -12,11 +12,13 @@ from .grid import Cell
 Runs = Sequence[tuple[Cell, Sequence[Event]]]
 """The runs of one configuration, one a seed, each with its events."""
 _STACKS = ("encoder", "decoder")
+_FIRST = "initialisation"
+"""The event that holds the gradients before the first update."""
 
 
-def loss_curve(name: Name, runs: Runs, kind: str) -> Curve:
-    """The loss of every event of this kind, "update" or "validation", each at its own update."""
-    measured = [{e["update"]: e["nll_nats"] for e in events if e["event"] == kind} for _, events in runs]
+def curve(name: Name, runs: Runs, kind: str, quantity: str = "nll_nats") -> Curve:
+    """A quantity of every event of this kind, "update" or "validation", each at its own update."""
+    measured = [{e["update"]: e[quantity] for e in events if e["event"] == kind} for _, events in runs]
     updates = sorted(set().union(*measured))
     rows = []
     for points, (_, events) in zip(measured, runs, strict=True):
@@ -31,17 +33,20 @@ def loss_curve(name: Name, runs: Runs, kind: str) -> Curve:
     return Curve(name=name, updates=updates, seeds_values=rows)
 
 
-def gradient_profile(name: Name, runs: Runs) -> GradientProfile | None:
-    """Gradient norm of each block before the first update; None where no run has measured it."""
-    rows = []
-    blocks: list[Block] = []
-    for _, events in runs:
-        for event in events:
-            if event["event"] == "initialisation":
-                squares = block_squares(event["gradient_norms"])
-                blocks = list(squares)
-                rows.append([math.sqrt(square) for square in squares.values()])
-    return GradientProfile(name=name, blocks=blocks, seeds_norms=rows) if rows else None
+def gradient_profiles(named_runs: Sequence[tuple[Name, Runs]]) -> list[GradientProfile]:
+    """Gradient norm of each block before the first update, of every configuration whose runs have measured it.
+
+    Configurations of one placement that start with the same gradients, as those that differ in their schedule do, share
+    a profile.
+    """
+    by_gradients: dict[tuple[object, ...], tuple[list[Name], list[Block], list[list[float]]]] = {}
+    for name, runs in named_runs:
+        squares = [block_squares(e["gradient_norms"]) for _, events in runs for e in events if e["event"] == _FIRST]
+        if squares:
+            blocks, rows = list(squares[0]), [[math.sqrt(square) for square in one.values()] for one in squares]
+            same = (name.group, tuple(blocks), tuple(map(tuple, rows)))
+            by_gradients.setdefault(same, ([], blocks, rows))[0].append(name)
+    return [GradientProfile(names=n, blocks=blocks, seeds_norms=rows) for n, blocks, rows in by_gradients.values()]
 
 
 def block_squares(norms: Mapping[str, float]) -> dict[Block, float]:

@@ -9,9 +9,7 @@ from ...placement.printing import formula
 from ...tasks.protocol import Facts, TaskFromScratch
 from ...tasks.registry import task_from_scratch
 from ...tasks.run_config import RunConfig
-
-LEARNED_BELOW = 0.9
-"""Share of the unigram baseline's loss under which a run counts as having learned to use its input."""
+from .verdict import LEARNED_BELOW, MOST_OF_THE_GAIN, WORSE_ABOVE
 
 
 def formula_in(placement: str, config: RunConfig) -> str:
@@ -40,7 +38,14 @@ def facts(configs: Sequence[RunConfig], corpus_facts: Facts, *, seeds: Sequence[
         ("Loss", task.loss_words(config)),
         ("Precision", f"{train.precision} on {train.device}, {train.threads} thread(s) per run"),
         ("Seeds", f"{' to '.join(map(str, dict.fromkeys((min(seeds), max(seeds)))))} per row"),
-        ("Learned", f"validation loss under {LEARNED_BELOW:.0%} of the unigram baseline, the entropy of the targets"),
+        ("Unigram baseline", "the entropy of the targets' tokens: the loss of a model that ignores its input"),
+        ("Learned", f"last validation loss under {LEARNED_BELOW:.0%} of the unigram baseline"),
+        (
+            "Learned less",
+            f"learned, and gained under {MOST_OF_THE_GAIN:.0%} of what the best configuration gained on it",
+        ),
+        ("No better", f"from {LEARNED_BELOW:.0%} to {WORSE_ABOVE:.0%} of it; worse: above {WORSE_ABOVE:.0%}"),
+        ("Best", "the lowest mean loss of all configurations whose every run learned"),
     ]
 
 

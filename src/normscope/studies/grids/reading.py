@@ -5,7 +5,7 @@ import math
 import shlex
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from ...errors import UserError
@@ -13,16 +13,17 @@ from ...files import write_atomically
 from ...placement import named
 from ...report.comparison.contents import Comparison, Configuration, Name, SeedResult, Status
 from ...report.comparison.page import write
-from ...report.numbers import number, significant
+from ...report.numbers import learning_rate
 from ...train.run_folder import Event
-from .curves import Runs, gradient_profile, loss_curve, schedule
+from .conclusion import conclusion
+from .curves import curve, gradient_profiles, schedule
 from .facts import facts, formula_in
 from .grid import Arm, Cell
 from .locks import is_held
 from .manifest import Manifest
 from .pool import train_command
 from .results import results
-from .verdict import verdict
+from .verdict import Judged, Row, judged, summary, verdict
 
 
 def compare(cells: list[Cell], manifest: Manifest, folder: Path) -> tuple[Comparison, Path]:
@@ -41,15 +42,29 @@ def compare(cells: list[Cell], manifest: Manifest, folder: Path) -> tuple[Compar
     names = configuration_names(list(by_arm))
     named_runs = [(names[arm], runs) for arm, runs in by_arm.items()]
     first = cells[0].config
+    settings = _settings(by_arm)
+    rows = [
+        Row(
+            name=names[arm],
+            placement=arm.placement,
+            warmup_updates=arm.warmup_updates,
+            setting=settings[arm],
+            seeds=tuple(_seed_result(cell, events, failed.get(cell.name)) for cell, events in runs),
+        )
+        for arm, runs in by_arm.items()
+    ]
+    found = judged(rows, unigram)
     page = Comparison(
         title=manifest.title,
         subtitle=_subtitle(cells),
+        conclusion=conclusion(found, unigram),
         created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        configurations=[_configuration(arm, names[arm], runs, unigram, failed) for arm, runs in by_arm.items()],
+        configurations=[_configuration(arm, one, unigram) for arm, one in zip(by_arm, found, strict=True)],
         unigram_loss_nats=unigram,
-        valid_curves=[loss_curve(name, runs, "validation") for name, runs in named_runs],
-        train_curves=[loss_curve(name, runs, "update") for name, runs in named_runs],
-        gradient_profiles=[p for name, runs in named_runs if (p := gradient_profile(name, runs)) is not None],
+        valid_curves=[curve(name, runs, "validation") for name, runs in named_runs],
+        train_curves=[curve(name, runs, "update") for name, runs in named_runs],
+        gradient_profiles=gradient_profiles(named_runs),
+        gradient_curves=[curve(name, runs, "update", "gradient_norm") for name, runs in named_runs],
         schedules=[schedule(name, runs) for name, runs in named_runs],
         what=facts([cell.config for cell in cells], manifest.corpus.facts, seeds=list(map(len, by_arm.values()))),
         formulas=[(named(p).title, formula_in(p, first)) for p in dict.fromkeys(arm.placement for arm in by_arm)],
@@ -70,30 +85,35 @@ def _subtitle(cells: Sequence[Cell]) -> str:
 
 def configuration_names(arms: Sequence[Arm]) -> dict[Arm, Name]:
     """A short name for each: placement and warm-up, and rate and optimiser where they differ within the grid."""
-    rates, optimizers = {arm.peak_lr for arm in arms}, {arm.optimizer for arm in arms}
+    settings = _settings(arms)
     return {
-        arm: Name(
-            named(arm.placement).title,
-            ", ".join(
-                [arm.warmup_label]
-                + ([f"rate {arm.peak_lr:g}"] if len(rates) > 1 else [])
-                + ([arm.optimizer] if len(optimizers) > 1 else [])
-            ),
-        )
+        arm: Name(named(arm.placement).title, ", ".join(filter(None, (arm.warmup_label, settings[arm]))))
         for arm in arms
     }
 
 
-def _configuration(arm: Arm, name: Name, runs: Runs, unigram: float, failed: Mapping[str, str]) -> Configuration:
-    seeds = [_seed_result(cell, events, failed.get(cell.name)) for cell, events in runs]
+def _settings(arms: Iterable[Arm]) -> dict[Arm, str]:
+    """Rate and optimiser of each where they differ within the grid."""
+    every = list(arms)
+    rates, optimizers = {arm.peak_lr for arm in every}, {arm.optimizer for arm in every}
+    return {
+        arm: ", ".join(
+            ([f"rate {learning_rate(arm.peak_lr)}"] if len(rates) > 1 else [])
+            + ([arm.optimizer] if len(optimizers) > 1 else [])
+        )
+        for arm in every
+    }
+
+
+def _configuration(arm: Arm, one: Judged, unigram: float) -> Configuration:
     return Configuration(
-        name=name,
+        name=one.row.name,
         warmup_updates=arm.warmup_updates,
         peak_lr=arm.peak_lr,
         optimizer=arm.optimizer,
-        seeds=seeds,
-        verdict=verdict(seeds, unigram),
-        summary=_sentence(name, seeds, unigram),
+        seeds=one.row.seeds,
+        verdict=verdict(one),
+        summary=summary(one, unigram),
     )
 
 
@@ -121,17 +141,6 @@ def _status(last_event: str, cell: Cell) -> Status:
     """How far a run is whose last event this is."""
     ends = {status.value: status for status in (Status.FINISHED, Status.NON_FINITE, Status.MISSING)}
     return ends.get(last_event) or (Status.RUNNING if is_held(cell.folder.path) else Status.UNFINISHED)
-
-
-def _sentence(name: Name, seeds: Sequence[SeedResult], unigram: float) -> str:
-    losses = [s.valid_loss_nats for s in seeds if s.valid_loss_nats is not None and math.isfinite(s.valid_loss_nats)]
-    if not losses:
-        return str(name)
-    mean = math.fsum(losses) / len(losses)
-    return (
-        f"{name}: validation loss {number(mean, 2)} nats per token, a perplexity of {significant(math.exp(mean), 3)}; "
-        f"the unigram baseline has {number(unigram, 2)}"
-    )
 
 
 def _environment(cells: Sequence[Cell]) -> list[tuple[str, str]]:

@@ -14,6 +14,7 @@ def results(page: Comparison) -> dict[str, Any]:
         "title": page.title,
         "created": page.created,
         **provenance(),
+        "conclusion": [page.conclusion.found, page.conclusion.paper],
         "chance_nll_nats": page.unigram_loss_nats,
         "arms": [_configuration(configuration) for configuration in page.configurations],
         "validation": [_curve(curve) for curve in page.valid_curves],
@@ -45,7 +46,11 @@ def _curve(curve: Curve) -> dict[str, Any]:
 
 def _profile(profile: GradientProfile) -> dict[str, Any]:
     blocks = [str(block) for block in profile.blocks]
-    return _name(profile.name) | {"blocks": blocks, "seeds_norms": _plain(profile.seeds_norms)}
+    return _name(profile.name) | {
+        "labels": [str(name) for name in profile.names],
+        "blocks": blocks,
+        "seeds_norms": _plain(profile.seeds_norms),
+    }
 
 
 def _plain(value: Any) -> Any:
