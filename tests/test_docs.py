@@ -38,6 +38,7 @@ PAGES = [
             "pretraining",
             "exchange",
             "finetuning",
+            "python",
         )
     ),
 ]
@@ -90,6 +91,7 @@ def test_examples_run(
     for module in (compare, finetune):
         monkeypatch.setattr(module, "run_cells", in_process.run_cells)
     ran = 0
+    names: dict[str, object] = {"__name__": "example"}  # a reader goes on in the same session
     for language, text in _blocks(page):
         named = re.match(r"# (\w+\.(?:toml|py))(, continued)?\n", text)
         if named:
@@ -97,7 +99,7 @@ def test_examples_run(
             before = file.read_text(encoding="utf-8") + "\n\n" if named[2] else ""
             file.write_text(before + text, encoding="utf-8")
         if language == "python" and not named:
-            exec(compile(text, page, "exec"), {"__name__": "example"})
+            exec(compile(text, page, "exec"), names)
         elif language == "console":
             for command in re.sub(r"\\\n\s*", "", text).splitlines():
                 _run(command.removeprefix("$ "), monkeypatch)

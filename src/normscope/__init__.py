@@ -1,14 +1,50 @@
 """NormScope: what the placement of normalisation does to a Transformer, and whether it needs learning-rate warm-up."""
 
+import sys
+from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 __version__ = "0.1.0"
 
+_HOMES = {
+    "AdaptiveConfig": "optim",
+    "Decoder": "model.grid.stacks",
+    "Encoder": "model.grid.stacks",
+    "Transformer": "model.grid.stacks",
+    "UserError": "errors",
+    "attach": "api.training",
+    "diagnose": "doctor.diagnose",
+    "load_run": "api.runs",
+    "open_run": "api.runs",
+    "predict": "api.prediction",
+    "profile": "api.training",
+    "schedule": "api.scheduling",
+    "train": "api.runs",
+}
+"""Where each public name lives; `__init__.pyi` says the same to type checkers."""
+__all__ = [*_HOMES]
+
 
 def __getattr__(name: str) -> Any:
     # torch takes seconds to import; `import normscope` alone needs none of it.
-    if name == "diagnose":
-        from .doctor.diagnose import diagnose
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = found
+    return found
 
-        return diagnose
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOMES])
+
+
+class _Package(ModuleType):
+    """`train` is a room of the house as well: as an attribute of the package, the name stands for the function."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (name in _HOMES and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

@@ -10,7 +10,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from normscope.optim import ScheduleConfig, UpdatesOf, factor, parse_duration, summed_factor, torch_scheduler
+import normscope
+from normscope.optim import Schedule, ScheduleConfig, UpdatesOf, factor, parse_duration, summed_factor
 
 CONTROLLED = {
     "constant": {},
@@ -122,11 +123,11 @@ class TestSum:
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("decay", [*CONTROLLED, "coupled-inverse-sqrt"])
-def test_torch_scheduler_gives_update_n_its_factor(decay):
+def test_a_schedule_of_torchs_kind_gives_update_n_its_factor(decay):
     config = ScheduleConfig(decay=decay, warmup_updates=5, **CONTROLLED.get(decay, {}))
     weight = torch.nn.Parameter(torch.zeros(()))
     optimizer = torch.optim.SGD([weight], lr=0.25)
-    scheduler = torch_scheduler(optimizer, config, horizon_updates=100)
+    scheduler = Schedule(optimizer, config, horizon_updates=100)
     expected = 0.0
     for update in range(1, 101):
         weight.grad = torch.ones(())
@@ -136,6 +137,56 @@ def test_torch_scheduler_gives_update_n_its_factor(decay):
         scheduler.step()
         expected -= rate
     assert weight.item() == pytest.approx(expected, rel=1e-5)  # and the steps were taken with them, in float32
+
+
+def scheduled(**settings):
+    """A schedule over two groups of different peaks, and the optimiser it moves."""
+    weights = [torch.nn.Parameter(torch.zeros(())) for _ in range(2)]
+    groups = [{"params": [weight], "lr": lr} for weight, lr in zip(weights, (0.5, 2.0), strict=True)]
+    optimizer = torch.optim.SGD(groups)
+    return optimizer, normscope.schedule(optimizer, **settings)
+
+
+@pytest.mark.filterwarnings("ignore:Detected call of `lr_scheduler.step:UserWarning")
+def test_a_schedules_state_goes_through_a_file_and_on(tmp_path):
+    settings = {"decay": "cosine", "warmup_updates": 3, "horizon_updates": 10, "floor": 0.1}
+    optimizer, scheduler = scheduled(**settings)
+    for _ in range(4):
+        scheduler.step()
+    torch.save(scheduler.state_dict(), tmp_path / "schedule.pt")
+    again, resumed = scheduled(**settings)
+    resumed.load_state_dict(torch.load(tmp_path / "schedule.pt", weights_only=True))
+    assert isinstance(resumed, torch.optim.lr_scheduler.LRScheduler)
+    for update in range(6, 11):
+        for one, its in ((optimizer, scheduler), (again, resumed)):
+            its.step()
+            config = ScheduleConfig(decay="cosine", warmup_updates=3, floor=0.1)
+            rate = factor(config, update, horizon_updates=10)
+            assert [group["lr"] for group in one.param_groups] == pytest.approx([0.5 * rate, 2 * rate], rel=1e-14)
+
+
+@pytest.mark.parametrize("changed", [{"horizon_updates": 11}, {"warmup_updates": 4}, {"decay": "linear"}])
+def test_the_state_of_another_schedule_is_refused(changed):
+    settings = {"decay": "cosine", "warmup_updates": 3, "horizon_updates": 10}
+    state = scheduled(**settings)[1].state_dict()
+    with pytest.raises(ValueError, match="another schedule"):
+        scheduled(**settings | changed)[1].load_state_dict(state)
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"decay": "cosin"}, "did you mean 'cosine'"),
+        ({"decay": "cosine"}, "give horizon_updates"),
+        ({"decay": "linear", "horizon_updates": 0}, "at least 1"),
+        ({"decay": "steps"}, "decay_at"),
+        ({"decay": "steps", "decay_at": ["2 epochs"]}, "numbers of updates"),
+        ({"warmup_updates": -1}, "0 or more"),
+    ],
+)
+def test_a_schedule_that_is_none_is_refused(settings, says):
+    with pytest.raises(ValueError, match=says):
+        scheduled(**settings)
 
 
 class TestDurations:

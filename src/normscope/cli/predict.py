@@ -2,7 +2,6 @@
 
 import json
 import math
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,12 +12,11 @@ from .names import PlacementWords, placement_names
 from .shared import Imports, run_imports, write_text
 
 if TYPE_CHECKING:
+    from ..api.prediction import Prediction
     from ..theory.exponents import Exponent
     from ..theory.predict import ModelSetting, StackPrediction
 
     Fitted = dict[str, Exponent]
-
-GRADIENT_OF = "ffn_out"
 
 
 def predict(
@@ -55,8 +53,8 @@ def predict(
 
     For example: normscope predict pre-ln post-ln --blocks 48
     """
+    from ..api.prediction import predicted
     from ..theory.exponents import exponents
-    from ..theory.many import predict_many
     from ..theory.predict import ModelSetting
 
     run_imports(imports)
@@ -64,14 +62,15 @@ def predict(
     values |= {"vocabulary": vocabulary, "setting": setting, "activation": activation, "norm": norm}
     try:
         model = ModelSetting(ffn_width=width if ffn_width is None else ffn_width, **values)
-        found = predict_many(_names([*(placements or ()), *placement] or ["pre-ln"], model), model)
+        prediction = predicted(_names([*(placements or ()), *placement] or ["pre-ln"], model), model)
+        found = prediction.stacks
         fitted = {name: exponents(name, model) for name in found} if with_exponents else {}
     except ValueError as error:
         raise UserError(str(error)) from error
     if plot is not None:
-        _write_plot(plot, found)
+        write_text("--plot", plot, prediction.svg())
     if as_json:
-        typer.echo(json.dumps({name: _as_data(stacks, fitted.get(name)) for name, stacks in found.items()}))
+        typer.echo(json.dumps(_as_data(prediction, fitted)))
         return
     for line in [*_table(found, model), *_exponents_table(fitted)]:
         typer.echo(line)
@@ -92,20 +91,14 @@ def _names(given: list[str], model: "ModelSetting") -> list[str]:
     return names
 
 
-def _as_data(stacks: "dict[str, StackPrediction]", fitted: "dict[str, Fitted] | None") -> dict[str, Any]:
-    """One stack's curves as they are, two by their names. What is not finite is null: JSON has no infinity."""
-    data = {name: _finite(asdict(prediction)) for name, prediction in stacks.items()}
-    for name, quantities in (fitted or {}).items():
-        data[name]["exponents"] = {what: _finite(one.exponent) for what, one in quantities.items()}
-    return data if len(data) > 1 else next(iter(data.values()))
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return [_finite(item) for item in value.tolist()]
+def _as_data(prediction: "Prediction", fitted: "dict[str, dict[str, Fitted]]") -> dict[str, Any]:
+    """What was predicted, with the exponents of each stack."""
+    data = prediction.to_dict()
+    for name, stacks in fitted.items():
+        for stack, quantities in stacks.items():
+            values = {what: one.exponent if math.isfinite(one.exponent) else None for what, one in quantities.items()}
+            (data[name] if len(stacks) == 1 else data[name][stack])["exponents"] = values
+    return data
 
 
 def _table(found: "dict[str, dict[str, StackPrediction]]", model: "ModelSetting") -> list[str]:
@@ -125,6 +118,8 @@ def _table(found: "dict[str, dict[str, StackPrediction]]", model: "ModelSetting"
                 # Only a placement with several streams has to say which one a row is of.
                 of = f"{label}: {stream}" if len(prediction.streams) > 1 else label
                 lines.append(f"{of:28}" + "".join(f"{curves.q[depth]:>10.4g}" for depth in depths))
+    from ..api.prediction import GRADIENT_OF
+
     lines += ["", f"{'':28}gradient norm of {GRADIENT_OF} (W2), block l, mean loss of one sequence in nats"]
     lines.append(f"{'placement':28}" + "".join(f"{depth or '':>10}" for depth in depths))
     for name, stacks in found.items():
@@ -151,21 +146,3 @@ def _exponents_table(found: "dict[str, dict[str, Fitted]]") -> list[str]:
             cells = [f"{value + 0.0:>16.2f}" if math.isfinite(value) else f"{'none':>16}" for value in values]
             lines.append(f"{label:28}" + "".join(cells).replace("-0.00", " 0.00"))
     return lines
-
-
-def _write_plot(file: Path, found: "dict[str, dict[str, StackPrediction]]") -> None:
-    from ..placement import named
-    from ..report.prediction_svg import PredictedLine, prediction_svg
-
-    lines = [
-        PredictedLine(
-            label=named(name).title,
-            stack=stack,
-            streams={stream: curves.q.tolist() for stream, curves in prediction.streams.items()},
-            gradient=prediction.gradient_norm[GRADIENT_OF].tolist(),
-        )
-        for name, stacks in found.items()
-        for stack, prediction in stacks.items()
-    ]
-    title = "Predicted stream and gradients over depth"
-    write_text("--plot", file, prediction_svg(lines, gradient_of=f"W2 ({GRADIENT_OF})", title=title))

@@ -1,8 +1,8 @@
 """What the doctor found out about a model, as data."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from ..report.doctor.contents import (
     Advice,
@@ -18,6 +18,9 @@ from ..report.doctor.contents import (
 )
 from .identify.found import FoundStack, FoundSublayer
 from .observe.observed import Observations, ObservedSublayer
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +90,30 @@ class Diagnosis:
     def to_json(self) -> dict[str, Any]:
         """Plain values, as docs/doctor-json.md describes them."""
         return self.contents().to_json()
+
+    def plot(self) -> "Figure":
+        """Every stack over depth, measured and predicted, as a matplotlib figure. Raises ValueError without a stack."""
+        from ..report.doctor.svg import depth_panels
+        from ..report.doctor.words import stack_title
+        from ..report.panels_svg import panels_figure
+
+        stacks = self.contents().stacks
+        if not stacks:
+            raise ValueError(f"{self.target} has no residual stream, so there is nothing to draw over depth")
+        several = len(stacks) > 1
+        panels = [
+            replace(panel, title=f"{panel.title}, {stack_title(stack)}" if several else panel.title)
+            for stack in stacks
+            for panel in depth_panels(stack).values()
+        ]
+        return panels_figure(panels)
+
+    def _repr_html_(self) -> str:
+        from ..report.doctor.page import render_doctor
+        from ..report.notebook import framed
+        from .lint.linter import RULES
+
+        return framed(render_doctor(self.contents(), RULES))
 
 
 def _sublayer(found: FoundSublayer, seen: ObservedSublayer) -> Sublayer:

@@ -5,8 +5,8 @@ from .cache import Cache
 from .classifier import PairClassifier
 from .decoder import DecoderConfig, LanguageModel
 from .encoder import EncoderConfig, MaskedEncoder
-from .initialisation import SCHEMES, renormalise, unit_vectors
-from .layout import Layout
+from .initialisation import SCHEMES, initialise, renormalise, unit_vectors
+from .layout import Grid, Layout
 from .profiling import profile
 from .schedules import scheduled_numbers, set_scheduled
 from .stack import Stack, StackConfig
@@ -19,6 +19,7 @@ __all__ = [
     "DecoderConfig",
     "EncoderConfig",
     "EncoderDecoder",
+    "Grid",
     "LanguageModel",
     "Layout",
     "MaskedEncoder",
@@ -26,6 +27,7 @@ __all__ = [
     "PairClassifier",
     "Stack",
     "StackConfig",
+    "initialise",
     "profile",
     "renormalise",
     "scheduled_numbers",

@@ -5,6 +5,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +13,7 @@ from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from .cache import Cache
-from .layout import Layout
+from .layout import Grid, Layout
 from .linear import Linear
 
 Inside = dict[str, Callable[[Tensor], Tensor]]
@@ -22,14 +23,22 @@ Inside = dict[str, Callable[[Tensor], Tensor]]
 class Context:
     """What a stack's sub-layers share in one forward pass."""
 
-    layout: Layout
+    layout: Layout | Grid
     causal: bool = False
     memory_MD: Tensor | None = None
-    memory_layout: Layout | None = None
+    memory_layout: Layout | Grid | None = None
     cache: Cache | None = None
 
 
-class Attention(nn.Module):
+class SublayerModule(nn.Module):
+    """F of the papers as a module: x, what the stack's sub-layers share, and functions to apply within."""
+
+    def matrices(self) -> Iterator[tuple[str, Any]]:
+        """Its weight matrices, each with a `weight` and a `bias`, by the names that initialisation uses."""
+        raise NotImplementedError
+
+
+class Attention(SublayerModule):
     """softmax(Q Kᵀ / √K) V over H heads, then the output projection (Vaswani et al. 2017, section 3.2)."""
 
     def __init__(self, width: int, heads: int, dropout: float, *, cross: bool) -> None:
@@ -47,7 +56,7 @@ class Attention(nn.Module):
     def forward(self, x_ND: Tensor, context: Context, inside: Inside) -> Tensor:
         apply, x_ND = _applier(inside), as_factor(x_ND)
         query = context.layout.to_heads(apply("query", self.query(x_ND)), self.heads)
-        keep = None
+        keep, causal = None, False
         if self.cross:
             assert context.memory_layout is not None, "cross-attention needs a memory"
             key, value = self._memory(context, apply)
@@ -58,10 +67,8 @@ class Attention(nn.Module):
             if context.cache is not None:
                 key, value = context.cache.extend(self, key, value)
                 keep = context.cache.keep_B1RS
-            elif not context.causal:
-                keep = context.layout.keep_B11T
-        # Sentences are padded on the right, so a causal mask already hides padding from every real query.
-        causal = context.causal and not self.cross and context.cache is None
+            else:
+                keep, causal = context.layout.visible(context.causal)
         if context.cache is not None and query.device.type == "cpu":
             mixed = attend_few(query, key, value, keep)
         else:

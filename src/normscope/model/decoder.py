@@ -65,7 +65,7 @@ class LanguageModel(nn.Module):
         self.config = config
         placement = named(config.placement)(config.shape())
         self.embedding = LearnedEmbedding(vocabulary, config.width, placement, positions=config.positions)
-        self.decoder = Stack(placement, stack_config(config))
+        self.decoder = Stack(placement, stack_config(config), initialisation=None)
         make = norm_maker(placement, config.norm, config.norm_epsilon)
         self.head = PlacedEnd(read_head(placement, vocabulary), make, self.decoder.schedules.value)
         initialise(self, config.initialisation, named(config.placement))

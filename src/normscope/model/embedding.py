@@ -2,18 +2,20 @@
 
 # V = vocabulary, D = width, N = packed tokens
 import math
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from ..placement import Placement
+from .initialisation import Drawable, Scheme
 
 PAD = 1
 _FIRST_POSITION = PAD + 1  # fairseq counts positions from the padding index; its numbers are what we compare with
 
 
-class Embedding(nn.Module):
+class Embedding(Drawable):
     """Rows of a (V, D) table plus sinusoidal positions (Vaswani et al. 2017, section 3.5).
 
     What becomes of the rows is the placement's to say (`input_rows`); most multiply them by √D (section 3.4 there).
@@ -35,6 +37,14 @@ class Embedding(nn.Module):
         rows = self.placement.input_rows(functional.embedding(tokens_N, self.weight, padding_idx=PAD))
         embedded: Tensor = rows + self.sinusoids.index_select(0, positions_N)
         return embedded
+
+    def draw(self, scheme: Scheme) -> None:
+        scheme.embedding(self.weight, self.placement.embedding_gain())
+        self.weight[PAD].zero_()
+
+    def unit_vectors(self) -> Iterator[tuple[Tensor, int]]:
+        if "embedding" in self.placement.unit_vectors:
+            yield self.weight, self.placement.unit_vectors["embedding"]
 
     sinusoids: Tensor
 

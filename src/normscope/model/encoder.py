@@ -74,7 +74,7 @@ class PooledEncoder(nn.Module):
         self.embedding = LearnedEmbedding(
             vocabulary, config.width, self.placement, positions=config.positions, segments=SEGMENTS, norm=self.norm()
         )
-        self.encoder = Stack(self.placement, stack_config(config))
+        self.encoder = Stack(self.placement, stack_config(config), initialisation=None)
         self.pooler = HeadLinear(config.width, config.width)
 
     @property

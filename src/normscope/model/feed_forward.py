@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
-from .attention import Context, Inside
+from .attention import Context, Inside, SublayerModule
 from .dropout import Dropout
 from .linear import Linear
 
@@ -20,7 +20,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 it. What is given to one may be overwritten."""
 
 
-class FeedForward(nn.Module):
+class FeedForward(SublayerModule):
     """φ(x W1 + b1) W2 + b2 on packed tokens (N, D); with φ = ReLU, Vaswani et al. 2017, eq. 2."""
 
     def __init__(self, width: int, ffn_width: int, dropout: float, activation: str = "relu") -> None:

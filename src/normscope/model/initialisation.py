@@ -1,17 +1,13 @@
 """Initial weights: one function, and the table it reads."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from ..placement import Placement
-from .embedding import PAD, Embedding
-from .learned_embedding import LearnedEmbedding
-from .linear import HeadLinear
-from .stack import PlacedSublayer, Stack
 
 Draw = Callable[[Tensor, float], None]
 """Fills a weight matrix (out, in); the number multiplies its standard deviation."""
@@ -89,6 +85,19 @@ class Scheme:
 BERT_STD = 0.02
 """Of tables without a √d and of heads, in BERT and GPT-2 alike, whatever the scheme of the blocks."""
 
+
+class Drawable(nn.Module):
+    """A module that says how a scheme draws its weights, and which of them its placement keeps at length 1."""
+
+    def draw(self, scheme: Scheme) -> None:
+        """Draw every weight of its own from torch's global generator."""
+        raise NotImplementedError
+
+    def unit_vectors(self) -> Iterator[tuple[Tensor, int]]:
+        """Weights whose vectors the placement keeps at length 1, and the dimension along which they lie."""
+        yield from ()
+
+
 # xavier_uniform on a packed (3d, d) matrix has the variance of gain 1/√2 on each of its three parts.
 _PACKED = _xavier_uniform(2**-0.5)
 _QKV = ("query", "key", "value")
@@ -150,47 +159,24 @@ def initialise(model: nn.Module, scheme: str, placement: type[Placement]) -> Non
     """Draw every weight of `model` from torch's global generator, in the order of its modules.
 
     scheme: a name of SCHEMES, or `as-placement` for the one the placement's source uses. The padding row of an
-    embedding is 0, and norms and the placement's own parameters keep the values they start with.
+    embedding is 0, and norms and the placement's own parameters keep the values they start with. Raises KeyError for a
+    name that is neither.
     """
     table = SCHEMES[placement.initialisation if scheme == "as-placement" else scheme]
     for module in model.modules():
-        if isinstance(module, Embedding):
-            table.embedding(module.weight, module.placement.embedding_gain())
-            module.weight[PAD].zero_()
-        elif isinstance(module, LearnedEmbedding):
-            for table_VD in module.tables():
-                _normal(BERT_STD)(table_VD, module.placement.embedding_gain() if table_VD is module.weight else 1.0)
-        elif isinstance(module, HeadLinear):
-            _normal(BERT_STD)(module.weight, 1.0)
-            nn.init.zeros_(module.bias)
-        elif isinstance(module, Stack):
-            for sublayer in module.sublayers():
-                _initialise_sublayer(sublayer, table, module.placement)
+        if isinstance(module, Drawable):
+            module.draw(table)
     renormalise(unit_vectors(model))
 
 
-def _initialise_sublayer(sublayer: PlacedSublayer, table: Scheme, placement: Placement) -> None:
-    for name, linear in sublayer.f.matrices():
-        table.draws[name](linear.weight, placement.gain(name, sublayer.site))
-        if name in table.drawn_biases:
-            nn.init.uniform_(linear.bias, -(linear.weight.shape[1] ** -0.5), linear.weight.shape[1] ** -0.5)
-        else:
-            nn.init.zeros_(linear.bias)
+def draw_bert(weight: Tensor, gain: float = 1.0) -> None:
+    """N(0, 0.02²), the way tables without a √d and heads are drawn whatever the scheme."""
+    _normal(BERT_STD)(weight, gain)
 
 
 def unit_vectors(model: nn.Module) -> list[tuple[Tensor, int]]:
     """The weights whose vectors the model's placements keep at length 1, and the dimension along which they lie."""
-    found: list[tuple[Tensor, int]] = []
-    for module in model.modules():
-        if isinstance(module, Embedding | LearnedEmbedding):
-            weights: list[tuple[str, Tensor]] = [("embedding", module.weight)]
-        elif isinstance(module, Stack):
-            weights = [(name, matrix.weight) for s in module.sublayers() for name, matrix in s.f.matrices()]
-        else:
-            continue
-        kept = module.placement.unit_vectors
-        found += [(weight, kept[name]) for name, weight in weights if name in kept]
-    return found
+    return [found for module in model.modules() if isinstance(module, Drawable) for found in module.unit_vectors()]
 
 
 @torch.no_grad()

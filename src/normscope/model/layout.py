@@ -47,6 +47,11 @@ class Layout:
         """True where a key may be looked at; None where nothing is padded."""
         return None if self.full else self.keep_BT[:, None, None, :]
 
+    def visible(self, causal: bool) -> tuple[Tensor | None, bool]:
+        """What a query may look at: where keys are hidden from some, and whether each is hidden from those before."""
+        # Sentences are padded on the right, so a causal mask already hides padding from every real query.
+        return (None, True) if causal else (self.keep_B11T, False)
+
     def pack(self, x_BT: Tensor) -> Tensor:
         """(B, T, ...) grid -> (N, ...) packed tokens."""
         return x_BT.reshape(-1, *x_BT.shape[2:]).index_select(0, self.cells_N)
@@ -80,6 +85,40 @@ class Layout:
             padding_BHT = ~self.keep_BT[:, None, :].expand(-1, heads, -1)
             self._rows[heads] = to_grid, to_tokens, padding_BHT.flatten().nonzero().squeeze(1)
         return self._rows[heads]
+
+
+class Grid:
+    """A (B, T) grid whose every cell is computed, padding too: nothing about it depends on values, so it compiles.
+
+    Its packed tokens are the cells in order, N = B·T.
+    """
+
+    def __init__(self, sentences: int, longest: int, padding_BT: Tensor | None = None) -> None:
+        """padding_BT: True where there is no token, anywhere in a sentence; None where there is one in every cell."""
+        self.sentences, self.longest, self.padding_BT = sentences, longest, padding_BT
+
+    @property
+    def keep_B11T(self) -> Tensor | None:
+        """True where a key may be looked at; None where nothing is padded."""
+        return None if self.padding_BT is None else ~self.padding_BT[:, None, None, :]
+
+    def visible(self, causal: bool) -> tuple[Tensor | None, bool]:
+        """As a layout's. Padding before the first token, which would see nothing, sees itself: all stays finite."""
+        keep = self.keep_B11T
+        if keep is None or not causal:
+            return keep, causal
+        place_T = torch.arange(self.longest, device=keep.device)
+        return keep & (place_T[:, None] >= place_T) | (place_T[:, None] == place_T), False
+
+    def to_heads(self, x_ND: Tensor, heads: int) -> Tensor:
+        """(N, H·K) cells -> (B, H, T, K)."""
+        x_BTHK = x_ND.view(self.sentences, self.longest, heads, x_ND.shape[1] // heads)
+        # Where memory is read in the order of the result, products of small matrices have the bits of a layout's.
+        return x_BTHK.transpose(1, 2).contiguous()
+
+    def from_heads(self, x_BHTK: Tensor) -> Tensor:
+        """(B, H, T, K) -> (N, H·K) cells."""
+        return x_BHTK.transpose(1, 2).reshape(self.sentences * self.longest, -1)
 
 
 class _Rearrange(torch.autograd.Function):

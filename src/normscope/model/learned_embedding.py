@@ -8,9 +8,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ..placement import Placement
+from .initialisation import Drawable, Scheme, draw_bert
 
 
-class LearnedEmbedding(nn.Module):
+class LearnedEmbedding(Drawable):
     """Rows of a (V, D), a (P, D) and, with segments, an (S, D) table, added up (Devlin et al. 2018, figure 2); then a
     norm, where there is one.
 
@@ -37,6 +38,14 @@ class LearnedEmbedding(nn.Module):
     def tables(self) -> Iterator[nn.Parameter]:
         """In the order in which they are drawn."""
         yield from (table for table in (self.weight, self.positions, self.segments) if table is not None)
+
+    def draw(self, scheme: Scheme) -> None:
+        for table_VD in self.tables():
+            draw_bert(table_VD, self.placement.embedding_gain() if table_VD is self.weight else 1.0)
+
+    def unit_vectors(self) -> Iterator[tuple[Tensor, int]]:
+        if "embedding" in self.placement.unit_vectors:
+            yield self.weight, self.placement.unit_vectors["embedding"]
 
     def forward(self, tokens_N: Tensor, positions_N: Tensor, segments_N: Tensor | None = None) -> Tensor:
         """int64 ids of tokens, positions from 0 and segments from 0 -> (N, D). Segments left out are all 0."""

@@ -3,6 +3,8 @@
 import torch
 from torch import Tensor, nn
 
+from .initialisation import Drawable, Scheme, draw_bert
+
 
 class Linear(nn.Linear):
     """nn.Linear, its bias added after the product on a CPU.
@@ -17,5 +19,9 @@ class Linear(nn.Linear):
         return product.add_(self.bias.to(product.dtype))
 
 
-class HeadLinear(Linear):
+class HeadLinear(Linear, Drawable):
     """A matrix between the last hidden states and a loss; no placement reaches it."""
+
+    def draw(self, scheme: Scheme) -> None:
+        draw_bert(self.weight)
+        nn.init.zeros_(self.bias)

@@ -17,15 +17,14 @@ def profile(model: nn.Module, run: Callable[[], object]) -> None:
 
     run: one forward pass of the model on a batch, which happens as the placement's `profiling` says. It starts from the
     parameters' first values whatever they are now, and leaves modes and random generators as they were. Without a
-    placement that asks for it, `run` is not called.
+    placement that asks for it, `run` is not called. Raises ValueError where `run` does not reach such a stack.
     """
     stacks = [m for m in model.modules() if isinstance(m, Stack) and m.placement.is_profiled()]
     for how in dict.fromkeys(stack.placement.profiling for stack in stacks):
         walks = [_Walk(stack) for stack in stacks if stack.placement.profiling == how]
         _run(model, walks, how, run)
-        if not how.in_order:
-            for walk in walks:
-                walk.set_all()
+        for walk in walks:
+            walk.finish()
 
 
 def _run(model: nn.Module, walks: "Sequence[_Walk]", how: Profiling, run: Callable[[], object]) -> None:
@@ -69,9 +68,16 @@ class _Walk:
         if self.placement.profiling.in_order and len(self.variances) < len(self.sublayers):
             self._set(len(self.variances))
 
-    def set_all(self) -> None:
-        for index in range(1, len(self.sublayers)):
-            self._set(index)
+    def finish(self) -> None:
+        """Set what could not be set before the whole batch had passed. Raises ValueError where none did."""
+        if len(self.variances) != len(self.sublayers):
+            raise ValueError(
+                f"a profiling pass has to run every stack once, and one of placement {self.placement.name!r} with "
+                f"{len(self.sublayers)} sub-layers saw {len(self.variances)} of them"
+            )
+        if not self.placement.profiling.in_order:
+            for index in range(1, len(self.sublayers)):
+                self._set(index)
 
     def _set(self, index: int) -> None:
         """The values of one sub-layer, counted from 0."""

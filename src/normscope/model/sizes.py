@@ -3,9 +3,9 @@
 from typing import Any
 
 from ..placement import StackShape, named
-from .feed_forward import ACTIVATIONS
+from ..settings.choices import check_choice, check_choices
 from .initialisation import SCHEMES
-from .norms import NORMS
+from .stack import stack_config
 
 MOST_BLOCKS = 1000
 """As many as DeepNet has (Wang et al. 2022). Reading a formula for so many takes ten seconds."""
@@ -17,6 +17,7 @@ def check_sizes(config: Any, *counts: str) -> None:
     counts: fields that must be at least 1, beside those that every model has. A placement that is written in another
     way, such as Pre-LN, gets its registered name, so that two configurations of one model are equal.
     """
+    check_choices(config)
     object.__setattr__(config, "placement", named(config.placement).name)
     for name in ("width", "ffn_width", "heads", *counts):
         if getattr(config, name) < 1:
@@ -25,12 +26,8 @@ def check_sizes(config: Any, *counts: str) -> None:
             raise ValueError(f"{name} must be at most {MOST_BLOCKS:,}, got {getattr(config, name):,}")
     if config.width % config.heads or config.width % 2:
         raise ValueError(f"width={config.width} must be even and a multiple of heads={config.heads}")
-    for name in ("dropout", "attention_dropout", "activation_dropout"):
-        if not 0 <= getattr(config, name) < 1:
-            raise ValueError(f"{name} must lie in [0, 1), got {getattr(config, name)}")
-    for name, known in (("norm", NORMS), ("initialisation", SCHEMES)):
-        if getattr(config, name) not in ("as-placement", *known):
-            raise ValueError(f"{name} must be as-placement or one of {', '.join(known)}, got {getattr(config, name)!r}")
+    stack_config(config)
+    check_choice("initialisation", config.initialisation, ("as-placement", *SCHEMES))
     if config.initialisation == "theory" and (config.heads != 1 or config.ffn_width != config.width):
         raise ValueError("initialisation = theory is stated for heads = 1 and ffn_width = width")
 
@@ -43,7 +40,3 @@ def least_weights(shape: StackShape) -> int:
 def check_learned(config: Any) -> None:
     """`check_sizes` of a model with learned positions. Raises ValueError."""
     check_sizes(config, "blocks", "positions")
-    if config.activation not in ACTIVATIONS:
-        raise ValueError(f"activation must be one of {', '.join(ACTIVATIONS)}, got {config.activation!r}")
-    if config.norm_epsilon != "as-placement" and not 0 < config.norm_epsilon < 1:
-        raise ValueError(f"norm_epsilon must be as-placement or lie between 0 and 1, got {config.norm_epsilon}")

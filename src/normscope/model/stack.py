@@ -3,6 +3,7 @@
 # N = packed tokens, D = width
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -14,9 +15,11 @@ from ..placement.base import State
 from ..placement.operations import mix
 from ..placement.reading import read
 from ..placement.symbol import ParameterSpec, SymbolEnd, SymbolSublayer, refuse_unknown_places
-from .attention import Attention, Context, Inside
+from ..settings.choices import check_choice, check_choices
+from .attention import Attention, Context, Inside, SublayerModule
 from .dropout import Dropout
-from .feed_forward import FeedForward
+from .feed_forward import ACTIVATIONS, FeedForward
+from .initialisation import Draw, Drawable, Scheme, initialise
 from .norms import NORMS, NormGroup
 from .schedules import Schedules
 
@@ -42,9 +45,9 @@ class PlacedEnd(nn.Module):
 class PlacedSublayer(nn.Module):
     """F with the norms and parameters that the placement's formula asks for; a call gives F(x) after dropout."""
 
-    def __init__(self, f: Attention | FeedForward, spec: SymbolSublayer, make: MakeNorms, dropout: float):
+    def __init__(self, f: SublayerModule, spec: SymbolSublayer, make: MakeNorms, dropout: float):
         super().__init__()
-        self.f: Attention | FeedForward = f
+        self.f: SublayerModule = f
         self.site, self.places = spec.site, frozenset(spec.inner_widths)
         self.norm = make(spec)
         own = {name: p for name, p in spec.parameters.items() if not p.shared_by_block}
@@ -127,6 +130,16 @@ class StackConfig:
     activation_checkpointing: bool = False
     """Keep only what stands between blocks, and compute a block again when its gradients are wanted."""
 
+    def __post_init__(self) -> None:
+        check_choices(self)
+        check_choice("norm", self.norm, ("as-placement", *NORMS))
+        check_choice("activation", self.activation, ACTIVATIONS)
+        for name in ("dropout", "attention_dropout", "activation_dropout"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"{name} must lie in [0, 1), got {getattr(self, name)}")
+        if self.norm_epsilon != "as-placement" and not 0 < self.norm_epsilon < 1:
+            raise ValueError(f"norm_epsilon must be as-placement or lie between 0 and 1, got {self.norm_epsilon}")
+
 
 def stack_config(config: Any) -> StackConfig:
     """The part of a model's configuration that its stacks have a use for."""
@@ -134,34 +147,51 @@ def stack_config(config: Any) -> StackConfig:
     return StackConfig(**{name: getattr(config, name) for name in shared})
 
 
-class Stack(nn.Module):
+class Stack(Drawable):
     """Blocks of one kind under one placement: `start`, the blocks, `finish`, on packed tokens (N, D).
 
     kinds: sub-layers of a block, in order; without them, those of such a stack.
+    initialisation: the scheme that its weights are drawn by as it is made, which leaves torch's generator as it was;
+    None where what holds the stack draws them (`initialise`).
+    f: the module of each sub-layer; without it, one of ours.
     """
 
     def __init__(
-        self, placement: Placement, config: StackConfig, kinds: tuple[SublayerKind, ...] | None = None
+        self,
+        placement: Placement,
+        config: StackConfig,
+        kinds: tuple[SublayerKind, ...] | None = None,
+        *,
+        initialisation: str | None = "as-placement",
+        f: Callable[[Site], SublayerModule] | None = None,
     ) -> None:
         super().__init__()
         self.placement, self.activation_checkpointing = placement, config.activation_checkpointing
-        reading, shape = read(placement, kinds), placement.stack
+        reading = read(placement, kinds)
         make = norm_maker(placement, config.norm, config.norm_epsilon)
         self.schedules = Schedules(reading.schedules)
-
-        def f(kind: SublayerKind) -> Attention | FeedForward:
-            if kind == "feed_forward":
-                return FeedForward(shape.width, shape.ffn_width, config.activation_dropout, config.activation)
-            return Attention(shape.width, shape.heads, config.attention_dropout, cross=kind == "cross_attention")
-
         self.dropout = Dropout(config.dropout)
-        schedule = self.schedules.value
+        schedule, made = self.schedules.value, f or partial(_ours, config)
         self.start = PlacedEnd(reading.start, make, schedule)
         self.blocks = nn.ModuleList(
-            Block(placement, [PlacedSublayer(f(s.site.kind), s, make, config.dropout) for s in specs], specs, schedule)
+            Block(placement, [PlacedSublayer(made(s.site), s, make, config.dropout) for s in specs], specs, schedule)
             for specs in reading.blocks
         )
         self.finish = PlacedEnd(reading.finish, make, schedule)
+        if initialisation is not None:
+            with torch.random.fork_rng():
+                initialise(self, initialisation, type(placement))
+
+    def draw(self, scheme: Scheme) -> None:
+        for sublayer in self.sublayers():
+            for name, matrix in sublayer.f.matrices():
+                gain = self.placement.gain(name, sublayer.site)
+                _draw_matrix(matrix, scheme.draws[name], gain, drawn_bias=name in scheme.drawn_biases)
+
+    def unit_vectors(self) -> Iterator[tuple[Tensor, int]]:
+        kept = self.placement.unit_vectors
+        for sublayer in self.sublayers():
+            yield from ((matrix.weight, kept[name]) for name, matrix in sublayer.f.matrices() if name in kept)
 
     def sublayers(self) -> Iterator[PlacedSublayer]:
         """In the order of the forward pass."""
@@ -177,6 +207,25 @@ class Stack(nn.Module):
             else:
                 state = block(state, context)
         return self.placement.finish(state, self.finish)  # type: ignore[no-any-return]
+
+
+def _ours(config: StackConfig, site: Site) -> SublayerModule:
+    shape = site.stack
+    if site.kind == "feed_forward":
+        return FeedForward(shape.width, shape.ffn_width, config.activation_dropout, config.activation)
+    return Attention(shape.width, shape.heads, config.attention_dropout, cross=site.kind == "cross_attention")
+
+
+def _draw_matrix(matrix: Any, draw: Draw, gain: float, *, drawn_bias: bool) -> None:
+    weight: Tensor = matrix.weight
+    # Into memory of its own order, so that one seed draws the same whatever the matrix is a part of.
+    drawn = weight if weight.is_contiguous() else torch.empty_like(weight, memory_format=torch.contiguous_format)
+    draw(drawn, gain)
+    if drawn is not weight:
+        weight.copy_(drawn)
+    if matrix.bias is not None:
+        bound = weight.shape[1] ** -0.5
+        nn.init.uniform_(matrix.bias, -bound, bound) if drawn_bias else nn.init.zeros_(matrix.bias)
 
 
 def norm_maker(placement: Placement, norm: str, epsilon: float | Literal["as-placement"] = "as-placement") -> MakeNorms:
@@ -202,6 +251,6 @@ def _parameter(spec: ParameterSpec) -> nn.Parameter:
 
 @mix.register
 def _mix(query_D: Tensor, values: Sequence[Tensor], key: Callable[[Tensor], Any]) -> Tensor:
-    values_IND = torch.stack(list(values))
+    values_IND = torch.stack(list(values))  # N may be several dimensions
     weights_IN = (key(values_IND) @ query_D.to(values_IND.dtype)).softmax(0)
-    return torch.einsum("in,ind->nd", weights_IN.to(values_IND.dtype), values_IND)
+    return torch.einsum("i...,i...d->...d", weights_IN.to(values_IND.dtype), values_IND)

@@ -70,7 +70,7 @@ class EncoderDecoder(nn.Module):
             else Embedding(source_vocabulary, config.width, encoder)
         )
         sizes = stack_config(config)
-        self.encoder, self.decoder = Stack(encoder, sizes), Stack(decoder, sizes)
+        self.encoder, self.decoder = (Stack(of, sizes, initialisation=None) for of in (encoder, decoder))
         asked = read_head(decoder, target_vocabulary)
         self.head = PlacedEnd(asked, norm_maker(decoder, config.norm), self.decoder.schedules.value)
         initialise(self, config.initialisation, named(config.placement))

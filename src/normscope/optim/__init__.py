@@ -2,12 +2,14 @@
 
 from .adaptive import AdaptiveConfig, adaptive_value
 from .optimizers import OPTIMIZERS, OptimizerConfig, make_optimizer
-from .schedules import ScheduleConfig, UpdatesOf, factor, parse_duration, summed_factor, torch_scheduler
+from .schedules import ScheduleConfig, UpdatesOf, factor, parse_duration, summed_factor
+from .torch_schedule import Schedule
 
 __all__ = [
     "OPTIMIZERS",
     "AdaptiveConfig",
     "OptimizerConfig",
+    "Schedule",
     "ScheduleConfig",
     "UpdatesOf",
     "adaptive_value",
@@ -15,5 +17,4 @@ __all__ = [
     "make_optimizer",
     "parse_duration",
     "summed_factor",
-    "torch_scheduler",
 ]

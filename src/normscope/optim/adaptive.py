@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from ..settings.choices import check_choices
 from .schedules import UpdatesOf, parse_duration
 
 
@@ -21,6 +22,7 @@ class AdaptiveConfig:
     """linear: a straight line; cosine: half a cosine, flat at both ends."""
 
     def __post_init__(self) -> None:
+        check_choices(self)
         parse_duration(self.over)
         for name in ("start", "end"):
             if not math.isfinite(getattr(self, name)):

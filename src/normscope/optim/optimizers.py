@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from ..errors import UserError
+from ..settings.choices import check_choices
 
 Weights = list[nn.Parameter]
 
@@ -97,6 +98,7 @@ class OptimizerConfig:
     """adam, sgd, radam: added to the gradient (L2); adamw, lion: decoupled, times the rate, as fairseq's adam."""
 
     def __post_init__(self) -> None:
+        check_choices(self)
         if not 0 < self.peak_lr < math.inf:
             raise ValueError(f"peak_lr must be positive and finite, got {self.peak_lr}")
         if not all(0 <= beta < 1 for beta in self.betas) or not 0 <= self.momentum < 1:

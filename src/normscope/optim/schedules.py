@@ -14,8 +14,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Literal
 
-import torch
-from torch.optim.lr_scheduler import LambdaLR
+from ..settings.choices import check_choices
 
 Decay = Literal["constant", "linear", "inverse-sqrt", "steps", "cosine", "coupled-inverse-sqrt"]
 
@@ -85,6 +84,7 @@ class ScheduleConfig:
     """linear, cosine: the factor at the horizon, which is the length of the run."""
 
     def __post_init__(self) -> None:
+        check_choices(self)
         if self.warmup_updates < 0 or self.decay_from_updates < 0:
             raise ValueError("warmup_updates and decay_from_updates must be 0 or more")
         if self.decay == "coupled-inverse-sqrt":
@@ -162,11 +162,3 @@ def factor(schedule: ScheduleConfig, update: int, *, horizon_updates: int) -> fl
 def summed_factor(schedule: ScheduleConfig, *, updates: int, horizon_updates: int) -> float:
     """Sum of the factor over the first `updates` updates; times the peak rate it is the run's summed learning rate."""
     return math.fsum(factor(schedule, u, horizon_updates=horizon_updates) for u in range(1, updates + 1))
-
-
-def torch_scheduler(optimizer: torch.optim.Optimizer, schedule: ScheduleConfig, *, horizon_updates: int) -> LambdaLR:
-    """The schedule as a torch scheduler, for use in a loop of your own: call `.step()` after each `optimizer.step()`.
-
-    torch counts from 0 and sets the first rate when it is made, so the n-th optimiser step has the rate of update n.
-    """
-    return LambdaLR(optimizer, lambda steps: factor(schedule, steps + 1, horizon_updates=horizon_updates))

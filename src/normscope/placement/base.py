@@ -88,6 +88,10 @@ class Constant(float):
         made.text = text
         return made
 
+    def __getnewargs__(self) -> tuple[float, str]:  # type: ignore[override]
+        # For copies of models whose placement holds one.
+        return float(self), self.text
+
     text: str
 
 

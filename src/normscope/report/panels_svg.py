@@ -58,8 +58,15 @@ class Panel:
     """Names for x = 0, 1, 2, …, in place of numbers."""
 
 
-@house_style()
 def panels_svg(panels: Sequence[Panel], *, title: str, columns: int = 2) -> str:
+    """As `panels_figure`, as SVG text that is described in words."""
+    figure = panels_figure(panels, columns=columns)
+    with house_style():
+        return to_svg(figure, title=title, desc=". ".join(_told(panel) for panel in panels))
+
+
+@house_style()
+def panels_figure(panels: Sequence[Panel], *, columns: int = 2) -> Figure:
     """All panels in rows of `columns`, one legend below: a label that several panels share stands in it once."""
     columns = min(columns, len(panels))
     rows = -(-len(panels) // columns)
@@ -79,7 +86,7 @@ def panels_svg(panels: Sequence[Panel], *, title: str, columns: int = 2) -> str:
     )
     for text in legend.get_texts():
         text.set_parse_math(False)  # a label may hold a dollar sign
-    return to_svg(figure, title=title, desc=". ".join(_told(panel) for panel in panels))
+    return figure
 
 
 def _draw(axes: Axes, panel: Panel, handles: dict[str, Line2D]) -> None:

@@ -28,8 +28,15 @@ class PredictedLine:
     """By block, from 1 on."""
 
 
-@house_style()
 def prediction_svg(lines: Sequence[PredictedLine], *, gradient_of: str, title: str) -> str:
+    """As `prediction_figure`, as SVG text that is described in words."""
+    figure = prediction_figure(lines, gradient_of=gradient_of)
+    with house_style():
+        return to_svg(figure, title=title, desc=". ".join(_told(line) for line in lines))
+
+
+@house_style()
+def prediction_figure(lines: Sequence[PredictedLine], *, gradient_of: str) -> Figure:
     """Draw streams beside gradients. Values that are 0 or not finite are left out.
 
     gradient_of: the matrix whose gradient is drawn, for the axis.
@@ -60,7 +67,7 @@ def prediction_svg(lines: Sequence[PredictedLine], *, gradient_of: str, title: s
     legend = figure.legend(list(handles.values()), list(handles), loc="outside lower center", ncols=columns)
     for text in legend.get_texts():
         text.set_parse_math(False)  # a label may hold a dollar sign
-    return to_svg(figure, title=title, desc=". ".join(_told(line) for line in lines))
+    return figure
 
 
 def _plot(axes: Axes, x: Sequence[int], values: Sequence[float], look: dict[str, Any]) -> Line2D:

@@ -8,6 +8,7 @@ from ..data.documents.opening import TextDataConfig
 from ..data.parallel.opening import TOY
 from ..model import DecoderConfig, EncoderConfig
 from ..optim import AdaptiveConfig, OptimizerConfig, ScheduleConfig
+from ..settings.choices import check_choices
 from ..train import TrainConfig
 
 C = TypeVar("C", bound="RunConfig")
@@ -67,6 +68,7 @@ class RunConfig:
     model: ModelSection
 
     def __post_init__(self) -> None:
+        check_choices(self)
         if self.seed < 0:
             raise ValueError(f"seed must be 0 or more, got {self.seed}")
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ..optim import parse_duration
+from ..settings.choices import check_choices
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +34,7 @@ class TrainConfig:
     or a validation loss that is not finite always stops the run: every further update would be skipped."""
 
     def __post_init__(self) -> None:
+        check_choices(self)
         for name in ("duration", "validate_every", "checkpoint_every"):
             parse_duration(getattr(self, name))
         for name in ("accumulation", "keep_checkpoints"):

@@ -2,7 +2,7 @@
 
 import math
 
-from ..base import Constant, End, Norms, Placement, Sublayer, Value, register
+from ..base import Constant, End, Norms, Placement, StackShape, Sublayer, Value, register
 
 
 @register
@@ -18,8 +18,13 @@ class LayerNormScaling(Placement):
     year = 2025
     initialisation = "normal-0.02"
 
+    def __init__(self, stack: StackShape) -> None:
+        super().__init__(stack)
+        # Made once: torch.compile can read a named constant, and not make one.
+        self.roots = [Constant(math.sqrt(block), "√l") for block in range(1, stack.blocks + 1)]
+
     def join(self, x: Value, sublayer: Sublayer, norm: Norms) -> Value:
-        return x + sublayer(norm(x) / Constant(math.sqrt(sublayer.site.block), "√l"))
+        return x + sublayer(norm(x) / self.roots[sublayer.site.block - 1])
 
     def finish(self, state: Value, end: End) -> Value:
         return end.norm(state)

@@ -3,7 +3,7 @@
 import math
 from types import MappingProxyType
 
-from ..base import Constant, End, Norms, Placement, Sublayer, Value, register
+from ..base import Constant, End, Norms, Placement, StackShape, Sublayer, Value, register
 
 
 @register
@@ -32,30 +32,35 @@ class NGPT(Placement):
         {"embedding": 1, "query": 1, "key": 1, "value": 1, "ffn_in": 1, "output": 0, "ffn_out": 0}
     )
 
+    def __init__(self, stack: StackShape) -> None:
+        super().__init__(stack)
+        self.root = math.sqrt(stack.width)
+        # Made once: torch.compile can read a named constant, and not make one.
+        self.step_scale = Constant(0.05 * self.root, "0.05√d")
+        self.unit_scale = Constant(self.root, "√d")
+
     def start(self, x: Value, end: End) -> Value:
         return end.norm(x)
 
     def join(self, x: Value, sublayer: Sublayer, norm: Norms) -> Value:
-        step = self._stored(sublayer, "step", 0.05)
+        step = self.step_scale * self._stored(sublayer, "step")
         return norm(x + step * (norm.branch(self._branch(x, sublayer, norm)) - x))
 
     def _branch(self, x: Value, sublayer: Sublayer, norm: Norms) -> Value:
         if sublayer.site.kind == "feed_forward":
             s_u = sublayer.parameter("s_u", initial=1.0, shape=(self.stack.ffn_width or self.stack.width,))
             return sublayer(x, hidden=lambda u: s_u * u)
-        s_qk, heads = self._stored(sublayer, "s_qk", 1.0), self.stack.heads
+        s_qk, heads = self.unit_scale * self._stored(sublayer, "s_qk"), self.stack.heads
         return sublayer(
             x,
             query=lambda q: s_qk * norm.query(q, groups=heads),
             key=lambda k: s_qk * norm.key(k, groups=heads),
         )
 
-    def _stored(self, sublayer: Sublayer, name: str, initial: float) -> Value:
-        """A number for each feature that starts at `initial` and is stored at 1/√d."""
-        root = math.sqrt(self.stack.width)
-        text = "√d" if initial == 1 else f"{initial:g}√d"
-        return Constant(initial * root, text) * sublayer.parameter(name, initial=1 / root, shape=(self.stack.width,))
+    def _stored(self, sublayer: Sublayer, name: str) -> Value:
+        """A number for each feature that is stored at 1/√d."""
+        return sublayer.parameter(name, initial=1 / self.root, shape=(self.stack.width,))
 
     def output_rows(self, rows: Value, head: End, vocabulary: int) -> Value:
         # The paper's logit s_z · (E x), with ‖x‖ = √d here and s_z stored at 1/√d.
-        return rows * head.parameter("s_z", initial=1 / math.sqrt(self.stack.width), shape=(vocabulary, 1))
+        return rows * head.parameter("s_z", initial=1 / self.root, shape=(vocabulary, 1))

@@ -27,14 +27,19 @@ _RISE_SHOWN = 1.0
 
 def depth_pictures(stack: Stack) -> list[tuple[str, str]]:
     """Return (name, SVG) for every quantity that was measured: stream, correlation, share, gradient."""
+    of = f" of {stack_title(stack)}"
+    return [(name, panels_svg([panel], title=panel.title + of)) for name, panel in depth_panels(stack).items()]
+
+
+def depth_panels(stack: Stack) -> dict[str, Panel]:
+    """The same as panels."""
     panels = {
         "stream": _stream(stack),
         "correlation": _correlation(stack),
         "share": _shares(stack),
         "gradient": _gradients(stack),
     }
-    of = f" of {stack_title(stack)}"
-    return [(name, panels_svg([panel], title=panel.title + of)) for name, panel in panels.items() if panel is not None]
+    return {name: panel for name, panel in panels.items() if panel is not None}
 
 
 _Scale = Callable[[float | None], float | None]

@@ -1,0 +1,15 @@
+from .api.prediction import predict as predict
+from .api.runs import load_run as load_run
+from .api.runs import open_run as open_run
+from .api.runs import train as train
+from .api.scheduling import schedule as schedule
+from .api.training import attach as attach
+from .api.training import profile as profile
+from .doctor.diagnose import diagnose as diagnose
+from .errors import UserError as UserError
+from .model.grid.stacks import Decoder as Decoder
+from .model.grid.stacks import Encoder as Encoder
+from .model.grid.stacks import Transformer as Transformer
+from .optim import AdaptiveConfig as AdaptiveConfig
+
+__version__: str

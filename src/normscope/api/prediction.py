@@ -1,0 +1,141 @@
+"""Predicted curves as a result that can be read, drawn and shown in a notebook."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
+
+from ..placement import named
+from ..report.notebook import table
+from ..report.numbers import significant
+from ..theory.many import predict_many
+from ..theory.predict import ModelSetting, StackPrediction
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from ..report.prediction_svg import PredictedLine
+
+GRADIENT_OF = "ffn_out"
+"""The matrix whose gradient is drawn and tabled; the curves of all others are there as well."""
+
+
+class ModelOptions(TypedDict, total=False):
+    """Fields of `ModelSetting`, which says what they are and what they are by default."""
+
+    stack: Literal["encoder", "decoder", "encoder-decoder"]
+    blocks: int
+    width: int
+    ffn_width: int
+    heads: int
+    tokens: int
+    source_tokens: int | None
+    sequences: int
+    vocabulary: int
+    setting: str
+    activation: Literal["relu", "gelu", "swiglu"]
+    norm: Literal["layer-norm", "rms-norm"]
+    tied: bool
+    dropout: float
+    label_smoothing: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Prediction:
+    """What theory says of placements at initialisation.
+
+    `prediction["pre-ln"].q` is a curve as a numpy array; of an encoder-decoder, `prediction["pre-ln", "decoder"].q`.
+    """
+
+    model: ModelSetting
+    stacks: dict[str, dict[str, StackPrediction]]
+    """By placement, then by stack: "encoder", "decoder" or both."""
+
+    def __getitem__(self, key: str | tuple[str, str]) -> StackPrediction:
+        """One stack under one placement. Raises KeyError for what was not predicted, and where the stack is left open
+        and there are two."""
+        placement, stack = key if isinstance(key, tuple) else (key, None)
+        if placement not in self.stacks:
+            raise KeyError(f"{placement!r} was not predicted; there are {', '.join(self.stacks)}")
+        found = self.stacks[placement]
+        if stack is None and len(found) > 1:
+            raise KeyError(f"there are two stacks; ask for ({placement!r}, 'encoder') or ({placement!r}, 'decoder')")
+        if stack is not None and stack not in found:
+            raise KeyError(f"no stack {stack!r}; there is {', '.join(found)}")
+        return found[stack or next(iter(found))]
+
+    def plot(self) -> "Figure":
+        """The stream beside the gradient over depth, as a matplotlib figure."""
+        from ..report.prediction_svg import prediction_figure
+
+        return prediction_figure(self._lines(), gradient_of=f"W2 ({GRADIENT_OF})")
+
+    def svg(self) -> str:
+        """The same picture as SVG text."""
+        from ..report.prediction_svg import prediction_svg
+
+        title = "Predicted stream and gradients over depth"
+        return prediction_svg(self._lines(), gradient_of=f"W2 ({GRADIENT_OF})", title=title)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values by placement: one stack's curves as they are, two by their names. What is not finite is None."""
+        data = {name: {kind: _plain(asdict(one)) for kind, one in found.items()} for name, found in self.stacks.items()}
+        return {name: found if len(found) > 1 else next(iter(found.values())) for name, found in data.items()}
+
+    def __repr__(self) -> str:
+        return f"Prediction({', '.join(self.stacks)}; {self.model.blocks} blocks of width {self.model.width})"
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (
+                f"{line.label} ({line.stack})" if self.model.stack == "encoder-decoder" else line.label,
+                *(significant(next(iter(line.streams.values()))[place]) for place in (0, -1)),
+                *(significant(line.gradient[place]) for place in (0, -1)),
+            )
+            for line in self._lines()
+        ]
+        heads = ("placement", "E‖x_0‖² / d", "E‖x_L‖² / d", f"gradient of {GRADIENT_OF}, first block", "last block")
+        return self.svg() + table(heads, rows)
+
+    def _lines(self) -> "list[PredictedLine]":
+        from ..report.prediction_svg import PredictedLine
+
+        return [
+            PredictedLine(
+                label=named(name).title,
+                stack=stack,
+                streams={stream: curves.q.tolist() for stream, curves in prediction.streams.items()},
+                gradient=prediction.gradient_norm[GRADIENT_OF].tolist(),
+            )
+            for name, stacks in self.stacks.items()
+            for stack, prediction in stacks.items()
+        ]
+
+
+def predict(*placements: str, **model: Unpack[ModelOptions]) -> Prediction:
+    """What theory says of these placements at initialisation, in milliseconds and without a model.
+
+    model: fields of `ModelSetting`, such as blocks=48, stack="decoder" or setting="paper"; `ffn_width` is the width
+    where it is not given. Raises ValueError for an unknown placement, one that is not defined for such a model, or a
+    setting that is not allowed.
+    """
+    if not placements:
+        raise ValueError('give the name of a placement, such as predict("pre-ln", blocks=48)')
+    unknown = sorted(set(model) - set(ModelOptions.__annotations__))
+    if unknown:
+        raise TypeError(f"predict takes no {', '.join(unknown)}; it takes {', '.join(ModelOptions.__annotations__)}")
+    values: dict[str, Any] = {"ffn_width": model.get("width", ModelSetting().width), **model}
+    return predicted(placements, ModelSetting(**values))
+
+
+def predicted(placements: Iterable[str], model: ModelSetting) -> Prediction:
+    """The prediction for a model's setting. Raises ValueError as `predict` does."""
+    return Prediction(model=model, stacks=predict_many(list(dict.fromkeys(placements)), model))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return [_plain(item) for item in value.tolist()]

@@ -1,0 +1,180 @@
+"""A run: trained, read, drawn, evaluated and loaded."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import nn
+
+from ..decode.beam import BeamConfig
+from ..decode.translate import translate_lines
+from ..errors import UserError
+from ..report.notebook import table
+from ..report.numbers import significant
+from ..runs import config as configs
+from ..runs import loading
+from ..runs.evaluate import evaluate_run
+from ..runs.run import train_run
+from ..tasks.protocol import Evaluation
+from ..tasks.registry import config_of, task_of
+from ..tasks.run_config import RunConfig
+from ..train import RunFolder
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Event = dict[str, Any]
+Configuration = str | Path | Mapping[str, Any] | RunConfig | None
+"""A TOML file, its tables, or what they make; None for every default."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Losses:
+    """Cross-entropy in nats per target token, at the updates where it was measured."""
+
+    updates: NDArray[np.int64]
+    nats: NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainedModel:
+    """The model of a run at one of its checkpoints, in evaluation mode, with what is needed to use it."""
+
+    config: RunConfig
+    model: nn.Module
+    codec: Any
+    """Text to ids and back: vocabularies and word pieces of a translation run, the tokeniser of others."""
+    update: int
+
+    def translate(self, lines: Iterable[str], *, beam: int = 5, length_penalty: float = 1.0) -> list[str]:
+        """Each line's translation, in order; an empty line gives an empty one.
+
+        Raises UserError where the run does not translate, ValueError for a search that is none.
+        """
+        if not getattr(task_of(self.config), "translates", False):
+            raise UserError(f"a run of task {self.config.task} does not translate; task translation does")
+        search = BeamConfig(beam=beam, length_penalty=length_penalty)
+        model: Any = self.model
+        return [found.detokenised for found in translate_lines(model, self.codec, lines, search)]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run's folder, read anew each time."""
+
+    folder: Path
+
+    @property
+    def config(self) -> RunConfig:
+        """The complete configuration."""
+        return configs.load(RunFolder(self.folder).config_file)
+
+    @property
+    def events(self) -> list[Event]:
+        """Everything that was recorded, in order; the manual's page on run folders says what there is."""
+        return RunFolder(self.folder).events()
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the training reached its end."""
+        return RunFolder(self.folder).is_finished
+
+    @property
+    def losses(self) -> dict[str, Losses]:
+        """The losses of the updates as "train", and those of the validations as "valid"."""
+        events = self.events
+        return {name: _losses(events, kind) for name, kind in (("train", "update"), ("valid", "validation"))}
+
+    def plot(self) -> "Figure":
+        """Both losses over the updates, as a matplotlib figure."""
+        from ..report.panels_svg import panels_figure
+
+        return panels_figure([self._panel()], columns=1)
+
+    def evaluate(self, split: str = "valid", *, which: str = "best", device: str = "auto", **search: Any) -> Evaluation:
+        """The scores of a checkpoint on a split of the run's corpus, in `.scores`.
+
+        search: beam and length_penalty, of a run that translates. Raises UserError for what there is not.
+        """
+        return evaluate_run(self.folder, split, which=which, device=device, search=search, translations=bool(search))
+
+    def load(self, which: str = "best", *, device: str = "auto") -> TrainedModel:
+        """The model at a checkpoint: `best`, `last` or an update's number. Raises UserError."""
+        return load_run(self.folder, which=which, device=device)
+
+    def _repr_html_(self) -> str:
+        from ..report.panels_svg import panels_svg
+
+        title = f"Losses of {self.folder.name}"
+        rows = [
+            (name, len(found.updates), significant(found.nats[0]), significant(found.nats.min()), found.updates[-1])
+            for name, found in self.losses.items()
+            if len(found.updates)
+        ]
+        heads = ("loss (nats per token)", "measured", "first", "lowest", "last update")
+        return panels_svg([self._panel()], title=title, columns=1) + table(heads, rows)
+
+    def _panel(self) -> Any:
+        from ..report.panels_svg import Panel, Series
+
+        labels = {"train": "training", "valid": "validation"}
+        series = [
+            Series(label=labels[name], kind="measured", hue=hue, x=found.updates.tolist(), y=found.nats.tolist())
+            for hue, (name, found) in enumerate(self.losses.items())
+        ]
+        return Panel(title=self.folder.name, xlabel="update", ylabel="cross-entropy (nats per token)", series=series)
+
+
+def train(
+    config: Configuration,
+    run: str | Path,
+    *,
+    watch: Callable[[Event], None] | None = None,
+    from_step: int | None = None,
+    **settings: Any,
+) -> Run:
+    """Train a configuration in the run folder `run`, or go on with the run that is there.
+
+    config: a TOML file, a dictionary of its tables, or a configuration; None for every default. settings: keys to
+    change, sections joined by two underscores, such as optimizer__peak_lr=1e-3. watch: called with every event as it is
+    recorded. from_step: go on from the checkpoint of this update. Raises UserError for a setting, a corpus or a folder
+    that does not fit, `normscope.train.NonFinite` where a loss or weight is not finite, `normscope.train.Interrupted`
+    after Ctrl-C, when all is saved.
+    """
+    made = configuration(config, settings)
+    train_run(made, Path(run), listeners=[watch] if watch else [], from_step=from_step)
+    return Run(Path(run))
+
+
+def open_run(folder: str | Path) -> Run:
+    """The run in a folder, finished or not. Raises UserError where there is none."""
+    if not RunFolder(Path(folder)).is_run:
+        raise UserError(f"{folder} is not a run folder: it has no config.toml")
+    return Run(Path(folder))
+
+
+def load_run(folder: str | Path, *, which: str = "best", device: str = "auto") -> TrainedModel:
+    """The trained model of a run at a checkpoint: `best`, `last` or an update's number. Raises UserError."""
+    found = loading.load_run(Path(folder), which=which, device=device)
+    return TrainedModel(config=found.config, model=found.model, codec=found.codec, update=found.update)
+
+
+def configuration(config: Configuration, settings: Mapping[str, Any]) -> RunConfig:
+    """A configuration with some keys changed. Raises UserError naming the key that is wrong."""
+    made: RunConfig
+    if config is None or isinstance(config, str | Path):
+        made = configs.load(None if config is None else Path(config))
+    else:
+        made = config_of(config, source="configuration") if isinstance(config, Mapping) else config
+    return configs.replaced(made, **settings) if settings else made
+
+
+def _losses(events: Iterable[Event], kind: str) -> Losses:
+    found = [event for event in events if event["event"] == kind]
+    return Losses(
+        updates=np.array([event["update"] for event in found], dtype=np.int64),
+        nats=np.array([event["nll_nats"] for event in found], dtype=np.float64),
+    )

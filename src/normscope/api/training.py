@@ -1,0 +1,102 @@
+"""What a placement asks of a training loop of the caller's own: values from a first batch, work after every update."""
+
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+from torch.utils.hooks import RemovableHandle
+
+from ..model import profile as profile_stacks
+from ..model import renormalise, scheduled_numbers, set_scheduled, unit_vectors
+from ..model.grid.placed import Placed
+from ..optim import AdaptiveConfig, adaptive_value
+
+_ATTACHED: "WeakKeyDictionary[nn.Module, RemovableHandle]" = WeakKeyDictionary()
+
+
+def profile(model: nn.Module, run: Callable[[], object]) -> None:
+    """Take the initial values that placements such as Admin want from one batch; others are left as they are.
+
+    model: a placed module, or any model that holds some. run: one forward pass of the model on a batch of its training,
+    such as `lambda: model(batch)`; it is called as often as the placement needs it, without gradients, and modes and
+    random generators are as before. Call it once, on initial weights, with the same batch in every process. Raises
+    ValueError where `run` does not reach a stack that asks for it.
+    """
+    placed = [module for module in model.modules() if isinstance(module, Placed)]
+    with ExitStack() as undone:
+        for module in placed:
+            module.profiling = True
+            undone.callback(setattr, module, "profiling", False)
+        undone.enter_context(_eager())
+        profile_stacks(model, run)
+    for module in placed:
+        module.set_profiled()
+
+
+@contextmanager
+def _eager() -> Iterator[None]:
+    """Compiled models are run step by step, so that hooks see what is between."""
+    # Importing the compiler takes seconds, and where nobody did nothing is compiled.
+    if "torch._dynamo" not in sys.modules:
+        yield
+        return
+    with warnings.catch_warnings(), torch.compiler.set_stance("force_eager"):
+        warnings.filterwarnings("ignore", "Using `torch.compile")
+        yield
+
+
+def attach(model: nn.Module, optimizer: Optimizer, *, adaptive: AdaptiveConfig | None = None) -> None:
+    """Have the optimiser do after each of its steps what the model's placements ask for; others ask for nothing.
+
+    nGPT's matrices are put back to length 1, and numbers of branch-norm and pre-to-post move along `adaptive`, whose
+    length `over` is in updates. Of several optimisers it is the one that steps last. Attaching a model again replaces
+    what was attached before. A checkpoint of the model keeps how many updates it has seen, so that a resumed training
+    goes on from there. Raises ValueError where numbers follow a schedule and none is given, or the other way round.
+    """
+    numbers = scheduled_numbers(model)
+    if numbers and adaptive is None:
+        raise ValueError(
+            f"{', '.join(numbers)} follows a schedule over updates: say how, such as adaptive=AdaptiveConfig(over=4000)"
+        )
+    if adaptive is not None and not numbers:
+        raise ValueError("adaptive was given, and no number of the model follows a schedule")
+    if adaptive is not None and not isinstance(adaptive.over, int):
+        raise ValueError(f"adaptive.over must be a number of updates here, got {adaptive.over!r}")
+    if model in _ATTACHED:
+        _ATTACHED.pop(model).remove()
+    follower = _Follower(model, adaptive)
+    _ATTACHED[model] = optimizer.register_step_post_hook(follower)
+    for module in model.modules():
+        if isinstance(module, Placed):
+            module.attached = True
+
+
+class _Follower:
+    """What happens after every step of an optimiser."""
+
+    def __init__(self, model: nn.Module, adaptive: AdaptiveConfig | None) -> None:
+        self.model, self.adaptive = model, adaptive
+        self.counting = [m for m in model.modules() if isinstance(m, Placed) and m.updates is not None]
+        self.updates = 0
+        """How many there were, where no part of the model keeps it."""
+        self._move()
+
+    def __call__(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        # Anew each time: a model may have been moved to another device in between.
+        renormalise(unit_vectors(self.model))
+        self.updates += 1
+        for module in self.counting:
+            module.updates += 1
+        self._move()
+
+    def _move(self) -> None:
+        """To the values of the update that comes next, which is the one after those there were."""
+        if self.adaptive is not None:
+            updates = int(self.counting[0].updates) if self.counting else self.updates
+            set_scheduled(scheduled_numbers(self.model), adaptive_value(self.adaptive, updates + 1))
