@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
 
-.PHONY: demo test mutants lint format bench clean
+.PHONY: demo test mutants faults lint format bench clean
 
 demo: $(STAMP)
 	$(BIN)/normscope demo
@@ -16,6 +16,13 @@ test: $(STAMP)
 MUTANTS ?= 300
 mutants: $(VENV)/mutants
 	$(BIN)/python tests/mutants.py $(MUTANTS) $(ROOMS)
+
+# Every file operation of every command that writes: each fails in turn, and after each the power is cut. Takes hours;
+# EVERY=20 takes one fault of twenty, WORKS="training prepare" these commands.
+EVERY ?= 1
+faults: $(STAMP)
+	PYTHONPATH=tests $(BIN)/python -m faults.attack errors $(WORKS) --every $(EVERY)
+	PYTHONPATH=tests $(BIN)/python -m faults.attack power-cut $(WORKS) --every $(EVERY)
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

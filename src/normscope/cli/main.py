@@ -95,11 +95,36 @@ def main() -> None:
     """Run the command line. Exit codes: 0 done, 1 failed, 2 the user's mistake, 130 after SIGINT, 143 after SIGTERM."""
     hold_lifeline()
     try:
-        app()
+        _run()
     except UserError as error:
         say(f"error: {error}")
+        _leave_unwritten()
         sys.exit(2)
     except BrokenPipeError:
         # Whoever read our output has gone; leave quietly, as other filters do.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _leave_unwritten()
         sys.exit(1)
+
+
+def _run() -> None:
+    """Raises UserError where a disk fails at a place that no narrower guard names: a look for a folder, the output."""
+    try:
+        try:
+            app()
+        finally:
+            sys.stdout.flush()  # or Python would, when nobody can tell the user any more
+    except BrokenPipeError:
+        raise
+    except OSError:
+        from ..files import disk_errors
+
+        with disk_errors(" ".join(["normscope", *sys.argv[1:2]])):
+            raise
+
+
+def _leave_unwritten() -> None:
+    """Have Python not try again, at its end, to write output that nobody takes."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,188 @@
+"""Where works are disturbed: a desk of inputs, a folder that is laid out anew each time, and forked commands."""
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import IO, Any
+
+import torch
+
+from normscope.cli.main import main
+from normscope.data.parallel import opening, pool
+from normscope.runs import machine
+from normscope.studies.grids import pool as grid_pool
+
+from .desk import lay_out
+from .disk import Tree, read_tree, write_tree
+from .notified import Ended, run
+from .operations import Operation
+from .watching import Decide, recorded, watched
+from .works import Work
+
+_Popen = subprocess.Popen
+
+
+class Bench:
+    """Runs works in forked children of this process, which has imported what they need."""
+
+    def __init__(self, place: Path) -> None:
+        """place: a folder of ours, where desk and work are made."""
+        # What every child would find out anew, and what forked children must not have: threads.
+        torch.set_num_threads(1)
+        machine.fast_matmul = lru_cache(machine.fast_matmul)  # type: ignore[assignment]
+        opening._TOY_HELD_OUT = 12
+        opening.toy_corpus = lru_cache(opening.toy_corpus)
+        self.place = place.resolve()
+        self._streams: list[int] = []
+        self.work, self._said = self.place / "work", self.place / "said"
+
+    def start(self, work: Work) -> Tree:
+        """What the work begins with; what it reads is there from now on."""
+        for name in work.needs():
+            lay_out(self.place / "desk", name)
+        return read_tree(self.place / work.start) if work.start else ()
+
+    def lay(self, tree: Tree) -> None:
+        """Make the work's folder anew."""
+        while self._streams:
+            os.close(self._streams.pop())
+        shutil.rmtree(self.work, ignore_errors=True)
+        write_tree(self.work, tree)
+
+    def state(self) -> Tree:
+        return read_tree(self.work)
+
+    def do(self, work: Work, *more: str) -> Ended:
+        """The command in the folder as it is, left alone."""
+        return run(self._command(work, more), self._said)
+
+    def record(self, work: Work) -> tuple[Ended, list[Operation]]:
+        return recorded(self._command(work, ()), self.work, self._said)
+
+    def disturb(self, work: Work, decide: Decide) -> Ended:
+        return watched(self._command(work, ()), self.work, self._said, decide)
+
+    def undisturbed(self, work: Work) -> tuple[Tree, Tree, list[Operation]]:
+        """What the command comes to when it is left alone, as far as two ends share it; its start and operations."""
+        before = self.start(work)
+        self.lay(before)
+        self._do_here(work)
+        wanted = work.result(self.state())
+        self.lay(before)
+        ended, operations = self.record(work)
+        if ended.code or work.result(self.state()) != wanted:
+            raise RuntimeError(f"{work.name} does not end twice in the same bytes when it is left alone: {ended}")
+        return wanted, before, operations
+
+    def _do_here(self, work: Work) -> None:
+        """In this process, so that children find imported and made what the command imports and makes once."""
+        words, folder = sys.argv, Path.cwd()
+        kept = [os.dup(number) for number in (0, 1, 2)]
+        output = os.open(self._said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        try:
+            os.dup2(output, 1)
+            os.dup2(output, 2)
+            with contextlib.suppress(SystemExit):
+                self._command(work, ())()
+            sys.stdout.flush()
+        finally:
+            for number, descriptor in enumerate(kept):
+                os.dup2(descriptor, number)
+            for descriptor in (*kept, output):
+                os.close(descriptor)
+            sys.argv = words
+            os.chdir(folder)
+
+    def _command(self, work: Work, more: Sequence[str]) -> Callable[[], None]:
+        # Opened by what starts the command, as a shell does.
+        streams = [(0, work.stdin, os.O_RDONLY), (1, work.stdout, os.O_WRONLY | os.O_CREAT)]
+        opened = {number: os.open(self.place / path, flags) for number, path, flags in streams if path}
+        self._streams += opened.values()
+
+        def command() -> None:
+            os.chdir(self.place)
+            for number, descriptor in opened.items():
+                os.dup2(descriptor, number)
+            if 0 in opened:
+                sys.stdin = os.fdopen(0, encoding="utf-8", closefd=False)  # the one of a forked process is another
+            _fork_what_is_started()
+            sys.argv = ["normscope", *work.words, *more]
+            main()
+
+        return command
+
+
+def _fork_what_is_started() -> None:
+    """Processes of pools begin as copies of this one, instead of importing everything anew."""
+    subprocess.Popen = _popen  # type: ignore[assignment, misc]
+    grid_pool._POLL_SECONDS = 0.02
+    context = pool.multiprocessing.get_context("fork")
+    pool.multiprocessing.get_context = lambda method=None: context  # type: ignore[assignment]
+
+
+def _popen(command: Sequence[str], **options: Any) -> Any:
+    if list(command[:3]) == [sys.executable, "-m", "normscope"]:
+        return _Forked(command[3:], stdout=options["stdout"], env=options["env"])
+    return _Popen(command, **options)
+
+
+class _Forked:
+    """What the pool of runs uses of `subprocess.Popen`, for commands of ours."""
+
+    def __init__(self, words: Sequence[str], *, stdout: IO[bytes], env: dict[str, str]) -> None:
+        self.returncode: int | None = None
+        self.pid = os.fork()
+        if self.pid:
+            return
+        code: object = 1
+        try:
+            os.setsid()
+            for number in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(number, signal.SIG_DFL if number != signal.SIGINT else signal.default_int_handler)
+            os.dup2(stdout.fileno(), 1)
+            os.dup2(stdout.fileno(), 2)
+            os.environ.update(env)
+            sys.argv = ["normscope", *words]
+            main()
+            code = 0
+        except SystemExit as end:
+            code = end.code or 0
+        except BaseException:
+            import traceback
+
+            traceback.print_exc()
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code if isinstance(code, int) else 1)
+
+    def poll(self) -> int | None:
+        return self._reap(os.WNOHANG)
+
+    def wait(self, timeout: float | None = None) -> int:
+        code = self._reap(0)
+        assert code is not None
+        return code
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def _reap(self, options: int) -> int | None:
+        if self.returncode is None:
+            pid, status = os.waitpid(self.pid, options)
+            if pid:
+                self.returncode = os.waitstatus_to_exitcode(status)
+        return self.returncode

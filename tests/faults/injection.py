@@ -1,0 +1,89 @@
+"""Errors: every operation of a work fails in turn, once or from then on, with every number that it may fail with."""
+
+import errno
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from .bench import Bench
+from .disk import Tree
+from .operations import CHANGING, LOOKING, SYNCING, Operation
+from .verdicts import Verdict, difference, goes_on, wrong_end
+from .works import Work, whole_checkpoints
+
+_GROWING = ("create", "write", "make folder", "rename", "link", *SYNCING)
+_INTERRUPTIBLE = ("open", "create", "open to write", "read", "write", "lock", *SYNCING)
+MAY_FAIL = {
+    "ENOSPC": _GROWING,
+    "EDQUOT": _GROWING,
+    "EIO": (*CHANGING, *SYNCING, *LOOKING),
+    "EROFS": (*CHANGING, "open to write"),
+    "EINTR": _INTERRUPTIBLE,
+}
+"""Error numbers, and the kinds of operations that they come from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """An operation fails, the first of its kind to do so by its number."""
+
+    number: int
+    error: str
+    lasting: bool
+    """Every later one that may fail so fails too."""
+
+    def hits(self, number: int, operation: Operation) -> bool:
+        late = number >= self.number if self.lasting else number == self.number
+        return late and operation.kind in MAY_FAIL[self.error]
+
+
+def faults(operations: Iterable[Operation]) -> Iterator[Fault]:
+    """All of them; an interrupted call is never interrupted for good."""
+    for number, operation in enumerate(operations):
+        for error, kinds in MAY_FAIL.items():
+            if operation.kind in kinds:
+                for lasting in (False, True) if error != "EINTR" else (False,):
+                    yield Fault(number, error, lasting)
+
+
+def errors(bench: Bench, work: Work, *, every: int = 1, offset: int = 0) -> Iterator[Verdict]:
+    """The verdict on every `every`th fault."""
+    wanted, _, operations = bench.undisturbed(work)
+    for fault in list(faults(operations))[offset::every]:
+        yield _one(bench, work, wanted, fault)
+
+
+def _one(bench: Bench, work: Work, wanted: Tree, fault: Fault) -> Verdict:
+    bench.lay(bench.start(work))
+    hit: list[Operation] = []
+    whole = -1
+
+    def decide(number: int, operation: Operation) -> int | None:
+        nonlocal whole
+        if not fault.hits(number, operation):
+            return None
+        if not hit:
+            whole = whole_checkpoints(bench.state())
+        hit.append(operation)
+        return int(getattr(errno, fault.error))
+
+    try:
+        ended = bench.disturb(work, decide)
+    except TimeoutError as error:
+        return Verdict(work.name, f"{fault}", "hangs", str(error)[-300:])
+    after = bench.state()
+    name = f"{fault.error} {'from' if fault.lasting else 'at'} {fault.number}, {hit[0] if hit else 'not reached'}"
+    # A comparison whose run fails ends with 1.
+    problem, detail = wrong_end(ended, after, (0, 1, 2) if work.name in ("compare", "finetune") else (0, 2))
+    if problem:
+        return Verdict(work.name, name, problem, detail)
+    if whole_checkpoints(after) < whole:
+        return Verdict(work.name, name, "lost", f"checkpoint {whole}")
+    left = [path for path, _ in after if re.search(r"(^|/)(\.unfinished-|\.replaced-)", path)]
+    if left and not fault.lasting and ended.code and hit and hit[0].kind not in ("remove", "remove folder"):
+        return Verdict(work.name, name, "left over", left[0])
+    if not ended.code:
+        return Verdict(work.name, name, *difference(work.result(after), wanted))
+    verdict = goes_on(bench, work, wanted, name)
+    said = next((line for line in ended.said.splitlines() if line.startswith("error: ")), "")
+    return replace(verdict, detail=verdict.detail or said)
