@@ -144,7 +144,7 @@ def test_a_rate_too_high_is_a_result_and_the_others_are_evaluated_on_the_split_a
     assert [name for name in after if after[name] != before[name]] == [f"runs/{sound.name}/evaluation.json"]
 
 
-def wait_for(condition: Callable[[], bool], seconds: float = 60) -> None:
+def wait_for(condition: Callable[[], bool], seconds: float = 240) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "waited in vain"

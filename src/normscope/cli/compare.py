@@ -84,10 +84,9 @@ def compare(
         seeds=seeds,
     )
     grid, defaults = grid_of(base, places(config, settings), asked)
-    if defaults:
-        say(f"not given, so the defaults of compare: {'; '.join(defaults)}")
+    notes = [f"not given, so the defaults of compare: {'; '.join(defaults)}"] if defaults else []
     folder = out or Path("runs") / f"compare-{config.stem if config else 'default'}"
-    _compare(base, grid, folder, processes=processes, evaluate=evaluate, title=title)
+    _compare(base, grid, folder, processes=processes, evaluate=evaluate, title=title, notes=notes)
 
 
 @resumable()

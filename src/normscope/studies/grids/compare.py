@@ -46,12 +46,14 @@ def run_comparison(
     command: str,
     watch: Watch,
     say: Say = lambda line: None,
+    notes: Sequence[str] = (),
 ) -> Compared:
     """Run what is not finished, then write the page of all that the folder holds; after a signal, too.
 
     processes: runs at a time, 0 for cores / threads of a run. evaluate: split to translate with each best checkpoint.
-    title: None for the one that the folder has. Raises UserError before anything runs where the corpus, a setting or a
-    run folder does not fit, or where another process is at work on this comparison.
+    title: None for the one that the folder has. notes: said with how much there is to do. Raises UserError before
+    anything runs where the corpus, a setting or a run folder does not fit, or where another process is at work on this
+    comparison.
     """
     corpus = _corpus(base, evaluate)
     if processes < 0:
@@ -66,6 +68,8 @@ def run_comparison(
             write_configs(cells)
         write_manifest(folder, manifest)
         processes = at_once(processes, cells[0].config)
+        for note in notes:
+            say(note)
         say(announced(cells, corpus, updates=updates, at_once=processes))
         states, stopped = _run(cells, processes, updates, _translations(evaluate), watch)
         failed = {state.cell.name: state.message for state in states if state.status == "failed"}
