@@ -27,7 +27,7 @@ def _means(data: dict[str, Any]) -> list[float]:
     means = []
     for arm in data.get("arms", []):
         for key in ("valid_loss_nats", "bleu", "bleu_tokenised", "summed_lr"):
-            values = [seed[key] for seed in arm["seeds"] if seed[key] is not None]
+            values = [seed[key] for seed in arm["seeds"] if seed.get(key) is not None]
             if values:
                 means.append(math.fsum(values) / len(values))
     return means

@@ -67,8 +67,12 @@ def seed_result(row: list[float], seed: int, warmup: int) -> SeedResult:
         status=Status.NON_FINITE if stopped else Status.FINISHED,
         updates=updates,
         valid_loss_nats=row[-1],
-        bleu=None if stopped else max(0.11, (6.1 - row[-1]) * 7.3),
-        bleu_tokenised=None if stopped else max(0.13, (6.1 - row[-1]) * 7.5),
+        scores={}
+        if stopped
+        else {
+            "BLEU, test": max(0.11, (6.1 - row[-1]) * 7.3),
+            "BLEU, test, tokenised": max(0.13, (6.1 - row[-1]) * 7.5),
+        },
         summed_lr=sum(rate(u, warmup) for u in range(1, updates + 1)),
         message="loss is not finite at update 831 (gradient norm 3.1e+05)" if stopped else "",
     )

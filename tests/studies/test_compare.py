@@ -125,23 +125,29 @@ def test_a_rate_too_high_is_a_result_and_the_others_are_evaluated_on_the_split_a
     command = ["--out", tmp_path, "--arms", "pre-ln:0", "--peak-lr", "3e-3,1e38", *options(*settings)]
     assert compared(*command, "--evaluate", "test", "--processes", "2") == 0
     sound, absurd = (tmp_path / f"runs/pre-ln_warmup-0_lr-{rate}_adam_seed-1" for rate in ("0.003", "1e+38"))
-    scores = json.loads((sound / "evaluation.json").read_text())
+    scores = json.loads((sound / "evaluation-test.json").read_text())
     assert scores["split"] == "test"
-    assert not (absurd / "evaluation.json").exists()
+    assert not list(absurd.glob("evaluation*"))
     arms = json.loads((tmp_path / "results.json").read_text())["arms"]
     assert [(arm["seeds"][0]["status"], arm["verdict"]) for arm in arms] == [
-        ("finished", "no better than the unigram baseline"),
+        ("finished", "worse than the unigram baseline"),
         ("non-finite", "diverged"),
     ]
-    assert arms[0]["seeds"][0]["bleu"] == scores["bleu"]
+    columns = {"BLEU, test": scores["bleu"], "BLEU, test, tokenised": scores["bleu_tokenised"]}
+    assert arms[0]["seeds"][0]["scores"] == columns
     assert arms[1]["seeds"][0]["message"]
-    # Scores of another split do not count as those of this one.
+    # Scores of another split stay beside those of this one, also under the name of an earlier version; those of another
+    # checkpoint are made anew.
     (sound / "evaluation.json").write_text(json.dumps(scores | {"split": "valid", "bleu": 99.0}))
+    (sound / "evaluation-test.json").write_text(json.dumps(scores | {"update": 1, "bleu": 99.0}))
     before = times(tmp_path)
     assert compared(*command, "--evaluate", "test") == 0
-    assert json.loads((sound / "evaluation.json").read_text()) == scores
+    assert json.loads((sound / "evaluation-test.json").read_text()) == scores
     after = times(tmp_path)
-    assert [name for name in after if after[name] != before[name]] == [f"runs/{sound.name}/evaluation.json"]
+    assert [name for name in after if after[name] != before[name]] == [f"runs/{sound.name}/evaluation-test.json"]
+    arms = json.loads((tmp_path / "results.json").read_text())["arms"]
+    kept = {"BLEU, valid": 99.0, "BLEU, valid, tokenised": scores["bleu_tokenised"]}
+    assert arms[0]["seeds"][0]["scores"] == columns | kept
 
 
 def wait_for(condition: Callable[[], bool], seconds: float = 240) -> None:

@@ -37,7 +37,7 @@ def pretend(cell: Cell, updates: int) -> None:
     events: list[dict[str, Any]] = [{"event": "update", "update": n} | numbers for n in range(1, updates + 1)]
     events.append({"event": "validation", "update": updates, "nll_nats": 2.0})
     if updates == cell.config.train.duration:
-        events.append({"event": "finished", "update": updates})
+        events.append({"event": "finished", "update": updates, "best_update": updates})
     cell.folder.metrics_file.write_text("".join(json.dumps(event) + "\n" for event in events))
 
 
@@ -213,6 +213,42 @@ def test_a_run_whose_log_is_damaged_is_shown_and_the_others_are_reported(
     page, _ = folders.report([tmp_path / "out"], tmp_path / "out")
     assert [row.seeds[0].status for row in page.configurations] == ["failed", "finished"]
     assert "metrics.jsonl" in page.configurations[0].seeds[0].message
+
+
+def test_scores_of_every_split_stand_in_columns_of_their_own(run: Callable[..., Compared], tmp_path: Path) -> None:
+    run("post-ln", "pre-ln")
+    out = tmp_path / "out"
+    first, second = (out / f"runs/{name}_warmup-0_lr-0.001_adam_seed-1" for name in ("post-ln", "pre-ln"))
+    for split, bleu in (("test", 20.0), ("valid", 30.0)):
+        scores = {"split": split, "bleu": bleu, "bleu_tokenised": bleu + 1, "update": 4}
+        (first / f"evaluation-{split}.json").write_text(json.dumps(scores))
+    (second / "evaluation-test.json").write_text('{"split": "te')  # written by a process that was killed
+    page, _ = folders.report([out], out)
+    post, pre = (row.seeds[0].scores for row in page.configurations)
+    assert post == {
+        "BLEU, test": 20.0,
+        "BLEU, test, tokenised": 21.0,
+        "BLEU, valid": 30.0,
+        "BLEU, valid, tokenised": 31.0,
+    }
+    assert pre == {}
+
+
+def test_scores_are_those_of_the_best_checkpoint(tmp_path: Path) -> None:
+    """A run that has gone on for longer may have another one."""
+    (cell,) = Grid(placements_and_warmups=(("pre-ln", 0),), peak_lrs=(1e-3,), optimizers=("adam",), seeds=1).cells(
+        BASE, tmp_path
+    )
+    pretend(cell, 4)
+    cell.evaluation_file("test").write_text(json.dumps({"split": "test", "update": 4}))
+    assert cell.is_evaluated("test")
+    assert not cell.is_evaluated("valid")
+    cell.evaluation_file("test").write_text(json.dumps({"split": "test", "update": 2}))
+    assert not cell.is_evaluated("test")
+    pretend(cell, 3)
+    assert not cell.is_evaluated("test")
+    cell.folder.metrics_file.write_text("oh no\n")
+    assert not cell.is_evaluated("test")
 
 
 def test_single_runs_and_comparisons_make_one_report(run: Callable[..., Compared], tmp_path: Path) -> None:

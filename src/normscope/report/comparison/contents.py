@@ -1,7 +1,7 @@
 """What the page of a comparison shows, as plain values: the caller measures and judges, this room draws and writes."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from ..words import Tone
@@ -100,8 +100,8 @@ class SeedResult:
     status: Status
     updates: int
     valid_loss_nats: float | None = None
-    bleu: float | None = None
-    bleu_tokenised: float | None = None
+    scores: Mapping[str, float] = field(default_factory=dict)
+    """By the heading of their column, such as "BLEU, test"."""
     summed_lr: float
     """The cumulative learning rate: the sum over all updates that the run made."""
     message: str = ""

@@ -23,8 +23,6 @@ _ENDINGS = {
     Status.FAILED: "failed",
     Status.MISSING: "missing",
 }
-_SCORES = {"BLEU": "bleu", "BLEU, tokenised": "bleu_tokenised"}
-"""Columns that are there where a run has a value, and what they hold of it."""
 
 
 def render(comparison: Comparison) -> str:
@@ -81,6 +79,7 @@ def _page(comparison: Comparison, pictures: dict[str, str]) -> str:
         "rate": learning_rate,
         "spread": spread,
         "growth": growth,
+        "scored": lambda runs, name: [run.scores.get(name) for run in runs],
     }
     return jinja.get_template("comparison.html.j2").render(
         c=comparison,
@@ -88,7 +87,7 @@ def _page(comparison: Comparison, pictures: dict[str, str]) -> str:
         css=style_sheet(),
         runs=tally(comparison.configurations),
         perplexity=None if comparison.unigram_loss_nats is None else math.exp(comparison.unigram_loss_nats),
-        scores={name: of for name, of in _SCORES.items() if any(getattr(seed, of) is not None for seed in seeds)},
+        scores=sorted({name for seed in seeds for name in seed.scores}),
         several_seeds=any(len(row.seeds) > 1 for row in comparison.configurations),
         two_decimals=lambda value: number(value, 2),
         significant=significant,

@@ -104,9 +104,9 @@ def _translations(split: str | None) -> Commands[Cell]:
     """The command that translates and scores the split with a cell's best checkpoint, unless it was run."""
 
     def commands(cell: Cell) -> list[list[str]]:
-        if split is None or cell.evaluation().get("split") == split:
+        if split is None or cell.is_evaluated(split):
             return []
-        file = str(cell.evaluation_file)
+        file = str(cell.evaluation_file(split))
         return [["-m", "normscope", "evaluate", str(cell.folder.path), "--split", split, "--save", file]]
 
     return commands

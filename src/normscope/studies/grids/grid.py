@@ -59,9 +59,8 @@ class Cell:
     def log_file(self) -> Path:
         return self.folder.path.parents[1] / "logs" / f"{self.name}.txt"
 
-    @property
-    def evaluation_file(self) -> Path:
-        return self.folder.path / "evaluation.json"
+    def evaluation_file(self, split: str) -> Path:
+        return self.folder.path / f"evaluation-{split}.json"
 
     def columns(self) -> dict[str, str]:
         """What tells it from the others, by heading."""
@@ -73,13 +72,26 @@ class Cell:
             "seed": str(self.seed),
         }
 
-    def evaluation(self) -> dict[str, Any]:
-        """Scores of the best checkpoint; empty where it has not been evaluated, or not to the end."""
+    def evaluations(self) -> dict[str, dict[str, Any]]:
+        """By split, the scores of the best checkpoint; a file that is not whole is none."""
+        found = {}
+        # evaluation.json is what earlier versions wrote, for whatever split.
+        for file in sorted(self.folder.path.glob("evaluation*.json")):
+            try:
+                scores = json.loads(file.read_text(encoding="utf-8"))
+                found[str(scores["split"])] = dict(scores)
+            except (OSError, ValueError, TypeError, KeyError, RecursionError):
+                continue
+        return found
+
+    def is_evaluated(self, split: str) -> bool:
+        """Whether the best checkpoint of the finished run is the one that the scores of this split are of."""
         try:
-            found = json.loads(self.evaluation_file.read_text(encoding="utf-8"))
-        except (OSError, ValueError, RecursionError):
-            return {}
-        return found if isinstance(found, dict) else {}
+            last = self.folder.events()[-1:]
+        except UserError:
+            return False  # its training says what is damaged
+        best = last[0].get("best_update") if last and last[0]["event"] == "finished" else None
+        return best is not None and self.evaluations().get(split, {}).get("update") == best
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

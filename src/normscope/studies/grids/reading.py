@@ -123,18 +123,26 @@ def _seed_result(cell: Cell, events: Sequence[Event], failure: str | None) -> Se
     if status not in (Status.UNFINISHED, Status.MISSING):
         failure = None  # it has gone on since
     losses = [event["nll_nats"] for event in events if event["event"] == "validation"]
-    scores = cell.evaluation()
-    in_training = [event["bleu"] for event in events if event["event"] == "validation" and "bleu" in event]
     return SeedResult(
         seed=cell.seed,
         status=status if failure is None else Status.FAILED,
         updates=last["update"],
         valid_loss_nats=math.nan if status is Status.NON_FINITE else (losses[-1] if losses else None),
-        bleu=scores.get("bleu", in_training[-1] if in_training else None),
-        bleu_tokenised=scores.get("bleu_tokenised"),
+        scores=_scores(cell, events),
         summed_lr=math.fsum(event["lr"] for event in events if event["event"] == "update"),
         message=failure or last.get("reason", ""),
     )
+
+
+def _scores(cell: Cell, events: Sequence[Event]) -> dict[str, float]:
+    """Scores of every split that the best checkpoint was evaluated on, and the last of those made while training."""
+    in_training = [event["bleu"] for event in events if event["event"] == "validation" and "bleu" in event]
+    found = {"BLEU, valid, while training": in_training[-1]} if in_training else {}
+    for split, scores in cell.evaluations().items():
+        for key, heading in (("bleu", f"BLEU, {split}"), ("bleu_tokenised", f"BLEU, {split}, tokenised")):
+            if key in scores:
+                found[heading] = scores[key]
+    return found
 
 
 def _status(last_event: str, cell: Cell) -> Status:
