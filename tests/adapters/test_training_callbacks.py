@@ -177,7 +177,7 @@ def test_both_libraries_log_what_a_loop_of_ones_own_measures(library: Any, batch
         torch.testing.assert_close(mine.cpu(), other)
 
 
-def test_given_the_trainer_measurements_reach_whatever_it_reports_to(tmp_path: Path) -> None:
+def test_measurements_reach_whatever_the_trainer_reports_to(tmp_path: Path) -> None:
     """Two batches an update: gradients are those of both."""
     from normscope.adapters.trainer import NormScopeTrainerCallback
 
@@ -188,7 +188,7 @@ def test_given_the_trainer_measurements_reach_whatever_it_reports_to(tmp_path: P
     reported: list[dict[str, float]] = []
     trainer = hugging_face_trainer(tmp_path, gradient_accumulation_steps=2, max_steps=1)
     trainer.add_callback(Reporter())
-    trainer.add_callback(NormScopeTrainerCallback(EVERY, trainer=trainer))
+    trainer.add_callback(NormScopeTrainerCallback(EVERY))
     trainer.train()
     assert ours(reported) == ours(trainer.state.log_history)
     model, both = gpt2(), rows()[: 2 * SEQUENCES]
@@ -197,6 +197,34 @@ def test_given_the_trainer_measurements_reach_whatever_it_reports_to(tmp_path: P
     wanted = sum(float(p.grad.square().sum()) for p in matrices) ** 0.5
     name = "normscope/transformer.h/block_01/feed_forward/gradient_norm"
     assert ours(reported)[1][name] == pytest.approx(wanted, rel=1e-4)
+
+
+def test_in_tensorboard_they_stand_beside_the_loss_of_every_update(tmp_path: Path) -> None:
+    """Read from the event file: what logs in an update does not keep the update's own loss from being logged."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    from normscope.adapters.trainer import NormScopeTrainerCallback
+
+    folder = tmp_path / "events"
+    arguments = {"report_to": ["tensorboard"], "logging_strategy": "steps", "logging_steps": 1}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TENSORBOARD_LOGGING_DIR", str(folder))
+        trainer = hugging_face_trainer(tmp_path, **arguments)
+        trainer.add_callback(NormScopeTrainerCallback(EVERY))
+        trainer.train()
+    events = EventAccumulator(str(folder)).Reload()
+    scalars = {tag: [event.step for event in events.Scalars(tag)] for tag in events.Tags()["scalars"]}
+    assert scalars["train/loss"] == [1, 2, 3, 4, 5]
+    measured = {tag: steps for tag, steps in scalars.items() if "normscope/" in tag}
+    assert any("gradient_norm" in tag for tag in measured)
+    assert all(steps == MEASURED for steps in measured.values())
+
+
+def test_a_callback_outside_of_a_trainer_says_so() -> None:
+    from normscope.adapters.trainer import NormScopeTrainerCallback
+
+    with pytest.raises(RuntimeError, match=r"by a transformers\.Trainer"):
+        NormScopeTrainerCallback().on_train_begin(None, None, None)
 
 
 def test_a_trainer_of_pytorch_lightning_takes_the_callback_as_well() -> None:

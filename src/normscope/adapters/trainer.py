@@ -1,16 +1,17 @@
 """Hugging Face Trainer: the doctor's measurements over depth in its log history, and in what it reports to.
 
 from normscope.adapters.trainer import NormScopeTrainerCallback
-trainer.add_callback(NormScopeTrainerCallback(every_updates=100, trainer=trainer))
+trainer = transformers.Trainer(callbacks=[NormScopeTrainerCallback(every_updates=100)], ...)
 """
 
+import inspect
 from typing import Any
 
 from ..doctor.monitor.loop import LoopMonitor
 from ..doctor.trace.inputs import Inputs
 
 try:
-    from transformers import TrainerCallback
+    from transformers import Trainer, TrainerCallback
 except ModuleNotFoundError as error:
     if error.name != "transformers":
         raise
@@ -22,18 +23,21 @@ except ModuleNotFoundError as error:
 class NormScopeTrainerCallback(TrainerCallback):
     """Logs the measurements of `normscope.doctor.monitor` at the first update and every `every_updates`-th after it.
 
+    They go through the Trainer's `log`: to its log history, its printed lines, and TensorBoard, W&B, MLflow and
+    whatever else it reports to, beside the loss of the same update.
     batch: what the model is called with (by keyword, by position, or a function of the model) at every measurement, so
     that curves are free of the noise of batches; None takes each update's own.
-    trainer: with it measurements go through its `log`, and so to TensorBoard, W&B and what else it reports to; without,
-    a callback reaches its log history alone.
     Gradient norms are the training's, accumulated and not clipped; with float16 they are those of the scaled loss. With
     several processes the first one measures, and its gradients are those of its own part of the batch.
     """
 
-    def __init__(self, every_updates: int = 100, batch: Inputs | None = None, trainer: Any = None) -> None:
+    def __init__(self, every_updates: int = 100, batch: Inputs | None = None) -> None:
         self._loop = LoopMonitor(every_updates, batch)
-        self._trainer = trainer
+        self._trainer: Any = None
         self._values: dict[str, float] = {}
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self._trainer = _calling_trainer()
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         if state.is_world_process_zero:
@@ -46,11 +50,23 @@ class NormScopeTrainerCallback(TrainerCallback):
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         # By now the state counts this update, and measurements stand beside its loss.
-        if self._values and self._trainer is not None:
+        if self._values:
+            # Logging ends by taking back that the update's own loss should be logged.
+            wanted = control.should_log
             self._trainer.log(dict(self._values))
-        elif self._values:
-            state.log_history.append({**self._values, "epoch": state.epoch, "step": state.global_step})
+            control.should_log = wanted
         self._values = {}
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         self._loop.close()
+        self._trainer = None
+
+
+def _calling_trainer() -> Any:
+    """The Trainer that is calling: a callback is told of its model and its state, and not of the Trainer itself."""
+    frame = inspect.currentframe()
+    while frame is not None:
+        if isinstance(caller := frame.f_locals.get("self"), Trainer):
+            return caller
+        frame = frame.f_back
+    raise RuntimeError("NormScopeTrainerCallback has to be called by a transformers.Trainer")
