@@ -112,7 +112,7 @@ def test_computing_blocks_again_changes_no_gradient() -> None:
         ({"norm_epsilon": 0.0}, "norm_epsilon must be as-placement or lie between 0 and 1"),
         ({"dropout": 1.0}, r"dropout must lie in \[0, 1\)"),
         ({"placement": "sideways"}, "unknown placement 'sideways'"),
-        ({"initialisation": "ones"}, "initialisation must be as-placement or one of"),
+        ({"initialisation": "ones"}, "initialisation must be one of as-placement"),
     ],
 )
 def test_sizes_that_do_not_go_together_are_refused(changes: dict[str, object], message: str) -> None:

@@ -46,9 +46,9 @@ class TestSizes:
             ({"activation_dropout": math.nan}, r"activation_dropout must lie in \[0, 1\), got nan"),
             (
                 {"norm": "batch-norm"},
-                "norm must be as-placement or one of layer-norm, rms-norm, scale-norm, sphere-norm, got 'batch-norm'",
+                "norm must be one of as-placement, layer-norm, rms-norm, scale-norm, sphere-norm, got 'batch-norm'",
             ),
-            ({"initialisation": "he"}, "initialisation must be as-placement or one of paper, .*, got 'he'"),
+            ({"initialisation": "he"}, "initialisation must be one of as-placement, paper, .*, got 'he'"),
             ({"initialisation": "theory"}, "theory is stated for heads = 1 and ffn_width = width"),
         ],
     )
