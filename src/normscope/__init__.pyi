@@ -1,3 +1,4 @@
+from .api.comparison import compare as compare
 from .api.prediction import predict as predict
 from .api.runs import load_run as load_run
 from .api.runs import open_run as open_run
@@ -7,6 +8,7 @@ from .api.training import attach as attach
 from .api.training import profile as profile
 from .doctor.diagnose import diagnose as diagnose
 from .errors import UserError as UserError
+from .model.grid.place import place as place
 from .model.grid.stacks import Decoder as Decoder
 from .model.grid.stacks import Encoder as Encoder
 from .model.grid.stacks import Transformer as Transformer

@@ -146,9 +146,12 @@ class SymbolSublayer:
     norm: SymbolNorms = field(default_factory=SymbolNorms)
     parameters: dict[str, ParameterSpec] = field(default_factory=dict)
     schedules: dict[str, float] = field(default_factory=dict)
+    used_places: set[str] = field(default_factory=set)
+    """Where within F the formula applies a function."""
 
     def __call__(self, x: Symbol, /, **inside: Callable[[Symbol], Symbol]) -> Symbol:
         refuse_unknown_places(self.site, inside, self.inner_widths)
+        self.used_places |= set(inside)
         inner = tuple(function(Symbol(place, (), self.inner_widths[place])) for place, function in inside.items())
         return Symbol(self.printed, (x, *inner), x.width, applies_f=True)
 

@@ -34,7 +34,6 @@ _LOG_RATIO = 20.0
 """Largest over smallest value from which a loss is drawn on a log scale: a diverged run must not flatten the rest."""
 
 
-@house_style()
 def curves_svg(
     curves: Sequence[Curve],
     *,
@@ -44,6 +43,21 @@ def curves_svg(
     log: bool = False,
     styles: Mapping[Name, Style] | None = None,
 ) -> str:
+    """As `curves_figure`, as SVG text that is described in words."""
+    figure = curves_figure(curves, ylabel=ylabel, baseline=baseline, log=log, styles=styles)
+    with house_style():
+        return to_svg(figure, title=title, desc=described(curves))
+
+
+@house_style()
+def curves_figure(
+    curves: Sequence[Curve],
+    *,
+    ylabel: str,
+    baseline: float | None = None,
+    log: bool = False,
+    styles: Mapping[Name, Style] | None = None,
+) -> Figure:
     """Draw the mean over the seeds still running, a band from their smallest to their largest value, and crosses.
 
     A cross stands where a run stopped at a non-finite value.
@@ -52,8 +66,7 @@ def curves_svg(
     else one that reaches far is.
     """
     if too_many(curve.name for curve in curves):
-        figure = curve_panels(curves, ylabel=ylabel, baseline=baseline, log=log, styles=styles)
-        return to_svg(figure, title=title, desc=described(curves))
+        return curve_panels(curves, ylabel=ylabel, baseline=baseline, log=log, styles=styles)
     styles = styles or styles_for(curve.name for curve in curves)
     handles: list[Line2D] = []
     figure, axes = _canvas(ylabel)
@@ -75,7 +88,7 @@ def curves_svg(
         axes.set_ylabel(f"{ylabel}, log scale")
         log_scale(axes)
     _finish(figure, axes, handles, empty=not finite)
-    return to_svg(figure, title=title, desc=described(curves))
+    return figure
 
 
 @house_style()

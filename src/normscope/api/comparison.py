@@ -1,0 +1,165 @@
+"""A grid of runs that compares placements, as the command line trains it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import UserError
+from ..placement import registered
+from ..report.comparison.contents import Comparison as Page
+from ..report.comparison.page import render
+from ..report.notebook import framed
+from ..runs.config import places
+from ..settings.tables import as_table, flat
+from ..studies.grids.axes import Asked, grid_of
+from ..studies.grids.compare import run_comparison
+from ..studies.grids.grid import Cell
+from ..studies.grids.state import CellState
+from .runs import Configuration, Run, configuration
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Watch = Callable[[Sequence[CellState[Cell]]], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Comparison:
+    """What a comparison came to."""
+
+    folder: Path
+    report: Path
+    """The page, an HTML file that needs nothing else."""
+    page: Page
+    """Everything on it, as values."""
+    runs: Mapping[str, Run]
+    """The runs that were asked for, by name; the page may show former ones of the folder as well."""
+    problems: Sequence[str]
+    """A line for each run that failed, or whose evaluation did."""
+
+    @property
+    def conclusion(self) -> str:
+        """What it comes to in a sentence, and what the paper says of it in another."""
+        return str(self.page.conclusion)
+
+    @property
+    def table(self) -> list[dict[str, Any]]:
+        """A row for each run: its configuration, where it ended, and the verdict on its configuration."""
+        return [
+            {
+                "placement": row.name.group,
+                "configuration": str(row.name),
+                "warmup_updates": row.warmup_updates,
+                "peak_lr": row.peak_lr,
+                "optimizer": row.optimizer,
+                **asdict(seed),
+                "status": str(seed.status),
+                "verdict": row.verdict.text,
+            }
+            for row in self.page.configurations
+            for seed in row.seeds
+        ]
+
+    def plot(self) -> "Figure":
+        """The validation losses over the updates, as a matplotlib figure."""
+        from ..report.comparison.plots import curves_figure
+
+        baseline = self.page.unigram_loss_nats
+        return curves_figure(self.page.valid_curves, ylabel="nats per target token", baseline=baseline)
+
+    def __repr__(self) -> str:
+        failed = f", {len(self.problems)} failed" if self.problems else ""
+        return f"Comparison({len(self.table)} runs{failed}; {self.report})"
+
+    def _repr_html_(self) -> str:
+        return framed(render(self.page), height=900)
+
+
+def compare(
+    config: Configuration = None,
+    *,
+    out: str | Path | None = None,
+    placements: str | Sequence[str] | None = None,
+    warmup_updates: int | Sequence[int] | None = None,
+    arms: Sequence[tuple[str, int]] | None = None,
+    peak_lr: float | Sequence[float] | None = None,
+    optimizers: str | Sequence[str] | None = None,
+    seeds: int = 1,
+    evaluate: str | None = None,
+    processes: int = 0,
+    title: str | None = None,
+    watch: Watch = lambda states: None,
+    **settings: Any,
+) -> Comparison:
+    """Train every combination of the listed values in processes side by side, and write the report.
+
+    config and settings: as `train` takes them; what they give is used. placements, warmup_updates, peak_lr, optimizers:
+    one value or several, with the defaults of `normscope compare`; placements="all" is every one that the model can
+    have. arms: pairs of a placement and a warm-up, instead of every combination of the two. seeds: runs of each
+    configuration. evaluate: a split to translate and score with each best checkpoint. out: the folder of the runs and
+    the report, by default runs/compare-NAME-OF-CONFIG; in the folder of a former comparison, it grows. processes: runs
+    at a time, 0 for one on each core. watch: called twice a second with the state of every run.
+
+    Finished runs are skipped and unfinished ones resumed. Raises UserError before anything runs for what does not fit,
+    and `normscope.train.Interrupted` after Ctrl-C, when runs and report are saved.
+    """
+    base = configuration(config, settings)
+    asked = Asked(
+        placements=_several(placements, str),
+        warmups_updates=_several(warmup_updates, int),
+        arms=arms,
+        peak_lrs=_several(peak_lr, float),
+        optimizers=_several(optimizers, str),
+        seeds=seeds,
+    )
+    grid, _ = grid_of(base, _places(config, settings), asked)
+    name = Path(config).stem if isinstance(config, str | Path) else "default"
+    folder = Path("runs") / f"compare-{name}" if out is None else Path(out)
+    cells = grid.cells(base, folder)
+    _refuse_unknown_to_other_processes(cells)
+    done = run_comparison(
+        base,
+        grid,
+        folder,
+        processes=processes,
+        evaluate=evaluate,
+        title=title,
+        command=f"normscope.compare(…, out={str(folder)!r})",
+        watch=watch,
+    )
+    if done.stopped is not None:
+        raise done.stopped
+    runs = {cell.name: Run(cell.folder.path) for cell in cells}
+    return Comparison(folder=folder, report=done.file, page=done.page, runs=runs, problems=done.problems)
+
+
+def _several(values: Any, kind: type) -> list[Any] | None:
+    """One value or several, as a list."""
+    if values is None:
+        return None
+    return [kind(values)] if isinstance(values, str | int | float) else [kind(value) for value in values]
+
+
+def _places(config: Configuration, settings: Mapping[str, Any]) -> dict[str, str]:
+    """What sets each key that is not left to its default, in words."""
+    if config is None or isinstance(config, str | Path):
+        found = places(None if config is None else Path(config))
+    elif isinstance(config, Mapping):
+        found = dict.fromkeys(flat(config), "the configuration")
+    else:
+        table, usual = flat(as_table(config)), flat(as_table(configuration({"task": config.task}, {})))
+        found = {key: "the configuration" for key, value in table.items() if usual.get(key) != value}
+    given = {key.replace("__", "."): "a keyword" for key in settings}
+    return found | given
+
+
+def _refuse_unknown_to_other_processes(cells: Sequence[Cell]) -> None:
+    """Raise UserError for a placement that the processes of the runs could not know."""
+    for name in dict.fromkeys(cell.config.model.placement for cell in cells):
+        module = registered()[name].__module__
+        if not module.startswith(("normscope.", "normscope_user_")):
+            raise UserError(
+                f"placement {name!r} is registered in this process alone ({module}), and every run is a process of its "
+                "own: put it into a file and name the file in `imports` of the configuration"
+            )

@@ -1,0 +1,107 @@
+"""Which of a foreign module's weights are the matrices that a placement's initialisation speaks of."""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
+
+from torch import Tensor, nn
+
+from ...placement import SublayerKind
+
+NAMES: dict[SublayerKind, tuple[str, ...]] = {
+    "attention": ("query", "key", "value", "output"),
+    "cross_attention": ("query", "key", "value", "output"),
+    "feed_forward": ("ffn_in", "ffn_out"),
+}
+"""The names of a sub-layer's matrices, in the order in which they are drawn."""
+
+_CALLED = {
+    "query": ("query", "q_proj", "q", "wq", "to_q", "q_lin", "query_proj"),
+    "key": ("key", "k_proj", "k", "wk", "to_k", "k_lin", "key_proj"),
+    "value": ("value", "v_proj", "v", "wv", "to_v", "v_lin", "value_proj"),
+    "output": ("output", "out_proj", "o_proj", "o", "wo", "to_out", "out_lin", "out", "proj", "dense"),
+}
+"""How attention's four linear layers are called in the libraries that most models are from."""
+
+
+class Matrix(NamedTuple):
+    """A weight matrix (out, in) and its bias, where there is one."""
+
+    weight: Tensor
+    bias: Tensor | None
+
+
+Layer = nn.Linear | Matrix | Tensor | tuple[Tensor, Tensor | None]
+MatricesOf = Callable[[SublayerKind, nn.Module], Iterable[tuple[str, Layer]]]
+
+
+def matrices_of(kind: SublayerKind, module: nn.Module, told: MatricesOf | None) -> list[tuple[str, Matrix]]:
+    """Every weight matrix of a sub-layer under the name that initialisation uses, in the order of drawing.
+
+    told: what the caller says they are; without it the module's own `matrices()`, or what can be told by its shape: an
+    `nn.MultiheadAttention`, four linear layers that are called as usual, two linear layers of a feed-forward. Raises
+    ValueError where they cannot be told.
+    """
+    if told is not None:
+        named = list(told(kind, module))
+    elif callable(getattr(module, "matrices", None)):
+        named = list(module.matrices())  # type: ignore[operator]
+    else:
+        named = list(_by_shape(kind, module))
+    found = [(name, _matrix(name, layer)) for name, layer in named]
+    missing = [name for name in NAMES[kind] if name not in dict(found)]
+    unknown = [name for name, _ in found if name not in NAMES[kind]]
+    if missing or unknown:
+        what = f"no {', '.join(missing)}" if missing else f"{', '.join(unknown)}, which {kind} does not have"
+        raise ValueError(f"the matrices of {type(module).__name__} are said to hold {what}; {_advice(kind)}")
+    return sorted(found, key=lambda one: NAMES[kind].index(one[0]))
+
+
+def _by_shape(kind: SublayerKind, module: nn.Module) -> Iterator[tuple[str, Layer]]:
+    heads = [m for m in module.modules() if isinstance(m, nn.MultiheadAttention)]
+    linears = [(name, m) for name, m in module.named_modules() if isinstance(m, nn.Linear)]
+    if kind == "feed_forward":
+        named: list[tuple[str, Layer]] = list(zip(NAMES[kind], (linear for _, linear in linears), strict=False))
+        told = len(linears) == 2 and not heads
+    elif heads:
+        named = list(_packed(heads[0]))
+        told = len(heads) == 1 and len(linears) == 1  # its own output projection
+    else:
+        named = [(_called(name.rpartition(".")[2]), linear) for name, linear in linears]
+        told = sorted(name for name, _ in named) == sorted(NAMES[kind])
+    # Whatever else is a matrix would keep the weights that it happens to have.
+    matrices = sum(parameter.numel() for parameter in module.parameters() if parameter.dim() > 1)
+    if not told or sum(_matrix(name, layer).weight.numel() for name, layer in named) != matrices:
+        raise ValueError(f"cannot tell which weights of {type(module).__name__} are the matrices; {_advice(kind)}")
+    yield from named
+
+
+def _packed(attention: nn.MultiheadAttention) -> Iterator[tuple[str, Layer]]:
+    """The parts of torch's packed weight; none where keys or values have a width of their own."""
+    weight: Any = attention.in_proj_weight
+    bias: Any = attention.in_proj_bias
+    if weight is not None:
+        biases = (None,) * 3 if bias is None else bias.chunk(3)
+        yield from zip(NAMES["attention"], map(Matrix, weight.chunk(3), biases), strict=False)
+    yield "output", attention.out_proj
+
+
+def _called(name: str) -> str:
+    return next((ours for ours, theirs in _CALLED.items() if name in theirs), "")
+
+
+def _matrix(name: str, layer: Layer) -> Matrix:
+    if isinstance(layer, nn.Module):
+        found = Matrix(layer.weight, layer.bias)
+    else:
+        found = Matrix(layer, None) if isinstance(layer, Tensor) else Matrix(*layer)
+    if found.weight.dim() != 2:
+        raise ValueError(f"matrix {name} must have the shape (out, in), got {tuple(found.weight.shape)}")
+    return found
+
+
+def _advice(kind: SublayerKind) -> str:
+    return (
+        f"say it by a method `matrices()` of the module, or by `matrices=` of place: pairs of a name "
+        f"({', '.join(NAMES[kind])}) and a linear layer or a weight (out, in); several may share a name. Or keep the "
+        'weights as they are with initialisation="keep"'
+    )
