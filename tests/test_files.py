@@ -7,7 +7,7 @@ import os
 import pytest
 
 from normscope.errors import UserError
-from normscope.files import REPLACED, UNFINISHED, clear_unfinished, disk_errors, recover, whole_folder
+from normscope.files import REPLACED, UNFINISHED, clear_unfinished, disk_errors, recover, whole_folder, write_atomically
 
 
 def staging_path(out):
@@ -145,3 +145,16 @@ def test_what_a_run_clears_at_its_start_includes_a_replacement_half_done(out, ne
     clear_unfinished(out.parent)
     assert listing(out.parent) == ["out"]
     assert contents(out) == ({"new": "new"} if new_is_there else {"old": "old"})
+
+
+def test_what_killed_writers_left_is_removed_by_the_next_one_and_what_is_being_written_stays(tmp_path):
+    file = tmp_path / "page.json"
+    endings = ("page.json-abcd1234", "page.json-held_one", "page-abcd1234")
+    abandoned, held, other = (tmp_path / (UNFINISHED + ending) for ending in endings)
+    for path in (abandoned, held, other):
+        path.write_text("half")
+    with held.open("rb") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        write_atomically(file, "whole")
+    assert sorted(tmp_path.iterdir()) == sorted([file, held, other])
+    assert file.read_text() == "whole"

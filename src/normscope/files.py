@@ -7,7 +7,8 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from glob import escape
 from pathlib import Path
 
 from safetensors import SafetensorError
@@ -26,20 +27,34 @@ _FAILING = {errno.EIO, errno.ENXIO, errno.ENODEV, errno.ESTALE}
 
 def write_atomically(path: Path, text: str) -> None:
     """Write a text file so that a reader, a kill or a power cut finds the old file or the new one, never a part."""
-    # A name of its own for every writer: two processes that write the same page must not share a temporary file.
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f"{UNFINISHED}{path.name}-")
-    temporary = Path(name)
+    handle, temporary = _temporary_of(path)
     try:
         with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        temporary.chmod(0o666 & ~_umask())  # mkstemp lets only its owner read
-        temporary.replace(path)
+            temporary.chmod(0o666 & ~_umask())  # mkstemp lets only its owner read
+            temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
     sync(path.parent)
+
+
+def _temporary_of(path: Path) -> tuple[int, Path]:
+    """A new file beside `path` for its next content, held by this process; those that killed ones left are removed."""
+    for left in path.parent.glob(f"{UNFINISHED}{escape(path.name)}-????????"):
+        with suppress(OSError), left.open("rb") as stream:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            left.unlink()
+    while True:
+        # A name of its own for every writer: two processes that write the same page must not share a temporary file.
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f"{UNFINISHED}{path.name}-")
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        if os.fstat(handle).st_nlink:
+            return handle, Path(name)
+        os.close(handle)  # another process took it for one that was left, in the moment before it was held
 
 
 @contextmanager

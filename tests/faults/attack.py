@@ -10,10 +10,11 @@ from pathlib import Path
 from .bench import Bench
 from .injection import errors
 from .power_cut import power_cuts
+from .stopping import stops
 from .verdicts import Verdict, counted
 from .works import WORKS
 
-KINDS: dict[str, Callable[..., Iterator[Verdict]]] = {"power-cut": power_cuts, "errors": errors}
+KINDS: dict[str, Callable[..., Iterator[Verdict]]] = {"power-cut": power_cuts, "errors": errors, "stops": stops}
 
 
 def attacked(place: Path, kind: str, work: str, options: dict[str, int]) -> None:

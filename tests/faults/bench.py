@@ -13,7 +13,7 @@ from typing import IO, Any
 
 import torch
 
-from normscope.cli.main import main
+from normscope.__main__ import main
 from normscope.data.parallel import opening, pool
 from normscope.runs import machine
 from normscope.studies.grids import pool as grid_pool
@@ -58,15 +58,15 @@ class Bench:
     def state(self) -> Tree:
         return read_tree(self.work)
 
-    def do(self, work: Work, *more: str) -> Ended:
-        """The command in the folder as it is, left alone."""
-        return run(self._command(work, more), self._said)
+    def do(self, work: Work, *more: str, begun: Callable[[int], None] = lambda pid: None) -> Ended:
+        """The command in the folder as it is, left alone; `begun` is called with its process id."""
+        return run(self._command(work, more), self._said, begun=begun)
 
     def record(self, work: Work) -> tuple[Ended, list[Operation]]:
         return recorded(self._command(work, ()), self.work, self._said)
 
-    def disturb(self, work: Work, decide: Decide) -> Ended:
-        return watched(self._command(work, ()), self.work, self._said, decide)
+    def disturb(self, work: Work, decide: Decide, begun: Callable[[int], None] = lambda pid: None) -> Ended:
+        return watched(self._command(work, ()), self.work, self._said, decide, begun=begun)
 
     def undisturbed(self, work: Work) -> tuple[Tree, Tree, list[Operation]]:
         """What the command comes to when it is left alone, as far as two ends share it; its start and operations."""

@@ -1,14 +1,13 @@
 """Errors: every operation of a work fails in turn, once or from then on, with every number that it may fail with."""
 
 import errno
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from .bench import Bench
 from .disk import Tree
 from .operations import CHANGING, LOOKING, SYNCING, Operation
-from .verdicts import Verdict, difference, goes_on, wrong_end
+from .verdicts import Verdict, difference, goes_on, left_over, wrong_end
 from .works import Work, whole_checkpoints
 
 _GROWING = ("create", "write", "make folder", "rename", "link", *SYNCING)
@@ -79,9 +78,9 @@ def _one(bench: Bench, work: Work, wanted: Tree, fault: Fault) -> Verdict:
         return Verdict(work.name, name, problem, detail)
     if whole_checkpoints(after) < whole:
         return Verdict(work.name, name, "lost", f"checkpoint {whole}")
-    left = [path for path, _ in after if re.search(r"(^|/)(\.unfinished-|\.replaced-)", path)]
-    if left and not fault.lasting and ended.code and hit and hit[0].kind not in ("remove", "remove folder"):
-        return Verdict(work.name, name, "left over", left[0])
+    removing = hit[0].kind in ("remove", "remove folder") if hit else False
+    if ended.code and not fault.lasting and not removing and (left := left_over(after)):
+        return Verdict(work.name, name, "left over", left)
     if not ended.code:
         return Verdict(work.name, name, *difference(work.result(after), wanted))
     verdict = goes_on(bench, work, wanted, name)

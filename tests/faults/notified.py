@@ -78,12 +78,13 @@ def run(
     *,
     numbers: Collection[int] = (),
     answer: Answer = lambda call: None,
+    begun: Callable[[int], None] = lambda pid: None,
     limit_seconds: float = 120,
 ) -> Ended:
     """Call `work` in a forked child whose output goes to the file `said`, and `answer` its calls of these numbers.
 
-    The processes that it starts are listened to as well, and waited for where they outlive it. Raises TimeoutError
-    after `limit_seconds`, having killed the child.
+    begun: called with the child's process id when it listens. The processes that it starts are listened to as well, and
+    waited for where they outlive it. Raises TimeoutError after `limit_seconds`, having killed the child.
     """
     ours, theirs = socket.socketpair()
     pid = os.fork()
@@ -100,6 +101,7 @@ def run(
         if numbers:
             _, (listener, *_), _, _ = socket.recv_fds(ours, 1, 1)
             watched.register(listener, select.POLLIN)
+        begun(pid)
         deadline = time.monotonic() + limit_seconds
         while code is None or listener is not None:
             events = dict(watched.poll(1000 * max(0.0, deadline - time.monotonic())))
@@ -158,6 +160,9 @@ def _be_the_child(work: Callable[[], object], numbers: Collection[int], theirs: 
     code: object = 1
     try:
         os.setsid()
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_DFL)
         file = os.open(said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.dup2(file, 1)
         os.dup2(file, 2)

@@ -12,6 +12,7 @@ from .notified import Ended
 from .works import Work, whole_checkpoints
 
 _PIECES_OF_ADVICE = 4
+_UNFINISHED = re.compile(r"(^|/)\.(unfinished|replaced)-")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,11 @@ def wrong_end(ended: Ended, logs: Tree, allowed: Iterable[int] = (0, 2)) -> tupl
     return "", ""
 
 
+def left_over(tree: Tree) -> str:
+    """The first file or folder that is not finished; empty for none."""
+    return next((path for path, _ in tree if _UNFINISHED.search(path)), "")
+
+
 def goes_on(bench: Bench, work: Work, wanted: Tree, fault: str) -> Verdict:
     """Give the same command, and what it advises, until it is done; the folder is as the fault left it."""
     words: list[str] = []
@@ -83,7 +89,7 @@ def difference(found: Tree, wanted: Tree) -> tuple[str, str]:
     differing = sorted({path for path, _ in set(found) ^ set(wanted)})
     if not differing:
         return "", ""
-    unfinished = all(re.search(r"(^|/)(\.unfinished-|\.replaced-)", path) for path in differing)
+    unfinished = all(map(_UNFINISHED.search, differing))
     return ("left over" if unfinished else "other result"), ", ".join(differing[:4])
 
 

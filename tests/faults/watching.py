@@ -11,7 +11,12 @@ Decide = Callable[[int, Operation], int | None]
 
 
 def watched(
-    work: Callable[[], object], folder: Path, said: Path, decide: Decide, *, limit_seconds: float = 120
+    work: Callable[[], object],
+    folder: Path,
+    said: Path,
+    decide: Decide,
+    *,
+    begun: Callable[[int], None] = lambda pid: None,
 ) -> Ended:
     """Call `work` in a child and `decide` each of its operations under `folder`."""
     folder, seen = folder.resolve(), 0
@@ -25,7 +30,7 @@ def watched(
                 return error
         return None
 
-    return run(work, said, numbers=NUMBERS.values(), answer=answer, limit_seconds=limit_seconds)
+    return run(work, said, numbers=NUMBERS.values(), answer=answer, begun=begun)
 
 
 def recorded(work: Callable[[], object], folder: Path, said: Path) -> tuple[Ended, list[Operation]]:

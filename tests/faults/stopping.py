@@ -1,0 +1,96 @@
+"""Signals: a command is asked to end, once or twice, at any operation and at any time, and says so in one line."""
+
+import os
+import re
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from .bench import Bench
+from .disk import Tree
+from .notified import Ended
+from .operations import Operation
+from .verdicts import Verdict, goes_on, left_over, wrong_end
+from .works import Work, whole_checkpoints
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_TIMES = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """A signal, or two in a row, at an operation or after a share of the time that the command takes."""
+
+    number: int
+    times: int
+    operation: int | None = None
+    share: float = 0.0
+
+    def __str__(self) -> str:
+        when = f"operation {self.operation}" if self.operation is not None else f"{self.share:.2f} of the time"
+        return f"{'twice ' * (self.times - 1)}{signal.Signals(self.number).name} at {when}"
+
+
+def stops(bench: Bench, work: Work, *, every: int = 1, offset: int = 0) -> Iterator[Verdict]:
+    """The verdict on every `every`th signal."""
+    wanted, before, operations = bench.undisturbed(work)
+    bench.lay(before)
+    began = time.monotonic()
+    bench.do(work)
+    seconds = time.monotonic() - began
+    asked = [Stop(n, times, operation=at) for at in range(len(operations)) for n in _SIGNALS for times in (1, 2)]
+    asked += [Stop(n, times, share=at / _TIMES) for at in range(_TIMES) for n in _SIGNALS for times in (1, 2)]
+    for stop in asked[offset::every]:
+        bench.lay(before)
+        yield _judged(bench, work, wanted, stop, _stopped(bench, work, stop, seconds))
+
+
+def _stopped(bench: Bench, work: Work, stop: Stop, seconds: float) -> tuple[Ended, int]:
+    """How the command ended, and its last whole checkpoint when it was asked to."""
+    pids: list[int] = []
+    whole = -1
+
+    def send() -> None:
+        nonlocal whole
+        whole = whole_checkpoints(bench.state())
+        for _ in range(stop.times):
+            try:
+                os.kill(pids[0], stop.number)
+            except ProcessLookupError:
+                return
+            time.sleep(0.01 * (stop.times - 1))
+
+    def decide(number: int, operation: Operation) -> None:
+        if number == stop.operation:
+            send()
+
+    timer = threading.Timer(stop.share * seconds, send)
+
+    def begun(pid: int) -> None:
+        pids.append(pid)
+        if stop.operation is None:
+            timer.start()
+
+    ended = bench.disturb(work, decide, begun=begun) if stop.operation is not None else bench.do(work, begun=begun)
+    timer.cancel()
+    return ended, whole
+
+
+def _judged(bench: Bench, work: Work, wanted: Tree, stop: Stop, end: tuple[Ended, int]) -> Verdict:
+    ended, whole = end
+    after = bench.state()
+    fault = str(stop)
+    # A command that was about to end has done what it should.
+    problem, detail = wrong_end(ended, after, (0, 128 + stop.number))
+    if not problem and ended.code and len(re.findall(r"stopped by|interrupted", ended.said)) != 1:
+        problem, detail = "no line", ended.said[-300:]
+    if not problem and whole_checkpoints(after) < whole:
+        problem, detail = "lost", f"checkpoint {whole}"
+    # A second signal ends a command at once, as a kill does; what that leaves is cleared by the next one.
+    if not problem and stop.times == 1 and (left := left_over(after)):
+        problem, detail = "left over", left
+    if problem:
+        return Verdict(work.name, fault, problem, detail)
+    return goes_on(bench, work, wanted, fault)
