@@ -1,15 +1,20 @@
 """A comparison's folder: it grows, remembers, refuses what does not belong, and gives its report at any time."""
 
+import errno
 import json
 import os
 import shutil
 import signal
+import sys
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 
+from normscope.cli import main as cli
 from normscope.data.parallel import opening
 from normscope.errors import UserError
 from normscope.files import write_atomically
@@ -117,6 +122,16 @@ def test_a_longer_duration_goes_on_and_the_others_stay(run: Callable[..., Compar
     ]
     assert dict(done.page.what)["Duration"].startswith("4 updates or 6 updates")
     assert done.page.subtitle == "The same model and data in every row; what differs is named in the row."
+
+
+def test_a_duration_shorter_than_what_is_trained_is_refused(run: Callable[..., Compared], tmp_path: Path) -> None:
+    run("post-ln")
+    (config,) = (tmp_path / "out/runs").glob("*/config.toml")
+    config.write_text(config.read_text().replace("duration = 4", "duration = 3"))
+    with pytest.raises(
+        UserError, match=r"has been trained for 4 updates, and train\.duration asks for 3; give a longer"
+    ):
+        run("post-ln", base=replaced(BASE, train__duration=3))
 
 
 @pytest.mark.parametrize(
@@ -278,3 +293,20 @@ def test_a_second_command_on_the_folder_is_refused_at_once(run: Callable[..., Co
     assert "is at work on the comparison in" in str(error.value)
     assert [path.name for path in (tmp_path / "out").iterdir()] == [".lock"]
     assert run("post-ln").problems == []
+
+
+def test_a_closed_terminal_leaves_the_report_and_the_exit_code_of_its_signal(
+    run: Callable[..., Compared], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = run("post-ln", runs=pool(lambda cell: 2, stopped=True))
+    hung_up = replace(done, stopped=Interrupted(signal.SIGHUP, "after every run under way has saved"))
+    monkeypatch.setattr(comparing, "run_comparison", lambda *words, **options: hung_up)
+
+    def closed(*words: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(typer, "echo", closed)
+    monkeypatch.setattr(sys, "argv", ["normscope", "demo", "--out", str(tmp_path / "demo")])
+    with pytest.raises(SystemExit) as end:
+        cli.main()
+    assert end.value.code == 129

@@ -1,5 +1,6 @@
 """`normscope compare` and `normscope demo` train grids of runs and write their report."""
 
+import contextlib
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -119,7 +120,9 @@ def _compare(base: "RunConfig", grid: "Grid", folder: Path, **options: Any) -> N
     command = shlex.join(["normscope", *sys.argv[1:]])
     with GridDisplay(stderr) as display:
         done = run_comparison(base, grid, folder, watch=display, say=say, command=command, **options)
-    print_summary(done.page, done.file)
+    # Where a closed terminal has stopped it there is nobody to tell.
+    with contextlib.suppress(OSError) if done.stopped else contextlib.nullcontext():
+        print_summary(done.page, done.file)
     for line in done.problems:
         say(f"failed: {line}")
     if done.stopped is not None:

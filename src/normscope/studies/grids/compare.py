@@ -63,14 +63,14 @@ def run_comparison(
     with alone(folder, "comparison"):
         manifest = former_manifest(folder, lambda config: corpus) or about(cells[0].config, corpus)
         refuse_unlike(cells, named_cells(folder, manifest.cells), manifest, corpus.fingerprint, folder)
+        processes = at_once(processes, cells[0].config)
+        announcement = announced(cells, corpus, updates=updates, at_once=processes)
         manifest = manifest.grown(title, command, cells)
         with disk_errors(f"writing into {folder}"):
             write_configs(cells)
         write_manifest(folder, manifest)
-        processes = at_once(processes, cells[0].config)
-        for note in notes:
-            say(note)
-        say(announced(cells, corpus, updates=updates, at_once=processes))
+        for line in (*notes, announcement):
+            say(line)
         states, stopped = _run(cells, processes, updates, _translations(evaluate), watch)
         failed = {state.cell.name: state.message for state in states if state.status == "failed"}
         manifest = replace(manifest, failed={**manifest.failed, **failed})

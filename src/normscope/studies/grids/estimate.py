@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import torch
 
+from ...errors import UserError
 from ...report.numbers import counted, duration
 from ...tasks.protocol import AnyCorpus
 from ...tasks.registry import task_from_scratch
@@ -23,10 +24,18 @@ def updates_of(config: RunConfig, corpus: AnyCorpus) -> int:
 
 
 def announced(cells: Sequence[Cell], corpus: AnyCorpus, *, updates: int, at_once: int) -> str:
-    """A line that says how many runs there are, how long each is, and about how long all of them take."""
+    """A line that says how many runs there are, how long each is, and about how long all of them take.
+
+    Raises UserError where a run has been trained for longer than that.
+    """
     states = [CellState(cell, updates) for cell in cells]
     for state in states:
         state.read_new_events()
+        if state.update > updates:
+            raise UserError(
+                f"{state.cell.folder.path} has been trained for {state.update} updates, and train.duration asks for "
+                f"{updates}; give a longer duration, or choose another folder with --out"
+            )
     left = sum(updates - state.update for state in states if not state.over)
     finished = sum(state.over for state in states)
     runs = f"{counted(len(cells), 'run')} of {counted(updates, 'update')}"
