@@ -11,6 +11,7 @@ import pytest
 from rich.console import Console
 
 from normscope.cli.console import GridDisplay, StageDisplay, TrainDisplay
+from normscope.studies.grids.demo import DEMO_GRID, demo_config
 from normscope.studies.grids.grid import Grid
 from normscope.studies.grids.state import CellState, outlook
 from tiny import tiny
@@ -124,6 +125,18 @@ def test_a_grid_shows_changes_validations_totals_and_the_time_left(
             f"{name}: finished, update 20/60, validation 4.500 nats at update 10\n"
         )
     assert second.status == "waiting"
+
+
+def test_a_table_of_runs_fits_a_terminal_of_80_columns(file: io.StringIO, tmp_path: Path) -> None:
+    cells = DEMO_GRID.cells(demo_config(), tmp_path)
+    states = [CellState(cell, 300, status="running", update=150, nll_nats=4.5, nll_update=150) for cell in cells]
+    console = Console(file=file, force_terminal=True, width=80)
+    with GridDisplay(console) as display:
+        display(states)
+    text = file.getvalue()
+    assert "…" not in text
+    assert text.count("4.500 at 150") >= 4
+    assert "0.003" not in text  # the rate of them all
 
 
 def test_a_rate_is_that_of_this_process_and_an_unknown_total_is_not_guessed(tmp_path: Path) -> None:

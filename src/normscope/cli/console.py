@@ -196,13 +196,15 @@ def _whole(states: Sequence["CellState[Any]"]) -> str:
 
 
 def _table(states: Sequence["CellState[Any]"]) -> Table:
-    headings = ("state", "update", "updates/s", "time left", "validation loss (nats)")
-    table = Table(*states[0].cell.columns(), *headings, box=None)
-    for state in states:
+    every = [state.cell.columns() for state in states]
+    # What all have in common tells none from another, and a terminal of 80 columns has no room for it.
+    differing = [name for index, name in enumerate(every[0]) if index == 0 or len({c[name] for c in every}) > 1]
+    table = Table(*differing, "state", "update", "updates/s", "left", "validation (nats)", box=None)
+    for state, columns in zip(states, every, strict=True):
         rate, left = state.updates_per_second, state.seconds_left
         running = state.status == "running"
         table.add_row(
-            *state.cell.columns().values(),
+            *(columns[name] for name in differing),
             state.status,
             _of(state.update, state.updates),
             f"{rate:.3g}" if running and rate is not None else "",

@@ -7,6 +7,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from ...errors import UserError
 from ...files import write_atomically
@@ -152,8 +153,15 @@ def _status(last_event: str, cell: Cell) -> Status:
 
 
 def _environment(cells: Sequence[Cell]) -> list[tuple[str, str]]:
-    found = next((e for cell in cells if (e := cell.folder.environment())), {})
+    found = next(filter(None, map(_environment_of, cells)), {})
     software = ("normscope", "commit", "source_sha256", "python", "torch")
     machine = ("platform", "processor", "cores", "threads", "accelerator", "fast_matmul")
     shown = (*software, *machine)
     return [(key, str(found[key])) for key in shown if found.get(key) not in (None, "")]
+
+
+def _environment_of(cell: Cell) -> dict[str, Any]:
+    try:
+        return cell.folder.environment()
+    except UserError:
+        return {}  # damaged, which resuming the run says
