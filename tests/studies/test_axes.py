@@ -71,8 +71,8 @@ def test_a_default_that_is_written_down_is_given(tmp_path: Path) -> None:
 
 
 def test_options_that_say_the_same_are_no_conflict(tmp_path: Path) -> None:
-    options: dict[str, Any] = {"placements": ["peri-ln"], "peak_lrs": [0.01], "warmups_updates": [30]}
-    grid, _, _ = asked_with(MINE, tmp_path, **options, arms=[("peri-ln", 30)])
+    options: dict[str, Any] = {"placements": ["Peri LN"], "peak_lrs": [0.01], "warmups_updates": [30]}
+    grid, _, _ = asked_with(MINE, tmp_path, **options, arms=[("periln", 30)])
     assert grid.placements_and_warmups == (("peri-ln", 30),)
 
 

@@ -10,7 +10,7 @@ from ...placement import registered
 from ...settings.tables import as_table, flat
 from ...tasks.registry import task_from_scratch
 from ...tasks.run_config import RunConfig
-from .grid import Grid
+from .grid import Grid, registered_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +18,7 @@ class Asked:
     """What the options of the command give; what is None is left to the configuration."""
 
     placements: Sequence[str] | None = None
-    """Registered names, or `all` alone for those that are defined for the model."""
+    """Names, or `all` alone for those that are defined for the model."""
     warmups_updates: Sequence[int] | None = None
     arms: Sequence[tuple[str, int]] | None = None
     """Pairs of a placement and a warm-up in updates, instead of every combination of the two."""
@@ -64,7 +64,7 @@ def grid_of(base: RunConfig, places: Mapping[str, str], asked: Asked) -> tuple[G
             defaults.append(f"{axis.title} {_listed(axis.default)}")
         return given[0][1] if given else list(axis.default)
 
-    arms = asked.arms
+    arms = asked.arms and [(registered_name(placement), updates) for placement, updates in asked.arms]
     armed = [None, None] if arms is None else [[arm[part] for arm in arms] for part in (0, 1)]
     placements = values(_PLACEMENT, ("--arms", armed[0]), (_PLACEMENT.option, _named(asked.placements, base)))
     warmups = values(_WARMUP, ("--arms", armed[1]), (_WARMUP.option, asked.warmups_updates))
@@ -82,7 +82,7 @@ def grid_of(base: RunConfig, places: Mapping[str, str], asked: Asked) -> tuple[G
 def _named(names: Sequence[str] | None, base: RunConfig) -> Sequence[str] | None:
     """The names, or for `all` those of every placement that is defined for the model."""
     if names is None or list(names) != ["all"]:
-        return names
+        return names and [registered_name(name) for name in names]
     shapes = task_from_scratch(base, f"task {base.task} has no placements to compare").shapes(base)
     return [name for name, one in registered().items() if all(shape.model in one.models for shape in shapes)]
 

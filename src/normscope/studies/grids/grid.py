@@ -120,7 +120,7 @@ class Grid:
         """Every configuration. Raises UserError for a placement that is not registered."""
         axes = itertools.product(self.placements_and_warmups, self.peak_lrs, self.optimizers)
         for (placement, warmup_updates), peak_lr, optimizer in axes:
-            yield Arm(_registered(placement), warmup_updates, peak_lr, optimizer)
+            yield Arm(registered_name(placement), warmup_updates, peak_lr, optimizer)
 
     def cells(self, base: RunConfig, folder: Path) -> list[Cell]:
         """All runs, those of the first seed first, so that a whole picture is there early.
@@ -156,7 +156,8 @@ def write_configs(cells: Iterable[PoolCell]) -> None:
         write_atomically(cell.config_file, to_toml(cell.config))
 
 
-def _registered(placement: str) -> str:
+def registered_name(placement: str) -> str:
+    """The registered name of a placement, however it is written. Raises UserError."""
     try:
         return named(placement).name
     except ValueError as error:
