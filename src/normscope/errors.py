@@ -13,3 +13,12 @@ def in_one_line(error: BaseException) -> str:
     said = " ".join(str(error).split())
     name = type(error).__name__
     return f"{name}: {said if len(said) <= 300 else said[:299] + '…'}" if said else name
+
+
+PUBLISHED = False
+"""Whether `pip install normscope` finds the package. Until then it is installed from a clone of its repository."""
+
+
+def installation(extra: str) -> str:
+    """The command that installs an optional extra, such as "huggingface", as it works at present."""
+    return f"pip install 'normscope[{extra}]'" if PUBLISHED else f"in a clone of NormScope, pip install '.[{extra}]'"

@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from doctor.corpus import CORPUS, FURTHER, GROUPED, hugging_face, sizes
 from normscope.doctor import find_stacks
-from normscope.errors import UserError
+from normscope.errors import UserError, installation
 from normscope.limits import memory
 from normscope.targets import Target, opened
 
@@ -309,4 +309,4 @@ def test_a_model_that_does_not_fit_into_memory_is_not_built(monkeypatch):
 
 def test_without_transformers_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "transformers", None)
-    assert "pip install 'normscope[huggingface]'" in said("gpt2")
+    assert installation("huggingface") in said("gpt2")

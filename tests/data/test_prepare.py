@@ -80,7 +80,8 @@ def test_the_number_of_processes_changes_no_byte(config):
 
 
 def test_every_23rd_pair_is_held_out_where_no_validation_is_given(config, text):
-    report = prepare(config(splits={"train": text["train"]}, max_length_ratio=100))
+    asked = config(splits={"train": text["train"]}, max_length_ratio=100)
+    report = prepare(asked)
     corpus = Corpus.open(report.out)
     source, target = (read(path) for path in text["train"])
     assert report.kept == {"train": 2200, "valid": 100}
@@ -90,7 +91,29 @@ def test_every_23rd_pair_is_held_out_where_no_validation_is_given(config, text):
     moses = corpus.source.form
     assert decoded == [moses.restore(moses.prepare(line)) for i, line in enumerate(source, 1) if i % 23]
     assert report.held_out_every == 23
-    assert any("every 23rd pair" in line for line in report.summary())
+    assert any("every 23rd pair" in line for line in report.summary(asked))
+
+
+def test_the_summary_says_one_vocabulary_or_two_and_whose_rules_split_the_words(config):
+    joint, separate = config(joint=True), config(source_language="nb")
+    said, of_two = prepare(joint).summary(joint), prepare(separate).summary(separate)
+    assert "joint vocabulary: 200" in said
+    assert "vocabularies: 200 source, 200 target" in of_two
+    assert [line for line in said + of_two if line.startswith("note")] == [
+        "note: Moses has no rules for 'nb', and its English ones were used"
+    ]
+    assert not any("note" in line for line in prepare(joint).summary(replace(separate, tokenise=False)))
+
+
+@pytest.mark.parametrize(
+    ("given", "hint"), [("german", "; did you mean 'de'?"), ("DE", "; did you mean 'de'?"), ("d", ""), ("../x", "")]
+)
+def test_a_language_is_a_code(config, given, hint):
+    allowed = "a language is given by its code of two or three small letters, such as de"
+    with pytest.raises(UserError) as refused:
+        config(target_language=given)
+    assert str(refused.value) == f"languages: {allowed}, got {given!r}{hint}"
+    assert config(target_language="zh-Hant").languages[1] == "zh-Hant"
 
 
 def test_empty_lines_stay_in_validation_and_leave_train(config, text):
@@ -134,7 +157,7 @@ def test_preparing_again_does_nothing(config):
     second = prepare(config(workers=2), lambda *progress: calls.append(progress))
     assert replace(second, unchanged=False) == first
     assert second.unchanged
-    assert "unchanged" in second.summary()[0]
+    assert "unchanged" in second.summary(config())[0]
     assert {path: path.stat().st_mtime_ns for path in [first.out, *first.out.iterdir()]} == before
     assert {stage for stage, _, _ in calls} == {"check"}
 
@@ -232,7 +255,7 @@ def test_too_few_pairs_to_hold_out(config, text, listing):
     [
         ({"splits": {"valid": ()}}, '"train" is missing'),
         ({"splits": {"train": (), "../x": ()}}, "letters, digits"),
-        ({"source_language": ""}, "letters, digits"),
+        ({"source_language": ""}, "two or three small letters"),
         ({"min_tokens": 0}, "min_tokens=0"),
         ({"min_tokens": 9, "max_tokens": 8}, "min_tokens=9"),
         ({"max_length_ratio": 0.5}, "max_length_ratio=0.5"),

@@ -20,6 +20,16 @@ def test_corpus_bleu_is_sacrebleu(lowercase):
     assert str(report) == f"BLEU {report.score:.2f} ({report.signature})"
 
 
+def test_what_sacrebleu_thinks_of_the_text_is_not_logged(caplog):
+    """It takes a hundred lines that end in a full stop of its own for tokenised, and names an option of its own."""
+    lines = ["A corpus that came tokenised ."] * 120
+    sacrebleu.corpus_bleu(lines, [lines])
+    assert "force" in caplog.text
+    caplog.clear()
+    assert corpus_bleu(lines, lines, lowercase=False).score == pytest.approx(100)
+    assert caplog.text == ""
+
+
 def test_case_matters_only_where_it_is_kept():
     upper = [line.upper() for line in REFERENCES]
     assert corpus_bleu(upper, REFERENCES, lowercase=True).score == pytest.approx(100)

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from ..doctor.lint.rules import Loading
-from ..errors import UserError, in_one_line
+from ..errors import UserError, in_one_line, installation
 from ..limits import memory
 from ..limits.memory import bounded_building
 from ..limits.reading import read_json
@@ -145,7 +145,7 @@ def _transformers() -> Any:
     try:
         transformers: Any = importlib.import_module("transformers")
     except ModuleNotFoundError:
-        raise UserError("this needs Hugging Face transformers: pip install 'normscope[huggingface]'") from None
+        raise UserError(f"this needs Hugging Face transformers: {installation('huggingface')}") from None
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     return transformers

@@ -9,6 +9,7 @@ from typing import Any
 
 from ..doctor.monitor.loop import LoopMonitor
 from ..doctor.trace.inputs import Inputs
+from ..errors import installation
 
 
 def _callback_classes() -> tuple[Any, ...]:
@@ -21,7 +22,7 @@ def _callback_classes() -> tuple[Any, ...]:
             if str(error.name).partition(".")[0] != name.partition(".")[0]:
                 raise
     if not found:
-        raise ImportError("NormScopeCallback needs Lightning: pip install 'normscope[lightning]'")
+        raise ImportError(f"NormScopeCallback needs Lightning: {installation('lightning')}")
     return tuple(found)
 
 

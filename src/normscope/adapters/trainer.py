@@ -9,6 +9,7 @@ from typing import Any
 
 from ..doctor.monitor.loop import LoopMonitor
 from ..doctor.trace.inputs import Inputs
+from ..errors import installation
 
 try:
     from transformers import Trainer, TrainerCallback
@@ -16,7 +17,7 @@ except ModuleNotFoundError as error:
     if error.name != "transformers":
         raise
     raise ImportError(
-        "NormScopeTrainerCallback needs Hugging Face transformers: pip install 'normscope[huggingface]'"
+        f"NormScopeTrainerCallback needs Hugging Face transformers: {installation('huggingface')}"
     ) from error
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .console import GridDisplay, say, stderr
+from .early import refuse_unreadable
 from .names import PlacementOption, placement_names
 from .shared import Imports, Settings, listed, resumable
 
@@ -70,14 +71,20 @@ def compare(
     Runs train in processes side by side. After an interruption, run the same command to resume: finished runs are
     skipped and unfinished ones resumed. With other values and the same folder, a comparison grows.
 
-    For example: normscope compare my.toml --placements post-ln,pre-ln --warmup-updates 0,300 --seeds 3
+    For example:
+
+    \b
+      normscope compare my.toml --placements post-ln,pre-ln \\
+          --warmup-updates 0,300 --seeds 3
     """
+    refuse_unreadable(config, settings, imports)
+    names = placement_names(placements) if placements else None
     from ..runs.config import load, places
     from ..studies.grids.axes import Asked, grid_of
 
     base = load(config, settings, imports)
     asked = Asked(
-        placements=placement_names(placements) if placements else None,
+        placements=names,
         warmups_updates=_listed(warmup_updates, int, "warmup-updates"),
         arms=_listed(arms, _placement_and_warmup, "arms"),
         peak_lrs=_listed(peak_lr, float, "peak-lr"),
@@ -98,6 +105,11 @@ def demo(
     """Train Post-LN and Pre-LN with warm-up and without: a minute and a half on two idle cores.
 
     The runs learn to translate the embedded toy language; the report is demo/report.html.
+
+    For example:
+
+    \b
+      normscope demo --out demo
     """
     from ..studies.grids.demo import DEMO_GRID, DEMO_TITLE, demo_config
 

@@ -1,38 +1,66 @@
 """`normscope data prepare` and `normscope data documents` make corpora from text files."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, get_args
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
 from ..data.documents.text import Layout
 from ..errors import UserError
 from .console import StageDisplay, stderr
+from .help import WholeLines
 
 if TYPE_CHECKING:
     from ..data.documents.tokeniser import Kind
 
 data_app = typer.Typer(
+    cls=WholeLines,
     help="Make corpora from parallel text or from documents.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
 
 
+def _two(
+    context: typer.Context, parameter: typer.CallbackParam, pair: tuple[Any, Any] | None
+) -> tuple[Any, Any] | None:
+    """Both values of an option. Raises UserError where the second is the next option, which was taken for a value."""
+    if pair is not None and str(pair[1]).startswith("--"):
+        what = "two languages" if parameter.name == "languages" else "two files"
+        raise UserError(f"--{parameter.name} takes {what}, of the source and of the target, got {str(pair[0])!r} alone")
+    return pair
+
+
 @data_app.command("prepare")
 def data_prepare(
     out: Annotated[Path, typer.Argument(help="Folder of the corpus to make.")],
     train: Annotated[
-        tuple[Path, Path], typer.Option(help="Source and target file of the training text: plain, .gz or .xz.")
+        tuple[Path, Path],
+        typer.Option(
+            callback=_two, is_eager=True, help="Source and target file of the training text: plain, .gz or .xz."
+        ),
     ],
-    languages: Annotated[tuple[str, str], typer.Option(help="Source and target language, such as de en.")],
+    languages: Annotated[
+        tuple[str, str],
+        typer.Option(
+            callback=_two,
+            is_eager=True,
+            help="Codes of the source and the target language, such as de en. Moses' rules for a language split its "
+            "words; one that it has no rules for is split by the English ones, and a note says so.",
+        ),
+    ],
     valid: Annotated[
         tuple[Path, Path] | None,
         typer.Option(
-            help="Source and target file of the validation text; without them every 23rd training pair is held out."
+            callback=_two,
+            is_eager=True,
+            help="Source and target file of the validation text; without them every 23rd training pair is held out.",
         ),
     ] = None,
-    test: Annotated[tuple[Path, Path] | None, typer.Option(help="Source and target file of the test text.")] = None,
+    test: Annotated[
+        tuple[Path, Path] | None,
+        typer.Option(callback=_two, is_eager=True, help="Source and target file of the test text."),
+    ] = None,
     vocabulary_size: Annotated[
         int, typer.Option(help="Number of entries of the vocabulary, or of each one where they are separate.")
     ] = 10_000,
@@ -55,6 +83,12 @@ def data_prepare(
     """Make a corpus for translation from parallel text.
 
     The text is tokenised and filtered, a BPE vocabulary is learned, and the sentences are stored as numbers.
+
+    For example:
+
+    \b
+      normscope data prepare corpora/mine --languages de en \\
+          --train train.de.gz train.en.gz --valid valid.de valid.en
     """
     from ..data.parallel.preparation import PrepareConfig
     from ..data.parallel.prepare import prepare
@@ -75,7 +109,7 @@ def data_prepare(
     )
     with StageDisplay(stderr) as display:
         report = prepare(config, display)
-    for line in report.summary():
+    for line in report.summary(config):
         typer.echo(line)
 
 
@@ -111,6 +145,11 @@ def data_documents(
     """Make a corpus for masked-lm or language-model from documents.
 
     Paragraphs are split into sentences, a tokeniser is learned, and the sentences are stored as numbers.
+
+    For example:
+
+    \b
+      normscope data documents corpora/books --train books.txt
     """
     from ..data.documents.prepare import DocumentsConfig, prepare_documents
 

@@ -12,6 +12,7 @@ import typer
 
 from ..errors import UserError
 from .console import StageDisplay, stderr
+from .early import refuse_missing_target
 from .shared import Imports, refuse_unwritable, run_imports, write_text
 
 if TYPE_CHECKING:
@@ -46,7 +47,11 @@ def doctor(
     html: Annotated[Path | None, typer.Option(help="Write the report with its figures to this file.")] = None,
     as_json: Annotated[
         str | None,
-        typer.Option("--json", metavar="FILE", help="Write everything as JSON to this file; - prints it."),
+        typer.Option(
+            "--json",
+            metavar="FILE",
+            help="Write everything as JSON to this file; - prints it. `null` stands for what was not measured.",
+        ),
     ] = None,
     fail_on: Annotated[
         str, typer.Option(help="The least severity that makes the exit code 1: error, warning or info.")
@@ -65,6 +70,11 @@ def doctor(
 
     The exit code is 0 where no finding is as severe as --fail-on, 1 where one is, and 2 where the target cannot be
     examined.
+
+    For example:
+
+    \b
+      normscope doctor my_model.py:build --rate 3e-4 --html report.html
     """
     if rules:
         _list_rules()
@@ -76,6 +86,7 @@ def doctor(
     for option, file in (("--html", html), ("--json", None if as_json in (None, _STDOUT) else Path(str(as_json)))):
         if file is not None:
             refuse_unwritable(option, file)
+    refuse_missing_target(target)
     with StageDisplay(stderr) as display, _Stages(display) as begin:
         begin(f"reading {target}")
         _check(fail_on, optimizer, rate)

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from .console import say
+from .early import refuse_no_run
 from .shared import Device, Which, refuse_unwritable
 
 
@@ -35,16 +36,22 @@ def evaluate(
 
     A translation run gets sacreBLEU with its signature and tokenised BLEU4; a masked-lm or language-model run gets its
     losses and perplexities.
+
+    For example:
+
+    \b
+      normscope evaluate runs/first --split test --save scores.json
     """
     import json
-
-    from ..files import disk_errors, write_atomically
-    from ..provenance import provenance
-    from ..runs.evaluate import evaluate_run
 
     for option, file in (("--save", save), ("--output", output)):
         if file is not None:
             refuse_unwritable(option, file)
+    refuse_no_run(run)
+    from ..files import disk_errors, write_atomically
+    from ..provenance import provenance
+    from ..runs.evaluate import evaluate_run
+
     given = {"beam": beam, "length_penalty": length_penalty}
     search = {name: value for name, value in given.items() if value is not None}
     done = evaluate_run(run, split, which=which, device=device, search=search, translations=output is not None, say=say)

@@ -5,6 +5,9 @@ from typing import Annotated
 
 import typer
 
+from .early import refuse_no_run
+from .names import placement_names
+
 Which = Annotated[
     str,
     typer.Option("--checkpoint", help="Checkpoint: best (lowest validation loss), last, or the number of an update."),
@@ -30,7 +33,14 @@ def export(
     ] = None,
     which: Which = "best",
 ) -> None:
-    """Write a run's model and tokeniser as Hugging Face transformers or CTranslate2 open them."""
+    """Write a run's model and tokeniser as Hugging Face transformers or CTranslate2 open them.
+
+    For example:
+
+    \b
+      normscope export runs/first exported --format marian
+    """
+    refuse_no_run(run)
     from ..exchange.verbs import export_run
 
     report = export_run(run, out, form=form, which=which)
@@ -46,7 +56,13 @@ def import_(
     run: Annotated[Path, typer.Argument(help="Run folder to make.")],
     settings: Set = [],  # noqa: B006
 ) -> None:
-    """Make a masked-lm run of a BERT checkpoint of Hugging Face transformers."""
+    """Make a masked-lm run of a BERT checkpoint of Hugging Face transformers.
+
+    For example:
+
+    \b
+      normscope import bert-base-uncased runs/bert
+    """
     from ..exchange.verbs import import_run
 
     lacking = import_run(folder, run, settings=settings)
@@ -64,7 +80,15 @@ def convert_placement(
     which: Which = "best",
     settings: Set = [],  # noqa: B006
 ) -> None:
-    """Put the weights of a run under another placement, and say what that does to the function that they compute."""
+    """Put the weights of a run under another placement, and say what that does to the function that they compute.
+
+    For example:
+
+    \b
+      normscope convert-placement runs/first runs/peri --placement peri-ln
+    """
+    refuse_no_run(run)
+    placement_names([placement])
     from ..exchange.verbs import re_place_run
 
     done = re_place_run(run, out, placement, which=which, settings=settings)

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from .console import GridDisplay, stderr
+from .early import refuse_no_run
 from .shared import listed, resumable
 
 
@@ -65,7 +66,13 @@ def finetune(
 
     One seed searches for the best setting; all seeds then train it, and their scores get 95 % intervals. After an
     interruption, run the same command to resume: finished runs are skipped and unfinished ones resumed.
+
+    For example:
+
+    \b
+      normscope finetune runs/bert --task mrpc --data corpora/mrpc
     """
+    refuse_no_run(run)
     from ..data.labelled.pairs import Columns
     from ..studies.finetuning.cells import SearchSpace
     from ..studies.finetuning.finetune import FineTuning, RunsFailed

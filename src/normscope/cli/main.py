@@ -16,6 +16,7 @@ from .doctor import doctor
 from .evaluate import evaluate
 from .exchange import convert_placement, export, import_
 from .finetune import finetune
+from .help import Verbs
 from .placements import placements_app
 from .predict import predict
 from .report import report
@@ -27,6 +28,7 @@ from .translate import translate
 
 app = typer.Typer(
     name="normscope",
+    cls=Verbs,
     pretty_exceptions_enable=False,
     context_settings={"max_content_width": 120},
     rich_markup_mode=None,
@@ -85,7 +87,12 @@ def _main(
 ) -> None:
     """What does the placement of normalisation do to a Transformer, and does it need learning-rate warm-up?
 
-    Type `normscope` alone for where to start.
+    For example, two minutes of training with a report at the end:
+
+    \b
+      normscope demo
+
+    Type `normscope` alone for where to start, and `normscope VERB --help` for one verb.
     """
     if context.invoked_subcommand is None:
         typer.echo(START)

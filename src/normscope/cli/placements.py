@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..errors import UserError
+from .help import WholeLines
 from .names import complete_placements, placement_names
 from .shared import Imports, run_imports, write_text
 
@@ -20,7 +21,10 @@ if TYPE_CHECKING:
 _COLUMNS = 100
 
 placements_app = typer.Typer(
-    help="List placements with formula, source and cost; show some with their wiring and initial weights.",
+    cls=WholeLines,
+    help="List placements with formula, source and cost; show some with their wiring and initial weights.\n\n"
+    "Everything that is shown is read from the formula that trains.\n\n"
+    "For example:\n\n\b\n  normscope placements --model encoder-only --blocks 12",
     rich_markup_mode=None,
 )
 
@@ -29,7 +33,7 @@ Blocks = Annotated[str, typer.Option(help="Number of blocks of a stack, such as 
 Width = Annotated[int, typer.Option(help="Width of the model.")]
 FfnWidth = Annotated[int, typer.Option(help="Inner width of the feed-forward.")]
 Heads = Annotated[int, typer.Option(help="Number of attention heads.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON; the manual's page on placements describes it.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the same as JSON.")]
 
 
 @placements_app.callback(invoke_without_command=True)
@@ -46,10 +50,7 @@ def placements(
         Path | None, typer.Option(help="Write the manual's pages of placements into this folder instead.")
     ] = None,
 ) -> None:
-    """List all placements with formula, source, norms, parameters and cost.
-
-    Everything that is shown is read from the formula that trains.
-    """
+    """List all placements with formula, source, norms, parameters and cost."""
     if context.invoked_subcommand is not None:
         given = [name for name in context.params if _typed(context, name)]
         if given:
@@ -92,7 +93,10 @@ def show(
 ) -> None:
     """Show placements: the wiring diagram, initial weights, constants, parameters and source of each.
 
-    For example: normscope placements show deepnorm
+    For example:
+
+    \b
+      normscope placements show deepnorm
     """
     from ..catalogue.details import details
     from ..placement import named, registered

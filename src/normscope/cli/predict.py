@@ -44,14 +44,22 @@ def predict(
         typer.Option("--exponents", help="Also predict how these grow with depth, fitted over 64 to 1,024 blocks."),
     ] = False,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print JSON; the manual's page on predicting describes it.")
+        bool,
+        typer.Option(
+            "--json",
+            help="Print JSON: for each placement q, p, streams (the same by stream) over completed blocks, and "
+            "gradient_norm (by matrix) and shares (by kind of sub-layer) over blocks; two stacks by their names.",
+        ),
     ] = False,
     plot: Annotated[Path | None, typer.Option(help="Write the curves as SVG into this file.")] = None,
     imports: Imports = [],  # noqa: B006
 ) -> None:
     """Predict the stream and the gradients at initialisation over depth, in milliseconds and without a model.
 
-    For example: normscope predict pre-ln post-ln --blocks 48
+    For example:
+
+    \b
+      normscope predict pre-ln post-ln --blocks 48
     """
     from ..api.prediction import predicted
     from ..theory.exponents import exponents

@@ -20,7 +20,10 @@ def report(
 
     Runs of several folders make one report where they have the same model and data.
 
-    For example: normscope report runs/compare-my
+    For example:
+
+    \b
+      normscope report runs/compare-my
     """
     from ..studies.grids.folders import report as write_report
 

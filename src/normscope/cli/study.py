@@ -13,6 +13,7 @@ from ..errors import UserError
 from ..studies.protocol.about import About
 from ..studies.protocol.discovery import studies
 from .console import StageDisplay, say, stderr
+from .help import WholeLines
 from .shared import Imports, resumable, run_imports
 
 if TYPE_CHECKING:
@@ -25,7 +26,11 @@ _Settings = Annotated[
 _Out = Annotated[Path | None, typer.Option(help="Folder of the study.  [default: runs/NAME]")]
 
 study_app = typer.Typer(
-    help="Studies: one measurement each, with a page and its data.", no_args_is_help=True, rich_markup_mode=None
+    cls=WholeLines,
+    help="Studies: one measurement each, with a page and its data.\n\n"
+    "For example:\n\n\b\n  normscope study lemmas --scale smoke",
+    no_args_is_help=True,
+    rich_markup_mode=None,
 )
 
 
@@ -62,9 +67,11 @@ def _verb(name: str, about: About) -> Callable[..., None]:
 
 
 for _name, _about in studies().items():
-    study_app.command(_name, help=f"{_about.help}\n\nWhat the folder holds already is not measured again.")(
-        _verb(_name, _about)
-    )
+    study_app.command(
+        _name,
+        help=f"{_about.help}\n\nWhat the folder holds already is not measured again.\n\n"
+        f"For example:\n\n\b\n  normscope study {_name} --scale smoke",
+    )(_verb(_name, _about))
 
 
 def _given(about: About, values: dict[str, Any]) -> dict[str, Any]:

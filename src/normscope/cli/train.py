@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from .console import TrainDisplay, say, stderr
+from .early import refuse_unreadable
 from .shared import Imports, Settings, resumable
 
 
@@ -27,14 +28,18 @@ def train(
 ) -> None:
     """Train one model, or resume a run that was stopped.
 
-    For example: normscope train my.toml --run runs/first
+    For example:
+
+    \b
+      normscope train my.toml --run runs/first
     """
+    overrides = [*settings, *([f'train.on_nonfinite="{on_nonfinite}"'] if on_nonfinite else [])]
+    refuse_unreadable(config, overrides, imports)
     from ..adapters.tensorboard import TensorBoardLog
     from ..runs.config import load
     from ..runs.run import train_run
     from ..train import NonFinite
 
-    overrides = [*settings, *([f'train.on_nonfinite="{on_nonfinite}"'] if on_nonfinite else [])]
     folder = run or Path("runs") / (config.stem if config else "default")
     loaded = load(config, overrides, imports)
     try:

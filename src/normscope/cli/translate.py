@@ -9,6 +9,7 @@ import typer
 
 from ..errors import UserError
 from .console import say
+from .early import refuse_no_run
 from .shared import Beam, Device, LengthPenalty, Which
 
 
@@ -21,8 +22,12 @@ def translate(
 ) -> None:
     """Translate lines from standard input to standard output, in order.
 
-    For example: echo "ein hund läuft ." | normscope translate runs/first
+    For example:
+
+    \b
+      echo "ein hund läuft ." | normscope translate runs/first
     """
+    refuse_no_run(run)
     from ..decode.beam import BeamConfig
     from ..decode.translate import translate_lines
     from ..runs.loading import load_run_of

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from sacremoses import MosesDetokenizer, MosesTokenizer
+from sacremoses.corpus import NonbreakingPrefixes
 
 # Control characters, line and paragraph separators, the byte order mark and lone surrogates: none of them is text, and
 # some would end a line or upset a tokeniser further on.
@@ -38,6 +39,22 @@ class TextForm:
         if not self.tokenise:
             return tokenised
         return str(_detokeniser(self.language).detokenize(tokenised.split(), unescape=False))
+
+
+def check_language(language: str) -> None:
+    """Raise ValueError for what is no code of a language; a name that is known is told its code."""
+    if not re.fullmatch(r"[a-z]{2,3}([_-][A-Za-z0-9]{2,8})*", language):
+        codes = NonbreakingPrefixes().available_langs
+        meant = codes.get(language.lower())
+        hint = f"; did you mean {meant!r}?" if meant else ""
+        raise ValueError(
+            f"a language is given by its code of two or three small letters, such as de, got {language!r}{hint}"
+        )
+
+
+def has_rules(language: str) -> bool:
+    """Whether Moses splits words of this language by rules of its own and not by the English ones."""
+    return language in {*NonbreakingPrefixes().available_langs.values(), "ja", "ko"}
 
 
 def prepare_pairs(source: TextForm, target: TextForm, pairs: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:

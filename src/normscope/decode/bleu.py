@@ -20,8 +20,12 @@ class BleuReport:
 
 
 def corpus_bleu(hypotheses: Sequence[str], references: Sequence[str], *, lowercase: bool) -> BleuReport:
-    """sacreBLEU with 13a tokenisation, on detokenised text, one reference a sentence."""
-    return _report(hypotheses, references, BLEU(lowercase=lowercase, tokenize="13a"))
+    """sacreBLEU with 13a tokenisation, on detokenised text, one reference a sentence.
+
+    Text of a corpus that came tokenised is scored as it is.
+    """
+    # `force` leaves the score alone: it keeps sacreBLEU from logging its guess that the text is tokenised.
+    return _report(hypotheses, references, BLEU(lowercase=lowercase, tokenize="13a", force=True))
 
 
 def tokenised_bleu4(hypotheses: Sequence[str], references: Sequence[str], *, lowercase: bool) -> BleuReport:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 import torch
 from torch import nn
 
-from ..errors import UserError
+from ..errors import UserError, installation
 from ..settings.choices import check_choices
 
 Weights = list[nn.Parameter]
@@ -59,7 +59,7 @@ def _lion(weights: Weights, c: "OptimizerConfig") -> torch.optim.Optimizer:
     try:
         from lion_pytorch import Lion
     except ModuleNotFoundError:
-        raise UserError("optimizer lion needs lion-pytorch: pip install 'normscope[lion]'") from None
+        raise UserError(f"optimizer lion needs lion-pytorch: {installation('lion')}") from None
     lion: torch.optim.Optimizer = Lion(weights, lr=c.peak_lr, betas=c.betas, weight_decay=c.weight_decay)
     return lion
 

@@ -16,6 +16,7 @@ from ...files import disk_errors, recover, whole_folder
 from ..lines import file_sha256
 from ..manifest import check_replaceable, write_manifest
 from ..order import permutation
+from ..text import check_language
 from .corpus import FORMAT, TOKENISER, VERSION, DocumentCorpus, DocumentSplit
 from .text import Layout, TextDocument, documents_in
 from .tokeniser import Kind, TextTokeniser
@@ -45,6 +46,10 @@ class DocumentsConfig:
     language: str = "en"
 
     def __post_init__(self) -> None:
+        try:
+            check_language(self.language)
+        except ValueError as error:
+            raise UserError(f"language: {error}") from error
         if not self.splits.get("train"):
             raise UserError("train is missing; name the files of the training text")
         if isinstance(self.tokeniser, Path) and (self.lowercase or self.vocabulary_size is not None):

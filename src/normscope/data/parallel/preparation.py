@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from ...errors import UserError
-from ..text import TextForm
+from ..text import TextForm, check_language, has_rules
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,15 +37,25 @@ class PrepareConfig:
         if "train" not in self.splits:
             given = ", ".join(self.splits) or "none"
             raise UserError(f'splits: "train" is missing (given: {given}); name the files of the training text')
-        for name in [*self.splits, self.source_language, self.target_language]:
+        for name in self.splits:
             if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]*", name):
-                raise UserError(f"{name!r}: names of splits and languages are letters, digits, - and _; rename it")
+                raise UserError(f"{name!r}: names of splits are letters, digits, - and _; rename it")
+        try:
+            for language in self.languages:
+                check_language(language)
+        except ValueError as error:
+            raise UserError(f"languages: {error}") from error
         if not 1 <= self.min_tokens <= self.max_tokens:
             raise UserError(f"min_tokens={self.min_tokens} must lie between 1 and max_tokens={self.max_tokens}")
         if not self.max_length_ratio >= 1:
             raise UserError(f"max_length_ratio={self.max_length_ratio} must be 1 or more: it is longer over shorter")
         if self.workers < 1:
             raise UserError(f"workers={self.workers} must be 1 or more")
+
+    @property
+    def languages(self) -> tuple[str, str]:
+        """Source and target."""
+        return self.source_language, self.target_language
 
     def forms(self) -> tuple[TextForm, TextForm]:
         """How source and target text is written in the corpus."""
@@ -78,8 +88,8 @@ class PrepareReport:
     tokens: Mapping[str, tuple[int, int]]
     """Source and target tokens of each split, EOS included."""
 
-    def summary(self) -> list[str]:
-        """The report as lines of text."""
+    def summary(self, config: PrepareConfig) -> list[str]:
+        """The report on what `config` asked for, as lines of text."""
         lines = [f"{self.out}: {'unchanged, nothing done' if self.unchanged else 'prepared'}"]
         for name, pairs in self.kept.items():
             source, target = self.tokens[name]
@@ -91,7 +101,13 @@ class PrepareReport:
             )
         if self.held_out_every:
             lines.append(f"no validation split was given: every {self.held_out_every}rd pair of train became it")
-        lines.append(f"vocabularies: {self.vocabulary_sizes[0]:,} source, {self.vocabulary_sizes[1]:,} target")
+        source, target = self.vocabulary_sizes
+        lines.append(
+            f"joint vocabulary: {source:,}" if config.joint else f"vocabularies: {source:,} source, {target:,} target"
+        )
+        for language in dict.fromkeys(config.languages):
+            if config.tokenise and not has_rules(language):
+                lines.append(f"note: Moses has no rules for {language!r}, and its English ones were used")
         return lines
 
     def state(self) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ...data.parallel.vocabulary import EOS
-from ...errors import UserError
+from ...errors import UserError, installation
 from ...model import EncoderDecoder, Layout
 from ...model.embedding import sinusoids
 from ...tasks.words import Words
@@ -121,5 +121,5 @@ def _ctranslate2() -> Any:
     try:
         import ctranslate2
     except ModuleNotFoundError as error:
-        raise UserError("this format takes CTranslate2: pip install 'normscope[ctranslate2]'") from error
+        raise UserError(f"this format takes CTranslate2: {installation('ctranslate2')}") from error
     return ctranslate2

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from ...errors import UserError
+from ...errors import UserError, installation
 from ...model import EncoderDecoder, LanguageModel, Layout, MaskedEncoder
 from ...tasks.words import SpecialIds, Words
 from ..forms import Exported
@@ -104,7 +104,7 @@ def _opened(folder: Path) -> Any:
         import transformers
     except ModuleNotFoundError as error:
         raise UserError(
-            "comparing the outputs takes Hugging Face transformers: pip install 'normscope[huggingface]'"
+            f"comparing the outputs takes Hugging Face transformers: {installation('huggingface')}"
         ) from error
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     opened = getattr(transformers, config["architectures"][0])

@@ -1,0 +1,137 @@
+"""`--help` of every verb: whole lines in a sensible order, with an example that can be typed as it stands."""
+
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from typer.main import get_command
+
+from normscope.cli.help import VERBS
+from normscope.cli.main import app
+
+APP: Any = get_command(app)
+
+
+def commands(group: Any = APP, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Every command that is shown, with its words."""
+    yield path
+    for name, command in getattr(group, "commands", {}).items():
+        if not command.hidden:
+            yield from commands(command, (*path, name))
+
+
+def command_of(path: tuple[str, ...]) -> Any:
+    command = APP
+    for name in path:
+        command = command.commands[name]
+    return command
+
+
+def help_of(path: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> str:
+    monkeypatch.setenv("COLUMNS", "80")
+    with pytest.raises(SystemExit) as end:
+        APP(args=[*path, "--help"], prog_name="normscope")
+    assert end.value.code == 0
+    return capsys.readouterr().out
+
+
+EVERY = list(commands())
+
+
+@pytest.mark.parametrize("path", EVERY, ids=" ".join)
+def test_help_fits_eighty_columns_cuts_nothing_and_has_an_example_that_parses(
+    path: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = help_of(path, monkeypatch, capsys)
+    assert [line for line in text.splitlines() if len(line) > 80] == []
+    assert not re.search(r"\w\.\.\.$", text, re.MULTILINE)
+    assert "manual's page on" not in text, "a wheel has no manual"
+    if hasattr(command_of(path), "commands") and path not in ((), ("placements",), ("study",)):
+        return
+    (example,) = re.findall(r"^    (?:echo .* \| )?normscope ((?:.*\\\n)*.*)$", text, re.MULTILINE)
+    words = shlex.split(example.replace("\\\n", " "))
+    command = APP
+    while words and words[0] in getattr(command, "commands", {}):
+        command = command.commands[words.pop(0)]
+    # Raises where an option or a value is not one that the verb takes.
+    command.make_context("normscope", words)
+
+
+def test_every_verb_stands_in_one_group_in_the_order_of_the_list(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    grouped = [name for names in VERBS.values() for name in names]
+    assert sorted(grouped) == sorted(name for name, command in APP.commands.items() if not command.hidden)
+    text = help_of((), monkeypatch, capsys)
+    assert re.findall(r"^  ([a-z][a-z-]*)  +[A-Z]", text, re.MULTILINE) == grouped
+    assert [title for title in VERBS if f"\n{title}:\n" in text] == list(VERBS)
+
+
+EARLY = [
+    (["train", "absent.toml"], "cannot read the configuration absent.toml: No such file or directory"),
+    (["train", "broken.toml"], "broken.toml is not TOML: "),
+    (["train", "--set", "nonsense"], "--set takes KEY=VALUE"),
+    (
+        ["train", "--set", "model.placement=sideways"],
+        "configuration: model: unknown placement 'sideways'; did you mean ",
+    ),
+    (["train", "--import", "absent.py"], "absent.py: no such file"),
+    (["compare", "absent.toml"], "cannot read the configuration absent.toml"),
+    (["compare", "--placements", "pre-ln,sideways"], "unknown placement 'sideways'; did you mean "),
+    (["evaluate", "absent"], "absent is not a run folder: it has no config.toml"),
+    (["evaluate", "absent", "--save", "gone/scores.json"], "--save gone/scores.json: its folder does not exist"),
+    (["translate", "absent"], "absent is not a run folder: it has no config.toml"),
+    (["finetune", "absent", "--task", "rte"], "absent is not a run folder: it has no config.toml"),
+    (["export", "absent", "out"], "absent is not a run folder: it has no config.toml"),
+    (["convert-placement", "run", "out", "--placement", "sideways"], "unknown placement 'sideways'"),
+    (["doctor", "absent.py:build"], "no such file: absent.py"),
+    (["doctor", "absent.toml"], "no such file or folder: absent.toml"),
+    (["doctor", "absent.py:build", "--html", "gone/page.html"], "--html gone/page.html: its folder does not exist"),
+    (["predict", "sideways"], "unknown placement 'sideways'"),
+    (["data", "prepare", "out", "--languages", "de", "--train", "a", "b"], "--languages takes two languages"),
+    (
+        ["data", "prepare", "out", "--train", "a", "--languages", "de", "en"],
+        "--train takes two files, of the source and of the target, got 'a' alone",
+    ),
+    (
+        ["data", "prepare", "out", "--languages", "german", "en", "--train", "a", "b"],
+        "languages: a language is given by its code of two or three small letters, such as de, got 'german'; did you "
+        "mean 'de'?",
+    ),
+]
+"""What is wrong without asking torch, and the beginning of what is said."""
+
+PROGRAM = """
+import contextlib, io, sys
+from normscope.cli import main
+for line in sys.stdin:
+    sys.argv = ["normscope", *line.rstrip("\\n").split("\\t")]
+    said = io.StringIO()
+    main.say = lambda text: said.write(text)
+    try:
+        main.main()
+    except SystemExit as end:
+        code = end.code
+    print(code, "torch" in sys.modules, said.getvalue(), sep="\\t")
+"""
+
+
+def test_what_is_wrong_without_asking_torch_is_said_before_torch_is_imported(tmp_path_factory: Any) -> None:
+    folder = tmp_path_factory.mktemp("early")
+    (folder / "broken.toml").write_text("[model\n")
+    (folder / "run").mkdir()
+    (folder / "run/config.toml").touch()
+    asked = "".join("\t".join(arguments) + "\n" for arguments, _ in EARLY)
+    command = [sys.executable, "-c", PROGRAM]
+    done = subprocess.run(command, input=asked, cwd=folder, capture_output=True, text=True, check=True)
+    lines = done.stdout.splitlines()
+    assert len(lines) == len(EARLY)
+    for (arguments, words), line in zip(EARLY, lines, strict=True):
+        code, with_torch, said = line.split("\t")
+        assert (code, with_torch) == ("2", "False"), (arguments, line, done.stderr)
+        assert said.startswith("error: "), arguments
+        assert words in said, (arguments, said)

@@ -1,0 +1,98 @@
+"""What is shipped: a wheel and a source distribution with all that the package reads, and a wheel that runs."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import normscope
+from normscope.errors import PUBLISHED, installation
+
+ROOT = Path(__file__).parents[1]
+DATA = {
+    "py.typed",
+    "report/templates/style.css",
+    "report/templates/comparison.html.j2",
+    "doctor/advise/calibration.json",
+}
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the wheel and the source distribution, built from a copy of what the repository holds."""
+    copy = tmp_path_factory.mktemp("package")
+    for file in ("pyproject.toml", "README.md", "LICENSE", "MANIFEST.in"):
+        shutil.copy(ROOT / file, copy)
+    shutil.copytree(ROOT / "src", copy / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+    for folder in ("tests", "results"):
+        (copy / folder).mkdir()
+        (copy / folder / "test_left_out.py").touch()
+    backend = "import setuptools.build_meta as b; b.build_wheel('dist'); b.build_sdist('dist')"
+    done = subprocess.run([sys.executable, "-c", backend], cwd=copy, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return copy / "dist"
+
+
+def test_wheel_and_source_hold_what_the_package_reads_and_neither_tests_nor_results(built: Path) -> None:
+    modules = {path.relative_to(ROOT / "src").as_posix() for path in (ROOT / "src/normscope").rglob("*.py")}
+    wanted = modules | {f"normscope/{name}" for name in DATA}
+    templates = {
+        f"normscope/report/templates/{path.name}" for path in (ROOT / "src/normscope/report/templates").iterdir()
+    }
+    (wheel,) = built.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+    assert wanted | templates <= names
+    assert {name.split("/")[0] for name in names} == {"normscope", f"normscope-{normscope.__version__}.dist-info"}
+    (source,) = built.glob("*.tar.gz")
+    with tarfile.open(source) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    assert {f"src/{name}" for name in wanted | templates} <= names
+    assert not [name for name in names if name.startswith(("tests", "results"))]
+
+
+def test_an_installed_wheel_runs(built: Path, tmp_path: Path) -> None:
+    (wheel,) = built.glob("*.whl")
+    install = [sys.executable, "-m", "pip", "install", "--no-deps", "--no-index", "--quiet", "--no-compile"]
+    subprocess.run([*install, "--target", str(tmp_path / "site"), str(wheel)], check=True, capture_output=True)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    environment |= {"PYTHONPATH": str(tmp_path / "site")}
+
+    def normscope_says(*arguments: str) -> str:
+        program = tmp_path / "site/bin/normscope"
+        done = subprocess.run(
+            [sys.executable, str(program), *arguments],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    where = "import normscope; print(normscope.__file__)"
+    found = subprocess.run([sys.executable, "-c", where], env=environment, capture_output=True, text=True, check=True)
+    assert found.stdout.startswith(str(tmp_path / "site"))
+    assert "Train and compare:" in normscope_says("--help")
+    assert "\npre-ln " in normscope_says("predict", "pre-ln")
+
+
+def test_the_way_to_install_an_extra_is_written_in_one_place() -> None:
+    extras = re.findall(
+        r"^(\w+) = \[", (ROOT / "pyproject.toml").read_text().partition("optional-dependencies]")[2], re.M
+    )
+    assert "huggingface" in extras
+    wrong = "'.[" if PUBLISHED else "'normscope["
+    written = [*(ROOT / "src").rglob("*.py"), *(ROOT / "docs").rglob("*.md"), ROOT / "README.md"]
+    code = ROOT / "src/normscope/errors.py"
+    assert [path for path in written if path != code and f"pip install {wrong}" in path.read_text("utf-8")] == []
+    asked = {name for path in written for name in re.findall(r"installation\('(\w+)'\)", path.read_text("utf-8"))}
+    assert {"huggingface", "lightning", "ctranslate2", "lion"} <= asked <= set(extras)
+    assert ("clone" in installation("lion")) != PUBLISHED
