@@ -4,11 +4,14 @@ import hashlib
 import os
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from normscope.runs.config import load
 from normscope.tasks.translation import TranslationRunConfig
+from normscope.train import RunFolder
+from normscope.train.metrics import Event, Mark, MetricsLog
 
 if TYPE_CHECKING:
     from forked import Forked
@@ -65,6 +68,15 @@ def result(folder: Path, update: int) -> tuple[str, bytes]:
     """What two runs must share to the bit: the SHA-256 of the weights after `update`, and every line of the metrics."""
     weights = (folder / "checkpoints" / f"step-{update}" / "model.safetensors").read_bytes()
     return hashlib.sha256(weights).hexdigest(), (folder / "metrics.jsonl").read_bytes()
+
+
+def write_events(folder: RunFolder, events: Iterable[Event]) -> None:
+    """Make a run's metrics of these events, whatever they were before."""
+    folder.path.mkdir(parents=True, exist_ok=True)
+    log = MetricsLog(folder.metrics_file, Mark())
+    for event in events:
+        log.append(event)
+    log.close()
 
 
 def steps(folder: Path) -> list[int]:

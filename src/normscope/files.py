@@ -22,21 +22,23 @@ REPLACED = ".replaced-"
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _FORBIDDEN = {errno.EACCES, errno.EROFS, errno.EPERM}
-_FAILING = {errno.EIO, errno.ENXIO, errno.ENODEV, errno.ESTALE}
+_NO_PLACE = {errno.ENAMETOOLONG, errno.ELOOP}
+_FAILING = {errno.EIO, errno.ENXIO, errno.ENODEV, errno.ESTALE, errno.EINTR, errno.ETIMEDOUT, errno.ENOLCK}
 
 
 def write_atomically(path: Path, text: str) -> None:
     """Write a text file so that a reader, a kill or a power cut finds the old file or the new one, never a part."""
     handle, temporary = _temporary_of(path)
     try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
+        with naming(path), os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
             temporary.chmod(0o666 & ~_umask())  # mkstemp lets only its owner read
             temporary.replace(path)
     except BaseException:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # `clear_unfinished` takes it; what went wrong first is to be told
+            temporary.unlink(missing_ok=True)
         raise
     sync(path.parent)
 
@@ -144,7 +146,10 @@ def make_folders(path: Path) -> None:
     if path.is_dir():
         return
     make_folders(path.parent)
-    path.mkdir(exist_ok=True)
+    try:
+        path.mkdir(exist_ok=True)
+    except FileNotFoundError as error:  # the folder above is there, and yet none can be made in it
+        raise UserError(f"no folder can be made in {path.parent}; choose another place") from error
     sync(path.parent)
 
 
@@ -152,9 +157,21 @@ def sync(path: Path) -> None:
     """Ask the operating system to put a file or a folder's entries on disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(descriptor)
+        with naming(path):
+            os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Give an OSError the file's name where it has none: that of an open file's descriptor is not in it."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = str(path)
+        raise
 
 
 @contextmanager
@@ -168,18 +185,30 @@ def disk_errors(doing: str) -> Iterator[None]:
     except (OSError, SafetensorError) as error:
         number = error.errno if isinstance(error, OSError) else _number_in(str(error))
         file = error.filename if isinstance(error, OSError) else None
-        if number in _FULL:
-            raise UserError(f"{doing}: the disk is full; free some space and run the same command again") from error
-        if number in _FORBIDDEN:
-            raise UserError(f"{doing}: no permission to write{f' {file}' if file else ''}") from error
-        if number in (errno.ENOTDIR, errno.EEXIST):
-            raise UserError(f"{doing}: a file stands where a folder is needed; choose another place") from error
-        if number in _FAILING:
-            raise UserError(
-                f"{doing}: the disk failed{f' at {file}' if file else ''} ({os.strerror(number or 0)}); nothing that "
-                "was whole before is lost. Run the same command again when the disk is in order, or choose another one"
-            ) from error
-        raise
+        advice = _advice(number, None if file is None or str(file) in doing else str(file))
+        if advice is None:
+            raise
+        raise UserError(f"{doing}: {advice}") from error
+
+
+def _advice(number: int | None, file: str | None) -> str | None:
+    """What happened and what to do, for an errno; None where the user cannot mend it."""
+    at = f" at {file}" if file else ""
+    if number in _FULL:
+        return f"the disk is full{at}; free some space and run the same command again"
+    if number in _FORBIDDEN:
+        why = " (the disk can only be read)" if number == errno.EROFS else ""
+        return f"no permission to write{f' {file}' if file else ''}{why}; change that, or choose another place"
+    if number in (errno.ENOTDIR, errno.EEXIST):
+        return f"a file stands where a folder is needed{at}; choose another place"
+    if number in _NO_PLACE:
+        return f"the system takes no such path{at} ({os.strerror(number or 0)}); choose another place"
+    if number in _FAILING:
+        return (
+            f"the disk failed{at} ({os.strerror(number or 0)}); nothing that was whole before is lost. Run the same "
+            "command again when the disk is in order, or choose another one"
+        )
+    return None
 
 
 def _lock(folder: Path, path: Path) -> int:

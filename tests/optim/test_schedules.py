@@ -3,6 +3,7 @@
 import itertools
 import math
 from fractions import Fraction
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -11,7 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import normscope
-from normscope.optim import Schedule, ScheduleConfig, UpdatesOf, factor, parse_duration, summed_factor
+from normscope.optim import (
+    Schedule,
+    ScheduleConfig,
+    UpdatesOf,
+    depends_on_horizon,
+    factor,
+    never_peaks,
+    parse_duration,
+    summed_factor,
+)
+from normscope.optim.schedules import Decay
 
 CONTROLLED = {
     "constant": {},
@@ -273,3 +284,24 @@ def test_what_cannot_be_scheduled(schedule, message):
 def test_the_ends_of_a_range_belong_to_it():
     assert factors(3, horizon=2, decay="linear", floor=1.0) == [1.0] * 3
     assert factors(3, decay="steps", decay_at=(1,), decay_factor=1.0) == [1.0] * 3
+
+
+@pytest.mark.parametrize("floor", [0.0, 0.1, 1.0])
+@pytest.mark.parametrize("warmup_updates", [1, 7])
+@pytest.mark.parametrize("decay", get_args(Decay))
+def test_a_schedule_depends_on_the_horizon_where_its_factors_do(
+    decay: Decay, warmup_updates: int, floor: float
+) -> None:
+    schedule = ScheduleConfig(
+        decay=decay, warmup_updates=warmup_updates, decay_from_updates=5, decay_at=(4, 30), floor=floor
+    )
+    shorter, longer = ([factor(schedule, u, horizon_updates=h) for u in range(1, 21)] for h in (20, 31))
+    assert depends_on_horizon(schedule) == (shorter != longer)
+
+
+@pytest.mark.parametrize("decay", ["constant", "coupled-inverse-sqrt"])
+@pytest.mark.parametrize("horizon", [6, 7, 8])
+def test_a_warmup_longer_than_the_run_never_peaks(decay: Decay, horizon: int) -> None:
+    schedule = ScheduleConfig(decay=decay, warmup_updates=7)
+    highest = max(factor(schedule, update, horizon_updates=horizon) for update in range(1, horizon + 1))
+    assert never_peaks(schedule, horizon_updates=horizon) == (highest < 1)

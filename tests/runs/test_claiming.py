@@ -1,5 +1,6 @@
 """What is said where a run is resumed on something else than it began on."""
 
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,9 @@ BEGAN: dict[str, Any] = {
     "normscope": "0.1.0",
     "source_sha256": "1" * 64,
     "commit": OLD,
+    "python": "3.11.7",
+    "platform": "a system",
+    "cores": 2,
     "torch": "2.13.0",
     "processor": "a CPU",
     "threads": 1,
@@ -30,10 +34,12 @@ def said(folder: Path, **changes: Any) -> list[str]:
     """Notes for a run that began as `BEGAN` and is resumed with `changes`."""
     lines: list[str] = []
     run = RunFolder(folder)
+    run.write_config("seed = 1\n")
     keep_environment(run, BEGAN, "corpus", lines.append)
     assert lines == []
     keep_environment(run, BEGAN | changes, "corpus", lines.append)
-    assert run.environment() == BEGAN  # what it began on stays written
+    bound = {"run": run.identity("c" * 64), "vocabularies_sha256": hashlib.sha256().hexdigest()}
+    assert run.environment() == BEGAN | bound  # what it began on stays written
     return lines
 
 

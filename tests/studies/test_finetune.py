@@ -22,6 +22,7 @@ from normscope.tasks.pair_classification import PairRunConfig
 from normscope.tasks.pair_classification.start import open_start
 from normscope.train import RunFolder
 from normscope.train.checkpoint import existing
+from tiny import write_events
 from tuned import pairs_file, pretrained, tuning
 
 SPACE = SearchSpace(batch_sizes=(8, 16), rates=(1e-3, 2e-3), epochs=(1,), seeds=3)
@@ -53,8 +54,7 @@ def log(cell: TuningCell, accuracy: float, nll: float = 0.5, last: str = "finish
         {"event": "validation", "update": 7} | scores,
         {"event": last, "update": 7},
     ]
-    cell.folder.path.mkdir(parents=True, exist_ok=True)
-    cell.folder.metrics_file.write_text("".join(json.dumps(event) + "\n" for event in events))
+    write_events(cell.folder, events)
 
 
 def test_the_defaults_are_the_paper_s_ranges() -> None:

@@ -14,7 +14,7 @@ from normscope.studies.grids.grid import Cell, Grid
 from normscope.studies.grids.manifest import Manifest, about
 from normscope.studies.grids.reading import compare, configuration_names
 from normscope.tasks.translation import TRANSLATION
-from tiny import tiny
+from tiny import tiny, write_events
 
 
 def test_the_squares_of_a_block_are_those_of_its_parameters_in_order_of_depth() -> None:
@@ -35,8 +35,7 @@ def cells(folder: Path) -> list[Cell]:
 
 
 def write(cell: Cell, events: list[dict[str, Any]]) -> None:
-    cell.folder.path.mkdir(parents=True)
-    cell.folder.metrics_file.write_text("".join(json.dumps(event) + "\n" for event in events))
+    write_events(cell.folder, events)
 
 
 def manifest(cells: list[Cell]) -> Manifest:

@@ -14,7 +14,7 @@ from normscope.errors import UserError
 from normscope.runs.run import train_run
 from normscope.train import checkpoint
 from normscope.train.checkpoint import Checkpoint
-from tiny import SHORT, flip, tiny
+from tiny import SHORT, flip, result, tiny
 
 FILES = ("model.safetensors", "optimizer.safetensors", "state.json")
 MANIFEST = "MANIFEST.sha256"
@@ -51,7 +51,7 @@ def test_any_flipped_bit_is_refused_by_name_and_the_checkpoint_before_is_offered
         flip(file, bit)
         message = str(error.value)
         assert MANIFEST in message if name == MANIFEST else f"step-12/{name} is damaged" in message, (bit, message)
-        assert "step-10, is intact: add --from-step 10 to take it" in message
+        assert "Intact, newest first: step-10, step-8, step-5, step-4. Add --from-step 10 to take the newest" in message
     assert checkpoint.intact(copy / "checkpoints") == Checkpoint(copy / "checkpoints/step-12")
 
 
@@ -73,14 +73,24 @@ def test_a_file_that_is_not_whole_is_refused_by_name(copy: Path, name: str, how:
 def test_the_offer_skips_checkpoints_that_are_damaged_too(copy: Path) -> None:
     for step in (12, 10, 8):
         flip(copy / f"checkpoints/step-{step}/model.safetensors", 4321)
-    with pytest.raises(UserError, match="step-5, is intact"):
+    with pytest.raises(UserError, match=r"Intact, newest first: step-5, step-4. Add --from-step 5 "):
         checkpoint.intact(copy / "checkpoints")
-    with pytest.raises(UserError, match=r"step-10/model.safetensors.*step-5, is intact"):
+    with pytest.raises(UserError, match=r"step-10/model.safetensors.*first: step-5, step-4. Add --from-step 5 "):
         checkpoint.intact(copy / "checkpoints", update=10)
     for step in (5, 4):
         (copy / f"checkpoints/step-{step}/state.json").unlink()
-    with pytest.raises(UserError, match="No older checkpoint is intact"):
+    with pytest.raises(UserError, match=r"No other checkpoint of the run is intact. Its config.toml and metrics.jsonl"):
         checkpoint.intact(copy / "checkpoints")
+
+
+def test_a_newer_checkpoint_than_the_damaged_one_is_offered_and_can_be_taken(copy: Path, short: Path) -> None:
+    flip(copy / "checkpoints/step-8/model.safetensors", 4321)
+    with pytest.raises(
+        UserError, match=r"step-8/.* is damaged.*first: step-12, step-10, step-5, step-4. Add --from-st"
+    ):
+        train_run(tiny(*SHORT), copy, from_step=8)
+    train_run(tiny(*SHORT), copy, from_step=10)
+    assert result(copy, 12) == result(short, 12)
 
 
 def test_other_things_beside_the_checkpoints_are_no_checkpoints(copy: Path) -> None:

@@ -1,10 +1,12 @@
 """SIGINT, SIGTERM and SIGHUP, going on, going back, and what a finished run does when it is asked again."""
 
+import hashlib
 import json
 import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +14,7 @@ from normscope.errors import UserError
 from normscope.runs import resolving, run
 from normscope.tasks.translation import task as translating
 from normscope.train import RunFolder
+from normscope.train.sealed import sealed_json
 from tiny import SHORT, flip, leftovers, result, steps, tiny
 
 
@@ -131,11 +134,19 @@ def test_a_mistake_in_the_settings_leaves_no_folder_behind(tmp_path: Path) -> No
     assert not (tmp_path / "run").exists()
 
 
+def resealed(file: Path, **changes: str) -> dict[str, Any]:
+    """Change an environment.json as one that knows of its seal would; what it held before."""
+    before: dict[str, Any] = json.loads(file.read_text())
+    table = before | changes
+    del table["sha256"]
+    file.write_text(sealed_json(table))
+    return before
+
+
 def test_another_corpus_under_the_same_name_is_refused(unfinished: Callable[..., Path]) -> None:
     folder = unfinished(6)
     file = folder / "environment.json"
-    environment = json.loads(file.read_text())
-    file.write_text(json.dumps(environment | {"data_fingerprint": "0" * 64}))
+    resealed(file, data_fingerprint="0" * 64)
     with pytest.raises(UserError, match="its fingerprint was 0000"):
         run.train_run(tiny(*SHORT), folder)
 
@@ -145,8 +156,7 @@ def test_a_changed_machine_is_noted_and_automatic_settings_stay_as_they_were(
 ) -> None:
     folder = unfinished(6)
     file = folder / "environment.json"
-    environment = json.loads(file.read_text())
-    file.write_text(json.dumps(environment | {"torch": "1.0"}))
+    environment = resealed(file, torch="1.0")
     monkeypatch.setattr(resolving, "available_cores", lambda: 64)
     notes: list[str] = []
     run.train_run(tiny(*SHORT, "train.threads='auto'"), folder, say=notes.append)
@@ -172,7 +182,9 @@ def test_the_configuration_in_the_folder_is_complete_and_without_auto(short: Pat
     from normscope.settings.tables import to_toml
 
     kept = load(short / "config.toml")
-    assert to_toml(kept) == (short / "config.toml").read_text()
+    lines = (short / "config.toml").read_text().splitlines(keepends=True)
+    assert to_toml(kept) == "".join(lines[:-1])
+    assert lines[-1] == f"# SHA-256 of the lines above: {hashlib.sha256(''.join(lines[:-1]).encode()).hexdigest()}\n"
     assert kept.train.precision == "fp32"
     assert "auto" not in (kept.train.device, kept.train.threads)
 
@@ -196,5 +208,5 @@ def test_the_checkpoints_kept_are_the_last_and_the_best(tmp_path: Path) -> None:
             folder.checkpoint(which)
     flip(folder.checkpoints / "step-9/model.safetensors", 99)
     assert folder.checkpoint("8").update == 8
-    with pytest.raises(UserError, match="add --checkpoint 8"):
+    with pytest.raises(UserError, match=r"Intact, newest first: step-8, step-3. Add --checkpoint 8 "):
         folder.checkpoint("best")

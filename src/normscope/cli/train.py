@@ -46,8 +46,6 @@ def train(
         with TrainDisplay(stderr, folder.name) as display, TensorBoardLog(folder / "tensorboard") as board:
             train_run(loaded, folder, listeners=[display, board], from_step=from_step, say=say)
     except NonFinite as problem:
-        say(
-            f"stopped at {problem}. The last checkpoint is kept; a lower learning rate, a warm-up or clip_norm may help"
-        )
+        say(f"stopped at {problem}. Every checkpoint is kept; a lower learning rate, a warm-up or clip_norm may help")
         raise typer.Exit(1) from None
     typer.echo(str(folder))

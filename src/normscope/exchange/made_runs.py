@@ -16,7 +16,7 @@ from ..tasks.run_config import RunConfig
 from ..train import RunFolder
 from ..train.checkpoint import save
 from ..train.environment import describe
-from ..train.progress import Progress
+from ..train.loop import first_state
 from .forms import Model
 
 
@@ -53,9 +53,10 @@ def write_run(
         folder.vocabularies.mkdir()
         save_vocabularies(folder.vocabularies)
         folder.checkpoints.mkdir()
-        save(folder.checkpoints, 0, model, _fresh(model, config), Progress().to_state(metrics_bytes=0))
+        folder.write_config(to_toml(config))
         folder.write_environment(environment)
-        folder.config_file.write_text(to_toml(config), encoding="utf-8")
+        state = first_state(folder.identity(origin.data_fingerprint))
+        save(folder.checkpoints, 0, model, _fresh(model, config), state)
 
 
 def _fresh(model: nn.Module, config: RunConfig) -> torch.optim.Optimizer:

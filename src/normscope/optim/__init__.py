@@ -2,7 +2,15 @@
 
 from .adaptive import AdaptiveConfig, adaptive_value
 from .optimizers import OPTIMIZERS, OptimizerConfig, make_optimizer
-from .schedules import ScheduleConfig, UpdatesOf, factor, parse_duration, summed_factor
+from .schedules import (
+    ScheduleConfig,
+    UpdatesOf,
+    depends_on_horizon,
+    factor,
+    never_peaks,
+    parse_duration,
+    summed_factor,
+)
 from .torch_schedule import Schedule
 
 __all__ = [
@@ -13,8 +21,10 @@ __all__ = [
     "ScheduleConfig",
     "UpdatesOf",
     "adaptive_value",
+    "depends_on_horizon",
     "factor",
     "make_optimizer",
+    "never_peaks",
     "parse_duration",
     "summed_factor",
 ]

@@ -159,6 +159,16 @@ def factor(schedule: ScheduleConfig, update: int, *, horizon_updates: int) -> fl
     return decay * linear_warmup(update, warmup_updates=schedule.warmup_updates)
 
 
+def depends_on_horizon(schedule: ScheduleConfig) -> bool:
+    """True where a longer run has other rates from its beginning, and so cannot be made of a shorter one."""
+    return schedule.decay in ("linear", "cosine") and schedule.floor < 1
+
+
+def never_peaks(schedule: ScheduleConfig, *, horizon_updates: int) -> bool:
+    """True where the warm-up is longer than the run, so that no update has the rate after the warm-up."""
+    return schedule.warmup_updates > horizon_updates
+
+
 def summed_factor(schedule: ScheduleConfig, *, updates: int, horizon_updates: int) -> float:
     """Sum of the factor over the first `updates` updates; times the peak rate it is the run's summed learning rate."""
     return math.fsum(factor(schedule, u, horizon_updates=horizon_updates) for u in range(1, updates + 1))

@@ -5,23 +5,18 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UserError
-from ..files import disk_errors, whole_folder, write_atomically
-from ..settings.tables import as_table, to_toml
+from ..files import disk_errors, whole_folder
+from ..settings.tables import to_toml
 from ..tasks.run_config import RunConfig
 from ..train import RunFolder
 from ..train.environment import change_of_source, changes_of_machine
-from .config import load
+from .changing import change, refuse_changes
 
 
 def refuse_other_configuration(folder: RunFolder, config: RunConfig) -> None:
     """Raise UserError where `folder` cannot become, or is not, a run of the resolved `config`."""
     if folder.is_run:
-        there = load(folder.config_file)
-        if there != config:
-            raise UserError(
-                f"{folder.path} holds a run with another configuration ({_difference(there, config)}); "
-                "choose another folder (--run, or --out of a comparison), or remove this one"
-            )
+        refuse_changes(folder, config)
     elif not folder.is_free:
         what = "is not empty and is not a run" if folder.path.is_dir() else "is a file"
         raise UserError(f"{folder.path} {what}; choose another folder (--run, or --out of a comparison)")
@@ -34,12 +29,13 @@ def claim(folder: RunFolder, config: RunConfig, save_vocabularies: Callable[[Pat
     """
     refuse_other_configuration(folder, config)
     if folder.is_run:
+        change(folder, config)
         return
     with disk_errors(f"creating the run folder {folder.path}"):
         with whole_folder(folder.vocabularies) as vocabularies:
             save_vocabularies(vocabularies)
         # Written last: a folder with a configuration is a whole run.
-        write_atomically(folder.config_file, to_toml(config))
+        folder.write_config(to_toml(config))
 
 
 def keep_environment(folder: RunFolder, now: dict[str, Any], corpus: str, say: Callable[[str], None]) -> None:
@@ -53,24 +49,27 @@ def keep_environment(folder: RunFolder, now: dict[str, Any], corpus: str, say: C
             f"the corpus {corpus} is not the one the run {folder.path} began with: its fingerprint was "
             f"{before['data_fingerprint']} and is {now['data_fingerprint']}; put it back, or start in another folder"
         )
+    if before["run"] != folder.identity(now["data_fingerprint"]):
+        raise UserError(
+            f"{folder.config_file} and {folder.environment_file} are not of one run; put back the one that was "
+            "replaced, or start in another folder"
+        )
     if source := change_of_source(before, now):
         say(
             f"note: the source of NormScope has changed since the run began: {source}; the bits may differ from here on"
         )
-    for change in changes_of_machine(before, now):
-        say(f"note: this machine is not as it was when the run began ({change}); the bits may differ from here on")
+    for change_of_machine in changes_of_machine(before, now):
+        say(
+            f"note: this machine is not as it was when the run began ({change_of_machine}); the bits may differ from "
+            "here on"
+        )
 
 
-def _difference(there: RunConfig, here: RunConfig) -> str:
-    """Settings that differ, as a list for the user."""
-    old, new = _flat(as_table(there)), _flat(as_table(here))
-    # Those of another task have other keys; that its name differs says enough.
-    differing = [key for key in old if key in new and old[key] != new[key]]
-    return "; ".join(f"{key}: {old[key]!r} there, {new[key]!r} now" for key in differing)
-
-
-def _flat(table: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    rows: dict[str, Any] = {}
-    for key, value in table.items():
-        rows |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
-    return rows
+def mend_vocabularies(folder: RunFolder, save_vocabularies: Callable[[Path], None], say: Callable[[str], None]) -> None:
+    """Write damaged vocabularies again, from the run's corpus, which the caller has checked."""
+    if folder.has_its_vocabularies():
+        return
+    with disk_errors(f"writing {folder.vocabularies}"), whole_folder(folder.vocabularies) as vocabularies:
+        save_vocabularies(vocabularies)
+    folder.refuse_other_vocabularies()
+    say(f"note: {folder.vocabularies} was damaged and has been written again from the corpus")

@@ -8,6 +8,7 @@ from ..errors import UserError
 from ..settings.tables import as_table, flat, put, read_overrides, read_toml
 from ..tasks.registry import config_of
 from ..tasks.run_config import RunConfig
+from ..train import RunFolder
 
 Config = TypeVar("Config", bound=RunConfig)
 
@@ -32,6 +33,11 @@ def places(path: Path | None, overrides: Iterable[str] = ()) -> dict[str, str]:
         # An override may set a whole section: optimizer={peak_lr=1e-3}.
         found |= dict.fromkeys(flat({key: value}), "--set")
     return found
+
+
+def load_run_config(folder: RunFolder) -> RunConfig:
+    """The configuration of the run in a folder. Raises UserError where it is not as it was written."""
+    return config_of(folder.config_table(), source=str(folder.config_file))
 
 
 def changed(config: Config, settings: Iterable[str]) -> Config:

@@ -49,5 +49,5 @@ def _check(corpus: AnyCorpus, split: str, run: AnyRun, say: Say) -> None:
     if split not in corpus.splits or split == "train":
         allowed = ", ".join(name for name in corpus.splits if name != "train")
         raise UserError(f"the corpus has no split {split!r} to evaluate on; it has {allowed}")
-    if corpus.fingerprint != run.environment["data_fingerprint"]:
+    if corpus.fingerprint != run.environment.get("data_fingerprint"):
         say("note: the corpus is not as it was when the run began")

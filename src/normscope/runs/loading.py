@@ -12,7 +12,7 @@ from ..tasks.run_config import RunConfig
 from ..train import RunFolder
 from ..train.checkpoint import Checkpoint
 from ..train.device import choose_device
-from .config import load
+from .config import load_run_config
 from .machine import prepare_machine
 
 Config = TypeVar("Config", bound=RunConfig)
@@ -28,7 +28,7 @@ def load_run(path: Path, *, which: str = "best", device: str = "auto") -> AnyRun
     """
     folder = RunFolder(path)
     found = folder.checkpoint(which)
-    config = load(folder.config_file)
+    config = load_run_config(folder)
     loadable = [name for name, task in TASKS.items() if isinstance(task, TaskFromScratch)]
     task = task_from_scratch(
         config,
@@ -43,7 +43,7 @@ def load_run_of(
     """As `load_run`, for a run of one task. Raises UserError, also for a run of another."""
     folder = RunFolder(path)
     found = folder.checkpoint(which)
-    config = load(folder.config_file)
+    config = load_run_config(folder)
     if not isinstance(config, task.config):
         raise UserError(f"{path} is a run of task {config.task}; this needs one of task {task.name}")
     return _loaded(task, config, folder, found, device)
@@ -56,6 +56,7 @@ def _loaded(
     checkpoint: Checkpoint,
     device: str,
 ) -> LoadedRun[Config, Model, Codec]:
+    folder.refuse_other_vocabularies()
     codec = task.load_codec(folder.vocabularies)
     chosen = choose_device(device)
     prepare_machine(config, chosen)

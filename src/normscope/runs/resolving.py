@@ -5,7 +5,7 @@ import dataclasses
 from ..tasks.registry import task_of
 from ..train import RunFolder
 from ..train.device import available_cores, choose_device
-from .config import Config, load
+from .config import Config, load_run_config
 
 
 def resolve(config: Config, folder: RunFolder) -> Config:
@@ -16,7 +16,7 @@ def resolve(config: Config, folder: RunFolder) -> Config:
     """
     train = config.train
     if folder.is_run:
-        began = load(folder.config_file).train
+        began = load_run_config(folder).train
         automatic = [name for name in ("device", "precision", "threads") if getattr(train, name) == "auto"]
         train = dataclasses.replace(train, **{name: getattr(began, name) for name in automatic})
     device = choose_device(train.device)

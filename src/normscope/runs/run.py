@@ -6,15 +6,18 @@ from typing import Literal
 
 import torch
 
+from ..files import disk_errors
 from ..measure import gradient_norms
+from ..optim import never_peaks
 from ..tasks.protocol import Assembly
 from ..tasks.registry import task_of
 from ..tasks.run_config import RunConfig
 from ..train import RunFolder, Trainer, durations
 from ..train.environment import describe
+from ..train.metrics import Event
 from ..train.progress import Progress
-from ..train.run_folder import Event
-from .claiming import claim, keep_environment, refuse_other_configuration
+from .changing import is_over, refuse_shorter
+from .claiming import claim, keep_environment, mend_vocabularies, refuse_other_configuration
 from .hooks import PlacementHooks
 from .machine import prepare_machine
 from .resolving import resolve
@@ -35,26 +38,39 @@ def train_run(
     say: takes notes for the user. Raises UserError, Interrupted or NonFinite as `Trainer.run` does.
     """
     folder = RunFolder(path)
-    config = resolve(config, folder)
-    refuse_other_configuration(folder, config)
-    if from_step is None and folder.is_finished:
-        say(f"{path} is finished; nothing to do")
-        return Progress.of_state(folder.checkpoint("last").state())
-    # All that the user may have to put right comes before the first thing written.
-    device = torch.device(config.train.device)
-    assembly = task_of(config).assemble(config, device)
-    fast = prepare_machine(config, device)
-    fingerprint = assembly.corpus.fingerprint
-    environment = describe(device=device, seed=config.seed, data_fingerprint=fingerprint, fast_matmul=fast)
-    trainer = _trainer(config, assembly, folder, device, listeners)
-    with folder.lock():
-        claim(folder, config, assembly.corpus.save_vocabularies)
-        keep_environment(folder, environment, config.data.corpus, say)
-        return trainer.run(from_step=from_step)
+    with disk_errors(f"training {path}"):
+        config = resolve(config, folder)
+        refuse_other_configuration(folder, config)
+        if from_step is None and is_over(folder, config):
+            say(f"{path} is finished; nothing to do")
+            return Progress.of_state(folder.checkpoint("last").state())
+        # All that the user may have to put right comes before the first thing written.
+        device = torch.device(config.train.device)
+        assembly = task_of(config).assemble(config, device)
+        fast = prepare_machine(config, device)
+        fingerprint = assembly.corpus.fingerprint
+        environment = describe(device=device, seed=config.seed, data_fingerprint=fingerprint, fast_matmul=fast)
+        trainer = _trainer(config, assembly, folder, device, listeners, say)
+        with folder.lock():
+            refuse_shorter(folder, config, trainer.updates, from_step)
+            claim(folder, config, assembly.corpus.save_vocabularies)
+            keep_environment(folder, environment, config.data.corpus, say)
+            mend_vocabularies(folder, assembly.corpus.save_vocabularies, say)
+            if never_peaks(config.schedule, horizon_updates=trainer.updates):
+                say(
+                    f"warning: the warm-up ({config.schedule.warmup_updates} updates) is longer than the training "
+                    f"({trainer.updates} updates): the peak rate is never reached"
+                )
+            return trainer.run(from_step=from_step, identity=folder.identity(fingerprint))
 
 
 def _trainer(
-    config: RunConfig, assembly: Assembly, folder: RunFolder, device: torch.device, listeners: Iterable[Listener]
+    config: RunConfig,
+    assembly: Assembly,
+    folder: RunFolder,
+    device: torch.device,
+    listeners: Iterable[Listener],
+    say: Callable[[str], None],
 ) -> Trainer:
     precision: Literal["fp32", "bf16"] = "bf16" if config.train.precision == "bf16" else "fp32"
     model = assembly.build().to(device)
@@ -73,4 +89,5 @@ def _trainer(
         probe=lambda model: {"gradient_norms": gradient_norms(model)},
         extra_validation=assembly.extra_validation,
         listeners=listeners,
+        say=say,
     )

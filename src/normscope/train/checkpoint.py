@@ -34,11 +34,14 @@ class Checkpoint:
     def update(self) -> int:
         return int(self.folder.name.removeprefix("step-"))
 
-    def verify(self) -> None:
-        """Compare every file with the manifest. Raises UserError naming the first file that differs."""
+    def verify(self, run: str | None = None) -> None:
+        """Compare every file with the manifest, and the run that it is of with the identity `run` where that is given.
+
+        Raises UserError naming the first file that differs; OSError where the disk fails.
+        """
         try:
             manifest = (self.folder / _MANIFEST).read_text(encoding="ascii")
-        except (OSError, UnicodeDecodeError) as error:
+        except (FileNotFoundError, IsADirectoryError, NotADirectoryError, UnicodeDecodeError) as error:
             raise UserError(
                 f"{self.folder / _MANIFEST} is missing or damaged; this checkpoint cannot be trusted"
             ) from error
@@ -51,9 +54,25 @@ class Checkpoint:
                 raise UserError(f"{self.folder / name} is damaged: its SHA-256 is not the one in {_MANIFEST}")
         if manifest != _manifest(lines):
             raise UserError(f"{self.folder / _MANIFEST} is damaged; this checkpoint cannot be trusted")
+        of_run = self.state().get("run") if run is not None else None
+        if run is not None and not isinstance(of_run, str):
+            raise UserError(f"{self.folder}: its state.json was written by another version: it names no run")
+        if of_run != run:
+            raise UserError(
+                f"{self.folder} is not a checkpoint of this run: it was saved with another configuration, seed or "
+                "corpus; move it out of the folder"
+            )
 
     def state(self) -> dict[str, Any]:
-        return json.loads((self.folder / "state.json").read_text(encoding="utf-8"))  # type: ignore[no-any-return]
+        """What was saved beside the tensors. Raises UserError where it is not what this version saves."""
+        file = self.folder / "state.json"
+        try:
+            state = json.loads(file.read_text(encoding="utf-8"))
+        except (ValueError, RecursionError) as error:
+            raise UserError(f"{self.folder}: its state.json was written by another version: {error}") from error
+        if not isinstance(state, dict):
+            raise UserError(f"{self.folder}: its state.json was written by another version: it is no table")
+        return state
 
     def load_model(self, model: nn.Module) -> None:
         """Copy the weights into `model`. Raises UserError where names or shapes differ."""
@@ -111,41 +130,53 @@ def existing(folder: Path) -> list[Checkpoint]:
 
 
 def prune(folder: Path, *, keep_last: int, keep_updates: set[int]) -> None:
-    """Remove all but the last `keep_last` checkpoints and those of `keep_updates`."""
+    """Remove all but the last `keep_last` checkpoints and those of `keep_updates`. Raises OSError."""
     for checkpoint in existing(folder)[:-keep_last]:
         if checkpoint.update not in keep_updates:
             remove_folder(checkpoint.folder)
 
 
-def intact(folder: Path, *, update: int | None = None, option: str = "--from-step") -> Checkpoint | None:
+def intact(
+    folder: Path, *, update: int | None = None, run: str | None = None, option: str = "--from-step"
+) -> Checkpoint | None:
     """The newest checkpoint, or that of `update`, verified; None where there is none yet.
 
-    Raises UserError naming the damaged file, and the newest intact checkpoint before it with the `option` that asks
-    for it.
+    run: the identity of the run that it must be of. Raises UserError naming the damaged file, and every intact
+    checkpoint, newest first, with the `option` that asks for one.
     """
     found = existing(folder)
     if update is not None and update not in [checkpoint.update for checkpoint in found]:
         updates = ", ".join(str(checkpoint.update) for checkpoint in found) or "none"
         raise UserError(f"{folder} has no checkpoint of update {update}; it has {updates}")
-    candidates = [checkpoint for checkpoint in found if update is None or checkpoint.update <= update]
-    if not candidates:
+    if not found:
         return None
+    wanted = next(c for c in reversed(found) if update is None or c.update == update)
     try:
-        candidates[-1].verify()
+        wanted.verify(run)
     except UserError as error:
-        raise UserError(f"{error}. {_offer(candidates[:-1], option)}") from error
-    return candidates[-1]
+        others = [checkpoint for checkpoint in reversed(found) if checkpoint != wanted]
+        raise UserError(f"{error}. {_offer(others, run, option)}") from error
+    return wanted
 
 
-def _offer(older: list[Checkpoint], option: str) -> str:
-    for checkpoint in reversed(older):
-        try:
-            checkpoint.verify()
-        except UserError:
-            continue
-        update = checkpoint.update
-        return f"The previous checkpoint, step-{update}, is intact: add {option} {update} to take it"
-    return "No older checkpoint is intact: remove the run folder and start again"
+def _offer(others: list[Checkpoint], run: str | None, option: str) -> str:
+    """others: newest first."""
+    whole = [checkpoint.update for checkpoint in others if _is_intact(checkpoint, run)]
+    if not whole:
+        return (
+            "No other checkpoint of the run is intact. Its config.toml and metrics.jsonl are as they were: train that "
+            "configuration again in another folder (--run), or put a copy of a checkpoint back"
+        )
+    names = ", ".join(f"step-{update}" for update in whole)
+    return f"Intact, newest first: {names}. Add {option} {whole[0]} to take the newest of them"
+
+
+def _is_intact(checkpoint: Checkpoint, run: str | None) -> bool:
+    try:
+        checkpoint.verify(run)
+    except (UserError, OSError):
+        return False
+    return True
 
 
 def _tensors(model: nn.Module) -> dict[str, Tensor]:

@@ -12,14 +12,16 @@ from torch import nn
 from .. import files
 from ..errors import UserError
 from ..optim import OptimizerConfig, ScheduleConfig, factor, make_optimizer
+from ..provenance import source_sha256
 from ..signals import Interrupted, StopRequest
 from . import checkpoint
 from .config import TrainConfig
 from .device import autocast
+from .metrics import Event, Mark, MetricsLog
 from .nonfinite import NonFinite, first_bad_weight, unfit_to_keep, what_went_first
 from .progress import Progress
 from .protocol import Hooks, Objective, durations
-from .run_folder import Event, MetricsLog, RunFolder
+from .run_folder import RunFolder
 from .seeds import seed_micro_batch
 
 
@@ -28,7 +30,7 @@ class Trainer:
 
     probe: called once, with the first update's gradients in place and before the optimiser moves; what it returns is
     logged as update 0. extra_validation: further numbers for each validation (such as BLEU). listeners: see every
-    event, with timings added.
+    event, with timings added. say: takes notes for the user.
     """
 
     def __init__(
@@ -47,6 +49,7 @@ class Trainer:
         probe: Callable[[nn.Module], dict[str, Any]] | None = None,
         extra_validation: Callable[[nn.Module], dict[str, float]] | None = None,
         listeners: Iterable[Callable[[Event], None]] = (),
+        say: Callable[[str], None] = lambda line: None,
     ) -> None:
         self.model, self.objective, self.folder, self.train, self.seed = model, objective, folder, train, seed
         self.device, self.precision, self.peak_lr = device, precision, optimizer.peak_lr
@@ -61,17 +64,22 @@ class Trainer:
         )
         self.updates_per_epoch = updates_of.updates_per_epoch
         self.probe, self.extra_validation, self.listeners = probe, extra_validation, list(listeners)
+        self.say = say
         self.progress = Progress()
+        self.identity = ""
+        self._before_end: dict[str, Any] | None = None
         self._saved_update = 0
 
-    def run(self, *, from_step: int | None = None) -> Progress:
+    def run(self, *, from_step: int | None = None, identity: str = "") -> Progress:
         """Train to the end, from the newest checkpoint (or `from_step`) where there is one.
+
+        identity: of the run, which every checkpoint keeps; one that has another is refused.
 
         The caller holds `folder.lock()`. Raises Interrupted after SIGINT, SIGTERM or SIGHUP, having saved; NonFinite
         where the run must stop; UserError where the checkpoint is damaged or the disk full.
         """
-        keep_bytes = self._restore(from_step)
-        self.log = MetricsLog(self.folder, keep_bytes)
+        self.identity = identity
+        self.log = MetricsLog(self.folder.metrics_file, self._restore(from_step))
         self.started, self.tokens_since_start = time.perf_counter(), 0
         try:
             with StopRequest() as stop:
@@ -82,29 +90,32 @@ class Trainer:
                         raise Interrupted(stop.signal_number, f"after update {self.progress.update}; saved")
                 # After the last checkpoint, so that a run that says so is finished whatever kills it.
                 self._emit({"event": "finished", "update": self.progress.update, **self._totals()})
+                self.log.mark()
         finally:
             self.log.close()
         return self.progress
 
-    def _restore(self, from_step: int | None) -> int:
-        found = checkpoint.intact(self.folder.checkpoints, update=from_step)
+    def _restore(self, from_step: int | None) -> Mark:
+        found = checkpoint.intact(self.folder.checkpoints, update=from_step, run=self.identity)
         if found is None:
             with autocast(self.device, self.precision):
                 objective = self.objective
                 self.hooks.before_first_batch(lambda: objective.loss_sums(self.model, objective.micro_batch(0)))
-            return 0
+            return Mark()
         found.load_model(self.model)
         found.load_optimizer(self.model, self.optimizer)
+        state = found.state()
         try:
-            state = found.state()
-            self.progress, keep_bytes = Progress.of_state(state), int(state["metrics_bytes"])
+            if state["before_end"] is not None and found.update < self.updates:
+                state |= state["before_end"]  # what was done because the run ended there has not been done
+            self.progress, mark = Progress.of_state(state), Mark.of_state(state)
         except (KeyError, TypeError, ValueError) as error:
             raise UserError(f"{found.folder}: its state.json was written by another version: {error!r}") from error
         self._saved_update = found.update
         for later in checkpoint.existing(self.folder.checkpoints):
             if later.update > found.update:
                 files.remove_folder(later.folder)
-        return keep_bytes
+        return mark
 
     def _one_update(self) -> None:
         update = self.progress.update + 1
@@ -168,8 +179,13 @@ class Trainer:
         raise NonFinite(f"update {update}: {reason}")
 
     def _validate_and_save(self, update: int) -> None:
-        last = update == self.updates
-        validate, save = (last or _due(update, every) for every in (self.validate_every, self.checkpoint_every))
+        last, validate = update == self.updates, _due(update, self.validate_every)
+        if last and not validate:
+            # A longer run does not validate here; this is what lets it go on as if it had been longer from the start.
+            progress = self.progress.to_state()
+            best = {name: progress[name] for name in ("best_nll_nats", "best_update")}
+            self._before_end = best | self.log.mark().to_state()
+        validate, save = validate or last, last or _due(update, self.checkpoint_every)
         if validate:
             self._stop_if_unfit()
             with autocast(self.device, self.precision):
@@ -203,11 +219,14 @@ class Trainer:
         if self._saved_update == self.progress.update:
             return
         self._stop_if_unfit()
-        state = self.progress.to_state(self.log.synced_bytes())
+        state = _state(self.progress, self.log.mark(), self.identity, self._before_end)
         checkpoint.save(self.folder.checkpoints, self.progress.update, self.model, self.optimizer, state)
         self._saved_update = self.progress.update
-        keep = {self.progress.best_update}
-        checkpoint.prune(self.folder.checkpoints, keep_last=self.train.keep_checkpoints, keep_updates=keep)
+        keep = {self.progress.best_update} | ({self._before_end["best_update"]} if self._before_end else set())
+        try:
+            checkpoint.prune(self.folder.checkpoints, keep_last=self.train.keep_checkpoints, keep_updates=keep)
+        except OSError as error:
+            self.say(f"note: an old checkpoint could not be removed ({error}); nothing is lost, and the run goes on")
 
     def _emit(self, event: Event) -> None:
         self.log.append(event)
@@ -224,3 +243,13 @@ class Trainer:
 def _due(update: int, every: Fraction) -> bool:
     """True at the update in which another multiple of `every` is completed."""
     return update // every > (update - 1) // every
+
+
+def first_state(identity: str) -> dict[str, Any]:
+    """What a checkpoint before the first update of the run of that identity holds beside its tensors."""
+    return _state(Progress(), Mark(), identity, None)
+
+
+def _state(progress: Progress, mark: Mark, identity: str, before_end: dict[str, Any] | None) -> dict[str, Any]:
+    bound = {"run": identity, "source_sha256": source_sha256(), "before_end": before_end}
+    return progress.to_state() | mark.to_state() | bound

@@ -16,13 +16,10 @@ class Progress:
     best_nll_nats: float = math.inf
     best_update: int = 0
 
-    def to_state(self, metrics_bytes: int) -> dict[str, Any]:
+    def to_state(self) -> dict[str, Any]:
         # JSON has no infinity.
         best = self.best_nll_nats if math.isfinite(self.best_nll_nats) else None
-        return {name: getattr(self, name) for name in self.__slots__} | {
-            "best_nll_nats": best,
-            "metrics_bytes": metrics_bytes,
-        }
+        return {name: getattr(self, name) for name in self.__slots__} | {"best_nll_nats": best}
 
     @classmethod
     def of_state(cls, state: dict[str, Any]) -> "Progress":

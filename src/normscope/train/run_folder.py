@@ -1,23 +1,28 @@
 """A run is a folder: config.toml, environment.json, metrics.jsonl, checkpoints/. Everything shown is read from here."""
 
-import errno
 import fcntl
+import hashlib
 import json
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from ..errors import UserError
-from ..files import REPLACED, UNFINISHED, clear_unfinished, disk_errors, make_folders, sync, write_atomically
+from ..files import REPLACED, UNFINISHED, clear_unfinished, disk_errors, make_folders, write_atomically
+from ..settings.tables import read_toml
 from .checkpoint import Checkpoint, intact
+from .environment import KEYS, OPTIONAL_KEYS
+from .metrics import DamagedMetrics, read_events
+from .metrics import Event as Event
+from .sealed import folder_sha256, read_sealed_json, refuse_broken_seal, sealed_json, sealed_lines
 
-Event = dict[str, Any]
+MAY_CHANGE = ("duration", "checkpoint_every", "keep_checkpoints")
+"""Settings of [train] that a run may get another value of, since no update of it depends on them."""
 
 
 class RunFolder:
-    """Paths and files of one run. `config.toml` is written last, so a folder that has it is a run."""
+    """Paths and files of one run. A folder that has `config.toml` is a run."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -25,21 +30,24 @@ class RunFolder:
         self.metrics_file = path / "metrics.jsonl"
         self.checkpoints = path / "checkpoints"
         self.vocabularies = path / "vocabularies"
+        self.environment_file = path / "environment.json"
 
     @property
     def is_run(self) -> bool:
-        return self.config_file.is_file()
+        with disk_errors(f"reading {self.path}"):
+            return self.config_file.is_file()
 
     @property
     def is_free(self) -> bool:
         """True where a new run may begin: no folder yet, an empty one, or what a kill left of one that never began."""
-        if not self.path.is_dir():
-            return not self.path.exists()
-        ours = {".lock", "vocabularies", "checkpoints", "environment.json"}
-        begun = self.checkpoints.is_dir() and any(self.checkpoints.iterdir())
-        return not begun and all(
-            p.name in ours or p.name.startswith((UNFINISHED, REPLACED)) for p in self.path.iterdir()
-        )
+        with disk_errors(f"reading {self.path}"):
+            if not self.path.is_dir():
+                return not self.path.exists()
+            ours = {".lock", "vocabularies", "checkpoints", "environment.json"}
+            begun = self.checkpoints.is_dir() and any(self.checkpoints.iterdir())
+            return not begun and all(
+                p.name in ours or p.name.startswith((UNFINISHED, REPLACED)) for p in self.path.iterdir()
+            )
 
     @contextmanager
     def lock(self) -> Iterator[None]:
@@ -48,22 +56,77 @@ class RunFolder:
             make_folders(self.checkpoints)
             handle = (self.path / ".lock").open("w")
         with handle:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise UserError(f"{self.path} is being trained by another process; wait for it or stop it") from error
-            clear_unfinished(self.path)
-            clear_unfinished(self.checkpoints)
+            with disk_errors(f"opening the run folder {self.path}"):
+                try:
+                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError as error:
+                    raise UserError(
+                        f"{self.path} is being trained by another process; wait for it or stop it"
+                    ) from error
+                clear_unfinished(self.path)
+                clear_unfinished(self.checkpoints)
             yield
 
+    def write_config(self, toml: str) -> None:
+        """Write the configuration, which makes the folder a run, with its own SHA-256 in the last line."""
+        write_atomically(self.config_file, sealed_lines(toml))
+
+    def config_table(self) -> dict[str, Any]:
+        """The run's configuration. Raises UserError where the file is not as it was written."""
+        with disk_errors(f"reading {self.config_file}"):
+            if self.config_file.is_file():
+                refuse_broken_seal(
+                    self.config_file,
+                    advice="Put it back as it was; to train with other settings, give another folder (--run)",
+                )
+            return read_toml(self.config_file)
+
+    def identity(self, data_fingerprint: str) -> str:
+        """A SHA-256 of all that the run's numbers depend on by its user's choice: its configuration and its data.
+
+        Each of its checkpoints keeps it. Settings that may change (MAY_CHANGE) are left out. Of the file as it stands,
+        so that a later version, which may know more settings, finds the same.
+        """
+        table = self.config_table()
+        train = {key: value for key, value in table.get("train", {}).items() if key not in MAY_CHANGE}
+        text = json.dumps([table | {"train": train}, data_fingerprint], sort_keys=True, default=str)
+        return hashlib.sha256(text.encode()).hexdigest()
+
     def write_environment(self, environment: dict[str, Any]) -> None:
+        """Write down what the run is made on, and what binds its other files to it: `identity` and vocabularies."""
+        bound = {
+            "run": self.identity(environment["data_fingerprint"]),
+            "vocabularies_sha256": folder_sha256(self.vocabularies),
+        }
         with disk_errors(f"writing into {self.path}"):
-            write_atomically(self.path / "environment.json", json.dumps(environment, indent=1, sort_keys=True) + "\n")
+            write_atomically(self.environment_file, sealed_json(environment | bound))
 
     def environment(self) -> dict[str, Any]:
-        """What the run was made on; empty before the first update."""
-        file = self.path / "environment.json"
-        return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+        """What the run was made on; empty before the first update. Raises UserError for a damaged file."""
+        with disk_errors(f"reading {self.environment_file}"):
+            if not self.environment_file.is_file():
+                return {}
+            return read_sealed_json(
+                self.environment_file,
+                keys=KEYS,
+                optional=OPTIONAL_KEYS,
+                advice="Put it back as it was. Or remove it: the command that trains the run then writes it for this "
+                "machine, and still refuses another configuration and other data, by what the checkpoints hold",
+            )
+
+    def has_its_vocabularies(self) -> bool:
+        """Whether the vocabularies are those that the run began with."""
+        expected = self.environment().get("vocabularies_sha256")
+        with disk_errors(f"reading {self.vocabularies}"):
+            return expected is None or folder_sha256(self.vocabularies) == expected
+
+    def refuse_other_vocabularies(self) -> None:
+        """Raise UserError where the vocabularies are not those that the run began with."""
+        if not self.has_its_vocabularies():
+            raise UserError(
+                f"{self.vocabularies} is damaged: it is not as it was when the run began. Run the command that trained "
+                "the run again: it writes the vocabularies again from the corpus"
+            )
 
     def checkpoint(self, which: str) -> Checkpoint:
         """`last`, `best` (lowest validation loss) or an update's number, verified. Raises UserError."""
@@ -72,68 +135,25 @@ class RunFolder:
         if which not in ("last", "best") and not which.isdecimal():
             raise UserError(f"a checkpoint is `last`, `best` or an update's number, got {which!r}")
         update = int(which) if which.isdecimal() else None
-        found = intact(self.checkpoints, update=update, option="--checkpoint")
-        if found is None:
-            raise UserError(f"{self.path} has no checkpoint yet; train it first")
-        best = found.state()["best_update"]
-        if which != "best" or best in (0, found.update):  # 0: nothing has been validated yet
-            return found
-        return intact(self.checkpoints, update=best, option="--checkpoint") or found
+        run = self.environment().get("run")
+        with disk_errors(f"reading {self.checkpoints}"):
+            found = intact(self.checkpoints, update=update, run=run, option="--checkpoint")
+            if found is None:
+                raise UserError(f"{self.path} has no checkpoint yet; train it first")
+            best = found.state()["best_update"]
+            if which != "best" or best in (0, found.update):  # 0: nothing has been validated yet
+                return found
+            return intact(self.checkpoints, update=best, run=run, option="--checkpoint") or found
 
     @property
     def is_finished(self) -> bool:
         """True where the run has reached its end; the line that says so is written after the last checkpoint."""
-        return [event["event"] for event in self.events()[-1:]] == ["finished"]
+        try:
+            return [event["event"] for event in self.events()[-1:]] == ["finished"]
+        except DamagedMetrics:
+            return False  # resuming it tells whether a line that was to be kept is damaged
 
     def events(self) -> list[Event]:
         """All metrics lines; one still being written is left out. Raises UserError on a damaged file."""
-        if not self.metrics_file.is_file():
-            return []
-        events = []
-        for number, line in enumerate(self.metrics_file.read_text(encoding="utf-8").splitlines(keepends=True), 1):
-            if not line.endswith("\n"):
-                break
-            try:
-                events.append(json.loads(line))
-            except json.JSONDecodeError as error:
-                raise UserError(f"{self.metrics_file}:{number}: not a line of JSON") from error
-        return events
-
-
-class MetricsLog:
-    """Append-only metrics.jsonl: one JSON line an event, and no clock in it, so that runs compare by bytes."""
-
-    def __init__(self, folder: RunFolder, keep_bytes: int) -> None:
-        """Keep the first `keep_bytes` (what a checkpoint has seen) and append from there.
-
-        Raises UserError where the file is shorter: it has lost lines that cannot be written again.
-        """
-        self.file = folder.metrics_file
-        with disk_errors(f"opening {self.file}"):
-            # Unbuffered, so that nothing is left to write, and to fail again, when the file is closed.
-            self._stream = self.file.open("ab", buffering=0)
-            # A checkpoint counts on the file's lines, and a power cut may take a name that its folder never kept.
-            sync(self.file.parent)
-        length = os.fstat(self._stream.fileno()).st_size
-        if length < keep_bytes:
-            self.close()
-            raise UserError(
-                f"{self.file} has {length} bytes, but the checkpoint was saved after {keep_bytes}: lines are missing. "
-                "Put the file back as it was, go on from an older checkpoint (--from-step), or start in another folder"
-            )
-        self._stream.truncate(keep_bytes)
-
-    def append(self, event: Event) -> None:
-        line = (json.dumps(event, allow_nan=False) + "\n").encode()
-        with disk_errors(f"writing {self.file}"):
-            if self._stream.write(line) < len(line):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    def synced_bytes(self) -> int:
-        """Put all lines on disk and return the file's length."""
-        with disk_errors(f"writing {self.file}"):
-            sync(self.file)
-        return os.fstat(self._stream.fileno()).st_size
-
-    def close(self) -> None:
-        self._stream.close()
+        with disk_errors(f"reading {self.metrics_file}"):
+            return read_events(self.metrics_file) if self.metrics_file.is_file() else []

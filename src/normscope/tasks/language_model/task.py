@@ -19,7 +19,7 @@ from .objective import LanguageModelObjective
 class LanguageModelling(TextTask[LanguageModelRunConfig, LanguageModel]):
     """The next token of text, by a decoder alone."""
 
-    name = "language-model"
+    name: str = "language-model"
     config = LanguageModelRunConfig
     model = LanguageModel
     model_words = "a decoder alone"
@@ -64,4 +64,4 @@ class LanguageModelling(TextTask[LanguageModelRunConfig, LanguageModel]):
         return of_model
 
 
-LANGUAGE_MODEL = LanguageModelling()
+LANGUAGE_MODEL: LanguageModelling = LanguageModelling()

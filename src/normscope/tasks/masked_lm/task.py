@@ -21,7 +21,7 @@ from .objective import MaskedObjective
 class MaskedLm(TextTask[MaskedRunConfig, MaskedEncoder]):
     """Masked tokens and next sentences, by an encoder."""
 
-    name = "masked-lm"
+    name: str = "masked-lm"
     config = MaskedRunConfig
     model = MaskedEncoder
     model_words = "an encoder"
@@ -75,4 +75,4 @@ class MaskedLm(TextTask[MaskedRunConfig, MaskedEncoder]):
         return of_model
 
 
-MASKED_LM = MaskedLm()
+MASKED_LM: MaskedLm = MaskedLm()

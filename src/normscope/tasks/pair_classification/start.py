@@ -8,7 +8,6 @@ from ...data.lines import file_sha256
 from ...errors import UserError
 from ...model import EncoderConfig, MaskedEncoder
 from ...settings.own_files import run_imports
-from ...settings.tables import read_toml
 from ...train import RunFolder
 from ...train.checkpoint import Checkpoint
 from ..masked_lm import MASKED_LM, MaskedRunConfig
@@ -46,12 +45,13 @@ def open_start(run: Path, which: str) -> Start:
     """which: `best`, `last` or an update's number. Raises UserError for what is no masked-lm run, or damaged."""
     folder = RunFolder(run)
     found = folder.checkpoint(which)
-    table, source = read_toml(folder.config_file), str(folder.config_file)
+    table, source = folder.config_table(), str(folder.config_file)
     task = table.get("task")
     if task != MASKED_LM.name:
         raise UserError(f"{run} is a run of task {task}; fine-tuning starts from one of task {MASKED_LM.name}")
     run_imports(table, source=source)
     config = MASKED_LM.config_of(table, source=source)
+    folder.refuse_other_vocabularies()
     return Start(folder, found, config, MASKED_LM.load_codec(folder.vocabularies))
 
 

@@ -17,7 +17,7 @@ from .start import Start, start_of
 class PairClassification(Task[PairRunConfig]):
     """Classes of sentence pairs, by a pre-trained encoder and a classifier drawn anew."""
 
-    name = "pair-classification"
+    name: str = "pair-classification"
     config = PairRunConfig
 
     def with_absolute_paths(self, config: PairRunConfig) -> PairRunConfig:
@@ -47,4 +47,4 @@ def classifier(config: PairRunConfig, start: Start, classes: int) -> PairClassif
     return model
 
 
-PAIR_CLASSIFICATION = PairClassification()
+PAIR_CLASSIFICATION: PairClassification = PairClassification()

@@ -32,7 +32,7 @@ Run = LoadedRun[TranslationRunConfig, EncoderDecoder, Codec]
 class Translation(TaskFromScratch[TranslationRunConfig, Corpus, EncoderDecoder, Codec]):
     """Sentences of one language to sentences of another, by an encoder-decoder."""
 
-    name = "translation"
+    name: str = "translation"
     config = TranslationRunConfig
     model = EncoderDecoder
     model_words = "an encoder-decoder"
@@ -124,4 +124,4 @@ def vocabulary_words(codec: Codec) -> str:
     return f"joint vocabulary: {source:,}" if codec.joint else f"{source:,} source, {target:,} target"
 
 
-TRANSLATION = Translation()
+TRANSLATION: Translation = Translation()

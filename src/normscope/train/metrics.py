@@ -1,0 +1,144 @@
+"""metrics.jsonl: one JSON line an event, and no clock in it, so that runs compare by bytes.
+
+Every line ends in a guard, a hash over the line and the guard of the line before: a line that was changed, lost,
+repeated or moved is found. A checkpoint keeps its place in the file, and with it the guard of all lines up to there.
+"""
+
+import errno
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..errors import UserError
+from ..files import disk_errors, naming, sync
+
+Event = dict[str, Any]
+
+_GUARD_BYTES = 8
+_SEAL = ', "guard": "{}"}}'
+_SEAL_LENGTH = len(_SEAL.format("0" * 2 * _GUARD_BYTES))
+_ADVICE = "put the file back as it was, go on from an older checkpoint (--from-step), or start in another folder"
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A place in metrics.jsonl: after how many bytes, and the guard of the last line before it."""
+
+    bytes: int = 0
+    guard: str = ""
+
+    def to_state(self) -> dict[str, Any]:
+        return {"metrics_bytes": self.bytes, "metrics_guard": self.guard}
+
+    @classmethod
+    def of_state(cls, state: dict[str, Any]) -> "Mark":
+        """Raises KeyError or ValueError for a state that lacks it."""
+        return cls(int(state["metrics_bytes"]), str(state["metrics_guard"]))
+
+
+class DamagedMetrics(UserError):
+    """A line of metrics.jsonl is not as it was written, or not where it was."""
+
+
+def read_events(file: Path) -> list[Event]:
+    """All events; a last line still being written is left out. Raises DamagedMetrics naming the line."""
+    return [json.loads(body + b"}") for body, _ in _lines(file.read_bytes(), file)]
+
+
+class MetricsLog:
+    """Appends events to metrics.jsonl."""
+
+    def __init__(self, file: Path, mark: Mark) -> None:
+        """Keep the file up to `mark`, which is what a checkpoint has seen, and append from there.
+
+        Raises UserError where the file is not as the checkpoint has seen it: its lines cannot be written again.
+        """
+        self.file, self._guard = file, mark.guard
+        with disk_errors(f"opening {file}"):
+            # Unbuffered, so that nothing is left to write, and to fail again, when the file is closed.
+            self._stream = file.open("ab", buffering=0)
+            try:
+                # A checkpoint counts on the file's lines, and a power cut may take a name that its folder never kept.
+                sync(file.parent)
+                _refuse_other_beginning(file, mark)
+                self._stream.truncate(mark.bytes)
+            except BaseException:
+                self.close()
+                raise
+
+    def append(self, event: Event) -> None:
+        line, self._guard = _sealed(event, self._guard)
+        with disk_errors(f"writing {self.file}"), naming(self.file):
+            if self._stream.write(line) < len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def mark(self) -> Mark:
+        """Where the file ends, with every line up to there on disk."""
+        with disk_errors(f"writing {self.file}"):
+            sync(self.file)
+            return Mark(os.fstat(self._stream.fileno()).st_size, self._guard)
+
+    def close(self) -> None:
+        self._stream.close()
+
+
+def remove_end(file: Path) -> None:
+    """Take the line off that says that the run is finished, where there is one: it goes on."""
+    content = file.read_bytes()
+    end = 0
+    for body, guard in _lines(content, file):
+        if json.loads(body + b"}")["event"] == "finished":
+            with file.open("r+b") as stream:
+                stream.truncate(end)
+                os.fsync(stream.fileno())
+        end += len(body) + len(_seal(guard)) + 1
+
+
+def _refuse_other_beginning(file: Path, mark: Mark) -> None:
+    content = file.read_bytes()
+    if len(content) < mark.bytes:
+        raise UserError(
+            f"{file} has {len(content)} bytes, but the checkpoint was saved after {mark.bytes}: lines are missing; "
+            + _ADVICE
+        )
+    guard = ""
+    for _, found in _lines(content[: mark.bytes], file):
+        guard = found
+    if guard != mark.guard:
+        raise UserError(f"{file} does not have the lines that the checkpoint was saved after; {_ADVICE}")
+
+
+def _lines(content: bytes, file: Path) -> Iterator[tuple[bytes, str]]:
+    """Of each whole line the event's JSON without its closing brace, and the guard. Raises DamagedMetrics."""
+    *rows, rest = content.split(b"\n")
+    guard = ""
+    for number, row in enumerate(rows, 1):
+        body = row[:-_SEAL_LENGTH]
+        guard = _guard(guard, body)
+        if row[-_SEAL_LENGTH:] != _seal(guard):
+            raise DamagedMetrics(
+                f"{file}:{number}: this line is damaged, was edited, or does not belong here (lines may be missing, "
+                f"repeated or moved, or another version wrote them); {_ADVICE}"
+            )
+        yield body, guard
+    body = rest[: -_SEAL_LENGTH - 1]
+    if rest[-_SEAL_LENGTH - 1 : -1] == _seal(_guard(guard, body)):
+        raise DamagedMetrics(f"{file}:{len(rows) + 1}: the end of this line is damaged; {_ADVICE}")
+
+
+def _sealed(event: Event, guard_before: str) -> tuple[bytes, str]:
+    body = json.dumps(event, allow_nan=False)[:-1].encode()
+    guard = _guard(guard_before, body)
+    return body + _seal(guard) + b"\n", guard
+
+
+def _guard(before: str, body: bytes) -> str:
+    return hashlib.blake2b(before.encode() + body, digest_size=_GUARD_BYTES).hexdigest()
+
+
+def _seal(guard: str) -> bytes:
+    return _SEAL.format(guard).encode()

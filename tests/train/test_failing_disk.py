@@ -1,0 +1,137 @@
+"""A disk that fails at any one operation of a run: one line that names the file, and no checkpoint lost."""
+
+import builtins
+import errno
+import io
+import os
+import random
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from normscope.data.parallel import opening
+from normscope.errors import UserError
+from normscope.runs import run
+from normscope.train import RunFolder, checkpoint
+from tiny import SHORT, result, steps, tiny
+
+SETTINGS = (*SHORT, "train.duration=8", "train.checkpoint_every=3", "train.keep_checkpoints=1")
+
+
+class Disk:
+    """Operations on files under `root`, of which the one with number `failing` fails with `number`."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.failing, self.failing_line = root, -1, ""
+        self.number, self.done = errno.EIO, list[str]()
+
+    def operation(self, name: str, path: Any) -> None:
+        path = f"/proc/self/fd/{path}" if isinstance(path, int) else os.fspath(path)
+        path = str(Path(path).readlink()) if path.startswith("/proc/self/fd/") else path
+        if not path.startswith(str(self.root)):
+            return
+        self.done.append(f"{name} {path}")
+        if len(self.done) - 1 == self.failing or self.done[-1] == self.failing_line:
+            raise OSError(self.number, os.strerror(self.number), path if name != "fsync" else None)
+
+
+@contextmanager
+def watched(root: Path) -> Iterator[Disk]:
+    """Within it every operation that a run asks of the system goes by a `Disk`."""
+    disk = Disk(root)
+
+    def wrapped(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
+        def call(path: Any, *arguments: Any, **options: Any) -> Any:
+            disk.operation(name, path)
+            return real(path, *arguments, **options)
+
+        return call
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("open", "fsync", "rename", "replace", "mkdir", "unlink", "rmdir", "scandir", "listdir", "stat"):
+            patch.setattr(os, name, wrapped(name, getattr(os, name)))
+        patch.setattr(io, "open", wrapped("open", io.open))
+        patch.setattr(builtins, "open", wrapped("open", builtins.open))
+        yield disk
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _toy_corpus_made_once() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(opening, "toy_corpus", lru_cache(opening.toy_corpus))
+        yield
+
+
+@pytest.fixture(scope="module")
+def half(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that was stopped at update 6, with a checkpoint of 5, which is the best, and leftovers of a kill."""
+    folder = tmp_path_factory.mktemp("half") / "run"
+
+    def stop(event: dict[str, Any]) -> None:
+        if event["event"] == "update" and event["update"] == 6:
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        run.train_run(tiny(*SETTINGS), folder, listeners=[stop])
+    (folder / "checkpoints/.unfinished-step-7").mkdir()
+    (folder / ".unfinished-page").touch()
+    return folder
+
+
+def tolerated(line: str) -> bool:
+    """Whether the operation removes an old checkpoint, with which the run goes on where that cannot be."""
+    return line.endswith(("-removed", "rename /checkpoints/step-6"))
+
+
+KINDS = ("open", "stat", "scandir", "unlink", "rmdir", "fsync", "mkdir", "rename")
+
+
+def test_an_operation_of_each_kind_fails_in_one_line_and_costs_no_checkpoint(half: Path, tmp_path: Path) -> None:
+    whole = tmp_path / "whole"
+    shutil.copytree(half, whole)
+    with watched(whole) as disk:
+        run.train_run(tiny(*SETTINGS), whole)
+    wanted, operations = result(whole, 8), [line.replace(str(whole), "") for line in disk.done]
+    dice, notes = random.Random(5), list[str]()
+    for kind in KINDS:
+        folder = Path(shutil.copytree(half, tmp_path / kind))
+        numbers = [n for n, line in enumerate(operations) if line.startswith(kind) and not tolerated(line)]
+        with watched(folder) as disk:
+            disk.failing, disk.number = dice.choice(numbers), dice.choice((errno.EIO, errno.ENOSPC, errno.EROFS))
+            with pytest.raises(UserError) as error:
+                run.train_run(tiny(*SETTINGS), folder, say=notes.append)
+        assert str(folder) in str(error.value)
+        assert "\n" not in str(error.value)
+        assert notes == []
+        assert checkpoint.intact(folder / "checkpoints") is not None
+        assert 5 in steps(folder)
+    run.train_run(tiny(*SETTINGS), folder)
+    assert result(folder, 8) == wanted
+
+
+def test_an_old_checkpoint_that_cannot_be_removed_is_a_note(half: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(half, tmp_path / "run"))
+    notes = list[str]()
+    with watched(folder) as disk:
+        disk.failing_line = f"rename {folder}/checkpoints/step-6"
+        run.train_run(tiny(*SETTINGS), folder, say=notes.append)
+    assert len(notes) == 1
+    assert (
+        f"an old checkpoint could not be removed ([Errno 5] Input/output error: '{folder}/checkpoints/step-6')"
+        in notes[0]
+    )
+    assert RunFolder(folder).is_finished
+    assert steps(folder) == [5, 6, 8]
+
+
+@pytest.mark.parametrize("place", ["/proc/x", "/proc/x/y", f"/tmp/{'x' * 300}", "/dev/null/x"])
+def test_a_place_where_no_folder_can_be_is_one_line(place: str) -> None:
+    with pytest.raises(UserError, match=r"choose another") as error:
+        run.train_run(tiny(*SETTINGS), Path(place))
+    assert place[:9] in str(error.value) or "made in /proc;" in str(error.value)
+    assert "\n" not in str(error.value)
