@@ -3,7 +3,6 @@
 import sys
 from importlib import import_module
 from types import ModuleType
-from typing import Any
 
 __version__ = "0.1.0"
 
@@ -28,7 +27,7 @@ _HOMES = {
 __all__ = [*_HOMES]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     # torch takes seconds to import; `import normscope` alone needs none of it.
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -44,7 +43,7 @@ def __dir__() -> list[str]:
 class _Package(ModuleType):
     """`train` is a room of the house as well: as an attribute of the package, the name stands for the function."""
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         if not (name in _HOMES and isinstance(value, ModuleType)):
             super().__setattr__(name, value)
 

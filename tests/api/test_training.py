@@ -62,6 +62,18 @@ class TestAdmin:
         with pytest.raises(RuntimeError, match="profile"):
             other(batch())
 
+    def test_learned_values_are_not_profiled_again(self) -> None:
+        encoder = Encoder("admin", **SIZES)
+        normscope.profile(encoder, lambda: encoder(batch()))
+        with torch.no_grad():
+            encoder.stack.blocks[1].attention.placed["skip_scale"].add_(1.0)
+        resumed = nn.ModuleList([Encoder("admin", **SIZES), Encoder("admin", **SIZES)])
+        resumed[0].load_state_dict(encoder.state_dict())
+        normscope.profile(resumed, lambda: resumed[1](resumed[0](batch())))
+        learned, fresh = (model.stack.blocks[1].attention.placed["skip_scale"] for model in resumed)
+        assert torch.equal(learned, encoder.stack.blocks[1].attention.placed["skip_scale"])
+        assert not torch.equal(fresh, torch.ones(8))
+
     def test_within_a_model_of_the_users(self) -> None:
         model = nn.Sequential(nn.Linear(8, 8), Encoder("admin", **SIZES), nn.Linear(8, 2))
         normscope.profile(model, lambda: model(batch()))

@@ -1,6 +1,6 @@
 """Initial values that a placement takes from one batch: Admin's scales, from the variances of its branches."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -12,14 +12,15 @@ from .stack import PlacedSublayer, Stack
 
 
 @torch.no_grad()
-def profile(model: nn.Module, run: Callable[[], object]) -> None:
+def profile(model: nn.Module, run: Callable[[], object], *, finished: Collection[Stack] = ()) -> None:
     """Set the parameters that placements of `model` take from the variances of their branches (`Placement.profiled`).
 
     run: one forward pass of the model on a batch, which happens as the placement's `profiling` says. It starts from the
     parameters' first values whatever they are now, and leaves modes and random generators as they were. Without a
-    placement that asks for it, `run` is not called. Raises ValueError where `run` does not reach such a stack.
+    placement that asks for it, `run` is not called. finished: stacks to leave as they are. Raises ValueError where `run` does not reach such a stack.
     """
     stacks = [m for m in model.modules() if isinstance(m, Stack) and m.placement.is_profiled()]
+    stacks = [stack for stack in stacks if stack not in finished]
     for how in dict.fromkeys(stack.placement.profiling for stack in stacks):
         walks = [_Walk(stack) for stack in stacks if stack.placement.profiling == how]
         _run(model, walks, how, run)

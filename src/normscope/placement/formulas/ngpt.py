@@ -36,30 +36,29 @@ class NGPT(Placement):
         super().__init__(stack)
         self.root = math.sqrt(stack.width)
         # Made once: torch.compile can read a named constant, and not make one.
-        self.step_scale = Constant(0.05 * self.root, "0.05√d")
-        self.unit_scale = Constant(self.root, "√d")
+        self.scales = {0.05: Constant(0.05 * self.root, "0.05√d"), 1.0: Constant(self.root, "√d")}
 
     def start(self, x: Value, end: End) -> Value:
         return end.norm(x)
 
     def join(self, x: Value, sublayer: Sublayer, norm: Norms) -> Value:
-        step = self.step_scale * self._stored(sublayer, "step")
+        step = self._stored(sublayer, "step", 0.05)
         return norm(x + step * (norm.branch(self._branch(x, sublayer, norm)) - x))
 
     def _branch(self, x: Value, sublayer: Sublayer, norm: Norms) -> Value:
         if sublayer.site.kind == "feed_forward":
             s_u = sublayer.parameter("s_u", initial=1.0, shape=(self.stack.ffn_width or self.stack.width,))
             return sublayer(x, hidden=lambda u: s_u * u)
-        s_qk, heads = self.unit_scale * self._stored(sublayer, "s_qk"), self.stack.heads
+        s_qk, heads = self._stored(sublayer, "s_qk", 1.0), self.stack.heads
         return sublayer(
             x,
             query=lambda q: s_qk * norm.query(q, groups=heads),
             key=lambda k: s_qk * norm.key(k, groups=heads),
         )
 
-    def _stored(self, sublayer: Sublayer, name: str) -> Value:
-        """A number for each feature that is stored at 1/√d."""
-        return sublayer.parameter(name, initial=1 / self.root, shape=(self.stack.width,))
+    def _stored(self, sublayer: Sublayer, name: str, initial: float) -> Value:
+        """A number for each feature that starts at `initial` and is stored at 1/√d."""
+        return self.scales[initial] * sublayer.parameter(name, initial=1 / self.root, shape=(self.stack.width,))
 
     def output_rows(self, rows: Value, head: End, vocabulary: int) -> Value:
         # The paper's logit s_z · (E x), with ‖x‖ = √d here and s_z stored at 1/√d.
