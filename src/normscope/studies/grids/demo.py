@@ -17,7 +17,7 @@ DEMO_GRID = Grid(
 
 
 def demo_config() -> TranslationRunConfig:
-    """6+6 blocks of width 64 for 300 updates: Post-LN without warm-up does no better than the unigram
+    """6+6 blocks of width 64 for 250 updates: Post-LN without warm-up does no better than the unigram
     baseline, and the other three learn.
 
     No longer, and on no more sentences, than shows that: what a newcomer waits for is worth seconds.
@@ -25,5 +25,5 @@ def demo_config() -> TranslationRunConfig:
     return TranslationRunConfig(
         data=DataConfig(toy_pairs=10_000, max_tokens=768),
         model=ModelConfig(width=64, ffn_width=128, heads=4, dropout=0.0),
-        train=TrainConfig(duration=300, validate_every=50, checkpoint_every=300),
+        train=TrainConfig(duration=250, validate_every=50, checkpoint_every=250),
     )
