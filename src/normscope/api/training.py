@@ -25,9 +25,9 @@ def profile(model: nn.Module, run: Callable[[], object]) -> None:
 
     model: a placed module, or any model that holds some. run: one forward pass of the model on a batch of its training,
     such as `lambda: model(batch)`; it is called as often as the placement needs it, without gradients, and modes and
-    random generators are as before. Call it on initial weights, with the same batch in every process; a module for which
-    it was done, such as one with the weights of a checkpoint, is left as it is. Raises ValueError where `run` does not
-    reach a stack that asks for it.
+    random generators are as before. Call it on initial weights, with the same batch in every process; a module for
+    which it was done, such as one with the weights of a checkpoint, is left as it is. Raises ValueError where `run`
+    does not reach a stack that asks for it.
     """
     placed = [module for module in model.modules() if isinstance(module, Placed)]
     with ExitStack() as undone:

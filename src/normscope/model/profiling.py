@@ -17,7 +17,8 @@ def profile(model: nn.Module, run: Callable[[], object], *, finished: Collection
 
     run: one forward pass of the model on a batch, which happens as the placement's `profiling` says. It starts from the
     parameters' first values whatever they are now, and leaves modes and random generators as they were. Without a
-    placement that asks for it, `run` is not called. finished: stacks to leave as they are. Raises ValueError where `run` does not reach such a stack.
+    placement that asks for it, `run` is not called. finished: stacks to leave as they are. Raises ValueError where
+    `run` does not reach such a stack.
     """
     stacks = [m for m in model.modules() if isinstance(m, Stack) and m.placement.is_profiled()]
     stacks = [stack for stack in stacks if stack not in finished]
