@@ -29,11 +29,11 @@ def diagnose(
     advise: bool = True,
     watch: Callable[[str], None] = lambda stage: None,
 ) -> Diagnosis:
-    """What a model is, what is wrong with it, and what rate it bears, before its first update.
+    """What a model is, what is wrong with it, and its largest stable learning rate, before its first update.
 
     batch: what its forward is called with, by keyword (a mapping), by position (a sequence, or one tensor), or a
     function that runs it and returns its output. loss: maps the output to the mean loss per token in nats; without it
-    the output's own `loss`, or a stand-in.
+    the output's own `loss`, or a loss on random targets.
     optimizer: a name in `normscope.optim.OPTIMIZERS`, or an instance over the model's parameters, whose groups are
     linted too.
     wanted_rate: a peak rate to judge. loading: what happened when a checkpoint was loaded; None for initial weights.

@@ -2,7 +2,7 @@
 
 Two families that must not be confused:
 
-- controlled: `warmup(update) * decay(update)`. The decay's horizon does not know the warm-up, so arms that differ in
+- controlled: `warmup(update) * decay(update)`. The decay's horizon does not know the warm-up, so runs that differ in
   warm-up differ in nothing else.
 - coupled: fairseq's `inverse_sqrt`, whose decay starts at the end of the warm-up and scales with it. A run "without
   warm-up" (one update) has almost no learning rate: at update 100 a tenth of the peak. It reproduces the paper.
@@ -170,5 +170,5 @@ def never_peaks(schedule: ScheduleConfig, *, horizon_updates: int) -> bool:
 
 
 def summed_factor(schedule: ScheduleConfig, *, updates: int, horizon_updates: int) -> float:
-    """Sum of the factor over the first `updates` updates; times the peak rate it is the run's summed learning rate."""
+    """Sum of the factor over the first `updates` updates; times the peak rate: its cumulative learning rate."""
     return math.fsum(factor(schedule, u, horizon_updates=horizon_updates) for u in range(1, updates + 1))

@@ -38,8 +38,8 @@ def backward(
     """One forward pass `run()` with gradients, and one backward pass; the model and its `.grad` stay as they are.
 
     loss: of the output, a mean per token in nats. Without it, what the output names `loss`, or the output itself where
-    it is one number, or else a stand-in: the cross-entropy of the logits, or of the first tensor's last dimension,
-    against classes that are drawn evenly, the same each time.
+    it is one number, or else a loss on random targets: the cross-entropy of the logits, or of the first tensor's last
+    dimension, against classes that are drawn evenly, the same each time.
     widths: of the model's streams; an output of such a width is taken for hidden states and not for logits.
     written: tensors that `run` writes into, whose values are put back.
 
@@ -76,7 +76,7 @@ def _attempt(what: str, run: Callable[[], Any]) -> Any:
 
 
 def loss_of(output: Any, loss: Callable[[Any], Tensor] | None) -> tuple[Tensor, bool]:
-    """The loss of an output as one number, and whether it is a stand-in, as `backward` says. Raises ValueError."""
+    """An output's loss as one number, and whether its targets are random, as `backward` says. Raises ValueError."""
     if loss is not None:
         value = _attempt("the loss", lambda: loss(output))
         if not isinstance(value, Tensor) or value.numel() != 1:
