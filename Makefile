@@ -23,6 +23,7 @@ EVERY ?= 1
 faults: $(STAMP)
 	PYTHONPATH=tests $(BIN)/python -m faults.attack errors $(WORKS) --every $(EVERY)
 	PYTHONPATH=tests $(BIN)/python -m faults.attack power-cut $(WORKS) --every $(EVERY)
+	PYTHONPATH=tests $(BIN)/python -m faults.attack stops $(WORKS) --every $(EVERY)
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -8,13 +8,19 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from .bench import Bench
+from .flipping import flips
 from .injection import errors
 from .power_cut import power_cuts
 from .stopping import stops
 from .verdicts import Verdict, counted
 from .works import WORKS
 
-KINDS: dict[str, Callable[..., Iterator[Verdict]]] = {"power-cut": power_cuts, "errors": errors, "stops": stops}
+KINDS: dict[str, Callable[..., Iterator[Verdict]]] = {
+    "power-cut": power_cuts,
+    "errors": errors,
+    "stops": stops,
+    "flips": flips,
+}
 
 
 def attacked(place: Path, kind: str, work: str, options: dict[str, int]) -> None:

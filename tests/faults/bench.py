@@ -133,7 +133,9 @@ def _popen(command: Sequence[str], **options: Any) -> Any:
 
 
 class _Forked:
-    """What the pool of runs uses of `subprocess.Popen`, for commands of ours."""
+    """What the pool of runs uses of `subprocess.Popen`, for commands of ours; it watches no pipe to its parent."""
+
+    stdin = None
 
     def __init__(self, words: Sequence[str], *, stdout: IO[bytes], env: dict[str, str]) -> None:
         self.returncode: int | None = None
@@ -148,6 +150,7 @@ class _Forked:
             os.dup2(stdout.fileno(), 1)
             os.dup2(stdout.fileno(), 2)
             os.environ.update(env)
+            os.environ.pop("NORMSCOPE_LIFELINE", None)
             sys.argv = ["normscope", *words]
             main()
             code = 0

@@ -38,7 +38,7 @@ def promised(operations: Sequence[Operation]) -> int:
     placed: dict[str, int] = {}
     kept = -1
     for operation in operations:
-        if operation.kind == "rename" and (found := re.search(r"/step-(\d+)$", operation.to)):
+        if operation.kind == "rename" and (found := re.search(r"^[^.]*/step-(\d+)$", operation.to)):
             placed[str(PurePosixPath(operation.to).parent)] = int(found[1])
         if operation.kind == "sync folder":
             kept = max(kept, placed.get(operation.path, -1))

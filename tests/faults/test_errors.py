@@ -7,7 +7,7 @@ import pytest
 
 from faults.conftest import Attack
 
-SAMPLES = {"documents": 25, "translate": 3}
+SAMPLES = {"documents": 40, "translate": 3, "training": 240}
 
 
 @pytest.mark.parametrize("work", SAMPLES)

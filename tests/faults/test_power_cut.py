@@ -7,7 +7,7 @@ import pytest
 
 from faults.conftest import Attack
 
-SAMPLES = {"documents": 9}
+SAMPLES = {"documents": 12, "training": 120}
 
 
 @pytest.mark.parametrize("work", SAMPLES)

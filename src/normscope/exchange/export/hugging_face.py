@@ -110,7 +110,16 @@ def _opened(folder: Path) -> Any:
     opened = getattr(transformers, config["architectures"][0])
     with _quiet(transformers.utils.logging):
         # Two ways of computing attention differ in the last bits; the plain one is everywhere.
-        return opened.from_pretrained(folder, attn_implementation="eager", dtype=torch.float32).eval()
+        try:
+            return opened.from_pretrained(folder, attn_implementation="eager", dtype=torch.float32).eval()
+        except OSError as error:
+            if error.errno is not None:
+                raise
+            # transformers' own, for a folder that it cannot read.
+            raise UserError(
+                f"transformers cannot open again what was written ({str(error).splitlines()[0]}); nothing of it is "
+                "kept. Run the same command again when the disk is in order, or choose another one"
+            ) from error
 
 
 @contextmanager

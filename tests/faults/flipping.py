@@ -1,0 +1,44 @@
+"""Damage: single bits of files that no checkpoint's manifest covers, and the same command after it."""
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+from .bench import Bench
+from .operations import Operation
+from .verdicts import Verdict, difference, wrong_end
+from .works import Work
+
+_FILES = ("environment.json", "metrics.jsonl", "corpus.json", "config.toml")
+_KILLED = 5  # EIO, which ends the command in the middle
+
+
+def flips(bench: Bench, work: Work, *, every: int = 1, offset: int = 0) -> Iterator[Verdict]:
+    """The verdict on every `every`th bit, in an order by chance, of a command that was ended two thirds on its way."""
+    wanted, before, operations = bench.undisturbed(work)
+    bench.lay(before)
+    middle = 2 * len(operations) // 3
+
+    def decide(number: int, operation: Operation) -> int | None:
+        return _KILLED if number >= middle and work.resumes else None
+
+    bench.disturb(work, decide)
+    state = bench.state()
+    bits = [(n, bit) for n, (path, content) in enumerate(state) if Path(path).name in _FILES for bit in _bits(content)]
+    random.Random(1).shuffle(bits)
+    for place, bit in bits[offset::every]:
+        path, content = state[place]
+        assert content is not None
+        damaged = bytearray(content)
+        damaged[bit // 8] ^= 1 << bit % 8
+        bench.lay((*state[:place], (path, bytes(damaged)), *state[place + 1 :]))
+        ended = bench.do(work)
+        after = bench.state()
+        problem = wrong_end(ended, after)
+        if not any(problem) and not ended.code:
+            problem = difference(work.result(after), wanted)
+        yield Verdict(work.name, f"bit {bit} of {path}", *problem)
+
+
+def _bits(content: bytes | None) -> range:
+    return range(8 * len(content or b""))
