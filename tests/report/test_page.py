@@ -1,5 +1,6 @@
 """The page as text: what stands in it, what cannot get out of its place, and that it needs nothing else."""
 
+import errno
 import hashlib
 import os
 import re
@@ -294,7 +295,7 @@ def test_a_failed_write_keeps_the_old_page(
 ) -> None:
     page = write(comparison, tmp_path)
     before = page.read_bytes()
-    monkeypatch.setattr(Path, "replace", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
+    monkeypatch.setattr(Path, "replace", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOSPC, "disk full")))
     with pytest.raises(OSError, match="disk full"):
         write(replace(comparison, title="another"), tmp_path)
     assert page.read_bytes() == before
