@@ -90,6 +90,19 @@ def test_a_second_call_trains_nothing_and_writes_the_same_results(
     assert f"report: {cheap / 'report.html'}" in capfd.readouterr().out
 
 
+def test_a_comparison_that_grows_by_updates_and_an_arm_is_as_one_that_was_so_from_the_start(
+    cheap: Path, tmp_path: Path
+) -> None:
+    longer = ["--seeds", "1", "--peak-lr", "3e-3", *options(*TINY, "train.duration=6")]
+    assert compared("--out", cheap, "--arms", "post-ln:0,peri-ln:0", *longer) == 0
+    arms = json.loads((cheap / "results.json").read_text())["arms"]
+    updates = {arm["label"]: [seed["updates"] for seed in arm["seeds"]] for arm in arms}
+    assert updates == {"Post-LN, no warm-up": [6, 4], "Pre-LN, warm-up 2": [4, 4], "Peri-LN, no warm-up": [6]}
+    assert compared("--out", tmp_path / "anew", "--arms", "post-ln:0", *longer) == 0
+    extended, anew = (folder / "runs" / names()[0] for folder in (cheap, tmp_path / "anew"))
+    assert result(extended, 6) == result(anew, 6)
+
+
 def unfinish(run: Path) -> None:
     """As after a kill behind the third update."""
     shutil.rmtree(run / "checkpoints/step-4")

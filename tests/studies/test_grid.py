@@ -90,5 +90,5 @@ def test_a_folder_of_another_comparison_is_refused(tmp_path: Path) -> None:
     cell = single.cells(tiny("train.duration=1"), tmp_path)[0]
     train_run(cell.config, cell.folder.path)
     assert single.cells(tiny("train.duration=1"), tmp_path)[0].config == cell.config
-    with pytest.raises(UserError, match=r"another configuration \(train.duration: 1 there, 2 now\).*--out"):
-        single.cells(replaced(tiny(), train__duration=2), tmp_path)
+    with pytest.raises(UserError, match=r"another configuration \(model.ffn_width: 16 there, 32 now\).*--out"):
+        single.cells(replaced(tiny("train.duration=1"), model__ffn_width=32), tmp_path)

@@ -7,7 +7,7 @@ from pathlib import Path
 from ...errors import UserError
 from ...files import disk_errors
 from ...report.comparison.contents import Comparison
-from ...runs.config import load
+from ...runs.config import load_run_config
 from ...tasks.protocol import AnyCorpus
 from ...tasks.registry import task_from_scratch
 from ...tasks.run_config import RunConfig
@@ -46,7 +46,7 @@ def _opened(folder: Path) -> tuple[list[Cell], Manifest]:
     """The runs of a folder, which is that of a comparison or a run, and what it says of them."""
     run = RunFolder(folder)
     if run.is_run:
-        config = load(run.config_file)
+        config = load_run_config(run)
         return [cell_of(run, config)], about(config, _corpus(config))
     manifest = former_manifest(folder, _corpus)
     cells = named_cells(folder, manifest.cells) if manifest is not None else []

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ...errors import UserError
 from ...files import disk_errors, write_atomically
-from ...runs.config import load
+from ...runs.config import load, load_run_config
 from ...settings.tables import as_table, flat
 from ...tasks.protocol import AnyCorpus, Facts
 from ...tasks.registry import task_from_scratch
@@ -111,9 +111,11 @@ def named_cells(folder: Path, names: Iterable[str]) -> list[Cell]:
     cells = []
     for name in names:
         run = RunFolder(folder / "runs" / name)
-        file = run.config_file if run.is_run else folder / "cells" / f"{name}.toml"
-        if file.is_file():
-            cells.append(cell_of(run, load(file)))
+        asked = folder / "cells" / f"{name}.toml"
+        if run.is_run:
+            cells.append(cell_of(run, load_run_config(run)))
+        elif asked.is_file():
+            cells.append(cell_of(run, load(asked)))
     return cells
 
 
