@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from normscope.doctor.advise.calibration import calibration, to_table
+from normscope.studies.grids.demo import DEMO_GRID, demo_config
 
 RESULTS = Path(__file__).parents[1] / "results"
 FOLDERS = sorted(path.parent for path in RESULTS.glob("*/results.json"))
@@ -71,3 +72,14 @@ def test_every_result_stands_in_the_index() -> None:
 def test_the_advice_goes_by_the_constants_of_its_study() -> None:
     data = json.loads((RESULTS / "advice" / "results.json").read_text(encoding="utf-8"))
     assert to_table(calibration()) == data["calibration"]
+
+
+def test_the_results_of_the_demo_are_those_of_the_demo_as_it_is() -> None:
+    """And they show what it is there to show."""
+    arms = json.loads((RESULTS / "demo/results.json").read_text(encoding="utf-8"))["arms"]
+    found = [(arm["warmup_updates"], arm["peak_lr"], arm["optimizer"], arm["seeds"][0]["updates"]) for arm in arms]
+    updates = demo_config().train.duration
+    assert found == [(arm.warmup_updates, arm.peak_lr, arm.optimizer, updates) for arm in DEMO_GRID.arms()]
+    assert [arm["label"] for arm in arms if not arm["verdict"].startswith("learned")] == ["Post-LN, no warm-up"]
+    # What a newcomer waits for: at 0.14 seconds of a core for each update, 70 seconds on two of them.
+    assert len(arms) * int(updates) <= 1000
