@@ -264,7 +264,8 @@ def test_stopping_a_process_saves_and_ends_with_143(tmp_path: Path) -> None:
     process = forked.start(
         "train", "--run", str(folder), *options("train.duration=100000", "train.checkpoint_every=100000")
     )
-    while process.poll() is None and not (folder / "metrics.jsonl").exists():
+    metrics = folder / "metrics.jsonl"
+    while process.poll() is None and not (metrics.exists() and metrics.stat().st_size):
         time.sleep(0.01)
     process.send_signal(signal.SIGTERM)
     code, out, err = finish(process)

@@ -10,13 +10,13 @@ from kill_runs import kill_runs
 from tiny import RUN, finish, options, result, start, steps
 
 
-def test_forty_kills_end_with_the_bits_of_the_run_left_alone(tmp_path: Path) -> None:
-    code, out, err = finish(forked.call(kill_runs, tmp_path, 7, 30, 10))
+def test_many_kills_end_with_the_bits_of_the_run_left_alone(tmp_path: Path) -> None:
+    code, out, err = finish(forked.call(kill_runs, tmp_path, 7, 14, 10))
     assert code == 0, err
     report = json.loads(out)
-    assert (report["time"], report["file"]) == (30, 10)
+    assert (report["time"], report["file"]) == (14, 10)
     assert report["killed_while_saving"] >= 3  # else the file kills miss what they are for
-    assert len(set(report["at"])) >= 10  # spread over the run
+    assert len(set(report["at"])) >= 6  # spread over the run
 
 
 def test_three_kills_of_the_command_itself(tmp_path: Path, uninterrupted: Path) -> None:
