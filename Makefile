@@ -24,6 +24,7 @@ faults: $(STAMP)
 	PYTHONPATH=tests $(BIN)/python -m faults.attack errors $(WORKS) --every $(EVERY)
 	PYTHONPATH=tests $(BIN)/python -m faults.attack power-cut $(WORKS) --every $(EVERY)
 	PYTHONPATH=tests $(BIN)/python -m faults.attack stops $(WORKS) --every $(EVERY)
+	NORMSCOPE_RUN_STATES=200 $(BIN)/python -m pytest tests/faults/test_run_states.py
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
