@@ -14,6 +14,8 @@ from tokenizers.models import BPE, WordPiece
 from tokenizers.trainers import BpeTrainer
 
 from ...errors import UserError
+from ...limits.reading import read_text
+from ..growth import refuse_growth
 
 Kind = Literal["wordpiece", "bpe"]
 
@@ -66,7 +68,9 @@ class TextTokeniser:
     def load(cls, path: Path) -> Self:
         """Raises UserError for a file that is missing, damaged, or without the special tokens."""
         try:
-            return cls(Tokenizer.from_str(path.read_text(encoding="utf-8")))
+            text = read_text(path)
+            refuse_growth(text)
+            return cls(Tokenizer.from_str(text))
         except OSError as error:
             raise UserError(f"{path}: cannot read the tokeniser ({error.strerror})") from error
         except Exception as error:  # tokenizers raises bare Exception for malformed JSON

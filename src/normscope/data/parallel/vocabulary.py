@@ -16,6 +16,8 @@ from tokenizers.pre_tokenizers import WhitespaceSplit
 from tokenizers.trainers import BpeTrainer
 
 from ...errors import UserError
+from ...limits.reading import read_text
+from ..growth import refuse_growth
 
 BOS, PAD, EOS, UNK = 0, 1, 2, 3
 SPECIAL_TOKENS = ("<s>", "<pad>", "</s>", "<unk>")
@@ -103,7 +105,9 @@ class Vocabulary:
     def load(cls, path: Path) -> Self:
         """Read what `save` wrote. Raises UserError for a missing or damaged file."""
         try:
-            return cls(Tokenizer.from_str(path.read_text(encoding="utf-8")))
+            text = read_text(path)
+            refuse_growth(text)
+            return cls(Tokenizer.from_str(text))
         except OSError as error:
             raise UserError(f"{path}: cannot read the vocabulary ({error.strerror})") from error
         except Exception as error:  # tokenizers raises bare Exception for malformed JSON
