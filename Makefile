@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
 
-.PHONY: demo test mutants faults lint format bench clean
+.PHONY: demo test mutants faults fuzz lint format bench clean
 
 demo: $(STAMP)
 	$(BIN)/normscope demo
@@ -26,6 +26,11 @@ faults: $(STAMP)
 	PYTHONPATH=tests $(BIN)/python -m faults.attack stops $(WORKS) --every $(EVERY)
 	NORMSCOPE_RUN_STATES=200 $(BIN)/python -m pytest tests/faults/test_run_states.py
 
+# Changed files for every reader, for FUZZ_SECONDS; goes on with other ones where the last call stopped.
+FUZZ_SECONDS ?= 3600
+fuzz: $(STAMP)
+	FUZZ_SECONDS=$(FUZZ_SECONDS) $(BIN)/python tests/fuzz
+
 lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -42,6 +47,7 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/figure3.py
 	$(BIN)/python benchmarks/monitor.py
 	$(BIN)/python benchmarks/doctor.py
+	$(BIN)/python benchmarks/memory.py
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis mutants

@@ -4,8 +4,22 @@
 class UserError(Exception):
     """Something the user can put right. The message says what came, what is allowed and what to do.
 
-    Anything else that escapes is a fault of NormScope and keeps its traceback.
+    Anything else that escapes is a fault of NormScope and keeps its traceback. What came may be megabytes long, or
+    steer a terminal: the message is one line that can be printed, cut in the middle where it is long.
     """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(_printable(message))
+
+
+_LONGEST = 2000
+
+
+def _printable(message: str) -> str:
+    if len(message) > _LONGEST:
+        # Names come first and advice last.
+        message = f"{message[: _LONGEST - 600]} … {message[-500:]}"
+    return "".join(c if c.isprintable() else c.encode("unicode_escape", "replace").decode() for c in message)
 
 
 def in_one_line(error: BaseException) -> str:

@@ -19,7 +19,7 @@ from ..doctor.lint.rules import Loading
 from ..errors import UserError, in_one_line, installation
 from ..limits import memory
 from ..limits.memory import bounded_building
-from ..limits.reading import read_json
+from ..limits.reading import read_json, shown
 
 _WEIGHTS = (
     "model.safetensors",
@@ -161,6 +161,9 @@ def _read_config(file: Path, changes: Mapping[str, Any]) -> Any:
         raise UserError(f"{file} is not JSON: {error}") from error
     if not isinstance(table, dict) or not isinstance(table.get("model_type"), str):
         raise UserError(f'{file} is no configuration of a Hugging Face model: it has no "model_type", such as "gpt2"')
+    named = table.get("architectures") or []
+    if not isinstance(named, list) or not all(isinstance(name, str) for name in named):
+        raise UserError(f"{file}: architectures is {shown(named)}; it must be a list of names of classes, or null")
     kind = table["model_type"]
     known = list(transformers.CONFIG_MAPPING.keys())
     if kind not in known:

@@ -30,6 +30,14 @@ _TOML_PARTS = re.compile(
 )
 
 
+def is_folder(path: Path) -> bool:
+    """Whether there is such a folder; False also for a name that no file system takes."""
+    try:
+        return path.is_dir()
+    except (OSError, ValueError):
+        return False
+
+
 def read_text(path: Path, *, most_bytes: int = MOST_JSON_BYTES) -> str:
     """All of a UTF-8 file. Raises OSError, or ValueError for one that is longer or of other bytes."""
     # One byte more than is allowed tells, and a file without an end cannot fill the memory.

@@ -12,12 +12,16 @@ from ..errors import UserError
 
 def import_file(path: Path) -> None:
     """Run a user's Python file so that it registers its placements; once per process. Raises UserError."""
-    path = path.resolve()
+    try:
+        there = path.is_file()
+        path = path.resolve()
+    except (OSError, ValueError) as error:  # a name too long for a file, or with a NUL in it
+        raise UserError(f"cannot import {path}: {error}") from error
     # The whole path, so that two files of the same name stay two modules, and a placement name both claim is refused.
     name = f"normscope_user_{zlib.crc32(bytes(path)):08x}_{path.stem}"
     if name in sys.modules:
         return
-    if not path.is_file():
+    if not there:
         raise UserError(f"cannot import {path}: no such file; give a Python file that registers a placement")
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:

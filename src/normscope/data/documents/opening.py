@@ -5,6 +5,7 @@ from functools import cache
 from pathlib import Path
 
 from ...errors import UserError
+from ...limits.reading import is_folder, shown
 from ..draw import Draw
 from ..parallel.opening import TOY
 from ..toy.language import SPLITS, toy_pairs
@@ -38,10 +39,10 @@ def open_documents(config: TextDataConfig) -> DocumentCorpus:
     """Raises UserError where the folder is not a whole corpus of documents."""
     if config.corpus == TOY:
         return toy_documents()
-    if not Path(config.corpus).is_dir():
+    if not is_folder(Path(config.corpus)):
         raise UserError(
-            f"no corpus at {config.corpus!r}: give a folder made by `normscope data documents`, or {TOY!r} for the "
-            "embedded language"
+            f"no corpus at {shown(config.corpus)}: give a folder made by `normscope data documents`, or {TOY!r} for "
+            "the embedded language"
         )
     return DocumentCorpus.open(Path(config.corpus))
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...errors import UserError
+from ...limits.reading import is_folder, shown
 from ..text import TextForm
 from ..toy.language import toy_pairs, toy_words
 from .codec import Codec, Side
@@ -12,6 +13,8 @@ from .vocabulary import Vocabulary
 
 TOY = "toy"
 _TOY_HELD_OUT = 500
+_MOST_TOY_PAIRS = 1_000_000
+"""Made in minutes, and held in memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,17 +29,20 @@ class DataConfig:
     """Of a batch: longest sentence of either side, in tokens, times sentences (fairseq's --max-tokens)."""
 
     def __post_init__(self) -> None:
-        if self.toy_pairs < 1 or self.max_tokens < 1:
-            raise ValueError("toy_pairs and max_tokens must be at least 1")
+        if not 1 <= self.toy_pairs <= _MOST_TOY_PAIRS or self.max_tokens < 1:
+            raise ValueError(
+                f"toy_pairs and max_tokens must be at least 1, and toy_pairs at most {_MOST_TOY_PAIRS:,}, got "
+                f"{self.toy_pairs} and {self.max_tokens}"
+            )
 
 
 def open_corpus(config: DataConfig) -> Corpus:
     """Raises UserError where the folder is not a whole corpus."""
     if config.corpus == TOY:
         return toy_corpus(config.toy_pairs)
-    if not Path(config.corpus).is_dir():
+    if not is_folder(Path(config.corpus)):
         raise UserError(
-            f"no corpus at {config.corpus!r}: give a folder made by `normscope data prepare`, or {TOY!r} for the "
+            f"no corpus at {shown(config.corpus)}: give a folder made by `normscope data prepare`, or {TOY!r} for the "
             "embedded language"
         )
     return Corpus.open(Path(config.corpus))

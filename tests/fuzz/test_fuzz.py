@@ -1,0 +1,45 @@
+"""Changed files for every reader: refused in a line or read, never a traceback, a hang, or another meaning of ours.
+
+`make fuzz` does the same with new changes for an hour. Numbers are fixed here, so that a test finds the same each time.
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("transformers", reason="needs Hugging Face transformers")
+
+import forked
+from fuzz.cases import Case, Seeds, kept
+from fuzz.readers import READERS
+from fuzz.trials import tried
+
+CASES = 12
+"""Of each reader, times its share."""
+
+
+def _try_all(folder: str, result: str) -> None:
+    """In a process of its own, from which children are forked."""
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    seeds = Seeds(Path(folder))
+    seeds.make(list(READERS))
+    lines = [
+        f"{outcome.case}: {outcome.verdict} {outcome.said}"
+        for outcome in tried(_cases(), seeds.attempt)
+        if outcome.is_finding
+    ]
+    Path(result).write_text("\n".join([*lines, "all were tried"]))
+
+
+def _cases() -> Iterator[Case]:
+    yield from kept()
+    for name, reader in READERS.items():
+        yield from (Case(name, number) for number in range(CASES * reader.share))
+
+
+def test_no_changed_file_is_a_traceback_a_hang_or_another_meaning(tmp_path):
+    process = forked.call(_try_all, str(tmp_path / "seeds"), str(tmp_path / "result"))
+    process.wait(timeout=900)
+    assert (tmp_path / "result").read_text() == "all were tried"
