@@ -3,7 +3,7 @@
 import torch
 
 from ..tasks.run_config import RunConfig
-from ..train.device import bound_kernel_caches, fast_matmul, keep_freed_memory, set_threads
+from ..train.device import fast_matmul, keep_freed_memory, set_threads
 
 
 def prepare_machine(config: RunConfig, device: torch.device) -> bool:
@@ -12,6 +12,5 @@ def prepare_machine(config: RunConfig, device: torch.device) -> bool:
     if threads != "auto":
         set_threads(threads)
     if device.type == "cpu":
-        bound_kernel_caches()
         keep_freed_memory()
     return fast_matmul(device).on

@@ -107,22 +107,6 @@ def autocast(device: torch.device, precision: Precision) -> AbstractContextManag
     raise UserError(f"unknown precision {precision!r}; choose fp32 or bf16")
 
 
-_KERNEL_CACHES = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "256", "LRU_CACHE_CAPACITY": "8"}
-"""oneDNN's own cache, and the one that torch has before it for each kind of product, which holds the same kernels."""
-
-
-def bound_kernel_caches() -> None:
-    """Have oneDNN keep 256 compiled products, instead of 1,024 of its own and 1,024 a kind in torch.
-
-    Batches differ in their numbers of tokens, and on processors with AVX-512 oneDNN compiles a product for every shape,
-    about half a megabyte each: a long run grew by a gigabyte and more. The same products are compiled, so no bit
-    changes. Both libraries read their capacity when the first product of the process goes through them; later calls of
-    this function have no effect. What the user's environment says stays.
-    """
-    for name, capacity in _KERNEL_CACHES.items():
-        os.environ.setdefault(name, capacity)
-
-
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # <malloc.h>
 
 
