@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from importlib import import_module
 from pathlib import Path
 from typing import IO, Any
 
@@ -20,7 +21,7 @@ from normscope.studies.grids import pool as grid_pool
 
 from .desk import lay_out
 from .disk import Tree, read_tree, write_tree
-from .notified import Ended, run
+from .notified import Ended, leave, run
 from .operations import Operation
 from .watching import Decide, recorded, watched
 from .works import Work
@@ -34,6 +35,7 @@ class Bench:
     def __init__(self, place: Path) -> None:
         """place: a folder of ours, where desk and work are made."""
         # What every child would find out anew, and what forked children must not have: threads.
+        import_module("warm")
         torch.set_num_threads(1)
         machine.fast_matmul = lru_cache(machine.fast_matmul)  # type: ignore[assignment]
         opening._TOY_HELD_OUT = 12
@@ -161,9 +163,7 @@ class _Forked:
 
             traceback.print_exc()
         finally:
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(code if isinstance(code, int) else 1)
+            leave(code)
 
     def poll(self) -> int | None:
         return self._reap(os.WNOHANG)

@@ -81,7 +81,8 @@ def _one(bench: Bench, work: Work, wanted: Tree, fault: Fault) -> Verdict:
     removing = hit[0].kind in ("remove", "remove folder") if hit else False
     if ended.code and not fault.lasting and not removing and (left := left_over(after)):
         return Verdict(work.name, name, "left over", left)
-    if not ended.code:
+    # What an undisturbed disk would have let it remove goes with the next one of its kind.
+    if not ended.code and not (removing and left_over(after)):
         return Verdict(work.name, name, *difference(work.result(after), wanted))
     verdict = goes_on(bench, work, wanted, name)
     said = next((line for line in ended.said.splitlines() if line.startswith("error: ")), "")

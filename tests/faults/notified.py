@@ -6,6 +6,7 @@ Here the kernel itself stops the child at each call of a list, in whatever langu
 and this process says whether it goes on or fails with an error number.
 """
 
+import contextlib
 import ctypes
 import os
 import platform
@@ -179,12 +180,20 @@ def _be_the_child(work: Callable[[], object], numbers: Collection[int], theirs: 
     except BaseException:
         traceback.print_exc()
     finally:
-        try:
-            sys.stdout.flush()
-        except OSError:  # as at Python's own end
-            traceback.print_exc()
-            code = 120
-        sys.stderr.flush()
+        leave(code)
+
+
+def leave(code: object) -> NoReturn:
+    """End a forked process as Python ends: what cannot be flushed makes the exit code 120."""
+    try:
+        for stream in (sys.stdout, sys.stderr):
+            try:
+                stream.flush()
+            except OSError as error:
+                code = 120
+                with contextlib.suppress(OSError):
+                    os.write(2, f"{error}\n".encode())
+    finally:
         os._exit(code if isinstance(code, int) else 1)
 
 

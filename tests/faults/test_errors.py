@@ -7,7 +7,7 @@ import pytest
 
 from faults.conftest import Attack
 
-SAMPLES = {"documents": 40, "translate": 3, "training": 240}
+SAMPLES = {"documents": 240, "translate": 24, "training": 1200}
 
 
 @pytest.mark.parametrize("work", SAMPLES)

@@ -7,7 +7,7 @@ import pytest
 
 from faults.conftest import Attack
 
-SAMPLES = {"documents": 12, "training": 120}
+SAMPLES = {"documents": 24, "training": 200}
 
 
 @pytest.mark.parametrize("work", SAMPLES)

@@ -25,31 +25,33 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from forked import call
+from normscope.data.parallel import opening
 from normscope.errors import UserError
 from normscope.runs import machine, run
+from normscope.tasks.translation import TranslationRunConfig
 from normscope.train import Interrupted
 from normscope.train.checkpoint import Checkpoint, existing
-from tiny import flip, result, tiny
+from tiny import finish, flip, result, tiny
 
-UPDATES = 14
+UPDATES, MOST_UPDATES = 10, 14
 SETTINGS = (
-    f"train.duration={UPDATES}",
     "train.validate_every=4",
     "train.checkpoint_every=3",
     "train.keep_checkpoints=3",
     "data.max_tokens=128",
     "data.toy_pairs=100",
 )
-EXAMPLES = int(os.environ.get("NORMSCOPE_RUN_STATES", "2"))
+EXAMPLES = int(os.environ.get("NORMSCOPE_RUN_STATES", "1"))
 """Orders that are drawn; `make faults` draws many."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @lru_cache
-def alone(seed: int) -> Path:
+def alone(updates: int, *, seed: int = 1) -> Path:
     """A run that nothing befalls."""
     folder = Path(tempfile.mkdtemp()) / "run"
-    run.train_run(tiny(*SETTINGS, f"seed={seed}"), folder)
+    run.train_run(tiny(*SETTINGS, f"train.duration={updates}", f"seed={seed}"), folder)
     return folder
 
 
@@ -64,14 +66,19 @@ class Runs(RuleBasedStateMachine):
         super().__init__()
         self.place = Path(tempfile.mkdtemp())
         self.folder = self.place / "run"
+        self.updates = UPDATES
         self.whole: set[int] = set()
         self.damaged: Path | None = None
 
     def teardown(self) -> None:
         if self.damaged is None:
             self.train()
-            assert result(self.folder, UPDATES) == result(alone(1), UPDATES)
+            assert result(self.folder, self.updates) == result(alone(self.updates), self.updates)
         shutil.rmtree(self.place)
+
+    @property
+    def config(self) -> TranslationRunConfig:
+        return tiny(*SETTINGS, f"train.duration={self.updates}")
 
     def train(self, at: int | None = None, what: Callable[[], None] = lambda: None) -> None:
         """Train to the end; `what` happens in update `at`."""
@@ -80,7 +87,7 @@ class Runs(RuleBasedStateMachine):
             if event["event"] == "update" and event["update"] == at:
                 what()
 
-        run.train_run(tiny(*SETTINGS), self.folder, listeners=[listen])
+        run.train_run(self.config, self.folder, listeners=[listen])
         self.whole = self.there()
 
     def there(self) -> set[int]:
@@ -114,8 +121,14 @@ class Runs(RuleBasedStateMachine):
             assert max(self.there()) >= max(self.whole)
             self.whole = self.there()
 
+    @rule(more=st.integers(1, 3))
+    @precondition(lambda self: self.updates < MOST_UPDATES)
+    def made_longer(self, more: int) -> None:
+        """From the next command on, also where the run has come to its end."""
+        self.updates = min(self.updates + more, MOST_UPDATES)
+
     @rule(data=st.data(), how=st.sampled_from(["flipped", "cut", "removed"]))
-    @precondition(lambda self: self.damaged is None and len(self.whole) > 1 and UPDATES not in self.whole)
+    @precondition(lambda self: self.damaged is None and len(self.whole) > 1 and self.updates not in self.whole)
     def damage(self, data: st.DataObject, how: str) -> None:
         """Of the newest checkpoint, a file."""
         newest = self.folder / "checkpoints" / f"step-{max(self.whole)}"
@@ -135,19 +148,19 @@ class Runs(RuleBasedStateMachine):
         assert self.damaged is not None
         older = max(self.whole - {max(self.whole)})
         with pytest.raises(UserError, match=self.damaged.name) as refused:
-            run.train_run(tiny(*SETTINGS), self.folder)
+            run.train_run(self.config, self.folder)
         assert f"--from-step {older}" in str(refused.value)
-        run.train_run(tiny(*SETTINGS), self.folder, from_step=older)
+        run.train_run(self.config, self.folder, from_step=older)
         self.damaged, self.whole = None, self.there()
 
     @rule()
-    @precondition(lambda self: self.damaged is None and UPDATES not in self.whole)
+    @precondition(lambda self: self.damaged is None and self.updates not in self.whole)
     def another_run_s_checkpoint_is_refused(self) -> None:
         """Copied in as a newer one, it is named and nothing is lost."""
-        foreign = self.folder / "checkpoints" / f"step-{UPDATES}"
-        shutil.copytree(alone(2) / "checkpoints" / foreign.name, foreign)
+        foreign = self.folder / "checkpoints" / f"step-{self.updates}"
+        shutil.copytree(alone(self.updates, seed=2) / "checkpoints" / foreign.name, foreign)
         with pytest.raises(UserError, match=foreign.name):
-            run.train_run(tiny(*SETTINGS), self.folder)
+            run.train_run(self.config, self.folder)
         shutil.rmtree(foreign)
 
     @invariant()
@@ -164,12 +177,15 @@ class Runs(RuleBasedStateMachine):
                 Checkpoint(folder).verify()
 
 
-def test_runs_come_to_the_same_end_whatever_befalls_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "fast_matmul", lru_cache(machine.fast_matmul))
+def drawn(examples: int) -> None:
+    """For `forked.call`: draw so many orders."""
+    machine.fast_matmul = lru_cache(machine.fast_matmul)  # type: ignore[assignment]
+    opening._TOY_HELD_OUT = 12
+    opening.toy_corpus = lru_cache(opening.toy_corpus)
     run_state_machine_as_test(
         Runs,
         settings=settings(
-            max_examples=EXAMPLES,
+            max_examples=examples,
             stateful_step_count=6,
             deadline=None,
             derandomize=True,
@@ -177,3 +193,10 @@ def test_runs_come_to_the_same_end_whatever_befalls_them(monkeypatch: pytest.Mon
             suppress_health_check=list(HealthCheck),
         ),
     )
+
+
+def test_runs_come_to_the_same_end_whatever_befalls_them() -> None:
+    process = call(drawn, EXAMPLES)
+    process.wait()  # as long as it takes; `finish` waits for minutes
+    code, out, err = finish(process)
+    assert code == 0, out + err

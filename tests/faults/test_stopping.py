@@ -7,7 +7,7 @@ import pytest
 
 from faults.conftest import Attack
 
-SAMPLES = {"documents": 170, "training": 900}
+SAMPLES = {"documents": 340, "training": 2000}
 
 
 @pytest.mark.parametrize("work", SAMPLES)
