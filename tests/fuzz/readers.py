@@ -273,7 +273,14 @@ def _make_run(folder: Path) -> None:
 def _read_run(folder: Path, changed: Path) -> Any:
     run = load_run(folder, device="cpu")
     weights = {name: float(weight.double().sum()) for name, weight in run.model.state_dict().items()}
-    return to_toml(run.config), run.update, weights, run.codec.vocabulary_digests(), RunFolder(folder).events()
+    return (
+        to_toml(run.config),
+        run.update,
+        weights,
+        run.codec.vocabulary_digests(),
+        RunFolder(folder).events(),
+        run.environment,
+    )
 
 
 def _read_codec(folder: Path, changed: Path) -> Any:
@@ -307,6 +314,19 @@ READERS: dict[str, Reader] = {
     "parallel": Reader(_make_parallel, {"*.json": to.of_json, "*": to.of_bytes}, _read_parallel, guarded=True, share=2),
     "documents": Reader(
         _make_documents, {"*.json": to.of_json, "*": to.of_bytes}, _read_documents, guarded=True, share=2
+    ),
+    "run": Reader(
+        _make_run,
+        {
+            "*.json*": to.of_json,
+            "config.toml": to.of_toml,
+            "vocabularies/*": to.of_json,
+            "checkpoints/*/*.safetensors": to.of_tensors,
+            "checkpoints/*/*.json": to.of_json,
+            "checkpoints/*/MANIFEST*": to.of_bytes,
+        },
+        _read_run,
+        guarded=True,
     ),
     "codec": Reader(_make_codec, {"*": to.of_json}, _read_codec, guarded=True),
 }
