@@ -2,6 +2,7 @@
 
 import csv
 import importlib
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,8 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+
+from normscope.errors import installation
 
 transformers = pytest.importorskip("transformers", reason="needs Hugging Face transformers (the `huggingface` extra)")
 
@@ -251,5 +254,5 @@ def test_without_the_library_the_extra_is_named(
     for name in absent:
         monkeypatch.setitem(sys.modules, name, None)
     monkeypatch.delitem(sys.modules, f"normscope.adapters.{adapter}", raising=False)
-    with pytest.raises(ImportError, match=rf"pip install 'normscope\[{extra}\]'"):
+    with pytest.raises(ImportError, match=re.escape(installation(extra))):
         importlib.import_module(f"normscope.adapters.{adapter}")

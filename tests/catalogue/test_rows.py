@@ -113,7 +113,7 @@ def test_details_of_every_placement_are_json(name):
     assert all(sections for sections in written["wiring"].values())
 
 
-@pytest.mark.parametrize(("typed", "nearest"), [("post_ln", "post-ln"), ("DeepNorm", "deepnorm"), ("PreLN", "pre-ln")])
+@pytest.mark.parametrize(("typed", "nearest"), [("pots_ln", "post-ln"), ("DeepNrom", "deepnorm"), ("PreLNN", "pre-ln")])
 def test_an_unknown_name_gets_the_nearest(typed, nearest):
     with pytest.raises(ValueError) as caught:
         named(typed)

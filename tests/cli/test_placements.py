@@ -99,7 +99,7 @@ def test_a_placement_of_ones_own(call, own):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["show", "postln"], "unknown placement 'postln'; did you mean 'post-ln'? `normscope placements` lists all"),
+        (["show", "potsln"], "unknown placement 'potsln'; did you mean 'post-ln'? `normscope placements` lists all"),
         (["show", "t-fixup", "--model", "decoder-only"], "'t-fixup' is not defined for decoder-only models"),
         (["show", "pre-ln", "--model", "decoder-only", "--stack", "encoder"], "--stack encoder: the model has decoder"),
         (["show", "pre-ln", "--svg", "no/such/folder.svg"], "its folder does not exist"),

@@ -34,9 +34,9 @@ class NGPT(Placement):
 
     def __init__(self, stack: StackShape) -> None:
         super().__init__(stack)
-        self.root = math.sqrt(stack.width)
+        self.sqrt_width = math.sqrt(stack.width)
         # Made once: torch.compile can read a named constant, and not make one.
-        self.scales = {0.05: Constant(0.05 * self.root, "0.05√d"), 1.0: Constant(self.root, "√d")}
+        self.scales = {0.05: Constant(0.05 * self.sqrt_width, "0.05√d"), 1.0: Constant(self.sqrt_width, "√d")}
 
     def start(self, x: Value, end: End) -> Value:
         return end.norm(x)
@@ -58,8 +58,8 @@ class NGPT(Placement):
 
     def _stored(self, sublayer: Sublayer, name: str, initial: float) -> Value:
         """A number for each feature that starts at `initial` and is stored at 1/√d."""
-        return self.scales[initial] * sublayer.parameter(name, initial=1 / self.root, shape=(self.stack.width,))
+        return self.scales[initial] * sublayer.parameter(name, initial=1 / self.sqrt_width, shape=(self.stack.width,))
 
     def output_rows(self, rows: Value, head: End, vocabulary: int) -> Value:
         # The paper's logit s_z · (E x), with ‖x‖ = √d here and s_z stored at 1/√d.
-        return rows * head.parameter("s_z", initial=1 / self.root, shape=(vocabulary, 1))
+        return rows * head.parameter("s_z", initial=1 / self.sqrt_width, shape=(vocabulary, 1))
