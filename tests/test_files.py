@@ -158,3 +158,16 @@ def test_what_killed_writers_left_is_removed_by_the_next_one_and_what_is_being_w
         write_atomically(file, "whole")
     assert sorted(tmp_path.iterdir()) == sorted([file, held, other])
     assert file.read_text() == "whole"
+
+
+def test_a_signal_while_the_temporary_file_is_made_leaves_nothing(tmp_path, monkeypatch):
+    made = os.open
+
+    def then_a_signal(*arguments, **options):
+        made(*arguments, **options)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(os, "open", then_a_signal)
+        write_atomically(tmp_path / "page.html", "text")
+    assert list(tmp_path.iterdir()) == []

@@ -4,8 +4,8 @@ import errno
 import fcntl
 import os
 import re
+import secrets
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from glob import escape
@@ -28,34 +28,44 @@ _FAILING = {errno.EIO, errno.ENXIO, errno.ENODEV, errno.ESTALE, errno.EINTR, err
 
 def write_atomically(path: Path, text: str) -> None:
     """Write a text file so that a reader, a kill or a power cut finds the old file or the new one, never a part."""
-    handle, temporary = _temporary_of(path)
+    made: list[Path] = []
     try:
+        handle = _temporary_of(path, made)
+        temporary = made[-1]
         with naming(path), os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-            temporary.chmod(0o666 & ~_umask())  # mkstemp lets only its owner read
             temporary.replace(path)
     except BaseException:
-        with suppress(OSError):  # `clear_unfinished` takes it; what went wrong first is to be told
-            temporary.unlink(missing_ok=True)
+        for temporary in made:
+            with suppress(OSError):  # `clear_unfinished` takes it; what went wrong first is to be told
+                temporary.unlink(missing_ok=True)
         raise
     sync(path.parent)
 
 
-def _temporary_of(path: Path) -> tuple[int, Path]:
-    """A new file beside `path` for its next content, held by this process; those that killed ones left are removed."""
+def _temporary_of(path: Path, made: list[Path]) -> int:
+    """A new file beside `path` for its next content, held by this process; those that killed ones left are removed.
+
+    Its name is in `made` before it is there, so that a signal that comes while it is made does not leave it.
+    """
     for left in path.parent.glob(f"{UNFINISHED}{escape(path.name)}-????????"):
         with suppress(OSError), left.open("rb") as stream:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
             left.unlink()
     while True:
         # A name of its own for every writer: two processes that write the same page must not share a temporary file.
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f"{UNFINISHED}{path.name}-")
+        made.append(path.with_name(f"{UNFINISHED}{path.name}-{secrets.token_hex(4)}"))
+        try:
+            handle = os.open(made[-1], os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        except FileExistsError:
+            made.pop()  # another process's
+            continue
         with suppress(OSError):  # a file system without locks
             fcntl.flock(handle, fcntl.LOCK_EX)
         if os.fstat(handle).st_nlink:
-            return handle, Path(name)
+            return handle
         os.close(handle)  # another process took it for one that was left, in the moment before it was held
 
 
@@ -220,12 +230,6 @@ def _lock(folder: Path, path: Path) -> int:
         os.close(descriptor)
         raise UserError(f"{path}: another process is writing it; wait for that one or choose another folder") from error
     return descriptor
-
-
-def _umask() -> int:
-    umask = os.umask(0)
-    os.umask(umask)
-    return umask
 
 
 def _number_in(message: str) -> int | None:

@@ -41,7 +41,7 @@ def stops(bench: Bench, work: Work, *, every: int = 1, offset: int = 0) -> Itera
     bench.do(work)
     seconds = time.monotonic() - began
     asked = [Stop(n, times, operation=at) for at in range(len(operations)) for n in _SIGNALS for times in (1, 2)]
-    asked += [Stop(n, times, share=at / _TIMES) for at in range(_TIMES) for n in _SIGNALS for times in (1, 2)]
+    asked += [Stop(n, times, share=at / _TIMES) for at in range(1, _TIMES) for n in _SIGNALS for times in (1, 2)]
     for stop in asked[offset::every]:
         bench.lay(before)
         yield _judged(bench, work, wanted, stop, _stopped(bench, work, stop, seconds))

@@ -79,7 +79,7 @@ _RUNS = (
 _GRID = ("--arms", "post-ln:0,pre-ln:2", "--peak-lr", "3e-3", "--processes", "1", "--evaluate", "valid")
 _SMALL = ("--vocabulary-size", "120")
 _SEARCH = ("--batch-sizes", "16", "--rates", "1e-3,2e-3", "--epochs", "1", "--seeds", "2", "--processes", "1")
-_LEMMAS = ("seeds=2", "blocks=2", "width=8", "tokens=4", "vectors=5")
+_LEMMAS = ("seeds=2", "blocks=2", "width=8", "singular_width=4", "tokens=4", "vectors=5")
 
 WORKS = {
     work.name: work

@@ -208,6 +208,7 @@ class TestStudy:
             ({"sigmas": (1.0, 0.0)}, "sigmas must be positive"),
             ({"means": ()}, "means needs at least one"),
             ({"singular_width": 2}, "singular_width must lie between 3"),
+            ({"width": 8}, r"singular_width must lie between 3 and 8 \(it is a part of the width of 8\)"),
         ],
     )
     def test_settings_that_it_cannot_take(self, change, message):

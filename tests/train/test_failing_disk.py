@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from normscope import files
 from normscope.data.parallel import opening
 from normscope.errors import UserError
 from normscope.runs import run
@@ -135,3 +136,24 @@ def test_a_place_where_no_folder_can_be_is_one_line(place: str) -> None:
         run.train_run(tiny(*SETTINGS), Path(place))
     assert place[:9] in str(error.value) or "made in /proc;" in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_what_was_removed_is_gone_from_the_disk_before_the_run_says_that_it_is_finished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A power cut would bring it back otherwise, and nobody clears up in a finished run."""
+    kept, real = [set[str]()], files.sync
+
+    def sync(path: Path) -> None:
+        real(path)
+        if path == tmp_path / "checkpoints":
+            kept[0] = {entry.name for entry in path.iterdir()}
+
+    def listen(event: dict[str, object]) -> None:
+        if event["event"] == "finished":
+            assert kept[0] == {f"step-{update}" for update in steps(tmp_path)}
+            kept.append(set())
+
+    monkeypatch.setattr(files, "sync", sync)
+    run.train_run(tiny(*SETTINGS), tmp_path, listeners=[listen])
+    assert len(kept) == 2

@@ -88,7 +88,9 @@ class Trainer:
                     if stop.signal_number is not None and self.progress.update < self.updates:
                         self._save()
                         raise Interrupted(stop.signal_number, f"after update {self.progress.update}; saved")
-                # After the last checkpoint, so that a run that says so is finished whatever kills it.
+                # Nobody clears up in a finished run, so what was removed is gone from the disk before it says so; and
+                # after the last checkpoint, so that a run that says so is finished whatever kills it.
+                files.sync(self.folder.checkpoints)
                 self._emit({"event": "finished", "update": self.progress.update, **self._totals()})
                 self.log.mark()
         finally:

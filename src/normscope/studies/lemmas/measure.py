@@ -57,8 +57,12 @@ class LemmasConfig:
             raise ValueError(f"sigmas must be positive, and there must be one, got {self.sigmas}")
         if not self.means:
             raise ValueError("means needs at least one number")
-        if not 3 <= self.singular_width <= 512:
-            raise ValueError(f"singular_width must lie between 3 and 512, got {self.singular_width}")
+        most = min(512, self.width)
+        if not 3 <= self.singular_width <= most:
+            raise ValueError(
+                f"singular_width must lie between 3 and {most} (it is a part of the width of {self.width}), "
+                f"got {self.singular_width}"
+            )
 
 
 def relu(config: LemmasConfig, seed: int) -> dict[str, list[float]]:
