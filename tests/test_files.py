@@ -167,7 +167,7 @@ def test_a_signal_while_the_temporary_file_is_made_leaves_nothing(tmp_path, monk
         made(*arguments, **options)
         raise KeyboardInterrupt
 
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(os, "open", then_a_signal)
+    monkeypatch.setattr(os, "open", then_a_signal)
+    with pytest.raises(KeyboardInterrupt):
         write_atomically(tmp_path / "page.html", "text")
     assert list(tmp_path.iterdir()) == []

@@ -41,8 +41,8 @@ def open_documents(config: TextDataConfig) -> DocumentCorpus:
         return toy_documents()
     if not is_folder(Path(config.corpus)):
         raise UserError(
-            f"no corpus at {shown(config.corpus, 1000)}: give a folder made by `normscope data documents`, or {TOY!r} for "
-            "the embedded language"
+            f"no corpus at {shown(config.corpus, 1000)}: give a folder made by `normscope data documents`, or {TOY!r} "
+            "for the embedded language"
         )
     return DocumentCorpus.open(Path(config.corpus))
 
