@@ -42,8 +42,8 @@ def open_corpus(config: DataConfig) -> Corpus:
         return toy_corpus(config.toy_pairs)
     if not is_folder(Path(config.corpus)):
         raise UserError(
-            f"no corpus at {shown(config.corpus, 1000)}: give a folder made by `normscope data prepare`, or {TOY!r} for "
-            "the embedded language"
+            f"no corpus at {shown(config.corpus, 1000)}: give a folder made by `normscope data prepare`, or {TOY!r} "
+            "for the embedded language"
         )
     return Corpus.open(Path(config.corpus))
 
