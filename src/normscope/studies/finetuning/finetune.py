@@ -8,7 +8,7 @@ from typing import Any
 
 from ...data.labelled.corpus import LabelledCorpus, open_labelled
 from ...errors import UserError
-from ...files import disk_errors, remove_folder, write_atomically
+from ...files import disk_errors, remove_folder, sync, write_atomically
 from ...tasks.pair_classification import PairRunConfig
 from ...tasks.pair_classification.start import open_start
 from ...train import RunFolder
@@ -166,6 +166,8 @@ def _remove_checkpoints(folder: RunFolder) -> None:
     # Not under the run's lock: the process that trained it may be about to end, and writes nothing any more.
     for checkpoint in existing(folder.checkpoints):
         remove_folder(checkpoint.folder)
+    if folder.checkpoints.is_dir():
+        sync(folder.checkpoints)  # or a power cut brings one back that nobody would clear away
 
 
 def _row(cell: TuningCell) -> dict[str, Any]:
