@@ -102,7 +102,7 @@ def demo(
     out: Annotated[Path, typer.Option(help="Folder for the runs and the report.")] = Path("demo"),
     processes: Annotated[int, typer.Option(help="Number of runs at a time; 0 for one on each core.")] = 0,
 ) -> None:
-    """Train Post-LN and Pre-LN with warm-up and without: a minute and a half on two idle cores.
+    """Train Post-LN and Pre-LN with warm-up and without: about two minutes on two cores.
 
     The runs learn to translate the embedded toy language; the report is demo/report.html.
 

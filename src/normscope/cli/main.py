@@ -63,7 +63,7 @@ START = """NormScope: what does the placement of normalisation do to a Transform
 Where to start:
 
   normscope demo
-      Train Post-LN and Pre-LN, with warm-up and without, in a minute and a half; open demo/report.html afterwards.
+      Train Post-LN and Pre-LN, with warm-up and without, in about two minutes; open demo/report.html afterwards.
   normscope doctor my_model.py:build
       Find the placement of every sub-layer of a model of yours, what is wrong with it, and a learning rate for it.
   normscope predict pre-ln post-ln --blocks 48
