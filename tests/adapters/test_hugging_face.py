@@ -307,6 +307,57 @@ def test_a_model_that_does_not_fit_into_memory_is_not_built(monkeypatch):
     assert open_small("LlamaConfig", *settings).model.config.num_hidden_layers == 3
 
 
+@pytest.mark.parametrize(
+    ("name", "setting"),
+    [
+        ("gpt2", "n_layer=4611686018427387904"),
+        # Its configuration makes a list of so many entries before there is a model.
+        ("Qwen2Config", "num_hidden_layers=1000000000"),
+        ("Gemma3Config", "text_config.num_hidden_layers=1000000000"),
+        ("swin", "depths=[2, 1000000000]"),
+        ("SwitchTransformersConfig", "num_experts=1000000000"),
+    ],
+)
+def test_counts_without_end_are_refused_before_anything_is_built(name, setting):
+    key, number = setting.partition("=")[0], setting.strip("]").replace("=", " ").split()[-1]
+    assert f"{key} is {number}, and 100,000 is the most that is built" in said(name, setting)
+
+
+def test_labels_without_end_are_refused_before_each_has_a_name(tmp_path):
+    (tmp_path / "config.json").write_text('{"model_type": "bert", "num_labels": 1000000000}')
+    assert "num_labels is 1000000000, and 100,000 is the most that is built" in said(tmp_path)
+
+
+def test_what_takes_too_long_to_build_is_refused_with_what_may_be_the_reason(monkeypatch):
+    monkeypatch.setattr(memory, "MOST_SECONDS", 0.0)
+    message = said("gpt2", "n_layer=60000")
+    assert "takes more than 0 s of the processor to build even without weights, and had 1 modules by then" in message
+    assert message.endswith("its largest numbers are n_layer = 60000, vocab_size = 50257, bos_token_id = 50256")
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "billions"),
+    [
+        # Llama 3.1 405B, with the vocabulary of 32,000 that is the default.
+        (
+            "LlamaConfig",
+            "hidden_size=16384 intermediate_size=53248 num_attention_heads=128 num_key_value_heads=8 num_hidden_layers=126",
+            403,
+        ),
+        ("Qwen3MoeConfig", "num_hidden_layers=94 hidden_size=4096 num_attention_heads=64", 118),
+        # Each of the 12 times 2 layers with experts has 64, which are modules of their own.
+        (
+            "SwitchTransformersConfig",
+            "num_layers=24 num_decoder_layers=24 num_experts=64 num_sparse_encoder_layers=12 num_sparse_decoder_layers=12",
+            5.1,
+        ),
+    ],
+)
+def test_large_models_that_were_published_lack_memory_alone(name, settings, billions, monkeypatch):
+    monkeypatch.setattr(memory, "available_bytes", lambda: 20 * 10**9)
+    assert f"has {billions:.3g} billion parameters and would need" in said(name, *settings.split())
+
+
 def test_without_transformers_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "transformers", None)
     assert installation("huggingface") in said("gpt2")

@@ -53,6 +53,14 @@ def test_modules_without_end(monkeypatch):
         nn.Sequential(*[nn.Identity() for _ in range(50)])
 
 
+def test_modules_that_take_long():
+    expected = (
+        "it takes more than -1 s of the processor to build even without weights, and had 1 modules by then; halve"
+    )
+    with pytest.raises(UserError, match=expected), bounded_building("it", "halve it", most_seconds=-1):
+        nn.Sequential(nn.Identity(), nn.Identity())
+
+
 @pytest.mark.parametrize("setting", ["model.width=2000000", "model.ffn_width=200000000000", "model.width=1000000000"])
 def test_a_configuration_of_a_model_without_room_is_the_user_s_mistake(setting):
     codec = TRANSLATION.codec_of(TRANSLATION.open(tiny("data.toy_pairs=10")))

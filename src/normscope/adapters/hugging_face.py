@@ -20,6 +20,7 @@ from ..errors import UserError, in_one_line, installation
 from ..limits import memory
 from ..limits.memory import bounded_building
 from ..limits.reading import read_json, shown
+from .hugging_face_counts import largest, refuse_endless
 
 _WEIGHTS = (
     "model.safetensors",
@@ -177,6 +178,7 @@ def _read_config(file: Path, changes: Mapping[str, Any]) -> Any:
 def _config(config_class: Any, table: dict[str, Any], changes: Mapping[str, Any], source: str) -> Any:
     for key, value in changes.items():
         _change(config_class, table, key, key.split("."), value)
+    refuse_endless(table, source)
     try:
         return config_class.from_dict(table)
     except Exception as error:
@@ -240,10 +242,17 @@ def _built(model_class: Any, config: Any) -> nn.Module:
 
 def _refuse_too_large(model_class: Any, config: Any) -> None:
     """Raise UserError where the model would not fit into this machine's memory, or would take minutes to build."""
+    from transformers.initialization import no_init_weights
+
     available = memory.available_bytes()
+    what = f"{model_class.__name__} of this configuration"
+    advice = f"{_SMALLER}; its largest numbers are {largest(config.to_dict())}"
+    bounded = bounded_building(what, advice, most_seconds=memory.MOST_SECONDS)
     try:
-        with torch.device("meta"), bounded_building(f"{model_class.__name__} of this configuration", _SMALLER):
+        # Drawing weights that are not there would take most of the time.
+        with torch.device("meta"), no_init_weights(), bounded:
             model = model_class._from_config(config)
+        model.tie_weights()
     except UserError:
         raise
     except Exception:
@@ -253,8 +262,8 @@ def _refuse_too_large(model_class: Any, config: Any) -> None:
     needed = memory.COPIES * sum(weight.numel() * weight.element_size() for weight in model.parameters())
     if available is not None and needed > available:
         raise UserError(
-            f"{model_class.__name__} of this configuration has {parameters / 1e9:.3g} billion parameters and would "
-            f"need {needed / 1e9:.0f} GB, of which {available / 1e9:.0f} are free; {_SMALLER}"
+            f"{what} has {parameters / 1e9:.3g} billion parameters and would "
+            f"need {needed / 1e9:.0f} GB, of which {available / 1e9:.0f} are free; {advice}"
         )
 
 

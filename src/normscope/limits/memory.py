@@ -1,5 +1,7 @@
 """Memory that there is, compared with what would be built before any of it is taken."""
 
+import math
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +15,9 @@ from ..errors import UserError
 
 MOST_MODULES = 50_000
 """Of one model: a thousand blocks of thirty modules each, and room above; that many are built in some seconds."""
+MOST_SECONDS = 6.0
+"""Of the processor, for a model without weights: the largest that was published and has fewer modules, a Switch
+Transformer of 256 experts (31,767 modules), takes 3.0, and a thousand blocks of GPT-2, BERT or Llama 1.4 to 2.8."""
 COPIES = 3
 """A weight, its gradient, and what an update makes of it."""
 
@@ -28,15 +33,18 @@ def available_bytes() -> int | None:
 
 
 @contextmanager
-def bounded_building(what: str, advice: str, *, least_weights: int = 0) -> Iterator[None]:
+def bounded_building(
+    what: str, advice: str, *, least_weights: int = 0, most_seconds: float = math.inf
+) -> Iterator[None]:
     """Within it, models are built as long as they stay below `MOST_MODULES` and below the memory of this machine.
 
     Weights are counted when a module is given them, which is before they are drawn: of what is too large nothing more
     than addresses has been taken. Those on the meta device take no memory and are not counted.
-    what: its name in the message; advice: how it becomes smaller; least_weights: so many it will have, at 4 bytes each.
+    what: its name in the message; advice: how it becomes smaller; least_weights: so many it will have, at 4 bytes each;
+    most_seconds: of the processor, for models whose weights are not drawn.
     Raises UserError.
     """
-    counted = _Counted(what, advice, available_bytes())
+    counted = _Counted(what, advice, available_bytes(), most_seconds)
     counted.refuse_beyond_memory(least_weights, 4 * least_weights)
     hooks = [
         registration.register_module_module_registration_hook(counted.module),
@@ -57,14 +65,20 @@ def bounded_building(what: str, advice: str, *, least_weights: int = 0) -> Itera
 class _Counted:
     """Modules and weights so far; their parent classes call `module` and `parameter` for each."""
 
-    def __init__(self, what: str, advice: str, available: int | None) -> None:
+    def __init__(self, what: str, advice: str, available: int | None, most_seconds: float) -> None:
         self.what, self.advice, self.available = what, advice, available
+        self.most_seconds, self.began_seconds = most_seconds, time.thread_time()
         self.modules = self.weights = self.bytes = 0
 
     def module(self, parent: nn.Module, name: str, child: Any) -> None:
         self.modules += isinstance(child, nn.Module)
         if self.modules > MOST_MODULES:
             raise UserError(f"{self.what} has more than {MOST_MODULES:,} modules; {self.advice}")
+        if time.thread_time() - self.began_seconds > self.most_seconds:
+            raise UserError(
+                f"{self.what} takes more than {self.most_seconds:g} s of the processor to build even without weights, "
+                f"and had {self.modules:,} modules by then; {self.advice}"
+            )
 
     def parameter(self, parent: nn.Module, name: str, weight: Any) -> None:
         if not isinstance(weight, torch.Tensor) or weight.is_meta:
