@@ -341,14 +341,16 @@ def test_what_takes_too_long_to_build_is_refused_with_what_may_be_the_reason(mon
         # Llama 3.1 405B, with the vocabulary of 32,000 that is the default.
         (
             "LlamaConfig",
-            "hidden_size=16384 intermediate_size=53248 num_attention_heads=128 num_key_value_heads=8 num_hidden_layers=126",
+            "hidden_size=16384 intermediate_size=53248 num_attention_heads=128 num_key_value_heads=8 "
+            "num_hidden_layers=126",
             403,
         ),
         ("Qwen3MoeConfig", "num_hidden_layers=94 hidden_size=4096 num_attention_heads=64", 118),
         # Each of the 12 times 2 layers with experts has 64, which are modules of their own.
         (
             "SwitchTransformersConfig",
-            "num_layers=24 num_decoder_layers=24 num_experts=64 num_sparse_encoder_layers=12 num_sparse_decoder_layers=12",
+            "num_layers=24 num_decoder_layers=24 num_experts=64 num_sparse_encoder_layers=12 "
+            "num_sparse_decoder_layers=12",
             5.1,
         ),
     ],
