@@ -21,7 +21,8 @@ MAY_IMPORT = {
     "files": set(),
     "provenance": set(),
     "signals": set(),
-    "settings": set(),
+    # A folder is known as a run by its configuration file, and a disk that does not say so is an error of one line.
+    "settings": {"files"},
     "placement": set(),
     "theory": {"placement"},
     # Configurations are made by hand too, and refuse names that there are not.

@@ -18,6 +18,7 @@ from ..runs import config as configs
 from ..runs import loading
 from ..runs.evaluate import evaluate_run
 from ..runs.run import train_run
+from ..settings.config_file import refuse_no_run
 from ..tasks.protocol import Evaluation
 from ..tasks.registry import config_of, task_of
 from ..tasks.run_config import RunConfig
@@ -151,8 +152,7 @@ def train(
 
 def open_run(folder: str | Path) -> Run:
     """The run in a folder, finished or not. Raises UserError where there is none."""
-    if not RunFolder(Path(folder)).is_run:
-        raise UserError(f"{folder} is not a run folder: it has no config.toml")
+    refuse_no_run(Path(folder))
     return Run(Path(folder))
 
 

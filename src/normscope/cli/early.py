@@ -30,12 +30,6 @@ def refuse_unreadable(config: Path | None, settings: Iterable[str], imports: Ite
             raise UserError(f"{source}: model: {error}") from error
 
 
-def refuse_no_run(folder: Path) -> None:
-    """Raise UserError where `folder` is no run folder."""
-    if not (folder / "config.toml").is_file():
-        raise UserError(f"{folder} is not a run folder: it has no config.toml")
-
-
 def refuse_missing_target(target: str) -> None:
     """Raise UserError for a target of the doctor that names a file which is not there."""
     before, sign, _ = target.partition(":")

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
+from ..settings.config_file import refuse_no_run
 from .console import say
-from .early import refuse_no_run
 from .shared import Device, Which, refuse_unwritable
 
 

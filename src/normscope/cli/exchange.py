@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from .early import refuse_no_run
+from ..settings.config_file import refuse_no_run
 from .names import placement_names
 
 Which = Annotated[

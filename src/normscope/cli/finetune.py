@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
+from ..settings.config_file import refuse_no_run
 from .console import GridDisplay, stderr
-from .early import refuse_no_run
 from .shared import listed, resumable
 
 

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from ..errors import UserError
+from ..settings.config_file import is_run
 from .compare import print_summary
 
 
@@ -30,7 +31,5 @@ def report(
     if len(folders) > 1 and out is None:
         raise UserError("several folders make one report: say with --out where to write it")
     first = folders[0]
-    page, file = write_report(
-        folders, out or (first / "report" if (first / "config.toml").is_file() else first), title=title
-    )
+    page, file = write_report(folders, out or (first / "report" if is_run(first) else first), title=title)
     print_summary(page, file)

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from ..errors import UserError
+from ..settings.config_file import refuse_no_run
 from .console import say
-from .early import refuse_no_run
 from .shared import Beam, Device, LengthPenalty, Which
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from ..errors import UserError
 from ..files import REPLACED, UNFINISHED, clear_unfinished, disk_errors, make_folders, write_atomically
+from ..settings.config_file import CONFIG_FILE, is_run, refuse_no_run
 from ..settings.tables import read_toml
 from .checkpoint import Checkpoint, intact
 from .environment import KEYS, OPTIONAL_KEYS
@@ -26,7 +27,7 @@ class RunFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.config_file = path / "config.toml"
+        self.config_file = path / CONFIG_FILE
         self.metrics_file = path / "metrics.jsonl"
         self.checkpoints = path / "checkpoints"
         self.vocabularies = path / "vocabularies"
@@ -34,8 +35,7 @@ class RunFolder:
 
     @property
     def is_run(self) -> bool:
-        with disk_errors(f"reading {self.path}"):
-            return self.config_file.is_file()
+        return is_run(self.path)
 
     @property
     def is_free(self) -> bool:
@@ -130,8 +130,7 @@ class RunFolder:
 
     def checkpoint(self, which: str) -> Checkpoint:
         """`last`, `best` (lowest validation loss) or an update's number, verified. Raises UserError."""
-        if not self.is_run:
-            raise UserError(f"{self.path} is not a run folder: it has no config.toml")
+        refuse_no_run(self.path)
         if which not in ("last", "best") and not which.isdecimal():
             raise UserError(f"a checkpoint is `last`, `best` or an update's number, got {which!r}")
         update = int(which) if which.isdecimal() else None
