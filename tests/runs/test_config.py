@@ -17,9 +17,9 @@ from normscope.model import ModelConfig
 from normscope.optim import OPTIMIZERS, OptimizerConfig, ScheduleConfig
 from normscope.runs.config import load, replaced
 from normscope.settings.own_files import import_file
-from normscope.settings.tables import to_toml
+from normscope.settings.tables import differences, to_toml
 from normscope.studies.grids.demo import DEMO_GRID, demo_config
-from normscope.tasks.registry import TASKS
+from normscope.tasks.registry import TASKS, config_of
 from normscope.tasks.run_config import RunConfig
 from normscope.tasks.translation import TranslationConfig, TranslationRunConfig
 from normscope.train import TrainConfig
@@ -268,3 +268,11 @@ def test_the_demonstration_is_four_arms_that_can_be_run() -> None:
     ]
     assert config.data.corpus == "toy"
     assert replaced(config) == config
+
+
+def test_configurations_of_two_tasks_differ_in_what_both_have() -> None:
+    translation = config_of({"seed": 2}, source="one")
+    masked = config_of({"task": "masked-lm", "model": {"placement": "peri-ln"}}, source="other")
+    found = differences(translation, masked, apart_from=("model.placement", "task"))
+    assert "seed: 2 there, 1 now" in found
+    assert not [line for line in found if line.startswith(("task", "model.placement", "data.toy_pairs", "masked_lm."))]

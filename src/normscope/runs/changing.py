@@ -7,7 +7,7 @@ import tomli_w
 
 from ..errors import UserError
 from ..optim import depends_on_horizon
-from ..settings.tables import as_table, flat
+from ..settings.tables import as_table, differences
 from ..tasks.run_config import RunConfig
 from ..train import RunFolder
 from ..train.checkpoint import existing
@@ -21,15 +21,16 @@ def refuse_changes(folder: RunFolder, config: RunConfig) -> None:
     there = load_run_config(folder)
     if there == config:
         return
+    differing = "; ".join(differences(there, config))
     kept = {name: getattr(there.train, name) for name in MAY_CHANGE}
     if dataclasses.replace(config, train=dataclasses.replace(config.train, **kept)) != there:
         raise UserError(
-            f"{folder.path} holds a run with another configuration ({_difference(there, config)}); "
+            f"{folder.path} holds a run with another configuration ({differing}); "
             "choose another folder (--run, or --out of a comparison)"
         )
     if _another_length(there, config) and depends_on_horizon(config.schedule):
         raise UserError(
-            f"{folder.path} holds a run of another length ({_difference(there, config)}), and it cannot go on as if it "
+            f"{folder.path} holds a run of another length ({differing}), and it cannot go on as if it "
             f'had been so long from the start: with decay "{config.schedule.decay}" the learning rate of every update '
             "depends on the length. Choose another folder (--run, or --out of a comparison). A run with a decay that "
             'does not, such as "inverse-sqrt", can be made longer'
@@ -68,11 +69,3 @@ def change(folder: RunFolder, config: RunConfig) -> None:
 
 def _another_length(there: RunConfig, here: RunConfig) -> bool:
     return there.train.duration != here.train.duration
-
-
-def _difference(there: RunConfig, here: RunConfig) -> str:
-    """Settings that differ, as a list for the user."""
-    old, new = flat(as_table(there)), flat(as_table(here))
-    # Those of another task have other keys; that its name differs says enough.
-    differing = [key for key in old if key in new and old[key] != new[key]]
-    return "; ".join(f"{key}: {old[key]!r} there, {new[key]!r} now" for key in differing)

@@ -3,7 +3,7 @@
 import dataclasses
 import difflib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +78,17 @@ def flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     for key, value in table.items():
         rows |= flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {prefix + key: value}
     return rows
+
+
+def differences(there: Any, here: Any, *, apart_from: Collection[str] = ()) -> list[str]:
+    """Settings in which two configurations, which are dataclasses, differ, each as words for the user.
+
+    apart_from: dotted keys that do not count. Nor do those that only one has: it is of another task, and that the tasks
+    differ says enough.
+    """
+    old, new = flat(as_table(there)), flat(as_table(here))
+    differing = [key for key in new if key in old and old[key] != new[key] and key not in apart_from]
+    return [f"{key}: {old[key]!r} there, {new[key]!r} now" for key in differing]
 
 
 def nearest(unknown: str, known: Iterable[str]) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from ...errors import UserError
 from ...files import disk_errors, write_atomically
 from ...runs.config import load, load_run_config
-from ...settings.tables import as_table, flat
+from ...settings.tables import differences
 from ...tasks.protocol import AnyCorpus, Facts
 from ...tasks.registry import task_from_scratch
 from ...tasks.run_config import RunConfig
@@ -134,7 +134,7 @@ def refuse_unlike(
 
     others, manifest, folder: of the comparison. fingerprint: of the corpus of the runs that are to join it.
     """
-    unlike = _differences(others[0].config, cells[0].config) if others else []
+    unlike = differences(others[0].config, cells[0].config, apart_from=_MAY_DIFFER) if others else []
     if others and fingerprint != manifest.corpus.fingerprint:
         unlike.append(f"fingerprint of the corpus: {manifest.corpus.fingerprint} there, {fingerprint} now")
     if unlike:
@@ -142,12 +142,3 @@ def refuse_unlike(
             f"{folder} holds a comparison with other settings ({'; '.join(unlike)}). Within one only placement, "
             "warm-up, rate, optimiser, seed and duration may differ; choose another folder with --out"
         )
-
-
-def _differences(there: RunConfig, here: RunConfig) -> list[str]:
-    old, new = flat(as_table(there)), flat(as_table(here))
-    return [
-        f"{key}: {old.get(key)!r} there, {new[key]!r} now"
-        for key in new
-        if old.get(key) != new[key] and key not in _MAY_DIFFER
-    ]
