@@ -1,12 +1,13 @@
 """Runs small enough to be repeated dozens of times, and what is compared between them."""
 
 import hashlib
+import json
 import os
 import subprocess
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from normscope.runs.config import load
 from normscope.tasks.translation import TranslationRunConfig
@@ -91,6 +92,16 @@ def flip(file: Path, bit: int) -> None:
     content = bytearray(file.read_bytes())
     content[bit // 8] ^= 1 << bit % 8
     file.write_bytes(content)
+
+
+def resealed(file: Path, **changes: Any) -> dict[str, Any]:
+    """Change a JSON file as one that knows of its seal would, None for a key that goes; what it held before."""
+    before: dict[str, Any] = json.loads(file.read_text())
+    changed = before | {"sha256_of_this_file": None} | changes
+    table = {key: value for key, value in changed.items() if value is not None}
+    table["sha256_of_this_file"] = hashlib.sha256(json.dumps(table, indent=1).encode()).hexdigest()
+    file.write_text(json.dumps(table, indent=1) + "\n")
+    return before
 
 
 def start(*arguments: str, cwd: Path | None = None) -> "subprocess.Popen[bytes]":

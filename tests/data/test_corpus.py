@@ -1,5 +1,4 @@
 import hashlib
-import json
 
 import numpy as np
 import pytest
@@ -10,7 +9,7 @@ from normscope.data.parallel.corpus import FORMAT, VERSION, Corpus, Split, Token
 from normscope.data.parallel.vocabulary import EOS, UNK, Vocabulary
 from normscope.data.text import TextForm
 from normscope.errors import UserError
-from tiny import flip
+from tiny import flip, resealed
 
 WORDS = ["ein", "hund", "läuft", ".", "a", "dog", "runs", "'s"]
 LINES = {
@@ -150,16 +149,14 @@ def test_what_is_no_corpus_is_told(tmp_path):
     with pytest.raises(UserError, match="not a corpus"):
         Corpus.open(tmp_path)
     folder = write(Corpus.of_lines(codec(), LINES), tmp_path / "corpus")
-    manifest = json.loads((folder / "corpus.json").read_text())
-    (folder / "corpus.json").write_text(json.dumps(manifest | {"version": 99}))
-    with pytest.raises(UserError, match="version 99, this NormScope reads 2; prepare the corpus again"):
+    resealed(folder / "corpus.json", version=99)
+    with pytest.raises(UserError, match="has version 99, and this NormScope reads 2; prepare the corpus again"):
         Corpus.open(folder)
-    (folder / "corpus.json").write_text(json.dumps(manifest | {"more": 1}))
-    with pytest.raises(UserError, match=r"damaged \(has the unknown key 'more'\); prepare the corpus again"):
+    resealed(folder / "corpus.json", version=VERSION, more=1)
+    with pytest.raises(UserError, match="another version: it has the unknown 'more'; prepare the corpus again"):
         Corpus.open(folder)
-    del manifest["files"]
-    (folder / "corpus.json").write_text(json.dumps(manifest))
-    with pytest.raises(UserError, match=r"damaged \(lacks the key 'files'\); prepare the corpus again"):
+    resealed(folder / "corpus.json", more=None, files=None)
+    with pytest.raises(UserError, match="another version: it lacks 'files'; prepare the corpus again"):
         Corpus.open(folder)
 
 

@@ -1,6 +1,5 @@
 """Corpora of documents in memory and on the disk: what is put in is read back, and damage is told."""
 
-import json
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -13,8 +12,8 @@ from hypothesis import strategies as st
 from normscope.data.documents.corpus import DocumentCorpus, DocumentSplit
 from normscope.data.documents.prepare import DocumentsConfig, prepare_documents
 from normscope.data.documents.tokeniser import TextTokeniser
-from normscope.data.state import write_state
 from normscope.errors import UserError
+from tiny import resealed
 
 SENTENCES = ["the red house stands here", "a red horse runs there", "no house runs", "the horse stands there now"]
 TEXT = "\n\n".join("\n".join(f"{s} {i}." for s in SENTENCES[: 2 + i % 3]) for i in range(9)) + "\n"
@@ -75,15 +74,8 @@ def test_the_vocabulary_is_saved_for_a_run(folder: Path, tmp_path: Path) -> None
     assert TextTokeniser.load(tmp_path / "tokenizer.json").to_json() == corpus.tokeniser.to_json()
 
 
-def _manifest(change: Callable[[dict[str, object]], object]) -> Callable[[Path], None]:
-    def damage(folder: Path) -> None:
-        state = json.loads((folder / "corpus.json").read_text())
-        change(state)
-        del state["sha256_of_this_file"]
-        name, version = state.pop("format"), state.pop("version")
-        write_state(folder / "corpus.json", format_name=name, version=version, state=state)
-
-    return damage
+def _manifest(**changes: object) -> Callable[[Path], object]:
+    return lambda folder: resealed(folder / "corpus.json", **changes)
 
 
 def _flip(name: str) -> Callable[[Path], None]:
@@ -102,15 +94,15 @@ def _flip(name: str) -> Callable[[Path], None]:
         (_flip("valid.documents.offsets"), r"valid.documents.offsets: damaged"),
         (_flip("tokenizer.json"), r"tokenizer.json: damaged"),
         (lambda folder: (folder / "train.sentences.offsets").unlink(), "train.sentences.offsets: no such file"),
-        (lambda folder: (folder / "corpus.json").write_text("{"), "corpus.json: damaged, no JSON"),
+        (lambda folder: (folder / "corpus.json").write_text("{"), r"corpus.json is damaged \(no JSON: .*; prepare the"),
         (lambda folder: (folder / "corpus.json").unlink(), "not a corpus"),
-        (_manifest(lambda state: state.update(version=99)), "version 99, this NormScope reads 2"),
-        (_manifest(lambda state: state.pop("files")), "damaged"),
-        (_manifest(lambda state: state.update(fingerprint="0")), "the fingerprint does not fit"),
-        (_manifest(lambda state: state.update(preparation={})), r"damaged \(KeyError"),
+        (_manifest(version=99), "has version 99, and this NormScope reads 2; prepare the corpus again"),
+        (_manifest(files=None), "corpus.json was written by another version: it lacks 'files'; prepare"),
+        (_manifest(fingerprint="0"), "the fingerprint does not fit"),
+        (_manifest(preparation={}), r"damaged \(KeyError"),
         (
-            _manifest(lambda state: state.update(format="normscope-corpus")),
-            "corpus.json: not a normscope-documents file; `normscope data documents` makes one",
+            _manifest(format="normscope-corpus"),
+            "is of format .normscope-corpus. and no normscope-documents file; `normscope data documents` makes one",
         ),
     ],
 )

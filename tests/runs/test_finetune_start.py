@@ -10,6 +10,7 @@ import torch
 from safetensors.torch import load_file
 
 from normscope.errors import UserError
+from normscope.limits.sealed import sealed_lines
 from normscope.runs.config import changed, load
 from normscope.runs.loading import load_run, load_run_of
 from normscope.runs.resolving import resolve
@@ -19,7 +20,6 @@ from normscope.tasks.pair_classification import PAIR_CLASSIFICATION, PairRunConf
 from normscope.tasks.pair_classification.start import open_start
 from normscope.tasks.translation import TRANSLATION
 from normscope.train import Interrupted, RunFolder
-from normscope.train.sealed import sealed_lines
 from tiny import result, steps
 from tuned import pairs_file, pretrained, tuning
 

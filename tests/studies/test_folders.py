@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import random
 import shutil
 import signal
 import sys
@@ -26,10 +27,11 @@ from normscope.studies.grids import folders, reading
 from normscope.studies.grids.compare import Compared, run_comparison
 from normscope.studies.grids.grid import Cell, Grid
 from normscope.studies.grids.locks import alone
+from normscope.studies.grids.manifest import former_manifest
 from normscope.studies.grids.state import CellState
 from normscope.tasks.run_config import RunConfig
 from normscope.train.metrics import Mark, MetricsLog
-from tiny import tiny
+from tiny import flip, resealed, tiny
 
 BASE = tiny("train.duration=4")
 
@@ -88,11 +90,13 @@ def quick_page(monkeypatch: pytest.MonkeyPatch) -> None:
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Compared]:
     """`run_comparison` in one folder with the pool that stands in."""
 
-    def call(*placements: str, base: RunConfig = BASE, runs: Any = None, **changes: Any) -> Compared:
+    def call(
+        *placements: str, base: RunConfig = BASE, runs: Any = None, title: str | None = None, **changes: Any
+    ) -> Compared:
         monkeypatch.setattr(comparing, "run_cells", runs or pool())
         axes = {"peak_lrs": (1e-3,), "optimizers": ("adam",), "seeds": 1} | changes
         grid = Grid(placements_and_warmups=tuple((name, 0) for name in placements), **axes)
-        options: dict[str, Any] = {"processes": 1, "evaluate": None, "title": None, "watch": lambda states: None}
+        options: dict[str, Any] = {"processes": 1, "evaluate": None, "title": title, "watch": lambda states: None}
         command = f"compare {' '.join(placements)}"
         return run_comparison(base, grid, tmp_path / "out", command=command, **options)
 
@@ -217,8 +221,40 @@ def test_a_folder_of_an_earlier_version_says_by_its_runs_what_it_holds(
 def test_a_damaged_manifest_is_named(run: Callable[..., Compared], tmp_path: Path, content: str) -> None:
     run("post-ln")
     (tmp_path / "out/comparison.json").write_bytes(content.encode(errors="surrogateescape"))
-    with pytest.raises(UserError, match=r"comparison\.json is damaged \(\w+: .*\); remove it"):
+    with pytest.raises(UserError, match=r"comparison\.json is damaged .*; remove it and try"):
         folders.report([tmp_path / "out"], tmp_path / "out")
+
+
+def test_a_flipped_bit_of_any_byte_of_a_manifest_is_refused_in_one_line(
+    run: Callable[..., Compared], tmp_path: Path
+) -> None:
+    run("post-ln")
+    file, dice = tmp_path / "out/comparison.json", random.Random(3)
+    for byte in range(file.stat().st_size):
+        bit = 8 * byte + dice.randrange(8)
+        flip(file, bit)
+        with pytest.raises(
+            UserError, match=rf"^{file} is damaged .*; remove it and try again: the runs are found without it$"
+        ) as error:
+            former_manifest(tmp_path / "out", lambda config: pytest.fail("the file says it"))
+        assert "\n" not in str(error.value)
+        flip(file, bit)
+    file.unlink()  # as the message says
+    assert rows(run("post-ln").page) == [("Post-LN", [1])]
+
+
+def test_bytes_of_a_command_line_that_are_no_text_are_written_as_escapes(
+    run: Callable[..., Compared], tmp_path: Path
+) -> None:
+    assert run("post-ln", title="one \udcff").page.title == r"one \udcff"
+    assert run("post-ln").page.title == r"one \udcff"
+
+
+def test_a_manifest_that_does_not_mean_anything_is_refused(run: Callable[..., Compared], tmp_path: Path) -> None:
+    run("post-ln")
+    resealed(tmp_path / "out/comparison.json", corpus={"facts": [[1]]})
+    with pytest.raises(UserError, match=r"comparison\.json is damaged \(ValueError: .*\); remove it"):
+        run("post-ln")
 
 
 def test_a_run_whose_log_is_damaged_is_shown_and_the_others_are_reported(

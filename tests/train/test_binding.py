@@ -1,6 +1,5 @@
 """The files of a run belong together: a damaged one, or one of another run, is refused by name."""
 
-import json
 import random
 import shutil
 from collections.abc import Callable
@@ -9,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from normscope.errors import UserError
+from normscope.limits.sealed import sealed_lines
 from normscope.runs import run
 from normscope.runs.loading import load_run
 from normscope.train import RunFolder
-from normscope.train.sealed import sealed_json, sealed_lines
-from tiny import SHORT, flip, result, tiny
+from tiny import SHORT, flip, resealed, result, tiny
 
 
 @pytest.mark.parametrize("name", ["environment.json", "config.toml"])
@@ -40,9 +39,8 @@ def test_what_is_not_ours_at_all_is_one_line(copy: Path, name: str, content: byt
 
 def test_keys_more_or_less_are_of_another_version(copy: Path) -> None:
     file = copy / "environment.json"
-    table = {key: value for key, value in json.loads(file.read_text()).items() if key not in ("sha256", "torch")}
-    file.write_text(sealed_json(table | {"torhc": 1}))
-    with pytest.raises(UserError, match=r"environment.json was written by another version: torch, torhc\."):
+    resealed(file, torhc=1, torch=None)
+    with pytest.raises(UserError, match=r"written by another version: it lacks 'torch', has the unknown 'torhc'; put"):
         RunFolder(copy).environment()
 
 

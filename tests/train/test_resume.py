@@ -6,7 +6,6 @@ import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,8 +13,7 @@ from normscope.errors import UserError
 from normscope.runs import resolving, run
 from normscope.tasks.translation import task as translating
 from normscope.train import RunFolder
-from normscope.train.sealed import sealed_json
-from tiny import SHORT, flip, leftovers, result, steps, tiny
+from tiny import SHORT, flip, leftovers, resealed, result, steps, tiny
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -132,15 +130,6 @@ def test_a_mistake_in_the_settings_leaves_no_folder_behind(tmp_path: Path) -> No
     with pytest.raises(UserError, match="more than the 4 of a batch"):
         run.train_run(tiny(*SHORT, "data.max_tokens=4"), tmp_path / "run")
     assert not (tmp_path / "run").exists()
-
-
-def resealed(file: Path, **changes: str) -> dict[str, Any]:
-    """Change an environment.json as one that knows of its seal would; what it held before."""
-    before: dict[str, Any] = json.loads(file.read_text())
-    table = before | changes
-    del table["sha256"]
-    file.write_text(sealed_json(table))
-    return before
 
 
 def test_another_corpus_under_the_same_name_is_refused(unfinished: Callable[..., Path]) -> None:

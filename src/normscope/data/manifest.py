@@ -10,12 +10,11 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from ..errors import UserError
+from ..limits.sealed import SealedJson
 from .lines import file_sha256
-from .state import read_state, write_state
 
 MANIFEST = "corpus.json"
 OFFSET_DTYPE = np.dtype("<i8")
-_KEYS = {"fingerprint", "splits", "preparation", "files"}
 _AGAIN = "prepare the corpus again"
 
 
@@ -40,7 +39,8 @@ def write_manifest(
     files = {path.name: file_sha256(path) for path in sorted(folder.iterdir())}
     noted = fingerprint(files)
     state = {"fingerprint": noted, "splits": list(splits), "preparation": dict(preparation), "files": files}
-    write_state(folder / MANIFEST, format_name=format_name, version=version, state=state)
+    text = _kind(format_name, version).text(state)
+    (folder / MANIFEST).write_text(text, encoding="utf-8", newline="\n")
     return noted
 
 
@@ -56,9 +56,7 @@ def open_manifest(folder: Path, *, format_name: str, version: int, made_by: str)
             raise UserError(f"{folder}: not a corpus (no {MANIFEST} in it); prepare one, or check the path")
     except PermissionError as error:
         raise UserError(f"{folder}: no permission to look into this folder; change its mode") from error
-    manifest = read_state(
-        folder / MANIFEST, format_name=format_name, version=version, keys=_KEYS, made_by=made_by, again=_AGAIN
-    )
+    manifest = _kind(format_name, version, made_by).read(folder / MANIFEST)
     try:
         files, names = dict(manifest["files"]), tuple(manifest["splits"])
         noted, preparation = str(manifest["fingerprint"]), dict(manifest["preparation"])
@@ -70,6 +68,11 @@ def open_manifest(folder: Path, *, format_name: str, version: int, made_by: str)
     if fingerprint(files) != noted:
         raise UserError(f"{folder / MANIFEST}: damaged (the fingerprint does not fit the files); prepare it again")
     return Manifest(splits=names, fingerprint=noted, preparation=preparation)
+
+
+def _kind(format_name: str, version: int, made_by: str = "") -> SealedJson:
+    keys = frozenset({"fingerprint", "splits", "preparation", "files"})
+    return SealedJson(format_name=format_name, version=version, keys=keys, made_by=made_by, again=_AGAIN)
 
 
 def check_replaceable(out: Path) -> None:

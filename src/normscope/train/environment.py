@@ -11,9 +11,9 @@ from ..provenance import provenance
 
 _BINDING = "data_fingerprint seed run vocabularies_sha256"
 _MACHINE = "python torch platform processor cores threads device accelerator fast_matmul"
-KEYS = frozenset(f"normscope source_sha256 commit {_MACHINE} {_BINDING}".split())
+KEYS: frozenset[str] = frozenset(f"normscope source_sha256 commit {_MACHINE} {_BINDING}".split())
 """Of `environment.json`: what `describe` returns, and what binds the run's files together."""
-OPTIONAL_KEYS = frozenset({"made_from"})
+OPTIONAL_KEYS: frozenset[str] = frozenset({"made_from"})
 
 
 def describe(*, device: torch.device, seed: int, data_fingerprint: str, fast_matmul: bool) -> dict[str, Any]:

@@ -10,16 +10,25 @@ from typing import Any
 
 from ..errors import UserError
 from ..files import REPLACED, UNFINISHED, clear_unfinished, disk_errors, make_folders, write_atomically
+from ..limits.sealed import SealedJson, refuse_broken_seal, sealed_lines
 from ..settings.config_file import CONFIG_FILE, is_run, refuse_no_run
 from ..settings.tables import read_toml
 from .checkpoint import Checkpoint, intact
 from .environment import KEYS, OPTIONAL_KEYS
 from .metrics import DamagedMetrics, read_events
 from .metrics import Event as Event
-from .sealed import folder_sha256, read_sealed_json, refuse_broken_seal, sealed_json, sealed_lines
 
 MAY_CHANGE = ("duration", "checkpoint_every", "keep_checkpoints")
 """Settings of [train] that a run may get another value of, since no update of it depends on them."""
+
+_ENVIRONMENT = SealedJson(
+    format_name="normscope-environment",
+    version=1,
+    keys=KEYS,
+    optional=OPTIONAL_KEYS,
+    again="put it back as it was. Or remove it: the command that trains the run then writes it for this machine, and "
+    "still refuses another configuration and other data, by what the checkpoints hold",
+)
 
 
 class RunFolder:
@@ -77,7 +86,7 @@ class RunFolder:
             if self.config_file.is_file():
                 refuse_broken_seal(
                     self.config_file,
-                    advice="Put it back as it was; to train with other settings, give another folder (--run)",
+                    again="put it back as it was; to train with other settings, give another folder (--run)",
                 )
             return read_toml(self.config_file)
 
@@ -96,29 +105,23 @@ class RunFolder:
         """Write down what the run is made on, and what binds its other files to it: `identity` and vocabularies."""
         bound = {
             "run": self.identity(environment["data_fingerprint"]),
-            "vocabularies_sha256": folder_sha256(self.vocabularies),
+            "vocabularies_sha256": _sha256_of(self.vocabularies),
         }
         with disk_errors(f"writing into {self.path}"):
-            write_atomically(self.environment_file, sealed_json(environment | bound))
+            write_atomically(self.environment_file, _ENVIRONMENT.text(environment | bound))
 
     def environment(self) -> dict[str, Any]:
         """What the run was made on; empty before the first update. Raises UserError for a damaged file."""
         with disk_errors(f"reading {self.environment_file}"):
             if not self.environment_file.is_file():
                 return {}
-            return read_sealed_json(
-                self.environment_file,
-                keys=KEYS,
-                optional=OPTIONAL_KEYS,
-                advice="Put it back as it was. Or remove it: the command that trains the run then writes it for this "
-                "machine, and still refuses another configuration and other data, by what the checkpoints hold",
-            )
+            return _ENVIRONMENT.read(self.environment_file)
 
     def has_its_vocabularies(self) -> bool:
         """Whether the vocabularies are those that the run began with."""
         expected = self.environment().get("vocabularies_sha256")
         with disk_errors(f"reading {self.vocabularies}"):
-            return expected is None or folder_sha256(self.vocabularies) == expected
+            return expected is None or _sha256_of(self.vocabularies) == expected
 
     def refuse_other_vocabularies(self) -> None:
         """Raise UserError where the vocabularies are not those that the run began with."""
@@ -156,3 +159,12 @@ class RunFolder:
         """All metrics lines; one still being written is left out. Raises UserError on a damaged file."""
         with disk_errors(f"reading {self.metrics_file}"):
             return read_events(self.metrics_file) if self.metrics_file.is_file() else []
+
+
+def _sha256_of(folder: Path) -> str:
+    """SHA-256 over the names and contents of a folder's files, with those below it; of nothing where it is absent."""
+    found = hashlib.sha256()
+    for file in sorted(path for path in folder.rglob("*") if path.is_file()):
+        content = hashlib.sha256(file.read_bytes()).hexdigest()
+        found.update(f"{file.relative_to(folder).as_posix()} {content}\n".encode())
+    return found.hexdigest()

@@ -10,13 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import UserError
-from ..state import read_state, write_state
+from ...limits.sealed import SealedJson
 from ..text import TextForm
 from .vocabulary import EOS, Vocabulary
 
-_FORMAT, _VERSION = "normscope-codec", 2
 _AGAIN = "copy it again or prepare the corpus again"
 _FILE = "codec.json"
+_KIND = SealedJson(
+    format_name="normscope-codec", version=2, keys=frozenset({"joint", "source", "target", "sha256"}), again=_AGAIN
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,14 +85,13 @@ class Codec:
             "target": _form_state(self.target.form),
             "sha256": self.vocabulary_digests(),
         }
-        write_state(folder / _FILE, format_name=_FORMAT, version=_VERSION, state=state)
+        (folder / _FILE).write_text(_KIND.text(state), encoding="utf-8", newline="\n")
 
     @classmethod
     def load(cls, folder: Path) -> Self:
         """Read what `save` wrote. Raises UserError where something is missing, damaged or of another version."""
         path = folder / _FILE
-        keys = {"joint", "source", "target", "sha256"}
-        state = read_state(path, format_name=_FORMAT, version=_VERSION, keys=keys, again=_AGAIN)
+        state = _KIND.read(path)
         try:
             joint = bool(state["joint"])
             names = ["tokenizer.json"] * 2 if joint else ["source.tokenizer.json", "target.tokenizer.json"]

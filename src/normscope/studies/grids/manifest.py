@@ -1,12 +1,12 @@
 """What a comparison's folder says of itself: `comparison.json`, from which its report can be made at any time."""
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 
 from ...errors import UserError
 from ...files import disk_errors, write_atomically
+from ...limits.sealed import SealedJson
 from ...runs.config import load, load_run_config
 from ...settings.tables import differences
 from ...tasks.protocol import AnyCorpus, Facts
@@ -53,11 +53,24 @@ class Manifest:
         names = [cell.name for cell in cells]
         return replace(
             self,
-            title=title or self.title,
-            commands=tuple(dict.fromkeys([*self.commands, command])),
+            title=_writable(title or self.title),
+            commands=tuple(dict.fromkeys([*self.commands, _writable(command)])),
             cells=tuple(dict.fromkeys([*self.cells, *names])),
             failed={name: why for name, why in self.failed.items() if name not in names},
         )
+
+
+def _writable(text: str) -> str:
+    """With every byte of a command line that is no UTF-8, which no file of text can hold, as its escape."""
+    return text.encode(errors="backslashreplace").decode()
+
+
+_KIND = SealedJson(
+    format_name="normscope-comparison",
+    version=1,
+    keys=frozenset(entry.name for entry in fields(Manifest)),
+    again="remove it and try again: the runs are found without it",
+)
 
 
 def about(config: RunConfig, corpus: AnyCorpus) -> Manifest:
@@ -69,7 +82,7 @@ def about(config: RunConfig, corpus: AnyCorpus) -> Manifest:
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     with disk_errors(f"writing into {folder}"):
-        write_atomically(folder / FILE, json.dumps(asdict(manifest), indent=1) + "\n")
+        write_atomically(folder / FILE, _KIND.text(asdict(manifest)))
 
 
 def former_manifest(folder: Path, open_corpus: Callable[[RunConfig], AnyCorpus]) -> Manifest | None:
@@ -87,10 +100,11 @@ def former_manifest(folder: Path, open_corpus: Callable[[RunConfig], AnyCorpus])
 
 def _read(folder: Path) -> Manifest | None:
     file = folder / FILE
-    if not file.is_file():
-        return None
+    with disk_errors(f"reading {file}"):
+        if not file.is_file():
+            return None
+    table = _KIND.read(file)
     try:
-        table = json.loads(file.read_text(encoding="utf-8"))
         corpus = table["corpus"]
         facts = [(str(name), str(value)) for name, value in corpus["facts"]]
         return Manifest(
@@ -100,10 +114,8 @@ def _read(folder: Path) -> Manifest | None:
             cells=tuple(map(str, table["cells"])),
             failed={str(name): str(why) for name, why in table["failed"].items()},
         )
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise UserError(
-            f"{file} is damaged ({type(error).__name__}: {error}); remove it, for the runs are found without it"
-        ) from error
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise UserError(f"{file} is damaged ({type(error).__name__}: {error}); {_KIND.again}") from error
 
 
 def named_cells(folder: Path, names: Iterable[str]) -> list[Cell]:
