@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from normscope.runs import run
 from normscope.tasks.translation import task as translating
 from normscope.train import Interrupted, NonFinite, RunFolder, loop
-from normscope.train.nonfinite import first_bad_weight
+from normscope.train.nonfinite import first_bad_weight, unfit_to_keep
 from tiny import result, steps, tiny
 
 SETTINGS = ("train.duration=8", "train.validate_every=4", "train.checkpoint_every=1", "train.keep_checkpoints=9")
@@ -153,6 +153,20 @@ def test_nothing_that_is_not_finite_takes_the_place_of_the_last_good_checkpoint(
     assert steps(tmp_path) == [4]  # 6 is the next at which one is due
     run.train_run(tiny(*settings), tmp_path)
     assert steps(tmp_path) == [8]
+
+
+def test_an_update_that_is_validated_and_saved_is_looked_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked = list[int]()
+
+    def look(model: nn.Module, optimizer: torch.optim.Optimizer) -> str | None:
+        looked.append(int(next(iter(optimizer.state.values()))["step"]))
+        return unfit_to_keep(model, optimizer)
+
+    monkeypatch.setattr(loop, "unfit_to_keep", look)
+    run.train_run(tiny(*SETTINGS, "train.checkpoint_every=2"), tmp_path)
+    assert looked == [2, 4, 6, 8]  # 4 and 8 are validated, too
 
 
 def test_a_validation_loss_that_is_not_finite_stops_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -86,6 +86,7 @@ class Trainer:
                 while self.progress.update < self.updates:
                     self._one_update()
                     if stop.signal_number is not None and self.progress.update < self.updates:
+                        self._stop_if_unfit()
                         self._save()
                         raise Interrupted(stop.signal_number, f"after update {self.progress.update}; saved")
                 # Nobody clears up in a finished run, so what was removed is gone from the disk before it says so; and
@@ -188,8 +189,9 @@ class Trainer:
             best = {name: progress[name] for name in ("best_nll_nats", "best_update")}
             self._before_end = best | self.log.mark().to_state()
         validate, save = validate or last, last or _due(update, self.checkpoint_every)
-        if validate:
+        if validate or save:
             self._stop_if_unfit()
+        if validate:
             with autocast(self.device, self.precision):
                 numbers = self.objective.validate(self.model)
                 if self.extra_validation is not None:
@@ -212,15 +214,14 @@ class Trainer:
         }
 
     def _stop_if_unfit(self) -> None:
+        """Raise NonFinite where what would be validated or kept is not finite. Comes before `_save`, once an update."""
         reason = unfit_to_keep(self.model, self.optimizer)
         if reason is not None:
             self._stop(self.progress.update, reason)
 
     def _save(self) -> None:
-        """Raises NonFinite, and leaves every checkpoint as it is, where what would be kept is not finite."""
         if self._saved_update == self.progress.update:
             return
-        self._stop_if_unfit()
         state = _state(self.progress, self.log.mark(), self.identity, self._before_end)
         checkpoint.save(self.folder.checkpoints, self.progress.update, self.model, self.optimizer, state)
         self._saved_update = self.progress.update
