@@ -3,6 +3,7 @@
 import errno
 import fcntl
 import os
+from contextlib import suppress
 
 import pytest
 
@@ -171,3 +172,21 @@ def test_a_signal_while_the_temporary_file_is_made_leaves_nothing(tmp_path, monk
     with pytest.raises(KeyboardInterrupt):
         write_atomically(tmp_path / "page.html", "text")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("stopping", [KeyboardInterrupt, OSError(errno.EIO, "a failing disk")])
+def test_what_was_replaced_goes_where_its_removal_was_stopped_once(out, monkeypatch, stopping):
+    removing, stopped = os.unlink, []
+
+    def unlink(path, **options):
+        if path == "old" and not stopped:
+            stopped.append(path)
+            raise stopping
+        removing(path, **options)
+
+    monkeypatch.setattr(os, "unlink", unlink)
+    with suppress(KeyboardInterrupt), whole_folder(out) as folder:
+        (folder / "new").write_text("new")
+    assert stopped
+    assert listing(out.parent) == ["out"]
+    assert contents(out) == {"new": "new"}

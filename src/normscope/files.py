@@ -93,7 +93,7 @@ def whole_folder(path: Path) -> Iterator[Path]:
         finally:
             os.close(lock)
     except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
+        _discard(temporary)
         raise
 
 
@@ -111,7 +111,15 @@ def _swap(temporary: Path, path: Path) -> None:
         raise
     sync(path.parent)
     if had_one:
-        shutil.rmtree(replaced, ignore_errors=True)  # the new folder is in place; `recover` clears what stays
+        _discard(replaced)  # the new folder is in place; `recover` clears what stays
+
+
+def _discard(folder: Path) -> None:
+    """Remove a folder that nobody needs, if it is there; what the disk refuses twice stays for `clear_unfinished`."""
+    try:
+        shutil.rmtree(folder, ignore_errors=True)
+    finally:  # a signal may have come in the middle of it
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def recover(path: Path) -> None:
@@ -145,10 +153,10 @@ def clear_unfinished(folder: Path) -> None:
 def remove_folder(path: Path) -> None:
     """Remove a folder so that a kill or a power cut in the middle does not leave half of it under its name."""
     doomed = path.with_name(UNFINISHED + path.name + "-removed")
-    shutil.rmtree(doomed, ignore_errors=True)
+    _discard(doomed)
     path.rename(doomed)
     sync(path.parent)  # or its files might be gone from the disk before its name is
-    shutil.rmtree(doomed, ignore_errors=True)  # `clear_unfinished` takes what stays
+    _discard(doomed)
 
 
 def make_folders(path: Path) -> None:

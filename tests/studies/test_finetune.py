@@ -17,6 +17,7 @@ from normscope.studies.finetuning.cells import Outcome, SearchSpace, Setting, Tu
 from normscope.studies.finetuning.finetune import RunsFailed, finetune
 from normscope.studies.finetuning.summary import best_setting, interval, lines, summary, table
 from normscope.studies.finetuning.task import PairTask, base_config, pair_task
+from normscope.studies.grids.locks import alone
 from normscope.studies.grids.state import CellState
 from normscope.tasks.pair_classification import PairRunConfig
 from normscope.tasks.pair_classification.start import open_start
@@ -370,3 +371,10 @@ def test_folders_and_processes_that_are_none(desk: Path, tmp_path: Path) -> None
     with pytest.raises(UserError, match="--processes must be 0 or more, got -1"):
         finetune(desk / "pre", task, tmp_path / "out", space=SPACE, processes=-1)
     assert RunFolder(tmp_path / "out").is_free
+
+
+def test_a_second_search_in_the_folder_is_refused_before_anything_runs(desk: Path, tmp_path: Path) -> None:
+    task = pair_task(str(desk / "pairs.tsv"))
+    with alone(tmp_path / "out", "search"), pytest.raises(UserError, match="is at work on the search in"):
+        finetune(desk / "pre", task, tmp_path / "out", space=SPACE)
+    assert [path.name for path in (tmp_path / "out").iterdir()] == [".lock"]

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import typer
 
+from normscope import files
 from normscope.cli import main as cli
 from normscope.data.parallel import opening
 from normscope.errors import UserError
@@ -330,6 +331,15 @@ def test_a_second_command_on_the_folder_is_refused_at_once(run: Callable[..., Co
     assert "is at work on the comparison in" in str(error.value)
     assert [path.name for path in (tmp_path / "out").iterdir()] == [".lock"]
     assert run("post-ln").problems == []
+
+
+def test_a_folder_that_is_made_and_those_above_it_are_on_disk_by_their_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[Path] = []
+    monkeypatch.setattr(files, "sync", synced.append)
+    with alone(tmp_path / "some" / "out", "comparison"):
+        assert synced == [tmp_path, tmp_path / "some"]
 
 
 def test_a_closed_terminal_leaves_the_report_and_the_exit_code_of_its_signal(

@@ -162,10 +162,10 @@ def _size(model: str, blocks: str, width: int, ffn_width: int, heads: int, impor
 
 def _write_docs(folder: Path, size: "Size") -> None:
     from ..catalogue.page import files
-    from ..files import disk_errors
+    from ..files import disk_errors, make_folders
 
     with disk_errors(f"writing into {folder}"):
-        (folder / "placements").mkdir(parents=True, exist_ok=True)
+        make_folders(folder / "placements")
     for name, text in files(size).items():
         write_text("--write-docs", folder / name, text)
     typer.echo(str(folder / "placements.md"))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
-from ...files import write_atomically
+from ...files import make_folders, write_atomically
 from ..lines import styles_for
 from ..numbers import MISSING, NON_FINITE, counted, learning_rate, number, significant
 from ..svg import inlined
@@ -32,7 +32,7 @@ def render(comparison: Comparison) -> str:
 
 def write(comparison: Comparison, folder: Path) -> Path:
     """Write `report.html` and the pictures into `folder`, each complete or not at all. Returns the page's path."""
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folders(folder)
     pictures = _pictures(comparison)
     for name, svg in pictures.items():
         write_atomically(folder / f"{name}.svg", svg)

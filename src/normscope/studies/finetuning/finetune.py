@@ -14,6 +14,7 @@ from ...tasks.pair_classification.start import open_start
 from ...train import RunFolder
 from ...train.checkpoint import existing
 from ..grids.grid import write_configs
+from ..grids.locks import alone
 from ..grids.pool import at_once, run_cells
 from ..grids.state import CellState
 from .cells import SearchSpace, TuningCell, tuning_cells
@@ -102,26 +103,27 @@ def search(
         raise UserError(f"{folder} is a file; choose another folder with --out")
     counts: dict[str, Any] = {"train_pairs": len(corpus.splits["train"]), "warmup_share": space.warmup_share}
     searched = tuning_cells(base, space.settings(), [1], folder, **counts)
-    if len(searched) > 1:
-        _train(searched, processes, watch)
-        chosen = best_setting(searched)
-    else:
-        # Nothing to choose: all seeds side by side.
-        chosen = searched[0].setting
-    first = [cell for cell in searched if cell.setting == chosen]
-    others = tuning_cells(base, [chosen], range(2, space.seeds + 1), folder, **counts)
-    _train([*first, *others], processes, watch)
-    found = FineTuning(
-        task=name,
-        base=first[0].config,
-        searched=searched,
-        best=[*first, *others],
-        summary=summary([*first, *others], majority_share=corpus.splits["valid"].majority_share),
-        labels=corpus.labels,
-        positive=None if corpus.positive is None else corpus.labels[corpus.positive],
-    )
-    with disk_errors(f"writing into {folder}"):
-        write_atomically(folder / "results.json", json.dumps(found.to_json(), indent=1) + "\n")
+    with alone(folder, "search"):
+        if len(searched) > 1:
+            _train(searched, processes, watch)
+            chosen = best_setting(searched)
+        else:
+            # Nothing to choose: all seeds side by side.
+            chosen = searched[0].setting
+        first = [cell for cell in searched if cell.setting == chosen]
+        others = tuning_cells(base, [chosen], range(2, space.seeds + 1), folder, **counts)
+        _train([*first, *others], processes, watch)
+        found = FineTuning(
+            task=name,
+            base=first[0].config,
+            searched=searched,
+            best=[*first, *others],
+            summary=summary([*first, *others], majority_share=corpus.splits["valid"].majority_share),
+            labels=corpus.labels,
+            positive=None if corpus.positive is None else corpus.labels[corpus.positive],
+        )
+        with disk_errors(f"writing into {folder}"):
+            write_atomically(folder / "results.json", json.dumps(found.to_json(), indent=1) + "\n")
     return found
 
 

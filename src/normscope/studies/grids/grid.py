@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ...errors import UserError
-from ...files import write_atomically
+from ...files import make_folders, write_atomically
 from ...placement import named
 from ...runs.claiming import refuse_other_configuration
 from ...runs.config import replaced
@@ -151,8 +151,8 @@ class Grid:
 def write_configs(cells: Iterable[PoolCell]) -> None:
     """Write the configuration file that each cell's command names."""
     for cell in cells:
-        cell.config_file.parent.mkdir(parents=True, exist_ok=True)
-        cell.log_file.parent.mkdir(parents=True, exist_ok=True)
+        make_folders(cell.config_file.parent)
+        make_folders(cell.log_file.parent)
         write_atomically(cell.config_file, to_toml(cell.config))
 
 

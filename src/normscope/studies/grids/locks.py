@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ...errors import UserError
-from ...files import disk_errors
+from ...files import disk_errors, make_folders
 
 _NAME = ".lock"
 
@@ -22,7 +22,7 @@ def alone(folder: Path, doing: str) -> Iterator[None]:
     doing: what is done in it, such as "comparison".
     """
     with disk_errors(f"opening {folder}"):
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folders(folder)
         # Not emptied by opening: it may say who holds it.
         handle = (folder / _NAME).open("a+", encoding="utf-8")
     with handle:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ... import __version__
-from ...files import disk_errors, write_atomically
+from ...files import disk_errors, make_folders, write_atomically
 from ...provenance import source_of
 from .plain import as_json
 
@@ -48,7 +48,7 @@ class Pieces:
         started = time.monotonic()
         value = json.loads(as_json(measure(*arguments, **options)))
         with disk_errors(f"writing into {self.folder}"):
-            file.parent.mkdir(parents=True, exist_ok=True)
+            make_folders(file.parent)
             write_atomically(file, as_json({"asked": wanted, "value": value}))
         self.made.append(name)
         if (seconds := time.monotonic() - started) >= _WORTH_A_LINE_SECONDS:

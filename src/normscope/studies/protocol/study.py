@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from ...files import disk_errors, write_atomically
+from ...files import disk_errors, make_folders, write_atomically
 from ...provenance import provenance
 from ...report.study.contents import Claim, StudyFigure, StudyPage, StudyTable
 from ...report.study.page import write_study
@@ -57,7 +57,7 @@ def run_study(study: Study, config: Any, pieces: Pieces, *, command: str, scale:
     scale: the one that `config` comes from, if any.
     """
     with disk_errors(f"writing into {pieces.folder}"):
-        pieces.folder.mkdir(parents=True, exist_ok=True)
+        make_folders(pieces.folder)
     found = study.run(config, pieces)
     created = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     environment, caution = environment_of(), study.caution(scale)
