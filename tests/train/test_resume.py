@@ -68,6 +68,14 @@ def test_a_kill_between_the_last_checkpoint_and_the_last_line_is_made_good(copy:
     assert result(copy, 12) == result(short, 12)
 
 
+def test_a_kill_between_the_last_checkpoint_and_the_removal_of_the_oldest_is_made_good(copy: Path) -> None:
+    metrics = copy / "metrics.jsonl"
+    metrics.write_bytes(b"".join(metrics.read_bytes().splitlines(keepends=True)[:-1]))
+    assert steps(copy) == [4, 5, 8, 10, 12]
+    run.train_run(tiny(*SHORT, "train.keep_checkpoints=1"), copy)
+    assert steps(copy) == [10, 12]  # the best; 10 would be it in a longer run, which does not validate at 12
+
+
 def test_from_step_goes_back_drops_what_came_later_and_ends_with_the_same_bits(copy: Path, short: Path) -> None:
     wanted = result(short, 12)
     seen = []

@@ -109,7 +109,9 @@ class Trainer:
         found.load_optimizer(self.model, self.optimizer)
         state = found.state()
         try:
-            if state["before_end"] is not None and found.update < self.updates:
+            if found.update >= self.updates:
+                self._before_end = state["before_end"]
+            elif state["before_end"] is not None:
                 state |= state["before_end"]  # what was done because the run ended there has not been done
             self.progress, mark = Progress.of_state(state), Mark.of_state(state)
         except (KeyError, TypeError, ValueError) as error:
@@ -118,6 +120,7 @@ class Trainer:
         for later in checkpoint.existing(self.folder.checkpoints):
             if later.update > found.update:
                 files.remove_folder(later.folder)
+        self._prune()  # a kill may have come between saving the newest and removing the oldest
         return mark
 
     def _one_update(self) -> None:
@@ -225,6 +228,9 @@ class Trainer:
         state = _state(self.progress, self.log.mark(), self.identity, self._before_end)
         checkpoint.save(self.folder.checkpoints, self.progress.update, self.model, self.optimizer, state)
         self._saved_update = self.progress.update
+        self._prune()
+
+    def _prune(self) -> None:
         keep = {self.progress.best_update} | ({self._before_end["best_update"]} if self._before_end else set())
         try:
             checkpoint.prune(self.folder.checkpoints, keep_last=self.train.keep_checkpoints, keep_updates=keep)
