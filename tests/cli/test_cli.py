@@ -19,6 +19,7 @@ import forked
 from normscope.__main__ import main
 from normscope.data.parallel.opening import open_corpus
 from normscope.runs import run
+from normscope.runs.evaluate import SCORES
 from normscope.train import RunFolder
 from tiny import MY_PLACEMENT, SHORT, finish, flip, options, result, start, steps, tiny
 
@@ -230,7 +231,7 @@ def test_evaluate_prints_saves_and_writes(call: Call, trained: Path, tmp_path: P
     called = call("evaluate", trained, "--split", "test", "--beam", "1", "--json", *files)
     assert called.code == 0, called.err
     scores = json.loads(called.out)
-    assert scores == json.loads((tmp_path / "scores.json").read_text())
+    assert scores == SCORES.read(tmp_path / "scores.json")
     assert (scores["split"], scores["beam"], scores["update"]) == (
         "test",
         1,

@@ -123,7 +123,7 @@ def _of_packed(
     kind = draw.randrange(8)
     if kind == 0:
         # A million short lines are no bomb but a text: splitting them into sentences takes its ten seconds.
-        return pack(draw.choice((b"\0" * 4_000_000, b"a" * 9_000_000, b"a b\n" * 250_000)))
+        return pack(draw.choice((b"\0" * 4_000_000, b"a" * 9_000_000, b"a b\n" * 250_000, b"\n" * 3_000_000)))
     if kind <= 3:
         return pack(of_bytes(unpack(data), draw))
     if kind == 4:

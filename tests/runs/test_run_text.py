@@ -21,6 +21,7 @@ from normscope.data.toy.language import toy_pairs
 from normscope.provenance import source_sha256
 from normscope.runs import run
 from normscope.runs.config import load
+from normscope.runs.evaluate import SCORES
 from normscope.runs.loading import load_run
 from normscope.tasks.registry import task_of
 from normscope.tasks.run_config import RunConfig
@@ -190,7 +191,7 @@ def test_evaluate_says_what_validation_said(
     code, out, err = call("evaluate", whole[task], "--json", "--save", tmp_path / "scores.json", "--device", "cpu")
     assert (code, err) == (0, "")
     scores = json.loads(out)
-    assert scores == json.loads((tmp_path / "scores.json").read_text())
+    assert scores == SCORES.read(tmp_path / "scores.json")
     best = RunFolder(whole[task]).checkpoint("best").update
     assert (scores["update"], scores["split"]) == (best, "valid")
     events = [e for e in RunFolder(whole[task]).events() if e["event"] == "validation" and e["update"] == best]

@@ -15,6 +15,7 @@ from forked import pool_forks
 from normscope.cli import main as cli
 from normscope.errors import UserError
 from normscope.runs.config import load
+from normscope.runs.evaluate import SCORES
 from normscope.studies.grids.compare import run_comparison
 from normscope.studies.grids.grid import Grid
 from normscope.train import RunFolder
@@ -138,7 +139,7 @@ def test_a_rate_too_high_is_a_result_and_the_others_are_evaluated_on_the_split_a
     command = ["--out", tmp_path, "--arms", "pre-ln:0", "--peak-lr", "3e-3,1e38", *options(*settings)]
     assert compared(*command, "--evaluate", "test", "--processes", "2") == 0
     sound, absurd = (tmp_path / f"runs/pre-ln_warmup-0_lr-{rate}_adam_seed-1" for rate in ("0.003", "1e+38"))
-    scores = json.loads((sound / "evaluation-test.json").read_text())
+    scores = SCORES.read(sound / "evaluation-test.json")
     assert scores["split"] == "test"
     assert not list(absurd.glob("evaluation*"))
     arms = json.loads((tmp_path / "results.json").read_text())["arms"]
@@ -149,13 +150,12 @@ def test_a_rate_too_high_is_a_result_and_the_others_are_evaluated_on_the_split_a
     columns = {"BLEU, test": scores["bleu"], "BLEU, test, tokenised": scores["bleu_tokenised"]}
     assert arms[0]["seeds"][0]["scores"] == columns
     assert arms[1]["seeds"][0]["message"]
-    # Scores of another split stay beside those of this one, also under the name of an earlier version; those of another
-    # checkpoint are made anew.
-    (sound / "evaluation.json").write_text(json.dumps(scores | {"split": "valid", "bleu": 99.0}))
-    (sound / "evaluation-test.json").write_text(json.dumps(scores | {"update": 1, "bleu": 99.0}))
+    # Scores of another split stay beside those of this one; those of another checkpoint are made anew.
+    (sound / "evaluation-valid.json").write_text(SCORES.text(scores | {"split": "valid", "bleu": 99.0}))
+    (sound / "evaluation-test.json").write_text(SCORES.text(scores | {"update": 1, "bleu": 99.0}))
     before = times(tmp_path)
     assert compared(*command, "--evaluate", "test") == 0
-    assert json.loads((sound / "evaluation-test.json").read_text()) == scores
+    assert SCORES.read(sound / "evaluation-test.json") == scores
     after = times(tmp_path)
     assert [name for name in after if after[name] != before[name]] == [f"runs/{sound.name}/evaluation-test.json"]
     arms = json.loads((tmp_path / "results.json").read_text())["arms"]

@@ -1,7 +1,6 @@
 """A comparison's folder: it grows, remembers, refuses what does not belong, and gives its report at any time."""
 
 import errno
-import json
 import os
 import random
 import shutil
@@ -21,6 +20,7 @@ from normscope.data.parallel import opening
 from normscope.errors import UserError
 from normscope.report.comparison.contents import Comparison
 from normscope.runs.config import replaced
+from normscope.runs.evaluate import SCORES
 from normscope.settings.tables import to_toml
 from normscope.signals import Interrupted
 from normscope.studies.grids import compare as comparing
@@ -273,8 +273,8 @@ def test_scores_of_every_split_stand_in_columns_of_their_own(run: Callable[..., 
     out = tmp_path / "out"
     first, second = (out / f"runs/{name}_warmup-0_lr-0.001_adam_seed-1" for name in ("post-ln", "pre-ln"))
     for split, bleu in (("test", 20.0), ("valid", 30.0)):
-        scores = {"split": split, "bleu": bleu, "bleu_tokenised": bleu + 1, "update": 4}
-        (first / f"evaluation-{split}.json").write_text(json.dumps(scores))
+        scores = {"run": "", "split": split, "bleu": bleu, "bleu_tokenised": bleu + 1, "update": 4}
+        (first / f"evaluation-{split}.json").write_text(SCORES.text(scores))
     (second / "evaluation-test.json").write_text('{"split": "te')  # written by a process that was killed
     page, _ = folders.report([out], out)
     post, pre = (row.seeds[0].scores for row in page.configurations)
@@ -285,6 +285,10 @@ def test_scores_of_every_split_stand_in_columns_of_their_own(run: Callable[..., 
         "BLEU, valid, tokenised": 31.0,
     }
     assert pre == {}
+    for file in sorted(first.glob("evaluation-*.json")):
+        file.write_text(file.read_text().replace("0.0", "1.0"))
+    page, _ = folders.report([out], out)
+    assert page.configurations[0].seeds[0].scores == {}
 
 
 def test_scores_are_those_of_the_best_checkpoint(tmp_path: Path) -> None:
@@ -293,10 +297,10 @@ def test_scores_are_those_of_the_best_checkpoint(tmp_path: Path) -> None:
         BASE, tmp_path
     )
     pretend(cell, 4)
-    cell.evaluation_file("test").write_text(json.dumps({"split": "test", "update": 4}))
+    cell.evaluation_file("test").write_text(SCORES.text({"run": "", "split": "test", "update": 4}))
     assert cell.is_evaluated("test")
     assert not cell.is_evaluated("valid")
-    cell.evaluation_file("test").write_text(json.dumps({"split": "test", "update": 2}))
+    cell.evaluation_file("test").write_text(SCORES.text({"run": "", "split": "test", "update": 2}))
     assert not cell.is_evaluated("test")
     pretend(cell, 3)
     assert not cell.is_evaluated("test")

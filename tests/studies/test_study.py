@@ -81,6 +81,15 @@ class TestPieces:
         assert again == first
         assert studied(DiceConfig(), tmp_path / "a") == ([], first)
 
+    def test_a_piece_with_another_value_is_refused_and_measured_again_once_it_is_removed(self, tmp_path):
+        _, first = studied(DiceConfig(), tmp_path / "a")
+        file = tmp_path / "a" / "pieces" / "throws" / "2.json"
+        file.write_text(file.read_text().replace("33", "43", 1))
+        with pytest.raises(UserError, match=r"throws/2\.json is damaged \(its SHA-256 .*\); remove it and try again"):
+            studied(DiceConfig(), tmp_path / "a")
+        file.unlink()
+        assert studied(DiceConfig(), tmp_path / "a") == (["throws/2"], first)
+
     def test_a_killed_study_goes_on_where_it_was(self, tmp_path, monkeypatch):
         real = thrown
 

@@ -50,7 +50,7 @@ def evaluate(
     refuse_no_run(run)
     from ..files import disk_errors, write_atomically
     from ..provenance import provenance
-    from ..runs.evaluate import evaluate_run
+    from ..runs.evaluate import SCORES, evaluate_run
 
     given = {"beam": beam, "length_penalty": length_penalty}
     search = {name: value for name, value in given.items() if value is not None}
@@ -60,6 +60,6 @@ def evaluate(
         if output is not None:
             write_atomically(output, "".join(line + "\n" for line in done.translations))
         if save is not None:
-            write_atomically(save, json.dumps(values, indent=1) + "\n")
+            write_atomically(save, SCORES.text(values))
     for line in [json.dumps(values)] if as_json else done.lines():
         typer.echo(line)

@@ -12,6 +12,12 @@ from typing import BinaryIO, cast
 from ..errors import UserError
 
 MAX_LINE_BYTES = 1_000_000
+MOST_TIMES_UNPACKED = 50
+"""How many times longer than its packed file a text may be; gzip makes text about 3 times shorter, xz 5 times."""
+_LEAST_UNPACKED_BYTES = 20_000_000
+"""From here on that is asked: what is shorter is read in seconds, and a short text may well repeat itself."""
+_LINE_BYTES = 16
+"""What a line counts at least, because a million empty ones are as much work as other ones."""
 
 
 def read_lines(path: Path, *, max_line_bytes: int = MAX_LINE_BYTES) -> Iterator[tuple[int, str]]:
@@ -20,13 +26,21 @@ def read_lines(path: Path, *, max_line_bytes: int = MAX_LINE_BYTES) -> Iterator[
     Only LF and CR LF end a line: other separators of Unicode stand inside sentences of real corpora. A byte order mark
     at the very beginning is left out. Never holds more than about `max_line_bytes` in memory.
 
-    Raises UserError for a file that is missing, unreadable, not a regular file, empty, binary, not UTF-8, corrupt, or
-    holds a line longer than `max_line_bytes`.
+    Raises UserError for a file that is missing, unreadable, not a regular file, empty, binary, not UTF-8, corrupt,
+    holds a line longer than `max_line_bytes`, or becomes over `MOST_TIMES_UNPACKED` times longer when it is unpacked.
     """
-    number = 0
+    number = unpacked_bytes = 0
     with _told_to_the_user(path), _opened(path) as stream:
+        packed_bytes = path.stat().st_size
+        most_bytes = max(_LEAST_UNPACKED_BYTES, MOST_TIMES_UNPACKED * packed_bytes)
         while line := stream.readline(max_line_bytes + 2):  # + 2 for CR LF
             number += 1
+            unpacked_bytes += max(len(line), _LINE_BYTES)
+            if unpacked_bytes > most_bytes:
+                raise UserError(
+                    f"{path}:{number}: more than {MOST_TIMES_UNPACKED} times as many bytes come out of this file as "
+                    f"its {packed_bytes:,}, which is no text that people wrote; if it is one, unpack it and give that"
+                )
             line = line.removesuffix(b"\n").removesuffix(b"\r")
             if len(line) > max_line_bytes:
                 raise UserError(

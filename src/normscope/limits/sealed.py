@@ -25,8 +25,8 @@ class SealedJson:
     version: int
     keys: frozenset[str]
     """What each holds."""
-    optional: frozenset[str] = frozenset()
-    """What it may hold beside that."""
+    optional: frozenset[str] | None = frozenset()
+    """What it may hold beside that; None for anything."""
     made_by: str = ""
     """The command that makes one, for the message where a file is of another kind."""
     again: str
@@ -67,7 +67,8 @@ class SealedJson:
         return f"{self.made_by} makes one" if self.made_by else self.again
 
     def _refuse_other_keys(self, path: Path, state: Mapping[str, Any]) -> None:
-        lacks, unknown = sorted(self.keys - state.keys()), sorted(state.keys() - self.keys - self.optional)
+        lacks, unknown = sorted(self.keys - state.keys()), sorted(state.keys() - self.keys)
+        unknown = [] if self.optional is None else [key for key in unknown if key not in self.optional]
         if lacks or unknown:
             faults = [f"lacks {key!r}" for key in lacks] + [f"has the unknown {key!r}" for key in unknown]
             raise UserError(f"{path} was written by another version: it {', '.join(faults)}; {self.again}")

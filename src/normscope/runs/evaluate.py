@@ -7,11 +7,22 @@ from types import MappingProxyType
 from typing import Any
 
 from ..errors import UserError
+from ..limits.sealed import SealedJson
 from ..tasks.protocol import AnyCorpus, Evaluation
 from ..tasks.registry import task_from_scratch
 from .loading import AnyRun, load_run
 
 Say = Callable[[str], None]
+
+SCORES = SealedJson(
+    format_name="normscope-scores",
+    version=1,
+    keys=frozenset({"run", "update", "split"}),
+    optional=None,  # each task has scores of its own
+    made_by="normscope evaluate",
+    again="evaluate it again",
+)
+"""What `normscope evaluate --save` writes."""
 
 
 def evaluate_run(

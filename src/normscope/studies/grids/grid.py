@@ -1,8 +1,8 @@
 """A grid of runs: combinations of placement, warm-up, rate, optimiser and seed, each in a run folder of its own."""
 
 import itertools
-import json
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -12,6 +12,7 @@ from ...files import make_folders, write_atomically
 from ...placement import named
 from ...runs.claiming import refuse_other_configuration
 from ...runs.config import replaced
+from ...runs.evaluate import SCORES
 from ...runs.resolving import resolve
 from ...settings.tables import to_toml
 from ...tasks.run_config import RunConfig
@@ -75,13 +76,10 @@ class Cell:
     def evaluations(self) -> dict[str, dict[str, Any]]:
         """By split, the scores of the best checkpoint; a file that is not whole is none."""
         found = {}
-        # evaluation.json is what earlier versions wrote, for whatever split.
-        for file in sorted(self.folder.path.glob("evaluation*.json")):
-            try:
-                scores = json.loads(file.read_text(encoding="utf-8"))
-                found[str(scores["split"])] = dict(scores)
-            except (OSError, ValueError, TypeError, KeyError, RecursionError):
-                continue
+        for file in sorted(self.folder.path.glob("evaluation-*.json")):
+            with suppress(UserError):
+                scores = SCORES.read(file)
+                found[str(scores["split"])] = scores
         return found
 
     def is_evaluated(self, split: str) -> bool:

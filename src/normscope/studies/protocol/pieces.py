@@ -11,11 +11,18 @@ from typing import Any
 
 from ... import __version__
 from ...files import disk_errors, make_folders, write_atomically
+from ...limits.sealed import SealedJson
 from ...provenance import source_of
 from .plain import as_json
 
 _WORTH_A_LINE_SECONDS = 1.0
 _PACKAGE = __name__.partition(".")[0]
+_KIND = SealedJson(
+    format_name="normscope-piece",
+    version=1,
+    keys=frozenset({"asked", "value"}),
+    again="remove it and try again: it is measured anew, and nothing else is",
+)
 
 
 @dataclass(slots=True)
@@ -36,20 +43,20 @@ class Pieces:
         name: may have one folder in it ("post-ln/seed-1"). asked: every setting that its values depend on, as plain
         values. measure: a function or a bound method of the module that measures, since the source of that module and
         of all it imports is a part of what identifies a piece; a function defined beside a page would be measured again
-        whenever the page is edited.
+        whenever the page is edited. Raises UserError where the file was damaged or edited.
         """
         file = self.folder / "pieces" / f"{name}.json"
         made_by = {"normscope": __version__, "source_sha256": source_behind(measure)}
         wanted = json.loads(as_json({**asked, **made_by}))
         if file.is_file():
-            there = json.loads(file.read_text(encoding="utf-8"))
+            there = _KIND.read(file)
             if there["asked"] == wanted:
                 return there["value"]
         started = time.monotonic()
         value = json.loads(as_json(measure(*arguments, **options)))
         with disk_errors(f"writing into {self.folder}"):
             make_folders(file.parent)
-            write_atomically(file, as_json({"asked": wanted, "value": value}))
+            write_atomically(file, _KIND.text({"asked": wanted, "value": value}))
         self.made.append(name)
         if (seconds := time.monotonic() - started) >= _WORTH_A_LINE_SECONDS:
             self.say(f"{name}: measured in {seconds:.0f} s")
