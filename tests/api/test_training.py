@@ -88,7 +88,11 @@ class TestAdmin:
 
     def test_others_are_left_alone(self) -> None:
         encoder = Encoder("pre-ln", **SIZES)
+        before = copy.deepcopy(encoder.state_dict())
         normscope.profile(encoder, lambda: pytest.fail("there is nothing to profile"))
+        after = encoder.state_dict()
+        assert after.keys() == before.keys()
+        assert all(torch.equal(value, before[name]) for name, value in after.items())
 
 
 class TestNGPT:

@@ -15,6 +15,8 @@ LLAMA_3 = (
     r"|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
 IN_CLASS = r"([)+*]|a)+"
+UNKNOWN, A, B = 1, 5, 6
+"""Ids of `word_tokeniser("a", "b")`."""
 
 
 def replacing(times: int, pattern: dict[str, str], content: str) -> dict[str, object]:
@@ -41,9 +43,23 @@ def test_what_is_in_use_is_opened(part, tmp_path):
     assert len(TextTokeniser.load(tmp_path / "tokenizer.json")) == 7
 
 
-@pytest.mark.parametrize("pattern", [GPT_2, LLAMA_3, IN_CLASS, r"\(a+\)+", r"(ab)+", r"(a+)?"])
-def test_patterns_in_use_are_taken(pattern):
-    refuse_growth(json.dumps({"pre_tokenizer": {"type": "Split", "pattern": {"Regex": pattern}}}))
+@pytest.mark.parametrize(
+    ("pattern", "left"),
+    [
+        (GPT_2, [[], [], []]),
+        (LLAMA_3, [[], [], []]),
+        (IN_CLASS, [[B], [UNKNOWN, B], [UNKNOWN]]),
+        (r"\(a+\)+", [[UNKNOWN], [B], [UNKNOWN]]),
+        (r"(ab)+", [[A], [UNKNOWN], [UNKNOWN]]),
+        # It finds the empty text between any two characters.
+        (r"(a+)?", [[B], [UNKNOWN, UNKNOWN, B], [B, UNKNOWN, B]]),
+    ],
+)
+def test_patterns_in_use_are_opened_and_find_what_they_are_for(pattern, left, tmp_path):
+    """What a pattern finds is taken out here; what is left and is no word is unknown."""
+    split = {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Removed", "invert": False}
+    (tmp_path / "tokenizer.json").write_text(with_part("pre_tokenizer", split))
+    assert TextTokeniser.load(tmp_path / "tokenizer.json").encode_many(["aab", "(a)b", "ab b"]) == left
 
 
 @pytest.mark.parametrize(

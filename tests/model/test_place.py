@@ -1,6 +1,7 @@
 """Modules of a user's own under every placement: the weights, the norms and the outputs of the registry's models."""
 
 import copy
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -80,22 +81,26 @@ def same_weights(ours: Placed, theirs: Placed) -> None:
     assert all(torch.equal(value, registrys[name]) for name, value in own.items())
 
 
-def evaluated(*modules: Placed) -> None:
+def drawn_alike(*makers: Callable[[], Placed]) -> list[Placed]:
+    """Ours and theirs, drawn from one seed: their weights are compared, and then they are ready to be evaluated."""
+    modules = []
+    for make in makers:
+        torch.manual_seed(3)
+        modules.append(make())
+    same_weights(*modules)
     for module in modules:
         module.unready = False
         module.double().eval()
         schedule(module, 0.37)
+    return modules
 
 
 @pytest.mark.parametrize("placement", DEFINED["encoder-only"])
 def test_an_encoder_of_the_users_is_the_registrys(placement: str) -> None:
     blocks = rows(Attention, FeedForward)
-    torch.manual_seed(3)
-    ours = place(placement, blocks, width=WIDTH)
-    torch.manual_seed(3)
-    theirs = Encoder(placement, blocks=BLOCKS, **SIZES)
-    same_weights(ours, theirs)
-    evaluated(ours, theirs)
+    ours, theirs = drawn_alike(
+        lambda: place(placement, blocks, width=WIDTH), lambda: Encoder(placement, blocks=BLOCKS, **SIZES)
+    )
     x = torch.randn(2, 5, WIDTH, dtype=torch.float64)
     torch.testing.assert_close(ours(x, causal=True), theirs(x, causal=True), **CLOSE)
 
@@ -103,12 +108,10 @@ def test_an_encoder_of_the_users_is_the_registrys(placement: str) -> None:
 @pytest.mark.parametrize("placement", DEFINED["encoder-decoder"])
 def test_a_decoder_of_the_users_is_the_registrys(placement: str) -> None:
     blocks = rows(Attention, Crossing, FeedForward)
-    torch.manual_seed(3)
-    ours = place(placement, blocks, width=WIDTH, other_blocks=2)
-    torch.manual_seed(3)
-    theirs = Decoder(placement, blocks=BLOCKS, encoder_blocks=2, **SIZES)
-    same_weights(ours, theirs)
-    evaluated(ours, theirs)
+    ours, theirs = drawn_alike(
+        lambda: place(placement, blocks, width=WIDTH, other_blocks=2),
+        lambda: Decoder(placement, blocks=BLOCKS, encoder_blocks=2, **SIZES),
+    )
     x, memory = torch.randn(2, 5, WIDTH, dtype=torch.float64), torch.randn(2, 3, WIDTH, dtype=torch.float64)
     torch.testing.assert_close(ours(x, memory=memory, causal=True), theirs(x, memory), **CLOSE)
 
@@ -121,12 +124,9 @@ def torchs() -> tuple[nn.Module, nn.Module]:
 @pytest.mark.parametrize("placement", ["pre-ln", "deepnorm", "attn-res"])
 def test_torchs_own_modules_are_known(placement: str) -> None:
     blocks = [torchs() for _ in range(BLOCKS)]
-    torch.manual_seed(3)
-    ours = place(placement, blocks, width=WIDTH)
-    torch.manual_seed(3)
-    theirs = Encoder(placement, blocks=BLOCKS, **SIZES)
-    same_weights(ours, theirs)
-    evaluated(ours, theirs)
+    ours, theirs = drawn_alike(
+        lambda: place(placement, blocks, width=WIDTH), lambda: Encoder(placement, blocks=BLOCKS, **SIZES)
+    )
     x = torch.randn(2, 5, WIDTH, dtype=torch.float64)
     padding = torch.arange(5) >= torch.tensor([[4], [5]])
     found, expected = ours(x, key_padding_mask=padding), theirs(x, padding_mask=padding)
@@ -136,11 +136,10 @@ def test_torchs_own_modules_are_known(placement: str) -> None:
 def test_torchs_cross_attention_reads_the_memory() -> None:
     attention, feed_forward = torchs()
     crossing = nn.MultiheadAttention(WIDTH, HEADS, batch_first=True)
-    torch.manual_seed(3)
-    ours = place("post-ln", [[attention, crossing, feed_forward]], width=WIDTH, other_blocks=1)
-    torch.manual_seed(3)
-    theirs = Decoder("post-ln", blocks=1, encoder_blocks=1, **SIZES)
-    evaluated(ours, theirs)
+    ours, theirs = drawn_alike(
+        lambda: place("post-ln", [[attention, crossing, feed_forward]], width=WIDTH, other_blocks=1),
+        lambda: Decoder("post-ln", blocks=1, encoder_blocks=1, **SIZES),
+    )
     x, memory = torch.randn(2, 5, WIDTH, dtype=torch.float64), torch.randn(2, 3, WIDTH, dtype=torch.float64)
     found = ours(x, memory=memory, attn_mask=torch.ones(5, 5).triu(1).bool())
     torch.testing.assert_close(found, theirs(x, memory), **CLOSE)

@@ -143,9 +143,13 @@ def test_what_does_not_fit_is_refused_and_leaves_no_folder(
 
 
 def test_dropout_may_be_another_than_in_the_pretraining(desk: Path) -> None:
-    PAIR_CLASSIFICATION.assemble(
-        tuning(desk / "pre", desk / "pairs.tsv", "model.dropout=0.3", "model.attention_dropout=0.0"), CPU
-    )
+    config = tuning(desk / "pre", desk / "pairs.tsv", "model.dropout=0.3", "model.attention_dropout=0.0")
+    model, pretrained = PAIR_CLASSIFICATION.assemble(config, CPU).build(), open_start(desk / "pre", "best").encoder()
+    sublayers = {site: next(m.encoder.sublayers()) for site, m in (("tuned", model), ("pre", pretrained))}
+    assert (sublayers["tuned"].dropout.rate, sublayers["tuned"].f.dropout) == (0.3, 0.0)
+    assert (sublayers["pre"].dropout.rate, sublayers["pre"].f.dropout) == (0.1, 0.1)
+    theirs = pretrained.state_dict()
+    assert all(torch.equal(value, theirs[name]) for name, value in model.state_dict().items() if name in theirs)
 
 
 @pytest.mark.parametrize(

@@ -8,14 +8,12 @@ import random
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from normscope import files
-from normscope.data.parallel import opening
 from normscope.errors import UserError
 from normscope.runs import run
 from normscope.train import RunFolder, checkpoint
@@ -59,13 +57,6 @@ def watched(root: Path) -> Iterator[Disk]:
         patch.setattr(io, "open", wrapped("open", io.open))
         patch.setattr(builtins, "open", wrapped("open", builtins.open))
         yield disk
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _toy_corpus_made_once() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(opening, "toy_corpus", lru_cache(opening.toy_corpus))
-        yield
 
 
 @pytest.fixture(scope="module")
