@@ -1,66 +1,78 @@
 """`normscope finetune` trains a pre-trained encoder on labelled sentence pairs and searches for the best setting."""
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ..settings.config_file import refuse_no_run
 from .console import GridDisplay, stderr
-from .shared import listed, resumable
+from .shared import Which, listed, resumable
+
+if TYPE_CHECKING:
+    from ..studies.finetuning.cells import SearchSpace
+    from ..studies.finetuning.task import PairTask
+
+PretrainedRun = Annotated[Path, typer.Argument(help="Run folder of a masked-lm run.")]
+Task = Annotated[
+    str,
+    typer.Option(metavar="mrpc|rte|FILE.tsv", help="Data set to learn; the first line of a file names its columns."),
+]
+Data = Annotated[Path | None, typer.Option(help="Folder with train.tsv and dev.tsv, for mrpc and rte.")]
+Dev = Annotated[
+    Path | None,
+    typer.Option(help="File of validation pairs, for a file of one's own; without it every tenth pair is held out."),
+]
+LabelColumn = Annotated[str, typer.Option(help="Name of the column of labels.")]
+FirstColumn = Annotated[str, typer.Option(help="Name of the column of first sentences.")]
+SecondColumn = Annotated[str, typer.Option(help="Name of the column of second sentences.")]
+Positive = Annotated[
+    str,
+    typer.Option(
+        help="Label whose F1 is measured.  [default: 1, entailment, or the last of two labels in sorting order]"
+    ),
+]
+BatchSizes = Annotated[str, typer.Option(help="Numbers of pairs in a batch, separated by commas.")]
+Rates = Annotated[str, typer.Option(help="Peak learning rates, separated by commas.")]
+Epochs = Annotated[str, typer.Option(help="Numbers of epochs, separated by commas.")]
+Seeds = Annotated[
+    int, typer.Option(help="Runs of the best setting, each with a seed of its own; the search uses the first seed.")
+]
+WarmupShare = Annotated[float, typer.Option(help="Warm-up as a share of the updates of a run.")]
+SequenceLength = Annotated[
+    int | None,
+    typer.Option(
+        help="Longest pair in tokens.  [default: 128, or the number of the model's positions where that is less]"
+    ),
+]
+Out = Annotated[Path | None, typer.Option(help="Folder of the search.  [default: RUN-finetune-TASK]")]
+Settings = Annotated[
+    list[str],
+    typer.Option("--set", metavar="KEY=VALUE", help="Change one setting of every run, such as model.dropout=0.2."),
+]
+Processes = Annotated[int, typer.Option(help="Number of runs at a time; 0 for one on each core.")]
 
 
 @resumable()
 def finetune(
-    run: Annotated[Path, typer.Argument(help="Run folder of a masked-lm run.")],
-    task: Annotated[
-        str,
-        typer.Option(
-            metavar="mrpc|rte|FILE.tsv", help="Data set to learn; the first line of a file names its columns."
-        ),
-    ],
-    data: Annotated[Path | None, typer.Option(help="Folder with train.tsv and dev.tsv, for mrpc and rte.")] = None,
-    dev: Annotated[
-        Path | None,
-        typer.Option(
-            help="File of validation pairs, for a file of one's own; without it every tenth pair is held out."
-        ),
-    ] = None,
-    label_column: Annotated[str, typer.Option(help="Name of the column of labels.")] = "label",
-    first_column: Annotated[str, typer.Option(help="Name of the column of first sentences.")] = "sentence1",
-    second_column: Annotated[str, typer.Option(help="Name of the column of second sentences.")] = "sentence2",
-    positive: Annotated[
-        str,
-        typer.Option(
-            help="Label whose F1 is measured.  [default: 1, entailment, or the last of two labels in sorting order]"
-        ),
-    ] = "",
-    batch_sizes: Annotated[str, typer.Option(help="Numbers of pairs in a batch, separated by commas.")] = "16,32",
-    rates: Annotated[str, typer.Option(help="Peak learning rates, separated by commas.")] = "1e-5,2e-5,3e-5,5e-5,1e-4",
-    epochs: Annotated[str, typer.Option(help="Numbers of epochs, separated by commas.")] = "3,4,8",
-    seeds: Annotated[
-        int, typer.Option(help="Runs of the best setting, each with a seed of its own; the search uses the first seed.")
-    ] = 6,
-    warmup_share: Annotated[float, typer.Option(help="Warm-up as a share of the updates of a run.")] = 0.1,
-    sequence_length: Annotated[
-        int | None,
-        typer.Option(
-            help="Longest pair in tokens.  [default: 128, or the number of the model's positions where that is less]"
-        ),
-    ] = None,
-    which: Annotated[
-        str,
-        typer.Option(
-            "--checkpoint", help="Checkpoint: best (lowest validation loss), last, or the number of an update."
-        ),
-    ] = "best",
-    out: Annotated[Path | None, typer.Option(help="Folder of the search.  [default: RUN-finetune-TASK]")] = None,
-    settings: Annotated[
-        list[str],
-        typer.Option("--set", metavar="KEY=VALUE", help="Change one setting of every run, such as model.dropout=0.2."),
-    ] = [],  # noqa: B006
-    processes: Annotated[int, typer.Option(help="Number of runs at a time; 0 for one on each core.")] = 0,
+    run: PretrainedRun,
+    task: Task,
+    data: Data = None,
+    dev: Dev = None,
+    label_column: LabelColumn = "label",
+    first_column: FirstColumn = "sentence1",
+    second_column: SecondColumn = "sentence2",
+    positive: Positive = "",
+    batch_sizes: BatchSizes = "16,32",
+    rates: Rates = "1e-5,2e-5,3e-5,5e-5,1e-4",
+    epochs: Epochs = "3,4,8",
+    seeds: Seeds = 6,
+    warmup_share: WarmupShare = 0.1,
+    sequence_length: SequenceLength = None,
+    which: Which = "best",
+    out: Out = None,
+    settings: Settings = [],  # noqa: B006
+    processes: Processes = 0,
 ) -> None:
     """Fine-tune a pre-trained encoder on labelled sentence pairs.
 
@@ -75,8 +87,6 @@ def finetune(
     refuse_no_run(run)
     from ..data.labelled.pairs import Columns
     from ..studies.finetuning.cells import SearchSpace
-    from ..studies.finetuning.finetune import FineTuning, RunsFailed
-    from ..studies.finetuning.finetune import finetune as run_search
     from ..studies.finetuning.task import pair_task
 
     columns = Columns(label=label_column, first=first_column, second=second_column)
@@ -89,11 +99,18 @@ def finetune(
         warmup_share=warmup_share,
     )
     folder = out or run.resolve().with_name(f"{run.resolve().name}-finetune-{pairs.name}")
-    options: dict[str, Any] = {"which": which, "sequence_length": sequence_length, "settings": settings}
-    search: Callable[..., FineTuning] = run_search
+    options = {"which": which, "sequence_length": sequence_length, "settings": settings, "processes": processes}
+    _search(run, pairs, folder, space, **options)
+
+
+def _search(run: Path, pairs: "PairTask", folder: Path, space: "SearchSpace", **options: Any) -> None:
+    """Show the search while it runs, and print what came of it."""
+    from ..studies.finetuning.finetune import RunsFailed
+    from ..studies.finetuning.finetune import finetune as run_search
+
     try:
         with GridDisplay(stderr) as display:
-            found = search(run, pairs, folder, space=space, processes=processes, watch=display, **options)
+            found = run_search(run, pairs, folder, space=space, watch=display, **options)
     except RunsFailed as failed:
         for line in str(failed).splitlines():
             stderr.print(f"failed: {line}", soft_wrap=True)
