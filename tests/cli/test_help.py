@@ -93,6 +93,12 @@ EARLY = [
     (["doctor", "absent.py:build", "--html", "gone/page.html"], "--html gone/page.html: its folder does not exist"),
     (["predict", "sideways"], "unknown placement 'sideways'"),
     (["data", "prepare", "out", "--languages", "de", "--train", "a", "b"], "--languages takes two languages"),
+    (["data", "prepare", "out", "--train", "a", "b", "--languages", "de"], "of the target, got 'de' alone"),
+    (
+        ["data", "prepare", "out", "--train", "a", "b", "--languages=de"],
+        "--languages takes two languages, of the source",
+    ),
+    (["data", "prepare", "out", "--languages", "de", "en", "--train"], "of the source and of the target, got none"),
     (
         ["data", "prepare", "out", "--train", "a", "--languages", "de", "en"],
         "--train takes two files, of the source and of the target, got 'a' alone",

@@ -1,9 +1,11 @@
 """`normscope data prepare` and `normscope data documents` make corpora from text files."""
 
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
+from typer.core import TyperCommand
 
 from ..data.documents.text import Layout
 from ..errors import UserError
@@ -21,30 +23,35 @@ data_app = typer.Typer(
 )
 
 
-def _two(
-    context: typer.Context, parameter: typer.CallbackParam, pair: tuple[Any, Any] | None
-) -> tuple[Any, Any] | None:
-    """Both values of an option. Raises UserError where the second is the next option, which was taken for a value."""
-    if pair is not None and str(pair[1]).startswith("--"):
-        what = "two languages" if parameter.name == "languages" else "two files"
-        raise UserError(f"--{parameter.name} takes {what}, of the source and of the target, got {str(pair[0])!r} alone")
-    return pair
+_PAIRS = {"--train": "two files", "--valid": "two files", "--test": "two files", "--languages": "two languages"}
 
 
-@data_app.command("prepare")
+class _OfPairs(TyperCommand):
+    """A verb with options of two values each: one value alone is refused in words, whatever comes after it."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Raises UserError where an option of `_PAIRS` has fewer than two values before the next one, or the end."""
+        for place, word in enumerate(args):
+            option, sign, first = word.partition("=")
+            if option in _PAIRS and not ctx.resilient_parsing:
+                following = [first, *args[place + 1 : place + 2]] if sign else args[place + 1 : place + 3]
+                given = list(takewhile(lambda value: not value.startswith("--"), following))
+                if len(given) < 2:
+                    got = f"{given[0]!r} alone" if given else "none"
+                    raise UserError(f"{option} takes {_PAIRS[option]}, of the source and of the target, got {got}")
+        return super().parse_args(ctx, args)
+
+
+@data_app.command("prepare", cls=_OfPairs)
 def data_prepare(
     out: Annotated[Path, typer.Argument(help="Folder of the corpus to make.")],
     train: Annotated[
         tuple[Path, Path],
-        typer.Option(
-            callback=_two, is_eager=True, help="Source and target file of the training text: plain, .gz or .xz."
-        ),
+        typer.Option(help="Source and target file of the training text: plain, .gz or .xz."),
     ],
     languages: Annotated[
         tuple[str, str],
         typer.Option(
-            callback=_two,
-            is_eager=True,
             help="Codes of the source and the target language, such as de en. Moses' rules for a language split its "
             "words; one that it has no rules for is split by the English ones, and a note says so.",
         ),
@@ -52,14 +59,12 @@ def data_prepare(
     valid: Annotated[
         tuple[Path, Path] | None,
         typer.Option(
-            callback=_two,
-            is_eager=True,
             help="Source and target file of the validation text; without them every 23rd training pair is held out.",
         ),
     ] = None,
     test: Annotated[
         tuple[Path, Path] | None,
-        typer.Option(callback=_two, is_eager=True, help="Source and target file of the test text."),
+        typer.Option(help="Source and target file of the test text."),
     ] = None,
     vocabulary_size: Annotated[
         int, typer.Option(help="Number of entries of the vocabulary, or of each one where they are separate.")
