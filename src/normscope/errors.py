@@ -22,6 +22,18 @@ def _printable(message: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape", "replace").decode() for c in message)
 
 
+def option(name: str, value: object = None, *, python: str = "") -> str:
+    """An option of the command line in a message, with the parameter that has its meaning in Python: either was given.
+
+    option("peak_lr") is "--peak-lr (peak_lr in Python)", and option("from_step", 8) is "--from-step 8 (from_step=8 in
+    Python)". python: the parameter's name where it is another.
+    """
+    words, parameter = "--" + name.replace("_", "-"), python or name
+    if value is not None:
+        words, parameter = f"{words} {value}", f"{parameter}={value!r}"
+    return f"{words} ({parameter} in Python)"
+
+
 def in_one_line(error: BaseException) -> str:
     """ "TypeError: what it says", with line breaks and runs of blanks as single blanks, cut at 300 characters."""
     said = " ".join(str(error).split())

@@ -44,8 +44,12 @@ def test_the_table_the_figure_and_the_page_say_what_the_runs_recorded(tmp_path: 
 
 
 def test_what_the_configuration_gives_is_used_and_not_overridden(tmp_path: Path) -> None:
-    with pytest.raises(normscope.UserError, match=r"0\.001.*leave one of them out"):
+    with pytest.raises(
+        normscope.UserError, match=r"peak_lr in Python\) gives 0\.002, but a keyword gives .*0\.001: leave one"
+    ):
         normscope.compare(CONFIG, out=tmp_path, peak_lr=2e-3, optimizer__peak_lr=1e-3)
+    with pytest.raises(normscope.UserError, match=r"\(processes in Python\) must be 0 or more, got -1"):
+        normscope.compare(CONFIG, out=tmp_path, processes=-1)
     assert not any(tmp_path.iterdir())
 
 

@@ -102,7 +102,7 @@ def _flip(name: str) -> Callable[[Path], None]:
         (_manifest(preparation={}), r"damaged \(KeyError"),
         (
             _manifest(format="normscope-corpus"),
-            "is of format .normscope-corpus. and no normscope-documents file; `normscope data documents` makes one",
+            "is of format .normscope-corpus., not a normscope-documents file; `normscope data documents` makes one",
         ),
     ],
 )

@@ -48,7 +48,7 @@ def test_a_changed_missing_or_foreign_file_is_told(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"train.tokens: no such file"):
         read(tmp_path / "a")
     with pytest.raises(
-        UserError, match=r"of format .normscope-test. and no normscope-other file; `a command` makes one"
+        UserError, match=r"of format .normscope-test., not a normscope-other file; `a command` makes one"
     ):
         open_manifest(tmp_path / "a", format_name="normscope-other", version=3, made_by="`a command`")
     with pytest.raises(UserError, match="absent: no such folder; prepare a corpus there first"):

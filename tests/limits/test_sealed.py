@@ -37,7 +37,7 @@ def test_the_last_key_is_the_sha256_of_the_json_without_it(file: Path) -> None:
     [
         ({"version": 4}, "has version 4, and this NormScope reads 3; make it again"),
         ({"version": None}, "has version None, and this NormScope reads 3; make it again"),
-        ({"format": "other"}, "is of format 'other' and no normscope-test file; make it again"),
+        ({"format": "other"}, "is of format 'other', not a normscope-test file; make it again"),
         ({"one": None, "three": 3}, "was written by another version: it lacks 'one', has the unknown 'three'; make it"),
     ],
 )

@@ -25,7 +25,7 @@ class TestRegister:
             named("post-lm")
         assert str(caught.value) == (
             "unknown placement 'post-lm'; did you mean 'post-ln'? `normscope placements` lists all, and --import "
-            "FILE.py registers your own"
+            "FILE.py, or importing the file in Python, registers your own"
         )
 
     @pytest.mark.parametrize("written", ["Post-LN", "postln", "post_ln", "POST LN"])

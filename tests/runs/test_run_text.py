@@ -213,12 +213,17 @@ def test_what_is_for_translation_is_refused(
 ) -> None:
     folder = whole[task]
     assert_mistake(call("translate", folder), f"is a run of task {task}; this needs one of task translation")
-    assert_mistake(call("evaluate", folder, "--beam", "5"), "--beam: for runs of task translation", f"task {task}")
+    assert_mistake(
+        call("evaluate", folder, "--beam", "5"), "--beam (beam in Python): for runs of task translation", f"task {task}"
+    )
     asked = call("evaluate", folder, "--length-penalty", "1", "--output", tmp_path / "out")
-    assert_mistake(asked, "--length-penalty and --output: for runs of task translation")
+    assert_mistake(asked, "--length-penalty (length_penalty in Python) and --output: for runs of task translation")
     assert_mistake(call("evaluate", folder, "--split", "train"), "no split 'train' to evaluate on; it has valid, test")
     comparing = call("compare", *options(task), "--out", tmp_path / "compared", "--evaluate", "test")
-    assert_mistake(comparing, f"--evaluate test: task {task} has no translations to score; leave it out")
+    assert_mistake(
+        comparing,
+        f"--evaluate test (evaluate='test' in Python): task {task} has no translations to score; leave it out",
+    )
     assert list(tmp_path.iterdir()) == []
 
 

@@ -82,23 +82,44 @@ def test_options_that_say_the_same_are_no_conflict(tmp_path: Path) -> None:
         (
             (),
             {"peak_lrs": [3e-3, 0.01]},
-            "--peak-lr gives 0.003,0.01, but {file} gives optimizer.peak_lr = 0.01: leave",
+            "--peak-lr (peak_lr in Python) gives 0.003,0.01, but {file} gives optimizer.peak_lr = 0.01: leave",
         ),
-        (("optimizer.peak_lr=1",), {"peak_lrs": [2.0]}, "--peak-lr gives 2, but --set gives optimizer.peak_lr = 1"),
-        ((), {"placements": ["pre-ln"]}, "--placements gives pre-ln, but {file} gives model.placement = peri-ln"),
+        (
+            ("optimizer.peak_lr=1",),
+            {"peak_lrs": [2.0]},
+            "--peak-lr (peak_lr in Python) gives 2, but --set gives optimizer.peak_lr = 1",
+        ),
+        (
+            (),
+            {"placements": ["pre-ln"]},
+            "--placements (placements in Python) gives pre-ln, but {file} gives model.placement = peri-ln",
+        ),
         (
             (),
             {"warmups_updates": [0, 200]},
-            "--warmup-updates gives 0,200, but {file} gives schedule.warmup_updates = 30",
+            "--warmup-updates (warmup_updates in Python) gives 0,200, but {file} gives schedule.warmup_updates = 30",
         ),
-        ((), {"optimizers": ["adam"]}, "--optimizers gives adam, but {file} gives optimizer.name = sgd"),
-        ((), {"arms": [("pre-ln", 30)]}, "--arms gives pre-ln, but {file} gives model.placement = peri-ln"),
+        (
+            (),
+            {"optimizers": ["adam"]},
+            "--optimizers (optimizers in Python) gives adam, but {file} gives optimizer.name = sgd",
+        ),
+        (
+            (),
+            {"arms": [("pre-ln", 30)]},
+            "--arms (arms in Python) gives pre-ln, but {file} gives model.placement = peri-ln",
+        ),
         (
             (),
             {"arms": [("peri-ln", 30)], "placements": ["peri-ln", "pre-ln"]},
-            "--arms gives peri-ln, but --placements gives peri-ln,pre-ln: leave one of them out",
+            "--arms (arms in Python) gives peri-ln, but --placements (placements in Python) gives peri-ln,pre-ln: "
+            "leave one of them out",
         ),
-        ((), {"arms": [("peri-ln", 30)], "warmups_updates": [0]}, "--arms gives 30, but --warmup-updates gives 0"),
+        (
+            (),
+            {"arms": [("peri-ln", 30)], "warmups_updates": [0]},
+            "--arms (arms in Python) gives 30, but --warmup-updates (warmup_updates in Python) gives 0",
+        ),
     ],
 )
 def test_two_places_that_differ_are_both_named(

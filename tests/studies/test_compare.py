@@ -223,9 +223,12 @@ def trainer_of(run: Path) -> int:
         (["--placements", ""], "placements and warmups: give one or more different values"),
         (["--placements", "post-ln,sideways"], "unknown placement 'sideways'; did you mean "),
         (["--seeds", "0"], "seeds must be at least 1, got 0"),
-        (["--processes", "-1"], "--processes must be 0 or more, got -1"),
-        (["--evaluate", "dev"], "--evaluate dev: no such split to translate; the corpus has valid, test"),
-        (["--evaluate", "train"], "--evaluate train: no such split to translate"),
+        (["--processes", "-1"], "--processes (processes in Python) must be 0 or more, got -1"),
+        (
+            ["--evaluate", "dev"],
+            "--evaluate dev (evaluate='dev' in Python): no such split to translate; the corpus has valid, test",
+        ),
+        (["--evaluate", "train"], "--evaluate train (evaluate='train' in Python): no such split"),
         (["--set", "data.corpus=absent"], "no corpus at"),
     ],
 )

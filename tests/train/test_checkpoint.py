@@ -51,7 +51,7 @@ def test_any_flipped_bit_is_refused_by_name_and_the_checkpoint_before_is_offered
         flip(file, bit)
         message = str(error.value)
         assert MANIFEST in message if name == MANIFEST else f"step-12/{name} is damaged" in message, (bit, message)
-        assert "Intact, newest first: step-10, step-8, step-5, step-4. Add --from-step 10 to take the newest" in message
+        assert "Intact, newest first: step-10, step-8, step-5, step-4. Add --from-step 10 (from_step=10 in" in message
     assert checkpoint.intact(copy / "checkpoints") == Checkpoint(copy / "checkpoints/step-12")
 
 

@@ -65,7 +65,10 @@ def test_a_decay_over_the_length_of_the_run_cannot_grow(copy: Path, decay: str) 
 
 
 def test_a_shorter_run_than_there_is_is_refused_unless_it_goes_back(copy: Path, short: Path) -> None:
-    with pytest.raises(UserError, match=r"trained for 12 updates, and .* asks for 9; .* go back with --from-step 8, "):
+    with pytest.raises(
+        UserError,
+        match=r"trained for 12 updates, and .* asks for 9; .* go back with --from-step 8 .from_step=8 in Python., ",
+    ):
         run.train_run(tiny(*SETTINGS, "train.duration=9"), copy)
     assert result(copy, 12) == result(short, 12)
     assert (copy / "config.toml").read_text() == (short / "config.toml").read_text()

@@ -100,7 +100,7 @@ class Run:
 
         search: beam and length_penalty, of a run that translates. Raises UserError for what there is not.
         """
-        return evaluate_run(self.folder, split, which=which, device=device, search=search, translations=bool(search))
+        return evaluate_run(self.folder, split, which=which, device=device, search=search)
 
     def load(self, which: str = "best", *, device: str = "auto") -> TrainedModel:
         """The model at a checkpoint: `best`, `last` or an update's number. Raises UserError."""

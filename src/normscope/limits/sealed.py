@@ -54,7 +54,7 @@ class SealedJson:
                 raise UserError(f"{path} is damaged or no {self.format_name} file; {self._of_another()}")
             raise UserError(f"{path} is damaged (its SHA-256 is not the one noted in it); {self.again}")
         if found != self.format_name:
-            raise UserError(f"{path} is of format {shown(found)} and no {self.format_name} file; {self._of_another()}")
+            raise UserError(f"{path} is of format {shown(found)}, not a {self.format_name} file; {self._of_another()}")
         if version != self.version:
             raise UserError(
                 f"{path} has version {shown(version)}, and this NormScope reads {self.version}; {self.again}"

@@ -308,7 +308,7 @@ def named(name: str) -> type[Placement]:
     nearest = difflib.get_close_matches(written, registered(), n=1, cutoff=0.0)[0]
     raise ValueError(
         f"unknown placement {name!r}; did you mean {nearest!r}? `normscope placements` lists all, and --import "
-        "FILE.py registers your own"
+        "FILE.py, or importing the file in Python, registers your own"
     )
 
 

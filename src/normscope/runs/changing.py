@@ -5,7 +5,7 @@ from typing import Any
 
 import tomli_w
 
-from ..errors import UserError
+from ..errors import UserError, option
 from ..optim import depends_on_horizon
 from ..settings.tables import as_table, differences
 from ..tasks.run_config import RunConfig
@@ -14,6 +14,8 @@ from ..train.checkpoint import existing
 from ..train.metrics import remove_end
 from ..train.run_folder import MAY_CHANGE
 from .config import load_run_config
+
+ANOTHER_FOLDER = "choose another folder (--run, or --out of a comparison; run and out in Python)"
 
 
 def refuse_changes(folder: RunFolder, config: RunConfig) -> None:
@@ -24,16 +26,13 @@ def refuse_changes(folder: RunFolder, config: RunConfig) -> None:
     differing = "; ".join(differences(there, config))
     kept = {name: getattr(there.train, name) for name in MAY_CHANGE}
     if dataclasses.replace(config, train=dataclasses.replace(config.train, **kept)) != there:
-        raise UserError(
-            f"{folder.path} holds a run with another configuration ({differing}); "
-            "choose another folder (--run, or --out of a comparison)"
-        )
+        raise UserError(f"{folder.path} holds a run with another configuration ({differing}); {ANOTHER_FOLDER}")
     if _another_length(there, config) and depends_on_horizon(config.schedule):
         raise UserError(
             f"{folder.path} holds a run of another length ({differing}), and it cannot go on as if it "
             f'had been so long from the start: with decay "{config.schedule.decay}" the learning rate of every update '
-            "depends on the length. Choose another folder (--run, or --out of a comparison). A run with a decay that "
-            'does not, such as "inverse-sqrt", can be made longer'
+            f"depends on the length; {ANOTHER_FOLDER}. A run with a decay that does not, such as "
+            '"inverse-sqrt", can be made longer'
         )
 
 
@@ -43,7 +42,8 @@ def refuse_shorter(folder: RunFolder, config: RunConfig, updates: int, from_step
     begins = from_step if from_step is not None else max(trained, default=0)
     if begins > updates:
         before = [update for update in trained if update <= updates]
-        older = f", or go back with --from-step {before[-1]}, which removes the later checkpoints" if before else ""
+        back = [option("from_step", update) for update in before[-1:]]
+        older = f", or go back with {back[0]}, which removes the later checkpoints" if back else ""
         raise UserError(
             f"{folder.path} has been trained for {begins} updates, and train.duration asks for {updates}; give a "
             f"longer duration{older}"

@@ -10,7 +10,7 @@ from ..settings.tables import to_toml
 from ..tasks.run_config import RunConfig
 from ..train import RunFolder
 from ..train.environment import change_of_source, changes_of_machine
-from .changing import change, refuse_changes
+from .changing import ANOTHER_FOLDER, change, refuse_changes
 
 
 def refuse_other_configuration(folder: RunFolder, config: RunConfig) -> None:
@@ -19,7 +19,7 @@ def refuse_other_configuration(folder: RunFolder, config: RunConfig) -> None:
         refuse_changes(folder, config)
     elif not folder.is_free:
         what = "is not empty and is not a run" if folder.path.is_dir() else "is a file"
-        raise UserError(f"{folder.path} {what}; choose another folder (--run, or --out of a comparison)")
+        raise UserError(f"{folder.path} {what}; {ANOTHER_FOLDER}")
 
 
 def claim(folder: RunFolder, config: RunConfig, save_vocabularies: Callable[[Path], None]) -> None:

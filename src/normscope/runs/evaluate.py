@@ -6,7 +6,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from ..errors import UserError
+from ..errors import UserError, option
 from ..limits.sealed import SealedJson
 from ..tasks.protocol import AnyCorpus, Evaluation
 from ..tasks.registry import task_from_scratch
@@ -42,7 +42,7 @@ def evaluate_run(
     """
     run = load_run(path, which=which, device=device)
     task = task_from_scratch(run.config, f"{path} cannot be evaluated")
-    asked = [f"--{name.replace('_', '-')}" for name in search] + ["--output"] * translations
+    asked = [option(name) for name in search] + ["--output"] * translations
     if asked and not task.translates:
         raise UserError(
             f"{' and '.join(asked)}: for runs of task translation, and {path} is one of task {run.config.task}; "

@@ -6,7 +6,7 @@ parameters because its state is keyed by position. Here names, shapes and every 
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from ..errors import UserError
+from ..errors import UserError, option
 from ..files import disk_errors, remove_folder, whole_folder
 from .nonfinite import persistent_buffers
 
@@ -136,13 +136,18 @@ def prune(folder: Path, *, keep_last: int, keep_updates: set[int]) -> None:
             remove_folder(checkpoint.folder)
 
 
+def _from_step(update: int) -> str:
+    return option("from_step", update)
+
+
 def intact(
-    folder: Path, *, update: int | None = None, run: str | None = None, option: str = "--from-step"
+    folder: Path, *, update: int | None = None, run: str | None = None, asking: Callable[[int], str] = _from_step
 ) -> Checkpoint | None:
     """The newest checkpoint, or that of `update`, verified; None where there is none yet.
 
     run: the identity of the run that it must be of. Raises UserError naming the damaged file, and every intact
-    checkpoint, newest first, with the `option` that asks for one.
+    checkpoint, newest first, with the words that ask for the newest of them.
+    asking: how the caller's user asks for an update's checkpoint.
     """
     found = existing(folder)
     if update is not None and update not in [checkpoint.update for checkpoint in found]:
@@ -155,20 +160,20 @@ def intact(
         wanted.verify(run)
     except UserError as error:
         others = [checkpoint for checkpoint in reversed(found) if checkpoint != wanted]
-        raise UserError(f"{error}. {_offer(others, run, option)}") from error
+        raise UserError(f"{error}. {_offer(others, run, asking)}") from error
     return wanted
 
 
-def _offer(others: list[Checkpoint], run: str | None, option: str) -> str:
+def _offer(others: list[Checkpoint], run: str | None, asking: Callable[[int], str]) -> str:
     """others: newest first."""
     whole = [checkpoint.update for checkpoint in others if _is_intact(checkpoint, run)]
     if not whole:
         return (
             "No other checkpoint of the run is intact. Its config.toml and metrics.jsonl are as they were: train that "
-            "configuration again in another folder (--run), or put a copy of a checkpoint back"
+            "configuration again in another folder, or put a copy of a checkpoint back"
         )
     names = ", ".join(f"step-{update}" for update in whole)
-    return f"Intact, newest first: {names}. Add {option} {whole[0]} to take the newest of them"
+    return f"Intact, newest first: {names}. Add {asking(whole[0])} to take the newest of them"
 
 
 def _is_intact(checkpoint: Checkpoint, run: str | None) -> bool:

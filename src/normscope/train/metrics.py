@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..errors import UserError
+from ..errors import UserError, option
 from ..files import disk_errors, naming, sync
 
 Event = dict[str, Any]
@@ -21,7 +21,10 @@ Event = dict[str, Any]
 _GUARD_BYTES = 8
 _SEAL = ', "guard": "{}"}}'
 _SEAL_LENGTH = len(_SEAL.format("0" * 2 * _GUARD_BYTES))
-_ADVICE = "put the file back as it was, go on from an older checkpoint (--from-step), or start in another folder"
+_ADVICE = (
+    f"put the file back as it was, go on from an older checkpoint with {option('from_step')}, or start in another "
+    "folder"
+)
 
 
 @dataclass(frozen=True, slots=True)

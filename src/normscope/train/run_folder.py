@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ..errors import UserError
+from ..errors import UserError, option
 from ..files import REPLACED, UNFINISHED, clear_unfinished, disk_errors, make_folders, write_atomically
 from ..limits.sealed import SealedJson, refuse_broken_seal, sealed_lines
 from ..settings.config_file import CONFIG_FILE, is_run, refuse_no_run
@@ -86,7 +86,7 @@ class RunFolder:
             if self.config_file.is_file():
                 refuse_broken_seal(
                     self.config_file,
-                    again="put it back as it was; to train with other settings, give another folder (--run)",
+                    again="put it back as it was; to train with other settings, choose another folder",
                 )
             return read_toml(self.config_file)
 
@@ -139,13 +139,13 @@ class RunFolder:
         update = int(which) if which.isdecimal() else None
         run = self.environment().get("run")
         with disk_errors(f"reading {self.checkpoints}"):
-            found = intact(self.checkpoints, update=update, run=run, option="--checkpoint")
+            found = intact(self.checkpoints, update=update, run=run, asking=_which)
             if found is None:
                 raise UserError(f"{self.path} has no checkpoint yet; train it first")
             best = found.state()["best_update"]
             if which != "best" or best in (0, found.update):  # 0: nothing has been validated yet
                 return found
-            return intact(self.checkpoints, update=best, run=run, option="--checkpoint") or found
+            return intact(self.checkpoints, update=best, run=run, asking=_which) or found
 
     @property
     def is_finished(self) -> bool:
@@ -159,6 +159,10 @@ class RunFolder:
         """All metrics lines; one still being written is left out. Raises UserError on a damaged file."""
         with disk_errors(f"reading {self.metrics_file}"):
             return read_events(self.metrics_file) if self.metrics_file.is_file() else []
+
+
+def _which(update: int) -> str:
+    return option("checkpoint", str(update), python="which")
 
 
 def _sha256_of(folder: Path) -> str:

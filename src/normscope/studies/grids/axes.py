@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import combinations, product
 from typing import Any
 
-from ...errors import UserError
+from ...errors import UserError, option
 from ...placement import registered
 from ...settings.tables import as_table, flat
 from ...tasks.registry import task_from_scratch
@@ -33,14 +33,14 @@ class _Axis:
 
     title: str
     key: str
-    option: str
+    parameter: str
     default: tuple[Any, ...]
 
 
-_PLACEMENT = _Axis("placements", "model.placement", "--placements", ("post-ln", "pre-ln"))
-_WARMUP = _Axis("warm-ups in updates", "schedule.warmup_updates", "--warmup-updates", (0, 200))
-_RATE = _Axis("peak learning rate", "optimizer.peak_lr", "--peak-lr", (3e-3,))
-_OPTIMIZER = _Axis("optimiser", "optimizer.name", "--optimizers", ("adam",))
+_PLACEMENT = _Axis("placements", "model.placement", "placements", ("post-ln", "pre-ln"))
+_WARMUP = _Axis("warm-ups in updates", "schedule.warmup_updates", "warmup_updates", (0, 200))
+_RATE = _Axis("peak learning rate", "optimizer.peak_lr", "peak_lr", (3e-3,))
+_OPTIMIZER = _Axis("optimiser", "optimizer.name", "optimizers", ("adam",))
 
 
 def grid_of(base: RunConfig, places: Mapping[str, str], asked: Asked) -> tuple[Grid, list[str]]:
@@ -51,9 +51,11 @@ def grid_of(base: RunConfig, places: Mapping[str, str], asked: Asked) -> tuple[G
     """
     table, defaults = flat(as_table(base)), list[str]()
 
-    def values(axis: _Axis, *options: tuple[str, Sequence[Any] | None]) -> list[Any]:
+    def values(axis: _Axis, *parameters: tuple[str, Sequence[Any] | None]) -> list[Any]:
         given = [
-            (f"{option} gives {_listed(several)}", list(several)) for option, several in options if several is not None
+            (f"{option(name)} gives {_listed(several)}", list(several))
+            for name, several in parameters
+            if several is not None
         ]
         if axis.key in places:
             given.append((f"{places[axis.key]} gives {axis.key} = {table[axis.key]}", [table[axis.key]]))
@@ -66,12 +68,12 @@ def grid_of(base: RunConfig, places: Mapping[str, str], asked: Asked) -> tuple[G
 
     arms = asked.arms and [(registered_name(placement), updates) for placement, updates in asked.arms]
     armed = [None, None] if arms is None else [[arm[part] for arm in arms] for part in (0, 1)]
-    placements = values(_PLACEMENT, ("--arms", armed[0]), (_PLACEMENT.option, _named(asked.placements, base)))
-    warmups = values(_WARMUP, ("--arms", armed[1]), (_WARMUP.option, asked.warmups_updates))
+    placements = values(_PLACEMENT, ("arms", armed[0]), (_PLACEMENT.parameter, _named(asked.placements, base)))
+    warmups = values(_WARMUP, ("arms", armed[1]), (_WARMUP.parameter, asked.warmups_updates))
     grid = Grid(
         placements_and_warmups=tuple(product(placements, warmups) if arms is None else arms),
-        peak_lrs=tuple(values(_RATE, (_RATE.option, asked.peak_lrs))),
-        optimizers=tuple(values(_OPTIMIZER, (_OPTIMIZER.option, asked.optimizers))),
+        peak_lrs=tuple(values(_RATE, (_RATE.parameter, asked.peak_lrs))),
+        optimizers=tuple(values(_OPTIMIZER, (_OPTIMIZER.parameter, asked.optimizers))),
         seeds=asked.seeds,
         # One thread a run unless the configuration says otherwise: the grid fills the cores with runs.
         threads=base.train.threads if "train.threads" in places else 1,

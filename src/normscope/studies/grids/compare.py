@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ...errors import UserError
+from ...errors import UserError, option
 from ...files import disk_errors
 from ...report.comparison.contents import Comparison
 from ...signals import Interrupted
@@ -57,7 +57,7 @@ def run_comparison(
     """
     corpus = _corpus(base, evaluate)
     if processes < 0:
-        raise UserError(f"--processes must be 0 or more, got {processes}")
+        raise UserError(f"{option('processes')} must be 0 or more, got {processes}")
     cells = grid.cells(base, folder)
     updates = updates_of(cells[0].config, corpus)
     with alone(folder, "comparison"):
@@ -121,8 +121,8 @@ def _corpus(base: RunConfig, evaluate: str | None) -> AnyCorpus:
     )
     corpus: AnyCorpus = task.open(base)
     if evaluate is not None and not task.translates:
-        raise UserError(f"--evaluate {evaluate}: task {base.task} has no translations to score; leave it out")
+        raise UserError(f"{option('evaluate', evaluate)}: task {base.task} has no translations to score; leave it out")
     if evaluate is not None and (evaluate == "train" or evaluate not in corpus.splits):
         allowed = ", ".join(name for name in corpus.splits if name != "train")
-        raise UserError(f"--evaluate {evaluate}: no such split to translate; the corpus has {allowed}")
+        raise UserError(f"{option('evaluate', evaluate)}: no such split to translate; the corpus has {allowed}")
     return corpus

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import torch
 
-from ...errors import UserError
+from ...errors import UserError, option
 from ...report.numbers import counted, duration
 from ...tasks.protocol import AnyCorpus
 from ...tasks.registry import task_from_scratch
@@ -34,7 +34,7 @@ def announced(cells: Sequence[Cell], corpus: AnyCorpus, *, updates: int, at_once
         if state.update > updates:
             raise UserError(
                 f"{state.cell.folder.path} has been trained for {state.update} updates, and train.duration asks for "
-                f"{updates}; give a longer duration, or choose another folder with --out"
+                f"{updates}; give a longer duration, or choose another folder with {option('out')}"
             )
     left = sum(updates - state.update for state in states if not state.over)
     finished = sum(state.over for state in states)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ...errors import UserError
+from ...errors import UserError, option
 from ...files import disk_errors, make_folders
 
 _NAME = ".lock"
@@ -31,7 +31,7 @@ def alone(folder: Path, doing: str) -> Iterator[None]:
         except BlockingIOError as error:
             raise UserError(
                 f"another process{_holder(handle.name)} is at work on the {doing} in {folder}; wait for it, stop it, "
-                "or choose another folder with --out"
+                f"or choose another folder with {option('out')}"
             ) from error
         with disk_errors(f"writing into {folder}"):
             handle.truncate(0)

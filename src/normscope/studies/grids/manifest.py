@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 
-from ...errors import UserError
+from ...errors import UserError, option
 from ...files import disk_errors, write_atomically
 from ...limits.sealed import SealedJson
 from ...runs.config import load, load_run_config
@@ -152,5 +152,5 @@ def refuse_unlike(
     if unlike:
         raise UserError(
             f"{folder} holds a comparison with other settings ({'; '.join(unlike)}). Within one only placement, "
-            "warm-up, rate, optimiser, seed and duration may differ; choose another folder with --out"
+            f"warm-up, rate, optimiser, seed and duration may differ; choose another folder with {option('out')}"
         )
