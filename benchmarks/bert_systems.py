@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 
 from normscope.model import EncoderConfig, Layout, MaskedEncoder
+from normscope.model.linear import fast_matmul
 from normscope.tasks.loss import smoothed_cross_entropy
-from normscope.train.device import Precision, autocast, fast_matmul, keep_freed_memory
+from normscope.train.device import Precision, autocast, keep_freed_memory
 
 CONFIG = EncoderConfig(norm_epsilon=1e-12)
 VOCABULARY, SEQUENCES, LONGEST, SHORT_SHARE, MASKED_SHARE = 30_522, 8, 128, 0.1, 0.15

@@ -22,8 +22,9 @@ from torch import Tensor
 
 from normscope.measure import gradient_norms
 from normscope.model import EncoderDecoder, Layout, ModelConfig
+from normscope.model.linear import fast_matmul
 from normscope.tasks.loss import smoothed_cross_entropy
-from normscope.train.device import fast_matmul, keep_freed_memory
+from normscope.train.device import keep_freed_memory
 from step_systems import BLOCKS, FFN_WIDTH, HEADS, SMOOTHING, VOCABULARY, WIDTH, Batch, make_step_batches
 
 DROPOUT = 0.1

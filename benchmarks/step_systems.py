@@ -13,8 +13,9 @@ from torch.nn import functional
 
 from normscope.data.parallel.batches import make_batches
 from normscope.model import EncoderDecoder, Layout, ModelConfig
+from normscope.model.linear import fast_matmul
 from normscope.tasks.loss import smoothed_cross_entropy
-from normscope.train.device import Precision, autocast, fast_matmul, keep_freed_memory
+from normscope.train.device import Precision, autocast, keep_freed_memory
 
 WIDTH, FFN_WIDTH, HEADS, BLOCKS, VOCABULARY, DROPOUT, SMOOTHING = 512, 1024, 4, 6, 10_000, 0.3, 0.1
 PAD, MAX_TOKENS, LONGEST = 1, 4096, 128

@@ -2,8 +2,9 @@
 
 import torch
 
+from ..model.linear import fast_matmul
 from ..tasks.run_config import RunConfig
-from ..train.device import fast_matmul, keep_freed_memory, set_threads
+from ..train.device import keep_freed_memory, set_threads
 
 
 def prepare_machine(config: RunConfig, device: torch.device) -> bool:

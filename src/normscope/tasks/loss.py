@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from ..model.linear import add_product, rows_product
+
 CHUNK_TOKENS = 256
 """Large enough that a pass over the weight is cheap beside the chunk's products, small enough for the logits: 10 MB at
 a vocabulary of 10,000."""
@@ -73,7 +75,7 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
             for start in range(0, len(target), chunk):
                 rows = slice(start, start + chunk)
                 hidden_now = hidden[rows].to(product_dtype)
-                logits_CV = hidden_now @ weight_now.T
+                logits_CV = rows_product(hidden_now, weight_now.T)
                 if bias is not None:
                     logits_CV += bias.to(product_dtype)
                 gradient_CV, sums_2 = _chunk(logits_CV, target[rows], smoothing)
@@ -82,7 +84,7 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
                     bias_gradient += gradient_CV.sum(0)
                 gradient_CV = gradient_CV.to(product_dtype)
                 if hidden_gradient is not None:
-                    hidden_gradient[rows] = gradient_CV @ weight_now
+                    hidden_gradient[rows] = rows_product(gradient_CV, weight_now)
                 if weight_gradient is not None:
                     _add_product(weight_gradient, gradient_CV, hidden_now)
         ctx.gradients = hidden_gradient, weight_gradient, bias_gradient
@@ -119,7 +121,7 @@ def _chunk(logits_CV: Tensor, target_C: Tensor, smoothing: float) -> tuple[Tenso
 def _add_product(total_VD: Tensor, gradient_CV: Tensor, hidden_CD: Tensor) -> None:
     """total_VD += gradient_CVᵀ hidden_CD."""
     if total_VD.dtype == gradient_CV.dtype:
-        total_VD.addmm_(gradient_CV.T, hidden_CD)
+        add_product(total_VD, gradient_CV, hidden_CD)
     else:
         total_VD.add_(gradient_CV.T @ hidden_CD)
 

@@ -1,28 +1,18 @@
-"""Where and how precisely a run computes: device, threads, products in float32, autocast, and the allocator's habits.
+"""Where and how precisely a run computes: device, threads, autocast, and the allocator's habits.
 
 Nothing here happens on import; the loop calls each function once, and writes down what it returned.
 """
 
 import ctypes
 import os
-from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from torch import Tensor
 
 from ..errors import UserError
 
 Precision = Literal["fp32", "bf16"]
-
-FP32_ERROR_BOUND = 2.0**-16
-"""Largest relative error (Frobenius norm, against float64) that still counts as a float32 product.
-
-Sums of K = 512 random terms in float32 err by about √K · 2^-24 = 2^-19.5 at most. Factors rounded to TF32 or bfloat16
-err by 2^-11.4 and 2^-8.4, whatever K is: the bound lies well between.
-"""
 
 
 def choose_device(name: str = "auto") -> torch.device:
@@ -51,51 +41,6 @@ def set_threads(threads: int) -> None:
     if threads < 1:
         raise UserError(f"threads must be at least 1, got {threads}")
     torch.set_num_threads(threads)
-
-
-@dataclass(frozen=True, slots=True)
-class FastMatmul:
-    """Whether float32 products go through oneDNN, and the relative error found there (None where it was not tried)."""
-
-    on: bool
-    error: float | None
-
-
-def fast_matmul(device: torch.device) -> FastMatmul:
-    """Send float32 products of this process to oneDNN if they stay float32 there; the caller records the outcome.
-
-    torch's default, MKL, reaches 40 % of the peak of an AMD CPU, oneDNN 80 to 90 %. torch's name for the route is
-    `fp32_precision = "bf16"`, the permission to compute in bfloat16. oneDNN uses that permission only where it pays,
-    which is where the CPU has AMX; so products of every layout that training uses are compared with float64 first, and
-    an error above FP32_ERROR_BOUND leaves torch as it was. The decision depends on the CPU and torch alone, never on a
-    timing. Results differ from MKL's by rounding: a run is repeatable to the bit under the same outcome only.
-    """
-    if device.type != "cpu" or not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
-        return FastMatmul(False, None)
-    matmul = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
-    before = matmul.fp32_precision
-    matmul.fp32_precision = "bf16"
-    error = max(_error(product) for product in _PRODUCTS)
-    if error > FP32_ERROR_BOUND:
-        matmul.fp32_precision = before
-        return FastMatmul(False, error)
-    return FastMatmul(True, error)
-
-
-_PRODUCTS: tuple[Callable[[Tensor, Tensor], Tensor], ...] = (
-    lambda a, b: a @ b.T.contiguous().T,  # forward: weights are (out, in)
-    lambda a, b: a @ b,  # gradient in the input
-    lambda a, b: a.T.contiguous().T @ b,  # gradient in the weight
-    lambda a, b: (a.view(4, 128, 512) @ b[None].expand(4, -1, -1)).view(512, 512),  # attention
-)
-
-
-def _error(product: Callable[[Tensor, Tensor], Tensor]) -> float:
-    generator = torch.Generator().manual_seed(0)  # its own: the run's random numbers must not depend on this check
-    a, b = (torch.randn(512, 512, generator=generator, dtype=torch.float64) for _ in range(2))
-    a, b = a.float(), b.float()
-    exact = a.double() @ b.double()
-    return float((product(a, b).double() - exact).norm() / exact.norm())
 
 
 def autocast(device: torch.device, precision: Precision) -> AbstractContextManager[object]:

@@ -12,6 +12,7 @@ from ...data.parallel.batches import TranslationBatch
 from ...data.parallel.corpus import Corpus
 from ...measure import expected_gradient_norms
 from ...model import EncoderDecoder, ModelConfig
+from ...model.linear import fast_matmul
 from ...runs.loading import load_run_of
 from ...tasks.translation import (
     TRANSLATION,
@@ -20,7 +21,7 @@ from ...tasks.translation import (
     TranslationRunConfig,
     translation,
 )
-from ...train.device import fast_matmul, keep_freed_memory
+from ...train.device import keep_freed_memory
 from ...train.seeds import seed_micro_batch
 from ..grids.grid import Cell
 from .config import Condition, Figure3Config

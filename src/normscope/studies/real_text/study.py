@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from ...model.linear import fast_matmul
 from ...tasks.translation import TranslationConfig, TranslationObjective
 from ...theory.predict import ModelSetting, predict
-from ...train.device import fast_matmul, keep_freed_memory
+from ...train.device import keep_freed_memory
 from ..figure_3.config import corpus_of
 from ..figure_3.measure import STACKS
 from ..protocol.deviation import mean_over_draws
