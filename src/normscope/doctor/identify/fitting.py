@@ -13,7 +13,7 @@ from ..find.terms import Segment, Term
 from .candidates import SPOKEN_OF, Candidate, candidate, candidates
 from .formulas import Formula
 from .found import FoundSublayer
-from .matching import Comparison, matches, scales
+from .matching import Comparison, matches, norms_left_out, scales
 
 DEEP, SHALLOW = 16, 2
 """Blocks of the two stacks over which a formula is asked whether it depends on depth."""
@@ -124,7 +124,9 @@ def _match(fit: Fit, observed: Segment, expected: dict[tuple[int, ...], Segment]
     for some, only in pairs:
         if some not in expected or fit.matched >= set(some):
             continue
-        for comparison in comparisons:
+        # Where neither has norms of queries and keys, leaving them out would find the same again.
+        asked = comparisons if norms_left_out(observed) or norms_left_out(expected[some]) else comparisons[:1]
+        for comparison in asked:
             if comparison.matches(observed, expected[some], only=only):
                 fit.matched |= set(some)
                 fit.exact += len(some) * comparison.qk_norms

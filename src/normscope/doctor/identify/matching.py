@@ -166,6 +166,11 @@ def matches(observed: Segment, expected: Segment, *, qk_norms: bool = True) -> b
     return Comparison(qk_norms).matches(observed, expected)
 
 
+def norms_left_out(segment: Segment) -> bool:
+    """Whether a comparison without the norms of queries and keys leaves any out of this segment."""
+    return any(place.name in _OWN for branch in segment.branches for place in branch.inside)
+
+
 def scales(segment: Segment, branch: Term) -> tuple[float | None, float | None]:
     """What the segment's start and the branch are multiplied with in the sum where they meet; means of vectors.
 
