@@ -9,8 +9,11 @@ import hypothesis
 import pytest
 import torch
 
+import toy
+
 # Tiny tensors on several threads wait for each other more than they compute, and the tests run side by side anyway.
 torch.set_num_threads(1)
+toy.share()
 
 # A busy machine is no failure of what is tested.
 hypothesis.settings.register_profile("whatever the machine is busy with", deadline=None)
@@ -28,10 +31,10 @@ def shared() -> Path:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _corpora_in_memory() -> Iterator[None]:
-    """Tests of one process share the toy corpora, which nothing changes: making one takes as long as training on it."""
-    from normscope.data.parallel import opening
+def _products_compared_once() -> Iterator[None]:
+    """Which library multiplies matrices depends on the machine alone; each run asks anew."""
+    from normscope.runs import machine
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(opening, "toy_corpus", lru_cache(opening.toy_corpus))
+        patch.setattr(machine, "fast_matmul", lru_cache(machine.fast_matmul))
         yield

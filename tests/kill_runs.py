@@ -3,7 +3,8 @@
 To be called in a process of its own: see `forked.call`. Forking it for every run saves the seconds that importing torch
 takes. Half of the promise is about kills
 at any moment, so a child is killed after a random time; the other half about kills while files change, so a child
-kills itself at a random file operation of its own (`sys.addaudithook` sees opening, renaming, removing …).
+kills itself at a random file operation of its own (`sys.addaudithook` sees opening, renaming, removing …), half of
+the times one on a file that is not yet whole.
 """
 
 import json
@@ -12,20 +13,22 @@ import random
 import signal
 import sys
 import time
-from functools import lru_cache
 from pathlib import Path
 
 import torch
 
-from normscope.runs import machine, run
+from normscope.runs import run
 from tiny import RUN, leftovers, result, tiny
 
 UPDATES = 60
 FILE_OPERATIONS = ("open", "os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.truncate")
 
 
-def child(folder: Path, *, kill_at_operation: int | None = None) -> int:
-    """Start the run in a forked child; returns its process id."""
+def child(folder: Path, *, kill_at_operation: int | None = None, on: str = "") -> int:
+    """Start the run in a forked child; returns its process id.
+
+    on: what is in the path of every file operation that counts.
+    """
     pid = os.fork()
     if pid:
         return pid
@@ -33,7 +36,7 @@ def child(folder: Path, *, kill_at_operation: int | None = None) -> int:
 
     def count(event: str, arguments: tuple[object, ...]) -> None:
         nonlocal seen
-        if event in FILE_OPERATIONS and arguments and str(folder) in str(arguments[0]):
+        if event in FILE_OPERATIONS and arguments and str(folder) in (path := str(arguments[0])) and on in path:
             seen += 1
             if seen == kill_at_operation:
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -61,8 +64,6 @@ def ended(pid: int) -> bool:
 def kill_runs(place: Path, seed: int, timed: int, at_files: int) -> None:
     """Kill `timed` children at a random time and `at_files` at a file operation; prints a report as JSON."""
     torch.set_num_threads(1)
-    # What a process measures at its start is the same every time; children find it done.
-    machine.fast_matmul = lru_cache(machine.fast_matmul)
     run.train_run(tiny(*RUN), place / "alone")
     wanted = result(place / "alone", UPDATES)
     began = time.monotonic()
@@ -71,9 +72,9 @@ def kill_runs(place: Path, seed: int, timed: int, at_files: int) -> None:
     assert result(place / "forked", UPDATES) == wanted
 
     dice = random.Random(seed)
-    kinds = ["time"] * timed + ["file"] * at_files
+    kinds = ["time"] * timed + ["file"] * (at_files // 2) + ["saving"] * (at_files - at_files // 2)
     dice.shuffle(kinds)
-    runs, killed, killed_while_saving, updates_at_kill = 0, {"time": 0, "file": 0}, 0, []
+    runs, killed, killed_while_saving, updates_at_kill = 0, {"time": 0, "file": 0, "saving": 0}, 0, []
     done = False
     while kinds or not done:
         folder = place / f"killed-{runs}"
@@ -85,8 +86,10 @@ def kill_runs(place: Path, seed: int, timed: int, at_files: int) -> None:
             time.sleep(dice.uniform(0, duration / 3))
             os.kill(pid, signal.SIGKILL)
             done = ended(pid)
-        else:
+        elif kinds[0] == "file":
             done = ended(child(folder, kill_at_operation=dice.randint(1, 80)))
+        else:
+            done = ended(child(folder, kill_at_operation=dice.randint(2, 12), on=".unfinished-"))
         if done:
             assert result(folder, UPDATES) == wanted, f"{folder} is not as the run that was left alone"
             assert not leftovers(folder)

@@ -104,11 +104,11 @@ def resealed(file: Path, **changes: Any) -> dict[str, Any]:
     return before
 
 
-def start(*arguments: str, cwd: Path | None = None) -> "subprocess.Popen[bytes]":
-    """`normscope ARGUMENTS` as a process of its own."""
+def start(*arguments: str, cwd: Path | None = None, program: str = "") -> "subprocess.Popen[bytes]":
+    """`normscope ARGUMENTS` as a process of its own; program: code that calls it, where more comes before."""
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    return subprocess.Popen([sys.executable, "-m", "normscope", *arguments], cwd=cwd, env=environment, **pipes)
+    command = [sys.executable, *(("-c", program) if program else ("-m", "normscope")), *arguments]
+    return subprocess.Popen(command, cwd=cwd, env=os.environ | {"OMP_NUM_THREADS": "1"}, **pipes)
 
 
 def finish(process: "subprocess.Popen[bytes] | Forked", stdin: bytes = b"") -> tuple[int, str, str]:

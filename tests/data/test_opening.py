@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import toy
 from normscope.data.parallel.corpus import Corpus
 from normscope.data.parallel.opening import DataConfig, open_corpus, toy_corpus
 from normscope.data.toy.language import toy_pairs
@@ -13,7 +14,10 @@ from normscope.errors import UserError
 
 
 def test_the_toy_corpus_has_the_same_fingerprint_in_every_process() -> None:
-    program = "from normscope.data.parallel.opening import toy_corpus; print(toy_corpus(40).fingerprint)"
+    program = (
+        "from normscope.data.parallel import opening; "
+        f"opening._TOY_HELD_OUT = {toy.HELD_OUT}; print(opening.toy_corpus(40).fingerprint)"
+    )
     other = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert other.stdout.strip() == toy_corpus(40).fingerprint
     assert toy_corpus(41).fingerprint != toy_corpus(40).fingerprint
@@ -25,7 +29,8 @@ def test_more_training_pairs_leave_the_first_ones_and_the_held_out_ones_as_they_
         many.splits["train"].target[i].tolist() for i in range(20)
     ]
     assert few.splits["valid"].target_text == many.splits["valid"].target_text
-    assert len(few.splits["valid"]) == len(few.splits["test"]) == 500
+    assert len(few.splits["valid"]) == len(few.splits["test"]) == toy.HELD_OUT
+    assert toy.AS_SHIPPED == 500
 
 
 def test_every_word_is_in_the_vocabulary_and_comes_back() -> None:

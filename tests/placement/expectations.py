@@ -73,8 +73,9 @@ class Expected:
     """False where a model's modules do not show all of the formula, so that its name is never sure."""
     has_stream: bool = True
     """False where no sum is carried from block to block, so that the doctor has no stream to judge."""
-    toy_rate: float = 1e-2
-    """A peak rate at which 150 updates teach it more than the words' frequencies."""
+    toy_rate: float = 2e-2
+    """A peak rate at which so many updates teach it more than the words' frequencies:"""
+    toy_updates: int = 60
     tokens_apart: bool = False
     """True where gradients of queries and keys hang on how a growing stream's tokens lie apart, which draws differ in
     more than in others."""

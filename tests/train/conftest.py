@@ -3,23 +3,14 @@
 import os
 import shutil
 import signal
-from collections.abc import Callable, Iterator
-from functools import lru_cache
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from normscope.runs import machine, run
+from normscope.runs import run
 from normscope.train import Interrupted
 from tiny import RUN, SHORT, tiny
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _products_compared_once() -> Iterator[None]:
-    """Which library multiplies matrices depends on the machine alone; each run asks anew."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(machine, "fast_matmul", lru_cache(machine.fast_matmul))
-        yield
 
 
 @pytest.fixture(scope="session")

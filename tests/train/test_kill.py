@@ -7,30 +7,29 @@ from pathlib import Path
 
 import forked
 from kill_runs import kill_runs
-from tiny import RUN, finish, options, result, start, steps
+from tiny import RUN, finish, options, result, steps
 
 
 def test_many_kills_end_with_the_bits_of_the_run_left_alone(tmp_path: Path) -> None:
     code, out, err = finish(forked.call(kill_runs, tmp_path, 7, 14, 10))
     assert code == 0, err
     report = json.loads(out)
-    assert (report["time"], report["file"]) == (14, 10)
+    assert (report["time"], report["file"], report["saving"]) == (14, 5, 5)
     assert report["killed_while_saving"] >= 3  # else the file kills miss what they are for
     assert len(set(report["at"])) >= 6  # spread over the run
 
 
 def test_three_kills_of_the_command_itself(tmp_path: Path, uninterrupted: Path) -> None:
-    """Python starts from nothing for the first and for the last process, and is forked for those between."""
     folder, dice = tmp_path / "run", random.Random(3)
     command = ["train", "--run", str(folder), *options(*RUN)]
-    for begin, starting in ((2, start), (20, forked.start), (40, forked.start)):
-        process, goal = starting(*command), begin + dice.randrange(10)
+    for begin in (2, 20, 40):
+        process, goal = forked.start(*command), begin + dice.randrange(10)
         while process.poll() is None and lines(folder) < goal:
             time.sleep(0.005)
         assert process.poll() is None, finish(process)
         process.kill()
         assert finish(process)[0] == -9
-    code, out, err = finish(start(*command))
+    code, out, err = finish(forked.start(*command))
     assert code == 0, err
     assert out == f"{folder}\n"
     assert result(folder, 60) == result(uninterrupted, 60)

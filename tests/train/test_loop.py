@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import toy
 from normscope.data.parallel.batches import collate
 from normscope.data.parallel.opening import toy_corpus
 from normscope.model import EncoderDecoder
@@ -22,6 +23,12 @@ from normscope.train import Hooks, RunFolder, TrainConfig, Trainer
 from tiny import SHORT, finish, options, result, start, tiny
 
 CPU = torch.device("cpu")
+WITH_FEW_HELD_OUT = f"""
+from normscope.data.parallel import opening
+opening._TOY_HELD_OUT = {toy.HELD_OUT}
+from normscope.__main__ import main
+main()
+"""
 
 
 @pytest.fixture
@@ -167,7 +174,7 @@ def test_the_same_seed_gives_the_same_bits_in_another_process_and_another_seed_g
     tmp_path: Path, short: Path
 ) -> None:
     folder = tmp_path / "other-process"
-    process = start("train", "--run", str(folder), *options(*SHORT))
+    process = start("train", "--run", str(folder), *options(*SHORT), program=WITH_FEW_HELD_OUT)
     run.train_run(tiny(*SHORT, "seed=2"), tmp_path / "other-seed")
     code, _, err = finish(process)
     assert code == 0, err

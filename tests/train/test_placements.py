@@ -16,37 +16,35 @@ from placement.expected import expected
 from tiny import SHORT, result, tiny
 
 TRAINABLE = [name for name, placement in registered().items() if "encoder-decoder" in placement.models]
-UPDATES = 90
 SETTINGS = (
     "model.width=32",
     "model.ffn_width=64",
     "model.heads=4",
-    "model.encoder_blocks=2",
-    "model.decoder_blocks=2",
+    "model.encoder_blocks=2",  # some formulas differ from block to block
     "model.dropout=0.0",
-    "data.toy_pairs=4000",
+    "data.toy_pairs=2000",
     "data.max_tokens=512",
-    "schedule.warmup_updates=10",
-    "adaptive.over=45",
-    f"train.duration={UPDATES}",
-    f"train.validate_every={UPDATES}",
-    f"train.checkpoint_every={UPDATES}",
+    "schedule.warmup_updates=6",
+    "adaptive.over=30",
 )
 
 
 @pytest.fixture(scope="module")
 def unigram_nats() -> float:
-    return TRANSLATION.chance_nats(open_corpus(DataConfig(toy_pairs=4000)))
+    return TRANSLATION.chance_nats(open_corpus(DataConfig(toy_pairs=2000)))
 
 
 @pytest.mark.parametrize("placement", TRAINABLE)
 def test_trains_the_toy_language(placement: str, tmp_path: Path, unigram_nats: float) -> None:
-    config = tiny(*SETTINGS, f'model.placement="{placement}"', f"optimizer.peak_lr={expected(placement).toy_rate}")
+    known = expected(placement)
+    length = (f"train.{key}={known.toy_updates}" for key in ("duration", "validate_every", "checkpoint_every"))
+    rate = f"optimizer.peak_lr={known.toy_rate}"
+    config = tiny(*SETTINGS, *length, rate, f'model.placement="{placement}"')
     run.train_run(config, tmp_path / "run")
     events = RunFolder(tmp_path / "run").events()
     (validation,) = (event for event in events if event["event"] == "validation")
-    assert unigram_nats == pytest.approx(4.6, abs=0.1)
-    # A model that only counts words cannot get below 1; the slowest of these is at 0.97, most are at 0.92 or lower.
+    assert unigram_nats == pytest.approx(4.4, abs=0.1)
+    # A model that only counts words cannot get below 1; the slowest of these is at 0.976, most are at 0.92 or lower.
     assert validation["nll_nats"] < 0.985 * unigram_nats
 
 

@@ -19,6 +19,6 @@ EXPECTED = {
         added=POST,
         starts_closed=True,
         # It is Post-LN at the full rate once its branches are through.
-        toy_rate=5e-3,
+        toy_rate=1e-2,
     )
 }

@@ -28,5 +28,6 @@ EXPECTED = {
         added=POST,
         scheme="xavier-normal",
         gain=gain,
+        toy_rate=1e-2,
     )
 }

@@ -24,6 +24,8 @@ EXPECTED = {
         formula="x ← norm_outer(12 · x + F(norm_inner(x)))",
         added=norms("attention.inner", "attention.outer", "feed_forward.inner", "feed_forward.outer"),
         scheme="normal-0.02",
+        toy_rate=5e-3,
+        toy_updates=90,
     ),
     "keel-pre-first": Expected(
         equations=keel(1),
