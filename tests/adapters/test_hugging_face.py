@@ -323,6 +323,11 @@ def test_counts_without_end_are_refused_before_anything_is_built(name, setting):
     assert f"{key} is {number}, and 100,000 is the most that is built" in said(name, setting)
 
 
+def test_widths_without_end_are_refused_before_anything_is_drawn():
+    # Its model draws a vector of that width in memory, even where it is built without weights.
+    assert "hidden_size is 1000000000, and 100,000,000 is the most" in said("Wav2Vec2Config", "hidden_size=1000000000")
+
+
 def test_labels_without_end_are_refused_before_each_has_a_name(tmp_path):
     (tmp_path / "config.json").write_text('{"model_type": "bert", "num_labels": 1000000000}')
     assert "num_labels is 1000000000, and 100,000 is the most that is built" in said(tmp_path)

@@ -144,6 +144,11 @@ def test_a_key_set_below_a_value_is_refused() -> None:
         load(None, ["train=5", "train.duration=3"])
 
 
+def test_a_key_of_thousands_of_parts_is_refused_by_their_number() -> None:
+    with pytest.raises(UserError, match=r"a\.a\.a\.a.*: a key has at most 64 parts, got 3,000"):
+        load(None, [".".join(["a"] * 3000) + "=1"])
+
+
 @pytest.mark.parametrize(
     ("override", "path", "value"),
     [

@@ -80,6 +80,19 @@ def test_a_last_line_that_was_torn_is_left_out_wherever_it_was(file: Path) -> No
         assert read_events(file) == EVENTS[:-1]
 
 
+def test_lines_that_a_checkpoint_counts_on_must_be_there_whole(file: Path) -> None:
+    content = file.read_bytes()
+    assert read_events(file, after_bytes=len(content)) == EVENTS
+    file.write_bytes(content[:-1])  # the last line is torn
+    assert read_events(file, after_bytes=content[:-1].rfind(b"\n") + 1) == EVENTS[:-1]
+    with pytest.raises(DamagedMetrics, match="lines are missing"):
+        read_events(file, after_bytes=len(content))
+    file.unlink()
+    assert read_events(file) == []
+    with pytest.raises(DamagedMetrics, match="has 0 bytes, but the checkpoint was saved after"):
+        read_events(file, after_bytes=1)
+
+
 def test_a_log_goes_on_from_a_mark_with_the_bytes_of_one_never_closed(file: Path, tmp_path: Path) -> None:
     mark = written(tmp_path / "other", EVENTS[:5])
     log = MetricsLog(file, mark)

@@ -1,7 +1,8 @@
-"""Numbers of blocks, experts and labels in a Hugging Face configuration, bounded before it is one.
+"""Numbers of blocks, experts and labels, and widths, in a Hugging Face configuration, bounded before it is one.
 
 A configuration's own class makes lists of so many entries, and a model's class so many modules, one after another: of
-10**18 they would fill memory before anything could be asked of the model.
+10**18 they would fill memory before anything could be asked of the model. Some classes draw a vector as wide as the
+model themselves, whatever device the model is built on.
 """
 
 import re
@@ -13,16 +14,21 @@ from ..limits.reading import shown
 
 MOST_COUNTED = 100_000
 """Of the configurations of transformers the one that counts most has 50,257 labels (MGP-STR), then 16,384 experts."""
+MOST_WIDE = 100_000_000
+"""Likewise the largest size is 20,000,000 (of Qwen4's vocabulary of n-grams); so many numbers are drawn in a second."""
 _COUNTS = re.compile(r"num_\w+|(\w+_)?(n?layers?|n?blocks|depths?)", re.IGNORECASE)
+_SIZES = re.compile(r"\w*(size|dim|channels|embeddings|positions|width)s?", re.IGNORECASE)
+_BOUNDS = ((_COUNTS, MOST_COUNTED), (_SIZES, MOST_WIDE))
 
 
 def refuse_endless(table: dict[str, Any], source: str) -> None:
-    """Raise UserError where there are more than `MOST_COUNTED` of what is made one after another, such as blocks."""
+    """Raise UserError for more than `MOST_COUNTED` of what is made one by one, or something wider than `MOST_WIDE`."""
     for key, number in _numbers(table):
-        if number > MOST_COUNTED and _COUNTS.fullmatch(key.rpartition(".")[2]):
+        name = key.rpartition(".")[2]
+        most = next((bound for names, bound in _BOUNDS if names.fullmatch(name)), number)
+        if number > most:
             raise UserError(
-                f"{source}: {key} is {shown(number)}, and {MOST_COUNTED:,} is the most that is built; "
-                "give a smaller number"
+                f"{source}: {key} is {shown(number)}, and {most:,} is the most that is built; give a smaller number"
             )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import tomli_w
 
 from ..errors import UserError
-from ..limits.reading import parse_toml
+from ..limits.reading import MOST_DEPTH, parse_toml
 from ..limits.reading import read_toml as read
 
 
@@ -63,8 +63,13 @@ def read_overrides(overrides: Iterable[str]) -> dict[str, Any]:
 
 
 def put(table: dict[str, Any], key: str, value: Any) -> None:
-    """Set a dotted key of a nested table. Raises UserError where a part before the last is no section."""
+    """Set a dotted key of a nested table.
+
+    Raises UserError where a part before the last is no section, and for more than `MOST_DEPTH` parts.
+    """
     *sections, name = key.split(".")
+    if len(sections) >= MOST_DEPTH:
+        raise UserError(f"{key[:40]}...: a key has at most {MOST_DEPTH} parts, got {len(sections) + 1:,}")
     for part in sections:
         table = table.setdefault(part, {})
         if not isinstance(table, dict):

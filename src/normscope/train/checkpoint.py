@@ -129,6 +129,16 @@ def existing(folder: Path) -> list[Checkpoint]:
     return sorted(found, key=lambda checkpoint: checkpoint.update)
 
 
+def metrics_bytes(folder: Path) -> int:
+    """How many bytes of metrics.jsonl the newest checkpoint counts on; 0 where there is none, or a damaged one."""
+    try:
+        state = existing(folder)[-1].state()
+        # A run that goes on beyond its former end has dropped what it did there.
+        return int((state["before_end"] or state)["metrics_bytes"])
+    except (IndexError, FileNotFoundError, UserError, KeyError, TypeError, ValueError):
+        return 0
+
+
 def prune(folder: Path, *, keep_last: int, keep_updates: set[int]) -> None:
     """Remove all but the last `keep_last` checkpoints and those of `keep_updates`. Raises OSError."""
     for checkpoint in existing(folder)[:-keep_last]:

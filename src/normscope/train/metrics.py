@@ -47,9 +47,16 @@ class DamagedMetrics(UserError):
     """A line of metrics.jsonl is not as it was written, or not where it was."""
 
 
-def read_events(file: Path) -> list[Event]:
-    """All events; a last line still being written is left out. Raises DamagedMetrics naming the line."""
-    return [json.loads(body + b"}") for body, _ in _lines(file.read_bytes(), file)]
+def read_events(file: Path, *, after_bytes: int = 0) -> list[Event]:
+    """All events; a last line still being written is left out. Raises DamagedMetrics naming the line.
+
+    after_bytes: where the lines end that a checkpoint counts on, which must be there; with none, the file need not be.
+    """
+    content = file.read_bytes() if file.is_file() else b""
+    events = [json.loads(body + b"}") for body, _ in _lines(content, file)]
+    if (whole := content.rfind(b"\n") + 1) < after_bytes:
+        raise DamagedMetrics(_lines_are_missing(file, whole, after_bytes))
+    return events
 
 
 class MetricsLog:
@@ -104,15 +111,16 @@ def remove_end(file: Path) -> None:
 def _refuse_other_beginning(file: Path, mark: Mark) -> None:
     content = file.read_bytes()
     if len(content) < mark.bytes:
-        raise UserError(
-            f"{file} has {len(content)} bytes, but the checkpoint was saved after {mark.bytes}: lines are missing; "
-            + _ADVICE
-        )
+        raise UserError(_lines_are_missing(file, len(content), mark.bytes))
     guard = ""
     for _, found in _lines(content[: mark.bytes], file):
         guard = found
     if guard != mark.guard:
         raise UserError(f"{file} does not have the lines that the checkpoint was saved after; {_ADVICE}")
+
+
+def _lines_are_missing(file: Path, found: int, wanted: int) -> str:
+    return f"{file} has {found} bytes, but the checkpoint was saved after {wanted}: lines are missing; {_ADVICE}"
 
 
 def _lines(content: bytes, file: Path) -> Iterator[tuple[bytes, str]]:

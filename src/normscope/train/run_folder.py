@@ -13,7 +13,7 @@ from ..files import REPLACED, UNFINISHED, clear_unfinished, disk_errors, make_fo
 from ..limits.sealed import SealedJson, refuse_broken_seal, sealed_lines
 from ..settings.config_file import CONFIG_FILE, is_run, refuse_no_run
 from ..settings.tables import read_toml
-from .checkpoint import Checkpoint, intact
+from .checkpoint import Checkpoint, intact, metrics_bytes
 from .environment import KEYS, OPTIONAL_KEYS
 from .metrics import DamagedMetrics, read_events
 from .metrics import Event as Event
@@ -156,9 +156,12 @@ class RunFolder:
             return False  # resuming it tells whether a line that was to be kept is damaged
 
     def events(self) -> list[Event]:
-        """All metrics lines; one still being written is left out. Raises UserError on a damaged file."""
+        """All metrics lines; one still being written is left out.
+
+        Raises UserError for a damaged file, and for one that lacks lines which the newest checkpoint counts on.
+        """
         with disk_errors(f"reading {self.metrics_file}"):
-            return read_events(self.metrics_file) if self.metrics_file.is_file() else []
+            return read_events(self.metrics_file, after_bytes=metrics_bytes(self.checkpoints))
 
 
 def _which(update: int) -> str:
