@@ -22,7 +22,6 @@ from normscope.studies.grids.state import CellState
 from normscope.tasks.pair_classification import PairRunConfig
 from normscope.tasks.pair_classification.start import open_start
 from normscope.train import RunFolder
-from normscope.train.checkpoint import existing
 from tiny import write_events
 from tuned import pairs_file, pretrained, tuning
 
@@ -229,6 +228,7 @@ class Pool:
             log(state.cell, self.accuracies.get(key, 0.5))
             step = state.cell.folder.checkpoints / "step-7"
             step.mkdir(parents=True, exist_ok=True)
+            step.with_name(".unfinished-step-4-removed").mkdir(exist_ok=True)  # a removal that a kill stopped
             state.read_new_events()
             watch(states)
         return states
@@ -250,7 +250,7 @@ def test_the_search_runs_every_setting_once_and_the_best_with_every_seed(
     assert seen == [4] * 4 + [3] * 3
     assert found.summary.accuracies == (0.8, 0.7, 0.6)
     assert found.summary.majority_share == 4 / 6  # held out: pairs 10, 20 … 60, of which every third differs
-    kept = {cell.name: len(existing(cell.folder.checkpoints)) for cell in [*found.searched, *found.best]}
+    kept = {cell.name: len(list(cell.folder.checkpoints.iterdir())) for cell in [*found.searched, *found.best]}
     assert {name for name, count in kept.items() if count} == {cell.name for cell in found.best}
     written = json.loads((tmp_path / "results.json").read_text())
     assert written == json.loads(json.dumps(found.to_json()))

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...data.labelled.corpus import LabelledCorpus, open_labelled
 from ...errors import UserError
-from ...files import disk_errors, remove_folder, sync, write_atomically
+from ...files import clear_unfinished, disk_errors, remove_folder, sync, write_atomically
 from ...tasks.pair_classification import PairRunConfig
 from ...tasks.pair_classification.start import open_start
 from ...train import RunFolder
@@ -169,6 +169,7 @@ def _remove_checkpoints(folder: RunFolder) -> None:
     for checkpoint in existing(folder.checkpoints):
         remove_folder(checkpoint.folder)
     if folder.checkpoints.is_dir():
+        clear_unfinished(folder.checkpoints)  # of a removal that a kill stopped
         sync(folder.checkpoints)  # or a power cut brings one back that nobody would clear away
 
 
