@@ -23,12 +23,12 @@ def train(updates: int, width: int, arm: str) -> None:
 
     import torch
 
-    from normscope.model import linear
+    from normscope.model.linear import products
     from normscope.runs.config import load
     from normscope.runs.run import train_run
     from normscope.train.run_folder import Event
 
-    linear.made_by_intel = lambda: arm != "large"
+    products.made_by_intel = lambda: arm != "large"
     if arm == "every":
         torch.backends.mkldnn.matmul.fp32_precision = "bf16"  # type: ignore[attr-defined]
     every = max(1, updates // 100)

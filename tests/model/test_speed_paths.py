@@ -7,7 +7,7 @@ from torch import nn
 from normscope.model.attention import as_factor, attend
 from normscope.model.dropout import Dropout
 from normscope.model.layout import Layout
-from normscope.model.linear import Linear
+from normscope.model.linear.layer import Linear
 
 LENGTHS = torch.tensor([3, 5, 1])
 

@@ -14,7 +14,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from .cache import Cache
 from .layout import Grid, Layout
-from .linear import Linear
+from .linear.layer import Linear
 
 Inside = dict[str, Callable[[Tensor], Tensor]]
 

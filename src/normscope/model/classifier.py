@@ -9,7 +9,7 @@ from .dropout import Dropout
 from .encoder import EncoderConfig, MaskedEncoder, PooledEncoder
 from .initialisation import initialise
 from .layout import Layout
-from .linear import HeadLinear
+from .linear.layer import HeadLinear
 
 _HEAD = ("classifier.weight", "classifier.bias")
 

@@ -14,7 +14,7 @@ from .attention import Context
 from .initialisation import initialise
 from .layout import Layout
 from .learned_embedding import LearnedEmbedding
-from .linear import HeadLinear
+from .linear.layer import HeadLinear
 from .sizes import check_learned
 from .stack import PlacedEnd, Stack, make_norm, norm_maker, stack_config
 

@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from .attention import Context, Inside, SublayerModule
 from .dropout import Dropout
-from .linear import Linear
+from .linear.layer import Linear
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": torch.relu_,

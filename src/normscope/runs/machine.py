@@ -2,7 +2,7 @@
 
 import torch
 
-from ..model.linear import fast_matmul
+from ..model.linear.products import fast_matmul
 from ..tasks.run_config import RunConfig
 from ..train.device import keep_freed_memory, set_threads
 

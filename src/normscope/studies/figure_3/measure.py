@@ -12,7 +12,7 @@ from ...data.parallel.batches import TranslationBatch
 from ...data.parallel.corpus import Corpus
 from ...measure import expected_gradient_norms
 from ...model import EncoderDecoder, ModelConfig
-from ...model.linear import fast_matmul
+from ...model.linear.products import fast_matmul
 from ...runs.loading import load_run_of
 from ...tasks.translation import (
     TRANSLATION,

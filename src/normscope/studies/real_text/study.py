@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ...model.linear import fast_matmul
+from ...model.linear.products import fast_matmul
 from ...tasks.translation import TranslationConfig, TranslationObjective
 from ...theory.predict import ModelSetting, predict
 from ...train.device import keep_freed_memory

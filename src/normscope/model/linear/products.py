@@ -1,4 +1,4 @@
-"""Products of a batch's rows with a matrix of weights on a CPU, and the linear layer made of them.
+"""Products of a batch's rows with a matrix of weights on a CPU.
 
 Two libraries compute products in float32. torch's default, MKL, reaches 40 % of the peak of an AMD CPU, oneDNN 80 to
 90 %. But on processors with AVX-512 oneDNN compiles a product for every shape and keeps it, half a megabyte each, and
@@ -15,10 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.autograd.function import once_differentiable
-
-from .initialisation import Drawable, Scheme, draw_bert
 
 FP32_ERROR_BOUND = 2.0**-16
 """Largest relative error (Frobenius norm, against float64) that still counts as a float32 product.
@@ -85,7 +83,7 @@ def through_onednn() -> Iterator[None]:
 
 def rows_product(a_NK: Tensor, b_KM: Tensor) -> Tensor:
     """a b, where N is a batch's number of rows; without gradients where oneDNN has a part in it."""
-    if not _for_onednn(a_NK, b_KM.numel()):
+    if not is_for_onednn(a_NK, b_KM.numel()):
         return a_NK @ b_KM
     out_NM = a_NK.new_empty(len(a_NK), b_KM.shape[1])
     for rows, route in _parts(len(a_NK)):
@@ -96,7 +94,7 @@ def rows_product(a_NK: Tensor, b_KM: Tensor) -> Tensor:
 
 def add_product(total_KM: Tensor, a_NK: Tensor, b_NM: Tensor) -> None:
     """total += aᵀ b, where N is a batch's number of rows."""
-    if not _for_onednn(a_NK, total_KM.numel()):
+    if not is_for_onednn(a_NK, total_KM.numel()):
         total_KM.addmm_(a_NK.T, b_NM)
         return
     for rows, route in _parts(len(a_NK)):
@@ -110,7 +108,8 @@ def round_rows(rows: int) -> int:
     return rows >> zeros << zeros
 
 
-def _for_onednn(a_NK: Tensor, weights: int) -> bool:
+def is_for_onednn(a_NK: Tensor, weights: int) -> bool:
+    """Whether a product of the rows with so many weights is one of those that oneDNN computes."""
     float32 = a_NK.dtype == torch.float32 and a_NK.device.type == "cpu"
     return _Process.onednn and float32 and len(a_NK) * weights >= LEAST_MULTIPLICATIONS
 
@@ -142,30 +141,8 @@ class _Product(torch.autograd.Function):
         return for_x, for_weight
 
 
-_product: Callable[[Tensor, Tensor], Tensor] = _Product.apply
-
-
-class Linear(nn.Linear):
-    """nn.Linear, its bias added after the product on a CPU.
-
-    There torch's own writes the bias to every row, and then has the product read it back: 5 to 10 % of the layer.
-    """
-
-    def forward(self, input: Tensor) -> Tensor:
-        if input.device.type != "cpu" or torch.compiler.is_compiling():
-            return super().forward(input)
-        # Where autocast is on, or there are more dimensions than rows, torch's own operation sees to them.
-        ours = input.ndim == 2 and not torch.is_autocast_enabled("cpu") and _for_onednn(input, self.weight.numel())
-        product = _product(input, self.weight) if ours else input @ self.weight.T
-        return product.add_(self.bias.to(product.dtype))
-
-
-class HeadLinear(Linear, Drawable):
-    """A matrix between the last hidden states and a loss; no placement reaches it."""
-
-    def draw(self, scheme: Scheme) -> None:
-        draw_bert(self.weight)
-        nn.init.zeros_(self.bias)
+linear_product: Callable[[Tensor, Tensor], Tensor] = _Product.apply
+"""x_ND and weight_MD -> x Wᵀ_NM, with gradients, where `is_for_onednn`."""
 
 
 _PRODUCTS: tuple[Callable[[Tensor, Tensor], Tensor], ...] = (

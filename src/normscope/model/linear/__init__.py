@@ -1,0 +1,1 @@
+"""Linear layers, and the products that they are made of."""
