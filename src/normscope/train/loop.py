@@ -91,6 +91,7 @@ class Trainer:
                         raise Interrupted(stop.signal_number, f"after update {self.progress.update}; saved")
                 # Nobody clears up in a finished run, so what was removed is gone from the disk before it says so; and
                 # after the last checkpoint, so that a run that says so is finished whatever kills it.
+                self._prune()
                 files.sync(self.folder.checkpoints)
                 self._emit({"event": "finished", "update": self.progress.update, **self._totals()})
                 self.log.mark()
@@ -234,6 +235,7 @@ class Trainer:
         keep = {self.progress.best_update} | ({self._before_end["best_update"]} if self._before_end else set())
         try:
             checkpoint.prune(self.folder.checkpoints, keep_last=self.train.keep_checkpoints, keep_updates=keep)
+            files.clear_unfinished(self.folder.checkpoints)  # what the disk refused to remove before
         except OSError as error:
             self.say(f"note: an old checkpoint could not be removed ({error}); nothing is lost, and the run goes on")
 
