@@ -1,7 +1,8 @@
 """What every test room shares: where the shared corpora and fixtures are, and the plain refusal to run without them."""
 
+import gc
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from functools import lru_cache
 from pathlib import Path
 
@@ -20,6 +21,17 @@ hypothesis.settings.register_profile("whatever the machine is busy with", deadli
 hypothesis.settings.load_profile("whatever the machine is busy with")
 
 SHARED = Path(os.environ.get("NORMSCOPE_SHARED", Path(__file__).parents[2] / "shared"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """What is collected lives as long as the process: the garbage collector need not look at it again."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture(scope="session")
