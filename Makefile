@@ -9,8 +9,9 @@ STAMP := $(VENV)/installed
 demo: $(STAMP)
 	$(BIN)/normscope demo
 
+# Bytecode is kept whatever the environment says: the tests start many interpreters, and pytest rewrites every assertion.
 test: $(STAMP)
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n 2 --dist worksteal
 
 # As many mutants of the source as MUTANTS says, of the ROOMS named or of all; a run that was stopped goes on.
 MUTANTS ?= 300
