@@ -68,7 +68,7 @@ class Clause(NamedTuple):
 
 
 def _join(*parts: str) -> str:
-    return " ".join(part for part in parts if part)
+    return " ".join(filter(None, parts))
 
 
 _STEMS: Final = (*["der"] * 5, "dies", *["ein"] * 4, "mein", "unser", "sein")
