@@ -76,10 +76,12 @@ def test_the_advice_goes_by_the_constants_of_its_study() -> None:
 
 def test_the_results_of_the_demo_are_those_of_the_demo_as_it_is() -> None:
     """And they show what it is there to show."""
-    arms = json.loads((RESULTS / "demo/results.json").read_text(encoding="utf-8"))["arms"]
+    data = json.loads((RESULTS / "demo/results.json").read_text(encoding="utf-8"))
+    arms = data["arms"]
     found = [(arm["warmup_updates"], arm["peak_lr"], arm["optimizer"], arm["seeds"][0]["updates"]) for arm in arms]
     updates = demo_config().train.duration
     assert found == [(arm.warmup_updates, arm.peak_lr, arm.optimizer, updates) for arm in DEMO_GRID.arms()]
     assert [arm["label"] for arm in arms if not arm["verdict"].startswith("learned")] == ["Post-LN, no warm-up"]
+    assert data["conclusion"][-1].endswith("these runs agree on Post-LN and Pre-LN.")
     # What a newcomer waits for: at 0.14 seconds of a core for each update, 70 seconds on two of them.
     assert len(arms) * int(updates) <= 1000
