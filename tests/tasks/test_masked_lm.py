@@ -228,7 +228,10 @@ def test_a_split_that_cannot_be_packed_is_told(corpus: DocumentCorpus) -> None:
     one = DocumentCorpus.of_texts(corpus.tokeniser, {"train": [["the house ."], ["it ."]], "valid": [["the house ."]]})
     with pytest.raises(UserError, match=r"the valid split has 1 document\(s\); at least 2 are needed"):
         task(one)
-    with pytest.raises(ValueError, match="packings and valid_sequences must be at least 1"):
-        MaskedConfig(packings=0)
+    for packings in (0, 2**31):
+        with pytest.raises(ValueError, match=f"packings must be from 1 to 100, got {packings}"):
+            MaskedConfig(packings=packings)
+    with pytest.raises(ValueError, match="valid_sequences must be at least 1, got 0"):
+        MaskedConfig(valid_sequences=0)
     with pytest.raises(ValueError, match="masked_share must lie between 0 and 1"):
         MaskedConfig(masked_share=1.5)

@@ -8,6 +8,9 @@ from ...data.documents.opening import TextDataConfig
 from ...model import EncoderConfig
 from ..run_config import TextRunConfig
 
+MOST_PACKINGS = 100
+"""All of them lie in memory; RoBERTa's static masking had 10, on 40 epochs."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaskedConfig:
@@ -25,8 +28,10 @@ class MaskedConfig:
 
     def __post_init__(self) -> None:
         MaskingConfig(masked_share=self.masked_share)
-        if self.packings < 1 or self.valid_sequences < 1:
-            raise ValueError("packings and valid_sequences must be at least 1")
+        if not 1 <= self.packings <= MOST_PACKINGS:
+            raise ValueError(f"packings must be from 1 to {MOST_PACKINGS}, got {self.packings}")
+        if self.valid_sequences < 1:
+            raise ValueError(f"valid_sequences must be at least 1, got {self.valid_sequences}")
 
     def masking(self) -> MaskingConfig:
         return MaskingConfig(masked_share=self.masked_share, whole_words=self.whole_words)
