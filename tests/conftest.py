@@ -2,6 +2,7 @@
 
 import gc
 import os
+import signal
 from collections.abc import Generator, Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -15,6 +16,9 @@ import toy
 # Tiny tensors on several threads wait for each other more than they compute, and the tests run side by side anyway.
 torch.set_num_threads(1)
 toy.share()
+
+# Under `nohup` it is ignored, by every child too, and tests that send it would wait for what never ends.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # A busy machine is no failure of what is tested.
 hypothesis.settings.register_profile("whatever the machine is busy with", deadline=None)
