@@ -173,3 +173,21 @@ def test_stages_are_named_once(console: Console, file: io.StringIO) -> None:
     assert "learn BPE" in file.getvalue()
     if not console.is_terminal:
         assert file.getvalue() == "learn BPE ...\n"
+
+
+def test_a_stage_in_parts_says_what_is_left(console: Console, file: io.StringIO) -> None:
+    """Shown when 2 of 12 were done; two more took 11 seconds, so that eight take 44."""
+    clock = Clock()
+    with StageDisplay(console, clock) as display:
+        display("rates", 2, 12)
+        clock.seconds = 5.0
+        display("rates", 3, 12)
+        clock.seconds = 11.0
+        display("rates", 4, 12)
+        if console.is_terminal:
+            display.bar.refresh()
+    if console.is_terminal:
+        assert "4/12" in file.getvalue()
+        assert "about 44 s left" in file.getvalue()
+    else:
+        assert file.getvalue() == "rates ...\nrates: 4 of 12, about 44 s left\n"

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import normscope
-from normscope.cli import doctor as cli_doctor
+from normscope.cli import stages as cli_stages
 from normscope.cli.main import main
 from normscope.doctor.diagnose import diagnose
 from normscope.doctor.lint.linter import RULES
@@ -94,7 +94,7 @@ def call(monkeypatch, capsys, tmp_path) -> Callable[..., Called]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     # A loaded machine makes every stage a slow one.
-    monkeypatch.setattr(cli_doctor, "_SHOWN_AFTER_SECONDS", 600.0)
+    monkeypatch.setattr(cli_stages, "_SHOWN_AFTER_SECONDS", 600.0)
     before = set(sys.modules)
 
     def run(*arguments: str) -> Called:
@@ -240,7 +240,7 @@ def test_rules_are_listed(call):
 
 
 def test_slow_stages_are_named_on_stderr(call, finding, monkeypatch):
-    monkeypatch.setattr(cli_doctor, "_SHOWN_AFTER_SECONDS", 0.05)
+    monkeypatch.setattr(cli_stages, "_SHOWN_AFTER_SECONDS", 0.05)
     finding(seconds=0.5)
     called = call(USABLE, "--json", "-")
     assert "looking at TransformerEncoder (models.py:encoder)" in called.err

@@ -84,8 +84,13 @@ def test_a_configurations_word_and_a_checkpoints_gaps_reach_the_rules():
     assert found.verdict == "errors"
 
 
-def test_stages_are_told_as_they_begin():
-    told = []
-    normscope.diagnose(encoder(final_norm=True), TOKENS, loss=loss, watch=told.append)
-    assert len(told) == 4
-    assert len(set(told)) == 4
+def test_stages_are_told_as_they_begin_and_rates_one_by_one():
+    told: list[tuple[str, int, int]] = []
+    found = normscope.diagnose(
+        encoder(final_norm=True), TOKENS, loss=loss, watch=lambda stage, done, total: told.append((stage, done, total))
+    )
+    assert [told[n][1] for n in range(4)] == [0, 0, 0, 0]
+    assert len({stage for stage, _, _ in told}) == 4
+    rates = [(done, total) for stage, done, total in told if stage == "rates"]
+    assert found.advice is not None
+    assert rates == [(done, len(found.advice.rates)) for done in range(len(found.advice.rates) + 1)]

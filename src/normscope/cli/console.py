@@ -112,14 +112,19 @@ class TrainDisplay:
 
 
 class StageDisplay:
-    """The progress of work in stages; call it with a stage, what is done and the total."""
+    """The progress of work in stages; call it with a stage, what is done and the total.
 
-    def __init__(self, console: Console) -> None:
-        self.console, self._tasks = console, dict[str, Any]()
+    A stage whose parts take long says how much time is left, at the pace since it was first shown.
+    """
+
+    def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
+        self.console, self.clock = console, clock
+        self._tasks, self._first, self._last_plain = dict[str, Any](), dict[str, tuple[float, int]](), clock()
         self.bar = Progress(
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=24),
             TextColumn("{task.completed:,}/{task.total:,}"),
+            TextColumn("{task.fields[left]}", markup=False),
             console=console,
             disable=not console.is_terminal,
         )
@@ -133,10 +138,22 @@ class StageDisplay:
 
     def __call__(self, stage: str, done: int, total: int) -> None:
         if stage not in self._tasks:
-            self._tasks[stage] = self.bar.add_task(stage, total=total)
+            self._tasks[stage] = self.bar.add_task(stage, total=total, left="")
+            self._first[stage] = self.clock(), done
             if not self.console.is_terminal:
+                self._last_plain = self.clock()
                 self.console.print(f"{stage} ...", soft_wrap=True)
-        self.bar.update(self._tasks[stage], completed=done, total=total)
+        left = self._left(stage, done, total)
+        self.bar.update(self._tasks[stage], completed=done, total=total, left=left)
+        if left and not self.console.is_terminal and self.clock() - self._last_plain > _PLAIN_EVERY_SECONDS:
+            self._last_plain = self.clock()
+            self.console.print(f"{stage}: {done:,} of {total:,}, {left}", soft_wrap=True)
+
+    def _left(self, stage: str, done: int, total: int) -> str:
+        begun, first = self._first[stage]
+        if not first < done < total:
+            return ""
+        return f"about {duration((self.clock() - begun) / (done - first) * (total - done))} left"
 
 
 class GridDisplay:

@@ -2,10 +2,8 @@
 
 import json
 import math
-import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -14,12 +12,12 @@ from ..errors import UserError
 from .console import StageDisplay, stderr
 from .early import refuse_missing_target
 from .shared import Imports, refuse_unwritable, run_imports, write_text
+from .stages import LateStages
 
 if TYPE_CHECKING:
     from ..doctor.diagnosis import Diagnosis
     from ..targets import Target
 
-_SHOWN_AFTER_SECONDS = 1.0
 _STDOUT = "-"
 
 
@@ -87,16 +85,16 @@ def doctor(
         if file is not None:
             refuse_unwritable(option, file)
     refuse_missing_target(target)
-    with StageDisplay(stderr) as display, _Stages(display) as begin:
-        begin(f"reading {target}")
+    with StageDisplay(stderr) as display, LateStages(display) as watch:
+        watch(f"reading {target}", 0, 1)
         _check(fail_on, optimizer, rate)
         silenced = _silenced(silence)
         run_imports(imports)
         from ..targets import opened
 
         found = opened(target, settings, tokens=tokens, sequences=sequences, seed=seed)
-        begin(f"looking at {found.title}")
-        diagnosis = _diagnosed(found, optimizer, rate, silenced, advise=not no_advice, watch=begin)
+        watch(f"looking at {found.title}", 0, 1)
+        diagnosis = _diagnosed(found, optimizer, rate, silenced, advise=not no_advice, watch=watch)
     _write(diagnosis, html, as_json)
     if _as_bad_as(fail_on, diagnosis):
         raise typer.Exit(1)
@@ -135,7 +133,7 @@ def _diagnosed(
     silenced: tuple[str, ...],
     *,
     advise: bool,
-    watch: Callable[[str], None],
+    watch: Callable[[str, int, int], None],
 ) -> "Diagnosis":
     from ..doctor.diagnose import diagnose
     from ..targets.raised import place
@@ -208,37 +206,3 @@ def _finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_finite(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-class _Stages:
-    """Show each stage on stderr once it takes longer than a second; it ends when the next one begins."""
-
-    def __init__(self, display: StageDisplay) -> None:
-        self.display = display
-        self._name, self._shown = "", False
-        self._timer = threading.Timer(0.0, lambda: None)
-
-    def __enter__(self) -> Callable[[str], None]:
-        return self._begin
-
-    def __exit__(self, *exception: type[BaseException] | BaseException | TracebackType | None) -> None:
-        self._end()
-
-    def _begin(self, name: str) -> None:
-        self._end()
-        self._name, self._shown = name, False
-        self._timer = threading.Timer(_SHOWN_AFTER_SECONDS, self._show)
-        self._timer.daemon = True
-        self._timer.start()
-
-    def _show(self) -> None:
-        self._shown = True
-        self.display(self._name, 0, 1)
-
-    def _end(self) -> None:
-        if self._timer.ident is None:
-            return
-        self._timer.cancel()
-        self._timer.join()
-        if self._shown:
-            self.display(self._name, 1, 1)

@@ -27,7 +27,7 @@ def diagnose(
     silenced: Collection[str] = (),
     target: str = "",
     advise: bool = True,
-    watch: Callable[[str], None] = lambda stage: None,
+    watch: Callable[[str, int, int], None] = lambda stage, done, total: None,
 ) -> Diagnosis:
     """What a model is, what is wrong with it, and its largest stable learning rate, before its first update.
 
@@ -38,12 +38,13 @@ def diagnose(
     linted too.
     wanted_rate: a peak rate to judge. loading: what happened when a checkpoint was loaded; None for initial weights.
     wanted_placement: what the model's configuration says, such as pre-ln. silenced: ids of rules to leave out.
-    watch: told of each stage as it begins.
+    watch: told of each stage as it begins, and of how many of its parts are done, of how many: of the rates, which take
+    longest, after each one. The number of parts may grow on the way.
 
     Weights, gradients, buffers, modes and random states are bit for bit as they were. Raises ValueError for a model
     that cannot be looked at, a loss that is not finite, an unknown optimiser or rule, or a rate that is not positive.
     """
-    watch("streams and gradients")
+    watch("streams and gradients", 0, 1)
     stacks, observed = examined(model, batch, loss)
     instance = optimizer if isinstance(optimizer, torch.optim.Optimizer) else None
     patient = Patient(
@@ -55,14 +56,13 @@ def diagnose(
         loading=loading,
         wanted_placement=wanted_placement,
     )
-    watch("rules")
+    watch("rules", 0, 1)
     findings = lint(patient, silenced)
-    watch("prediction")
+    watch("prediction", 0, 1)
     predictions = predicted(stacks, observed)
     advice = None
     if advise:
-        watch("rates")
-        advice = advised(model, batch, loss, optimizer=optimizer, wanted_rate=wanted_rate, stacks=stacks)
+        advice = advised(model, batch, loss, optimizer=optimizer, wanted_rate=wanted_rate, stacks=stacks, watch=watch)
     return Diagnosis(
         target=target or type(model).__name__,
         parameters=sum(parameter.numel() for parameter in model.parameters()),

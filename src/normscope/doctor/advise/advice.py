@@ -3,6 +3,7 @@
 import inspect
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -25,16 +26,17 @@ def advise(
     optimizer: str | torch.optim.Optimizer,
     wanted_rate: float | None,
     stacks: Sequence[FoundStack],
+    watch: Callable[[str, int, int], None] = lambda stage, done, total: None,
 ) -> Advice:
     """By what the first update does at every rate, and constants from short trainings.
 
     Raises ValueError for an unknown optimiser, one whose class cannot be built from its own settings, or a wanted rate
-    that is not positive.
+    that is not positive. watch: told of the stage, the rates that were looked at, and how many there are to look at.
     """
     if wanted_rate is not None and not 0 < wanted_rate < math.inf:
         raise ValueError(f"the wanted rate must be positive and finite, got {wanted_rate}")
     name, make = _maker(model, optimizer)
-    seen = first_update(model, batch, loss, make)
+    seen = first_update(model, batch, loss, make, partial(watch, "rates"))
     sublayers = sum(len(stack.sublayers) for stack in stacks)
     facts, constants = facts_of(seen, optimizer=name, sublayers=sublayers), calibration()
     return Advice(

@@ -82,14 +82,25 @@ class FirstUpdate:
         return None
 
 
-def first_update(model: nn.Module, inputs: Inputs, loss: Callable[[Any], Tensor] | None, make: Make) -> FirstUpdate:
+Watch = Callable[[int, int], None]
+
+
+def first_update(
+    model: nn.Module,
+    inputs: Inputs,
+    loss: Callable[[Any], Tensor] | None,
+    make: Make,
+    watch: Watch = lambda done, total: None,
+) -> FirstUpdate:
     """Take the gradient, let the optimiser say where it would go, and look along that line.
 
     make: an optimiser over one weight, as `first_updates` wants it. Where weights lie behind a gate that starts at 0,
     their gradient is that of a short way along the first one. In evaluation mode; the model is left as it was.
+    watch: told how many rates were looked at, and how many there are; more may be added.
     Raises ValueError for a loss that is not finite, or that no trained weight has an influence on.
     """
     weights = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
+    watch(0, _HIGHEST + 1 - _LOWEST)
     with left_unchanged(model):
         gradients, before = _gradients(model, inputs, loss, weights)
         shut = [name for name, gradient in gradients.items() if not bool(gradient.any())]
@@ -104,23 +115,32 @@ def first_update(model: nn.Module, inputs: Inputs, loss: Callable[[Any], Tensor]
             line = Line(weights, first_updates(weights, gradients, make))
         del gradients
         with torch.no_grad():
-            return _along(line, model, inputs, loss, before, len(shut))
+            return _along(line, model, inputs, loss, before, len(shut), watch)
 
 
 def _along(
-    line: Line, model: nn.Module, inputs: Inputs, loss: Callable[[Any], Tensor] | None, before: float, shut: int
+    line: Line,
+    model: nn.Module,
+    inputs: Inputs,
+    loss: Callable[[Any], Tensor] | None,
+    before: float,
+    shut: int,
+    watch: Watch,
 ) -> FirstUpdate:
-    def look(step: int) -> tuple[float, float]:
+    seen: dict[int, tuple[float, float]] = {}
+
+    def look(step: int) -> None:
         with line.at(line.reach * 10 ** (step / STEPS_A_DECADE)):
             output = call_with(model, inputs)
-            return float(loss_of(output, loss)[0]), _spread(output)
+            seen[step] = float(loss_of(output, loss)[0]), _spread(output)
+        watch(len(seen), max(len(seen), _HIGHEST + 1 - _LOWEST))
 
     start = _spread(call_with(model, inputs)) or 1.0
-    seen = {step: look(step) for step in range(_LOWEST, _HIGHEST + 1)}
+    for step in range(_LOWEST, _HIGHEST + 1):
+        look(step)
     # A deep stack without a skip may be past it all at the lowest rate.
     while seen[min(seen)][1] < start / 2 and min(seen) > _NEVER_BELOW:
-        step = min(seen) - 1
-        seen[step] = look(step)
+        look(min(seen) - 1)
     ordered = sorted(seen.items())
     return FirstUpdate(
         reach=line.reach,
