@@ -5,7 +5,7 @@ from types import ModuleType
 
 import pytest
 
-from doctor import bugs, bugs_values, test_lint_numbers, test_lint_signal, test_lint_structure
+from doctor import bugs, bugs_values, test_clipping, test_lint_numbers, test_lint_signal, test_lint_structure
 from doctor.rules import PLACES
 from normscope.doctor.lint import linter
 from normscope.doctor.lint.linter import RULES
@@ -20,6 +20,7 @@ NEED_MORE_THAN_A_MODEL: dict[str, Callable[..., None]] = {
     "saturated-gate": test_lint_signal.test_saturated_gates,
     "weight-decay-on-norms": test_lint_numbers.test_weight_decay_on_norms,
     "unused-in-optimizer": test_lint_numbers.test_norms_that_no_group_holds,
+    "clip-hides-rate": test_clipping.test_a_clip_a_thousand_times_below_the_gradient,
 }
 """Rules whose error stands in a checkpoint, an optimiser or a training, and the test that has it and its twin."""
 

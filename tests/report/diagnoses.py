@@ -9,6 +9,7 @@ from normscope.doctor.identify.found import FoundStack, FoundSublayer
 from normscope.doctor.observe.observed import Observations, ObservedStack, ObservedSublayer
 from normscope.report.doctor.contents import (
     Advice,
+    AskedRule,
     DiagnosisContents,
     Finding,
     Prediction,
@@ -142,6 +143,10 @@ def diagnosis(
         findings=findings,
         advice=advice,
         silenced=silenced,
+        rules=(
+            AskedRule(id="dilution", asked=True, reason=""),
+            *(AskedRule(id=name, asked=False, reason="it was silenced") for name in silenced),
+        ),
     )
     return found.contents()
 

@@ -248,7 +248,11 @@ def test_the_seed_is_the_factorys_too(user):
         ("doctored_models:number", [], "returned an object of class int; it must return a model, (model, inputs)"),
         ("doctored_models:nothing", [], "returned None"),
         ("doctored_models:four", [], "returned a tuple of 4"),
-        ("doctored_models:unknown_key", [], "unknown key 'batch'; its keys are model, inputs, loss, optimizer"),
+        (
+            "doctored_models:unknown_key",
+            [],
+            "unknown key 'batch'; its keys are model, inputs, loss, optimizer, clip_norm",
+        ),
         ("doctored_models:no_model", [], "no key 'model'"),
         ("doctored_models:inputs_of_no_kind", [], "class int as inputs; it must be a tensor"),
         ("doctored_models:loss_of_no_kind", [], "class str as loss; it must be a function"),

@@ -147,6 +147,7 @@ def _diagnosed(
             wanted_rate=rate,
             loading=target.loading,
             wanted_placement=target.wanted_placement,
+            clip_norm=target.clip_norm,
             silenced=silenced,
             target=target.title,
             advise=advise,

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from .advise.advice import advise as advised
 from .diagnosis import Diagnosis
-from .lint.linter import lint
+from .lint.linter import asked_rules, lint
 from .lint.rules import Loading, Patient
 from .observe.examine import examined
 from .predict.curves import predicted
@@ -24,6 +24,7 @@ def diagnose(
     wanted_rate: float | None = None,
     loading: Loading | None = None,
     wanted_placement: str | None = None,
+    clip_norm: float | None = None,
     silenced: Collection[str] = (),
     target: str = "",
     advise: bool = True,
@@ -37,7 +38,8 @@ def diagnose(
     optimizer: a name in `normscope.optim.OPTIMIZERS`, or an instance over the model's parameters, whose groups are
     linted too.
     wanted_rate: a peak rate to judge. loading: what happened when a checkpoint was loaded; None for initial weights.
-    wanted_placement: what the model's configuration says, such as pre-ln. silenced: ids of rules to leave out.
+    wanted_placement: what the model's configuration says, such as pre-ln. clip_norm: what the gradient's norm is clipped
+    to. silenced: ids of rules to leave out.
     watch: told of each stage as it begins, and of how many of its parts are done, of how many: of the rates, which take
     longest, after each one. The number of parts may grow on the way.
 
@@ -55,6 +57,7 @@ def diagnose(
         optimizer=instance,
         loading=loading,
         wanted_placement=wanted_placement,
+        clip_norm=clip_norm,
     )
     watch("rules", 0, 1)
     findings = lint(patient, silenced)
@@ -72,4 +75,5 @@ def diagnose(
         findings=findings,
         advice=advice,
         silenced=tuple(silenced),
+        rules=asked_rules(patient, silenced),
     )

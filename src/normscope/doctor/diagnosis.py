@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..report.doctor.contents import (
     Advice,
+    AskedRule,
     DiagnosisContents,
     Finding,
     ModelMeasurements,
@@ -39,7 +40,9 @@ class Diagnosis:
     advice: Advice | None
     """None where it was not asked for, or no loss can be taken."""
     silenced: tuple[str, ...] = ()
-    """Ids of rules that were not asked."""
+    """Ids of rules that were not asked because the user does not want to hear of them."""
+    rules: tuple[AskedRule, ...] = ()
+    """Every rule, whether it was asked, and why not."""
 
     @property
     def verdict(self) -> Verdict:
@@ -62,6 +65,7 @@ class Diagnosis:
             ),
             findings=self.findings,
             silenced=self.silenced,
+            rules=self.rules,
             advice=self.advice,
         )
 

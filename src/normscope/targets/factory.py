@@ -21,8 +21,8 @@ from ..settings.tables import nearest
 from .raised import told
 from .target import Drawing, Loss
 
-_KEYS = ("model", "inputs", "loss", "optimizer")
-_ALLOWED = "a model, (model, inputs), (model, inputs, loss), or a mapping with the keys model, inputs, loss, optimizer"
+_KEYS = ("model", "inputs", "loss", "optimizer", "clip_norm")
+_ALLOWED = f"a model, (model, inputs), (model, inputs, loss), or a mapping with the keys {', '.join(_KEYS)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +33,7 @@ class Made:
     inputs: Inputs | None = None
     loss: Loss | None = None
     optimizer: torch.optim.Optimizer | None = None
+    clip_norm: float | None = None
 
 
 def made_by(text: str, arguments: Mapping[str, Any], drawing: Drawing) -> Made:
@@ -176,6 +177,7 @@ _WANTED: tuple[tuple[str, str, Callable[[Any], bool]], ...] = (
     ),
     ("loss", "a function of the model's output", callable),
     ("optimizer", "a torch.optim.Optimizer", lambda value: isinstance(value, torch.optim.Optimizer)),
+    ("clip_norm", "a positive number", lambda value: type(value) in (int, float) and value > 0),
 )
 
 

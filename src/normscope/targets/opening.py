@@ -98,6 +98,7 @@ def _of_factory(text: str, settings: Sequence[str], drawing: Drawing) -> Target:
         inputs=inputs,
         loss=made.loss or loss or own_loss(made.model, inputs),
         optimizer=made.optimizer,
+        clip_norm=made.clip_norm,
         wanted_placement=wanted_placement(made.model),
     )
 

@@ -56,4 +56,5 @@ def _target(
         optimizer=make_optimizer(model.parameters(), config.optimizer),
         loading=loading,
         wanted_placement=config.model.placement,
+        clip_norm=config.train.clip_norm,
     )

@@ -32,6 +32,8 @@ class Target:
     """None for a model with initial weights."""
     wanted_placement: str | None = None
     """A registered name, where the model's configuration says what its placement is meant to be."""
+    clip_norm: float | None = None
+    """What its training clips the gradient's norm to; inf for no clipping, None where that is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

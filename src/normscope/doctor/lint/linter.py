@@ -5,7 +5,7 @@ import importlib
 import pkgutil
 from collections.abc import Collection
 
-from ...report.doctor.contents import Finding
+from ...report.doctor.contents import AskedRule, Finding
 from . import checks
 from .rules import Patient, Rule
 
@@ -26,9 +26,26 @@ def lint(patient: Patient, silenced: Collection[str] = ()) -> tuple[Finding, ...
 
     silenced: ids of rules that are not asked; raises ValueError on one that does not exist.
     """
-    check_silenced(silenced)
-    found = [finding for rule in RULES if rule.id not in silenced for finding in rule.check(patient)]
+    asked = {rule.id for rule in asked_rules(patient, silenced) if rule.asked}
+    found = [finding for rule in RULES if rule.id in asked for finding in rule.check(patient)]
     return tuple(sorted(found, key=lambda finding: -finding.severity.rank))
+
+
+def asked_rules(patient: Patient, silenced: Collection[str] = ()) -> tuple[AskedRule, ...]:
+    """Every rule, in the order of `RULES`: whether it can be asked about a patient, and why not.
+
+    silenced: ids of rules that are not asked; raises ValueError on one that does not exist.
+    """
+    check_silenced(silenced)
+    return tuple(_asked(rule, patient, silenced) for rule in RULES)
+
+
+def _asked(rule: Rule, patient: Patient, silenced: Collection[str]) -> AskedRule:
+    reasons = [_SILENCED] if rule.id in silenced else [reason for need in rule.needs if (reason := need(patient))]
+    return AskedRule(id=rule.id, asked=not reasons, reason=" and ".join(reasons))
+
+
+_SILENCED = "it was silenced"
 
 
 def check_silenced(silenced: Collection[str]) -> None:

@@ -36,6 +36,8 @@ class Patient:
     """Of a checkpoint; None for a model with initial weights."""
     wanted_placement: str | None = None
     """The placement that the model's configuration names, where it names one."""
+    clip_norm: float | None = None
+    """What the norm of the whole gradient is clipped to; inf for no clipping, None where that is not known."""
 
     def sublayers(self) -> Iterable[tuple[FoundStack, FoundSublayer, ObservedSublayer]]:
         """Every sub-layer with its stack and what it did."""
@@ -59,3 +61,5 @@ class Rule:
     reference: str
     """Paper and section, or a public issue where it happened."""
     check: Callable[[Patient], Iterable[Finding]]
+    needs: tuple[Callable[[Patient], str], ...] = ()
+    """What it must be told to be asked at all, of those in `needs.py`."""

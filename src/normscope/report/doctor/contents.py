@@ -50,6 +50,17 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AskedRule:
+    """A rule of the linter, and whether it was asked."""
+
+    id: str
+    asked: bool
+    """A rule that was asked and is not among the findings found nothing."""
+    reason: str
+    """Why it was not asked, as a clause; "" where it was."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SublayerMeasurements:
     """One sub-layer F at work."""
 
@@ -207,7 +218,9 @@ class DiagnosisContents:
     findings: tuple[Finding, ...]
     """The worst first."""
     silenced: tuple[str, ...]
-    """Ids of rules that were not asked."""
+    """Ids of rules that were not asked because the user does not want to hear of them."""
+    rules: tuple[AskedRule, ...]
+    """Every rule of the linter."""
     advice: Advice | None
     """None where it was not asked for, or no loss can be taken."""
 

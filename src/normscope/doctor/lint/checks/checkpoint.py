@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from ....report.doctor.contents import Finding, Severity
+from ..needs import a_checkpoint
 from ..rules import Patient, Rule
 from ..vectors import listed, norm_parameters
 
@@ -103,6 +104,7 @@ RULES: tuple[Rule, ...] = (
         "those that were.",
         reference="Xiong et al. 2020, arXiv:2002.04745, table 1: the final norm is what Pre-LN has beyond Post-LN",
         check=checkpoint_tensors,
+        needs=(a_checkpoint,),
     ),
     Rule(
         id="untrained-norm",

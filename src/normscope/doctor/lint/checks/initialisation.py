@@ -11,6 +11,7 @@ from ...identify.found import FoundStack
 from ...observe.observed import ObservedStack
 from ..initial_weights import Role, Weighed, typical, weighed
 from ..matrices import parameters_by_name
+from ..needs import initial_weights
 from ..rules import Patient, Rule
 from ..vectors import at_initialisation, listed
 
@@ -140,6 +141,7 @@ RULES: tuple[Rule, ...] = (
         reference="Wang et al. 2022, arXiv:2203.00555, figure 2; github.com/microsoft/torchscale/issues/16 and 68; "
         "github.com/facebookresearch/xformers/issues/284",
         check=unlike_placement,
+        needs=(initial_weights,),
     ),
     Rule(
         id="identical-blocks",

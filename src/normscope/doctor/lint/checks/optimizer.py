@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from torch import nn
 
 from ....report.doctor.contents import Finding, Severity
+from ..needs import an_optimizer
 from ..rules import Patient, Rule
 from ..vectors import listed, norm_parameters
 
@@ -68,6 +69,7 @@ RULES: tuple[Rule, ...] = (
         reference="Brown et al. 2020 and nanoGPT's configure_optimizers: vectors are not decayed; Bachlechner et al. "
         "2020, arXiv:2003.04887, for gates",
         check=decayed_norms,
+        needs=(an_optimizer,),
     ),
     Rule(
         id="unused-in-optimizer",
@@ -77,5 +79,6 @@ RULES: tuple[Rule, ...] = (
         "name or by number of dimensions have left them out.",
         reference="torch.optim: an optimiser changes what its param_groups hold and nothing else",
         check=unheld_norms,
+        needs=(an_optimizer,),
     ),
 )

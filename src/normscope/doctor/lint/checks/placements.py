@@ -8,6 +8,7 @@ from ....placement.printing import ranges
 from ....report.doctor.contents import Finding, Severity
 from ...identify.found import FoundSublayer
 from ..constants import near
+from ..needs import a_configured_placement
 from ..rules import Patient, Rule
 from ..structure import carries_norm, explained, in_blocks, wanted
 from ..vectors import listed
@@ -94,5 +95,6 @@ RULES: tuple[Rule, ...] = (
         "a flag is wrong or ignored.",
         reference="github.com/facebookresearch/multimodal issue 317; github.com/NVIDIA/NeMo pull request 4350",
         check=flag_contradicts,
+        needs=(a_configured_placement,),
     ),
 )

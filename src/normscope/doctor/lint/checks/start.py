@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator
 
 from ....report.doctor.contents import Finding, Severity
+from ..needs import initial_weights, logits
 from ..rules import Patient, Rule
 from ..vectors import at_initialisation
 
@@ -64,5 +65,9 @@ RULES: tuple[Rule, ...] = (
         "training; below it, the loss can see its targets.",
         reference="Karpathy 2019, A Recipe for Training Neural Networks (karpathy.github.io), 'verify loss @ init'",
         check=loss_far_from_chance,
+        needs=(
+            initial_weights,
+            logits,
+        ),
     ),
 )
