@@ -39,7 +39,8 @@ MAY_IMPORT = {
     "tasks": {"data", "decode", "model", "optim", "placement", "settings", "train"},
     # What they adapt: TensorBoard shows the training loop's events, and other trainers show the doctor's measurements.
     "adapters": {"files", "doctor", "report"},
-    "runs": {"files", "measure", "model", "optim", "settings", "tasks", "train"},
+    # A run may be measured over depth while it trains.
+    "runs": {"doctor", "files", "measure", "model", "optim", "settings", "tasks", "train"},
     "exchange": {"files", "data", "model", "optim", "placement", "runs", "settings", "tasks", "train"},
     "targets": {"adapters", "doctor", "model", "optim", "runs", "settings", "tasks", "train"},
     "catalogue": {"placement", "model", "report"},

@@ -163,6 +163,8 @@ def by_hand(batch: dict[str, Tensor] | None) -> tuple[nn.Module, Measured]:
             measured[update] = values
         nn.utils.clip_grad_norm_(model.parameters(), CLIP)
         optimizer.step()
+        if values:
+            measured[update] |= monitor.stepped(update)
         optimizer.zero_grad()
     return model, measured
 
@@ -174,6 +176,9 @@ def test_both_libraries_log_what_a_loop_of_ones_own_measures(library: Any, batch
     model, found = library(tmp_path, batch)
     expected_model, expected = by_hand(batch)
     assert sorted(found) == MEASURED
+    ratios = [name for name in found[1] if name.endswith("/update_ratio")]
+    assert len(ratios) == 4
+    assert all(found[1][name] > 0 for name in ratios)
     for update in MEASURED:
         assert found[update] == pytest.approx(expected[update], rel=2e-3), update
     for mine, other in zip(model.state_dict().values(), expected_model.state_dict().values(), strict=True):

@@ -2,6 +2,7 @@
 
 import copy
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -70,6 +71,8 @@ def trained(updates: int, monitor_every: int | None) -> tuple[Noting, list[dict[
         if monitor is not None:
             measured.append(monitor(update))
         optimizer.step()
+        if monitor is not None:
+            measured[-1] |= monitor.stepped(update)
         optimizer.zero_grad()
     return model, measured
 
@@ -79,29 +82,50 @@ def test_every_name_and_value_is_what_the_model_notes_itself():
     nn.functional.cross_entropy(model(ids_BT)[:, :-1].mT, ids_BT[:, 1:]).backward()
     found = Monitor(model=model, inputs=ids_BT)(1)
     notes: list[Tensor] = []
+    exact = copy.deepcopy(model).double().eval()
     with torch.no_grad():
-        copy.deepcopy(model).double().eval()(ids_BT, notes)
+        exact(ids_BT, notes)
     wanted = {
         "normscope/blocks/source_square": square(notes[0]),
         "normscope/blocks/end_square": square(notes[-1]),
+        "normscope/blocks/end_correlation": mean_cosine(notes[-1]),
+        "normscope/blocks/dead_sublayers": 0.0,
+        "normscope/blocks/saturated_sublayers": 0.0,
     }
     for number, (x_BTD, f_BTD) in enumerate(zip(notes[:-1:2], notes[1::2], strict=True)):
         block, kind = model.blocks[number // 2], KINDS[number % 2]
         parameters = [p for p in (block.mixer if kind == "attention" else block.ffn).parameters() if p.ndim > 1]
-        unit_BTD = x_BTD / x_BTD.norm(dim=-1, keepdim=True)
-        cosines_BTT = unit_BTD @ unit_BTD.mT
-        pairs = (cosines_BTT.sum() - cosines_BTT.diagonal(dim1=1, dim2=2).sum()) / (len(ids_BT) * TOKENS * (TOKENS - 1))
         wanted |= {
             f"normscope/blocks/block_{number // 2 + 1:02}/{kind}/{name}": value
             for name, value in {
                 "stream_square": square(x_BTD),
                 "share": square(f_BTD) / (square(f_BTD) + square(x_BTD)),
-                "correlation": float(pairs),
+                "correlation": mean_cosine(x_BTD),
                 "gradient_norm": math.sqrt(sum(float(p.grad.double().square().sum()) for p in parameters)),
+                **still(exact.blocks[number // 2], kind, x_BTD),
             }.items()
         }
     assert found == pytest.approx(wanted, rel=1e-4, abs=1e-6)
-    assert list(found) == list(wanted)
+    assert found.keys() == wanted.keys()
+
+
+def mean_cosine(x_BTD: Tensor) -> float:
+    unit_BTD = x_BTD / x_BTD.norm(dim=-1, keepdim=True)
+    cosines_BTT = unit_BTD @ unit_BTD.mT
+    return float(
+        (cosines_BTT.sum() - cosines_BTT.diagonal(dim1=1, dim2=2).sum()) / (len(x_BTD) * TOKENS * (TOKENS - 1))
+    )
+
+
+def still(block: Block, kind: str, x_BTD: Tensor) -> dict[str, float]:
+    """Relative entropy of attention's weights, or the share of hidden units that no token moves."""
+    with torch.no_grad():
+        if kind == "attention":
+            y_BTD = block.norm_1(x_BTD)
+            weights = block.mixer(y_BTD, y_BTD, y_BTD, average_attn_weights=False)[1]
+            return {"attention_entropy": float(-(weights * weights.log()).sum(-1).mean()) / math.log(TOKENS)}
+        hidden = block.ffn[:2](block.norm_2(x_BTD)).reshape(-1, 24)
+        return {"idle_units": float((hidden.amax(0) == hidden.amin(0)).double().mean())}
 
 
 def square(x_BTD: Tensor) -> float:
@@ -120,6 +144,81 @@ def test_a_training_with_a_monitor_is_the_training_without_one():
     hooks = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
     assert not any(getattr(module, name) for module in with_monitor.modules() for name in hooks)
     assert not any(p._post_accumulate_grad_hooks or p._backward_hooks for p in with_monitor.parameters())
+
+
+def test_a_step_is_measured_against_the_weights_before_it():
+    model, ids_BT = model_and_ids()
+    model(ids_BT).square().sum().backward()
+    monitor = Monitor(model=model, inputs=ids_BT, every_updates=2)
+    monitor(1)
+    before = copy.deepcopy(model)
+    torch.optim.SGD(model.parameters(), lr=0.1).step()
+    found = monitor.stepped(1)
+    at = "normscope/blocks/block_02/feed_forward/"
+    new, old = (
+        torch.cat([m.blocks[1].ffn[n].weight.detach().double().flatten() for n in (0, 3)]) for m in (model, before)
+    )
+    moved = float((new - old).norm())
+    wanted = {f"{at}update_norm": moved, f"{at}update_ratio": moved / float(old.norm())}
+    assert {name: value for name, value in found.items() if name.startswith(at)} == pytest.approx(wanted, rel=1e-4)
+    assert len(found) == 2 * 2 * BLOCKS
+    # Neither twice, nor for an update that was not measured.
+    assert monitor.stepped(1) == {}
+    monitor(1)
+    monitor(2)
+    assert monitor.stepped(2) == {}
+
+
+def stuck(break_it: Callable[[Noting], None]) -> dict[str, float]:
+    """On tokens of which none is there twice: attention has to choose between tokens that are alike."""
+    model, _ = model_and_ids()
+    ids_BT = torch.stack([torch.randperm(11)[:TOKENS] for _ in range(4)])
+    with torch.no_grad():
+        break_it(model)
+    nn.functional.cross_entropy(model(ids_BT).mT, ids_BT).backward()
+    return Monitor(model=model, inputs=lambda m: nn.functional.cross_entropy(m(ids_BT).mT, ids_BT))(1)
+
+
+def test_dead_and_saturated_sub_layers_are_counted():
+    def dead(model: Noting) -> None:
+        model.blocks[0].ffn[3].weight.zero_()
+        model.blocks[0].ffn[3].bias.zero_()
+
+    def idle(model: Noting) -> None:
+        model.blocks[1].ffn[0].bias.fill_(-100.0)
+
+    def sharp(model: Noting) -> None:
+        model.blocks[2].mixer.in_proj_weight.mul_(30)
+
+    at = "normscope/blocks/"
+    assert stuck(dead)[at + "dead_sublayers"] == 1
+    found = stuck(idle)
+    # Nothing passes the activation, and so no gradient either.
+    assert found[at + "block_02/feed_forward/idle_units"] == 1
+    assert (found[at + "dead_sublayers"], found[at + "saturated_sublayers"]) == (1, 1)
+    found = stuck(sharp)
+    assert found[at + "block_03/attention/attention_entropy"] < 0.02
+    assert (found[at + "dead_sublayers"], found[at + "saturated_sublayers"]) == (0, 1)
+
+
+def test_masked_keys_are_no_choice():
+    """Causal attention whose scores are all alike has the largest entropy that each query can have."""
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(WIDTH, 2, 24, batch_first=True)
+    with torch.no_grad():
+        layer.self_attn.in_proj_weight[: 2 * WIDTH].zero_()
+    mask = nn.Transformer.generate_square_subsequent_mask(TOKENS)
+    x_BTD = torch.randn(2, TOKENS, WIDTH)
+    found = Monitor(model=layer, inputs=lambda m: m(x_BTD, src_mask=mask))(1)
+    assert found["normscope/stack/block_01/attention/attention_entropy"] == pytest.approx(1, abs=1e-5)
+
+
+def test_the_size_of_the_logits_is_taken_before_the_softmax():
+    model, ids_BT = model_and_ids()
+    logits = model.eval()(ids_BT).detach().double()
+    wanted = float(logits.var(-1, correction=0).mean().sqrt())
+    run = lambda m: nn.functional.cross_entropy(m(ids_BT).mT, ids_BT)  # noqa: E731
+    assert Monitor(model=model, inputs=run)(1)["normscope/logit_deviation"] == pytest.approx(wanted, rel=1e-4)
 
 
 def test_gradients_that_are_given_come_before_those_of_the_parameters():

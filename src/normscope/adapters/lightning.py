@@ -39,6 +39,7 @@ class NormScopeCallback(*_callback_classes()):  # type: ignore[misc]
     def __init__(self, every_updates: int = 100, batch: Inputs | None = None) -> None:
         super().__init__()
         self._loop = LoopMonitor(every_updates, batch)
+        self._step, self._values = 0, dict[str, float]()
 
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
         if trainer.is_global_zero:
@@ -47,10 +48,21 @@ class NormScopeCallback(*_callback_classes()):  # type: ignore[misc]
     def on_before_optimizer_step(self, trainer: Any, pl_module: Any, optimizer: Any) -> None:
         if not trainer.is_global_zero:
             return
-        if values := self._loop.measured(pl_module, trainer.global_step + 1, before_clipping=True):
+        self._log(trainer)  # of another optimiser, in the same batch
+        self._step = trainer.global_step
+        self._values = self._loop.measured(pl_module, self._step + 1, before_clipping=True)
+
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+        # Lightning says nothing between the optimiser's step and this.
+        self._log(trainer)
+
+    def _log(self, trainer: Any) -> None:
+        if self._values:
+            self._values |= self._loop.stepped(self._step + 1)
             # Not by the module's `log`, which keeps only every so many-th update of its own count.
             for logger in trainer.loggers:
-                logger.log_metrics(values, step=trainer.global_step)
+                logger.log_metrics(self._values, step=self._step)
+        self._values = {}
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
         self._loop.close()

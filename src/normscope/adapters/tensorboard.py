@@ -29,7 +29,8 @@ class TensorBoardLog:
         kind = "train" if event["event"] == "update" else event["event"]
         if kind == "initialisation":
             return  # gradient norms by parameter, which are no scalars of the run
-        scalars = {f"{kind}/{name}": value for name, value in event.items() if name not in _NOT_SCALARS}
+        start = "" if kind == "monitor" else f"{kind}/"  # whose names say enough
+        scalars = {f"{start}{name}": value for name, value in event.items() if name not in _NOT_SCALARS}
         with disk_errors(f"writing into {self.folder}"):
             if self._file is None:
                 self._open(event["update"])

@@ -49,6 +49,10 @@ class NormScopeTrainerCallback(TrainerCallback):
         if state.is_world_process_zero:
             self._values = self._loop.measured(kwargs["model"], state.global_step + 1, before_clipping=False)
 
+    def on_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if self._values:
+            self._values |= self._loop.stepped(state.global_step + 1)
+
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         # By now the state counts this update, and measurements stand beside its loss.
         if self._values:

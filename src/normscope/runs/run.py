@@ -20,6 +20,7 @@ from .changing import is_over, refuse_shorter
 from .claiming import claim, keep_environment, mend_vocabularies, refuse_other_configuration
 from .hooks import PlacementHooks
 from .machine import prepare_machine
+from .monitoring import run_monitor
 from .resolving import resolve
 
 Listener = Callable[[Event], None]
@@ -86,6 +87,7 @@ def _trainer(
         device=device,
         precision=precision,
         hooks=PlacementHooks(model, adaptive, drawn=assembly.drawn),
+        monitor=run_monitor(model, assembly.objective, config.train),
         probe=lambda model: {"gradient_norms": gradient_norms(model)},
         extra_validation=assembly.extra_validation,
         listeners=listeners,

@@ -21,6 +21,8 @@ class TrainConfig:
     checkpoint_every: int | str = "1 epochs"
     keep_checkpoints: int = 2
     """The last ones; the best by validation is kept beside them."""
+    monitor_every: int = 0
+    """Updates from one measurement over depth to the next, written beside the losses; 0 for none."""
     device: str = "auto"
     """auto, cpu, cuda, cuda:1 …"""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
@@ -40,6 +42,10 @@ class TrainConfig:
         for name in ("accumulation", "keep_checkpoints"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.monitor_every < 0:
+            raise ValueError(
+                f"monitor_every is a number of updates, or 0 for no measurements; got {self.monitor_every}"
+            )
         if not self.clip_norm > 0:
             raise ValueError(f"clip_norm must be positive (inf for no clipping), got {self.clip_norm}")
         if self.threads != "auto" and self.threads < 1:

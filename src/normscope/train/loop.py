@@ -20,7 +20,7 @@ from .device import autocast
 from .metrics import Event, Mark, MetricsLog
 from .nonfinite import NonFinite, first_bad_weight, unfit_to_keep, what_went_first
 from .progress import Progress
-from .protocol import Hooks, Objective, durations
+from .protocol import Hooks, Monitors, Objective, durations
 from .run_folder import RunFolder
 from .seeds import seed_micro_batch
 
@@ -29,8 +29,8 @@ class Trainer:
     """Trains one model in one run folder. Build it with the model on its device, then `run`.
 
     probe: called once, with the first update's gradients in place and before the optimiser moves; what it returns is
-    logged as update 0. extra_validation: further numbers for each validation (such as BLEU). listeners: see every
-    event, with timings added. say: takes notes for the user.
+    logged as update 0. monitor: measures some updates, which are events of their own. extra_validation: further numbers
+    for each validation (such as BLEU). listeners: see every event, with timings added. say: takes notes for the user.
     """
 
     def __init__(
@@ -47,6 +47,7 @@ class Trainer:
         precision: Literal["fp32", "bf16"],
         hooks: Hooks | None = None,
         probe: Callable[[nn.Module], dict[str, Any]] | None = None,
+        monitor: Monitors | None = None,
         extra_validation: Callable[[nn.Module], dict[str, float]] | None = None,
         listeners: Iterable[Callable[[Event], None]] = (),
         say: Callable[[str], None] = lambda line: None,
@@ -63,8 +64,8 @@ class Trainer:
             updates_of.exact(train.checkpoint_every),
         )
         self.updates_per_epoch = updates_of.updates_per_epoch
-        self.probe, self.extra_validation, self.listeners = probe, extra_validation, list(listeners)
-        self.say = say
+        self.probe, self.monitor, self.extra_validation = probe, monitor, extra_validation
+        self.listeners, self.say = list(listeners), say
         self.progress = Progress()
         self.identity = ""
         self._before_end: dict[str, Any] | None = None
@@ -137,11 +138,13 @@ class Trainer:
         if finite:
             if update == 1 and self.probe is not None:
                 self._emit({"event": "initialisation", "update": 0} | self.probe(self.model))
+            measured = {} if self.monitor is None else self.monitor(update)
             if float(norm) > self.train.clip_norm:
                 torch.nn.utils.clip_grads_with_norm_(self.model.parameters(), self.train.clip_norm, norm)
             for group in self.optimizer.param_groups:
                 group["lr"] = learning_rate
             self.optimizer.step()
+            measured |= {} if self.monitor is None else self.monitor.stepped(update)
             self.hooks.after_update()
             self.progress.summed_lr += learning_rate
         else:
@@ -153,6 +156,8 @@ class Trainer:
             line = {"loss_nats": loss, "nll_nats": nll, "gradient_norm": float(norm), "target_tokens": tokens}
             line |= scheduled
             self._emit({"event": "update", "update": update, "epoch": self._epoch(update), "lr": learning_rate} | line)
+            if measured:
+                self._emit({"event": "monitor", "update": update} | measured)
         self._validate_and_save(update)
 
     def _gradients(self, numbers: Iterable[int]) -> tuple[float, float, int]:

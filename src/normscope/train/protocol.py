@@ -31,6 +31,18 @@ class Objective(Protocol):
         ...
 
 
+class Monitors(Protocol):
+    """What measures a model at some of its updates and leaves the training as it is."""
+
+    def __call__(self, update: int) -> dict[str, float]:
+        """Called with the update's complete gradients in place, before they are clipped; {} where nothing is due."""
+        ...
+
+    def stepped(self, update: int) -> dict[str, float]:
+        """Called after the optimiser's step of the same update."""
+        ...
+
+
 class Hooks:
     """What a model asks for around its updates, beside the optimiser's step. This class asks for nothing."""
 

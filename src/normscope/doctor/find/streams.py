@@ -51,7 +51,7 @@ def find_streams(graph: Graph) -> list[Stream]:
     groups: list[list[int]] = []
     for value in graph.values:
         step = graph.step(value.number)
-        if step is None or step.kind not in ("sum", "mix") or value.shape[-1] < 2:
+        if step is None or step.kind not in ("sum", "mix") or not value.shape or value.shape[-1] < 2:
             continue
         sides = [_closure(graph, source) for source in step.sources]
         if not any(_joins(graph, *pair) for pair in permutations(sides, 2)) or _weighs(graph, value.number):

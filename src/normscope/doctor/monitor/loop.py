@@ -52,6 +52,10 @@ class LoopMonitor:
             self._monitor = Monitor(model=model, every_updates=self.every_updates)
         return self._monitor(update, inputs, None if before_clipping else watch.gradient_norms(model))
 
+    def stepped(self, update: int) -> dict[str, float]:
+        """What `Monitor.stepped` says after the optimiser's step; {} where the update was not measured."""
+        return {} if self._monitor is None else self._monitor.stepped(update)
+
     def close(self) -> None:
         """Leave the model without hooks, as at the end of training or after an error."""
         if self._watch is not None:
