@@ -80,7 +80,7 @@ def advised(model, optimizer="adam", rate=None):
 
 def test_post_ln_is_told_to_go_slower_than_pre_ln_and_slower_the_deeper():
     rates = {
-        (blocks, norm_first): advised(encoder(blocks, norm_first=norm_first)).safe_rate
+        (blocks, norm_first): advised(encoder(blocks, norm_first=norm_first)).best_rate
         for blocks in (2, 8)
         for norm_first in (False, True)
     }
@@ -91,14 +91,15 @@ def test_post_ln_is_told_to_go_slower_than_pre_ln_and_slower_the_deeper():
 def test_a_wanted_rate_is_judged():
     model = encoder(6, norm_first=False)
     high, low = advised(model, rate=1.0), advised(model, rate=1e-7)
-    assert high.divergence_chance > 0.99
-    assert high.warmup_updates > 0
-    assert low.divergence_chance < 0.01
-    assert low.warmup_updates == 0
+    assert high.stuck_chance > 0.99
+    assert high.wanted_place == "above"
+    assert low.stuck_chance < 0.01
+    assert low.wanted_place == "below"
     assert high.wanted_rate == 1.0
-    assert len(high.rates) == len(high.chances) == len(high.loss_along_step)
+    assert len(high.rates) == len(high.stuck_chances) == len(high.loss_along_step)
     none = advised(model)
-    assert none.wanted_rate is none.divergence_chance is none.warmup_updates is None
+    assert none.wanted_rate is none.stuck_chance is none.wanted_place is None
+    assert none.best_interval.low < none.good_range.low < none.best_rate == none.good_range.high < none.stuck_rate
 
 
 def test_an_instance_gives_what_its_name_does():
@@ -106,7 +107,7 @@ def test_an_instance_gives_what_its_name_does():
     own = torch.optim.Adam(model.parameters(), lr=0.3, betas=(0.9, 0.98))
     named, instance = advised(model), advised(model, own)
     assert instance.optimizer == "adam"
-    assert instance.safe_rate == pytest.approx(named.safe_rate, rel=1e-3)
+    assert instance.best_rate == pytest.approx(named.best_rate, rel=1e-3)
     assert own.state == {}
     assert own.param_groups[0]["lr"] == 0.3
 

@@ -31,7 +31,7 @@ def test_a_healthy_model_is_called_so():
     (stack,) = found.stacks
     assert (stack.placement, stack.blocks, stack.final_norm) == ("pre-ln", 3, True)
     assert found.advice is not None
-    assert found.advice.divergence_chance < 0.5
+    assert found.advice.stuck_chance < 0.5
     assert found.predictions[0] is not None
     assert len(found.predictions[0].stream_square) == len(stack.sublayers) == 6
     assert json.loads(json.dumps(found.to_json(), allow_nan=False))["verdict"] == "healthy"

@@ -7,8 +7,8 @@ from typing import Any, Literal
 from normscope.doctor.diagnosis import Diagnosis
 from normscope.doctor.identify.found import FoundStack, FoundSublayer
 from normscope.doctor.observe.observed import Observations, ObservedStack, ObservedSublayer
+from normscope.report.doctor.advice import Advice, RatePlace, RateRange, ShortTraining, WarmupAdvice
 from normscope.report.doctor.contents import (
-    Advice,
     AskedRule,
     DiagnosisContents,
     Finding,
@@ -151,24 +151,99 @@ def diagnosis(
     return found.contents()
 
 
-def advice(*, safe: float = 4.1e-4, critical: float | None = 1.2e-3, wanted: float | None = 1e-3) -> Advice:
-    """Loss and chance over 25 rates, as formulas with the right shape give them."""
+def advice(*, best: float = 4.1e-4, lowest: float | None = 1.2e-3, wanted: float | None = 3e-3) -> Advice:
+    """From the first update: loss and chance over 25 rates, as formulas with the right shape give them."""
     rates = tuple(10 ** (-5 + i / 6) for i in range(25))
-    lowest = critical or 1e-5
-    losses = [10.41 + 0.9 * ((at / lowest) ** 2 - 2 * at / lowest) for at in rates]
-    chances = tuple(1 / (1 + (1.6 * safe / at) ** 3) for at in rates)
+    bottom = lowest or 1e-5
+    losses = [10.41 + 0.9 * ((at / bottom) ** 2 - 2 * at / bottom) for at in rates]
+    good = RateRange(low=best / 3, high=best * 2)
     return Advice(
         optimizer="Adam",
-        critical_rate=critical,
-        safe_rate=safe,
-        factor=2.4,
+        source="first update",
+        horizon_updates=150,
+        regret_nats=0.1,
+        confidence=0.95,
+        distance=0.7,
+        distance_limit=1.8,
+        best_rate=best,
+        best_interval=RateRange(low=best / 2.4, high=best * 2.4),
+        good_range=good,
+        stuck_rate=3.2 * best,
         wanted_rate=wanted,
-        divergence_chance=None if wanted is None else 1 / (1 + (1.6 * safe / wanted) ** 3),
-        warmup_updates=None if wanted is None else 420 if wanted > safe else 0,
+        wanted_place=None if wanted is None else _place(wanted, good),
+        stuck_chance=None if wanted is None else _stuck(wanted, best),
         rates=rates,
         loss_along_step=tuple(loss if loss < 1000 else None for loss in losses),
-        chances=chances,
-        notes=("the model is 3 times as wide as the widest that the advice was calibrated on",),
+        stuck_chances=tuple(_stuck(rate, best) for rate in rates),
+        lowest_loss_rate=lowest,
+        notes=("calibrated with adam and sgd; nadam is taken for one like Adam",),
+    )
+
+
+def _place(rate: float, good: RateRange) -> RatePlace:
+    return "below" if rate < good.low else "above" if rate > good.high else "in range"
+
+
+def _stuck(rate: float, best: float) -> float:
+    return 1 / (1 + (3.2 * best / rate) ** 3)
+
+
+def probed_advice(*, shortest: int | None = 20) -> Advice:
+    """From short trainings, with warm-ups tried for a wanted rate that is too high without."""
+    trainings = tuple(
+        ShortTraining(rate=rate, updates=updates, losses=_falling(end, updates), spread=spread, outcome=outcome)
+        for rate, updates, end, spread, outcome in (
+            (1.3e-4, 4, 10.2, 0.98, "worse"),
+            (4.1e-4, 12, 8.61, 0.87, "kept"),
+            (1.3e-3, 8, 8.97, 0.79, "worse"),
+            (4.1e-3, 8, 10.1, 0.0004, "stuck"),
+        )
+    )
+    broken = ShortTraining(rate=0.013, updates=2, losses=(10.41, None), spread=None, outcome="not finite")
+    warmed = tuple(
+        ShortTraining(
+            rate=3e-3,
+            updates=12 + length,
+            warmup_updates=length,
+            losses=_falling(end, 12 + length),
+            spread=0.5,
+            outcome="kept" if length >= 20 else "stuck",
+        )
+        for length, end in ((0, 10.1), (10, 9.95), (20, 8.64))
+    )
+    found = advice()
+    return replace(
+        found,
+        source="probe",
+        confidence=0.9,
+        best_interval=RateRange(low=1.9e-4, high=8.8e-4),
+        warmup=WarmupAdvice(tried=warmed, shortest_updates=shortest),
+        probed=(*trainings, broken),
+        updates_used=sum(one.updates for one in (*trainings, broken, *warmed)),
+        notes=(),
+    )
+
+
+def _falling(end: float, updates: int) -> tuple[float, ...]:
+    return tuple(10.41 + (end - 10.41) * i / (updates - 1) for i in range(updates))
+
+
+def unknown_advice() -> Advice:
+    """For a model unlike those that the rule was fitted to."""
+    return Advice(
+        optimizer="adamw",
+        source="first update",
+        horizon_updates=150,
+        regret_nats=0.1,
+        confidence=0.95,
+        unknown="The tokens' outputs spread six times as far as those of any model that the rule was fitted to.",
+        distance=3.2,
+        distance_limit=1.8,
+        wanted_rate=3e-4,
+        wanted_place="unknown",
+        rates=(1e-5, 1e-4, 1e-3),
+        loss_along_step=(10.35, 9.77, 11.2),
+        lowest_loss_rate=1.4e-4,
     )
 
 
@@ -215,7 +290,7 @@ def broken() -> DiagnosisContents:
 
 
 def encoder_decoder() -> DiagnosisContents:
-    """With predictions and advice."""
+    """With predictions, and advice from a probe."""
     shape = {"blocks": 6, "theory": True, "norm": "rms-norm", "epsilon": 1e-6, "width": 512}
     encoder = made(
         "encoder.block",
@@ -233,7 +308,7 @@ def encoder_decoder() -> DiagnosisContents:
         decoder,
         parameters=60_506_624,
         findings=(DILUTED, DILUTED, BETAS),
-        advice=advice(),
+        advice=probed_advice(),
         silenced=("untied-embedding",),
     )
 
@@ -261,6 +336,11 @@ def unknown() -> DiagnosisContents:
     return diagnosis("<script>alert(1)</script>", stack, loss=None, findings=(injected,), parameters=3)
 
 
+def foreign() -> DiagnosisContents:
+    """Healthy, and unlike every model that advice was fitted to."""
+    return replace(healthy(), advice=unknown_advice())
+
+
 def with_stack(found: DiagnosisContents, number: int, **changes: Any) -> DiagnosisContents:
     """The same diagnosis with other values in one of its stacks."""
     stacks = list(found.stacks)
@@ -277,4 +357,10 @@ def with_sublayer(stack: Stack, number: int, **changes: Any) -> Stack:
     return replace(stack, sublayers=tuple(sublayers))
 
 
-EXAMPLES = {"healthy": healthy, "broken": broken, "encoder-decoder": encoder_decoder, "unknown": unknown}
+EXAMPLES = {
+    "healthy": healthy,
+    "broken": broken,
+    "encoder-decoder": encoder_decoder,
+    "unknown": unknown,
+    "foreign": foreign,
+}

@@ -79,21 +79,6 @@ def test_sub_layers_are_collapsed_only_where_they_are_the_same():
     assert words.same_sublayers(stack)[1:] == [list(range(1, 24, 2)), [4]]
 
 
-def test_advice():
-    advice = encoder_decoder().advice
-    assert advice is not None
-    lowest, stable, yours = words.advice_words(advice)
-    assert [row.value for row in (lowest, stable, yours)] == ["1.2e-3", "4.1e-4", "1e-3"]
-    assert [row.name for row in (lowest, stable, yours)] == [
-        "lowest-loss step", "largest stable rate", "your learning rate",
-    ]  # fmt: skip
-    assert lowest.meaning == "the loss along the first update is lowest with this step"
-    # 4.1e-4 over and times 2.4
-    assert stable.meaning == "expected to train without warm-up; 95 % range 1.7e-4 to 9.8e-4"
-    # 1 / (1 + 0.656³)
-    assert yours.meaning == "78 % chance of divergence without warm-up; warm up over at least 420 updates"
-
-
 def test_the_loss_and_what_guessing_costs():
     measured = encoder_decoder().measured
     # ln 30,522

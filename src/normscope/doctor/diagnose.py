@@ -38,8 +38,8 @@ def diagnose(
     optimizer: a name in `normscope.optim.OPTIMIZERS`, or an instance over the model's parameters, whose groups are
     linted too.
     wanted_rate: a peak rate to judge. loading: what happened when a checkpoint was loaded; None for initial weights.
-    wanted_placement: what the model's configuration says, such as pre-ln. clip_norm: what the gradient's norm is clipped
-    to. silenced: ids of rules to leave out.
+    wanted_placement: what the model's configuration says, such as pre-ln. clip_norm: what the gradient's norm is
+    clipped to. silenced: ids of rules to leave out.
     watch: told of each stage as it begins, and of how many of its parts are done, of how many: of the rates, which take
     longest, after each one. The number of parts may grow on the way.
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from ..report.doctor.advice import Advice
 from ..report.doctor.contents import (
-    Advice,
     AskedRule,
     DiagnosisContents,
     Finding,

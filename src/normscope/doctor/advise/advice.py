@@ -11,11 +11,16 @@ from torch import Tensor, nn
 
 from ...measure.line import Make
 from ...optim import OPTIMIZERS, OptimizerConfig, make_optimizer
-from ...report.doctor.contents import Advice
+from ...report.doctor.advice import Advice, RatePlace, RateRange
 from ..identify.found import FoundStack
 from ..trace.inputs import Inputs
 from .calibration import Calibration, Facts, calibration, facts_of
 from .first_update import first_update
+
+_HORIZON_UPDATES, _REGRET_NATS, _CONFIDENCE = 150, 0.1, 0.95
+"""Of the trainings that the constants were fitted to."""
+_GOOD = 3.0
+"""How far below the largest rate that trains the good ones reach."""
 
 
 def advise(
@@ -39,19 +44,33 @@ def advise(
     seen = first_update(model, batch, loss, make, partial(watch, "rates"))
     sublayers = sum(len(stack.sublayers) for stack in stacks)
     facts, constants = facts_of(seen, optimizer=name, sublayers=sublayers), calibration()
+    best = constants.safe_rate(facts)
+    good = RateRange(low=best / _GOOD, high=best)
     return Advice(
         optimizer=name,
-        critical_rate=seen.critical_rate,
-        safe_rate=constants.safe_rate(facts),
-        factor=constants.factor,
+        source="first update",
+        horizon_updates=_HORIZON_UPDATES,
+        regret_nats=_REGRET_NATS,
+        confidence=_CONFIDENCE,
+        best_rate=best,
+        best_interval=RateRange(low=best / constants.factor, high=best * constants.factor),
+        good_range=good,
+        stuck_rate=float(10 ** constants.foreseen(facts)),
         wanted_rate=wanted_rate,
-        divergence_chance=None if wanted_rate is None else constants.chance(facts, wanted_rate),
-        warmup_updates=None if wanted_rate is None else constants.warmup_updates(facts, wanted_rate),
+        wanted_place=None if wanted_rate is None else _place(wanted_rate, good),
+        stuck_chance=None if wanted_rate is None else constants.chance(facts, wanted_rate),
         rates=seen.rates,
         loss_along_step=tuple(value if math.isfinite(value) else None for value in seen.losses),
-        chances=tuple(constants.chance(facts, rate) for rate in seen.rates),
+        stuck_chances=tuple(constants.chance(facts, rate) for rate in seen.rates),
+        lowest_loss_rate=seen.critical_rate,
         notes=tuple(_notes(name, facts, constants, seen.shut_weights)),
     )
+
+
+def _place(rate: float, good: RateRange) -> RatePlace:
+    if rate < good.low:
+        return "below"
+    return "above" if rate > good.high else "in range"
 
 
 def _maker(model: nn.Module, optimizer: str | torch.optim.Optimizer) -> tuple[str, Make]:
@@ -92,7 +111,7 @@ def _notes(name: str, facts: Facts, constants: Calibration, shut: int) -> list[s
     if name not in constants.optimizers:
         notes.append(f"calibrated with {', '.join(constants.optimizers)}; {name} is taken for one like Adam")
     if facts.collapse is None and facts.rise >= facts.reach + 1:
-        notes.append("no rate that was looked at loses the tokens or raises the loss: the safe rate is a lower bound")
+        notes.append("no rate that was looked at loses the tokens or raises the loss: the best rate is a lower bound")
     if shut:
         notes.append(f"{shut} weights have no gradient before the first update, as behind gates that start at 0")
     return notes

@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass
 from enum import Enum, StrEnum
 from typing import Any, Literal
 
+from .advice import Advice
+
 
 class Severity(StrEnum):
     """How bad a finding is; the members stand from the least to the worst."""
@@ -177,33 +179,6 @@ class ModelMeasurements:
     """Frobenius norm by parameter; empty without a loss."""
     unused_parameters: tuple[str, ...]
     """Names of the parameters that no operation of the forward pass read."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Advice:
-    """What an optimiser may do with the model from its first update on."""
-
-    optimizer: str
-    critical_rate: float | None
-    """The rate at which the loss along the first update is lowest; None where no rate lowers it."""
-    safe_rate: float
-    """The largest constant rate that is expected to train without warm-up."""
-    factor: float
-    """Nineteen in twenty of the trainings the advice was judged by had their largest rate within this factor of it."""
-    wanted_rate: float | None = None
-    """The peak rate that was asked about."""
-    divergence_chance: float | None = None
-    """The chance that the wanted rate diverges without warm-up."""
-    warmup_updates: int | None = None
-    """The shortest linear warm-up that is expected to carry the wanted rate; 0 where it needs none."""
-    rates: tuple[float, ...] = ()
-    """Rising; what the next two are functions of."""
-    loss_along_step: tuple[float | None, ...] = ()
-    """Loss in nats after one update at each of `rates`; None where it is not finite."""
-    chances: tuple[float, ...] = ()
-    """The chance that a constant rate diverges without warm-up, at each of `rates`."""
-    notes: tuple[str, ...] = ()
-    """How far the model lies from those the advice was calibrated on, and other reasons to doubt it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,14 +6,16 @@ from pathlib import Path
 from typing import Protocol
 
 from ...files import write_atomically
-from ..numbers import counted, learning_rate
+from ..numbers import counted, learning_rate, percentage
 from ..svg import inlined
 from ..template import environment, style_sheet
 from ..words import Tone, kind_name
+from .advice import Advice, ShortTraining
+from .advice_words import OUTCOMES, advice_facts, advice_rows
 from .contents import DiagnosisContents, Prediction, Severity, Stack, SublayerMeasurements, Verdict
-from .svg import chance_picture, depth_pictures, loss_picture
+from .rates_svg import loss_picture, rates_picture
+from .svg import depth_pictures
 from .words import (
-    advice_words,
     block_span,
     figures,
     loss_words,
@@ -112,7 +114,12 @@ def write_doctor_page(diagnosis: DiagnosisContents, path: Path, rules: Iterable[
 def render_doctor(diagnosis: DiagnosisContents, rules: Iterable[Explained] = ()) -> str:
     """Return the page as text; the same diagnosis gives the same bytes."""
     jinja = environment()
-    jinja.filters |= {"figures": figures, "rate": learning_rate, "tone": _TONES.__getitem__}
+    jinja.filters |= {
+        "figures": figures,
+        "rate": learning_rate,
+        "outcome": OUTCOMES.__getitem__,
+        "tone": _TONES.__getitem__,
+    }
     return jinja.get_template("doctor.html.j2").render(
         d=diagnosis,
         css=style_sheet("doctor"),
@@ -120,7 +127,9 @@ def render_doctor(diagnosis: DiagnosisContents, rules: Iterable[Explained] = ())
         summary=summary(diagnosis),
         parameters=counted(diagnosis.parameters, "parameter"),
         loss=loss_words(diagnosis.measured),
-        advised=() if diagnosis.advice is None else advice_words(diagnosis.advice),
+        advised=() if diagnosis.advice is None else advice_rows(diagnosis.advice),
+        advice_facts=() if diagnosis.advice is None else advice_facts(diagnosis.advice),
+        trainings=_trainings(diagnosis.advice),
         advice_pictures=_advice_pictures(diagnosis),
         stacks=[_stack(number, diagnosis.stacks) for number in range(len(diagnosis.stacks))],
         rules={rule.id: rule for rule in rules},
@@ -130,20 +139,28 @@ def render_doctor(diagnosis: DiagnosisContents, rules: Iterable[Explained] = ())
 
 def _advice_pictures(diagnosis: DiagnosisContents) -> list[Picture]:
     advice = diagnosis.advice
-    if advice is None or len(advice.rates) < 2:
-        return []
-    lines = "The lines are the rates above, and the band is the 95 % range of the largest stable one."
     pictures = []
-    if any(loss is not None for loss in advice.loss_along_step):
+    if advice is not None and advice.best_rate is not None:
+        caption = (
+            f"Learning rates for {advice.optimizer}: the band holds the good ones, the bar is the "
+            f"{percentage(advice.confidence, 0)} range of the best, and the dotted line is yours."
+        )
+        pictures.append(Picture(svg=inlined(rates_picture(advice), "advice-rates"), caption=caption))
+    if advice is not None and len(advice.rates) > 1 and any(loss is not None for loss in advice.loss_along_step):
         svg = loss_picture(advice, diagnosis.measured.loss_nats)
-        caption = f"Loss after one update of {advice.optimizer} against the learning rate. {lines}"
+        caption = f"Loss after one update of {advice.optimizer}, which says little about the updates after it."
         pictures.append(
             Picture(svg=inlined(svg, "advice-loss"), caption=f"{caption} Losses far above the first are cut off.")
         )
-    if advice.chances:
-        caption = f"Chance that training at a constant learning rate diverges without warm-up. {lines}"
-        pictures.append(Picture(svg=inlined(chance_picture(advice), "advice-chance"), caption=caption))
     return pictures
+
+
+def _trainings(advice: Advice | None) -> tuple[ShortTraining, ...]:
+    """Those without warm-up by rising rate, then those with one."""
+    if advice is None:
+        return ()
+    warmed = () if advice.warmup is None else advice.warmup.tried
+    return (*sorted(advice.probed, key=lambda one: one.rate), *warmed)
 
 
 def _stack(number: int, stacks: Sequence[Stack]) -> StackSection:

@@ -11,10 +11,10 @@ from rich.text import Text
 
 from ..numbers import counted
 from ..words import kind_name
+from .advice_words import advice_rows, source_words
 from .contents import DiagnosisContents, Finding, Severity, Stack, worst_of
 from .depth import DepthRow, depth_rows, finite, places, positive
 from .words import (
-    advice_words,
     block_span,
     figures,
     loss_words,
@@ -182,12 +182,12 @@ class _Layout:
         if advice is None:
             return
         yield Text("")
-        yield self._say(f"learning rate with {advice.optimizer}", "bold")
+        yield self._say(f"learning rate with {advice.optimizer}, {source_words(advice)}", "bold")
         table = Table.grid(padding=(0, 2))
         table.add_column(no_wrap=True)
         table.add_column(no_wrap=True, justify="right", style="bold")
         table.add_column(ratio=1)
-        for row in advice_words(advice):
+        for row in advice_rows(advice):
             table.add_row(*map(self._say, (row.name, row.value, row.meaning)))
         yield Padding(table, (0, 0, 0, 2))
         for note in advice.notes:

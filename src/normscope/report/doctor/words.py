@@ -2,43 +2,13 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
 from itertools import groupby
 
-from ..numbers import MISSING, NON_FINITE, counted, learning_rate, probability, significant
+from ..numbers import MISSING, NON_FINITE, counted, learning_rate, significant
 from ..words import norm_name
-from .contents import Advice, DiagnosisContents, Finding, ModelMeasurements, Severity, Stack, Sublayer, Verdict
+from .contents import DiagnosisContents, Finding, ModelMeasurements, Severity, Stack, Sublayer, Verdict
 
 _NOUNS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
-
-
-class AdvisedRate(StrEnum):
-    """The rates that advice speaks of; the class of each in the style sheet."""
-
-    LOWEST_LOSS = "lowest"
-    STABLE = "stable"
-    YOURS = "yours"
-
-
-RATE_NAMES = {
-    AdvisedRate.LOWEST_LOSS: "lowest-loss step",
-    AdvisedRate.STABLE: "largest stable rate",
-    AdvisedRate.YOURS: "your learning rate",
-}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AdviceRow:
-    """One rate of the advice, ready to be set."""
-
-    which: AdvisedRate
-    value: str
-    meaning: str
-
-    @property
-    def name(self) -> str:
-        return RATE_NAMES[self.which]
 
 
 def figures(value: float | None, digits: int = 3) -> str:
@@ -139,39 +109,6 @@ def loss_words(measured: ModelMeasurements) -> str:
     guessing = f", {figures(math.log(measured.classes))} for uniform guessing" if measured.classes else ""
     which = "loss on random targets" if measured.loss_is_stand_in else "loss"
     return f"{which} {figures(measured.loss_nats)} nats per token{guessing}"
-
-
-def advice_words(advice: Advice) -> list[AdviceRow]:
-    """The rate with the lowest loss, the largest stable one and, where one was asked about, the user's own."""
-    lowest, stable, factor = advice.critical_rate, advice.safe_rate, advice.factor
-    rows = [
-        AdviceRow(
-            which=AdvisedRate.LOWEST_LOSS,
-            value=learning_rate(lowest, 2),
-            meaning="no step along the first update lowers the loss"
-            if lowest is None
-            else "the loss along the first update is lowest with this step",
-        ),
-        AdviceRow(
-            which=AdvisedRate.STABLE,
-            value=learning_rate(stable, 2),
-            meaning="expected to train without warm-up; "
-            f"95 % range {learning_rate(stable / factor, 2)} to {learning_rate(stable * factor, 2)}",
-        ),
-    ]
-    if advice.wanted_rate is not None:
-        rows.append(
-            AdviceRow(which=AdvisedRate.YOURS, value=learning_rate(advice.wanted_rate), meaning=_judged(advice))
-        )
-    return rows
-
-
-def _judged(advice: Advice) -> str:
-    chance, updates = advice.divergence_chance, advice.warmup_updates
-    parts = [] if chance is None else [f"{probability(chance)} chance of divergence without warm-up"]
-    if updates is not None:
-        parts.append(f"warm up over at least {counted(updates, 'update')}" if updates else "needs no warm-up")
-    return "; ".join(parts) or "not judged"
 
 
 def span_of(values: Sequence[float | None]) -> str:

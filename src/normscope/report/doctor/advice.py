@@ -1,0 +1,98 @@
+"""Advice on learning rate and warm-up as plain values: which rate is best, how sure that is, and what was tried.
+
+Losses are mean cross-entropies per token in nats, and a training length is counted in updates.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+RatePlace = Literal["in range", "above", "below", "undecided", "unknown"]
+"""Where a rate lies to the range of good ones: undecided where the interval of that range does not say, unknown where
+there is no range."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RateRange:
+    """Learning rates from `low` to `high`."""
+
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShortTraining:
+    """One short training of the model on the user's own batches."""
+
+    rate: float
+    """Its peak learning rate."""
+    updates: int
+    """How many were made; fewer than planned where it was given up."""
+    warmup_updates: int = 0
+    """Over how many of them the rate rose linearly to its peak."""
+    losses: tuple[float | None, ...]
+    """Of each update's batch before the update, in nats; None where it was not finite."""
+    spread: float | None
+    """How far the outputs for different tokens lie apart at its end, over how far they did at its start."""
+    outcome: Literal["kept", "worse", "stuck", "not finite"]
+    """kept: it went on to the end; worse: given up for better ones; stuck: it no longer tells tokens apart, or learns
+    nothing; not finite: its loss was none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WarmupAdvice:
+    """The shortest linear warm-up of a ladder that brings the wanted rate into the range, tested by short trainings."""
+
+    tried: tuple[ShortTraining, ...]
+    shortest_updates: int | None
+    """None where none of those that were tried carries the rate; 0 where it needs none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advice:
+    """Which constant learning rate trains a model best, and what becomes of the wanted one."""
+
+    optimizer: str
+    source: Literal["first update", "probe"]
+    """What the answer was read from: the first update and a rule fitted to other trainings, or short trainings of this
+    very model."""
+    horizon_updates: int
+    """The training length, in updates, that the best rate is foreseen for."""
+    regret_nats: float
+    """By how much a good rate's loss may end above that of the best."""
+    confidence: float
+    """How often `best_interval` holds the best rate, such as 0.9."""
+    unknown: str = ""
+    """Why there is no answer, as a sentence; the rates below are None then."""
+    distance: float | None = None
+    """How far this model is from those that the rule was fitted to; None where that is not asked."""
+    distance_limit: float | None = None
+    """Beyond this distance the answer is unknown."""
+    best_rate: float | None = None
+    """The constant rate that is expected to end with the lowest loss."""
+    best_interval: RateRange | None = None
+    good_range: RateRange | None = None
+    """Rates that are expected to end within `regret_nats` of the best."""
+    stuck_rate: float | None = None
+    """From here on a constant rate is likelier stuck than not."""
+    wanted_rate: float | None = None
+    """The peak rate that was asked about."""
+    wanted_place: RatePlace | None = None
+    """None where no rate was asked about."""
+    stuck_chance: float | None = None
+    """The chance that the wanted rate gets stuck without warm-up."""
+    warmup: WarmupAdvice | None = None
+    """None without a probe."""
+    rates: tuple[float, ...] = ()
+    """Rising; what the next two are functions of."""
+    loss_along_step: tuple[float | None, ...] = ()
+    """Loss in nats after one update at each of `rates`; None where it is not finite."""
+    stuck_chances: tuple[float, ...] = ()
+    """The chance that a constant rate gets stuck without warm-up, at each of `rates`."""
+    lowest_loss_rate: float | None = None
+    """The rate at which the loss along the first update is lowest; None where no rate lowers it."""
+    probed: tuple[ShortTraining, ...] = ()
+    """The short trainings that the best rate was read from, without those of `warmup`."""
+    updates_used: int = 0
+    """By all short trainings together."""
+    notes: tuple[str, ...] = ()
+    """Reasons to doubt the answer."""

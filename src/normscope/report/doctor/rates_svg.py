@@ -1,0 +1,200 @@
+"""Pictures of advice: learning rates with what becomes of a training at each, and the loss along the first update."""
+
+import math
+from collections.abc import Sequence
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+from ..numbers import learning_rate, probability
+from ..svg import HUES, INK, PAPER, house_style, to_svg
+from .advice import Advice, ShortTraining
+from .advice_words import OUTCOMES, good_rates
+from .depth import finite
+from .words import figures
+
+_WIDTH_INCHES = 5.2
+_LEFT, _RIGHT, _BOTTOM, _TOP, _GAP = 1.3, 0.15, 0.62, 0.12, 0.22
+"""Inches around the axes and between them."""
+_ROW_INCHES, _LOSS_INCHES, _CHANCE_INCHES, _LEGEND_INCHES = 0.34, 1.5, 0.95, 0.34
+_ROOM = 3.0
+"""Factor between the rates that the advice speaks of and the ends of the axis."""
+_RISE_SHOWN = 1.0
+"""How far a loss is drawn above that of the model as it is, in units of how far it falls."""
+_GOOD, _BEST, _STUCK = HUES[2], HUES[0], HUES[1]
+_MARKS = {
+    "kept": ("o", _BEST, _BEST),
+    "worse": ("o", PAPER, _BEST),
+    "stuck": ("X", _STUCK, _STUCK),
+    "not finite": ("^", _STUCK, _STUCK),
+}
+"""Marker, face and edge by what became of a short training."""
+
+
+@house_style()
+def rates_picture(advice: Advice) -> str:
+    """Draw the good rates, the best with its interval and the user's own above the losses of short trainings, where
+    there are any, and the chance of getting stuck, all over one axis of rates.
+
+    No rate that is likelier stuck than not lies in the band of good ones. Raises ValueError without any rate to draw.
+    """
+    low, high = _window(advice)
+    rows = _rows(advice)
+    parts = [("rows", _ROW_INCHES * len(rows))]
+    parts += [("losses", _LOSS_INCHES)] if _last_losses(advice) else []
+    parts += [("chance", _CHANCE_INCHES)] if advice.stuck_chances else []
+    figure, axes = _panels(parts)
+    for one in axes.values():
+        _shared(one, advice, low, high)
+    _draw_rows(axes["rows"], rows)
+    if "losses" in axes:
+        _draw_losses(axes["losses"], advice)
+    if "chance" in axes:
+        _draw_chance(axes["chance"], advice)
+    lowest = list(axes.values())[-1]
+    lowest.set_xlabel("constant learning rate (logarithmic)")
+    lowest.tick_params(labelbottom=True)
+    return to_svg(figure, title="Learning rates and what becomes of a training at each", desc=_told(advice, rows))
+
+
+@house_style()
+def loss_picture(advice: Advice, loss_nats: float | None) -> str:
+    """Draw the loss after one update at each rate beside the loss before it; losses far above that are cut off."""
+    rates, losses = advice.rates, [finite(loss) for loss in advice.loss_along_step]
+    figure, panels = _panels([("loss", 2 * _LOSS_INCHES)])
+    axes = panels["loss"]
+    values = [math.nan if loss is None else loss for loss in losses]
+    axes.plot(rates, values, color=HUES[0], marker="o", ms=3.5, lw=1.8, label="after one update")
+    known = [loss for loss in losses if loss is not None]
+    if loss_nats is not None and math.isfinite(loss_nats):
+        axes.axhline(loss_nats, color=INK, lw=1.0, ls=(0, (1.2, 1.8)), label="before it", zorder=1.5)
+        if known:
+            fall = max(loss_nats - min(known), 0.02 * loss_nats)
+            axes.set_ylim(min(known) - 0.12 * fall, min(max(*known, loss_nats), loss_nats + _RISE_SHOWN * fall))
+    _shared(axes, advice, rates[0], rates[-1])
+    axes.set(xlabel="learning rate of the first update (logarithmic)", ylabel="loss (nats per token)")
+    axes.tick_params(labelbottom=True)
+    axes.legend(loc="lower left")
+    pairs = [f"{learning_rate(at)}: {figures(loss)}" for at, loss in zip(rates, losses, strict=True)]
+    return to_svg(figure, title="Loss along the first update against the rate", desc="; ".join(pairs))
+
+
+_Row = tuple[str, float, float, float | None, str]
+"""Name, ends, mark and colour of a line of the uppermost panel."""
+
+
+def _rows(advice: Advice) -> list[_Row]:
+    rows: list[_Row] = []
+    good = good_rates(advice)
+    if good is not None:
+        rows.append(("good", good.low, good.high, None, _GOOD))
+    if advice.best_rate is not None:
+        best, interval = advice.best_rate, advice.best_interval
+        ends = (best, best) if interval is None else (interval.low, interval.high)
+        rows.append(("best", *ends, best, _BEST))
+    if advice.wanted_rate is not None:
+        rows.append(("yours", advice.wanted_rate, advice.wanted_rate, advice.wanted_rate, INK))
+    return rows
+
+
+def _window(advice: Advice) -> tuple[float, float]:
+    """The ends of the axis: around every rate that the advice speaks of."""
+    spoken = [rate for _, low, high, _, _ in _rows(advice) for rate in (low, high)]
+    spoken += [training.rate for training in (*advice.probed, *_warmed(advice))]
+    spoken += [] if advice.stuck_rate is None else [advice.stuck_rate]
+    if not spoken:
+        raise ValueError("the advice speaks of no rate, so there is nothing to draw")
+    return min(spoken) / _ROOM, max(spoken) * _ROOM
+
+
+def _panels(parts: Sequence[tuple[str, float]]) -> tuple[Figure, dict[str, Axes]]:
+    """Axes below each other, each as many inches high as it says."""
+    height = _TOP + sum(inches for _, inches in parts) + _GAP * (len(parts) - 1) + _BOTTOM
+    figure = Figure(figsize=(_WIDTH_INCHES, height))
+    axes, top = {}, height - _TOP
+    width = _WIDTH_INCHES - _LEFT - _RIGHT
+    for name, inches in parts:
+        top -= inches
+        where = (_LEFT / _WIDTH_INCHES, top / height, width / _WIDTH_INCHES, inches / height)
+        axes[name] = figure.add_axes(where)
+        top -= _GAP
+    return figure, axes
+
+
+def _shared(axes: Axes, advice: Advice, low: float, high: float) -> None:
+    """The axis of rates with the band of good ones and a line at the user's own."""
+    axes.set_xscale("log")
+    axes.set_xlim(low, high)
+    axes.xaxis.set_major_locator(LogLocator(numticks=7))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"1e{math.log10(value):.0f}"))
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.tick_params(labelbottom=False)
+    good = good_rates(advice)
+    if good is not None:
+        axes.axvspan(good.low, good.high, color=_GOOD, alpha=0.15, lw=0, zorder=0.5)
+    if advice.wanted_rate is not None:
+        axes.axvline(advice.wanted_rate, color=INK, ls=(0, (1.5, 1.3)), lw=1.8, zorder=2)
+
+
+def _draw_rows(axes: Axes, rows: Sequence[_Row]) -> None:
+    for place, (_, low, high, mark, color) in enumerate(rows):
+        if high > low:
+            axes.plot([low, high], [place, place], color=color, lw=6 if mark is None else 3, solid_capstyle="butt")
+        if mark is not None:
+            axes.plot([mark], [place], color=color, marker="o", ms=8, ls="")
+    axes.set_ylim(len(rows) - 0.5, -0.5)
+    axes.set_yticks(range(len(rows)), [name for name, *_ in rows])
+    axes.tick_params(axis="y", length=0)
+    axes.grid(axis="y", visible=False)
+
+
+def _warmed(advice: Advice) -> tuple[ShortTraining, ...]:
+    """The short trainings with warm-up."""
+    return () if advice.warmup is None else tuple(one for one in advice.warmup.tried if one.warmup_updates)
+
+
+def _last_losses(advice: Advice) -> list[tuple[ShortTraining, float]]:
+    """The trainings without warm-up that have a finite loss, with the last of them."""
+    known = [(one, [loss for loss in one.losses if loss is not None]) for one in advice.probed]
+    return [(one, losses[-1]) for one, losses in known if losses]
+
+
+def _draw_losses(axes: Axes, advice: Advice) -> None:
+    """A mark at the last finite loss of each short training without warm-up, by what became of it."""
+    several = _last_losses(advice)
+    for outcome, (marker, face, edge) in _MARKS.items():
+        at = [(one.rate, loss) for one, loss in several if one.outcome == outcome]
+        if at:
+            x, y = zip(*at, strict=True)
+            axes.plot(
+                x, y, ls="", marker=marker, ms=7.5, mfc=face, mec=edge, mew=1.6, label=OUTCOMES[outcome], zorder=3
+            )
+    axes.margins(y=0.15)
+    axes.set_ylabel("last loss\n(nats per token)")
+    axes.legend(loc="best", handletextpad=0.2, handlelength=1.4)
+
+
+def _draw_chance(axes: Axes, advice: Advice) -> None:
+    """The chance of getting stuck without warm-up, from 0 to 1."""
+    axes.plot(advice.rates, advice.stuck_chances, color=_STUCK, lw=2.0)
+    axes.fill_between(advice.rates, advice.stuck_chances, color=_STUCK, alpha=0.18, lw=0)
+    if advice.wanted_rate is not None and advice.stuck_chance is not None:
+        axes.plot([advice.wanted_rate], [advice.stuck_chance], color=INK, marker="o", ms=7, ls="", zorder=4)
+    axes.set_ylim(-0.03, 1.03)
+    axes.set_yticks([0, 0.5, 1])
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.0f} %"))
+    axes.set_ylabel("chance of\ngetting stuck")
+
+
+def _told(advice: Advice, rows: Sequence[_Row]) -> str:
+    """The picture in words, for those who do not see it."""
+    words = [
+        f"{name} {learning_rate(low)}" + (f" to {learning_rate(high)}" if high > low else "")
+        for name, low, high, _, _ in rows
+    ]
+    words += [
+        f"trained at {learning_rate(one.rate)}: {figures(loss)}, {one.outcome}" for one, loss in _last_losses(advice)
+    ]
+    pairs = zip(advice.rates, advice.stuck_chances, strict=False)
+    return "; ".join([*words, *(f"{learning_rate(at)}: {probability(chance)}" for at, chance in pairs)])
