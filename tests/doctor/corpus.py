@@ -287,5 +287,21 @@ FURTHER: dict[str, Case] = {
         inputs=image(8),
         stacks=(pre(final_norm=False),),
     ),
+    # Their attention writes windows of scores into one tensor piece by piece.
+    "longformer": Case(
+        build=hugging_face("Longformer", **sizes(attention_window=4, max_position_embeddings=20)),
+        inputs=tokens,
+        stacks=(post(**BERT),),
+    ),
+    "led": Case(
+        build=hugging_face(
+            "LED",
+            **both_sizes(**SPECIAL, attention_window=4),
+            max_encoder_position_embeddings=16,
+            max_decoder_position_embeddings=16,
+        ),
+        inputs=both_tokens,
+        stacks=(post(), post(kinds=DECODER)),
+    ),
 }
 """Families beyond those that the method was made with."""

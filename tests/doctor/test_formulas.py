@@ -7,8 +7,8 @@ import pytest
 from normscope.doctor.find.inner import InnerPlace
 from normscope.doctor.find.terms import Segment, Term, normed, scaled
 from normscope.doctor.identify.formulas import Formula
-from normscope.doctor.identify.matching import scales
 from normscope.doctor.identify.outlines import outline
+from normscope.doctor.identify.sums import scales
 from normscope.doctor.trace.graph import Factor
 from normscope.doctor.trace.operations import Origin
 

@@ -143,3 +143,9 @@ def test_a_function_that_runs_the_model():
     model = Wired(pre, final=True)
     (stack,) = find_stacks(model, lambda m: m(torch.randn(2, 5, WIDTH)).square().mean())
     assert (stack.placement, stack.final_norm) == ("pre-ln", True)
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit")
+def test_traced_models_show_their_operations_too():
+    x = torch.randn(2, 5, WIDTH, generator=torch.Generator().manual_seed(1))
+    assert {s.placement for s in found(torch.jit.trace(Wired(pre, final=True), x)).sublayers} == {"pre-ln"}

@@ -168,3 +168,10 @@ def test_excess_by_simulation(activation):
     ]
     squares = value.square()
     assert excess(activation, 1.69) == pytest.approx(float(squares.var() / squares.mean() ** 2), rel=0.06)
+
+
+@pytest.mark.parametrize(("activation", "of_fourth"), [("gelu", 2.0), ("swiglu", 8.0), ("geglu", 8.0)])
+def test_excess_where_the_hidden_units_vanish(activation, of_fourth):
+    """Smooth activations are lines near 0: a Gaussian's fourth moment is 3, that of a product of two is 9."""
+    assert excess(activation, 0.0) == pytest.approx(of_fourth)
+    assert excess(activation, 1e-12) == pytest.approx(of_fourth, rel=1e-3)

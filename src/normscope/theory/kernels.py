@@ -58,6 +58,9 @@ def excess(activation: Activation, variance: float) -> float:
         return 5.0
     nodes, weights = normal_nodes()
     value = (_silu if activation == "swiglu" else _gelu)(math.sqrt(variance) * nodes)
+    # Where the hidden units vanish, both are their slope at 0 times the input.
+    largest = np.abs(value).max()
+    value = value / largest if largest else nodes
     ratio = float(weights @ value**4) / float(weights @ value**2) ** 2
     # E u⁴ = 3 (E u²)².
     return (ratio if activation == "gelu" else 3 * ratio) - 1

@@ -119,13 +119,16 @@ def _last_light(graph: Graph, start: int, output: int) -> int:
 
 def _leads_to(graph: Graph, number: int, target: int) -> bool:
     """Whether a value is made from the target alone by sums, scales and norms."""
-    todo = [number]
+    seen, todo = {target}, [number]
     while todo:
         at = todo.pop()
+        if at in seen:
+            continue
+        seen.add(at)
         step = graph.step(at)
-        if at != target and (step is None or at < target):
+        if step is None or at < target:
             return False
-        todo += step.sources if step is not None and at != target else ()
+        todo += step.sources
     return True
 
 

@@ -8,8 +8,9 @@ from torch.utils._pytree import tree_leaves
 
 from ..trace.graph import Graph
 from ..trace.inputs import Inputs, call_with
-from ..trace.operations import Trace, recorded
+from ..trace.operations import Trace
 from ..trace.outputs import tensors_in
+from ..trace.recording import recorded
 from ..trace.unchanged import looked_at
 from .streams import Stream, find_streams
 

@@ -1,19 +1,18 @@
 """The residual streams of a recorded forward pass: sums x + F(x), the branches F in them, and the formula they make."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import reduce
 from itertools import permutations, takewhile
 from operator import or_
 
-from ..trace.graph import Factor, Graph, Step
+from ..trace.graph import Factor, Graph
 from ..trace.mixtures import SOFTMAX
 from ..trace.norms import NormFunction
-from ..trace.operations import Origin
 from .branches import Branch, find_branch
-from .inner import InnerPlace
+from .formula import FormulaOfStream
 from .surroundings import Surroundings, surroundings
-from .terms import Term, normed, scaled
+from .terms import Term
 
 _MASKING = frozenset({"masked_fill", "where"})
 
@@ -41,35 +40,40 @@ class Stream:
     around: Surroundings = field(default_factory=Surroundings)
 
 
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Residual sums that belong together, and all that they reach back, as bits."""
+
+    joins: int
+    values: int
+
+    def with_(self, other: "_Group") -> "_Group":
+        return _Group(self.joins | other.joins, self.values | other.values)
+
+
 def find_streams(graph: Graph) -> list[Stream]:
     """All residual streams in the order of the forward pass.
 
     A sum is residual where one of its sides reaches, through sums, scales and norms alone, a value that the other side
     is computed from by way of a weight matrix. So is a mean over depth.
     """
-    closures: dict[int, int] = {}
-    groups: list[list[int]] = []
+    reached = _reached(graph)
+    groups: list[_Group] = []
     for value in graph.values:
         step = graph.step(value.number)
         if step is None or step.kind not in ("sum", "mix") or not value.shape or value.shape[-1] < 2:
             continue
-        sides = [_closure(graph, source) for source in step.sources]
+        sides = [reached[source] for source in step.sources]
         if not any(_joins(graph, *pair) for pair in permutations(sides, 2)) or _weighs(graph, value.number):
             continue
-        closures[value.number] = reduce(or_, sides) | 1 << value.number
+        own = _Group(1 << value.number, reached[value.number])
         # Means over depth have no sum in common, but what they are taken of.
-        shared = closures[value.number] if step.kind == "mix" else 0
-        mine = [
-            group
-            for group in groups
-            if any(closures[value.number] >> join & 1 or closures[join] & shared for join in group)
-        ]
+        shared = own.values if step.kind == "mix" else 0
+        mine = [group for group in groups if own.values & group.joins or group.values & shared]
         groups = [group for group in groups if group not in mine]
-        groups.append(sorted([*(join for group in mine for join in group), value.number]))
-    everything = 0
-    for closure in closures.values():
-        everything |= closure
-    found = [_stream(graph, joins, closures, everything) for joins in groups]
+        groups.append(reduce(_Group.with_, mine, own))
+    everything = reduce(or_, (group.values for group in groups), 0)
+    found = [_stream(graph, group, everything) for group in groups]
     streams = [stream for stream in found if stream.branches]
     for number, stream in enumerate(streams, 1):
         stream.around = surroundings(
@@ -106,15 +110,12 @@ def _weighs(graph: Graph, number: int) -> bool:
     return weighs
 
 
-def _closure(graph: Graph, number: int) -> int:
-    """All that a value reaches back through light steps, itself among them, as bits."""
-    found, todo = 1 << number, [number]
-    while todo:
-        step = graph.step(todo.pop())
-        for source in step.sources if step else ():
-            if not found >> source & 1:
-                found |= 1 << source
-                todo.append(source)
+def _reached(graph: Graph) -> list[int]:
+    """All that each value reaches back through light steps, itself among them, as bits."""
+    found: list[int] = []
+    for value in graph.values:
+        step = graph.step(value.number)
+        found.append(reduce(or_, (found[source] for source in step.sources) if step else (), 1 << value.number))
     return found
 
 
@@ -125,10 +126,8 @@ def _bits(numbers: int) -> Iterator[int]:
         numbers ^= lowest
 
 
-def _stream(graph: Graph, joins: list[int], closures: dict[int, int], everything: int) -> Stream:
-    values = 0
-    for join in joins:
-        values |= closures[join]
+def _stream(graph: Graph, group: _Group, everything: int) -> Stream:
+    values, joins = group.values, list(_bits(group.joins))
     end = _end(graph, joins[-1])
     leaves = [n for n in _bits(values) if graph.step(n) is None]
     light = values & ~sum(1 << n for n in leaves)
@@ -143,7 +142,7 @@ def _stream(graph: Graph, joins: list[int], closures: dict[int, int], everything
     combinations = {branch.output: branch.reads for branch in found if branch not in branches}
     early = len(list(takewhile(lambda branch: branch.kind == "convolution", branches)))
     before = 0 if any(branch.kind == "convolution" for branch in branches[early:]) or early == len(branches) else early
-    builder = _Formula(graph, branches, before, combinations)
+    builder = FormulaOfStream(graph, branches, before, combinations)
     formula = builder.term(end)
     # What multiplies the last norm belongs to what comes after the stack.
     while formula.kind == "scale" and formula.arguments[0].kind in ("norm", "scale"):
@@ -194,85 +193,3 @@ def _named(norm: NormFunction, gain: Factor | None) -> tuple[str, float]:
     if gain is not None and not gain.vector:
         return "scale-norm", norm.epsilon
     return "rms-norm" if gain is not None or norm.epsilon > 0 else "sphere-norm", norm.epsilon
-
-
-class _Formula:
-    """Terms for the values of a stream; each value is one term, so that what is shared stays shared."""
-
-    def __init__(
-        self, graph: Graph, branches: list[Branch], before: int, combinations: Mapping[int, tuple[int, ...]]
-    ) -> None:
-        self._graph, self._combinations = graph, combinations
-        self._branches = {branch.output: (number, branch) for number, branch in enumerate(branches, -before)}
-        self._terms: dict[int, Term] = {}
-        self.normed: dict[int, Factor | None] = {}
-        """Norms by number, with the gain after each."""
-
-    def term(self, number: int) -> Term:
-        # Deep stacks are deeper than Python's stack: what comes first is made first.
-        for needed in self._order(number):
-            self._terms[needed] = self._made(needed)
-        return self._terms[number]
-
-    def _arguments(self, number: int) -> tuple[int, ...]:
-        if number in self._branches:
-            return self._branches[number][1].reads
-        if number in self._combinations:
-            return self._combinations[number]
-        step = self._graph.step(number)
-        return step.sources if step else ()
-
-    def _order(self, number: int) -> list[int]:
-        found, todo = {number}, [number]
-        while todo:
-            new = [n for n in self._arguments(todo.pop()) if n not in found and n not in self._terms]
-            found.update(new)
-            todo += new
-        return sorted(found)
-
-    def _made(self, number: int) -> Term:
-        arguments = tuple(self._terms[n] for n in self._arguments(number))
-        if number in self._branches:
-            place, branch = self._branches[number]
-            return Term("branch", arguments, branch=place, inside=branch.inside, text=branch.kind)
-        if number in self._combinations:
-            return Term("other", arguments, text="combined")
-        step = self._graph.step(number)
-        if step is None:
-            return Term("source", text="x")
-        if step.kind == "same":
-            return arguments[0]
-        if step.kind == "mix":
-            mixture = self._graph.mixtures[number]
-            return Term(
-                "mix",
-                arguments,
-                inside=(InnerPlace("key"),) * mixture.key_norms,
-                text="" if mixture.by_parameter else "mix by data",
-            )
-        if step.kind == "norm":
-            self.normed[number] = None
-            size = self._graph.norms[number].size
-            return scaled(normed(arguments[0]), Factor(size)) if abs(size - 1) > 0.01 else normed(arguments[0])
-        if step.kind == "scale":
-            return self._gained(step, arguments[0]) or scaled(arguments[0], step.factors[0])
-        left, right = (scaled(a, f) for a, f in zip(arguments, step.factors, strict=True))
-        return left + right
-
-    def _gained(self, step: Step, term: Term) -> Term | None:
-        """The norm itself where the step is its gain: a vector, or one trainable number, that alone reads the norm."""
-        number, factor = step.sources[0], step.factors[0]
-        while (before := self._graph.step(number)) is not None and len(self._graph.consumers[number]) == 1:
-            if before.kind == "norm":
-                if factor.vector or factor.origin == Origin.TRAINABLE:
-                    self.normed[number] = factor
-                    # The gain takes the place of the norm's own size.
-                    return term.arguments[0] if term.kind == "scale" else term
-                if term.kind == "scale" and term.factor is not None and factor.origin == Origin.CONSTANT:
-                    return scaled(term.arguments[0], factor * term.factor)
-                return None
-            # Of x / ‖x‖ · √d · gain, the constant is the norm's size.
-            if before.kind != "same" and not (before.kind == "scale" and before.factors[0].is_constant):
-                return None
-            number = before.sources[0]
-        return None

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import pairwise
-from operator import or_
+from operator import attrgetter, or_
 from typing import Literal
 
 from ...placement.operations import mix, unit
@@ -100,20 +100,22 @@ def _unit(x: Term) -> Term:
     return normed(x)
 
 
-def ordered(end: Term, start: Term | None = None) -> list[Term]:
+def ordered(
+    end: Term, start: Term | None = None, *, arguments: Callable[[Term], tuple[Term, ...]] = attrgetter("arguments")
+) -> list[Term]:
     """All that a term is made of, each after its own arguments; the term itself is last.
 
-    start: one that is left out, with what it is made of.
+    start: one that is left out, with what it is made of. arguments: what to take a term to be made of.
     """
     found: dict[int, Term] = {} if start is None else {id(start): start}
     if id(end) in found:
         return []
-    todo: list[tuple[Term, Iterator[Term]]] = [(end, iter(end.arguments))]
+    todo: list[tuple[Term, Iterator[Term]]] = [(end, iter(arguments(end)))]
     while todo:
         term, rest = todo[-1]
         following = next((argument for argument in rest if id(argument) not in found), None)
         if following is not None:
-            todo.append((following, iter(following.arguments)))
+            todo.append((following, iter(arguments(following))))
         else:
             found[id(term)] = term
             todo.pop()

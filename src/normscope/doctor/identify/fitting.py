@@ -13,7 +13,8 @@ from ..find.terms import Segment, Term
 from .candidates import SPOKEN_OF, Candidate, candidate, candidates
 from .formulas import Formula
 from .found import FoundSublayer
-from .matching import Comparison, matches, norms_left_out, scales
+from .matching import Comparison, matches, norms_left_out
+from .sums import scales
 
 DEEP, SHALLOW = 16, 2
 """Blocks of the two stacks over which a formula is asked whether it depends on depth."""

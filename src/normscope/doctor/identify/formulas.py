@@ -9,7 +9,7 @@ from ...placement.symbol import number as number_symbol
 from ..find.terms import Segment, Term
 from ..trace.graph import Factor
 from ..trace.operations import Origin
-from .matching import branch_factor, sum_of
+from .sums import branch_factor, sum_of
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -1,6 +1,6 @@
 """Whether an observed piece of a formula is that of a placement, up to what a model's arithmetic does not show."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..find.terms import Segment, Term, ordered
@@ -55,26 +55,29 @@ class Comparison:
         """
         key = id(segment), id(only)
         if key not in self._forms:
-            self._forms[key] = segment, _Maker(self, segment, only).form(segment.end)
+            maker = _Maker(self, segment, only)
+            # Deep formulas are deeper than Python's stack: what comes first is made first.
+            for term in segment.terms():
+                if term.kind not in ("sum", "scale"):
+                    maker.form(term)
+            self._forms[key] = segment, maker.form(segment.end)
         return self._forms[key][1]
 
     def same(self, observed: Form, expected: Form) -> bool:
         """Whether two forms agree: constants by value, trained and scheduled numbers by their being there."""
-        known: dict[tuple[int, int], bool] = {}
-
-        def agree(a: Form, b: Form) -> bool:
-            key = id(a), id(b)
-            if key not in known:
-                known[key] = (
-                    a.kind == b.kind
-                    and len(a.parts) == len(b.parts)
-                    and all(map(_agree, a.factors, b.factors))
-                    and all(map(agree, a.parts, b.parts))
-                    and (bool(a.parts) or a.structure == b.structure)
-                )
-            return known[key]
-
-        return agree(observed, expected)
+        seen: set[tuple[int, int]] = set()
+        todo = [(observed, expected)]
+        while todo:
+            a, b = todo.pop()
+            if (id(a), id(b)) in seen:
+                continue
+            seen.add((id(a), id(b)))
+            if a.kind != b.kind or len(a.parts) != len(b.parts) or not all(map(_agree, a.factors, b.factors)):
+                return False
+            if not a.parts and a.structure != b.structure:
+                return False
+            todo += zip(a.parts, b.parts, strict=True)
+        return True
 
     def structure(self, *of: Any) -> int:
         """A number for a structure, the same whenever it comes again."""
@@ -87,6 +90,13 @@ def _agree(observed: Factor, expected: Factor) -> bool:
     if expected.origin == Origin.CONSTANT and observed.origin != Origin.TRAINABLE:
         return abs(observed.value - expected.value) <= TOLERANCE * abs(expected.value)
     return observed.origin == expected.origin
+
+
+def _added(to: dict[tuple[Origin, bool], Factor], factor: Factor) -> dict[tuple[Origin, bool], Factor]:
+    """Factors of one value, by what they are made from, with one more: numbers of one origin are added up."""
+    key = factor.origin, factor.vector
+    to[key] = replace(factor, value=factor.value + to[key].value) if key in to else factor
+    return to
 
 
 @dataclass(slots=True)
@@ -105,7 +115,7 @@ class _Maker:
         if term is self.segment.start:
             return Form("x", self.comparison.structure("x"))
         if term.kind == "sum" or term.kind == "scale":
-            return self._sum(self._items(term, _ONE))
+            return self._sum(self._items(term))
         if term.kind == "branch" and self.only is not None and term is not self.only:
             return None
         parts = tuple(part for argument in term.arguments if (part := self.form(argument)) is not None)
@@ -122,19 +132,36 @@ class _Maker:
         structure = self.comparison.structure(name, *(part.structure for part in parts))
         return Form(str(name), structure, parts, with_branch=term.kind == "branch" or any(p.with_branch for p in parts))
 
-    def _items(self, term: Term, factor: Factor) -> list[tuple[Factor, Form]]:
-        """The addends of a sum and of the sums in it, each with its factor."""
-        if term is not self.segment.start and term.kind == "sum":
-            return [item for argument in term.arguments for item in self._items(argument, factor)]
-        if term is not self.segment.start and term.kind == "scale" and term.factor is not None:
+    def _items(self, total: Term) -> list[tuple[Factor, Form]]:
+        """The addends of a sum and of the sums in it, each with its factor; one that comes on several ways is one."""
+        # Down from the sum: what is added on many ways has all of its factors before it is looked at.
+        factors: dict[int, dict[tuple[Origin, bool], Factor]] = {id(total): _added({}, _ONE)}
+        found: list[tuple[Factor, Form]] = []
+        for term in reversed(ordered(total, arguments=lambda term: tuple(inner for _, inner in self._addends(term)))):
+            own, addends = factors[id(term)].values(), self._addends(term)
+            for factor, inner in addends:
+                into = factors.setdefault(id(inner), {})
+                for outer in own:
+                    _added(into, outer * factor)
+            if not addends:
+                # What is trained or scheduled stays before the sum that it multiplies.
+                before = term.factor if term.kind == "scale" and term is not self.segment.start else None
+                made = self.form(term if before is None else term.arguments[0])
+                found += [(outer * (before or _ONE), made) for outer in own if made is not None]
+        return found
+
+    def _addends(self, term: Term) -> list[tuple[Factor, Term]]:
+        """What a sum or a multiple is made of, each with its factor; nothing of what is an addend itself."""
+        if term is self.segment.start:
+            return []
+        if term.kind == "sum":
+            return [(_ONE, argument) for argument in term.arguments]
+        if term.kind == "scale" and term.factor is not None:
             inner = term.arguments[0]
-            # A constant goes into the sum behind it; what is trained or scheduled stays before it.
+            # A constant goes into the sum behind it.
             if inner is self.segment.start or inner.kind != "sum" or term.factor.origin == Origin.CONSTANT:
-                return self._items(inner, factor * term.factor)
-            whole = self.form(inner)
-            return [(factor * term.factor, whole)] if whole is not None else []
-        made = self.form(term)
-        return [(factor, made)] if made is not None else []
+                return [(term.factor, inner)]
+        return []
 
     def _sum(self, items: list[tuple[Factor, Form]]) -> Form | None:
         if not items or (len(items) == 1 and items[0][0] == _ONE):
@@ -169,73 +196,3 @@ def matches(observed: Segment, expected: Segment, *, qk_norms: bool = True) -> b
 def norms_left_out(segment: Segment) -> bool:
     """Whether a comparison without the norms of queries and keys leaves any out of this segment."""
     return any(place.name in _OWN for branch in segment.branches for place in branch.inside)
-
-
-def scales(segment: Segment, branch: Term) -> tuple[float | None, float | None]:
-    """What the segment's start and the branch are multiplied with in the sum where they meet; means of vectors.
-
-    None for one that is not an addend of a sum with the branch in it.
-    """
-    total, own = sum_of(segment, branch), branch_factor(segment, branch)
-    if total is None or own is None:
-        return None, None
-    # Down from the sum, so that a value that is added on many ways is looked at once.
-    weights = {id(total): 1.0}
-    for term in reversed(ordered(total, segment.start)):
-        weight = weights.get(id(term))
-        if weight is not None and term.kind in ("sum", "scale"):
-            for argument in term.arguments:
-                through = weight * term.factor.value if term.factor is not None else weight
-                weights[id(argument)] = weights.get(id(argument), 0.0) + through
-    return weights.get(id(segment.start)), own.value
-
-
-def sum_of(segment: Segment, branch: Term) -> Term | None:
-    """The outermost sum of a segment that has a branch among its addends, as it is, normed or scaled."""
-    sums = _sums(segment.end, segment.start)
-    return next((term for term in sums if _factor_in(term, segment.start, branch) is not None), None)
-
-
-def branch_factor(segment: Segment, branch: Term) -> Factor | None:
-    """What a branch is multiplied with in the sum where it meets the stream; None where it is no addend of one."""
-    total = sum_of(segment, branch)
-    return None if total is None else _factor_in(total, segment.start, branch)
-
-
-def _factor_in(total: Term, start: Term, branch: Term) -> Factor | None:
-    """What a branch is multiplied with on the first way to it through sums and scales; None where there is none."""
-    seen: set[int] = set()
-    todo = [(total, _ONE)]
-    while todo:
-        term, factor = todo.pop()
-        if id(term) in seen:
-            continue
-        seen.add(id(term))
-        if term is not start and term.kind == "sum":
-            todo += [(argument, factor) for argument in reversed(term.arguments)]
-        elif term is not start and term.kind == "scale" and term.factor is not None:
-            todo.append((term.arguments[0], factor * term.factor))
-        elif _is_branch(term, branch):
-            return factor
-    return None
-
-
-def _is_branch(term: Term, branch: Term) -> bool:
-    """Whether a term is the branch, up to norms and scales."""
-    while term is not branch and term.kind in ("norm", "scale"):
-        term = term.arguments[0]
-    return term is branch
-
-
-def _sums(end: Term, start: Term) -> list[Term]:
-    """The sums of a segment, the outermost first."""
-    found, seen, todo = [], {id(start)}, [end]
-    while todo:
-        term = todo.pop(0)
-        if id(term) in seen:
-            continue
-        seen.add(id(term))
-        if term.kind == "sum":
-            found.append(term)
-        todo += term.arguments
-    return found

@@ -17,7 +17,7 @@ from ..trace.inputs import Inputs
 from .fitting import Observed, commonest, ends_with_norm, fits, sublayers
 from .formulas import Formula
 from .found import FoundStack, FoundSublayer
-from .matching import scales
+from .sums import scales
 
 SEVERAL_HEADS = 2
 

@@ -1,18 +1,15 @@
 """Every tensor operation of one forward pass, as a graph whose parts can be computed again with other values."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
-from .outputs import tensors_in
+from .memory import overlaid
 
 
 class Origin(IntEnum):
@@ -104,8 +101,8 @@ class Trace:
     def _computed(self, value: Value, known: Mapping[int, Tensor]) -> Tensor:
         call = value.call
         if call is None:
-            raise ValueError(f"value {value.number} is written piece by piece and cannot be computed again")
-        writes = call.function._schema.is_mutable
+            raise ValueError(f"value {value.number} is given, not computed")
+        writes = call.function is not overlaid and call.function._schema.is_mutable
 
         def filled(argument: Any) -> Any:
             if not isinstance(argument, Ref):
@@ -113,192 +110,15 @@ class Trace:
             tensor = known.get(argument.number, self.values[argument.number].tensor)
             return tensor.clone() if writes else tensor
 
-        result = call.function(*_mapped(filled, call.args), **_mapped(filled, call.kwargs))
+        result = call.function(*mapped(filled, call.args), **mapped(filled, call.kwargs))
         return result if isinstance(result, Tensor) else tree_leaves(result)[call.output]
 
 
-def _mapped(change: Callable[[Any], Any], argument: Any) -> Any:
+def mapped(change: Callable[[Any], Any], argument: Any) -> Any:
     """An operation's arguments, each changed, in their own containers: lists, tuples, and a dictionary by keyword."""
     if isinstance(argument, list | tuple):
-        made = [_mapped(change, part) for part in argument]
+        made = [mapped(change, part) for part in argument]
         return made if isinstance(argument, list) else tuple(made)
     if isinstance(argument, dict):
-        return {name: _mapped(change, part) for name, part in argument.items()}
+        return {name: mapped(change, part) for name, part in argument.items()}
     return change(argument)
-
-
-# What takes of its tensor argument only shape, dtype and device.
-_OF_SHAPE_ALONE = frozenset(
-    f"{start}_{end}"
-    for start in ("new", "empty", "zeros", "ones", "full", "rand", "randn")
-    for end in ("like", "empty", "zeros", "ones", "full", "empty_strided")
-)
-
-
-@dataclass(slots=True)
-class _Storage:
-    """What is known of the values that share one piece of memory."""
-
-    numbers: list[int] = field(default_factory=list)
-    newest_write: int = -1
-
-
-class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Records operations below autograd, where every library's arithmetic looks the same."""
-
-    def __init__(self, origins: Mapping[int, Origin], unknown: Origin) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.values: list[Value] = []
-        self.modules: list[str] = []
-        self.written: list[tuple[Tensor, Tensor]] = []
-        """Tensors that the pass did not make and wrote into, with what they held."""
-        self._origins, self._unknown = origins, unknown
-        self._found: dict[Any, int] = {}
-        self._storages: dict[int, _Storage] = {}
-        self._alive: list[Tensor] = []
-        """Keeps the addresses of storages from being given away."""
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        kwargs = kwargs or {}
-        numbers: dict[int, None] = {}
-
-        def referred(leaf: Any) -> Any:
-            if not isinstance(leaf, Tensor):
-                return leaf
-            number = self.number(leaf)
-            numbers[number] = None
-            return Ref(number)
-
-        call_args, call_kwargs = _mapped(referred, args), _mapped(referred, kwargs)
-        op = func.overloadpacket.__name__
-        if func._schema.is_mutable:
-            op = op.removesuffix("_")
-            for tensor in _written(func, args, kwargs):
-                self._keep(tensor)
-        result = func(*args, **kwargs)
-        inputs = tuple(numbers)
-        origin = max((self.values[n].origin for n in inputs), default=Origin.CONSTANT)
-        if op in _OF_SHAPE_ALONE or op == "lift_fresh":
-            origin, inputs = Origin.CONSTANT, ()
-        if not inputs and not self.modules:
-            # What is drawn before the model is called is its input.
-            origin = self._unknown
-        for place, tensor in enumerate([result] if isinstance(result, Tensor) else tree_leaves(result)):
-            if isinstance(tensor, Tensor):
-                made = self._add(op, tensor, origin, inputs, Call(func, call_args, call_kwargs, place))
-                if func._schema.is_mutable:
-                    self._storage(tensor).newest_write = made
-        return result
-
-    def _add(
-        self, op: str, tensor: Tensor, origin: Origin, inputs: tuple[int, ...] = (), call: Call | None = None
-    ) -> int:
-        number = len(self.values)
-        self.values.append(
-            Value(
-                number=number,
-                op=op,
-                tensor=tensor,
-                origin=origin,
-                inputs=inputs,
-                call=call,
-                modules=tuple(self.modules),
-            )
-        )
-        self._alive.append(tensor)
-        self._found[_key(tensor)] = number
-        self._storage(tensor).numbers.append(number)
-        return number
-
-    def _storage(self, tensor: Tensor) -> _Storage:
-        return self._storages.setdefault(tensor.untyped_storage()._cdata, _Storage())
-
-    def number(self, tensor: Tensor) -> int:
-        """The value that this tensor holds now."""
-        number = self._found.get(_key(tensor))
-        storage = self._storage(tensor)
-        if number is None and not storage.numbers:
-            origin = self._origins.get(tensor.untyped_storage()._cdata, self._unknown)
-            return self._add("leaf", tensor, Origin.CONSTANT if origin == self._unknown and not tensor.ndim else origin)
-        if number is not None and number >= storage.newest_write:
-            return number
-        # Another view of the memory was made or written meanwhile.
-        inputs = [n for n in (number if number is not None else storage.numbers[0], storage.newest_write) if n >= 0]
-        origin = max(self.values[n].origin for n in inputs)
-        made = self._add("rewritten", tensor, origin, tuple(dict.fromkeys(inputs)))
-        storage.newest_write = min(storage.newest_write, made)
-        return made
-
-    def _keep(self, tensor: Tensor) -> None:
-        """Give every value in this tensor's memory a copy of its own, for the memory is about to be written."""
-        for number in self._storage(tensor).numbers:
-            value = self.values[number]
-            if value.tensor.untyped_storage()._cdata == tensor.untyped_storage()._cdata:
-                copy = value.tensor.clone()
-                if value.op == "leaf":
-                    self.written.append((value.tensor, copy))
-                value.tensor = copy
-
-
-def _key(tensor: Tensor) -> Any:
-    storage = tensor.untyped_storage()._cdata
-    return storage, tensor.storage_offset(), tensor.shape, tensor.stride(), tensor.dtype
-
-
-def _written(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[Tensor]:
-    for place, argument in enumerate(function._schema.arguments):
-        if argument.alias_info is not None and argument.alias_info.is_write:
-            given = args[place] if place < len(args) else kwargs.get(argument.name)
-            yield from (leaf for leaf in tree_leaves(given) if isinstance(leaf, Tensor))
-
-
-def recorded(model: nn.Module, run: Callable[[], Any], inputs: Sequence[Tensor] | None) -> Trace:
-    """The operations of `run()`, in which the model is called. Whatever it writes into tensors it was given is undone.
-
-    inputs: the tensors that are data; without them, every tensor that is neither the model's nor made by the pass.
-    """
-    origins = {
-        value.untyped_storage()._cdata: Origin.CONSTANT
-        for module in model.modules()
-        for value in vars(module).values()
-        if isinstance(value, Tensor)
-    }
-    origins |= {buffer.untyped_storage()._cdata: Origin.BUFFER for buffer in model.buffers()}
-    for parameter in model.parameters():
-        trained = parameter.requires_grad
-        origins[parameter.untyped_storage()._cdata] = Origin.TRAINABLE if trained else Origin.CONSTANT
-    origins |= {tensor.untyped_storage()._cdata: Origin.DATA for tensor in inputs or ()}
-    recorder = _Recorder(origins, Origin.DATA if inputs is None else Origin.CONSTANT)
-    try:
-        with _calls(model, recorder.modules), recorder:
-            output = run()
-        results = tuple(dict.fromkeys(recorder.number(tensor) for tensor in tensors_in(output, inside_objects=False)))
-    finally:
-        with torch.no_grad():
-            for tensor, before in recorder.written:
-                tensor.copy_(before)
-    return Trace(recorder.values, output, results, tuple(recorder.written))
-
-
-@contextmanager
-def _calls(model: nn.Module, running: list[str]) -> Iterator[None]:
-    """Keeps in `running` the names of the model's modules whose forward is under way, the outermost first."""
-    names = {module: name for name, module in model.named_modules()}
-
-    def enter(module: nn.Module, _: Any) -> None:
-        if module in names:
-            running.append(names[module])
-
-    def leave(module: nn.Module, _: Any, __: Any) -> None:
-        if module in names:
-            running.pop()
-
-    # Hooks of all modules leave no mark on this one.
-    handles = [register_module_forward_pre_hook(enter), register_module_forward_hook(leave)]
-    try:
-        yield
-    finally:
-        for handle in handles:
-            handle.remove()

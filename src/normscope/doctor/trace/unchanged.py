@@ -2,8 +2,12 @@
 
 import random
 import warnings
-from collections.abc import Iterator, Sequence
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
+from types import ModuleType
+from typing import Any
 
 import numpy as np
 import torch
@@ -34,17 +38,11 @@ def looked_at(model: nn.Module) -> Iterator[None]:
 def left_unchanged(model: nn.Module, written: Sequence[Tensor] = ()) -> Iterator[None]:
     """Evaluation mode; at the end, after an error too, the model and the random generators are as they were.
 
-    That is every module's mode, attributes and tables of parameters, buffers and modules, and the random state of torch
-    (all devices), numpy and `random`.
+    That is every module's mode, attributes, hooks and tables of parameters, buffers and modules, what the containers
+    and plain objects among its attributes hold, and the random state of torch (all devices), numpy and `random`.
     written: tensors that the forward pass writes into, whose values are put back as well.
     """
-    # A model may replace what it holds while it runs: caches, or tables of positions that grow.
-    attributes = [(vars(module), dict(vars(module))) for module in model.modules()]
-    tables = [
-        (table, dict(table))
-        for module in model.modules()
-        for table in (module._buffers, module._parameters, module._modules)
-    ]
+    kept = _contents(model)
     values = [(tensor, tensor.detach().clone()) for tensor in written]
     with random_state_kept():
         try:
@@ -52,12 +50,52 @@ def left_unchanged(model: nn.Module, written: Sequence[Tensor] = ()) -> Iterator
                 module.training = False
             yield
         finally:
-            for found, before in [*attributes, *tables]:
-                found.clear()
-                found.update(before)
+            for put_back in kept:
+                put_back()
             with torch.no_grad():
                 for tensor, value in values:
                     tensor.copy_(value)
+
+
+def _contents(model: nn.Module) -> list[Callable[[], None]]:
+    """What puts back all that modules hold, and the contents of the containers and plain objects among that.
+
+    A model may change what it holds while it runs: caches, tables of positions that grow, hooks put on at first use.
+    """
+    found: list[Callable[[], None]] = []
+    seen, todo = set(), list[Any]()
+    for module in model.modules():
+        todo += [vars(module), *(vars(held) for held in vars(module).values() if _is_plain_object(held))]
+        found.append(partial(setattr, module, "training", module.training))
+    while todo:
+        container = todo.pop()
+        if id(container) not in seen and (restored := _restored(container)) is not None:
+            seen.add(id(container))
+            found.append(restored)
+            todo += container.values() if isinstance(container, dict) else container
+    return found
+
+
+def _restored(container: Any) -> Callable[[], None] | None:
+    """What puts back a container's contents; None of what is none, or of a class with methods of its own."""
+    if type(container) in (dict, OrderedDict, defaultdict):
+        return partial(_refill, container, container.update, dict(container))
+    if type(container) in (list, deque):
+        return partial(_refill, container, container.extend, list(container))
+    return partial(_refill, container, container.update, set(container)) if type(container) is set else None
+
+
+def _refill(container: Any, fill: Callable[[Any], None], contents: Any) -> None:
+    container.clear()
+    fill(contents)
+
+
+def _is_plain_object(held: Any) -> bool:
+    return (
+        hasattr(held, "__dict__")
+        and not isinstance(held, nn.Module | Tensor | type | ModuleType)
+        and not callable(held)
+    )
 
 
 @contextmanager
