@@ -270,6 +270,14 @@ BUGS: dict[str, Bug] = {
         severity="warning",
         right=RIGHT_LNS,
     ),
+    "LNS, 1/l for 1/√l": Bug(
+        build=scaled_by(lambda block, sublayer: (block + 1) ** 2),
+        rule="wrong-constants",
+        said="LayerNorm scaling's raised to the power 2",
+        where="encoder.blocks",
+        severity="warning",
+        right=RIGHT_LNS,
+    ),
     "a flag that did not reach one block": Bug(
         build=one_block_of(post, post, others=pre, final=1),
         rule="mixed-placements",

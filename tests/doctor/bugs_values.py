@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from doctor.wired import VOCABULARY, F, Join, Model, Stack, pre
+from doctor.wired import VOCABULARY, F, Join, Model, Stack, post, pre
 
 BLOCKS = 4
 ALPHA, BETA = (2 * BLOCKS) ** 0.25, (8 * BLOCKS) ** -0.25
@@ -153,6 +153,38 @@ class Copied(nn.Module):
         return self.inner(tokens)
 
 
+class CopiedLater(nn.Module):
+    """Pre-LN whose blocks from the third on are copies of the second, or are drawn."""
+
+    def __init__(self, *, copied: bool) -> None:
+        super().__init__()
+        self.inner = Model(lambda: Stack(pre, pre, blocks=BLOCKS, final=1))
+        _, second, *others = self.inner.encoder.blocks
+        for block in others if copied else ():
+            block.load_state_dict(second.state_dict())
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        return self.inner(tokens)
+
+
+def one_zero(model: nn.Module) -> None:
+    """The last matrix of one feed-forward."""
+    nn.init.zeros_(model.encoder.blocks[2].f[1][2].weight)
+    nn.init.zeros_(model.encoder.blocks[2].f[1][2].bias)
+
+
+def post_embedding(deviation: float) -> Callable[[], nn.Module]:
+    """An embedding under a norm and under an output that is tied to it, as BERT's."""
+
+    def build() -> nn.Module:
+        model = Model(lambda: Stack(post, post, blocks=BLOCKS, first=1))
+        nn.init.normal_(model.embedding.weight, std=deviation)
+        model.projection.weight = model.embedding.weight
+        return model
+
+    return build
+
+
 def rows_of(deviation: float) -> Callable[[nn.Module], None]:
     """Embeddings of that deviation, and the output projection tied to them."""
 
@@ -231,6 +263,27 @@ BUGS: dict[str, Bug] = {
         severity="warning",
         said="all 4 blocks start with the same weights",
         right=lambda: Copied(copied=False),
+    ),
+    "copies of the second layer": Bug(
+        build=lambda: CopiedLater(copied=True),
+        rule="identical-blocks",
+        severity="warning",
+        said="every matrix of blocks 3-4 is a copy of that of block 2",
+        right=lambda: CopiedLater(copied=False),
+    ),
+    "one matrix of zeros among many that are drawn": Bug(
+        build=drawn(pre, one_zero, final=1),
+        rule="dead-sublayer",
+        severity="warning",
+        said="though most of their likes in the other blocks do not: 1 of 8",
+        right=drawn(pre, lambda model: None, final=1),
+    ),
+    "BERT's rows times 1,000": Bug(
+        build=post_embedding(20.0),
+        rule="embedding-too-large",
+        severity="warning",
+        said="The output matrix is the same table, so that logits are as much too large",
+        right=post_embedding(0.02),
     ),
     # performer-pytorch 28: gates at 0 that get no gradient and stay there.
     "performer, gates read through .detach()": Bug(

@@ -1,5 +1,6 @@
 """Placements whose formula a stack has with other constants, and what these would be right for."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -116,7 +117,16 @@ class _Formula:
             return "of sub-layers counted one by one: blocks are counted"
         if _all_same(numbers, by_block[1 : count + 1]):
             return "of sub-layers counted one by one from 2: blocks are counted, from 1"
-        return ""
+        power = _power(numbers, wanted[: len(numbers)])
+        return f"raised to the power {power:.3g}: an exponent of another kind" if power else ""
+
+
+def _power(numbers: Sequence[float], wanted: Sequence[float]) -> float:
+    """The one power of all wanted constants that those found are; 0 where there is none, or too few to tell."""
+    logs = [(math.log(a), math.log(b)) for a, b in zip(numbers, wanted, strict=True) if min(a, b) > 0 and a != b]
+    power = logs[0][0] / logs[0][1] if len(logs) > 1 and logs[0][1] else 0.0
+    fits = all(is_same(a, b**power) for a, b in zip(numbers, wanted, strict=True) if b > 0)
+    return power if fits and len({b for _, b in logs}) > 1 else 0.0
 
 
 def _all_same(numbers: Sequence[float], others: Sequence[float]) -> bool:

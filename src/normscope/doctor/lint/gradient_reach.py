@@ -27,31 +27,18 @@ def was_differentiated(patient: Patient) -> bool:
 
 
 def gets_gradient(patient: Patient, name: str) -> bool:
-    """Whether a parameter that asks for a gradient gets one other than 0; without a loss it is taken to."""
+    """Whether a parameter that asks for a gradient gets one, at first or in a later update; without a loss it does."""
     parameter = parameters_by_name(patient).get(name)
     if parameter is None or not parameter.requires_grad:
         return False
-    return not was_differentiated(patient) or patient.observed.gradient_norms.get(name, 0.0) != 0
+    seen = patient.observed
+    return not was_differentiated(patient) or seen.gradient_norms.get(name, 0.0) != 0 or name in seen.opening
 
 
 def trained_in(patient: Patient, place: Place) -> list[str]:
     """Names of the parameters of a sub-layer that ask for a gradient; none where it is frozen."""
     weights = parameters_by_name(patient)
     return [name for name in place[2].parameters if name in weights and weights[name].requires_grad]
-
-
-def is_cut_off(patient: Patient, stack: FoundStack) -> bool:
-    """Whether it is an encoder that is only read by cross-attention which adds nothing: no gradient comes back yet.
-
-    Its gates and weights wait for those of the decoder, as in ReZero.
-    """
-    pairs = list(zip(patient.stacks, patient.observed.stacks, strict=True))
-    for other, seen in pairs[patient.stacks.index(stack) + 1 :]:
-        places = [(other, f, s) for f, s in zip(other.sublayers, seen.sublayers, strict=True)]
-        reading = [place for place in places if place[1].kind == "cross_attention"]
-        if reading:
-            return all(is_closed(place) for place in reading)
-    return False
 
 
 def names(places: Sequence[Place]) -> str:

@@ -40,6 +40,21 @@ def _is_trained_zero(parameter: nn.Parameter) -> bool:
     return parameter.requires_grad and not bool(parameter.detach().any())
 
 
+LARGE_TABLE = 4.0
+"""Root mean square of an embedding's entries; torch and T5 draw 1, and most others 0.02."""
+
+
+def large_tables(model: nn.Module) -> dict[str, float]:
+    """Root mean square of the entries of embeddings that are larger than any in use, by the weight's name."""
+    found: dict[str, float] = {}
+    for path, module in model.named_modules():
+        if isinstance(module, nn.Embedding) and not module.weight.is_meta:
+            size = float(module.weight.detach().float().square().mean().sqrt())
+            if LARGE_TABLE < size < float("inf"):
+                found[_joined(path, "weight")] = size
+    return found
+
+
 def at_initialisation(patient: Patient) -> bool:
     """Whether the weights are as they were drawn, as far as it shows.
 

@@ -13,6 +13,7 @@ from ..identify.stacks import as_stacks
 from ..trace.inputs import Inputs, call_with
 from .loss import Backward, backward
 from .observed import Observations, ObservedStack, ObservedSublayer, norm_over
+from .opening import with_opening
 from .streams import observed_stacks
 
 
@@ -22,14 +23,15 @@ def examined(
     """The stacks as `find_stacks` finds them, and what each of their sub-layers does to its stream and to the loss.
 
     loss: maps the model's output to one number, the mean loss per token in nats; `backward` says what stands in for it.
-    Two forward passes and one backward pass in evaluation mode. The model is left as it was: weights, `.grad`, buffers,
-    modes, and all random number generators. Raises ValueError as `find_stacks` and `backward` do.
+    Two forward passes and one backward pass in evaluation mode, and some more where whole sub-layers get no gradient,
+    to see what opens. The model is left as it was: weights, `.grad`, buffers, modes, and all random number generators.
+    Raises ValueError as `find_stacks` and `backward` do.
     """
     found, seen, written, unused = _watched(model, inputs)
     # By now what was recorded is gone: it would stand beside all that the backward pass keeps.
     widths = [stack.width for stack in found]
     passed = backward(model, lambda: call_with(model, inputs), loss, widths=widths, written=written)
-    return found, Observations(
+    observed = Observations(
         stacks=tuple(_with_gradients(stack, passed) for stack in seen),
         loss_nats=passed.loss_nats,
         loss_is_stand_in=passed.loss_is_stand_in,
@@ -38,6 +40,7 @@ def examined(
         gradient_norms=passed.gradient_norms,
         unused_parameters=unused,
     )
+    return found, with_opening(observed, model, lambda: call_with(model, inputs), loss, written)
 
 
 def _watched(

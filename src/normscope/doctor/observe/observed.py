@@ -33,6 +33,10 @@ class ObservedSublayer:
     or any such matrix."""
     reaches_output: bool
     """Whether the model's output is computed from the branch's output."""
+    outputs: tuple[int, ...] = ()
+    """Places, among the tensors of the model's output in order, of those that are."""
+    reaches_loss: bool = True
+    """False where the loss is known to depend on none of those tensors."""
 
 
 def norm_over(names: Sequence[str], norms: Mapping[str, float]) -> float | None:
@@ -70,5 +74,9 @@ class Observations:
     """Standard deviation of the logits about each token's mean, root mean square over tokens; None without logits."""
     gradient_norms: Mapping[str, float]
     """Frobenius norm by parameter; empty without a loss, 0 where nothing reaches it."""
+    opening: frozenset[str] = frozenset()
+    """Names of trained parameters whose gradient is 0 at first, and is not once others have moved by a few updates:
+    behind an output matrix of zeros, or a gate or a gain that starts at 0. Looked for where no parameter of a whole
+    sub-layer gets a gradient."""
     unused_parameters: tuple[str, ...] = ()
     """Names of the parameters that no operation of the forward pass read."""

@@ -39,6 +39,8 @@ def _observed(graph: Graph, stream: Stream, uses: Uses) -> ObservedStack:
         branch_square = mean_square(sums.part(found, (found.addend,)))
         skip_square = mean_square(sums.part(found, found.skips))
         both = branch_square + skip_square
+        results = graph.trace.results
+        outputs = tuple(place for place, result in enumerate(results) if graph.depends(result, branch.output))
         sublayers.append(
             ObservedSublayer(
                 stream_square=mean_square(tensors[found.stream].tensor),
@@ -49,7 +51,8 @@ def _observed(graph: Graph, stream: Stream, uses: Uses) -> ObservedStack:
                 parameters=uses.of(branch, found.addend),
                 matrices=uses.matrices(branch),
                 gradient_norm=None,
-                reaches_output=any(graph.depends(result, branch.output) for result in graph.trace.results),
+                reaches_output=bool(outputs),
+                outputs=outputs,
             )
         )
     # In order, the early branches come first.

@@ -70,7 +70,7 @@ class Trace:
     values: list[Value]
     output: Any = None
     results: tuple[int, ...] = ()
-    """Numbers of the tensors in the output, without those inside objects in it, such as caches."""
+    """Numbers of the tensors in the output, in order, without those inside objects in it, such as caches."""
     written: tuple[tuple[Tensor, Tensor], ...] = ()
     """Tensors that the pass was given and wrote into, each with the copy that stands for it as a value."""
 

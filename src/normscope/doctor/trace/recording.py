@@ -166,7 +166,7 @@ def recorded(model: nn.Module, run: Callable[[], Any], inputs: Sequence[Tensor] 
     try:
         with _calls(model, recorder.modules), recorder:
             output = run()
-        results = tuple(dict.fromkeys(recorder.number(tensor) for tensor in tensors_in(output, inside_objects=False)))
+        results = tuple(recorder.number(tensor) for tensor in tensors_in(output, inside_objects=False))
     finally:
         with torch.no_grad():
             for tensor, before in recorder.written:

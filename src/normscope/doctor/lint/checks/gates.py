@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from ....report.doctor.contents import Finding, Severity
 from ...identify.found import FoundStack
 from ...trace.operations import Origin
-from ..gradient_reach import Place, gets_gradient, is_cut_off, is_shut_by_gate, names
+from ..gradient_reach import Place, gets_gradient, is_shut_by_gate, names
 from ..matrices import parameters_by_name
 from ..rules import Patient, Rule
 from ..vectors import gates_at_zero
@@ -54,7 +54,7 @@ def _why_dead(patient: Patient, place: Place) -> str:
         return "The factor is no trainable parameter" if gate is None or gate.is_constant else ""
     near = _nearest(patient, stack, found.name)
     moved = [name for name in near if gets_gradient(patient, name)]
-    if not near or (not moved and is_cut_off(patient, stack)):
+    if not near or not place[2].reaches_loss:
         return ""
     if not moved:
         return "The gradient of their gates is exactly 0"

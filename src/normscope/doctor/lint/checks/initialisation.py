@@ -1,11 +1,12 @@
 """Initial weights that do not belong to the placement, or that are the same in every block."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
 
 from ....placement import Placement, named
+from ....placement.printing import ranges
 from ....report.doctor.contents import Finding, Severity
 from ...identify.found import FoundStack
 from ...observe.observed import ObservedStack
@@ -89,31 +90,45 @@ def identical_blocks(patient: Patient) -> Iterator[Finding]:
     """Blocks that are copies of one drawn block; what is one and the same tensor, as in ALBERT, is no copy."""
     weights = parameters_by_name(patient)
     for stack, seen in zip(patient.stacks, patient.observed.stacks, strict=True):
-        copied = _copies(stack, seen, weights)
-        if copied and len(copied) >= stack.blocks - 1 and stack.blocks > 1:
-            stock = _is_torchs(patient.model, stack.name)
-            yield Finding(
-                id="identical-blocks",
-                severity=Severity.INFO if stock else Severity.WARNING,
-                where=stack.name,
-                message=f"all {stack.blocks} blocks start with the same weights: every matrix of blocks "
-                f"{copied[0]} to {copied[-1]} is a copy of that of block 1"
-                + (", as torch.nn.TransformerEncoder and TransformerDecoder make them of one layer" if stock else ""),
-                fix="draw every block anew after it is built, e.g. for p in model.parameters(): if p.dim() > 1: "
-                "torch.nn.init.xavier_uniform_(p), as torch.nn.Transformer does"
-                if stock
-                else "build a layer for every block rather than copy.deepcopy one, or initialise after copying",
-            )
+        groups = _copies(stack, seen, weights)
+        if not groups:
+            continue
+        stock = _is_torchs(patient.model, stack.name)
+        parts = [f"every matrix of {_blocks(others)} is a copy of that of block {first}" for first, *others in groups]
+        all_same = len(groups[0]) == stack.blocks
+        yield Finding(
+            id="identical-blocks",
+            # Blocks of a trained model may be doubled on purpose, to train a deeper one.
+            severity=Severity.INFO if stock or not at_initialisation(patient) else Severity.WARNING,
+            where=stack.name,
+            message=(f"all {stack.blocks} blocks start with the same weights: " if all_same else "")
+            + "; ".join(parts)
+            + (", as torch.nn.TransformerEncoder and TransformerDecoder make them of one layer" if stock else ""),
+            fix="draw every block anew after it is built, e.g. for p in model.parameters(): if p.dim() > 1: "
+            "torch.nn.init.xavier_uniform_(p), as torch.nn.Transformer does"
+            if stock
+            else "build a layer for every block rather than copy.deepcopy one, or initialise after copying",
+        )
 
 
-def _copies(stack: FoundStack, seen: ObservedStack, weights: Mapping[str, Tensor]) -> list[int]:
-    """Blocks after the first whose matrices are all equal to those of the first, and are other tensors."""
+def _blocks(numbers: Sequence[int]) -> str:
+    return f"block{'s' if len(numbers) > 1 else ''} {ranges(numbers)}"
+
+
+def _copies(stack: FoundStack, seen: ObservedStack, weights: Mapping[str, Tensor]) -> list[list[int]]:
+    """Blocks whose matrices are all equal and are other tensors, group by group, the largest group first."""
     matrices: dict[int, list[Tensor]] = {}
     for found, observed in zip(stack.sublayers, seen.sublayers, strict=True):
         drawn = [weights[n].detach() for n in observed.parameters if n in weights and weights[n].ndim > 1]
         matrices.setdefault(found.block, []).extend(w for w in drawn if w.numel() and bool((w != w.flatten()[0]).any()))
-    first = matrices.get(1, [])
-    return [block for block, some in sorted(matrices.items()) if block > 1 and _all_copies(some, first)]
+    groups: list[list[int]] = []
+    for block in sorted(number for number in matrices if number > 0):
+        alike = next((group for group in groups if _all_copies(matrices[block], matrices[group[0]])), None)
+        if alike is None:
+            groups.append([block])
+        else:
+            alike.append(block)
+    return sorted((group for group in groups if len(group) > 1), key=len, reverse=True)
 
 
 def _all_copies(some: list[Tensor], first: list[Tensor]) -> bool:
@@ -146,7 +161,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         id="identical-blocks",
         severity=Severity.WARNING,
-        title="every block starts as a copy of the first",
+        title="blocks that start as copies of one",
         explanation="Weights of different blocks that agree make branches add up instead of averaging out, so that the "
         "stream grows faster with depth than at any random initialisation.",
         reference="torch.nn.TransformerEncoder: it is built of deep copies of one layer, and torch.nn.Transformer "

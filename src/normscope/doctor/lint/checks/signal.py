@@ -1,4 +1,4 @@
-"""Branches that add nothing or are not heard, gradients that are lost, an embedding that drowns its blocks."""
+"""Branches that add nothing or are not heard, gradients that are lost, and streams that grow on the skip path."""
 
 import math
 from collections.abc import Iterator
@@ -10,7 +10,6 @@ from ..gradient_reach import (
     Place,
     gets_gradient,
     is_closed,
-    is_cut_off,
     is_shut_by_gate,
     names,
     trained_in,
@@ -39,30 +38,44 @@ def dead_sublayers(patient: Patient) -> Iterator[Finding]:
 
 
 def _closed(patient: Patient, closed: list[Place], count: int) -> Iterator[Finding]:
-    opening = [
-        place
-        for place in closed
-        if is_cut_off(patient, place[0]) or any(gets_gradient(patient, name) for name in trained_in(patient, place))
-    ]
-    dead = [place for place in closed if place not in opening]
+    opening = [place for place in closed if any(gets_gradient(patient, name) for name in trained_in(patient, place))]
+    dead = [place for place in closed if place not in opening and place[2].reaches_loss]
+    lone = [place for place in opening if _is_lone(place, closed)]
+    if lone:
+        yield Finding(
+            id="dead-sublayer",
+            severity=Severity.WARNING,
+            where=names(lone),
+            message=f"branches that start at 0, though most of their likes in the other blocks do not: {len(lone)} of "
+            f"{count}. They open in training, later than the others",
+            fix="draw their last matrix as that of the others, or start all of them at 0",
+        )
+    opening = [place for place in opening if place not in lone]
     if opening:
         yield Finding(
             id="dead-sublayer",
             severity=Severity.INFO,
             where=names(opening),
             message=f"branches that add exactly 0 to the stream: {len(opening)} of {count}. Their weights get a "
-            "gradient, or will once the decoder listens: they start closed and open in training",
-            fix="nothing, if a last matrix of zeros is meant",
+            "gradient, at once or when what is closed beside them has opened: they start closed and open in training",
+            fix="nothing, if a last matrix or a gain of zeros is meant",
         )
     if dead:
         yield Finding(
             id="dead-sublayer",
             severity=Severity.ERROR,
             where=names(dead),
-            message=f"branches that add 0 to the stream, and none of whose weights gets a gradient: {len(dead)} of "
-            f"{count}. They stay as they are",
+            message=f"branches that add 0 to the stream, and none of whose weights gets a gradient, even when all else "
+            f"has moved: {len(dead)} of {count}. They stay as they are",
             fix="look for two factors in a row that start at 0, a mask of zeros, frozen weights, or a detached output",
         )
+
+
+def _is_lone(place: Place, closed: list[Place]) -> bool:
+    """Whether fewer than half of the sub-layers of its kind in its stack start closed as well."""
+    stack, found, _ = place
+    likes = sum(other.kind == found.kind for other in stack.sublayers)
+    return 2 * sum(one[0] is stack and one[1].kind == found.kind for one in closed) < likes
 
 
 def _without_gradient(patient: Patient, acting: list[Place], count: int) -> Iterator[Finding]:
@@ -71,8 +84,8 @@ def _without_gradient(patient: Patient, acting: list[Place], count: int) -> Iter
     silent = []
     for place in acting:
         trained = trained_in(patient, place)
-        # A frozen sub-layer has no gradient on purpose, and an encoder none before its decoder listens.
-        if trained and not is_cut_off(patient, place[0]) and not any(gets_gradient(patient, name) for name in trained):
+        # A frozen sub-layer has no gradient on purpose, and neither has one whose output this loss does not ask for.
+        if trained and place[2].reaches_loss and not any(gets_gradient(patient, name) for name in trained):
             silent.append(place)
     if silent:
         yield Finding(
@@ -101,32 +114,6 @@ def nonfinite_gradients(patient: Patient) -> Iterator[Finding]:
             fix="look for 0/0 in norms, for a softmax over nothing but masked places, and for values beyond "
             f"{str(patient.dtype).removeprefix('torch.')}'s largest, {torch.finfo(patient.dtype).max:.3g}",
         )
-
-
-TINY_SHARE = 1e-3
-LARGE_STREAM = 10.0
-"""Mean square; embeddings of N(0, 1/d) times √d, and normed ones, have 1. Narrow models with weights of N(0, 0.02²)
-have shares of 1e-4 (BERT of width 32) beside such a stream: there the weights are small, not the embedding large."""
-
-
-def embedding_swamps_blocks(patient: Patient) -> Iterator[Finding]:
-    """A stream that starts so large that nothing which blocks add to it changes what the next one reads."""
-    for stack, seen in zip(patient.stacks, patient.observed.stacks, strict=True):
-        places = [(stack, found, s) for found, s in zip(stack.sublayers, seen.sublayers, strict=True)]
-        # Branches that a gate or a factor holds down are held down on purpose.
-        held = any(is_closed(place) or abs(place[1].branch_scale or 1.0) < 0.1 for place in places)
-        most, least = max(s.share for s in seen.sublayers), min(s.stream_square for s in seen.sublayers)
-        # Where norms stand on the stream, its size at the source is soon forgotten.
-        if not held and most < TINY_SHARE and least > LARGE_STREAM:
-            yield Finding(
-                id="embedding-swamps-blocks",
-                severity=Severity.WARNING,
-                where=stack.name,
-                message=f"the stream enters the first block at a mean square of {seen.source_square:.3g}, and no "
-                f"sub-layer adds more than {most:.2g} of a sum's square: blocks barely change what the next one reads",
-                fix="draw the embedding smaller (a deviation of 1/√width where it is multiplied by √width, 0.02 where "
-                "not), or norm it",
-            )
 
 
 LARGEST_GROWTH = 2.0
@@ -172,16 +159,6 @@ RULES: tuple[Rule, ...] = (
         explanation="The first update would make the weights NaN, or be skipped by a gradient scaler.",
         reference="github.com/marian-nmt/marian-dev/issues/699: an un-normed decoder memory, huge gradients and NaN",
         check=nonfinite_gradients,
-    ),
-    Rule(
-        id="embedding-swamps-blocks",
-        severity=Severity.WARNING,
-        title="an embedding so large that blocks barely act",
-        explanation="In a stream without norms on it, what a block adds is as large as its weights make it, whatever "
-        "the embedding is: a large embedding keeps every later norm from seeing the branches.",
-        reference="Takase et al. 2023 (Spike No More), arXiv:2312.16903, for the other side; Xiong et al. 2020, "
-        "arXiv:2002.04745, lemma 2: the sum grows by one branch at a time",
-        check=embedding_swamps_blocks,
     ),
     Rule(
         id="amplified-stream",

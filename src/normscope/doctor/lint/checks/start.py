@@ -3,10 +3,12 @@
 import math
 from collections.abc import Iterator
 
+from torch import nn
+
 from ....report.doctor.contents import Finding, Severity
 from ..needs import initial_weights, logits
 from ..rules import Patient, Rule
-from ..vectors import at_initialisation
+from ..vectors import at_initialisation, large_tables
 
 SURPRISE_NATS = 2.0
 """Logits of deviation s start about s²/2 above chance: rows of N(0, 0.02²) give 0.0002 d, 1.6 at a width of 8192."""
@@ -20,6 +22,9 @@ def loss_far_from_chance(patient: Patient) -> Iterator[Finding]:
     """Before training the loss is ln(classes), as in GPT-2 (0.1 above it), and logits are small."""
     seen = patient.observed
     if seen.classes is None or seen.classes < 2 or not at_initialisation(patient):
+        return
+    if any(len(weights) == seen.classes for weights in _large(patient)):
+        # The rule about embeddings says why: the output is tied to one.
         return
     message, fix = "", _SMALLER
     chance = f"ln {seen.classes} = {math.log(seen.classes):.2f}"
@@ -39,6 +44,11 @@ def loss_far_from_chance(patient: Patient) -> Iterator[Finding]:
             fix = _LEAK
     if message:
         yield Finding(id="loss-far-from-chance", severity=Severity.WARNING, where="", message=message, fix=fix)
+
+
+def _large(patient: Patient) -> list[nn.Parameter]:
+    weights = dict(patient.model.named_parameters(remove_duplicate=False))
+    return [weights[name] for name in large_tables(patient.model)]
 
 
 _SMALLER = (
