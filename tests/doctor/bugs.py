@@ -291,7 +291,7 @@ BUGS: dict[str, Bug] = {
         rule="mixed-placements",
         said="blocks 1-2: x ← norm(x + F(x)); blocks 3-4: x ← x + F(norm(x))",
         where="encoder.blocks.",
-        severity="warning",
+        severity="info",
         right=rows((post, post), (pre, pre), (pre, pre), (pre, pre), final=1),
     ),
     "norms forgotten": Bug(

@@ -61,7 +61,7 @@ def from_name(name: str, changes: Mapping[str, Any]) -> Built:
 
     changes: by dotted key of the configuration. Raises UserError.
     """
-    transformers = _transformers()
+    transformers = load_transformers()
     model_class = None
     if name in transformers.CONFIG_MAPPING:
         config_class = transformers.CONFIG_MAPPING[name]
@@ -80,13 +80,13 @@ def from_name(name: str, changes: Mapping[str, Any]) -> Built:
                 f"transformers {transformers.__version__}{near}; nothing is fetched from "
                 "the hub, and a model of your own is given as package.module:function or file.py:function"
             )
-    return Built(model=_built(model_class, _config(config_class, {}, changes, name)))
+    return Built(model=build(model_class, _config(config_class, {}, changes, name)))
 
 
 def from_config_file(file: Path, changes: Mapping[str, Any]) -> Built:
     """A model with initial weights, of the architecture that a config.json names. Raises UserError."""
     config = _read_config(file, changes)
-    return Built(model=_built(_architecture(config), config))
+    return Built(model=build(_architecture(config), config))
 
 
 def from_folder(folder: Path, changes: Mapping[str, Any]) -> Built:
@@ -140,7 +140,8 @@ def classes_for(head: str) -> set[str]:
     return {name for entry in names for name in ([entry] if isinstance(entry, str) else entry)}
 
 
-def _transformers() -> Any:
+def load_transformers() -> Any:
+    """The library, silent and offline. Raises UserError where it is not installed."""
     # Read once, when huggingface_hub is imported: from here on it does not look for anything on the network.
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     try:
@@ -153,7 +154,7 @@ def _transformers() -> Any:
 
 
 def _read_config(file: Path, changes: Mapping[str, Any]) -> Any:
-    transformers = _transformers()
+    transformers = load_transformers()
     try:
         table = read_json(file, infinite=True)
     except OSError as error:
@@ -203,7 +204,7 @@ def _change(config_class: Any, table: dict[str, Any], key: str, path: list[str],
 
 def _architecture(config: Any) -> Any:
     """The class that the configuration names, where transformers has it."""
-    transformers = _transformers()
+    transformers = load_transformers()
     for name in config.architectures or ():
         found = getattr(transformers, name, None)
         if _is_class(found, transformers.PreTrainedModel):
@@ -214,7 +215,7 @@ def _architecture(config: Any) -> Any:
 def _best_class(config: Any) -> Any:
     from transformers.models.auto import modeling_auto
 
-    transformers = _transformers()
+    transformers = load_transformers()
     heads = [head for head in _BEST_FIRST if head != "MASKED_LM" or not getattr(config, "is_decoder", False)]
     mappings = [getattr(modeling_auto, f"MODEL_FOR_{head}_MAPPING") for head in heads]
     for mapping in [*mappings, modeling_auto.MODEL_MAPPING]:
@@ -227,7 +228,8 @@ def _best_class(config: Any) -> Any:
     )
 
 
-def _built(model_class: Any, config: Any) -> nn.Module:
+def build(model_class: Any, config: Any) -> nn.Module:
+    """The model with initial weights, of that class, or of the family's first one with a loss. Raises UserError."""
     chosen = model_class or _best_class(config)
     _refuse_too_large(chosen, config)
     try:

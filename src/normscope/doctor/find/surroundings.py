@@ -122,7 +122,11 @@ def _goes_around(graph: Graph, source: int, end: int) -> bool:
     shape = graph.values[end].shape
     seen, todo = {source, end}, [source]
     while todo:
-        for number in graph.predecessors[todo.pop()]:
+        at = todo.pop()
+        # Learnt queries, as many as there are tokens, come from elsewhere too.
+        if any(graph.values[n].shape == shape and not graph.values[n].is_data for n in graph.values[at].inputs):
+            return True
+        for number in graph.predecessors[at]:
             value = graph.values[number]
             if number in seen:
                 continue

@@ -11,7 +11,7 @@ from ....report.doctor.contents import Finding, Severity
 from ...identify.found import FoundStack
 from ...observe.observed import ObservedStack
 from ..initial_weights import Role, Weighed, typical, weighed
-from ..matrices import parameters_by_name
+from ..matrices import parameters_by_name, shape_of
 from ..needs import initial_weights
 from ..rules import Patient, Rule
 from ..vectors import at_initialisation, listed
@@ -34,8 +34,10 @@ def unlike_placement(patient: Patient) -> Iterator[Finding]:
     if not at_initialisation(patient):
         return
     for number, stack in enumerate(patient.stacks):
-        if stack.placement and named(stack.placement).initialisation.startswith("xavier-"):
-            yield from _unlike(patient, number, named(stack.placement))
+        placement = named(stack.placement) if stack.placement else None
+        defined = placement is not None and shape_of(patient.stacks, number).model in placement.models
+        if placement is not None and defined and placement.initialisation.startswith("xavier-"):
+            yield from _unlike(patient, number, placement)
 
 
 def _fits(one: Weighed) -> bool:

@@ -29,9 +29,11 @@ def missing_final_norm(patient: Patient) -> Iterator[Finding]:
         last = seen.sublayers[-1].sum_square if seen.sublayers else seen.end_square
         reader = "weights read" if stack.end_read_by == "weights" else "the model returns"
         rule = f"{title} ends in one" if title else "its blocks leave the stream un-normed, and it has norms elsewhere"
+        # A single block beside a deeper stack is a head or a reader of it.
+        beside = stack.blocks == 1 and any(other.blocks > 1 for other in patient.stacks)
         yield Finding(
             id="missing-final-norm",
-            severity=Severity.WARNING,
+            severity=Severity.INFO if beside else Severity.WARNING,
             where=stack.name,
             message=f"no norm after the last of {stack.blocks} blocks, though {rule}: {reader} a stream of mean square "
             f"{last:.3g}, where a norm gives 1",
@@ -64,12 +66,14 @@ def unnormed_memory(patient: Patient) -> Iterator[Finding]:
             continue
         encoder = patient.stacks[stack.memory]
         formula = wanted(patient, stack.memory)
-        if not encoder.norm or (formula is not None and not is_normed(formula.whole[-1].end)):
+        # Values that are carried from block to block, or states of an encoder that some blocks look at, are no memory.
+        crossing = {sublayer.block for sublayer in stack.sublayers if sublayer.kind == "cross_attention"}
+        if not crossing or not encoder.norm or formula is None or not is_normed(formula.whole[-1].end):
             continue
         square = patient.observed.stacks[stack.memory].sublayers[-1].sum_square
         yield Finding(
             id="unnormed-memory",
-            severity=Severity.ERROR,
+            severity=Severity.ERROR if len(crossing) == stack.blocks else Severity.INFO,
             where=stack.name,
             message=f"cross-attention of {stack.blocks} blocks reads the sum that {encoder.name or 'the encoder'} ends "
             f"in, of mean square {square:.3g}, with no norm between; a norm gives 1",

@@ -2,12 +2,14 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from itertools import pairwise
 
 from ....placement import named, registered
 from ....placement.printing import ranges
 from ....report.doctor.contents import Finding, Severity
 from ...identify.found import FoundSublayer
 from ..constants import near
+from ..matrices import parameters_by_name
 from ..needs import a_configured_placement
 from ..rules import Patient, Rule
 from ..structure import carries_norm, explained, in_blocks, wanted
@@ -32,13 +34,32 @@ def mixed_placements(patient: Patient) -> Iterator[Finding]:
             few = min(blocks.values(), key=len)
             yield Finding(
                 id="mixed-placements",
-                severity=Severity.WARNING,
+                severity=Severity.WARNING if _is_a_slip(patient, number, few) else Severity.INFO,
                 where=listed(sublayer.name for sublayer in inside if sublayer.block in few),
                 message="the blocks of one stack are wired differently, as no registered placement has them: "
                 + "; ".join(parts),
                 fix="wire all blocks alike, or by the rule of a placement that mixes them, such as Mix-LN's first "
                 f"⌊L/4⌋ = {stack.blocks // 4} of {stack.blocks} blocks",
             )
+
+
+def _is_a_slip(patient: Patient, number: int, few: list[int]) -> bool:
+    """Whether the blocks that differ are in no place where a design would have them, and built like the others.
+
+    Designs have them at the beginning (ModernBERT, Mix-LN), at the end, or every so often (Gemma 4, OLMo hybrid), and
+    often with other matrices or with formulas of their own.
+    """
+    stack, seen = patient.stacks[number], patient.observed.stacks[number]
+    at_an_end = few in (list(range(1, len(few) + 1)), list(range(stack.blocks - len(few) + 1, stack.blocks + 1)))
+    steps = {b - a for a, b in pairwise(few)}
+    every_so_often = len(steps) == 1 and (stack.blocks - len(few)) // max(steps) <= len(few)
+    if at_an_end or every_so_often or any(not sublayer.placement for sublayer in in_blocks(stack)):
+        return False
+    weights = parameters_by_name(patient)
+    shapes: dict[int, list[tuple[int, ...]]] = {}
+    for found, one in zip(stack.sublayers, seen.sublayers, strict=True):
+        shapes.setdefault(found.block, []).extend(tuple(weights[n].shape) for n in one.matrices if n in weights)
+    return all(shapes[block] in [shapes[other] for other in shapes if other not in few] for block in few)
 
 
 def _by_formulas(inside: list[FoundSublayer]) -> dict[tuple[str, ...], list[int]]:

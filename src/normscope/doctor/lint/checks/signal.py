@@ -125,7 +125,11 @@ def amplified_stream(patient: Patient) -> Iterator[Finding]:
         raised = [
             found
             for found in stack.sublayers
-            if found.skip_scale is not None and abs(found.skip_scale) > 1.0 and not found.formula.sum_is_normed
+            if found.skip_scale is not None
+            and abs(found.skip_scale) > 1.0
+            and not found.formula.sum_is_normed
+            # Where sub-layers have one formula together, there are several streams, and no one skip path.
+            and len(found.formula.segment.branches) == 1
         ]
         growth = math.prod(abs(found.skip_scale or 1.0) for found in raised)
         if growth > LARGEST_GROWTH:

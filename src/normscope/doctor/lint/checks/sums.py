@@ -1,9 +1,11 @@
 """Sums that are not there: a sub-layer whose output replaces the stream, is lost, or is never computed."""
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 
 from ....report.doctor.contents import Finding, Severity
 from ...identify.found import FoundStack
+from ..matrices import parameters_by_name
 from ..rules import Patient, Rule
 from ..structure import carries_norm, in_blocks, wanted
 from ..vectors import listed, norm_parameters
@@ -25,7 +27,7 @@ def lost_residual(patient: Patient) -> Iterator[Finding]:
                 fix="keep x as it is for the sum: x + F(norm(x))",
             )
         if stack.continues is None and not any(other.continues == number for other in patient.stacks):
-            yield from _one_short(stack)
+            yield from _one_short(patient, number)
 
 
 def _cut(patient: Patient) -> Iterator[Finding]:
@@ -50,8 +52,13 @@ def _cut(patient: Patient) -> Iterator[Finding]:
         )
 
 
-def _one_short(stack: FoundStack) -> Iterator[Finding]:
-    """Kinds of sub-layers that make whole blocks but for one or few that are missing."""
+def _one_short(patient: Patient, number: int) -> Iterator[Finding]:
+    """Kinds of sub-layers that make whole blocks but for one or few that are missing, whose matrices are there.
+
+    Without matrices that join no sum, nothing is missing: the blocks are others than they seem, as where shared experts
+    are counted as feed-forwards of their own.
+    """
+    stack = patient.stacks[number]
     kinds = [sublayer.kind for sublayer in in_blocks(stack)]
     block = DECODER if "cross_attention" in kinds else ENCODER
     if _all_alike(stack) or len(kinds) <= len(block) or not set(kinds) <= set(block):
@@ -63,7 +70,11 @@ def _one_short(stack: FoundStack) -> Iterator[Finding]:
             place += 1
         place += 1
     missing += range(place, place + -place % len(block))
-    if missing and 4 * len(missing) <= len(kinds) + 1:
+    if (
+        missing
+        and 4 * len(missing) <= len(kinds) + 1
+        and _are_there(patient, number, [block[at % len(block)] for at in missing])
+    ):
         said = [f"{block[at % len(block)].replace('_', '-')} of block {at // len(block) + 1}" for at in missing]
         yield Finding(
             id="lost-residual",
@@ -72,6 +83,21 @@ def _one_short(stack: FoundStack) -> Iterator[Finding]:
             message=f"{listed(said)} joins no sum, though its likes in the other blocks do",
             fix="add the sub-layer's output to its input",
         )
+
+
+def _are_there(patient: Patient, number: int, missing: Sequence[str]) -> bool:
+    """Whether the pass reads matrices that no sub-layer has, of the shapes that the likes of the missing ones have."""
+    weights = parameters_by_name(patient)
+    joined = {name for _, _, seen in patient.sublayers() for name in seen.parameters}
+    idle = joined | set(patient.observed.unused_parameters)
+    spare = Counter(tuple(w.shape) for name, w in weights.items() if w.ndim > 1 and name not in idle)
+    stack, seen = patient.stacks[number], patient.observed.stacks[number]
+    for kind, count in Counter(missing).items():
+        likes = [s.matrices for found, s in zip(stack.sublayers, seen.sublayers, strict=True) if found.kind == kind]
+        shapes = [Counter(tuple(weights[name].shape) for name in like if name in weights) for like in likes]
+        if not any(one and all(spare[shape] >= count * n for shape, n in one.items()) for one in shapes):
+            return False
+    return True
 
 
 def _all_alike(stack: FoundStack) -> bool:
@@ -87,6 +113,17 @@ def unused_parameters(patient: Patient) -> Iterator[Finding]:
     if not unused:
         return
     skipped = _skipped_blocks(patient, unused)
+    others = [path for path in skipped if not _has_a_like(patient, path, skipped)]
+    if others:
+        yield Finding(
+            id="unused-parameters",
+            severity=Severity.INFO,
+            where=listed(others),
+            message=f"{len(others)} of the modules in a row do nothing in this pass, and are built otherwise than "
+            "those that do: perhaps they wait for inputs that were not given, such as images",
+            fix="give inputs of every kind that the model takes",
+        )
+    skipped = [path for path in skipped if path not in others]
     if skipped:
         yield Finding(
             id="unused-parameters",
@@ -136,6 +173,17 @@ def _skipped_blocks(patient: Patient, unused: set[str]) -> list[str]:
         if not is_read and beside and not any(_within(path, branch) for branch in branches):
             found += [path] if not any(_within(path, outer) for outer in found) else []
     return found
+
+
+def _has_a_like(patient: Patient, path: str, skipped: Sequence[str]) -> bool:
+    """Whether a module beside it that is used has parameters of the same names and shapes."""
+    row = path.rpartition(".")[0] + "."
+    built: dict[str, set[tuple[str, tuple[int, ...]]]] = {}
+    for name, parameter in patient.model.named_parameters():
+        if name.startswith(row):
+            place, _, own = name.removeprefix(row).partition(".")
+            built.setdefault(row + place, set()).add((own, tuple(parameter.shape)))
+    return any(built[other] == built.get(path) for other in built if other not in skipped)
 
 
 def _within(path: str, module: str) -> bool:

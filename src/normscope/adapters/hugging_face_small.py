@@ -1,0 +1,111 @@
+"""A small model of every family of Hugging Face transformers, from its configuration's own defaults made small.
+
+A family's defaults are what its authors meant; only sizes and counts are changed, by the names that they have.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import MISSING, fields
+from typing import Any
+
+from torch import nn
+
+from ..errors import UserError, in_one_line
+from .hugging_face import build, load_transformers
+
+BLOCKS, WIDTH, HEADS, FFN_WIDTH, VOCABULARY, TOKENS, IMAGE, PATCH = 4, 32, 4, 48, 96, 64, 32, 8
+
+_SMALL: tuple[tuple[str, int], ...] = (
+    (r"(num_)?((hidden|encoder|decoder|text|vision|audio|transformer)_)*(layers?|blocks?)", BLOCKS),
+    (r"n_layers?|depths?|decoder_depth|num_h(idden)?_layers", BLOCKS),
+    (r"n_heads?|(\w+_)?(num_)?(attention_)?heads", HEADS),
+    (r"(\w+_)?(num_|n_)?(key_value|kv)_heads", HEADS),
+    (r"hidden_size|d_(model|latents)|n_embd|(word_)?embed(ding)?_(dim|size|proj_dim)|dim|emb_dim|hidden_dim", WIDTH),
+    (r"(text|encoder|decoder|vision|audio|cross_attention|image_text)_hidden_size", WIDTH),
+    (r"d_kv|(\w+_)?head_dim", WIDTH // HEADS),
+    (r"(kv|q|o)_lora_rank", WIDTH // 2),
+    (r"(\w+_)?(intermediate_(size|dim)|ffn_(dim|hidden_size)|d_ff|n_inner|dim_feedforward|mlp_dim)", FFN_WIDTH),
+    (r"(\w+_)?vocab_size(_\w+)?", VOCABULARY),
+    (r"image_size|img_size", IMAGE),
+    (r"patch_size", PATCH),
+    (r"(\w+_)?(num_|n_)?(local_|routed_)?experts", 4),
+    (r"num_experts_per_tok(en)?|moe_(topk|k)", 2),
+    (r"(n|topk|num_expert)_groups?|n_shared_experts|first_k_dense_replace|num_dense_layers", 1),
+    (r"max_position_embeddings|n_positions|max_(source|target)_positions|n_ctx", TOKENS),
+    (r"(\w+_)?projection_dim|out_hidden_size|output_dim", WIDTH),
+)
+"""Names of keys, and how small their numbers become; what is smaller stays as it is."""
+_WHERE_NONE = {"n_routed_experts": 4, "num_local_experts": 4, "num_experts_per_tok": 2, "topk_group": 1, "n_group": 1}
+"""What some families leave to every checkpoint's own configuration."""
+_BACKBONE = {
+    "model_type": "resnet",
+    "embedding_size": 8,
+    "hidden_sizes": [8, 16, 24, 32],
+    "depths": [1, 1, 1, 1],
+    "out_features": ["stage1", "stage2", "stage3", "stage4"],
+}
+"""In place of one from timm, which may not be installed and would be looked for on the hub."""
+_ATTEMPTS = ("", r"\w*head_dim|d_kv|\w*kv_heads", r"image_size|patch_size", r"(?!hidden_size|num_hidden_layers)\w*")
+"""Keys that are kept as they are: none at first, then those on which other keys may depend."""
+
+
+def families() -> list[str]:
+    """The model types of all configurations, in alphabetical order."""
+    return sorted(load_transformers().CONFIG_MAPPING.keys())
+
+
+def small_model(family: str) -> nn.Module:
+    """The family's main model with a small configuration and initial weights. Raises UserError where none is built."""
+    config_class = load_transformers().CONFIG_MAPPING[family]
+    problem = ""
+    for keep in _ATTEMPTS:
+        try:
+            return build(None, config_class(**_changes(config_class, keep)))
+        except UserError as error:
+            problem = problem or str(error)
+        except Exception as error:
+            # Configurations of hundreds of families: each refuses in its own way what does not go together.
+            problem = problem or in_one_line(error)
+    raise UserError(problem)
+
+
+def _changes(config_class: Any, keep: str) -> dict[str, Any]:
+    inner = getattr(config_class, "sub_configs", None) or {}
+    changes = {
+        name: value
+        for name, default in _defaults(config_class)
+        if name not in inner and not re.fullmatch(keep, name) and (value := _smaller(name, default)) is not None
+    }
+    names = [name for name, _ in _defaults(config_class)]
+    if "use_timm_backbone" in names or "backbone_config" in names:
+        changes |= {"backbone_config": _BACKBONE}
+        changes |= {name: False for name in ("use_timm_backbone", "use_pretrained_backbone") if name in names}
+    for name, one in inner.items():
+        if name == "backbone_config":
+            continue
+        if kind := getattr(one, "model_type", ""):
+            changes[name] = {"model_type": kind, **_changes(one, keep)}
+    return changes
+
+
+def _defaults(config_class: Any) -> Iterator[tuple[str, Any]]:
+    for field in fields(config_class):
+        if field.default is not MISSING:
+            yield field.name, field.default
+        elif field.default_factory is not MISSING:
+            yield field.name, field.default_factory()
+
+
+def _smaller(name: str, default: Any) -> Any:
+    """None for what stays as it is."""
+    if isinstance(default, list | tuple) and all(type(entry) is int for entry in default):
+        bound = {"depths": 2, "conv_dim": WIDTH}.get(name)
+        return type(default)(min(entry, bound) for entry in default) if bound else None
+    if default is None:
+        return _WHERE_NONE.get(name)
+    if type(default) is not int or default <= 0:
+        return None
+    if name.endswith(("_token_id", "_token_index")):
+        # One for each name, so that special tokens stay apart.
+        return default if default < VOCABULARY else 4 + sum(map(ord, name)) % (VOCABULARY - 4)
+    return next((min(default, size) for pattern, size in _SMALL if re.fullmatch(pattern, name)), None)
