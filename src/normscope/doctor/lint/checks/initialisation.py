@@ -114,7 +114,7 @@ def identical_blocks(patient: Patient) -> Iterator[Finding]:
 
 
 def _blocks(numbers: Sequence[int]) -> str:
-    return f"block{'s' if len(numbers) > 1 else ''} {ranges(numbers)}"
+    return f"block{'s' if len(numbers) > 1 else ''} {ranges(list(numbers))}"
 
 
 def _copies(stack: FoundStack, seen: ObservedStack, weights: Mapping[str, Tensor]) -> list[list[int]]:
