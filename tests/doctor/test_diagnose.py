@@ -84,6 +84,21 @@ def test_a_configurations_word_and_a_checkpoints_gaps_reach_the_rules():
     assert found.verdict == "errors"
 
 
+def test_theory_of_random_weights_is_left_out_beside_trained_ones():
+    model = encoder(final_norm=True)
+    fresh = normscope.diagnose(model, TOKENS, loss=loss, advise=False)
+    assert not fresh.trained
+    assert all(prediction is not None for prediction in fresh.predictions)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    for _ in range(2):  # after one, every gain has moved by the same
+        optimizer.zero_grad()
+        loss(model(TOKENS)).backward()
+        optimizer.step()
+    found = normscope.diagnose(model, TOKENS, loss=loss, advise=False)
+    assert found.trained
+    assert set(found.predictions) == {None}
+
+
 def test_stages_are_told_as_they_begin_and_rates_one_by_one():
     told: list[tuple[str, int, int]] = []
     found = normscope.diagnose(

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,14 @@ from typing import Any
 import pytest
 
 from normscope.doctor.lint.rules import Rule
+from normscope.report.doctor.advice import RateRange
+from normscope.report.doctor.contents import AskedRule
+from normscope.report.doctor.explanations import ADVICE_TERMS, COLUMN_TERMS
 from normscope.report.doctor.page import render_doctor, write_doctor_page
+from normscope.report.doctor.rates_svg import rates_picture
 from report.browser import frames, opened
 from report.diagnoses import (
+    BETAS,
     EXAMPLES,
     FINAL_NORM,
     advice,
@@ -132,14 +138,21 @@ def test_every_finding_and_every_observed_formula_is_on_the_page(name):
     assert [word for word in words if word not in text] == []
 
 
-def test_the_verdict_comes_first_then_advice_findings_and_stacks():
+def test_what_to_do_comes_first_then_what_matters_then_the_evidence():
     html = page_of("encoder-decoder")
     order = [
-        "2 warnings, 1 note</span>",
+        "2 warnings, 1 note</span></span> — your learning rate 3e-3 is above the good range",
         'id="h-advice"',
+        ">best learning rate</span>",
+        ">warm-up</span>",
+        'id="advice-rates-title"',
         'id="h-findings"',
         'id="h-stack-1"',
         'id="h-stack-2"',
+        'id="h-further"',
+        BETAS.id,
+        'id="h-evidence"',
+        'id="advice-loss-title"',
         'id="h-how"',
     ]
     assert sorted(order, key=html.index) == order
@@ -154,6 +167,63 @@ def test_one_file_that_runs_nothing_and_loads_nothing(name):
     assert not {"script", "iframe", "img", "object"} & set(page.tags)
     assert "http" not in re.sub(r"http-equiv|xmlns\S*", "", html)
     assert len(page.ids) == len(set(page.ids))
+
+
+def test_every_number_explains_itself_with_and_without_a_mouse():
+    """What is shown on hover can be reached by keyboard, and stands in a list that opens."""
+    html = page_of("encoder-decoder")
+    hovered = set(map(unescape, re.findall(r'<span class="term" tabindex="0" title="([^"]+)">', html)))
+    listed = set(map(unescape, re.findall(r"<dt>.*?</dt><dd>(.*?)</dd>", html)))
+    assert hovered == {term.meaning for term in (*ADVICE_TERMS[:4], *COLUMN_TERMS)}
+    assert hovered < listed
+    assert html.count("<summary>What the numbers mean</summary>") == 3  # of the advice and of both stacks
+
+
+def test_a_rate_out_of_range_is_in_the_headline_and_nothing_is_called_healthy():
+    html = render_doctor(replace(healthy(), advice=advice(wanted=0.03)))
+    head = html[html.index('<p class="headline">') : html.index("</header>")]
+    assert '<span class="mixed">' in head
+    assert "no error or warning</span></span> — your learning rate 0.03 is above the good range: over 99 %" in head
+    assert "healthy" not in head
+    good = render_doctor(replace(healthy(), advice=advice(wanted=4e-4)))
+    assert '<span class="good"><span class="dot" aria-hidden="true"></span><span class="word">healthy</span>' in good
+    assert "— your learning rate 4e-4 is in the good range" in good
+
+
+def test_no_rate_of_high_risk_lies_in_the_band_of_good_ones():
+    """The ends of the green bar as they are drawn; risk is nine in ten from 6.66 times the best rate on."""
+    found = replace(advice(), good_range=RateRange(low=1e-4, high=0.05), best_interval=None, wanted_rate=None)
+    stuck = 3.2 * 4.1e-4
+    assert found.stuck_rate == pytest.approx(stuck)
+    told = re.search(r"good 1e-4 to ([\d.e-]+);", rates_picture(found))
+    assert told is not None
+    assert float(told[1]) == pytest.approx(stuck, rel=0.005)
+
+
+def test_rules_that_were_asked_and_those_that_were_not():
+    found = replace(
+        broken(),
+        rules=(
+            AskedRule(id=FINAL_NORM.id, asked=True, reason=""),
+            AskedRule(id="dead-sublayer", asked=True, reason=""),
+            AskedRule(id="checkpoint-tensors", asked=False, reason="no checkpoint was loaded"),
+        ),
+    )
+    html = render_doctor(found)
+    rows = html[html.index('aria-label="Rules"') :]
+    answers = re.findall(r"<tr><th scope=\"row\"><code>(.*?)</code></th><td class=\"message\">(.*?)</td>", rows)
+    assert answers[:3] == [
+        (FINAL_NORM.id, "found something"),
+        ("dead-sublayer", "found nothing"),
+        ("checkpoint-tensors", "not asked, as no checkpoint was loaded"),
+    ]
+    assert "2 rules asked; not asked: checkpoint-tensors, as no checkpoint was loaded" in html
+
+
+def test_trained_weights_have_no_theory_and_it_is_said_why():
+    text = Page(render_doctor(replace(diagnosis("m", made("a")), trained=True))).text
+    assert "trained; theory, which is of random weights, is left out" in text
+    assert "trained; theory" not in Page(page_of("healthy")).text
 
 
 def test_names_are_text_and_no_markup():
@@ -185,8 +255,9 @@ def test_pictures_are_described_and_drawn_only_of_what_was_measured():
     stack = [f"stack-1-{name}" for name in ("stream", "correlation", "share", "gradient")]
     assert pictures("healthy") == stack
     assert pictures("unknown") == stack[:3]
-    assert pictures("encoder-decoder")[:3] == ["advice-rates", "advice-loss", stack[0]]
-    assert pictures("foreign") == ["advice-loss", *stack]
+    assert pictures("encoder-decoder")[:3] == ["advice-rates", stack[0], stack[1]]
+    assert pictures("encoder-decoder")[-1] == "advice-loss"
+    assert pictures("foreign") == [*stack, "advice-loss"]
     told = Page(page_of("encoder-decoder")).told
     assert "Size of the stream of encoder.block" in told
     assert re.search(r"Gradient norm of a sub-layer: attention [\d.]+ to [\d.]+; theory [\d.]+ to", told)

@@ -6,9 +6,11 @@ from dataclasses import replace
 import pytest
 
 from normscope.report.doctor import words
+from normscope.report.doctor.contents import AskedRule
 from normscope.report.doctor.depth import depth_rows, depths, places, together
 from normscope.report.doctor.page import pattern
-from report.diagnoses import broken, diagnosis, encoder_decoder, healthy, made, unknown, with_sublayer
+from normscope.report.doctor.svg import curves, depth_panels
+from report.diagnoses import advice, broken, diagnosis, encoder_decoder, healthy, made, unknown, with_sublayer
 
 
 @pytest.mark.parametrize(
@@ -79,6 +81,36 @@ def test_sub_layers_are_collapsed_only_where_they_are_the_same():
     assert words.same_sublayers(stack)[1:] == [list(range(1, 24, 2)), [4]]
 
 
+def test_the_headline_never_calls_healthy_what_is_advised_against():
+    safe, high = (replace(healthy(), advice=advice(wanted=rate)) for rate in (4e-4, 0.03))
+    assert words.headline(safe) == ("healthy", "your learning rate 4e-4 is in the good range")
+    assert words.headline_severity(safe) is None
+    verdict, rate = words.headline(high)
+    assert verdict == "no error or warning"
+    assert rate == "your learning rate 0.03 is above the good range: over 99 % chance of getting stuck"
+    assert words.headline_severity(high) == "warning"
+    assert words.headline(replace(broken(), advice=advice(wanted=0.03)))[0] == "1 error, 1 warning, 1 note"
+    assert words.headline_severity(broken()) == "error"
+    assert words.headline(healthy()) == ("healthy", "")
+
+
+def test_the_two_findings_that_matter_most_lead_and_notes_never_do():
+    found = broken()
+    assert words.leading_findings(found) == found.findings[:2]
+    assert words.further_findings(found) == found.findings[2:]
+    notes = replace(found, findings=found.findings[2:])
+    assert words.leading_findings(notes) == ()
+    assert words.further_findings(notes) == notes.findings
+
+
+def test_rules_not_asked_are_counted_by_their_reason():
+    rules = [AskedRule(id=f"rule-{n}", asked=n < 4, reason="" if n < 4 else "no optimiser was given") for n in range(7)]
+    rules.append(AskedRule(id="other", asked=False, reason="it was silenced"))
+    assert words.rules_words(replace(healthy(), rules=tuple(rules))) == (
+        "4 rules asked; not asked: 3 rules, as no optimiser was given; other, as it was silenced"
+    )
+
+
 def test_the_loss_and_what_guessing_costs():
     measured = encoder_decoder().measured
     # ln 30,522
@@ -104,6 +136,24 @@ def test_depths_count_completed_blocks():
 
 def test_parallel_sub_layers_read_at_one_place():
     assert depths(unknown().stacks[0]) == [0, 0, 1, 1]
+
+
+def test_several_of_a_kind_in_a_block_are_curves_of_their_own():
+    """A shared expert beside the others, both added at once: no curve has two values at one place."""
+    kinds = ("attention", "feed_forward", "feed_forward")
+    stack = diagnosis("m", made("a", blocks=3, kinds=kinds)).stacks[0]
+    for i in (1, 2, 4, 5, 7, 8):
+        stack = with_sublayer(stack, i, parallel=True)
+    expected = {"attention": [0, 3, 6], "feed-forward 1": [1, 4, 7], "feed-forward 2": [2, 5, 8]}
+    assert curves(stack) == expected
+    panels = depth_panels(stack)
+    for name in ("share", "gradient"):
+        assert [series.label for series in panels[name].series] == [*expected]
+    for panel in panels.values():
+        for series in panel.series:
+            assert len(set(series.x)) == len(series.x)
+    single = diagnosis("m", made("a", blocks=1, kinds=kinds)).stacks[0]
+    assert curves(single) == {"attention": [0], "feed-forward": [1, 2]}
 
 
 def test_the_numbers_of_a_block():

@@ -10,6 +10,7 @@ from .advise.advice import advise as advised
 from .diagnosis import Diagnosis
 from .lint.linter import asked_rules, lint
 from .lint.rules import Loading, Patient
+from .lint.vectors import at_initialisation
 from .observe.examine import examined
 from .predict.curves import predicted
 from .trace.inputs import Inputs
@@ -62,7 +63,8 @@ def diagnose(
     watch("rules", 0, 1)
     findings = lint(patient, silenced)
     watch("prediction", 0, 1)
-    predictions = predicted(stacks, observed)
+    trained = not at_initialisation(patient)  # the theory is of random weights, and has nothing to say of others
+    predictions = (None,) * len(stacks) if trained else predicted(stacks, observed)
     advice = None
     if advise:
         advice = advised(model, batch, loss, optimizer=optimizer, wanted_rate=wanted_rate, stacks=stacks, watch=watch)
@@ -75,5 +77,6 @@ def diagnose(
         findings=findings,
         advice=advice,
         silenced=tuple(silenced),
+        trained=trained,
         rules=asked_rules(patient, silenced),
     )

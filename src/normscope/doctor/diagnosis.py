@@ -34,13 +34,15 @@ class Diagnosis:
     stacks: tuple[FoundStack, ...]
     observed: Observations
     predictions: tuple[Prediction | None, ...]
-    """By stack; None where the placement is not known, or theory has no model of it."""
+    """By stack; None where the placement is not known, theory has no model of it, or the weights are trained."""
     findings: tuple[Finding, ...]
     """The worst first."""
     advice: Advice | None
     """None where it was not asked for, or no loss can be taken."""
     silenced: tuple[str, ...] = ()
     """Ids of rules that were not asked because the user does not want to hear of them."""
+    trained: bool = False
+    """Whether the weights have been trained, as far as it shows."""
     rules: tuple[AskedRule, ...] = ()
     """Every rule, whether it was asked, and why not."""
 
@@ -65,6 +67,7 @@ class Diagnosis:
             ),
             findings=self.findings,
             silenced=self.silenced,
+            trained=self.trained,
             rules=self.rules,
             advice=self.advice,
         )

@@ -5,6 +5,7 @@ import io
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from html import escape
 
 from matplotlib import style
@@ -45,6 +46,14 @@ _RC = {
     "lines.linewidth": 2.0,
     "lines.markersize": 6,
 }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Picture:
+    """A picture as part of a page."""
+
+    svg: str
+    caption: str
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from ..numbers import counted, learning_rate, percentage, probability, significant
+from . import explanations
 from .advice import Advice, RatePlace, RateRange, WarmupAdvice
 
 
@@ -17,11 +18,11 @@ class AdvicePart(StrEnum):
     WARMUP = "warmup"
 
 
-PART_NAMES = {
-    AdvicePart.BEST: "best learning rate",
-    AdvicePart.GOOD: "good learning rates",
-    AdvicePart.YOURS: "your learning rate",
-    AdvicePart.WARMUP: "warm-up",
+_TERMS = {
+    AdvicePart.BEST: explanations.BEST,
+    AdvicePart.GOOD: explanations.GOOD,
+    AdvicePart.YOURS: explanations.YOURS,
+    AdvicePart.WARMUP: explanations.WARMUP,
 }
 
 
@@ -34,8 +35,9 @@ class AdviceRow:
     meaning: str
 
     @property
-    def name(self) -> str:
-        return PART_NAMES[self.part]
+    def term(self) -> explanations.Term:
+        """What it is called, and what that means."""
+        return _TERMS[self.part]
 
 
 _PLACES: dict[RatePlace, str] = {

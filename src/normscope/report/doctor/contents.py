@@ -160,7 +160,7 @@ class Stack:
     end_square: float
     """E‖·‖²/d of the stack's result, a final norm included."""
     predicted: Prediction | None
-    """None where the placement is not known, or theory has no model of it."""
+    """None where the placement is not known, theory has no model of it, or the weights have been trained."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,6 +194,8 @@ class DiagnosisContents:
     """The worst first."""
     silenced: tuple[str, ...]
     """Ids of rules that were not asked because the user does not want to hear of them."""
+    trained: bool
+    """Whether the weights have been trained, as far as it shows; theory is of random weights, and says nothing then."""
     rules: tuple[AskedRule, ...]
     """Every rule of the linter."""
     advice: Advice | None

@@ -1,4 +1,4 @@
-"""A diagnosis as one HTML file that needs nothing else: the verdict first, then advice, findings and every stack."""
+"""A diagnosis as one HTML file that needs nothing else: verdict, learning rate and what matters most, then evidence."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -6,35 +6,37 @@ from pathlib import Path
 from typing import Protocol
 
 from ...files import write_atomically
-from ..numbers import counted, learning_rate, percentage
-from ..svg import inlined
+from ..numbers import counted, learning_rate
+from ..svg import Picture, inlined
 from ..template import environment, style_sheet
 from ..words import Tone, kind_name
-from .advice import Advice, ShortTraining
-from .advice_words import OUTCOMES, advice_facts, advice_rows
-from .contents import DiagnosisContents, Prediction, Severity, Stack, SublayerMeasurements, Verdict
-from .rates_svg import loss_picture, rates_picture
+from .advice_words import OUTCOMES
+from .contents import DiagnosisContents, Prediction, Severity, Stack, SublayerMeasurements
+from .explanations import COLUMN_TERMS, STACK_TERMS
+from .page_advice import advised
 from .svg import depth_pictures
 from .words import (
     block_span,
     figures,
+    further_findings,
+    headline,
+    headline_severity,
+    leading_findings,
     loss_words,
     placement_words,
+    rules_words,
     same_sublayers,
     span_of,
     stack_title,
     stack_words,
     summary,
-    verdict_words,
 )
 
-_TONES: dict[Severity | Verdict, Tone] = {
+_TONES: dict[Severity | None, Tone] = {
     Severity.ERROR: Tone.BAD,
     Severity.WARNING: Tone.MIXED,
     Severity.INFO: Tone.INFO,
-    Verdict.HEALTHY: Tone.GOOD,
-    Verdict.WARNINGS: Tone.MIXED,
-    Verdict.ERRORS: Tone.BAD,
+    None: Tone.GOOD,
 }
 _CAPTIONS = {
     "stream": "Mean square of the residual stream's entries where each sub-layer reads it; a norm gives 1.",
@@ -84,12 +86,6 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Picture:
-    svg: str
-    caption: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class StackSection:
     """One stack, ready to be set."""
 
@@ -120,47 +116,26 @@ def render_doctor(diagnosis: DiagnosisContents, rules: Iterable[Explained] = ())
         "outcome": OUTCOMES.__getitem__,
         "tone": _TONES.__getitem__,
     }
+    verdict, rate = headline(diagnosis)
     return jinja.get_template("doctor.html.j2").render(
         d=diagnosis,
         css=style_sheet("doctor"),
-        verdict=verdict_words(diagnosis),
+        verdict=verdict,
+        rate_headline=rate,
+        tone=_TONES[headline_severity(diagnosis)],
         summary=summary(diagnosis),
         parameters=counted(diagnosis.parameters, "parameter"),
         loss=loss_words(diagnosis.measured),
-        advised=() if diagnosis.advice is None else advice_rows(diagnosis.advice),
-        advice_facts=() if diagnosis.advice is None else advice_facts(diagnosis.advice),
-        trainings=_trainings(diagnosis.advice),
-        advice_pictures=_advice_pictures(diagnosis),
+        **advised(diagnosis),
+        leading=leading_findings(diagnosis),
+        further=further_findings(diagnosis),
         stacks=[_stack(number, diagnosis.stacks) for number in range(len(diagnosis.stacks))],
+        column_terms=COLUMN_TERMS,
+        stack_terms=STACK_TERMS,
         rules={rule.id: rule for rule in rules},
+        found={finding.id for finding in diagnosis.findings},
         facts=_facts(diagnosis),
     )
-
-
-def _advice_pictures(diagnosis: DiagnosisContents) -> list[Picture]:
-    advice = diagnosis.advice
-    pictures = []
-    if advice is not None and advice.best_rate is not None:
-        caption = (
-            f"Learning rates for {advice.optimizer}: the band holds the good ones, the bar is the "
-            f"{percentage(advice.confidence, 0)} range of the best, and the dotted line is yours."
-        )
-        pictures.append(Picture(svg=inlined(rates_picture(advice), "advice-rates"), caption=caption))
-    if advice is not None and len(advice.rates) > 1 and any(loss is not None for loss in advice.loss_along_step):
-        svg = loss_picture(advice, diagnosis.measured.loss_nats)
-        caption = f"Loss after one update of {advice.optimizer}, which says little about the updates after it."
-        pictures.append(
-            Picture(svg=inlined(svg, "advice-loss"), caption=f"{caption} Losses far above the first are cut off.")
-        )
-    return pictures
-
-
-def _trainings(advice: Advice | None) -> tuple[ShortTraining, ...]:
-    """Those without warm-up by rising rate, then those with one."""
-    if advice is None:
-        return ()
-    warmed = () if advice.warmup is None else advice.warmup.tried
-    return (*sorted(advice.probed, key=lambda one: one.rate), *warmed)
 
 
 def _stack(number: int, stacks: Sequence[Stack]) -> StackSection:
@@ -250,6 +225,7 @@ def _facts(diagnosis: DiagnosisContents) -> list[tuple[str, str]]:
         ("Classes", figures(measured.classes)),
         ("Standard deviation of the logits", figures(measured.logit_deviation)),
         ("Mode", "evaluation; one forward pass" + (" and one backward" if measured.gradient_norms else "")),
+        ("Weights", "trained; theory, which is of random weights, is left out" if diagnosis.trained else "initial"),
         ("Parameters never read", ", ".join(measured.unused_parameters) or "none"),
-        ("Rules left out", ", ".join(diagnosis.silenced) or "none"),
+        ("Rules", rules_words(diagnosis)),
     ]

@@ -1,7 +1,8 @@
 """Pictures of advice: learning rates with what becomes of a training at each, and the loss along the first update."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -32,6 +33,12 @@ _MARKS = {
 """Marker, face and edge by what became of a short training."""
 
 
+_LEGEND: Mapping[str, Any] = {
+    "fontsize": 11, "handlelength": 1.0, "handletextpad": 0.3, "columnspacing": 1.0, "borderaxespad": 0.2
+}  # fmt: skip
+"""So that what may become of a training stands in one line."""
+
+
 @house_style()
 def rates_picture(advice: Advice) -> str:
     """Draw the good rates, the best with its interval and the user's own above the losses of short trainings, where
@@ -44,12 +51,13 @@ def rates_picture(advice: Advice) -> str:
     parts = [("rows", _ROW_INCHES * len(rows))]
     parts += [("losses", _LOSS_INCHES)] if _last_losses(advice) else []
     parts += [("chance", _CHANCE_INCHES)] if advice.stuck_chances else []
-    figure, axes = _panels(parts)
+    figure, axes = _panels(parts, _LEGEND_INCHES if _last_losses(advice) else 0.0)
     for one in axes.values():
         _shared(one, advice, low, high)
     _draw_rows(axes["rows"], rows)
     if "losses" in axes:
         _draw_losses(axes["losses"], advice)
+        figure.legend(loc="lower center", ncols=len(_MARKS), **_LEGEND)
     if "chance" in axes:
         _draw_chance(axes["chance"], advice)
     lowest = list(axes.values())[-1]
@@ -101,16 +109,16 @@ def _rows(advice: Advice) -> list[_Row]:
 def _window(advice: Advice) -> tuple[float, float]:
     """The ends of the axis: around every rate that the advice speaks of."""
     spoken = [rate for _, low, high, _, _ in _rows(advice) for rate in (low, high)]
-    spoken += [training.rate for training in (*advice.probed, *_warmed(advice))]
+    spoken += [training.rate for training in advice.probed]
     spoken += [] if advice.stuck_rate is None else [advice.stuck_rate]
     if not spoken:
         raise ValueError("the advice speaks of no rate, so there is nothing to draw")
     return min(spoken) / _ROOM, max(spoken) * _ROOM
 
 
-def _panels(parts: Sequence[tuple[str, float]]) -> tuple[Figure, dict[str, Axes]]:
-    """Axes below each other, each as many inches high as it says."""
-    height = _TOP + sum(inches for _, inches in parts) + _GAP * (len(parts) - 1) + _BOTTOM
+def _panels(parts: Sequence[tuple[str, float]], below: float = 0.0) -> tuple[Figure, dict[str, Axes]]:
+    """Axes below each other, each as many inches high as it says, and inches left free below all of them."""
+    height = _TOP + sum(inches for _, inches in parts) + _GAP * (len(parts) - 1) + _BOTTOM + below
     figure = Figure(figsize=(_WIDTH_INCHES, height))
     axes, top = {}, height - _TOP
     width = _WIDTH_INCHES - _LEFT - _RIGHT
@@ -149,11 +157,6 @@ def _draw_rows(axes: Axes, rows: Sequence[_Row]) -> None:
     axes.grid(axis="y", visible=False)
 
 
-def _warmed(advice: Advice) -> tuple[ShortTraining, ...]:
-    """The short trainings with warm-up."""
-    return () if advice.warmup is None else tuple(one for one in advice.warmup.tried if one.warmup_updates)
-
-
 def _last_losses(advice: Advice) -> list[tuple[ShortTraining, float]]:
     """The trainings without warm-up that have a finite loss, with the last of them."""
     known = [(one, [loss for loss in one.losses if loss is not None]) for one in advice.probed]
@@ -172,7 +175,6 @@ def _draw_losses(axes: Axes, advice: Advice) -> None:
             )
     axes.margins(y=0.15)
     axes.set_ylabel("last loss\n(nats per token)")
-    axes.legend(loc="best", handletextpad=0.2, handlelength=1.4)
 
 
 def _draw_chance(axes: Axes, advice: Advice) -> None:
@@ -180,7 +182,9 @@ def _draw_chance(axes: Axes, advice: Advice) -> None:
     axes.plot(advice.rates, advice.stuck_chances, color=_STUCK, lw=2.0)
     axes.fill_between(advice.rates, advice.stuck_chances, color=_STUCK, alpha=0.18, lw=0)
     if advice.wanted_rate is not None and advice.stuck_chance is not None:
-        axes.plot([advice.wanted_rate], [advice.stuck_chance], color=INK, marker="o", ms=7, ls="", zorder=4)
+        axes.plot(
+            [advice.wanted_rate], [advice.stuck_chance], color=INK, marker="o", ms=7, ls="", zorder=4, clip_on=False
+        )
     axes.set_ylim(-0.03, 1.03)
     axes.set_yticks([0, 0.5, 1])
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.0f} %"))

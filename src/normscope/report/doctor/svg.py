@@ -1,6 +1,7 @@
 """Pictures of a stack over depth."""
 
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from ..panels_svg import Kind, Panel, Series, panels_svg
@@ -53,9 +54,11 @@ def _stream_curves(
     measured: Callable[[SublayerMeasurements], float | None],
     predicted: Callable[[Prediction], Sequence[float | None]],
 ) -> list[Series]:
-    """What is a number of the stream itself, where each sub-layer reads it."""
+    """What is a number of the stream itself, once at every place where sub-layers read it."""
     values = [scale(measured(sublayer.measured)) for sublayer in stack.sublayers]
-    return _both("measured", "theory", 0, stack, values, _predicted(stack, scale, predicted), range(len(values)))
+    at = depths(stack)
+    first = [i for i, depth in enumerate(at) if depth not in at[:i]]
+    return _both("measured", "theory", 0, stack, values, _predicted(stack, scale, predicted), first)
 
 
 def _shares(stack: Stack) -> Panel | None:
@@ -64,8 +67,8 @@ def _shares(stack: Stack) -> Panel | None:
     small = 0 < max((share for share in shares if share is not None), default=0.0) < _SMALL_SHARE
     values = [positive(share) for share in shares] if small else shares
     series: list[Series] = []
-    for hue, (kind, members) in enumerate(_kinds(stack).items()):
-        series += _both(kind_name(kind), "", hue, stack, values, None, members)
+    for hue, (label, members) in enumerate(curves(stack).items()):
+        series += _both(label, "", hue, stack, values, None, members)
     return _panel(stack, series, title="Branch-to-stream energy ratio", ylabel="‖F‖² / (‖F‖² + ‖x‖²)", log_y=small)
 
 
@@ -73,16 +76,31 @@ def _gradients(stack: Stack) -> Panel | None:
     series: list[Series] = []
     predicted = _predicted(stack, positive, lambda p: p.gradient_norm)
     values = [positive(sublayer.measured.gradient_norm) for sublayer in stack.sublayers]
-    for hue, (kind, members) in enumerate(_kinds(stack).items()):
-        series += _both(kind_name(kind), "theory", hue, stack, values, predicted, members)
+    for hue, (label, members) in enumerate(curves(stack).items()):
+        series += _both(label, "theory", hue, stack, values, predicted, members)
     return _panel(stack, series, title="Gradient norm of a sub-layer", ylabel="Frobenius norm", log_y=True)
 
 
-def _kinds(stack: Stack) -> dict[str, list[int]]:
-    kinds: dict[str, list[int]] = {}
+def curves(stack: Stack) -> dict[str, list[int]]:
+    """The sub-layers that make one curve, by its label: those of a kind, with at most one in a block.
+
+    Where a block has several of a kind, as experts beside a shared one, the first of each block are a curve, the second
+    another. Otherwise a curve would run up and down between sub-layers that have nothing to do with one another. In a
+    stack of one block the same holds for the places where it is read.
+    """
+    at = depths(stack)
+    single = len({sublayer.block for sublayer in stack.sublayers} - {0}) == 1
+    seen: Counter[tuple[str, object]] = Counter()
+    found: dict[tuple[str, int], list[int]] = {}
     for i, sublayer in enumerate(stack.sublayers):
-        kinds.setdefault(sublayer.kind, []).append(i)
-    return kinds
+        place = sublayer.kind, at[i] if single else sublayer.block
+        seen[place] += 1
+        found.setdefault((sublayer.kind, seen[place]), []).append(i)
+    several = {kind for kind, number in found if number > 1}
+    return {
+        f"{kind_name(kind)} {number}" if kind in several else kind_name(kind): members
+        for (kind, number), members in found.items()
+    }
 
 
 def _predicted(

@@ -1,10 +1,8 @@
-"""A diagnosis on one screen: the verdict, every stack with its course over depth, findings, advice."""
+"""A diagnosis on one screen: verdict, learning rate, what matters most, then every stack over depth and the rest."""
 
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
-from rich.measure import Measurement
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -12,28 +10,27 @@ from rich.text import Text
 from ..numbers import counted
 from ..words import kind_name
 from .advice_words import advice_rows, source_words
-from .contents import DiagnosisContents, Finding, Severity, Stack, worst_of
-from .depth import DepthRow, depth_rows, finite, places, positive
+from .contents import DiagnosisContents, Finding, Severity, Stack
+from .depth import places
+from .text_depth import depth_table
 from .words import (
     block_span,
-    figures,
+    further_findings,
+    headline,
+    headline_severity,
+    leading_findings,
     loss_words,
     placement_words,
+    rules_count,
     same_sublayers,
     stack_title,
     stack_words,
     summary,
     tally,
-    verdict_words,
 )
 
-_LINES, _LEAST_FINDINGS, _MOST_EXCEPTIONS = 40, 3, 3
+_LINES, _MOST_EXCEPTIONS, _INDENT = 40, 3, 2
 _MESSAGE_LINES, _FIX_LINES = 3, 2
-_BARS, _ASCII_BARS, _LEAST_BARS, _MOST_BARS = "▁▂▃▄▅▆▇█", "_.-:=+*#", 6, 16
-_LEAST_RATIO = 4.0
-"""Least ratio between the ends of a logarithmic sparkline, so that a nearly level curve looks level."""
-_BETWEEN = 2
-"""Spaces between the columns of a table."""
 _STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "bold yellow", Severity.INFO: "bold cyan"}
 _HEALTHY_STYLE = "bold green"
 _SEVERITY_WIDTH = max(map(len, Severity))
@@ -68,11 +65,12 @@ class _Layout:
         self.ascii, self.width = options.ascii_only, options.max_width
 
     def parts(self) -> Iterator[RenderableType]:
-        above = [self._head(), *(part for stack in self.d.stacks for part in self._stack(stack))]
-        below = [*self._advice(), *self._silenced()]
+        above = [self._head(), *self._advice(), *self._leading()]
+        above += [part for stack in self.d.stacks for part in self._stack(stack)]
+        below = [*self._rules()]
         taken = sum(map(self._lines, above)) + sum(map(self._lines, below))
         yield from above
-        yield from self._findings(_LINES - taken)
+        yield from self._further(_LINES - taken)
         yield from below
 
     def _lines(self, part: RenderableType) -> int:
@@ -84,11 +82,14 @@ class _Layout:
         return Text(words, style=style)
 
     def _head(self) -> RenderableType:
-        worst = worst_of(self.d.findings)
-        style = _HEALTHY_STYLE if worst in (None, Severity.INFO) else _STYLES[worst]
-        verdict = Text.assemble(self._say(verdict_words(self.d), style), self._say(f" — {summary(self.d)}", "bold"))
+        worst = headline_severity(self.d)
+        style = _HEALTHY_STYLE if worst is None else _STYLES[worst]
+        (verdict, rate), what = headline(self.d), summary(self.d)
+        lines = [Text.assemble(self._say(verdict, style), self._say(f" — {rate or what}", "bold"))]
         facts = [self.d.target, counted(self.d.parameters, "parameter"), loss_words(self.d.measured)]
-        return Group(verdict, self._say(" · ".join(facts), "dim"))
+        facts += ["trained weights"] if self.d.trained else []
+        lines += [self._say(what)] if rate else []
+        return Group(*lines, self._say(" · ".join(facts), "dim"))
 
     def _stack(self, stack: Stack) -> Iterator[RenderableType]:
         yield Text("")
@@ -100,53 +101,26 @@ class _Layout:
             line.truncate(self.width, overflow="crop" if self.ascii else "ellipsis")
             yield line
         if len(exceptions) > _MOST_EXCEPTIONS:
-            yield self._say(f"  and {len(exceptions) - _MOST_EXCEPTIONS} more kinds of sub-layers", "dim")
+            more = counted(len(exceptions) - _MOST_EXCEPTIONS, "more kind")
+            yield self._say(f"  and {more} of sub-layers", "dim")
         if places(stack):
-            yield Padding(self._depth(stack), (0, 0, 0, 2))
+            table = depth_table(stack, self.width - _INDENT, self._say, self.console, self.options)
+            yield Padding(table, (0, 0, 0, _INDENT))
 
-    def _depth(self, stack: Stack) -> Table:
-        """The table over depth. Where room is short, sparklines are narrower or left out, then the middle block."""
-        where, indent = places(stack), 2
-        last = len(where) - 1
-        table = self._numbers(stack, sorted({0, last // 2, last}), 0)
-        room = self.width - indent - Measurement.get(self.console, self.options, table).maximum
-        if room < 0:
-            return self._numbers(stack, sorted({0, last}), 0)
-        bars = min(len(where), _MOST_BARS, room - _BETWEEN)
-        return self._numbers(stack, sorted({0, last // 2, last}), bars if bars >= min(len(where), _LEAST_BARS) else 0)
+    def _leading(self) -> Iterator[RenderableType]:
+        for number, finding in enumerate(leading_findings(self.d)):
+            yield from [] if number else [Text("")]
+            yield self._finding(finding)
 
-    def _numbers(self, stack: Stack, shown: Sequence[int], bars: int) -> Table:
-        where, theory = places(stack), stack.predicted is not None
-        table = Table(box=None, padding=(0, _BETWEEN, 0, 0), pad_edge=False, header_style="dim")
-        table.add_column("", no_wrap=True)
-        if bars:
-            table.add_column("", no_wrap=True)
-        for at in shown:
-            table.add_column(self._say(where[at].label), justify="right", no_wrap=True)
-            if theory:
-                table.add_column(self._say("theory"), justify="right", no_wrap=True, style="dim")
-        for row in depth_rows(stack):
-            if all(value is None for value in row.measured):
-                continue
-            cells = [self._say(row.name)]
-            if bars:
-                cells.append(Text(sparkline(row, _ASCII_BARS if self.ascii else _BARS, bars)))
-            for at in shown:
-                cells.append(self._say(figures(row.measured[at])))
-                if theory:
-                    cells.append(self._say("" if row.predicted is None else figures(row.predicted[at])))
-            table.add_row(*cells)
-        return table
-
-    def _findings(self, room: int) -> Iterator[RenderableType]:
-        findings = self.d.findings
+    def _further(self, room: int) -> Iterator[RenderableType]:
+        findings = further_findings(self.d)
         if findings:
             yield Text("")
             room -= 2  # this gap, and the line that counts the rest
         for number, finding in enumerate(findings):
             part = self._finding(finding)
             room -= self._lines(part)
-            if number >= _LEAST_FINDINGS and room < 0:
+            if room < 0 and (number or leading_findings(self.d)):
                 left = tally(findings[number:])
                 yield self._say(f"and {left} more, which --html and --json show", "dim")
                 return
@@ -188,15 +162,15 @@ class _Layout:
         table.add_column(no_wrap=True, justify="right", style="bold")
         table.add_column(ratio=1)
         for row in advice_rows(advice):
-            table.add_row(*map(self._say, (row.name, row.value, row.meaning)))
+            table.add_row(*map(self._say, (row.term.name, row.value, row.meaning)))
         yield Padding(table, (0, 0, 0, 2))
         for note in advice.notes:
             yield Padding(self._say(f"note: {note}", "dim"), (0, 0, 0, 2))
 
-    def _silenced(self) -> Iterator[RenderableType]:
-        if self.d.silenced:
-            yield Text("")
-            yield self._say(f"rules left out: {', '.join(self.d.silenced)}", "dim")
+    def _rules(self) -> Iterator[RenderableType]:
+        yield Text("")
+        more = "" if all(rule.asked for rule in self.d.rules) else ": --html and --json say why"
+        yield self._say(rules_count(self.d) + more, "dim")
 
 
 def _exceptions(stack: Stack) -> Iterator[str]:
@@ -209,23 +183,3 @@ def _exceptions(stack: Stack) -> Iterator[str]:
             continue
         where = f"{kind_name(first.kind)}, block {block_span(found.block for found in members)}"
         yield f"{where}: {placement_words(first)}" + ("" if known else f", observed {first.formula}")
-
-
-def sparkline(row: DepthRow, bars: str, count: int) -> str:
-    """A curve in `count` letters, which show the first and the last place. Ratios and cosines go from 0 to 1."""
-    last = len(row.measured) - 1
-    kept = [round(i * last / max(1, count - 1)) for i in range(count)]
-    values = [(positive if row.logarithmic else finite)(row.measured[i]) for i in kept]
-    return "".join(" " if height is None else bars[height] for height in _heights(values, row.logarithmic, len(bars)))
-
-
-def _heights(values: Sequence[float | None], logarithmic: bool, levels: int) -> list[int | None]:
-    known = [value for value in values if value is not None]
-    if not logarithmic:
-        return [None if v is None else min(levels - 1, int(max(0.0, v) * levels)) for v in values]
-    if not known:
-        return [None for _ in values]
-    low, high = math.log(min(known)), math.log(max(known))
-    spare = max(0.0, math.log(_LEAST_RATIO) - (high - low))
-    below, span = spare * (levels // 2 - 1) / (levels - 1), high - low + spare  # a level line lies on a level
-    return [None if v is None else round((math.log(v) - low + below) / span * (levels - 1)) for v in values]

@@ -4,11 +4,64 @@ import math
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
-from ..numbers import MISSING, NON_FINITE, counted, learning_rate, significant
+from ..numbers import MISSING, NON_FINITE, counted, joined, learning_rate, significant
 from ..words import norm_name
+from .advice_words import rate_headline, speaks_against
 from .contents import DiagnosisContents, Finding, ModelMeasurements, Severity, Stack, Sublayer, Verdict
 
 _NOUNS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
+_MOST_LEADING = 2
+
+
+def headline(diagnosis: DiagnosisContents) -> tuple[str, str]:
+    """The verdict, and what to know of the learning rate, "" without advice; no model whose wanted rate is advised
+    against is called healthy."""
+    advice = diagnosis.advice
+    return verdict_words(diagnosis), "" if advice is None else rate_headline(advice)
+
+
+def headline_severity(diagnosis: DiagnosisContents) -> Severity | None:
+    """The worst of what the headline says; None where all of it is well."""
+    if diagnosis.verdict is Verdict.ERRORS:
+        return Severity.ERROR
+    warned = diagnosis.verdict is Verdict.WARNINGS or speaks_against(diagnosis.advice)
+    return Severity.WARNING if warned else None
+
+
+def leading_findings(diagnosis: DiagnosisContents) -> tuple[Finding, ...]:
+    """The one or two that matter most: the first errors and warnings."""
+    return tuple(one for one in diagnosis.findings if one.severity is not Severity.INFO)[:_MOST_LEADING]
+
+
+def further_findings(diagnosis: DiagnosisContents) -> tuple[Finding, ...]:
+    """All the others, the worst first."""
+    leading = len(leading_findings(diagnosis))
+    return diagnosis.findings[leading:]
+
+
+def rules_count(diagnosis: DiagnosisContents) -> str:
+    """How many rules were asked, and how many not."""
+    asked = sum(rule.asked for rule in diagnosis.rules)
+    left = len(diagnosis.rules) - asked
+    return counted(asked, "rule") + " asked" + (f", {left} not" if left else "")
+
+
+def rules_words(diagnosis: DiagnosisContents) -> str:
+    """How many rules were asked, and why the others were not, the commonest reason first."""
+    reasons: dict[str, list[str]] = {}
+    for rule in diagnosis.rules:
+        if not rule.asked:
+            reasons.setdefault(rule.reason, []).append(rule.id)
+    asked = len(diagnosis.rules) - sum(map(len, reasons.values()))
+    words = f"{counted(asked, 'rule')} asked"
+    if reasons:
+        by_number = sorted(reasons.items(), key=lambda pair: -len(pair[1]))
+        words += f"; not asked: {'; '.join(f'{_few(ids)}, as {reason}' for reason, ids in by_number)}"
+    return words
+
+
+def _few(ids: Sequence[str]) -> str:
+    return joined(ids) if len(ids) <= _MOST_LEADING else f"{len(ids)} rules"
 
 
 def figures(value: float | None, digits: int = 3) -> str:
@@ -17,9 +70,15 @@ def figures(value: float | None, digits: int = 3) -> str:
 
 
 def verdict_words(diagnosis: DiagnosisContents) -> str:
-    """The verdict with how much was found: "1 error, 2 warnings", "healthy", "healthy, 1 note"."""
+    """The verdict with how much was found: "1 error, 2 warnings", "healthy", "healthy, 1 note".
+
+    A model without errors and warnings is not called healthy beside a wanted rate that is advised against.
+    """
     found = tally(diagnosis.findings)
-    return ", ".join(filter(None, ["healthy", found])) if diagnosis.verdict is Verdict.HEALTHY else found
+    if diagnosis.verdict is not Verdict.HEALTHY:
+        return found
+    word = "no error or warning" if speaks_against(diagnosis.advice) else "healthy"
+    return ", ".join(filter(None, [word, found]))
 
 
 def tally(findings: Sequence[Finding]) -> str:

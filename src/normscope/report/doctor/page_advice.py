@@ -1,0 +1,56 @@
+"""What the page shows of the advice: its rows, its pictures with captions, and what they stand on."""
+
+from typing import Any
+
+from ..numbers import percentage
+from ..svg import Picture, inlined
+from .advice import Advice, ShortTraining
+from .advice_words import advice_facts, advice_rows, source_words
+from .contents import DiagnosisContents
+from .explanations import ADVICE_TERMS
+from .rates_svg import loss_picture, rates_picture
+
+
+def advised(diagnosis: DiagnosisContents) -> dict[str, Any]:
+    """By name in the template; nothing without advice."""
+    advice = diagnosis.advice
+    if advice is None:
+        return {}
+    return {
+        "advised": advice_rows(advice),
+        "advice_source": source_words(advice),
+        "advice_facts": advice_facts(advice),
+        "advice_terms": ADVICE_TERMS,
+        "trainings": _trainings(advice),
+        "rates_picture": _rates_picture(advice),
+        "loss_picture": _loss_picture(advice, diagnosis.measured.loss_nats),
+    }
+
+
+def _rates_picture(advice: Advice) -> Picture | None:
+    """None where no rate is named."""
+    if advice.best_rate is None:
+        return None
+    dots = " Marks are short trainings of this model, at the last loss of each." if advice.probed else ""
+    yours = "" if advice.wanted_rate is None else " The dotted line is your learning rate."
+    caption = (
+        f"The band holds the good rates, and the bar the best one with its {percentage(advice.confidence, 0)} range."
+    )
+    return Picture(svg=inlined(rates_picture(advice), "advice-rates"), caption=caption + dots + yours)
+
+
+def _loss_picture(advice: Advice, loss_nats: float | None) -> Picture | None:
+    """None where the first update was not looked along."""
+    if len(advice.rates) < 2 or all(loss is None for loss in advice.loss_along_step):
+        return None
+    caption = (
+        f"Loss after one update of {advice.optimizer}, which says little about the updates after it. Losses far above "
+        "the first are cut off."
+    )
+    return Picture(svg=inlined(loss_picture(advice, loss_nats), "advice-loss"), caption=caption)
+
+
+def _trainings(advice: Advice) -> tuple[ShortTraining, ...]:
+    """Those without warm-up by rising rate, then those with one."""
+    warmed = () if advice.warmup is None else advice.warmup.tried
+    return (*sorted(advice.probed, key=lambda one: one.rate), *warmed)
