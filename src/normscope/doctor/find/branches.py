@@ -5,13 +5,12 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Literal
 
-import torch
-
 from ...placement import SublayerKind
 from ..trace.flow import PRODUCTS, dominators
 from ..trace.graph import Graph
 from ..trace.mixtures import SOFTMAX
 from .inner import InnerPlace
+from .mixing import mixes_positions
 
 BranchKind = SublayerKind | Literal["convolution", "mixer"]
 _FUSED = "scaled_dot_product"
@@ -134,38 +133,12 @@ def _leads_to(graph: Graph, number: int, target: int) -> bool:
 
 def _mixes(graph: Graph, reads: list[int], output: int, attends: bool) -> bool:
     try:
-        mixes = _mixes_positions(graph, reads[0], output) if len(reads) == 1 else None
+        mixes = mixes_positions(graph, reads[0], output) if len(reads) == 1 else None
     except (ValueError, RuntimeError, IndexError):
         # Tokens that are sorted, as to experts, cannot be followed with other values: what was recorded decides.
         mixes = None
     convolves = any(graph.values[n].op == "convolution" for n in graph.between(reads[0], output))
     return attends or convolves if mixes is None else mixes
-
-
-def _mixes_positions(graph: Graph, read: int, output: int) -> bool | None:
-    """Whether a change of one token changes the branch at another one; None where none changes it anywhere."""
-    x, y = graph.values[read].tensor, graph.values[output].tensor
-    tokens = x.numel() // x.shape[-1]
-    if y.numel() % tokens:
-        return False
-    before = _rows(graph.trace.again({read: x}, output), tokens)
-    generator = torch.Generator().manual_seed(0)
-    changes = False
-    for token in dict.fromkeys((0, tokens // 2, tokens - 1)):
-        changed = x.clone().contiguous()
-        row = changed.view(tokens, -1)[token]
-        row += torch.randn(row.shape, generator=generator).to(row) * (1 + row.abs().mean())
-        after = _rows(graph.trace.again({read: changed}, output), tokens)
-        rows = int((after - before).abs().amax(-1).gt(1e-6 * before.abs().amax()).sum())
-        if rows > 1:
-            return True
-        changes = changes or rows > 0
-    # A last matrix that starts at zero hides what comes before it.
-    return False if changes else None
-
-
-def _rows(y: torch.Tensor, tokens: int) -> torch.Tensor:
-    return y.reshape(tokens, -1).double()
 
 
 def inner_norms(graph: Graph, region: list[int], reads: list[int], kind: BranchKind) -> tuple[InnerPlace, ...]:
