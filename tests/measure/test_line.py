@@ -110,3 +110,9 @@ def test_equal_rows_have_no_spread():
     every, between = row_spread(torch.tensor([[1.0, -2.0, 4.0]]).expand(5, 3))
     assert every > 1
     assert between < 1e-12
+
+
+def test_rows_are_only_read():
+    output = torch.tensor([[1.0, -2.0, 4.0], [0.0, 1.0, 5.0]], dtype=torch.float64)
+    row_spread(output)
+    assert output.tolist() == [[1.0, -2.0, 4.0], [0.0, 1.0, 5.0]]

@@ -11,7 +11,7 @@ from .diagnosis import Diagnosis
 from .lint.linter import asked_rules, lint
 from .lint.rules import Loading, Patient
 from .lint.vectors import at_initialisation
-from .observe.examine import examined
+from .observe.examine import examined_with_gradients
 from .predict.curves import predicted
 from .trace.inputs import Inputs
 
@@ -48,7 +48,9 @@ def diagnose(
     that cannot be looked at, a loss that is not finite, an unknown optimiser or rule, or a rate that is not positive.
     """
     watch("streams and gradients", 0, 1)
-    stacks, observed = examined(model, batch, loss)
+    stacks, observed, passed = examined_with_gradients(model, batch, loss)
+    start = passed if advise else None
+    del passed
     instance = optimizer if isinstance(optimizer, torch.optim.Optimizer) else None
     patient = Patient(
         model=model,
@@ -67,7 +69,16 @@ def diagnose(
     predictions = (None,) * len(stacks) if trained else predicted(stacks, observed)
     advice = None
     if advise:
-        advice = advised(model, batch, loss, optimizer=optimizer, wanted_rate=wanted_rate, stacks=stacks, watch=watch)
+        advice = advised(
+            model,
+            batch,
+            loss,
+            optimizer=optimizer,
+            wanted_rate=wanted_rate,
+            stacks=stacks,
+            start=start,
+            watch=watch,
+        )
     return Diagnosis(
         target=target or type(model).__name__,
         parameters=sum(parameter.numel() for parameter in model.parameters()),

@@ -13,6 +13,7 @@ from ...measure.line import Make
 from ...optim import OPTIMIZERS, OptimizerConfig, make_optimizer
 from ...report.doctor.advice import Advice, RatePlace, RateRange
 from ..identify.found import FoundStack
+from ..observe.loss import Backward
 from ..trace.inputs import Inputs
 from .calibration import Calibration, Facts, calibration, facts_of
 from .first_update import first_update
@@ -31,17 +32,19 @@ def advise(
     optimizer: str | torch.optim.Optimizer,
     wanted_rate: float | None,
     stacks: Sequence[FoundStack],
+    start: Backward | None = None,
     watch: Callable[[str, int, int], None] = lambda stage, done, total: None,
 ) -> Advice:
     """By what the first update does at every rate, and constants from short trainings.
 
     Raises ValueError for an unknown optimiser, one whose class cannot be built from its own settings, or a wanted rate
-    that is not positive. watch: told of the stage, the rates that were looked at, and how many there are to look at.
+    that is not positive. start: the backward pass on this batch, where there was one. watch: told of the stage, the
+    rates that were looked at, and how many there are to look at.
     """
     if wanted_rate is not None and not 0 < wanted_rate < math.inf:
         raise ValueError(f"the wanted rate must be positive and finite, got {wanted_rate}")
     name, make = _maker(model, optimizer)
-    seen = first_update(model, batch, loss, make, partial(watch, "rates"))
+    seen = first_update(model, batch, loss, make, partial(watch, "rates"), start)
     sublayers = sum(len(stack.sublayers) for stack in stacks)
     facts, constants = facts_of(seen, optimizer=name, sublayers=sublayers), calibration()
     best = constants.safe_rate(facts)

@@ -9,10 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ...measure.line import Line, Make, first_updates, row_spread
-from ..observe.loss import loss_of
+from ...measure.line import Line, Make, first_updates
+from ..observe.loss import Backward, backward, loss_of, spread_of
 from ..trace.inputs import Inputs, call_with
-from ..trace.outputs import main_tensor
 from ..trace.unchanged import left_unchanged
 
 STEPS_A_DECADE = 3
@@ -91,31 +90,33 @@ def first_update(
     loss: Callable[[Any], Tensor] | None,
     make: Make,
     watch: Watch = lambda done, total: None,
+    start: Backward | None = None,
 ) -> FirstUpdate:
     """Take the gradient, let the optimiser say where it would go, and look along that line.
 
     make: an optimiser over one weight, as `first_updates` wants it. Where weights lie behind a gate that starts at 0,
     their gradient is that of a short way along the first one. In evaluation mode; the model is left as it was.
     watch: told how many rates were looked at, and how many there are; more may be added.
+    start: the backward pass on these inputs with this loss, where there was one already.
     Raises ValueError for a loss that is not finite, or that no trained weight has an influence on.
     """
     weights = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
     watch(0, _HIGHEST + 1 - _LOWEST)
+    start = start or _passed(model, inputs, loss)
     with left_unchanged(model):
-        gradients, before = _gradients(model, inputs, loss, weights)
-        shut = [name for name, gradient in gradients.items() if not bool(gradient.any())]
-        direction = first_updates(weights, gradients, make)
-        line = Line(weights, direction)
+        gradients = dict(start.gradients)
+        shut = [name for name in gradients if not start.gradient_norms[name]]
+        line = Line(weights, first_updates(weights, gradients, make))
         if not line.reach:
             raise ValueError("the first update moves no weight: is every learning rate 0, or every weight frozen?")
         if shut:
             with line.at(_OPENING_RATE * line.reach):
-                opened, _ = _gradients(model, inputs, loss, weights)
+                opened = _passed(model, inputs, loss).gradients
             gradients |= {name: opened[name] for name in shut if name in opened}
             line = Line(weights, first_updates(weights, gradients, make))
         del gradients
         with torch.no_grad():
-            return _along(line, model, inputs, loss, before, len(shut), watch)
+            return _along(line, model, inputs, loss, start, len(shut), watch)
 
 
 def _along(
@@ -123,45 +124,36 @@ def _along(
     model: nn.Module,
     inputs: Inputs,
     loss: Callable[[Any], Tensor] | None,
-    before: float,
+    start: Backward,
     shut: int,
     watch: Watch,
 ) -> FirstUpdate:
     seen: dict[int, tuple[float, float]] = {}
 
-    def look(step: int) -> None:
-        with line.at(line.reach * 10 ** (step / STEPS_A_DECADE)):
-            output = call_with(model, inputs)
-            seen[step] = float(loss_of(output, loss)[0]), _spread(output)
-        watch(len(seen), max(len(seen), _HIGHEST + 1 - _LOWEST))
+    spread_before = start.spread or 1.0
+    with line.moving() as move:
 
-    start = _spread(call_with(model, inputs)) or 1.0
-    for step in range(_LOWEST, _HIGHEST + 1):
-        look(step)
-    # A deep stack without a skip may be past it all at the lowest rate.
-    while seen[min(seen)][1] < start / 2 and min(seen) > _NEVER_BELOW:
-        look(min(seen) - 1)
+        def look(step: int) -> None:
+            move(line.reach * 10 ** (step / STEPS_A_DECADE))
+            output = call_with(model, inputs)
+            seen[step] = float(loss_of(output, loss)[0]), spread_of(output)
+            watch(len(seen), max(len(seen), _HIGHEST + 1 - _LOWEST))
+
+        for step in range(_LOWEST, _HIGHEST + 1):
+            look(step)
+        # A deep stack without a skip may be past it all at the lowest rate.
+        while seen[min(seen)][1] < spread_before / 2 and min(seen) > _NEVER_BELOW:
+            look(min(seen) - 1)
     ordered = sorted(seen.items())
     return FirstUpdate(
         reach=line.reach,
         rates=tuple(line.reach * 10 ** (step / STEPS_A_DECADE) for step, _ in ordered),
         losses=tuple(loss for _, (loss, _) in ordered),
-        spreads=tuple(spread / start for _, (_, spread) in ordered),
-        loss_before=before,
+        spreads=tuple(spread / spread_before for _, (_, spread) in ordered),
+        loss_before=start.loss_nats,
         shut_weights=shut,
     )
 
 
-def _spread(output: Any) -> float:
-    rows = main_tensor(output)
-    return row_spread(rows)[1] if rows is not None and rows.shape[-1] > 1 else 1.0
-
-
-def _gradients(
-    model: nn.Module, inputs: Inputs, loss: Callable[[Any], Tensor] | None, weights: dict[str, nn.Parameter]
-) -> tuple[dict[str, Tensor], float]:
-    with torch.enable_grad():
-        value, _ = loss_of(call_with(model, inputs), loss)
-        found = torch.autograd.grad(value, list(weights.values()), allow_unused=True)
-    gradients = {name: g.detach() for name, g in zip(weights, found, strict=True) if g is not None}
-    return gradients, float(value.detach())
+def _passed(model: nn.Module, inputs: Inputs, loss: Callable[[Any], Tensor] | None) -> Backward:
+    return backward(model, lambda: call_with(model, inputs), loss)

@@ -27,6 +27,13 @@ def examined(
     to see what opens. The model is left as it was: weights, `.grad`, buffers, modes, and all random number generators.
     Raises ValueError as `find_stacks` and `backward` do.
     """
+    return examined_with_gradients(model, inputs, loss)[:2]
+
+
+def examined_with_gradients(
+    model: nn.Module, inputs: Inputs, loss: Callable[[Any], Tensor] | None
+) -> tuple[tuple[FoundStack, ...], Observations, Backward]:
+    """The same, with the backward pass: its gradients are as large as the weights."""
     found, seen, written, unused = _watched(model, inputs)
     # By now what was recorded is gone: it would stand beside all that the backward pass keeps.
     widths = [stack.width for stack in found]
@@ -40,7 +47,7 @@ def examined(
         gradient_norms=passed.gradient_norms,
         unused_parameters=unused,
     )
-    return found, with_opening(observed, model, lambda: call_with(model, inputs), loss, written)
+    return found, with_opening(observed, model, lambda: call_with(model, inputs), loss, written), passed
 
 
 def _watched(

@@ -3,13 +3,14 @@
 # N = tokens, V = classes
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from ...measure.line import row_spread
 from ..trace.outputs import main_tensor, named_in
 from ..trace.unchanged import left_unchanged
 
@@ -23,6 +24,10 @@ class Backward:
     classes: int | None
     logit_deviation: float | None
     gradient_norms: Mapping[str, float]
+    gradients: Mapping[str, Tensor] = field(repr=False)
+    """By name of the parameter, where anything reaches it."""
+    spread: float
+    """Mean squared difference between the rows of the output and their mean row; 1 where it has no rows."""
     places: int
     """At which the output says something: the tokens, or one for a sequence; 0 where that is not known."""
 
@@ -52,18 +57,21 @@ def backward(
         scores = main_tensor(output)
         classes, deviation = _logits(scores, named_in(output, "logits") is not None, widths)
         places = 0 if scores is None else scores.numel() // scores.shape[-1]
+        spread = spread_of(output)
         # What only the output holds need not stand beside the gradients.
         del output, scores
         nats = float(value.detach())
         if not math.isfinite(nats):
             raise ValueError(f"the loss is {nats}: give a batch on which it is finite")
-        norms = _attempt("the backward pass", lambda: _gradient_norms(model, value))
+        gradients = _attempt("the backward pass", lambda: _gradients(model, value))
     return Backward(
         loss_nats=nats,
         loss_is_stand_in=is_stand_in,
         classes=classes,
         logit_deviation=deviation,
-        gradient_norms=norms,
+        gradient_norms={name: 0.0 if gradient is None else _norm(gradient) for name, gradient in gradients.items()},
+        gradients={name: gradient for name, gradient in gradients.items() if gradient is not None},
+        spread=spread,
         places=places,
     )
 
@@ -106,19 +114,26 @@ def _logits(scores: Tensor | None, named: bool, widths: Sequence[int]) -> tuple[
         return scores.shape[-1], float(variances.mean().sqrt())
 
 
-def _gradient_norms(model: nn.Module, loss: Tensor) -> dict[str, float]:
+def spread_of(output: Any) -> float:
+    """Mean squared difference between the rows of an output and their mean row; 1 where it has no rows."""
+    rows = main_tensor(output)
+    return row_spread(rows)[1] if rows is not None and rows.shape[-1] > 1 else 1.0
+
+
+def _gradients(model: nn.Module, loss: Tensor) -> dict[str, Tensor | None]:
     named = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
     if not named:
         return {}
     if not loss.requires_grad:
         raise ValueError("no trainable parameter has an influence on the loss: is it detached, or under no_grad?")
     # Not `loss.backward()`, which writes to `.grad` and runs what hangs on it, such as an optimiser's step.
-    gradients = torch.autograd.grad(loss, list(named.values()), allow_unused=True)
-    return {name: _norm(gradient) for name, gradient in zip(named, gradients, strict=True)}
+    found = torch.autograd.grad(loss, list(named.values()), allow_unused=True)
+    return {
+        name: gradient if gradient is None or gradient.layout == torch.strided else gradient.to_dense()
+        for name, gradient in zip(named, found, strict=True)
+    }
 
 
-def _norm(gradient: Tensor | None) -> float:
-    if gradient is None:
-        return 0.0
-    dense = gradient if gradient.layout == torch.strided else gradient.to_dense()
-    return float(torch.linalg.vector_norm(dense, dtype=torch.float32 if dense.device.type == "mps" else torch.float64))
+def _norm(gradient: Tensor) -> float:
+    wide = torch.float32 if gradient.device.type == "mps" else torch.float64
+    return float(torch.linalg.vector_norm(gradient, dtype=wide))

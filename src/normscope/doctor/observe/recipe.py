@@ -68,7 +68,7 @@ def _recipe(graph: Graph, stream: Stream, streams: Sequence[Stream]) -> Recipe |
     memories = {n for branch in branches for n, other in enumerate(streams) if _reads(branch, stream, other)}
     if steps is None or len(memories) > 1:
         return None
-    sees_later = [_sees_later(graph, branch) for branch in branches if branch.kind == "attention"][:1]
+    attending = next((branch for branch in branches if branch.kind == "attention"), None)
     x = graph.values[places[0]].tensor
     keys = [w.keys for w in weights.values() if w is not None and w.kind == "attention"]
     in_sequence = x.numel() // (len(x) * stream.width) if x.ndim > 2 else 0
@@ -77,7 +77,7 @@ def _recipe(graph: Graph, stream: Stream, streams: Sequence[Stream]) -> Recipe |
     return Recipe(
         width=stream.width,
         tokens=max(keys, default=in_sequence or len(x)),
-        causal=sees_later == [False],
+        causal=attending is not None and not _sees_later(graph, attending),
         parts=_parts(x),
         source=places[0],
         steps=steps,

@@ -196,8 +196,8 @@ def _with_bias(graph: Graph, number: int) -> int:
 def _activation(graph: Graph, starts: list[int], end: int) -> Activation | None:
     """Known by its values, however it is computed."""
     shape = graph.values[end].shape
-    z = torch.linspace(-3, 3, shape.numel(), dtype=torch.float64).reshape(shape)
-    u = torch.linspace(-1, 2, shape.numel(), dtype=torch.float64).flip(0).reshape(shape)
+    z = torch.linspace(-3, 3, shape.numel()).reshape(shape)
+    u = torch.linspace(-1, 2, shape.numel()).flip(0).reshape(shape)
     if len(starts) == 2:
         orders: list[tuple[Tensor, ...]] = [(z, u), (u, z)]
     elif graph.values[starts[0]].shape[-1] == 2 * shape[-1]:
@@ -210,7 +210,7 @@ def _activation(graph: Graph, starts: list[int], end: int) -> Activation | None:
     like = [graph.values[n].tensor for n in starts]
     for given in orders:
         replaced = {n: part.reshape(t.shape).to(t) for n, part, t in zip(starts, given, like, strict=True)}
-        made = graph.trace.again(replaced, end).to(torch.float64).cpu()
+        made = graph.trace.again(replaced, end).float().cpu()
         for name, values in expected.items():
             if bool((made - values).abs().max() < _CLOSE):
                 return name
