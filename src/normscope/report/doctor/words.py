@@ -11,6 +11,8 @@ from .contents import DiagnosisContents, Finding, ModelMeasurements, Severity, S
 
 _NOUNS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
 _MOST_LEADING = 2
+_MOST_NATS = 20.0
+"""Beyond this loss a perplexity, of which few vocabularies have as many, says nothing more."""
 
 
 def headline(diagnosis: DiagnosisContents) -> tuple[str, str]:
@@ -167,7 +169,11 @@ def loss_words(measured: ModelMeasurements) -> str:
         return "no loss, so no gradients"
     guessing = f", {figures(math.log(measured.classes))} for uniform guessing" if measured.classes else ""
     which = "loss on random targets" if measured.loss_is_stand_in else "loss"
-    return f"{which} {figures(measured.loss_nats)} nats per token{guessing}"
+    return f"{which} {figures(measured.loss_nats)} nats per token{_perplexity(measured.loss_nats)}{guessing}"
+
+
+def _perplexity(loss_nats: float) -> str:
+    return f" (perplexity {figures(math.exp(loss_nats))})" if 0 <= loss_nats < _MOST_NATS else ""
 
 
 def span_of(values: Sequence[float | None]) -> str:
