@@ -92,13 +92,20 @@ def by_trainer(folder: Path, batch: dict[str, Tensor] | None) -> tuple[nn.Module
 
 
 def ours(history: list[dict[str, float]]) -> Measured:
-    """What of a log history is a measurement, by update; none stands there twice."""
+    """What of a log history is a measurement, by update; none stands there twice. The recipe stands with the first."""
     entries = [entry for entry in history if any(name.startswith("normscope/") for name in entry)]
     assert len({entry["step"] for entry in entries}) == len(entries)
-    return {
-        int(entry["step"]): {name: value for name, value in entry.items() if name.startswith("normscope/")}
-        for entry in entries
-    }
+    assert RECIPE.items() <= entries[0].items()
+    assert not any(RECIPE.keys() & entry.keys() for entry in entries[1:])
+    return {int(entry["step"]): measurements(entry) for entry in entries}
+
+
+RECIPE = {"normscope/recipe/divides": 0.0, "normscope/recipe/clip_norm": CLIP}
+"""SGD's update grows with the gradient, and has no ε."""
+
+
+def measurements(entry: dict[str, float]) -> dict[str, float]:
+    return {name: value for name, value in entry.items() if name.startswith("normscope/") and name not in RECIPE}
 
 
 def by_lightning(folder: Path, batch: dict[str, Tensor] | None) -> tuple[nn.Module, Measured]:
@@ -144,7 +151,8 @@ def by_lightning(folder: Path, batch: dict[str, Tensor] | None) -> tuple[nn.Modu
             values = {name: float(value) for name, value in row.items() if name.startswith("normscope/") and value}
             if values:
                 found[int(row["step"]) + 1] = values
-    return module.model, found
+    assert RECIPE.items() <= found[1].items()
+    return module.model, {update: measurements(values) for update, values in found.items()}
 
 
 def by_hand(batch: dict[str, Tensor] | None) -> tuple[nn.Module, Measured]:
@@ -225,7 +233,7 @@ def test_in_tensorboard_they_stand_beside_the_loss_of_every_update(tmp_path: Pat
     assert scalars["train/loss"] == [1, 2, 3, 4, 5]
     measured = {tag: steps for tag, steps in scalars.items() if "normscope/" in tag}
     assert any("gradient_norm" in tag for tag in measured)
-    assert all(steps == MEASURED for steps in measured.values())
+    assert all(steps == (MEASURED[:1] if "/recipe/" in tag else MEASURED) for tag, steps in measured.items())
 
 
 def test_a_callback_outside_of_a_trainer_says_so() -> None:

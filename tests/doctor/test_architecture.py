@@ -8,7 +8,7 @@ import normscope.doctor
 from test_architecture import imports
 
 DOCTOR = Path(normscope.doctor.__file__).parent
-ORDER = ("trace", "find", "identify", "observe", "monitor", "predict", "lint", "advise")
+ORDER = ("trace", "find", "identify", "observe", "monitor", "predict", "lint", "history", "advise")
 """From what is recorded to what is said of it; the files at the top know them all."""
 FILES = [path for path in sorted(DOCTOR.rglob("*.py")) if path.parent != DOCTOR]
 

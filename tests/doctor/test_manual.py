@@ -4,11 +4,13 @@ import re
 from pathlib import Path
 
 import pytest
+import torch
 import typer.main
+from torch import nn
 
 from normscope.cli.main import app
 from normscope.doctor.lint.linter import RULES
-from normscope.doctor.observe.observed import ObservedSublayer
+from normscope.doctor.monitor import Monitor
 from normscope.optim import OPTIMIZERS
 
 PAGE = (Path(__file__).parents[2] / "docs/doctor.md").read_text(encoding="utf-8")
@@ -39,9 +41,15 @@ def test_every_option_is_told() -> None:
 
 
 def test_names_of_measurements_are_those_of_the_code() -> None:
-    names = re.findall(r"^\| `(\w+)` \|", section("While it trains"), re.MULTILINE)
-    assert set(names) <= {field.name for field in ObservedSublayer.__dataclass_fields__.values()}
-    assert len(names) == 4
+    """Of a small language model, which has every one of them."""
+    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    model = nn.Sequential(nn.Embedding(5, 8), layer, nn.Linear(8, 5))
+    ids_BT = torch.tensor([[0, 1, 2], [3, 4, 0]])
+    monitor = Monitor(model=model, inputs=lambda m: nn.functional.cross_entropy(m(ids_BT).mT, ids_BT))
+    nn.functional.cross_entropy(model(ids_BT).mT, ids_BT).backward()
+    made = {name.rpartition("/")[2] for name in [*monitor(1), *monitor.stepped(1)]}
+    rows = re.findall(r"^\| ((?:`\w+`(?:, )?)+) \|", section("While it trains"), re.MULTILINE)
+    assert {name for row in rows for name in re.findall(r"\w+", row)} == made
 
 
 def test_the_action_runs_a_command_that_exists() -> None:

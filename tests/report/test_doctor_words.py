@@ -113,9 +113,8 @@ def test_rules_not_asked_are_counted_by_their_reason():
 
 def test_the_loss_and_what_guessing_costs():
     measured = encoder_decoder().measured
-    # e to the power of 10.41, and ln 30,522
-    assert words.loss_words(measured) == "loss 10.4 nats per token (perplexity 33,190), 10.3 for uniform guessing"
-    assert words.loss_words(replace(measured, loss_nats=math.inf)).startswith("loss non-finite nats per token, ")
+    # ln 30,522
+    assert words.loss_words(measured) == "loss 10.4 nats per token, 10.3 for uniform guessing"
     assert words.loss_words(broken().measured).startswith("loss on random targets 10.4")
     assert words.loss_words(unknown().measured) == "no loss, so no gradients"
 

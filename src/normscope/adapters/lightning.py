@@ -7,6 +7,7 @@ trainer = lightning.Trainer(callbacks=[NormScopeCallback(every_updates=100)], ..
 import importlib
 from typing import Any
 
+from ..doctor.history.recipe import recipe_values
 from ..doctor.monitor.loop import LoopMonitor
 from ..doctor.trace.inputs import Inputs
 from ..errors import installation
@@ -39,7 +40,7 @@ class NormScopeCallback(*_callback_classes()):  # type: ignore[misc]
     def __init__(self, every_updates: int = 100, batch: Inputs | None = None) -> None:
         super().__init__()
         self._loop = LoopMonitor(every_updates, batch)
-        self._step, self._values = 0, dict[str, float]()
+        self._step, self._values, self._told = 0, dict[str, float](), False
 
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
         if trainer.is_global_zero:
@@ -51,6 +52,9 @@ class NormScopeCallback(*_callback_classes()):  # type: ignore[misc]
         self._log(trainer)  # of another optimiser, in the same batch
         self._step = trainer.global_step
         self._values = self._loop.measured(pl_module, self._step + 1, before_clipping=True)
+        if self._values and not self._told:
+            self._told = True
+            self._values |= recipe_values(optimizer, trainer.gradient_clip_val)
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         # Lightning says nothing between the optimiser's step and this.

@@ -7,6 +7,7 @@ trainer = transformers.Trainer(callbacks=[NormScopeTrainerCallback(every_updates
 import inspect
 from typing import Any
 
+from ..doctor.history.recipe import recipe_values
 from ..doctor.monitor.loop import LoopMonitor
 from ..doctor.trace.inputs import Inputs
 from ..errors import installation
@@ -36,9 +37,10 @@ class NormScopeTrainerCallback(TrainerCallback):
         self._loop = LoopMonitor(every_updates, batch)
         self._trainer: Any = None
         self._values: dict[str, float] = {}
+        self._told = False
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        self._trainer = _calling_trainer()
+        self._trainer, self._told = _calling_trainer(), False
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         if state.is_world_process_zero:
@@ -48,6 +50,9 @@ class NormScopeTrainerCallback(TrainerCallback):
         # Gradients are clipped by now, and no earlier call comes after backward.
         if state.is_world_process_zero:
             self._values = self._loop.measured(kwargs["model"], state.global_step + 1, before_clipping=False)
+            if self._values and not self._told:
+                self._told = True
+                self._values |= recipe_values(kwargs["optimizer"], args.max_grad_norm)
 
     def on_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         if self._values:

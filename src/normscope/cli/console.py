@@ -16,6 +16,7 @@ from rich.table import Table
 from ..report.numbers import duration
 
 if TYPE_CHECKING:
+    from ..doctor.history.explain import Explanation
     from ..studies.grids.state import CellState
 
 _PLAIN_EVERY_SECONDS = 10.0
@@ -238,3 +239,21 @@ def _of(update: int, updates: int | None) -> str:
 def say(text: str) -> None:
     """Print a note for the user, without breaking its lines."""
     stderr.print(text, soft_wrap=True)
+
+
+def print_history(explanation: "Explanation") -> None:
+    """The page of the terminal, in ASCII where the terminal has nothing else."""
+    from ..doctor.history.text import page
+
+    for line in page(explanation):
+        print(_plain_where_needed(line))
+
+
+def _plain_where_needed(line: str) -> str:
+    encoding = sys.stdout.encoding or "ascii"
+    try:
+        line.encode(encoding)
+    except UnicodeEncodeError:
+        plain = line.translate(str.maketrans("▁▂▃▄▅▆▇█▲×┐┘—…·√", "_.-:=+*#^x||-.*v"))
+        return plain.encode("ascii", "replace").decode()
+    return line

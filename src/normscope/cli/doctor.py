@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import UserError
-from .console import StageDisplay, stderr
+from .console import StageDisplay, print_history, stderr
 from .early import refuse_missing_target
 from .shared import Imports, refuse_unwritable, run_imports, write_text
 from .stages import LateStages
 
 if TYPE_CHECKING:
     from ..doctor.diagnosis import Diagnosis
+    from ..doctor.history.explain import Explanation
+    from ..report.doctor.contents import Severity
     from ..targets import Target
 
 _STDOUT = "-"
@@ -61,13 +63,21 @@ def doctor(
         list[str],
         typer.Option(metavar="ID", help="Leave out this rule, beside those silenced in pyproject.toml."),
     ] = [],  # noqa: B006
+    log: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Explain the spikes and plateaus of a training's log: a run folder or metrics.jsonl, Trainer's "
+            "trainer_state.json, TensorBoard's event files, W&B's wandb-history.jsonl. No TARGET is needed.",
+        ),
+    ] = None,
     rules: Annotated[bool, typer.Option("--rules", help="List all rules and exit.")] = False,
     imports: Imports = [],  # noqa: B006
 ) -> None:
     """Find a model's residual streams and norm placements, measure them over depth, and say what is wrong.
 
     The exit code is 0 where no finding is as severe as --fail-on, 1 where one is, and 2 where the target cannot be
-    examined.
+    examined. Of a training's history a spike that came back is an info, a rise or a plateau a warning.
 
     For example:
 
@@ -76,6 +86,12 @@ def doctor(
     """
     if rules:
         _list_rules()
+        return
+    if target is None and log is not None:
+        _check(fail_on, optimizer, rate)
+        if html is not None:
+            raise UserError("--html is the page of a model: name a TARGET beside --log, or take --json")
+        _explain_alone(log, as_json, fail_on)
         return
     if target is None:
         raise UserError(
@@ -91,12 +107,35 @@ def doctor(
         silenced = _silenced(silence)
         run_imports(imports)
         from ..targets import opened
+        from ..targets.histories import explained_log, explained_run
 
+        history = explained_run(target) if log is None else explained_log(log)
         found = opened(target, settings, tokens=tokens, sequences=sequences, seed=seed)
         watch(f"looking at {found.title}", 0, 1)
         diagnosis = _diagnosed(found, optimizer, rate, silenced, advise=not no_advice, watch=watch)
-    _write(diagnosis, html, as_json)
-    if _as_bad_as(fail_on, diagnosis):
+    from ..report.doctor.contents import worst_of
+
+    _write(diagnosis, html, as_json, history)
+    if _as_bad_as(fail_on, worst_of(diagnosis.findings)) or (history and _as_bad_as(fail_on, history.severity)):
+        raise typer.Exit(1)
+
+
+def _explain_alone(log: Path, as_json: str | None, fail_on: str) -> None:
+    """A log without a model."""
+    from ..targets.histories import explained_log
+
+    if as_json not in (None, _STDOUT):
+        refuse_unwritable("--json", Path(str(as_json)))
+    history = explained_log(log)
+    text = json.dumps(_finite({"history": history.to_json()}), ensure_ascii=False, indent=1, allow_nan=False)
+    if as_json == _STDOUT:
+        typer.echo(text)
+    else:
+        print_history(history)
+        if as_json is not None:
+            write_text("--json", Path(as_json), text + "\n")
+            typer.echo(f"written: {as_json}")
+    if _as_bad_as(fail_on, history.severity):
         raise typer.Exit(1)
 
 
@@ -158,7 +197,9 @@ def _diagnosed(
         raise UserError(f"{target.title}: {' '.join(str(error).split())}{where}") from error
 
 
-def _write(diagnosis: "Diagnosis", html: Path | None, as_json: str | None) -> None:
+def _write(
+    diagnosis: "Diagnosis", html: Path | None, as_json: str | None, history: "Explanation | None" = None
+) -> None:
     contents = diagnosis.contents()
     if html is not None:
         from ..doctor.lint.linter import RULES
@@ -168,7 +209,8 @@ def _write(diagnosis: "Diagnosis", html: Path | None, as_json: str | None) -> No
             write_doctor_page(contents, html, RULES)
         except OSError as error:
             raise UserError(f"cannot write {html}: {error.strerror}") from error
-    text = json.dumps(_finite(contents.to_json()), ensure_ascii=False, indent=1, allow_nan=False)
+    explained = {} if history is None else {"history": history.to_json()}
+    text = json.dumps(_finite(contents.to_json() | explained), ensure_ascii=False, indent=1, allow_nan=False)
     if as_json == _STDOUT:
         typer.echo(text)
         return
@@ -178,6 +220,9 @@ def _write(diagnosis: "Diagnosis", html: Path | None, as_json: str | None) -> No
 
     from ..report.doctor.text import terminal_page
 
+    if history is not None:
+        print_history(history)
+        typer.echo()
     console = Console(highlight=False, markup=False, emoji=False)
     console.print(terminal_page(contents))
     for file in (html, as_json):
@@ -185,10 +230,9 @@ def _write(diagnosis: "Diagnosis", html: Path | None, as_json: str | None) -> No
             console.print(f"written: {file}", soft_wrap=True)
 
 
-def _as_bad_as(severity: str, diagnosis: "Diagnosis") -> bool:
-    from ..report.doctor.contents import Severity, worst_of
+def _as_bad_as(severity: str, worst: "Severity | None") -> bool:
+    from ..report.doctor.contents import Severity
 
-    worst = worst_of(diagnosis.findings)
     return worst is not None and worst.rank >= Severity(severity).rank
 
 

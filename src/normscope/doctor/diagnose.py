@@ -31,7 +31,7 @@ def diagnose(
     advise: bool = True,
     watch: Callable[[str, int, int], None] = lambda stage, done, total: None,
 ) -> Diagnosis:
-    """What a model is, what is wrong with it, and its best learning rate, before its first update.
+    """What a model is, what is wrong with it, and its largest stable learning rate, before its first update.
 
     batch: what its forward is called with, by keyword (a mapping), by position (a sequence, or one tensor), or a
     function that runs it and returns its output. loss: maps the output to the mean loss per token in nats; without it

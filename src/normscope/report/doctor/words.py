@@ -11,8 +11,6 @@ from .contents import DiagnosisContents, Finding, ModelMeasurements, Severity, S
 
 _NOUNS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
 _MOST_LEADING = 2
-_MOST_NATS = 20.0
-"""Beyond this loss a perplexity, of which few vocabularies have as many, says nothing more."""
 
 
 def headline(diagnosis: DiagnosisContents) -> tuple[str, str]:
@@ -169,11 +167,7 @@ def loss_words(measured: ModelMeasurements) -> str:
         return "no loss, so no gradients"
     guessing = f", {figures(math.log(measured.classes))} for uniform guessing" if measured.classes else ""
     which = "loss on random targets" if measured.loss_is_stand_in else "loss"
-    return f"{which} {figures(measured.loss_nats)} nats per token{_perplexity(measured.loss_nats)}{guessing}"
-
-
-def _perplexity(loss_nats: float) -> str:
-    return f" (perplexity {figures(math.exp(loss_nats))})" if 0 <= loss_nats < _MOST_NATS else ""
+    return f"{which} {figures(measured.loss_nats)} nats per token{guessing}"
 
 
 def span_of(values: Sequence[float | None]) -> str:

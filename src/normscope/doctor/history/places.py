@@ -1,0 +1,69 @@
+"""Which sub-layer left its course first."""
+
+import math
+from dataclasses import dataclass
+from statistics import median
+
+from .episodes import Episode
+from .record import History, Series
+
+GROWN = 3.0
+"""Times by which a sub-layer's quantity has to exceed its own past, and what the others have become, to stand out."""
+_QUANTITIES = ("update_ratio", "share", "stream_square", "gradient_norm")
+"""In the order of cause and effect: a step, what it does to the forward pass, and what that does to gradients."""
+_PAST = 9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A sub-layer that stands out."""
+
+    sublayer: str
+    quantity: str
+    update: int
+    """At which it stood out first, as far as it was measured."""
+    times: float
+    """What it is of its own median before."""
+
+
+def first_place(history: History, episode: Episode) -> Place | None:
+    """The sub-layer that stood out first around the onset; None where none was recorded, or none leads the others.
+
+    Looked at are the measurements from the last before the onset to the second after it. A sub-layer stands out whose
+    quantity is three times its own median before or more, and three times further off than the median sub-layer's.
+    """
+    for quantity in _QUANTITIES:
+        series = {place: found.finite() for place, found in history.of_sublayers(quantity).items()}
+        for update in _measured(series, episode.onset):
+            grown = {place: value for place, one in series.items() if (value := times_of_past(one, update)) is not None}
+            if not grown:
+                continue
+            most = max(grown, key=lambda place: grown[place])
+            if grown[most] >= GROWN * max(1.0, median(grown.values())):
+                return Place(sublayer=most, quantity=quantity, update=update, times=grown[most])
+    return None
+
+
+def growth(history: History, quantity: str, onset: int) -> float | None:
+    """What the median sub-layer's quantity is of its own past, at most, around the onset; None without any."""
+    series = {place: found.finite() for place, found in history.of_sublayers(quantity).items()}
+    around = [
+        median(grown)
+        for update in _measured(series, onset)
+        if (grown := [value for one in series.values() if (value := times_of_past(one, update)) is not None])
+    ]
+    return max(around, default=None)
+
+
+def _measured(series: dict[str, Series], onset: int) -> list[int]:
+    """The updates to look at, of all that anything was measured at."""
+    known = sorted({update for one in series.values() for update in one.updates})
+    before, after = [u for u in known if u < onset], [u for u in known if u >= onset]
+    return [*before[-1:], *after[:2]]
+
+
+def times_of_past(series: Series, update: int) -> float | None:
+    """A value over the median of those before it; None without both."""
+    past = [v for v in series.before(update).values[-_PAST:] if v > 0]
+    here = [v for u, v in zip(series.updates, series.values, strict=True) if u == update]
+    return here[0] / median(past) if past and here and math.isfinite(here[0]) else None

@@ -1,0 +1,1 @@
+"""Histories out of the files of trainings: one file a format."""
