@@ -1,0 +1,80 @@
+"""What is broken on purpose, and what is healthy: by name, with what the doctor should say."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+LOOPS = ("normscope", "trainer")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One way to train. Midway is `change_at` of the study."""
+
+    words: str
+    cause: str = ""
+    """The id of the pattern that it shows; "" for a healthy training."""
+    place: Literal["", "block", "output", "whole"] = ""
+    """What breaks: the block of the seed, the output layer, or nothing in particular."""
+    from_start: bool = False
+    """Whether it is broken from the first update, and not midway."""
+    optimizer: Literal["adamw", "sgd"] = "adamw"
+    rate: float = 3e-3
+    warmup: bool = True
+    """Linear, over the updates before midway."""
+    epsilon: float = 1e-8
+    clip_norm: float = 1.0
+    post_ln: bool = False
+    block_times: float = 1.0
+    """Factor on the rate of one block from midway on."""
+    output_times: float = 1.0
+    all_times: float = 1.0
+    bad_batch: bool = False
+    """Whether the batch midway has random targets."""
+    batch_times: float = 1.0
+    """Factor on the number of sequences."""
+    epoch_updates: int = 0
+    """Batches that repeat; 0 for new ones throughout."""
+    dropout: float = 0.0
+
+
+BROKEN = {
+    "rate": Case(
+        words="one block's rate is 100 times higher once the warm-up has ended",
+        cause="rate-too-high",
+        place="block",
+        block_times=100.0,
+    ),
+    "epsilon": Case(
+        words="AdamW with ε = 10", cause="epsilon-swamps-gradients", place="whole", from_start=True, epsilon=10.0
+    ),
+    "clip": Case(
+        words="SGD whose gradients are clipped to 1e-4",
+        cause="clip-hides-rate",
+        place="whole",
+        from_start=True,
+        optimizer="sgd",
+        rate=0.3,
+        clip_norm=1e-4,
+    ),
+    "logits": Case(
+        words="the output layer's rate is 300 times higher from midway on",
+        cause="logits-growing",
+        place="output",
+        output_times=300.0,
+    ),
+    "collapse": Case(
+        words="Post-LN whose rate is 100 times higher from midway on",
+        cause="post-ln-collapse",
+        place="whole",
+        post_ln=True,
+        all_times=100.0,
+    ),
+    "batch": Case(words="one batch with random targets", cause="bad-batch", place="whole", bad_batch=True),
+}
+HEALTHY = {
+    "warm-up": Case(words="a warm-up and a constant rate"),
+    "noise": Case(words="batches of two sequences, dropout 0.1", batch_times=0.25, dropout=0.1),
+    "epochs": Case(words="twelve batches, again and again: the loss drops where an epoch begins", epoch_updates=12),
+    "rate-drop": Case(words="a rate that falls to a tenth midway", warmup=False, all_times=0.1),
+    "large-batch": Case(words="batches eight times as large: a smooth loss", batch_times=8.0),
+}
