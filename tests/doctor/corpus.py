@@ -35,6 +35,8 @@ class Known:
     skip: float = 1.0
     branches: tuple[float, ...] = ()
     """What each branch of a block is multiplied with, where that is not 1."""
+    scaled: str = ""
+    """What it is called but for what multiplies its branches."""
 
     @property
     def truth(self) -> list[str]:

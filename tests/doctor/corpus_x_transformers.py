@@ -133,7 +133,10 @@ X_TRANSFORMERS: dict[str, Case] = {
         scale_residual_constant=KEEL_SKIP,
     ),
     "macaron": model(
-        Known(placement="pre-ln", each=("", "pre-ln", ""), kinds=TWO_MATRICES, branches=(0.5, 1.0, 0.5)), macaron=True
+        Known(
+            placement="pre-ln", each=("", "pre-ln", ""), kinds=TWO_MATRICES, branches=(0.5, 1.0, 0.5), scaled="pre-ln"
+        ),
+        macaron=True,
     ),
     # A norm takes the half away again.
     "macaron, sandwich_norm": model(Known(placement="sandwich", kinds=TWO_MATRICES), macaron=True, sandwich_norm=True),
@@ -175,8 +178,8 @@ X_TRANSFORMERS: dict[str, Case] = {
     "pre_and_post_norm": model(Known(placement="", final_norm=False), pre_and_post_norm=True),
     "scale_residual": model(Known(placement=""), scale_residual=True),
     "scale_residual_constant": model(Known(placement="", skip=2.0), scale_residual_constant=2.0),
-    "depth_scale_residual": model(Known(placement="", branches=(0.5, 0.5)), depth_scale_residual=0.5),
-    "use_layerscale": model(Known(placement="", branches=(0.0, 0.0)), use_layerscale=True),
+    "depth_scale_residual": model(Known(placement="", scaled="pre-ln", branches=(0.5, 0.5)), depth_scale_residual=0.5),
+    "use_layerscale": model(Known(placement="", scaled="pre-ln", branches=(0.0, 0.0)), use_layerscale=True),
     "use_dynamic_tanh": model(Known(placement="", norm="", final_norm=False, epsilon=None), use_dynamic_tanh=True),
     "use_derf": model(Known(placement="", norm="", final_norm=False, epsilon=None), use_derf=True),
     "orthog_residual": model(Known(placement=""), orthog_residual=True),

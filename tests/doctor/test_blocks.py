@@ -80,10 +80,10 @@ SCANS = {
             moe_intermediate_size=16,
             shared_expert_intermediate_size=16,
         ),
-        "mff mff mff aff",
+        "mf mf mf af",
     ),
 }
-"""State spaces and linear attention; the last with a shared expert beside each router's choice."""
+"""State spaces and linear attention; the last with a shared expert in each feed-forward."""
 
 
 @pytest.mark.parametrize("name", SCANS)

@@ -3,10 +3,13 @@
 import pytest
 import torch
 
-from doctor.corpus import CORPUS, FURTHER, Case, hugging_face, image, sizes, tokens
+from doctor.corpus import CORPUS, FURTHER, Case
+from doctor.corpus_newer import NEWER
 from doctor.corpus_x_transformers import X_TRANSFORMERS
 from doctor.looked import EVERY, scrambled_model, stacks_of
 from normscope.doctor import FoundStack, find_stacks
+from normscope.doctor.diagnose import diagnose
+from normscope.report.doctor.words import placement_words, summary
 
 
 def assert_known(found: list[FoundStack], case: Case) -> None:
@@ -20,7 +23,10 @@ def assert_known(found: list[FoundStack], case: Case) -> None:
         assert [s.kind for s in inside] == list(known.kinds) * known.blocks
         assert [s.block for s in inside] == [b for b in range(1, known.blocks + 1) for _ in known.kinds]
         assert [s.placement for s in inside] == names
-        assert [s.confidence for s in inside] == list(known.confidences or [known.confidence] * size) * known.blocks
+        sure = [known.confidence if name or known.scaled else "unsure" for name in names[:size]]
+        assert [s.confidence for s in inside] == list(known.confidences or sure) * known.blocks
+        assert [s.scaled_placement for s in inside] == ["" if name else known.scaled for name in names]
+        assert stack.scaled_placement == ("" if stack.placement else known.scaled)
         assert [s.skip_scale for s in inside] == pytest.approx([known.skip] * size * known.blocks)
         assert [s.branch_scale for s in inside] == pytest.approx(list(known.branches or ones) * known.blocks)
         assert {s.parallel for s in inside} == {known.parallel}
@@ -76,22 +82,15 @@ def test_the_report_names_modules_and_formulas():
 
 
 @pytest.mark.parametrize(
-    ("build", "inputs", "formula"),
+    ("name", "formula", "said"),
     [
-        (
-            hugging_face("Granite", **sizes(num_key_value_heads=2, residual_multiplier=0.22)),
-            tokens,
-            "x ← x + 0.22 · attention(norm(x))",
-        ),
-        (
-            hugging_face("Dinov2", **sizes(image_size=8, patch_size=4)),
-            image(8),
-            "x ← trained · attention(norm(x)) + x",
-        ),
+        ("granite", "x ← x + 0.22 · attention(norm(x))", "pre-ln × 0.220"),
+        ("dinov2", "x ← trained · attention(norm(x)) + x", "pre-ln × 1.00"),
+        ("beit", "x ← trained · attention(norm(x)) + x", "pre-ln × 0.100"),
     ],
 )
-def test_models_whose_placement_nobody_registered(build, inputs, formula):
-    (stack,) = find_stacks(build(), inputs())
-    assert (stack.placement, stack.final_norm, stack.blocks) == ("", True, 3)
-    assert {s.placement for s in stack.sublayers} == {""}
-    assert str(stack.sublayers[0].formula) == formula
+def test_scaled_branches_are_named_by_what_they_scale(name, formula, said):
+    diagnosis = diagnose(NEWER[name].build(), NEWER[name].inputs(), advise=False)
+    (stack,) = diagnosis.contents().stacks
+    assert (stack.sublayers[0].formula, placement_words(stack.sublayers[0])) == (formula, said)
+    assert summary(diagnosis.contents()).startswith("pre-ln × scale, 3 blocks, ")

@@ -83,7 +83,7 @@ def test_a_missing_or_second_final_norm(join, final):
 
 @pytest.mark.parametrize(
     ("alpha", "placement", "confidence"),
-    [(8**0.25, "deepnorm", "sure"), (1.7, "", "sure"), (8**0.5, "admin-constant", "sure")],
+    [(8**0.25, "deepnorm", "sure"), (1.7, "", "unsure"), (8**0.5, "admin-constant", "sure")],
 )
 def test_the_constant_of_a_heavier_skip(alpha, placement, confidence):
     stack = found(Wired(lambda x, f, norm: norm(alpha * x + f(x))))
@@ -108,6 +108,9 @@ def test_unknown_formulas_are_printed():
     ]:  # fmt: skip
         stack = found(model)
         assert {s.placement for s in stack.sublayers} == {""}
+        assert {(s.scaled_placement, s.confidence) for s in stack.sublayers} == {
+            ("pre-ln", "sure") if model is layer_scale else ("", "unsure")
+        }
         assert str(stack.sublayers[0].formula) == attention
 
 
@@ -149,3 +152,31 @@ def test_a_function_that_runs_the_model():
 def test_traced_models_show_their_operations_too():
     x = torch.randn(2, 5, WIDTH, generator=torch.Generator().manual_seed(1))
     assert {s.placement for s in found(torch.jit.trace(Wired(pre, final=True), x)).sublayers} == {"pre-ln"}
+
+
+@pytest.mark.parametrize(
+    ("join", "name", "scale"), [(pre, "pre-ln", 8**-0.5), (pre, "pre-ln", 0.25), (post, "post-ln", 0.25)]
+)
+def test_branches_scaled_by_depth(join, name, scale):
+    """Of 1/√(2L) and of 1/L nobody registered a placement, but Admin's skip of √(2L) after which comes a norm."""
+    stack = found(Wired(lambda x, f, norm: join(x, lambda y: scale * f(y), norm), final=True))
+    assert {(s.placement, s.scaled_placement, s.confidence) for s in stack.sublayers} == {("", name, "sure")}
+    assert [s.branch_scale for s in stack.sublayers] == pytest.approx([scale] * 8)
+
+
+class Adapted(nn.Linear):
+    """A projection with an adapter of low rank beside it (LoRA, Hu et al. 2021)."""
+
+    def __init__(self, inputs: int) -> None:
+        super().__init__(inputs, WIDTH)
+        self.down, self.up = nn.Linear(inputs, 2, bias=False), nn.Linear(2, WIDTH, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) + 2.0 * self.up(self.down(x))
+
+
+def test_an_adapter_beside_an_output_projection_is_part_of_its_sublayer():
+    model = Wired(pre, final=True)
+    for attention, feed_forward in zip(model.f[::2], model.f[1::2], strict=True):
+        attention.last, feed_forward[2] = Adapted(WIDTH), Adapted(24)
+    assert {(s.placement, s.confidence) for s in found(model).sublayers} == {("pre-ln", "sure")}

@@ -51,7 +51,7 @@ def test_the_verdict_is_the_first_line():
         "healthy": "healthy — post-ln, 12 blocks, LayerNorm, no final norm",
         "broken": "1 error, 1 warning, 1 note — pre-ln, 24 blocks, LayerNorm, no final norm",
         "encoder-decoder": starts["encoder-decoder"],
-        "unknown": "1 warning — unknown placement, 2 blocks, no norms",
+        "unknown": "1 warning — no registered placement, 2 blocks, no norms",
         "foreign": "healthy — whether your learning rate 3e-4 is good is unknown",
     }
     assert starts["encoder-decoder"].startswith(
@@ -147,7 +147,8 @@ def test_sub_layers_that_are_not_what_the_stack_is():
     stack = with_sublayer(stack, 5, placement=stack.placement)
     assert "and 1 more kind of sub-layers" in printed(replace(found, stacks=(stack, found.stacks[1])), 140)
     unknown = printed(EXAMPLES["unknown"]())
-    assert "attention, block 1–2: unknown, observed a1 = x + attention(x); x ← norm(a1) - trained * a1" in unknown
+    formula = "a1 = x + attention(x); x ← norm(a1) - trained * a1"
+    assert f"attention, block 1–2: unnamed, observed {formula}" in unknown
 
 
 def test_what_was_not_measured_is_left_out():

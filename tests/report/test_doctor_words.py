@@ -63,7 +63,7 @@ def test_verdicts():
 
 def test_summaries():
     assert words.summary(healthy()) == "post-ln, 12 blocks, LayerNorm, no final norm"
-    assert words.summary(unknown()) == "unknown placement, 2 blocks, no norms"
+    assert words.summary(unknown()) == "no registered placement, 2 blocks, no norms"
     assert words.summary(diagnosis("m", made("a", blocks=1))) == "post-ln, 1 block, LayerNorm, no final norm"
     assert words.summary(diagnosis("m", made("a", blocks=6), made("b", blocks=3))) == (
         "post-ln, 6 + 3 blocks, LayerNorm, no final norm"

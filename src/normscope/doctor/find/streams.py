@@ -1,6 +1,6 @@
 """The residual streams of a recorded forward pass: sums x + F(x), the branches F in them, and the formula they make."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from itertools import permutations, takewhile
@@ -73,7 +73,7 @@ def find_streams(graph: Graph) -> list[Stream]:
         groups = [group for group in groups if group not in mine]
         groups.append(reduce(_Group.with_, mine, own))
     everything = reduce(or_, (group.values for group in groups), 0)
-    found = [_stream(graph, group, everything) for group in groups]
+    found = [_stream(graph, group, everything, reached) for group in groups]
     streams = [stream for stream in found if stream.branches]
     for number, stream in enumerate(streams, 1):
         stream.around = surroundings(
@@ -126,17 +126,19 @@ def _bits(numbers: int) -> Iterator[int]:
         numbers ^= lowest
 
 
-def _stream(graph: Graph, group: _Group, everything: int) -> Stream:
+def _stream(graph: Graph, group: _Group, everything: int, reached: list[int]) -> Stream:
     values, joins = group.values, list(_bits(group.joins))
     end = _end(graph, joins[-1])
     leaves = [n for n in _bits(values) if graph.step(n) is None]
     light = values & ~sum(1 << n for n in leaves)
     sources = [n for n in leaves if not graph.through_weights[n] & (light | _sources_of(graph, leaves))]
-    found, lent = [], 0
-    for leaf in leaves:
-        if leaf not in sources:
-            found.append(find_branch(graph, leaf, values, everything & ~values, lent))
-            lent |= found[-1].weighed
+    outputs = [n for n in leaves if n not in sources]
+    found = _find_branches(graph, outputs, values, everything & ~values)
+    if together := _computed_together(graph, found, values, reached):
+        inside = reduce(or_, (reached[n] & ~(1 << n) for n in together))
+        values &= ~inside
+        outputs = sorted([*(n for n in outputs if not inside >> n & 1), *together])
+        found = _find_branches(graph, outputs, values, everything & ~group.values)
     # A projection of one part of the sum onto another one is no sub-layer.
     branches = [branch for branch in found if branch.weighed or len(branch.reads) == 1]
     combinations = {branch.output: branch.reads for branch in found if branch not in branches}
@@ -158,6 +160,36 @@ def _stream(graph: Graph, group: _Group, everything: int) -> Stream:
         width=graph.values[joins[-1]].shape[-1],
         sources=sum(1 << n for n in sources),
     )
+
+
+def _find_branches(graph: Graph, outputs: Sequence[int], values: int, others: int) -> list[Branch]:
+    found, lent = [], 0
+    for output in outputs:
+        found.append(find_branch(graph, output, values, others, lent))
+        lent |= found[-1].weighed
+    return found
+
+
+def _computed_together(graph: Graph, found: Sequence[Branch], values: int, reached: list[int]) -> list[int]:
+    """Sums of nothing but branches of one kind that read the same value: each is one sub-layer, written as a sum.
+
+    Experts and a shared expert are such, or a projection with an adapter of low rank beside it.
+    """
+    alike: dict[tuple[object, ...], int] = {}
+    for branch in found:
+        key = branch.kind, tuple(_rearranged(graph, n) for n in branch.reads)
+        alike[key] = alike.get(key, 0) | 1 << branch.output
+    leaves = sum(1 << n for n in _bits(values) if graph.step(n) is None)
+    several = [some for some in alike.values() if some.bit_count() > 1]
+    whole = ([n for n in _bits(values) if reached[n] & leaves == some] for some in several)
+    return [numbers[0] for numbers in whole if numbers]
+
+
+def _rearranged(graph: Graph, number: int) -> int:
+    """What a value is but another view of."""
+    while (step := graph.step(number)) is not None and step.kind == "same":
+        (number,) = step.sources
+    return number
 
 
 def _sources_of(graph: Graph, leaves: list[int]) -> int:

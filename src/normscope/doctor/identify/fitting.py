@@ -14,7 +14,7 @@ from .candidates import SPOKEN_OF, Candidate, candidate, candidates
 from .formulas import Formula
 from .found import FoundSublayer
 from .matching import Comparison, matches, norms_left_out
-from .sums import scales
+from .sums import scales, unscaled
 
 DEEP, SHALLOW = 16, 2
 """Blocks of the two stacks over which a formula is asked whether it depends on depth."""
@@ -182,6 +182,7 @@ def sublayers(
     final_norm: whether the norm at the stack's end is none of the last sub-layer's.
     """
     chosen: dict[tuple[str, ...], Choice] = {}
+    every = found + _fits_but_for_scales(observed, shape, blocks, found)
     kinds = {kind for block in blocks for kind in block}
     complete = sum(number >= 0 for number in observed.branches) if {"attention", "feed_forward"} <= kinds else 0
     block_of = [number for number, block in enumerate(blocks, 1) for _ in block]
@@ -190,10 +191,11 @@ def sublayers(
         shown = _without_norm(segment) if segment is observed.last and final_norm else segment
         for term in segment.branches:
             own = [fit for fit in found if term.branch in fit.matched]
-            key = tuple(fit.candidate.placement.name for fit in own)
+            likely = own or [fit for fit in every if term.branch in fit.matched]
+            key = tuple(fit.candidate.placement.name for fit in likely)
             if key not in chosen:
-                chosen[key] = choose(own, shape, complete) if own else ("", (), "sure")
-            placement, also, confidence = chosen[key]
+                chosen[key] = choose(likely, shape, complete) if likely else ("", (), "unsure")
+            name, also, confidence = chosen[key]
             branch = observed.branches[term.branch]
             skip, scale = scales(segment, term)
             made.append(
@@ -201,10 +203,11 @@ def sublayers(
                     name=branch.name,
                     kind=branch.kind,
                     block=block_of[term.branch],
-                    placement=placement,
-                    also=also,
+                    placement=name if own else "",
+                    scaled_placement="" if own else name,
+                    also=also if own else (),
                     # One sub-layer alone may be part of anything.
-                    confidence="unsure" if own and len(observed.branches) == 1 else confidence,
+                    confidence="unsure" if len(observed.branches) == 1 else confidence,
                     formula=Formula(shown, term),
                     skip_scale=skip,
                     branch_scale=scale,
@@ -212,6 +215,13 @@ def sublayers(
                 )
             )
     return tuple(sorted(made, key=lambda s: s.block))
+
+
+def _fits_but_for_scales(observed: Observed, shape: StackShape, blocks: Blocks, found: Sequence[Fit]) -> list[Fit]:
+    """The candidates that fit sub-layers which none of those found does, once nothing multiplies their branches."""
+    known = {number for fit in found for number in fit.matched}
+    unnamed = any(term.branch not in known for segment in observed.segments for term in segment.branches)
+    return fits(replace(observed, segments=list(map(unscaled, observed.segments))), shape, blocks) if unnamed else []
 
 
 def ends_with_norm(observed: Observed, found: Sequence[Fit]) -> bool:

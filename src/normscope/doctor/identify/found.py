@@ -20,8 +20,11 @@ class FoundSublayer:
     """Name of a registered placement, or "" where none computes this."""
     also: tuple[str, ...]
     """Further registered placements with this formula here: they differ in weights, at other depths or at the ends."""
+    scaled_placement: str = ""
+    """Where none computes this, the one that would if nothing multiplied the branch; "" where there is none either."""
     confidence: Literal["sure", "unsure"]
-    """unsure: nothing that is observed tells `placement` from one of those in `also`."""
+    """Of the name, `scaled_placement` where that is one. unsure: there is none, or nothing that is observed tells it
+    from one of those in `also`."""
     formula: Formula
     """What was observed; x is the stream before the sub-layer, or before the block where one reaches across it."""
     skip_scale: float | None
@@ -42,6 +45,8 @@ class FoundStack:
     """Where the kinds of its sub-layers do not repeat, one ends with every feed-forward that something else follows."""
     placement: str
     """The placement of most of its sub-layers, "" where that is none."""
+    scaled_placement: str = ""
+    """Where that is "", the commonest `scaled_placement` of its sub-layers."""
     norm: str
     """layer-norm, rms-norm, scale-norm or sphere-norm, the commonest where there are several; "" without any."""
     norm_epsilon: float | None

@@ -103,10 +103,12 @@ def _stack(stream: Stream, shape: StackShape, blocks: Blocks) -> FoundStack:
     final_norm = ends_with_norm(observed, found)
     of_blocks = sublayers(observed, shape, blocks, found, final_norm)
     early = tuple(sub for piece in pieces if piece not in inner for sub in _early(stream, piece))
+    placement = commonest([sub.placement for sub in of_blocks])
     return FoundStack(
         name=_common_module([sub.name for sub in of_blocks]),
         blocks=len(blocks),
-        placement=commonest([sub.placement for sub in of_blocks]),
+        placement=placement,
+        scaled_placement="" if placement else commonest([sub.scaled_placement for sub in of_blocks]),
         norm=norm,
         norm_epsilon=commonest_number(epsilons),
         final_norm=final_norm,
@@ -133,7 +135,7 @@ def _early(stream: Stream, piece: Segment) -> list[FoundSublayer]:
                 block=0,
                 placement="",
                 also=(),
-                confidence="sure",
+                confidence="unsure",
                 formula=Formula(piece, term),
                 skip_scale=skip,
                 branch_scale=scale,

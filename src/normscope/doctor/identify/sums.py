@@ -1,5 +1,7 @@
 """Where a branch meets the stream: the sum that it is added in, and what both are multiplied with there."""
 
+from dataclasses import replace
+
 from ..find.terms import Segment, Term, ordered
 from ..trace.graph import Factor
 
@@ -74,3 +76,20 @@ def _sums(end: Term, start: Term) -> list[Term]:
             found.append(term)
         todo += term.arguments
     return found
+
+
+def unscaled(segment: Segment) -> Segment:
+    """The same without what multiplies branches, or norms of them, before they are added."""
+    made = {id(segment.start): segment.start}
+    of_branches = {id(branch) for branch in segment.branches}
+    for term in segment.terms():
+        arguments = tuple(made[id(argument)] for argument in term.arguments)
+        inner = term.arguments[0] if term.arguments else term
+        if term.kind in ("norm", "scale") and id(inner) in of_branches:
+            of_branches.add(id(term))
+        if term.kind == "scale" and id(inner) in of_branches:
+            made[id(term)] = arguments[0]
+        else:
+            made[id(term)] = replace(term, arguments=arguments)
+    branches = tuple(made[id(branch)] for branch in segment.branches)
+    return Segment(segment.start, made[id(segment.end)], branches)

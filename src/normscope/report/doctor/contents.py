@@ -99,8 +99,10 @@ class Sublayer:
     """Name of a registered placement, or "" where none computes this."""
     also: tuple[str, ...]
     """Further registered placements that have this formula here."""
+    scaled_placement: str = ""
+    """Where none computes this, the one that would if nothing multiplied the branch; "" where there is none either."""
     confidence: Literal["sure", "unsure"]
-    """unsure: nothing that is observed tells `placement` from one of those in `also`."""
+    """Of the name. unsure: there is none, or nothing that is observed tells it from one of those in `also`."""
     formula: str
     """What was observed, x being the stream before the sub-layer."""
     skip_scale: float | None
@@ -136,6 +138,8 @@ class Stack:
     blocks: int
     placement: str
     """The placement of most of its sub-layers, "" where that is none."""
+    scaled_placement: str = ""
+    """Where that is "", the commonest of its sub-layers."""
     norm: str
     """layer-norm, rms-norm, scale-norm or sphere-norm, the commonest where there are several; "" without any."""
     norm_epsilon: float | None

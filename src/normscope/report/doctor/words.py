@@ -122,7 +122,8 @@ def stack_words(stack: Stack) -> list[str]:
 
 def _what_it_is(stack: Stack) -> tuple[str, tuple[str, ...]]:
     final = ("final norm",) if stack.final_norm else ("no final norm",) if stack.norm else ()
-    return stack.placement or "unknown placement", (norm_name(stack.norm), *final)
+    scaled = f"{stack.scaled_placement} × scale" if stack.scaled_placement else "no registered placement"
+    return stack.placement or scaled, (norm_name(stack.norm), *final)
 
 
 def block_span(blocks: Iterable[int]) -> str:
@@ -142,6 +143,7 @@ def same_sublayers(stack: Stack) -> list[list[int]]:
         key = (
             sublayer.kind,
             sublayer.placement,
+            sublayer.scaled_placement,
             sublayer.also,
             sublayer.confidence,
             sublayer.parallel,
@@ -153,9 +155,11 @@ def same_sublayers(stack: Stack) -> list[list[int]]:
 
 
 def placement_words(sublayer: Sublayer) -> str:
-    """The placement of a sub-layer, and whether something else may be meant."""
+    """The placement of a sub-layer, up to what multiplies its branch, and whether something else may be meant."""
+    if sublayer.scaled_placement:
+        return f"{sublayer.scaled_placement} × {figures(sublayer.branch_scale)}"
     if not sublayer.placement:
-        return "unknown"
+        return "unnamed"
     if sublayer.confidence == "unsure":
         return " or ".join([sublayer.placement, *sublayer.also]) + " (unsure)"
     return sublayer.placement

@@ -89,7 +89,7 @@ def no_norm(patient: Patient) -> Iterator[Finding]:
         if stack.norm or inside - {"score"}:
             continue
         formula = wanted(patient, number)
-        unsure = any(sublayer.confidence == "unsure" for sublayer in stack.sublayers)
+        unsure = any(sublayer.placement and sublayer.confidence == "unsure" for sublayer in stack.sublayers)
         if formula is not None and not unsure and not _has_norms(formula):
             continue
         seen = patient.observed.stacks[number]
