@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from doctor.test_lint_values import RULES, patient
-from doctor.wired import Model, Stack, pre
+from doctor.wired import Model, Stack, post, pre
 from normscope.doctor.lint.rules import Loading, Patient
 from normscope.doctor.observe.examine import examined
 from normscope.report.doctor.contents import Finding
@@ -132,18 +132,64 @@ def groups(model: nn.Module, *, decay_all: bool) -> list[dict[str, object]]:
     return [{"params": matrices, "weight_decay": 0.1}, {"params": vectors, "weight_decay": 0.1 * decay_all}]
 
 
+def decayed(model: nn.Module, optimizer: torch.optim.Optimizer) -> list[str]:
+    found = check("weight-decay-on-norms", patient(model, optimizer=optimizer))
+    return [f"{finding.severity}: {finding.message}" for finding in found]
+
+
 @pytest.mark.parametrize("decay_all", [False, True])
 def test_weight_decay_on_norms(decay_all):
-    model = small()
+    model = Model(lambda: Stack(post, post, blocks=2))
     optimizer = torch.optim.AdamW(groups(model, decay_all=decay_all))
     found = check("weight-decay-on-norms", patient(model, optimizer=optimizer))
     assert [f.severity for f in found] == ["warning"] * decay_all
     if decay_all:
-        # Two blocks of two norms and a final one, each with a gain and a shift; biases of linear layers are not meant.
-        assert "parameter group 1 of AdamW decays 10 gains" in found[0].message
+        # Two blocks of two norms, each with a gain and a shift; biases of linear layers are not meant.
+        assert "parameter group 1 of AdamW decays 8 gains" in found[0].message
         assert found[0].where == "encoder.blocks.0.norms.0.weight, encoder.blocks.0.norms.0.bias, " + (
-            "encoder.blocks.0.norms.1.weight and 7 more"
+            "encoder.blocks.0.norms.1.weight and 5 more"
         )
+
+
+def test_gains_in_front_of_matrices_may_be_decayed():
+    model = small()
+    (said,) = decayed(model, torch.optim.AdamW(groups(model, decay_all=True)))
+    assert said.startswith("info: ")
+    assert "every norm stands in front of a matrix" in said
+    # A norm of the embedding makes the stream itself.
+    model = Model(lambda: Stack(pre, pre, blocks=2, first=1, final=1))
+    (said,) = decayed(model, torch.optim.AdamW(groups(model, decay_all=True)))
+    assert said.startswith("warning: ")
+
+
+def test_a_group_of_norms_alone_is_meant():
+    model = Model(lambda: Stack(post, post, blocks=2))
+    norms = [p for name, p in model.named_parameters() if "norm" in name]
+    others = [p for name, p in model.named_parameters() if "norm" not in name]
+    both = [{"params": others, "weight_decay": 0.1}, {"params": norms, "weight_decay": 0.01}]
+    (said,) = decayed(model, torch.optim.AdamW(both))
+    assert said.startswith("info: ")
+    assert "a group of their own" in said
+
+
+class CountedFrom1(nn.Module):
+    """RMSNorm with 1 plus a gain that starts at 0, as Gemma's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gain = nn.Parameter(torch.zeros(16))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * (x.square().mean(-1, keepdim=True) + 1e-6).rsqrt() * (1 + self.gain)
+
+
+def test_gains_that_are_counted_from_1_are_pulled_to_1():
+    model = Model(lambda: Stack(post, post, blocks=2))
+    for block in model.encoder.blocks:
+        block.norms = nn.ModuleList([CountedFrom1(), CountedFrom1()])
+    (said,) = decayed(model, torch.optim.AdamW(model.parameters(), weight_decay=0.1))
+    assert said.startswith("info: ")
+    assert "pulls them to 1" in said
 
 
 def test_a_gate_beside_a_matrix_is_looked_after_too():

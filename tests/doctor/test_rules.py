@@ -5,7 +5,15 @@ from types import ModuleType
 
 import pytest
 
-from doctor import bugs, bugs_values, test_clipping, test_lint_numbers, test_lint_signal, test_lint_structure
+from doctor import (
+    bugs,
+    bugs_values,
+    test_clipping,
+    test_lint_numbers,
+    test_lint_signal,
+    test_lint_structure,
+    test_queries_keys,
+)
 from doctor.rules import PLACES
 from normscope.doctor.lint import linter
 from normscope.doctor.lint.linter import RULES
@@ -15,6 +23,7 @@ REBUILT = {bug.rule for bug in (*bugs.BUGS.values(), *bugs_values.BUGS.values())
 NEED_MORE_THAN_A_MODEL: dict[str, Callable[..., None]] = {
     "checkpoint-tensors": test_lint_structure.test_a_post_ln_checkpoint_in_a_pre_ln_model,
     "untrained-norm": test_lint_structure.test_an_untrained_norm_shows_without_a_word_from_the_loader,
+    "query-key-norms": test_queries_keys.test_how_queries_and_keys_are_normed,
     "dead-sublayer": test_lint_signal.test_a_branch_without_gradient,
     "nonfinite-gradient": test_lint_signal.test_gradients_that_overflow,
     "saturated-gate": test_lint_signal.test_saturated_gates,
