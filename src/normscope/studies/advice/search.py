@@ -63,7 +63,8 @@ def climb(start: int, train: Callable[[int], Outcome]) -> dict[int, Outcome]:
 
 def trainings(case: Case, config: AdviceConfig, pieces: Pieces) -> dict[int, Outcome]:
     """Of a case, without warm-up."""
-    return climb(FIRST_STEPS.get(case.optimizer, FIRST_STEPS["adam"]), lambda step: training(case, step, config, pieces))
+    start = FIRST_STEPS.get(case.optimizer, FIRST_STEPS["adam"])
+    return climb(start, lambda step: training(case, step, config, pieces))
 
 
 def training(case: Case, step: int, config: AdviceConfig, pieces: Pieces, *, warmup_updates: int = 0) -> Outcome:
