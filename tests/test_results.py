@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from normscope.doctor.advise.calibration import calibration, to_table
+
 from normscope.studies.grids.demo import DEMO_GRID, demo_config
 
 RESULTS = Path(__file__).parents[1] / "results"

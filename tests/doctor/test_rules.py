@@ -8,6 +8,7 @@ import pytest
 from doctor import (
     bugs,
     bugs_values,
+    test_advice,
     test_clipping,
     test_contradicts_training,
     test_lint_numbers,
@@ -31,6 +32,7 @@ NEED_MORE_THAN_A_MODEL: dict[str, Callable[..., None]] = {
     "saturated-gate": test_lint_signal.test_saturated_gates,
     "weight-decay-on-norms": test_lint_numbers.test_weight_decay_on_norms,
     "unused-in-optimizer": test_lint_numbers.test_norms_that_no_group_holds,
+    "rate-out-of-range": test_advice.test_an_instance_gives_what_its_name_does_and_its_own_rate_is_the_wanted_one,
     "clip-hides-rate": test_clipping.test_a_clip_a_thousand_times_below_the_gradient,
 }
 """Rules whose error stands in a checkpoint, an optimiser or a training, and the test that has it and its twin."""

@@ -40,7 +40,12 @@ def test_warm_ups_that_do_not_help_and_that_are_not_needed(shortest, value, mean
 def test_what_is_unknown_is_called_so_with_the_distance():
     found = unknown_advice()
     rows = rows_of(found)
-    assert rows.keys() == {"best learning rate", "your learning rate"}
+    assert rows.keys() == {"best learning rate", "your learning rate", "warm-up"}
+    assert rows["warm-up"] == (
+        "not tested",
+        "normscope doctor TARGET --rate 3e-4 --probe 120 tests it, and finds the best rate",
+    )
+    assert rows_of(advice(wanted=None))["warm-up"][1] == "normscope doctor TARGET --probe 120 tests it"
     assert rows["best learning rate"] == (
         "unknown",
         "The tokens' outputs spread six times as far as those of any model that the rule was fitted to. "
@@ -56,7 +61,7 @@ def test_what_is_unknown_is_called_so_with_the_distance():
     [
         (advice(), "your learning rate 3e-3 is above the good range: 92 % chance of getting stuck", True),
         (advice(wanted=5e-4), "your learning rate 5e-4 is in the good range", False),
-        (advice(wanted=1e-5), "your learning rate 1e-5 is below the good range", True),
+        (advice(wanted=1e-5), "your learning rate 1e-5 is below the good range", False),
         (advice(wanted=None), "best learning rate 4.1e-4", False),
         (
             replace(advice(wanted=9e-4), wanted_place="undecided"),

@@ -303,7 +303,7 @@ def assert_first_batch(target: Target, model: nn.Module, config: object) -> None
     )
     batch = task.micro_batch(0)
     expected = task.loss_sums(model.eval(), batch)[0] / batch.target_tokens
-    torch.testing.assert_close(target.loss(output(target)), expected, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(target.loss(output(target), target.inputs), expected, rtol=1e-5, atol=1e-6)
 
 
 def test_a_configuration_of_ours(user, tmp_path):

@@ -15,6 +15,7 @@ from .shared import Imports, refuse_unwritable, run_imports, write_text
 from .stages import LateStages
 
 if TYPE_CHECKING:
+    from ..doctor.advise.batches import Probing
     from ..doctor.diagnosis import Diagnosis
     from ..doctor.history.explain import Explanation
     from ..report.doctor.contents import Severity
@@ -59,6 +60,14 @@ def doctor(
     no_advice: Annotated[
         bool, typer.Option("--no-advice", help="Leave out the advice on the learning rate, which takes longest.")
     ] = False,
+    probe: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="Read the advice from short trainings of N updates in all on the target's own batches; as many again "
+            "at most look for a warm-up where --rate needs one. Weights come back bit for bit.",
+        ),
+    ] = None,
     silence: Annotated[
         list[str],
         typer.Option(metavar="ID", help="Leave out this rule, beside those silenced in pyproject.toml."),
@@ -104,15 +113,19 @@ def doctor(
     with StageDisplay(stderr) as display, LateStages(display) as watch:
         watch(f"reading {target}", 0, 1)
         _check(fail_on, optimizer, rate)
+        if probe is not None and no_advice:
+            raise UserError("--probe makes advice and --no-advice leaves it out: give one of them")
         silenced = _silenced(silence)
         run_imports(imports)
         from ..targets import opened
         from ..targets.histories import explained_log, explained_run
+        from ..targets.probing import probing_of
 
         history = explained_run(target) if log is None else explained_log(log)
         found = opened(target, settings, tokens=tokens, sequences=sequences, seed=seed)
         watch(f"looking at {found.title}", 0, 1)
-        diagnosis = _diagnosed(found, optimizer, rate, silenced, advise=not no_advice, watch=watch)
+        probing = None if probe is None else probing_of(found, probe)
+        diagnosis = _diagnosed(found, optimizer, rate, silenced, advise=not no_advice, probing=probing, watch=watch)
     from ..report.doctor.contents import worst_of
 
     _write(diagnosis, html, as_json, history)
@@ -172,6 +185,7 @@ def _diagnosed(
     silenced: tuple[str, ...],
     *,
     advise: bool,
+    probing: "Probing | None",
     watch: Callable[[str, int, int], None],
 ) -> "Diagnosis":
     from ..doctor.diagnose import diagnose
@@ -190,6 +204,7 @@ def _diagnosed(
             silenced=silenced,
             target=target.title,
             advise=advise,
+            probing=probing,
             watch=watch,
         )
     except ValueError as error:

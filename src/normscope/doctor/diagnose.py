@@ -1,12 +1,13 @@
 """The whole diagnosis of a model: find, measure, lint, predict, advise."""
 
 from collections.abc import Callable, Collection
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from .advise.advice import advise as advised
+from .advise.batches import Probing, loss_of_output
+from .advise.optimizers import wanted_rate_of
 from .diagnosis import Diagnosis
 from .lint.linter import asked_rules, lint
 from .lint.rules import Loading, Patient
@@ -20,7 +21,7 @@ def diagnose(
     model: nn.Module,
     batch: Inputs,
     *,
-    loss: Callable[[Any], Tensor] | None = None,
+    loss: Callable[..., Tensor] | None = None,
     optimizer: str | torch.optim.Optimizer = "adam",
     wanted_rate: float | None = None,
     loading: Loading | None = None,
@@ -29,16 +30,18 @@ def diagnose(
     silenced: Collection[str] = (),
     target: str = "",
     advise: bool = True,
+    probing: Probing | None = None,
     watch: Callable[[str, int, int], None] = lambda stage, done, total: None,
 ) -> Diagnosis:
-    """What a model is, what is wrong with it, and its largest stable learning rate, before its first update.
+    """What a model is, what is wrong with it, and its best learning rate, before its first update.
 
     batch: what its forward is called with, by keyword (a mapping), by position (a sequence, or one tensor), or a
     function that runs it and returns its output. loss: maps the output to the mean loss per token in nats; without it
-    the output's own `loss`, or a loss on random targets.
+    the output's own `loss`, or a loss on random targets. One with two arguments is given the batch as well.
     optimizer: a name in `normscope.optim.OPTIMIZERS`, or an instance over the model's parameters, whose groups are
     linted too.
-    wanted_rate: a peak rate to judge. loading: what happened when a checkpoint was loaded; None for initial weights.
+    wanted_rate: a peak rate to judge; without it, that of an optimiser's instance. probing: short real trainings that
+    the advice is read from. loading: what happened when a checkpoint was loaded; None for initial weights.
     wanted_placement: what the model's configuration says, such as pre-ln. clip_norm: what the gradient's norm is
     clipped to. silenced: ids of rules to leave out.
     watch: told of each stage as it begins, and of how many of its parts are done, of how many: of the rates, which take
@@ -48,10 +51,23 @@ def diagnose(
     that cannot be looked at, a loss that is not finite, an unknown optimiser or rule, or a rate that is not positive.
     """
     watch("streams and gradients", 0, 1)
-    stacks, observed, passed = examined_with_gradients(model, batch, loss)
-    start = passed if advise else None
-    del passed
+    stacks, observed, start = examined_with_gradients(model, batch, loss_of_output(loss, batch))
     instance = optimizer if isinstance(optimizer, torch.optim.Optimizer) else None
+    advice = None
+    if advise:
+        wanted_rate = wanted_rate_of(optimizer) if wanted_rate is None else wanted_rate
+        advice = advised(
+            model,
+            batch,
+            loss,
+            optimizer=optimizer,
+            wanted_rate=wanted_rate,
+            stacks=stacks,
+            probing=probing,
+            start=start,
+            watch=watch,
+        )
+    del start  # its gradients are as large as the model
     patient = Patient(
         model=model,
         stacks=stacks,
@@ -61,24 +77,13 @@ def diagnose(
         loading=loading,
         wanted_placement=wanted_placement,
         clip_norm=clip_norm,
+        advice=advice,
     )
     watch("rules", 0, 1)
     findings = lint(patient, silenced)
     watch("prediction", 0, 1)
     trained = not at_initialisation(patient)  # the theory is of random weights, and has nothing to say of others
     predictions = (None,) * len(stacks) if trained else predicted(stacks, observed)
-    advice = None
-    if advise:
-        advice = advised(
-            model,
-            batch,
-            loss,
-            optimizer=optimizer,
-            wanted_rate=wanted_rate,
-            stacks=stacks,
-            start=start,
-            watch=watch,
-        )
     return Diagnosis(
         target=target or type(model).__name__,
         parameters=sum(parameter.numel() for parameter in model.parameters()),

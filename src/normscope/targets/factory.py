@@ -6,7 +6,7 @@ import importlib.util
 import inspect
 import sys
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -15,13 +15,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..doctor.advise.batches import Given
 from ..doctor.trace.inputs import Inputs
 from ..errors import UserError
 from ..settings.tables import nearest
 from .raised import told
 from .target import Drawing, Loss
 
-_KEYS = ("model", "inputs", "loss", "optimizer", "clip_norm")
+_KEYS = ("model", "inputs", "loss", "optimizer", "clip_norm", "batches")
 _ALLOWED = f"a model, (model, inputs), (model, inputs, loss), or a mapping with the keys {', '.join(_KEYS)}"
 
 
@@ -34,6 +35,7 @@ class Made:
     loss: Loss | None = None
     optimizer: torch.optim.Optimizer | None = None
     clip_norm: float | None = None
+    batches: Given | None = None
 
 
 def made_by(text: str, arguments: Mapping[str, Any], drawing: Drawing) -> Made:
@@ -178,6 +180,11 @@ _WANTED: tuple[tuple[str, str, Callable[[Any], bool]], ...] = (
     ("loss", "a function of the model's output", callable),
     ("optimizer", "a torch.optim.Optimizer", lambda value: isinstance(value, torch.optim.Optimizer)),
     ("clip_norm", "a positive number", lambda value: type(value) in (int, float) and value > 0),
+    (
+        "batches",
+        "a function of the update's number, or something to go through such as a data loader, that gives inputs",
+        lambda value: callable(value) or isinstance(value, Iterable),
+    ),
 )
 
 

@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from ..doctor.lint.rules import Loading
 from ..errors import UserError
 from ..optim import make_optimizer
 from ..runs.config import load
 from ..runs.loading import load_run
-from ..tasks.protocol import TaskFromScratch
+from ..tasks.protocol import TaskFromScratch, TrainingBatch
 from ..tasks.registry import task_from_scratch
 from ..tasks.run_config import RunConfig
 from .target import Target
@@ -47,14 +47,29 @@ def _target(
     corpus: Any,
     loading: Loading | None,
 ) -> Target:
-    batch = task.first_batch(config, corpus)
+    batch_of = task.batches(config, corpus)
     return Target(
         title=f"{type(model).__name__} ({title})",
         model=model,
-        inputs=batch.run,
-        loss=batch.loss,
+        inputs=_Run(batch_of(0)),
+        loss=_loss,
+        batches=lambda number: _Run(batch_of(number)),
         optimizer=make_optimizer(model.parameters(), config.optimizer),
         loading=loading,
         wanted_placement=config.model.placement,
         clip_norm=config.train.clip_norm,
     )
+
+
+class _Run:
+    """A batch of ours as inputs: it runs the model, and knows the loss that belongs to it."""
+
+    def __init__(self, batch: TrainingBatch) -> None:
+        self.batch = batch
+
+    def __call__(self, model: nn.Module) -> Any:
+        return self.batch.run(model)
+
+
+def _loss(output: Any, run: _Run) -> Tensor:
+    return run.batch.loss(output)

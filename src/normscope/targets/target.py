@@ -3,17 +3,17 @@
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from ..doctor.advise.batches import Given
 from ..doctor.lint.rules import Loading
 from ..doctor.trace.inputs import Inputs
 
-Loss = Callable[[Any], Tensor]
-"""The output of forward -> the mean loss per token in nats, a scalar."""
+Loss = Callable[..., Tensor]
+"""The output of forward, and where it has a second argument the batch -> the mean loss per token in nats, a scalar."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +26,8 @@ class Target:
     inputs: Inputs
     loss: Loss | None = None
     """None where no loss can be taken: a model that gives hidden states, or a factory that named none."""
+    batches: Given | None = None
+    """To train on shortly; None where it brings none."""
     optimizer: torch.optim.Optimizer | None = None
     """Its own one, at its peak rate; None where it brings none."""
     loading: Loading | None = None

@@ -72,8 +72,8 @@ class LoadedRun(Generic[Config, Model, Codec]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FirstBatch:
-    """A model on the first batch of its training."""
+class TrainingBatch:
+    """A model on one batch of its training."""
 
     run: Callable[[nn.Module], Any]
     """Model -> logits."""
@@ -197,9 +197,13 @@ class TaskFromScratch(Task[Config], Generic[Config, Corpus, Model, Codec]):
     def loss_words(self, config: Config) -> str:
         """What is minimised, and what is shown."""
 
-    @abstractmethod
-    def first_batch(self, config: Config, corpus: Corpus) -> FirstBatch:
+    def first_batch(self, config: Config, corpus: Corpus) -> TrainingBatch:
         """The model on the first batch of its training, on the CPU."""
+        return self.batches(config, corpus)(0)
+
+    @abstractmethod
+    def batches(self, config: Config, corpus: Corpus) -> Callable[[int], TrainingBatch]:
+        """The model on the micro-batch of that number of its training, from 0, on the CPU."""
 
     @abstractmethod
     def words(self, codec: Codec) -> Words:

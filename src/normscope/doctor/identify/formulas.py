@@ -53,6 +53,12 @@ class Formula:
         return total is not None and any(_unscaled(inner, self.segment.start) is total for inner in normed)
 
     @property
+    def branch_is_normed(self) -> bool:
+        """Whether the branch goes into a norm on its own, as it is or scaled, before it is added."""
+        normed = [term.arguments[0] for term in self.segment.terms() if term.kind == "norm"]
+        return any(_unscaled(inner, self.segment.start) is self.branch for inner in normed)
+
+    @property
     def reads_norm(self) -> bool:
         """Whether the branch reads the norm of the stream, and nothing else."""
         read = self.branch.arguments[0]

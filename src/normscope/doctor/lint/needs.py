@@ -23,6 +23,12 @@ def logits(patient: Patient) -> str:
     return "" if patient.observed.classes is not None else "the output is not known to be logits"
 
 
+def a_judged_rate(patient: Patient) -> str:
+    if patient.advice is None:
+        return "no advice on the learning rate was asked for"
+    return "" if patient.advice.wanted_rate is not None else "no learning rate was given"
+
+
 def a_checkpoint(patient: Patient) -> str:
     return "" if patient.loading is not None else "no checkpoint was loaded"
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
+from ...report.doctor.advice import Advice
 from ...report.doctor.contents import Finding, Severity
 from ..identify.found import FoundStack, FoundSublayer
 from ..observe.observed import Observations, ObservedSublayer
@@ -38,6 +39,9 @@ class Patient:
     """The placement that the model's configuration names, where it names one."""
     clip_norm: float | None = None
     """What the norm of the whole gradient is clipped to; inf for no clipping, None where that is not known."""
+
+    advice: Advice | None = None
+    """On its learning rate; None where it was not asked for."""
 
     def sublayers(self) -> Iterable[tuple[FoundStack, FoundSublayer, ObservedSublayer]]:
         """Every sub-layer with its stack and what it did."""

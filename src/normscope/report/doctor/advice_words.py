@@ -48,6 +48,8 @@ _PLACES: dict[RatePlace, str] = {
     "unknown": "unknown: there is no range to compare it with",
 }
 _LIKELY = 0.5
+_PROBE_UPDATES = 120
+"""What a first probe is recommended to spend."""
 OUTCOMES = {"kept": "kept to the end", "worse": "given up", "stuck": "stuck", "not finite": "not finite"}
 """What became of a short training."""
 
@@ -73,11 +75,11 @@ def rate_headline(advice: Advice) -> str:
 
 
 def speaks_against(advice: Advice | None) -> bool:
-    """Whether the wanted rate is one that nobody should start with as it is."""
+    """Whether the wanted rate is one that nobody should start with as it is; one that is only slow is not."""
     if advice is None:
         return False
     likely = advice.stuck_chance is not None and advice.stuck_chance >= _LIKELY
-    return advice.wanted_place in ("above", "below") or likely
+    return advice.wanted_place == "above" or likely
 
 
 def advice_rows(advice: Advice) -> list[AdviceRow]:
@@ -97,7 +99,16 @@ def advice_rows(advice: Advice) -> list[AdviceRow]:
         rows.append(AdviceRow(part=AdvicePart.YOURS, value=value, meaning="; ".join(_judged(advice))))
     if advice.warmup is not None:
         rows.append(_warmup(advice.warmup))
+    elif advice.source == "first update":
+        rows.append(AdviceRow(part=AdvicePart.WARMUP, value="not tested", meaning=_probe(advice)))
     return rows
+
+
+def _probe(advice: Advice) -> str:
+    """The command that tries a warm-up for the wanted rate and, as short trainings do for any model, finds the best."""
+    rate = "" if advice.wanted_rate is None else f" --rate {learning_rate(advice.wanted_rate)}"
+    found = "tests it" if advice.best_rate is not None else "tests it, and finds the best rate"
+    return f"normscope doctor TARGET{rate} --probe {_PROBE_UPDATES} {found}"
 
 
 def source_words(advice: Advice) -> str:

@@ -3,7 +3,8 @@
 from ..protocol.about import About
 
 ABOUT = About(
-    title="Advice: which rate trains without warm-up?",
-    question="Does a model's first update predict the largest constant learning rate at which it trains?",
-    help="The doctor's advice on rates: fitted to short trainings, judged by others.",
+    title="Advice: which learning rate is best?",
+    question="Do a model's first update, and short trainings of it, predict the constant learning rate that trains it "
+    "best, and how long a warm-up must be to carry a higher one?",
+    help="The doctor's advice on rates: fitted to trainings, judged on other families.",
 )

@@ -4,44 +4,51 @@ from collections.abc import Sequence
 
 from ...optim import OPTIMIZERS
 from .config import AdviceConfig
-from .fit import Known
-from .judge import Judged
-from .training import VALID_TOKENS
+from .fit import families
+from .search import REGRET_NATS, STUCK_SHARE
+from .trained.tasks import MASKED, VALID_TOKENS
+from .truth import Known
 
 
-def conditions(
-    config: AdviceConfig, calibration: Sequence[Known], evaluation: Sequence[Judged]
-) -> list[tuple[str, str]]:
-    corpora = ", ".join(dict.fromkeys(one.known.case.corpus.rpartition("/")[2] for one in evaluation))
+def conditions(config: AdviceConfig, known: Sequence[Known]) -> list[tuple[str, str]]:
+    count = sum(len(one.outcomes) for one in known)
     return [
         (
             "models",
-            "encoder-decoders with as many blocks on either side, heads of 16, feed-forward twice the width, initial "
-            "weights of the placement's source, LayerNorm unless the norm is the placement's own, no dropout",
+            "decoders, encoders and encoder-decoders, heads of 16, feed-forward twice the width, LayerNorm unless the "
+            "norm is the placement's own, no dropout; three schemes of initial weights, with the placement's gains",
+        ),
+        (
+            "texts",
+            f"the toy language, characters and 400 pieces of {config.text_file}, Multi30k ({config.corpus}); decoders "
+            f"learn the next token, encoders the text itself, of which {MASKED:.0%} is masked",
         ),
         (
             "trainings",
-            f"{config.updates} updates on the toy language, {config.corpus_updates} on another corpus, of at most "
-            f"{config.max_tokens} tokens; constant rate from the first update on, nothing clipped",
+            f"{count} of {config.updates} updates of 256 or 512 tokens; constant rate from the first update on, "
+            "nothing clipped; one seed a case",
         ),
         (
             "optimisers",
             f"betas (0.9, 0.98); SGD with momentum {OPTIMIZERS['sgd'].usual_momentum}, AdamW with weight decay "
             f"{OPTIMIZERS['adamw'].usual_weight_decay}, no other decay",
         ),
-        ("rates", "a third of a decade apart, up until two running fail, down until one learns, and a tenth of each"),
         (
-            "learned",
-            "mean cross-entropy at the end, on about "
-            f"{VALID_TOKENS:,} held-out target tokens, below the unigram entropy of these tokens; natural "
-            "logarithm, no label smoothing",
+            "rates",
+            "factors of four up and down from the optimiser's usual, then a factor of two on both sides of the best",
         ),
-        ("diverged", "not learned, or not finite, while a tenth of the rate ends lower"),
-        ("data", corpora),
+        (
+            "best, good, stuck",
+            f"by the mean cross-entropy at the end, on about {VALID_TOKENS:,} held-out target tokens, natural "
+            f"logarithm, no label smoothing; good: within {REGRET_NATS:g} nats of the lowest; stuck: gained less than "
+            f"{STUCK_SHARE:.0%} of what the best gained over knowing how frequent tokens are. A named rate counts as "
+            "stuck where it lies above all rungs that are not, from half-way on; it is not trained itself",
+        ),
         (
             "cases",
-            f"{len(calibration)} to fit constants to, {len(evaluation)} others to judge them by: other depths, widths "
-            "and seeds, and placements that the first have not; one seed a case",
+            f"{len(known)} in {len(families(known))} families of architecture, text and initial weights, each family "
+            f"judged by constants fitted to the others; {sum(not one.learned for one in known)} learned at no rate",
         ),
+        ("probes", f"{config.probe_updates} updates in all, of batches in another order than the trainings"),
         ("gradient normalisation", "of the mean loss per target token"),
     ]

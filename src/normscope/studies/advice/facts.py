@@ -1,40 +1,34 @@
-"""What the doctor sees of a case before its first update: the facts its advice goes by."""
+"""What the doctor sees of a case before its first update, and in a probe of it."""
 
 from dataclasses import asdict
 from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch.nn import functional
 
-from ...data.parallel.batches import TranslationBatch
-from ...doctor.advise.calibration import Facts, facts_of
+from ...doctor.advise.facts import Facts, facts_of
 from ...doctor.advise.first_update import first_update
-from ...doctor.trace.inputs import Inputs
-from ...model import EncoderDecoder, Layout
-from ...optim import make_optimizer
-from .cases import Case
-from .training import model_of, optimizer_of, task_of
+from ...doctor.advise.optimizers import of_config
+from ...doctor.advise.probe import FIRST_RATES, lengths, probe
+from ...doctor.advise.rule import ProbeRule
+from ...doctor.advise.trial import Batches, Trial, restored, train_shortly
+from ...doctor.find.search import streams_in
+from ...doctor.identify.stacks import as_stacks
+from .cases.case import Case
+from .trained.tasks import Task, task_of
+from .trained.training import model_of, optimizer_of
 
-SUBLAYERS_A_BLOCK = 5
-"""Two of an encoder's block and three of a decoder's."""
+PROBE_SEED = 1000
+"""Added to a case's seed: a probe sees other batches than the training that it foretells."""
 
 
-def facts_about(case: Case, max_tokens: int) -> dict[str, Any]:
+def facts_about(case: Case, *, text_file: str, corpus: str) -> dict[str, Any]:
     """As plain values, with the curves they were read from."""
-    task = task_of(case, max_tokens)
-    model, batch = model_of(case, task), task.micro_batch(0)
-    inputs, targets = as_inputs(batch)
-    seen = first_update(
-        model,
-        inputs,
-        lambda logits: functional.cross_entropy(logits, targets),
-        lambda _, weight: make_optimizer([weight], optimizer_of(case, 1.0)),
-    )
-    facts = facts_of(seen, optimizer=case.optimizer, sublayers=SUBLAYERS_A_BLOCK * case.blocks)
+    task = task_of(case, text_file, corpus)
+    model, batch = model_of(case, task), task.batch(0)
+    _, streams = streams_in(model, batch.run)
+    seen = first_update(model, batch.run, batch.loss, of_config(optimizer_of(case, 1.0)).over_one)
     return {
-        "facts": asdict(facts),
-        "critical_rate": seen.critical_rate,
+        "facts": asdict(facts_of(seen, optimizer=case.optimizer, stacks=as_stacks(streams))),
         "rates": seen.rates,
         "losses": seen.losses,
         "spreads": seen.spreads,
@@ -46,16 +40,49 @@ def as_facts(table: dict[str, Any]) -> Facts:
     return Facts(**table["facts"])
 
 
-def as_inputs(batch: TranslationBatch) -> tuple[Inputs, Tensor]:
-    """What runs an `EncoderDecoder` on a batch and gives its logits, and the targets (M,)."""
-    source, target = Layout(batch.source_lengths_B), Layout(batch.target_lengths_B)
-    source_N, target_M = source.pack(batch.source_BS), target.pack(batch.target_in_BT)
+def probe_of(case: Case, *, expected: float, rule: ProbeRule, updates: int, text_file: str, corpus: str) -> Any:
+    """A whole probe as the doctor makes it, of batches that the trainings have not in this order."""
+    found = probe(
+        model_of(case, task_of(case, text_file, corpus)),
+        batches_of(task_of(case, text_file, corpus, case.seed + PROBE_SEED)),
+        of_config(optimizer_of(case, 1.0)),
+        updates=updates,
+        expected=expected,
+        rule=rule,
+    )
+    return {"trials": [asdict(trial) for trial in found.trials], "best": found.best}
 
-    def run(model: nn.Module) -> Tensor:
-        assert isinstance(model, EncoderDecoder)
-        return model.logits(model(source_N, source, target_M, target))
 
-    return run, target.pack(batch.target_out_BT)
+def trials_of(case: Case, *, expected: float, updates: int, text_file: str, corpus: str) -> Any:
+    """Short trainings at a whole ladder of rates about `expected`, from which a probe's constants are fitted."""
+    task = task_of(case, text_file, corpus, case.seed + PROBE_SEED)
+    model, (first, _) = model_of(case, task_of(case, text_file, corpus)), lengths(updates)
+    with restored(model) as put_back:
+        found = []
+        for place in range(-_LADDER, _LADDER + 1):
+            put_back()
+            rate = 10 ** (expected + _RUNG * place)
+            maker = of_config(optimizer_of(case, 1.0))
+            found.append(train_shortly(model, batches_of(task), maker, rate=rate, updates=first))
+    return [asdict(trial) for trial in found]
+
+
+_LADDER, _RUNG = 2 * (FIRST_RATES // 2) + 1, 0.30103
+"""Rungs on either side, a factor of two apart."""
+
+
+def as_trial(table: dict[str, Any]) -> Trial:
+    return Trial(**table | {name: tuple(table[name]) for name in ("losses", "spreads")})
+
+
+def batches_of(task: Task) -> Batches:
+    """As the doctor wants them."""
+
+    def batch(number: int) -> Any:
+        found = task.batch(number)
+        return found.run, found.loss
+
+    return batch
 
 
 def use_one_thread() -> None:

@@ -1,98 +1,89 @@
 """The pictures of the study of advice."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import numpy as np
 
-from ...doctor.advise.calibration import Calibration
 from ...report.panels_svg import Panel, Series, panels_svg
 from ...report.study.contents import StudyFigure
-from .fit import Known
-from .judge import Judged
+from .judge import Judged, Named
 
 _BINS = 5
 
 
-def figures(calibration: Sequence[Known], evaluation: Sequence[Judged], constants: Calibration) -> list[StudyFigure]:
-    """Largest rates and probabilities to diverge, each predicted and found."""
-    return [_rates_figure(calibration, evaluation, constants), _chances_figure(evaluation)]
+def figures(judged: Sequence[Judged]) -> list[StudyFigure]:
+    """Best rates and chances to be stuck, each foreseen and found."""
+    return [_rates(judged), _chances(judged)]
 
 
-def _rates_figure(calibration: Sequence[Known], evaluation: Sequence[Judged], constants: Calibration) -> StudyFigure:
-    def points(label: str, hue: int, pairs: Sequence[tuple[float, float]]) -> Series:
-        return Series(label=label, kind="points", hue=hue, x=[x for x, _ in pairs], y=[y for _, y in pairs])
-
-    fitted = [(constants.foreseen(one.facts), one.boundary) for one in calibration if one.bounded]
-    ladder = [
-        (one.known.case.optimizer, float(np.log10(one.foreseen)), one.known.boundary)
-        for one in evaluation
-        if one.known.bounded
-    ]
-    every = [value for pair in fitted for value in pair] + [value for _, *pair in ladder for value in pair]
-    ends = (min(every), max(every))
-    names = list(dict.fromkeys(name for name, _, _ in ladder))
-    equal = Series(label="predicted = found", kind="claimed", hue=-1, x=ends, y=ends)
-    title = "The largest rate that trains: predicted from the first update, and found by training"
+def _rates(judged: Sequence[Judged]) -> StudyFigure:
+    found = [one.known.best for one in judged]
+    asked: dict[str, Callable[[Judged], Named]] = {
+        "Instant advice": lambda one: one.instant,
+        "Probe": lambda one: one.probe,
+    }
+    for name in judged[0].finders:
+        asked[name] = lambda one, name=name: one.finders[name]  # type: ignore[misc]
+    ends = (min(found) - 0.3, max(found) + 0.3)
+    title = "The best rate: named without a long training, and found by trainings"
     panels = [
         Panel(
-            title="Fitted to",
-            xlabel="predicted, log10 of the rate",
-            ylabel="found, log10 of the rate",
-            series=[equal, points("calibration", 1, fitted)],
-        ),
-        Panel(
-            title="Judged by",
-            xlabel="predicted, log10 of the rate",
-            ylabel="found, log10 of the rate",
+            title=name,
+            xlabel="named, log10 of the rate",
+            ylabel="best, log10 of the rate",
             series=[
-                equal,
-                *(points(name, hue, [(x, y) for own, x, y in ladder if own == name]) for hue, name in enumerate(names)),
+                Series(label="named = best", kind="claimed", hue=-1, x=ends, y=ends),
+                *(
+                    _points(optimizer, hue, [(one, of(one)) for one in judged if one.known.case.optimizer == optimizer])
+                    for hue, optimizer in enumerate(sorted({one.known.case.optimizer for one in judged}))
+                ),
             ],
-        ),
+        )
+        for name, of in asked.items()
     ]
     return StudyFigure(
         name="rates",
         title=title,
-        caption="A point a case; found is half-way between the largest rate that learned and the next one tried.",
+        caption="A point a case, judged by constants that were fitted without its family. Range tests have as many "
+        "updates as probes.",
         svg=panels_svg(panels, title=title),
         wide=True,
     )
 
 
-def _chances_figure(evaluation: Sequence[Judged]) -> StudyFigure:
-    runs = sorted((one.chances[step], bad) for one in evaluation for step, bad in one.known.labels().items())
+def _points(label: str, hue: int, pairs: Sequence[tuple[Judged, Named]]) -> Series:
+    seen = [(named.rate, one.known.best) for one, named in pairs if named.rate is not None]
+    return Series(label=label, kind="points", hue=hue, x=[x for x, _ in seen], y=[y for _, y in seen])
+
+
+def _chances(judged: Sequence[Judged]) -> StudyFigure:
+    runs = sorted(pair for one in judged for pair in one.chances)
     edges = np.linspace(0, 1, _BINS + 1)
     bins = [
         [(chance, bad) for chance, bad in runs if low <= chance and (chance < high or high == 1)]
         for low, high in pairwise(edges)
     ]
     filled = [some for some in bins if some]
-    title = "Predicted probability to diverge, and the share that did"
+    title = "The chance to be stuck: foreseen, and how many were"
+    panel = Panel(
+        title=title,
+        xlabel="foreseen chance",
+        ylabel="share that was stuck",
+        series=[
+            Series(label="foreseen = found", kind="claimed", hue=-1, x=(0.0, 1.0), y=(0.0, 1.0)),
+            Series(
+                label="trainings, in five bins",
+                kind="points",
+                hue=1,
+                x=[float(np.mean([chance for chance, _ in some])) for some in filled],
+                y=[float(np.mean([bad for _, bad in some])) for some in filled],
+            ),
+        ],
+    )
     return StudyFigure(
         name="chances",
         title=title,
-        caption="Trainings of the evaluation in fifths of the predicted probability; the dotted line is where "
-        "both agree. " + "Trainings in each: " + ", ".join(str(len(some)) for some in filled) + ".",
-        svg=panels_svg(
-            [
-                Panel(
-                    title="Reliability",
-                    xlabel="predicted probability",
-                    ylabel="share that diverged",
-                    series=[
-                        Series(label="predicted = found", kind="claimed", hue=-1, x=(0, 1), y=(0, 1)),
-                        Series(
-                            label="trainings",
-                            kind="measured",
-                            hue=0,
-                            x=[float(np.mean([chance for chance, _ in some])) for some in filled],
-                            y=[float(np.mean([bad for _, bad in some])) for some in filled],
-                        ),
-                    ],
-                    from_zero=True,
-                )
-            ],
-            title=title,
-        ),
+        caption="Trainings at and above the best rate of each case, by constants fitted without its family.",
+        svg=panels_svg([panel], title=title),
     )

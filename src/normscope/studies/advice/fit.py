@@ -1,155 +1,121 @@
-"""Fitting the doctor's constants to trainings, and how far they are off on a case that they were not fitted to."""
+"""Fitting the doctor's rule to trainings, and how far it is off on a family that it was not fitted to."""
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ...doctor.advise.calibration import ADAM, Calibration, Facts
+from ...doctor.advise.rule import ADAM, FittedTo, Linear, ProbeRule, Rule
 from ...errors import UserError
 from ...optim import OPTIMIZERS
-from .cases import TENTH, Case, rate_of
-from .search import Outcome, diverged, learned
+from .search import REGRET_NATS
+from .truth import Known
 
-ROUNDS = 40
-RIDGE = 0.05
-"""Holds the constants of rarely seen optimisers near Adam's, and that of depth near 0."""
-CONFIDENCE = 0.95
-NEUTRAL = Calibration(
-    collapse=0.0,
-    depth=0.0,
-    rise=0.0,
-    optimizers={},
-    deviation=1.0,
-    margin=0.0,
-    factor=1.0,
-    warmup=0.0,
-    warmup_slope=0.0,
-)
+FACTS = ("reach", "fading", "rise", "normed_sums", "normed_depth", "normed_branches")
+"""What the best rate is foreseen from."""
+NEARNESS = ("reach", "fading", "rise", "sublayers", "width", "normed_sums", "normed_branches")
+"""What tells how far a model is from those that were trained."""
+RIDGE = 1.0
+"""Holds the weights of standardised facts, and the constants of rarely seen optimisers, near 0."""
+CAUTION = 0.1
+"""Decades by which the rate that is named lies below the one that is foreseen: a rate too high costs more than one too
+low."""
+CONFIDENCE = 0.9
 GROUPS = {ADAM: ADAM} | {name: one.bears_as for name, one in OPTIMIZERS.items() if one.bears_as}
 """AdamW moves as Adam does; the others have a constant of their own."""
+NO_PROBE = ProbeRule(loss=0.0, level=-2.0, share=1.0, low=0.0, high=0.0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
-    """A case with what was seen of it and what became of its trainings, by step of the ladder of rates."""
+def fitted(known: Sequence[Known], *, horizon_updates: int, probe: ProbeRule = NO_PROBE) -> Rule:
+    """Constants from cases that learned; intervals from leaving out one family at a time.
 
-    case: Case
-    facts: Facts
-    outcomes: Mapping[int, Outcome]
-
-    @property
-    def largest(self) -> int | None:
-        """The largest step that learned; None where none did."""
-        return max((step for step, outcome in self.outcomes.items() if learned(outcome)), default=None)
-
-    @property
-    def bounded(self) -> bool:
-        """Whether a step above the largest was tried."""
-        return self.largest is not None and max(self.outcomes) > self.largest
-
-    @property
-    def boundary(self) -> float:
-        """log10 of what lies half-way between the largest step that learned and the next."""
-        assert self.largest is not None
-        return math.log10(rate_of(self.largest)) + 0.5 / TENTH
-
-    def labels(self) -> dict[int, bool]:
-        """Whether each step diverged; steps that neither learned nor did worse than a tenth of them are left out."""
-        found = {}
-        for step, outcome in self.outcomes.items():
-            tenth = self.outcomes.get(step - TENTH)
-            if learned(outcome):
-                found[step] = False
-            elif tenth is not None and diverged(outcome, tenth):
-                found[step] = True
-        return found
-
-
-def fitted(known: Sequence[Known], warmups: Sequence[tuple[float, int]] = ()) -> Calibration:
-    """Constants from cases with a boundary; deviation, margin and factor from leaving out one case at a time.
-
-    warmups: decades of rate beyond the largest that trained, and the shortest warm-up that did, in updates.
-    Raises UserError for fewer than two such cases.
+    Raises UserError for cases of fewer than two families.
     """
-    usable = [one for one in known if one.bounded]
-    if len(usable) < 2:
+    usable = [one for one in known if one.learned]
+    if len(families(usable)) < 2:
         raise UserError(
-            f"{len(usable)} of {len(known)} cases have both a rate that learned and a larger one that did not, and "
-            "constants need two; train longer (--set updates=300)"
+            f"{len(usable)} of {len(known)} cases learned at any rate, and the rule needs cases of two families; train "
+            "longer (--set updates=300)"
         )
-    constants = _constants(usable)
-    held_out = [
-        (one, _constants([other for other in usable if other is not one]).foreseen(one.facts)) for one in usable
-    ]
-    margin = max(0.0, _quantile([foreseen - one.boundary for one, foreseen in held_out]))
-    slope, level = _line([x for x, _ in warmups], [math.log10(updates) for _, updates in warmups])
-    return replace(
-        constants,
-        deviation=_deviation(held_out),
-        margin=margin,
-        factor=10 ** _quantile([abs(foreseen - margin - one.boundary) for one, foreseen in held_out]),
-        warmup=level,
-        warmup_slope=slope,
+    best, stuck = _best(usable), _stuck(usable)
+    best = replace(best, offset=best.offset - CAUTION)
+    off = [one.best - _best(rest)(one.facts) + CAUTION for rest, left in left_out(usable) for one in left]
+    good = [one.good for one in usable]
+    return Rule(
+        best=best,
+        stuck=stuck,
+        low=quantile(off, (1 - CONFIDENCE) / 2),
+        high=quantile(off, (1 + CONFIDENCE) / 2),
+        below=float(np.median([one.best - low for one, (low, _) in zip(usable, good, strict=True)])),
+        above=float(np.median([high - one.best for one, (_, high) in zip(usable, good, strict=True)])),
+        deviation=_deviation(usable),
+        tested=_tested(usable),
+        probe=probe,
+        optimizers=tuple(sorted({one.case.optimizer for one in usable})),
+        horizon_updates=horizon_updates,
+        regret_nats=REGRET_NATS,
+        confidence=CONFIDENCE,
     )
 
 
-def _quantile(values: Sequence[float]) -> float:
-    """What `CONFIDENCE` of the values do not exceed."""
-    return sorted(values)[math.ceil(CONFIDENCE * len(values)) - 1]
+def families(known: Sequence[Known]) -> list[str]:
+    return list(dict.fromkeys(one.case.family for one in known))
 
 
-def _constants(known: Sequence[Known]) -> Calibration:
-    """Least squares: each case belongs to the term that is the smaller one for it, until none changes."""
-    optimizers = sorted({one.case.optimizer for one in known if one.case.optimizer not in GROUPS})
-    names = ["collapse", "depth", "rise", *optimizers]
-    boundaries = np.array([one.boundary for one in known])
-    constants = replace(NEUTRAL, rise=-0.3, collapse=-0.6)
-    for _ in range(ROUNDS):
-        rows, offsets = [], []
-        for one in known:
-            collapses = _collapses(one.facts, constants)
-            row = dict.fromkeys(names, 0.0)
-            if collapses:
-                assert one.facts.collapse is not None
-                row["collapse"], row["depth"] = 1.0, math.log10(one.facts.sublayers / 20)
-                offsets.append(one.facts.collapse)
-            else:
-                row["rise"] = 1.0
-                offsets.append(one.facts.rise)
-            if one.case.optimizer in optimizers:
-                row[one.case.optimizer] = 1.0
-            rows.append([row[name] for name in names])
-        design = np.array(rows)
-        penalty = np.diag([0.0 if name in ("collapse", "rise") else RIDGE for name in names])
-        left = design.T @ design + penalty + 1e-9 * np.eye(len(names))
-        found = dict(zip(names, np.linalg.solve(left, design.T @ (boundaries - np.array(offsets))), strict=True))
-        fresh = replace(
-            constants,
-            collapse=float(found["collapse"]),
-            depth=float(found["depth"]),
-            rise=float(found["rise"]),
-            optimizers={**dict.fromkeys(GROUPS, 0.0), **{name: float(found[name]) for name in optimizers}},
-        )
-        if fresh == constants:
-            break
-        constants = fresh
-    return constants
+def left_out(known: Sequence[Known]) -> list[tuple[list[Known], list[Known]]]:
+    """Each family apart: the cases of all others, and its own."""
+    return [
+        ([one for one in known if one.case.family != family], [one for one in known if one.case.family == family])
+        for family in families(known)
+    ]
 
 
-def _collapses(facts: Facts, constants: Calibration) -> bool:
-    """Whether losing the tokens comes before the explosion."""
-    if facts.collapse is None:
-        return False
-    without = replace(facts, collapse=None)
-    return constants.foreseen(facts) < constants.foreseen(without)
+def quantile(values: Sequence[float], share: float) -> float:
+    """The conformal one: of the order statistics the one at or outside `share` of so many values and one more."""
+    ordered = sorted(values)
+    place = share * (len(ordered) + 1)
+    index = math.floor(place) - 1 if share < 0.5 else math.ceil(place) - 1
+    return float(ordered[min(max(index, 0), len(ordered) - 1)])
 
 
-def _deviation(held_out: Sequence[tuple[Known, float]]) -> float:
-    """The logistic's scale under which the trainings of left-out cases are likeliest."""
+def _best(known: Sequence[Known]) -> Linear:
+    return _linear(known, [one.best for one in known])
+
+
+def _stuck(known: Sequence[Known]) -> Linear:
+    """Of those whose ladder reached a rate that is stuck."""
+    bounded = [(one, one.stuck) for one in known if one.stuck is not None]
+    if not bounded:
+        return replace(_best(known), offset=_best(known).offset + 1)
+    return _linear([one for one, _ in bounded], [rate for _, rate in bounded])
+
+
+def _linear(known: Sequence[Known], rates: Sequence[float]) -> Linear:
+    """Least squares with a ridge, over standardised facts."""
+    facts = np.array([[one.facts.values()[name] for name in FACTS] for one in known])
+    means, scales = facts.mean(0), facts.std(0) + 1e-9
+    others = sorted({one.case.optimizer for one in known if one.case.optimizer not in GROUPS})
+    own = np.array([[float(one.case.optimizer == name) for name in others] for one in known]).reshape(len(known), -1)
+    design = np.concatenate([np.ones((len(known), 1)), (facts - means) / scales, own], axis=1)
+    penalty = np.diag([0.0] + [RIDGE] * (design.shape[1] - 1))
+    solved: NDArray[np.float64] = np.linalg.solve(design.T @ design + penalty, design.T @ np.array(rates))
+    weights = solved[1 : 1 + len(FACTS)] / scales
+    return Linear(
+        offset=float(solved[0] - weights @ means),
+        weights=dict(zip(FACTS, map(float, weights), strict=True)),
+        optimizers=dict.fromkeys(GROUPS, 0.0) | dict(zip(others, map(float, solved[1 + len(FACTS) :]), strict=True)),
+    )
+
+
+def _deviation(known: Sequence[Known]) -> float:
+    """The logistic's scale under which the trainings of left-out families are likeliest."""
     runs = [
-        (math.log10(rate_of(step)) - foreseen, bad) for one, foreseen in held_out for step, bad in one.labels().items()
+        (math.log10(rate) - _stuck(rest)(one.facts), bad)
+        for rest, left in left_out(known)
+        for one in left
+        for rate, bad in one.labelled_rates()
     ]
     distances, bad = np.array([x for x, _ in runs]), np.array([y for _, y in runs])
     scales = 10 ** np.linspace(-2, 0.5, 251)
@@ -157,11 +123,14 @@ def _deviation(held_out: Sequence[tuple[Known, float]]) -> float:
     return float(scales[int(np.argmin(scores))])
 
 
-def _line(x: Sequence[float], y: Sequence[float]) -> tuple[float, float]:
-    """Slope and level at 0 of a straight line; (0, 0) without points, slope 0 where all x are as good as one."""
-    if not x:
-        return 0.0, 0.0
-    centred = np.array(x) - np.mean(x)
-    spread = float(centred @ centred)
-    slope = float(centred @ np.array(y)) / spread if spread > 1e-6 else 0.0
-    return slope, float(np.mean(y)) - slope * float(np.mean(x))
+def _tested(known: Sequence[Known]) -> FittedTo:
+    """The limit is the largest distance between a case and the nearest of another family."""
+    values = [one.facts.values() for one in known]
+    scales = {name: float(np.std([value[name] for value in values])) or 1.0 for name in NEARNESS}
+
+    def of(some: Sequence[Known]) -> FittedTo:
+        points = tuple({name: one.facts.values()[name] for name in NEARNESS} for one in some)
+        return FittedTo(scales=scales, points=points, limit=0.0)
+
+    far = [of(rest).distance(one.facts) for rest, left in left_out(known) for one in left]
+    return replace(of(known), limit=max(far))

@@ -1,4 +1,4 @@
-"""How good advice is on trainings that it was not fitted to."""
+"""How good advice is on families that it was not fitted to."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -6,58 +6,61 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...doctor.advise.calibration import Calibration
+from ...doctor.advise.rule import Rule
 from ...measure import Estimate
 from ..protocol.evidence import estimate
-from .cases import rate_of
-from .fit import Known
-from .search import Outcome, learned
+from .truth import Known
 
-FACTOR = 3.0
-"""Within which of the largest rate that trained the safe rate is to lie."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Named:
+    """A rate that was named for a case, by the instant rule, by a probe or by a range test."""
+
+    known: Known
+    rate: float | None
+    """log10; None where no rate was named."""
+    interval: tuple[float, float] | None = None
+    """log10 of its ends."""
+
+    @property
+    def off(self) -> float | None:
+        """Decades between it and the best rate."""
+        return None if self.rate is None else abs(self.rate - self.known.best)
+
+    def within(self, factor: float) -> bool:
+        return self.off is not None and self.off <= math.log10(factor)
+
+    @property
+    def stuck(self) -> bool:
+        """Whether it lies beyond the rate from which on trainings of the ladder are stuck."""
+        return self.rate is not None and self.known.stuck is not None and self.rate > self.known.stuck
+
+    @property
+    def good(self) -> bool:
+        """Whether it lies within the range about the best rate whose losses are within the regret."""
+        low, high = self.known.good
+        return self.rate is not None and low <= self.rate <= high
+
+    @property
+    def covered(self) -> bool:
+        return self.interval is not None and self.interval[0] <= self.known.best <= self.interval[1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """One case of the evaluation."""
+    """One case, and what each way of asking named for it; `rule` was fitted without its family."""
 
     known: Known
-    foreseen: float
-    """Rate at which training is as likely to diverge as not."""
-    safe_rate: float
-    safe: Outcome
-    """What became of the training at the safe rate."""
-    chances: Mapping[int, float]
-    """That each step of the ladder diverges."""
+    rule: Rule
+    instant: Named
+    probe: Named
+    finders: Mapping[str, Named]
+    """By the tool's name: what a range test with the same number of updates would have made it suggest."""
 
     @property
-    def safe_trained(self) -> bool:
-        return learned(self.safe)
-
-    @property
-    def largest_rate(self) -> float | None:
-        """The largest rate that learned, the safe one counted in; None where none did."""
-        ladder = [] if self.known.largest is None else [rate_of(self.known.largest)]
-        return max([*ladder, *([self.safe_rate] if self.safe_trained else [])], default=None)
-
-    @property
-    def times_below(self) -> float | None:
-        """The largest rate that learned over the safe rate."""
-        return None if self.largest_rate is None else self.largest_rate / self.safe_rate
-
-    @property
-    def within_factor(self) -> bool:
-        return self.times_below is not None and 1 / FACTOR <= self.times_below <= FACTOR
-
-
-def judged(known: Known, constants: Calibration, safe: Outcome) -> Judged:
-    return Judged(
-        known=known,
-        foreseen=10 ** constants.foreseen(known.facts),
-        safe_rate=constants.safe_rate(known.facts),
-        safe=safe,
-        chances={step: constants.chance(known.facts, rate_of(step)) for step in known.outcomes},
-    )
+    def chances(self) -> list[tuple[float, bool]]:
+        """Foreseen chance to be stuck, and whether it was, of every training at and above the best rate."""
+        return [(self.rule.stuck_chance(self.known.facts, rate), bad) for rate, bad in self.known.labelled_rates()]
 
 
 def area_under_curve(scores: Sequence[float], bad: Sequence[bool]) -> float:
@@ -73,13 +76,10 @@ def area_under_curve(scores: Sequence[float], bad: Sequence[bool]) -> float:
 
 
 def separation(cases: Sequence[Judged]) -> tuple[float, int, int]:
-    """Area under the curve over all trainings that diverged or learned, and how many of each."""
-    scores, bad = [], []
-    for one in cases:
-        for step, diverged in one.known.labels().items():
-            scores.append(one.chances[step])
-            bad.append(diverged)
-    return area_under_curve(scores, bad), sum(bad), len(bad) - sum(bad)
+    """Area under the curve over all trainings at and above the best rates, and how many were stuck and were not."""
+    pairs = [pair for one in cases for pair in one.chances]
+    bad = [stuck for _, stuck in pairs]
+    return area_under_curve([chance for chance, _ in pairs], bad), sum(bad), len(bad) - sum(bad)
 
 
 def separation_interval(cases: Sequence[Judged]) -> Estimate:

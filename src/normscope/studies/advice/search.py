@@ -1,4 +1,4 @@
-"""The rates around the largest that trains: a ladder climbed until training fails, with a tenth of every failure."""
+"""The trainings of a case: a ladder of rates, coarse until the best lies inside, then every rung about the best."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -6,67 +6,80 @@ from dataclasses import asdict
 from typing import Any
 
 from ..protocol.pieces import Pieces
-from .cases import TENTH, Case, rate_of, searched_steps
-from .training import train_once
+from .cases.case import Case, rate_of
+from .config import AdviceConfig
+from .trained.training import train_once
 
-SLOWLY = 0.1
-"""Nats by which a training must end lower than one at the step below to count as on its way."""
 Outcome = Mapping[str, Any]
 """What `train_once` returns."""
+COARSE = 2
+"""Rungs between coarse rates: a factor of four."""
+MOST_COARSE = 5
+"""On either side of where the search begins."""
+FIRST_STEPS = {"adam": 1, "adamw": 1, "radam": 3, "sgd": 9, "lion": -2}
+"""Where it begins, by optimiser; another begins as Adam."""
+REGRET_NATS = 0.1
+"""A rate is good where the loss ends within this of the lowest."""
+STUCK_SHARE = 0.25
+"""A training is stuck where it gained less than this share of what the best gained over the unigram entropy."""
 
 
-def learned(outcome: Outcome) -> bool:
-    """Better at the end than the entropy of tokens taken one by one."""
-    nats = outcome["valid_nats"]
-    return nats is not None and nats < outcome["unigram_nats"]
-
-
-def diverged(outcome: Outcome, tenth: Outcome) -> bool:
-    """No better than that entropy, or not finite, while a tenth of the rate does better."""
-    return not learned(outcome) and _nats(tenth) < _nats(outcome)
-
-
-def climb(start: int, highest: int, train: Callable[[int], Outcome]) -> dict[int, Outcome]:
-    """Outcomes by step of the ladder: up from `start` until two steps running fail, down until one learns.
-
-    A step that has not learned yet, but ends lower than the one before, has not failed: it was only slow. Each that
-    failed has a tenth of it below. train: by step of the ladder.
-    """
-    found: dict[int, Outcome] = {}
-    step, failed = start, 0
-    while step <= highest and failed < 2:
-        found[step] = train(step)
-        slow = step - 1 in found and _nats(found[step]) < _nats(found[step - 1]) - SLOWLY
-        failed = 0 if learned(found[step]) or slow else failed + 1
-        step += 1
-    step = start - 1
-    while not any(map(learned, found.values())) and step > start - 3 * TENTH:
-        found[step] = train(step)
-        step -= 1
-    for step in [step for step, outcome in found.items() if not learned(outcome)]:
-        if step - TENTH not in found:
-            found[step - TENTH] = train(step - TENTH)
-    return dict(sorted(found.items()))
-
-
-def _nats(outcome: Outcome) -> float:
+def nats(outcome: Outcome) -> float:
+    """Held-out loss at the end, infinite where it was not finite."""
     return math.inf if outcome["valid_nats"] is None else float(outcome["valid_nats"])
 
 
-def trainings(case: Case, pieces: Pieces, *, updates: int, max_tokens: int) -> dict[int, Outcome]:
+def climb(start: int, train: Callable[[int], Outcome]) -> dict[int, Outcome]:
+    """Outcomes by rung of the ladder.
+
+    By factors of four from `start`: up until two in turn end more than the regret above the best, or learn no more than
+    how frequent tokens are; down until one ends more than the regret above the best; then both neighbours of the best
+    rung. train: by rung.
+    """
+    found: dict[int, Outcome] = {}
+
+    def seen(step: int) -> float:
+        if step not in found:
+            found[step] = train(step)
+        return nats(found[step])
+
+    def best() -> float:
+        return min(map(nats, found.values()))
+
+    seen(start)
+    known = found[start]["unigram_nats"]
+    for direction, bad_enough in ((1, 2), (-1, 1)):
+        bad = 0
+        for far in range(1, MOST_COARSE + 1):
+            now = seen(start + direction * COARSE * far)
+            bad = bad + 1 if now > best() + REGRET_NATS or (direction > 0 and now > known - REGRET_NATS) else 0
+            if bad == bad_enough:
+                break
+    lowest = min(found, key=lambda step: (nats(found[step]), step))
+    for step in (lowest - 1, lowest + 1):
+        seen(step)
+    return dict(sorted(found.items()))
+
+
+def trainings(case: Case, config: AdviceConfig, pieces: Pieces) -> dict[int, Outcome]:
     """Of a case, without warm-up."""
-
-    def train(step: int) -> Outcome:
-        return training(case, rate_of(step), pieces, updates=updates, max_tokens=max_tokens)
-
-    return climb(*searched_steps(case.optimizer), train)
+    start = FIRST_STEPS.get(case.optimizer, FIRST_STEPS["adam"])
+    return climb(start, lambda step: training(case, step, config, pieces))
 
 
-def training(
-    case: Case, rate: float, pieces: Pieces, *, updates: int, max_tokens: int, warmup_updates: int = 0
-) -> Outcome:
-    """One of them, from its piece or trained now."""
-    settings = {"updates": updates, "max_tokens": max_tokens, "warmup_updates": warmup_updates}
+def training(case: Case, step: int, config: AdviceConfig, pieces: Pieces, *, warmup_updates: int = 0) -> Outcome:
+    """One of them, from its piece or trained now; with a warm-up it is longer by that."""
+    return at_rate(case, rate_of(step), config, pieces, warmup_updates=warmup_updates)
+
+
+def at_rate(case: Case, rate: float, config: AdviceConfig, pieces: Pieces, *, warmup_updates: int = 0) -> Outcome:
+    """The same at any rate."""
+    settings: dict[str, Any] = {
+        "updates": config.updates + warmup_updates,
+        "text_file": config.text_file,
+        "corpus": config.corpus,
+        "warmup_updates": warmup_updates,
+    }
     warmup = f"_warmup-{warmup_updates}" if warmup_updates else ""
     name = f"{case.name}/rate-{rate:.3g}{warmup}"
     found: Outcome = pieces.get(name, {**asdict(case), **settings, "rate": rate}, train_once, case, rate, **settings)

@@ -1,8 +1,8 @@
-"""The doctor's advice: fitted to short trainings, and judged by others that it has not seen."""
+"""The doctor's advice: fitted to short trainings, and judged on families of models that it has not seen."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
@@ -10,74 +10,131 @@ from typing import Any, TypeVar
 
 import torch
 
-from ...doctor.advise.calibration import Calibration
+from ...doctor.advise.rule import Rule
 from ...train.device import available_cores, keep_freed_memory
 from ..protocol.pieces import Pieces
 from ..protocol.study import Findings, Study
 from . import ABOUT
-from .cases import Case
+from .cases.case import Case
 from .claims import claims
 from .conditions import conditions
 from .config import SCALES, AdviceConfig
-from .facts import as_facts, facts_about, use_one_thread
+from .facts import PROBE_SEED, as_facts, as_trial, facts_about, probe_of, trials_of, use_one_thread
 from .figures import figures
-from .fit import Known, fitted
-from .judge import Judged, judged
-from .search import training, trainings
+from .finder import range_test
+from .fit import fitted, left_out
+from .judge import Judged, Named
+from .probing import Laddered, fitted_probe
+from .search import trainings
 from .tables import data, tables
-from .training import corpus_at
-from .warmup import Warmup, points, warmups_of
+from .trained.tasks import task_of
+from .truth import Known
+from .warmup import warmup_cases, warmup_of
 
 Made = TypeVar("Made")
+LIGHTNING, LR_FINDER = "Lightning's finder", "pytorch-lr-finder"
+PEERS = {LIGHTNING: "lightning", LR_FINDER: "lr_finder"}
+"""What is shown, and the key of the range test's piece."""
 
 
 def run(config: AdviceConfig, pieces: Pieces) -> Findings:
-    """One piece a training. Raises UserError for a corpus that is not there."""
-    for corpus in dict.fromkeys(case.corpus for case in (*config.calibration, *config.evaluation)):
-        corpus_at(corpus)
-    cases = [*config.calibration, *config.evaluation]
-    known = dict(zip(cases, _side_by_side(partial(_known, config), cases, config, pieces, "cases"), strict=True))
-    asked = [known[case] for case in config.warmups]
-    found = _side_by_side(partial(_warmups, config), asked, config, pieces, "warm-ups")
-    warmups = [one for several in found for one in several]
-    calibration = [known[case] for case in config.calibration]
-    constants = fitted(calibration, points(warmups, config.warmup_ladder))
-    evaluation = [known[case] for case in config.evaluation]
-    safe = _side_by_side(partial(_safe, config, constants), evaluation, config, pieces, "safe rates")
-    return Findings(
-        conditions=conditions(config, calibration, safe),
-        claims=claims(safe),
-        figures=figures(calibration, safe, constants),
-        tables=tables(safe, warmups, constants),
-        data=data(constants, calibration, safe, warmups),
+    """One piece a training. Raises UserError for a text or a corpus that is not there."""
+    for case in {(case.architecture, case.text): case for case in config.cases}.values():
+        task_of(case, config.text_file, config.corpus)
+    make = partial(_side_by_side, config=config, pieces=pieces)
+    known = make(partial(_known, config), config.cases, stage="cases")
+    usable = [one for one in known if one.learned]
+    rules = _rules(usable, config)
+    found = make(partial(_laddered, config), [(one, rules[one.case.family]) for one in usable], stage="ladders")
+    ladders = dict(zip([one.case for one in usable], found, strict=True))
+    rules = {
+        rest_family: replace(rules[rest_family], probe=fitted_probe([ladders[one.case] for one in rest]))
+        for rest, left in left_out(usable)
+        for rest_family in [left[0].case.family]
+    }
+    judged = make(partial(_judged, config), [(one, rules[one.case.family]) for one in usable], stage="probes")
+    warmups = make(partial(_warmup, config), warmup_cases(usable), stage="warm-ups")
+    rule = replace(
+        fitted(usable, horizon_updates=config.updates), probe=fitted_probe([ladders[one.case] for one in usable])
     )
+    return Findings(
+        conditions=conditions(config, known),
+        claims=claims(judged, warmups),
+        figures=figures(judged),
+        tables=tables(known, judged, warmups),
+        data=data(rule, known, judged, warmups),
+    )
+
+
+def _rules(usable: Sequence[Known], config: AdviceConfig) -> dict[str, Rule]:
+    """By family, each fitted to all others."""
+    return {left[0].case.family: fitted(rest, horizon_updates=config.updates) for rest, left in left_out(usable)}
+
+
+def _places(config: AdviceConfig) -> dict[str, str]:
+    return {"text_file": config.text_file, "corpus": config.corpus}
 
 
 def _known(config: AdviceConfig, case: Case, pieces: Pieces) -> Known:
-    seen = pieces.get(
-        f"{case.name}/first-update",
-        {**asdict(case), "max_tokens": config.max_tokens},
-        facts_about,
-        case,
-        config.max_tokens,
+    places = _places(config)
+    seen = pieces.get(f"{case.name}/first-update", {**asdict(case), **places}, facts_about, case, **places)
+    return Known(case=case, facts=as_facts(seen), outcomes=trainings(case, config, pieces))
+
+
+def _laddered(config: AdviceConfig, asked: tuple[Known, Rule], pieces: Pieces) -> Laddered:
+    known, rule = asked
+    expected = round(rule.best(known.facts), 6)
+    settings: dict[str, Any] = {"expected": expected, "updates": config.probe_updates, **_places(config)}
+    found = pieces.get(
+        f"{known.case.name}/ladder", {**asdict(known.case), **settings}, trials_of, known.case, **settings
     )
-    outcomes = trainings(case, pieces, updates=config.updates_of(case), max_tokens=config.max_tokens)
-    return Known(case=case, facts=as_facts(seen), outcomes=outcomes)
+    half = len(found) // 2
+    trials = {place - half: as_trial(table) for place, table in enumerate(found)}
+    return Laddered(known=known, expected=expected, trials=trials)
 
 
-def _warmups(config: AdviceConfig, known: Known, pieces: Pieces) -> list[Warmup]:
-    return warmups_of(known, config, pieces)
+def _judged(config: AdviceConfig, asked: tuple[Known, Rule], pieces: Pieces) -> Judged:
+    known, rule = asked
+    case, places = known.case, _places(config)
+    expected = round(rule.best(known.facts), 6)
+    settings: dict[str, Any] = {"updates": config.probe_updates, **places}
+    looked = pieces.get(
+        f"{case.name}/probe",
+        {**asdict(case), **settings, "expected": expected, "rule": asdict(rule.probe)},
+        probe_of,
+        case,
+        expected=expected,
+        rule=rule.probe,
+        **settings,
+    )
+    swept = pieces.get(
+        f"{case.name}/range-test",
+        {**asdict(case), **settings, "seed": case.seed + PROBE_SEED},
+        range_test,
+        case,
+        **settings,
+        seed=case.seed + PROBE_SEED,
+    )
+    best = looked["best"]
+    return Judged(
+        known=known,
+        rule=rule,
+        instant=Named(known=known, rate=expected, interval=(expected + rule.low, expected + rule.high)),
+        probe=Named(known=known, rate=best, interval=(best + rule.probe.low, best + rule.probe.high)),
+        finders={name: Named(known=known, rate=_decades(swept[key])) for name, key in PEERS.items()},
+    )
 
 
-def _safe(config: AdviceConfig, constants: Calibration, known: Known, pieces: Pieces) -> Judged:
-    """The training at the safe rate, to three digits, as one would type it."""
-    rate = float(f"{constants.safe_rate(known.facts):.3g}")
-    options: Mapping[str, int] = {"updates": config.updates_of(known.case), "max_tokens": config.max_tokens}
-    return judged(known, constants, training(known.case, rate, pieces, **options))
+def _decades(rate: float | None) -> float | None:
+    return None if not rate else float(torch.tensor(rate, dtype=torch.float64).log10())
+
+
+def _warmup(config: AdviceConfig, known: Known, pieces: Pieces) -> Any:
+    return warmup_of(known, config, pieces)
 
 
 def _side_by_side(
-    make: Callable[[Any, Pieces], Made], items: Sequence[Any], config: AdviceConfig, pieces: Pieces, stage: str
+    make: Callable[[Any, Pieces], Made], items: Sequence[Any], *, config: AdviceConfig, pieces: Pieces, stage: str
 ) -> list[Made]:
     """`make` of every item, each in one of several processes of one thread; what they measure is kept as it is made."""
     processes = min(config.processes or available_cores(), max(1, len(items)))

@@ -1,133 +1,174 @@
-"""The numbers under the pictures of the study of advice, and its data."""
+"""The tables and the data of the study of advice."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from ...doctor.advise.calibration import Calibration, to_table
+from ...doctor.advise.rule import Rule, to_table
 from ...report.study.contents import StudyTable
-from .cases import rate_of
-from .claims import with_a_rate
-from .fit import Known
-from .judge import FACTOR, Judged, separation
-from .search import learned
-from .warmup import Warmup, rule
+from .cases.case import rate_of
+from .fit import families
+from .judge import Judged, Named
+from .search import nats
+from .truth import Known
+from .warmup import Warmup
 
 
-def tables(evaluation: Sequence[Judged], warmups: Sequence[Warmup], constants: Calibration) -> list[StudyTable]:
-    """Every case, those where the advice failed, and the warm-ups."""
-    return [_cases_table(evaluation), _failures_table(evaluation), _warmup_table(warmups, constants)]
+def tables(known: Sequence[Known], judged: Sequence[Judged], warmups: Sequence[Warmup]) -> list[StudyTable]:
+    """Families, deep decoders, failures, and warm-ups."""
+    return [_families(judged), _deep(judged), _failures(known, judged), _warmups(warmups), _cases(judged)]
 
 
-def data(
-    constants: Calibration, calibration: Sequence[Known], evaluation: Sequence[Judged], warmups: Sequence[Warmup]
-) -> dict[str, Any]:
-    """For results.json."""
-    area, bad, good = separation(evaluation)
-    trainings = sum(len(one.known.outcomes) for one in evaluation)
-    return {
-        "calibration": to_table(constants),
-        "evaluation": {
-            "trainings": trainings,
-            "diverged": bad,
-            "learned": good,
-            "undecided": trainings - bad - good,
-            "area_under_curve": area,
-            "cases": len(evaluation),
-            "cases_with_a_rate": len(with_a_rate(evaluation)),
-            "safe_trained": sum(one.safe_trained for one in evaluation),
-            "within_factor": sum(one.within_factor for one in evaluation),
-            "both": sum(one.safe_trained and one.within_factor for one in evaluation),
-        },
-        "cases": {one.known.case.name: _case_data(one) for one in evaluation},
-        "calibration_cases": {one.case.name: _known_data(one, constants) for one in calibration},
-        "warmups": [asdict(one) for one in warmups],
-        "warmup_rule": rule(constants),
-    }
-
-
-def _cases_table(evaluation: Sequence[Judged]) -> StudyTable:
-    return StudyTable(
-        title="Every case of the evaluation",
-        columns=[
-            "case",
-            "predicted limit",
-            "safe rate",
-            "held-out loss there, nats",
-            "unigram baseline, nats",
-            "largest that learned",
-            "largest / safe",
-        ],
-        rows=[
-            [
-                one.known.case.name,
-                one.foreseen,
-                one.safe_rate,
-                one.safe["valid_nats"],
-                one.safe["unigram_nats"],
-                one.largest_rate,
-                one.times_below,
-            ]
-            for one in evaluation
-        ],
-    )
-
-
-def _failures_table(evaluation: Sequence[Judged]) -> StudyTable:
+def _families(judged: Sequence[Judged]) -> StudyTable:
     rows: list[list[str | float | None]] = []
-    for one in evaluation:
-        if one.largest_rate is None:
-            rows.append([one.known.case.name, "learned at no rate that was tried", one.safe_rate, None])
-        elif not one.safe_trained:
-            rows.append([one.known.case.name, "the safe rate did not learn", one.safe_rate, one.largest_rate])
-        elif not one.within_factor:
-            rows.append([one.known.case.name, f"more than {FACTOR:g} times too low", one.safe_rate, one.largest_rate])
+    for family in families([one.known for one in judged]):
+        own = [one for one in judged if one.known.case.family == family]
+        rows.append(
+            [
+                family,
+                len(own),
+                sum(one.instant.within(3) for one in own),
+                sum(one.instant.stuck for one in own),
+                sum(one.probe.within(2) for one in own),
+                sum(one.probe.stuck for one in own),
+                *(sum(named.within(2) for named in column) for column in _finders(own)),
+            ]
+        )
+    names = list(judged[0].finders) if judged else []
     return StudyTable(
-        title="Where the advice failed", columns=["case", "what", "safe rate", "largest that learned"], rows=rows
+        title="By family, each judged by a rule that was fitted to the others",
+        columns=[
+            "family",
+            "cases",
+            "instant within 3",
+            "instant stuck",
+            "probe within 2",
+            "probe stuck",
+            *(f"{name} within 2" for name in names),
+        ],
+        rows=rows,
     )
 
 
-def _warmup_table(warmups: Sequence[Warmup], constants: Calibration) -> StudyTable:
+def _finders(own: Sequence[Judged]) -> list[list[Named]]:
+    return [[one.finders[name] for one in own] for name in own[0].finders]
+
+
+def _rate(named: float | None) -> float | None:
+    return None if named is None else 10**named
+
+
+def _deep(judged: Sequence[Judged]) -> StudyTable:
+    rows: list[list[str | float | None]] = []
+    for one in judged:
+        case = one.known.case
+        if (case.architecture, case.blocks) == ("decoder", 12):
+            low, high = one.known.good
+            rows.append(
+                [
+                    f"{case.placement}, {case.initialisation}",
+                    10**one.known.best,
+                    f"{10**low:.2g} to {10**high:.2g}",
+                    _rate(one.instant.rate),
+                    _rate(one.probe.rate),
+                    _rate(one.known.stuck),
+                ]
+            )
     return StudyTable(
-        title=f"Shortest warm-up; fitted: {rule(constants)}",
-        columns=["case", "peak rate", "decades beyond", "shortest warm-up, updates"],
+        title="Decoders of characters with 12 blocks of width 64, AdamW",
+        columns=["model", "best rate", "good range", "instant advice", "probe", "stuck from"],
+        rows=rows,
+    )
+
+
+def _failures(known: Sequence[Known], judged: Sequence[Judged]) -> StudyTable:
+    rows: list[list[str | float | None]] = [
+        [one.case.name, "learned at no rate that was tried", None, None, None, None] for one in known if not one.learned
+    ]
+    for one in judged:
+        what = [
+            *(["instant stuck"] if one.instant.stuck else []),
+            *([] if one.instant.within(3) else ["instant beyond 3"]),
+            *(["probe stuck"] if one.probe.stuck else []),
+            *([] if one.probe.within(2) else ["probe beyond 2"]),
+        ]
+        if what:
+            rows.append(
+                [
+                    one.known.case.name,
+                    ", ".join(what),
+                    10**one.known.best,
+                    _rate(one.instant.rate),
+                    _rate(one.probe.rate),
+                    _rate(one.known.stuck),
+                ]
+            )
+    return StudyTable(
+        title="Where the advice failed",
+        columns=["case", "what", "best rate", "instant", "probe", "stuck from"],
+        rows=rows,
+    )
+
+
+def _warmups(warmups: Sequence[Warmup]) -> StudyTable:
+    return StudyTable(
+        title="Warm-ups for the lowest rate that is stuck without one",
+        columns=["case", "peak rate", "shortest, updates", "named, updates", "updates used"],
         rows=[
-            [one.name, one.rate, one.beyond, "longer than tried" if one.shortest is None else one.shortest]
+            [one.case.name, one.rate, one.shortest or "over the longest", one.tested or "none", one.updates_used]
             for one in warmups
         ],
     )
 
 
-def _case_data(one: Judged) -> dict[str, Any]:
+def _cases(judged: Sequence[Judged]) -> StudyTable:
+    return StudyTable(
+        title="Every case that learned",
+        columns=["case", "best rate", "good from", "good to", "instant", "probe", "stuck from"],
+        rows=[
+            [
+                one.known.case.name,
+                10**one.known.best,
+                10 ** one.known.good[0],
+                10 ** one.known.good[1],
+                _rate(one.instant.rate),
+                _rate(one.probe.rate),
+                _rate(one.known.stuck),
+            ]
+            for one in judged
+        ],
+    )
+
+
+def data(rule: Rule, known: Sequence[Known], judged: Sequence[Judged], warmups: Sequence[Warmup]) -> Mapping[str, Any]:
+    """Everything that the page shows, and the constants that the package ships."""
+    by_case = {one.known.case: one for one in judged}
     return {
-        "foreseen_rate": one.foreseen,
-        "safe_rate": one.safe_rate,
-        "safe_valid_nats": one.safe["valid_nats"],
-        "unigram_nats": one.safe["unigram_nats"],
-        "largest_rate": one.largest_rate,
-        "times_below": one.times_below,
-        "trainings": _trainings(one.known, one.chances),
+        "rule": to_table(rule),
+        "cases": {one.case.name: _of_case(one, by_case.get(one.case)) for one in known},
+        "warmups": [asdict(one) | {"case": one.case.name} for one in warmups],
     }
 
 
-def _known_data(one: Known, constants: Calibration) -> dict[str, Any]:
-    return {
-        "facts": asdict(one.facts),
-        "foreseen_rate": 10 ** constants.foreseen(one.facts),
-        "largest_rate": None if one.largest is None else rate_of(one.largest),
-        "trainings": _trainings(one, {}),
+def _of_case(known: Known, judged: Judged | None) -> dict[str, Any]:
+    low, high = known.good
+    found: dict[str, Any] = {
+        "family": known.case.family,
+        "facts": asdict(known.facts),
+        "unigram_nats": known.unigram_nats,
+        "learned": known.learned,
+        "best_rate": 10**known.best,
+        "good_rates": [10**low, 10**high],
+        "stuck_rate": _rate(known.stuck),
+        "trainings": [{"rate": rate_of(step), "valid_nats": nats(outcome)} for step, outcome in known.outcomes.items()],
     }
-
-
-def _trainings(known: Known, chances: Any) -> list[dict[str, Any]]:
-    labels = known.labels()
-    return [
-        {
-            "rate": rate_of(step),
-            "valid_nats": outcome["valid_nats"],
-            "learned": learned(outcome),
-            "diverged": labels.get(step),
-            **({"chance": chances[step]} if step in chances else {}),
+    if judged is not None:
+        found |= {
+            "instant_rate": _rate(judged.instant.rate),
+            "instant_interval": [10**end for end in judged.instant.interval or ()],
+            "probe_rate": _rate(judged.probe.rate),
+            "probe_interval": [10**end for end in judged.probe.interval or ()],
+            "finders": {name: _rate(named.rate) for name, named in judged.finders.items()},
+            "chances": [{"chance": chance, "stuck": stuck} for chance, stuck in judged.chances],
         }
-        for step, outcome in known.outcomes.items()
-    ]
+    return found

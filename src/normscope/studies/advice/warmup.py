@@ -1,27 +1,74 @@
-"""The shortest warm-up that carries a rate which does not train without one."""
+"""Warm-ups: the shortest that carried a rate in whole trainings, beside what short ones say."""
 
-import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
 
-from ...doctor.advise.calibration import Calibration
+from ...doctor.advise.optimizers import of_config
+from ...doctor.advise.warmup import length, shortest_warmup
 from ..protocol.pieces import Pieces
-from .cases import rate_of
+from .cases.case import Case, rate_of
 from .config import AdviceConfig
-from .fit import Known
-from .search import learned, training
+from .facts import PROBE_SEED, batches_of
+from .search import at_rate, nats
+from .trained.tasks import task_of
+from .trained.training import model_of, optimizer_of
+from .truth import Known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Warmup:
-    """What was found for one case and rate."""
+    """What was found for one case, at the lowest rate of its ladder from which on all are stuck."""
 
-    name: str
+    case: Case
     rate: float
-    beyond: float
-    """Decades above the largest rate that trained without warm-up."""
     shortest: int | None
-    """In updates; None where the longest that was tried did not do."""
+    """In updates, by whole trainings; None where the longest that was tried did not do."""
+    tested: int | None
+    """What the doctor's short trainings say."""
+    updates_used: int
+    """By these."""
+
+
+def warmup_cases(known: list[Known]) -> list[Known]:
+    """Those with Adam or AdamW that learned, at some rates, and were stuck at the highest ones; a few of each
+    family."""
+    found = [one for one in known if one.case.optimizer in ("adam", "adamw") and one.learned and one.stuck is not None]
+    by_family: dict[str, list[Known]] = {}
+    for one in found:
+        by_family.setdefault(one.case.family, []).append(one)
+    return [one for some in by_family.values() for one in some[:MOST_A_FAMILY]]
+
+
+MOST_A_FAMILY = 2
+
+
+def warmup_of(known: Known, config: AdviceConfig, pieces: Pieces) -> Warmup:
+    """By halving: a warm-up that carries the rate is taken to mean that longer ones do."""
+    step = min(step for step, stuck in known.labels().items() if stuck and _all_above(known, step))
+    rate, ladder = rate_of(step), config.warmup_ladder
+
+    def trains(warmup: int) -> bool:
+        return not known.stuck_at(nats(at_rate(known.case, rate, config, pieces, warmup_updates=warmup)))
+
+    settings: dict[str, Any] = {
+        "updates": sum(map(length, ladder)),
+        "text_file": config.text_file,
+        "corpus": config.corpus,
+    }
+    tested = pieces.get(
+        f"{known.case.name}/warm-up",
+        {**asdict(known.case), **settings, "rate": rate},
+        tested_warmup,
+        known.case,
+        rate,
+        **settings,
+    )
+    return Warmup(case=known.case, rate=rate, shortest=shortest(ladder, trains), **tested)
+
+
+def _all_above(known: Known, step: int) -> bool:
+    return all(stuck for other, stuck in known.labels().items() if other >= step)
 
 
 def shortest(ladder: tuple[int, ...], trains: Callable[[int], bool]) -> int | None:
@@ -36,39 +83,13 @@ def shortest(ladder: tuple[int, ...], trains: Callable[[int], bool]) -> int | No
     return ladder[low] if low < len(ladder) else None
 
 
-def warmups_of(known: Known, config: AdviceConfig, pieces: Pieces) -> list[Warmup]:
-    """At each of `warmup_steps` beyond the largest rate that trained; nothing where none did."""
-    largest = known.largest
-    if largest is None or not known.bounded:
-        return []
-    found = []
-    for step in config.warmup_steps:
-        rate = rate_of(largest + step)
-
-        def trains(warmup: int, rate: float = rate) -> bool:
-            updates = config.updates_of(known.case) + warmup
-            options = {"updates": updates, "max_tokens": config.max_tokens, "warmup_updates": warmup}
-            return learned(training(known.case, rate, pieces, **options))
-
-        found.append(
-            Warmup(
-                name=known.case.name,
-                rate=rate,
-                beyond=math.log10(rate) - math.log10(rate_of(largest)),
-                shortest=shortest(config.warmup_ladder, trains),
-            )
-        )
-    return found
-
-
-def points(found: Sequence[Warmup], ladder: Sequence[int]) -> list[tuple[float, int]]:
-    """Decades beyond the largest rate, and the warm-up; where none that was tried did, twice the longest: at least."""
-    return [(one.beyond, 2 * ladder[-1] if one.shortest is None else one.shortest) for one in found]
-
-
-def rule(constants: Calibration) -> str:
-    """The fitted rule in words."""
-    return (
-        f"{10**constants.warmup:.3g} updates at the largest rate that trains without one, times "
-        f"{10**constants.warmup_slope:.3g} for every factor of ten above it"
+def tested_warmup(case: Case, rate: float, *, updates: int, text_file: str, corpus: str) -> dict[str, int | None]:
+    """What the doctor says of warm-ups for a rate, as plain values."""
+    found = shortest_warmup(
+        model_of(case, task_of(case, text_file, corpus)),
+        batches_of(task_of(case, text_file, corpus, case.seed + PROBE_SEED)),
+        of_config(optimizer_of(case, 1.0)),
+        rate=rate,
+        updates=updates,
     )
+    return {"tested": found.shortest, "updates_used": sum(len(trial.losses) for trial in found.trials)}

@@ -1,15 +1,18 @@
 """Decoder-only language modelling as a task."""
 
 # N = packed tokens, D = width, V = vocabulary
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from ...data.documents.corpus import DocumentCorpus
+from ...data.documents.stretches import StretchBatch
 from ...data.documents.tokeniser import SEP, TextTokeniser
 from ...model import LanguageModel, Layout
 from .. import words
-from ..protocol import FirstBatch, Outputs
+from ..protocol import Outputs, TrainingBatch
 from ..samples import layout_of
 from ..text_task import TextTask
 from .config import LanguageModelRunConfig
@@ -39,15 +42,10 @@ class LanguageModelling(TextTask[LanguageModelRunConfig, LanguageModel]):
     def loss_words(self, config: LanguageModelRunConfig) -> str:
         return "of every next token"
 
-    def first_batch(self, config: LanguageModelRunConfig, corpus: DocumentCorpus) -> FirstBatch:
+    def batches(self, config: LanguageModelRunConfig, corpus: DocumentCorpus) -> Callable[[int], TrainingBatch]:
         """Logits (N, V) of the tokens that follow."""
-        batch = self.objective(config, corpus, torch.device("cpu")).micro_batch(0)
-
-        def run(model: nn.Module) -> Tensor:
-            assert isinstance(model, LanguageModel)
-            return model.logits(model(batch.tokens_N, Layout(batch.lengths_B)))
-
-        return FirstBatch(run=run, loss=lambda logits_NV: functional.cross_entropy(logits_NV, batch.targets_N))
+        objective = self.objective(config, corpus, torch.device("cpu"))
+        return lambda number: _training_batch(objective.micro_batch(number))
 
     def words(self, codec: TextTokeniser) -> words.Words:
         return words.of_decoder(codec)
@@ -62,6 +60,14 @@ class LanguageModelling(TextTask[LanguageModelRunConfig, LanguageModel]):
             return hidden_ND, model.logits(hidden_ND), torch.cat(rows)
 
         return of_model
+
+
+def _training_batch(batch: StretchBatch) -> TrainingBatch:
+    def run(model: nn.Module) -> Tensor:
+        assert isinstance(model, LanguageModel)
+        return model.logits(model(batch.tokens_N, Layout(batch.lengths_B)))
+
+    return TrainingBatch(run=run, loss=lambda logits_NV: functional.cross_entropy(logits_NV, batch.targets_N))
 
 
 LANGUAGE_MODEL: LanguageModelling = LanguageModelling()

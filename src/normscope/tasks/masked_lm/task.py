@@ -1,6 +1,7 @@
 """BERT's pre-training as a task."""
 
 # N = packed tokens, M = masked tokens, B = sequences, D = width
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -8,10 +9,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ...data.documents.corpus import DocumentCorpus
+from ...data.documents.pair_batches import PairBatch
 from ...data.documents.tokeniser import CLS, MASK, SEP, TextTokeniser
 from ...model import Layout, MaskedEncoder
 from .. import words
-from ..protocol import FirstBatch, Outputs
+from ..protocol import Outputs, TrainingBatch
 from ..samples import layout_of
 from ..text_task import SHORTEST_ROW, TextTask
 from .config import MaskedRunConfig
@@ -39,23 +41,10 @@ class MaskedLm(TextTask[MaskedRunConfig, MaskedEncoder]):
     def loss_words(self, config: MaskedRunConfig) -> str:
         return "of masked tokens and of next sentences; the losses shown are of masked tokens"
 
-    def first_batch(self, config: MaskedRunConfig, corpus: DocumentCorpus) -> FirstBatch:
+    def batches(self, config: MaskedRunConfig, corpus: DocumentCorpus) -> Callable[[int], TrainingBatch]:
         """Logits of masked tokens (M, V) and of next sentences (B, 2); BERT's loss is the sum of both means."""
-        batch = self.objective(config, corpus, torch.device("cpu")).micro_batch(0)
-
-        def run(model: nn.Module) -> tuple[Tensor, Tensor]:
-            assert isinstance(model, MaskedEncoder)
-            layout = Layout(batch.lengths_B)
-            hidden_ND = model(batch.tokens_N, batch.segments_N, layout)
-            masked_MV = model.logits(hidden_ND.index_select(0, batch.masked_M))
-            return masked_MV, model.next_sentence(model.pooled(hidden_ND, layout))
-
-        def loss(output: Any) -> Tensor:
-            masked_MV, pairs_B2 = output
-            masked = functional.cross_entropy(masked_MV, batch.targets_M)
-            return masked + functional.cross_entropy(pairs_B2, batch.is_random_B)
-
-        return FirstBatch(run=run, loss=loss)
+        objective = self.objective(config, corpus, torch.device("cpu"))
+        return lambda number: _training_batch(objective.micro_batch(number))
 
     def words(self, codec: TextTokeniser) -> words.Words:
         return words.of_encoder(codec)
@@ -73,6 +62,22 @@ class MaskedLm(TextTask[MaskedRunConfig, MaskedEncoder]):
             return hidden_ND, model.logits(hidden_ND[masked_M]), tokens_N[masked_M]
 
         return of_model
+
+
+def _training_batch(batch: PairBatch) -> TrainingBatch:
+    def run(model: nn.Module) -> tuple[Tensor, Tensor]:
+        assert isinstance(model, MaskedEncoder)
+        layout = Layout(batch.lengths_B)
+        hidden_ND = model(batch.tokens_N, batch.segments_N, layout)
+        masked_MV = model.logits(hidden_ND.index_select(0, batch.masked_M))
+        return masked_MV, model.next_sentence(model.pooled(hidden_ND, layout))
+
+    def loss(output: Any) -> Tensor:
+        masked_MV, pairs_B2 = output
+        masked = functional.cross_entropy(masked_MV, batch.targets_M)
+        return masked + functional.cross_entropy(pairs_B2, batch.is_random_B)
+
+    return TrainingBatch(run=run, loss=loss)
 
 
 MASKED_LM: MaskedLm = MaskedLm()

@@ -14,16 +14,16 @@ from ...data.parallel.corpus import Corpus
 from ...data.parallel.vocabulary import EOS, SPECIAL_TOKENS
 from ...errors import UserError
 from ...model import EncoderDecoder, Layout
-from ..protocol import FirstBatch, Outputs
+from ..protocol import Outputs, TrainingBatch
 from ..samples import RANDOM_TOKENS, ROWS, layout_of
 
 _RANDOM_LENGTH = 12
 
 
-def first_batch(batch: TranslationBatch, smoothing: float) -> FirstBatch:
+def training_batch(batch: TranslationBatch, smoothing: float) -> TrainingBatch:
     """The logits of a batch, and its training loss."""
     source, target = Layout(batch.source_lengths_B), Layout(batch.target_lengths_B)
-    return FirstBatch(
+    return TrainingBatch(
         run=logits_of(source.pack(batch.source_BS), source, target.pack(batch.target_in_BT), target),
         loss=smoothed_loss(target.pack(batch.target_out_BT), smoothing),
     )

@@ -20,7 +20,7 @@ from ...placement import StackShape
 from ...train.seeds import seed_weights
 from .. import words
 from ..numbers import unigram_entropy_nats
-from ..protocol import SMALLER, Evaluation, Facts, FirstBatch, LoadedRun, Outputs, TaskFromScratch
+from ..protocol import SMALLER, Evaluation, Facts, LoadedRun, Outputs, TaskFromScratch, TrainingBatch
 from . import samples
 from .config import TranslationRunConfig
 from .evaluation import evaluate_split
@@ -107,9 +107,9 @@ class Translation(TaskFromScratch[TranslationRunConfig, Corpus, EncoderDecoder, 
     def loss_words(self, config: TranslationRunConfig) -> str:
         return f"label smoothing {config.translation.label_smoothing:g}; the losses shown are not smoothed"
 
-    def first_batch(self, config: TranslationRunConfig, corpus: Corpus) -> FirstBatch:
-        batch = self.objective(config, corpus, torch.device("cpu")).micro_batch(0)
-        return samples.first_batch(batch, config.translation.label_smoothing)
+    def batches(self, config: TranslationRunConfig, corpus: Corpus) -> Callable[[int], TrainingBatch]:
+        objective, smoothing = self.objective(config, corpus, torch.device("cpu")), config.translation.label_smoothing
+        return lambda number: samples.training_batch(objective.micro_batch(number), smoothing)
 
     def words(self, codec: Codec) -> words.Words:
         return words.of_codec(codec)

@@ -1,0 +1,99 @@
+"""A real training of a few updates on the user's own batches, after which every weight is what it was."""
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ...optim.schedules import linear_warmup
+from ..observe.loss import loss_of, spread_of
+from ..trace.inputs import Inputs, call_with
+from ..trace.unchanged import left_unchanged
+from .optimizers import Maker
+
+Batches = Callable[[int], tuple[Inputs, Callable[[Any], Tensor] | None]]
+"""Number of an update, from 0, to what the model is called with in it and the loss of its output."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """What was seen in it."""
+
+    rate: float
+    """Peak learning rate, constant after the warm-up."""
+    warmup_updates: int
+    losses: tuple[float, ...]
+    """Of every update's batch before it, in nats; it ends at the first that is not finite."""
+    spreads: tuple[float, ...]
+    """Of every update's output: the mean squared difference between its rows and their mean row, over the first's."""
+
+
+@contextmanager
+def restored(model: nn.Module) -> Iterator[Callable[[], None]]:
+    """The context hands out what puts weights and buffers back; at the end they, modes and generators are as before."""
+    held: list[Tensor] = [*model.parameters(), *model.buffers()]
+    gradients = [parameter.grad for parameter in model.parameters()]
+    start = [tensor.detach().clone() for tensor in held]
+
+    @torch.no_grad()
+    def put_back() -> None:
+        for tensor, value in zip(held, start, strict=True):
+            tensor.copy_(value)
+
+    with left_unchanged(model):
+        try:
+            yield put_back
+        finally:
+            put_back()
+            for parameter, gradient in zip(model.parameters(), gradients, strict=True):
+                parameter.grad = gradient
+
+
+def train_shortly(
+    model: nn.Module,
+    batches: Batches,
+    maker: Maker,
+    *,
+    rate: float,
+    updates: int,
+    warmup_updates: int = 0,
+    watch: Callable[[], None] = lambda: None,
+) -> Trial:
+    """Train from where the weights are, in training mode; within `restored`, which puts them back.
+
+    watch: told of each update. Raises ValueError where a forward pass or the loss raises.
+    """
+    for module in model.modules():
+        module.training = True
+    weights = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
+    optimizer = maker.over(weights)
+    shares = [group["lr"] for group in optimizer.param_groups]
+    losses: list[float] = []
+    spreads: list[float] = []
+    for update in range(1, updates + 1):
+        inputs, loss = batches(update - 1)
+        with torch.enable_grad():
+            output = call_with(model, inputs)
+            value, _ = loss_of(output, loss)
+            losses.append(float(value.detach()))
+            spreads.append(spread_of(output))
+            watch()
+            if not math.isfinite(losses[-1]):
+                break
+            found = torch.autograd.grad(value, list(weights.values()), allow_unused=True)
+        for weight, gradient in zip(weights.values(), found, strict=True):
+            weight.grad = gradient
+        for group, share in zip(optimizer.param_groups, shares, strict=True):
+            group["lr"] = share * rate * linear_warmup(update, warmup_updates=warmup_updates)
+        optimizer.step()
+    first = spreads[0] or 1.0
+    return Trial(
+        rate=rate,
+        warmup_updates=warmup_updates,
+        losses=tuple(losses),
+        spreads=tuple(spread / first for spread in spreads),
+    )
