@@ -5,6 +5,7 @@ import torch
 from torch import Tensor, nn
 
 from normscope.doctor import find_stacks
+from normscope.doctor.observe.examine import examined
 
 X = torch.randn(2, 5, 8, generator=torch.Generator().manual_seed(0))
 
@@ -47,11 +48,11 @@ def test_weights_that_are_not_finite():
         find_stacks(model, X)
 
 
-def test_the_meta_device():
+def test_the_meta_device_has_nothing_to_measure():
     with torch.device("meta"):
         model = encoder()
     with pytest.raises(ValueError, match="meta device"):
-        find_stacks(model, X)
+        examined(model, X)
 
 
 @pytest.mark.parametrize(("result", "said"), [("integers", "integers only"), (None, "no tensor, but NoneType")])

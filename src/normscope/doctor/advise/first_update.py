@@ -97,16 +97,19 @@ def first_update(
     make: an optimiser over one weight, as `first_updates` wants it. Where weights lie behind a gate that starts at 0,
     their gradient is that of a short way along the first one. In evaluation mode; the model is left as it was.
     watch: told how many rates were looked at, and how many there are; more may be added.
-    start: the backward pass on these inputs with this loss, where there was one already.
+    start: the backward pass on these inputs with this loss, where there was one already; its gradients are cleared.
     Raises ValueError for a loss that is not finite, or that no trained weight has an influence on.
     """
     weights = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
     watch(0, _HIGHEST + 1 - _LOWEST)
     start = start or _passed(model, inputs, loss)
     with left_unchanged(model):
-        gradients = dict(start.gradients)
+        gradients = start.gradients
         shut = [name for name in gradients if not start.gradient_norms[name]]
-        line = Line(weights, first_updates(weights, gradients, make))
+        direction = first_updates(weights, gradients, make)
+        if not shut:
+            gradients.clear()
+        line = Line(weights, direction)
         if not line.reach:
             raise ValueError("the first update moves no weight: is every learning rate 0, or every weight frozen?")
         if shut:
@@ -114,7 +117,7 @@ def first_update(
                 opened = _passed(model, inputs, loss).gradients
             gradients |= {name: opened[name] for name in shut if name in opened}
             line = Line(weights, first_updates(weights, gradients, make))
-        del gradients
+            gradients.clear()
         with torch.no_grad():
             return _along(line, model, inputs, loss, start, len(shut), watch)
 

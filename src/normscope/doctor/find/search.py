@@ -18,10 +18,12 @@ from .streams import Stream, find_streams
 def streams_in(model: nn.Module, inputs: Inputs) -> tuple[Graph, list[Stream]]:
     """The recorded pass as a graph, and the streams in it, from one forward pass in evaluation mode.
 
-    The model is left as it was: weights, gradients, buffers, mode, and all random number generators.
+    The model is left as it was: weights, gradients, buffers, mode, and all random number generators. On the meta device
+    what a model computes is known without its values: norms, streams and branches are found, but no means over depth,
+    and numbers that parameters or buffers hold are NaN.
 
-    Raises ValueError where a model cannot be looked at: on the meta device, with weights that are not finite, with a
-    forward pass that raises or returns no floating-point tensor, or without any residual sum.
+    Raises ValueError where a model cannot be looked at: with weights that are not finite, with a forward pass that
+    raises or returns no floating-point tensor, or without any residual sum.
     """
     _check_weights(model)
     with looked_at(model):
@@ -35,11 +37,8 @@ def streams_in(model: nn.Module, inputs: Inputs) -> tuple[Graph, list[Stream]]:
 
 
 def _check_weights(model: nn.Module) -> None:
-    for name, weight in [*model.named_parameters(), *model.named_buffers()]:
-        if weight.is_meta:
-            raise ValueError(f"{name} is on the meta device: give the model weights first (to_empty, then initialise)")
     for name, weight in model.named_parameters():
-        if weight.is_floating_point() and not bool(torch.isfinite(weight).all()):
+        if weight.is_floating_point() and not weight.is_meta and not bool(torch.isfinite(weight).all()):
             raise ValueError(f"{name} has values that are not finite")
 
 

@@ -34,6 +34,7 @@ def examined_with_gradients(
     model: nn.Module, inputs: Inputs, loss: Callable[[Any], Tensor] | None
 ) -> tuple[tuple[FoundStack, ...], Observations, Backward]:
     """The same, with the backward pass: its gradients are as large as the weights."""
+    _refuse_meta(model)
     found, seen, written, unused = _watched(model, inputs)
     # By now what was recorded is gone: it would stand beside all that the backward pass keeps.
     widths = [stack.width for stack in found]
@@ -48,6 +49,15 @@ def examined_with_gradients(
         unused_parameters=unused,
     )
     return found, with_opening(observed, model, lambda: call_with(model, inputs), loss, written), passed
+
+
+def _refuse_meta(model: nn.Module) -> None:
+    for name, weight in [*model.named_parameters(), *model.named_buffers()]:
+        if weight.is_meta:
+            raise ValueError(
+                f"{name} is on the meta device: give the model weights first (to_empty, then initialise), or ask "
+                "find_stacks for its structure alone"
+            )
 
 
 def _watched(

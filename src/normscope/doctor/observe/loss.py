@@ -24,8 +24,8 @@ class Backward:
     classes: int | None
     logit_deviation: float | None
     gradient_norms: Mapping[str, float]
-    gradients: Mapping[str, Tensor] = field(repr=False)
-    """By name of the parameter, where anything reaches it."""
+    gradients: dict[str, Tensor] = field(repr=False)
+    """By name of the parameter, where anything reaches it. As large as the weights: who needs them last clears them."""
     spread: float
     """Mean squared difference between the rows of the output and their mean row; 1 where it has no rows."""
     places: int

@@ -1,6 +1,7 @@
 """A recorded forward pass with its norms and means over depth, and the steps that only add, scale or norm."""
 
 from dataclasses import dataclass
+from math import nan
 from typing import Any, Literal
 
 import torch
@@ -22,6 +23,7 @@ class Factor:
     """What a value is multiplied with: a number, or one for each feature (then `value` is their mean)."""
 
     value: float
+    """NaN on the meta device, where parameters and buffers hold none."""
     origin: Origin = Origin.CONSTANT
     vector: bool = False
 
@@ -80,7 +82,11 @@ class Graph(Flow):
             return Step("mix", self.mixtures[value.number].sources)
         before, call = self.predecessors[value.number], value.call
         # Half precision is often guarded by bounds that nothing reaches.
-        if value.op == "clamp" and torch.equal(value.tensor, self.values[value.inputs[0]].tensor):
+        if (
+            value.op == "clamp"
+            and not value.tensor.is_meta
+            and torch.equal(value.tensor, self.values[value.inputs[0]].tensor)
+        ):
             return Step("same", value.inputs[:1])
         numel = value.tensor.numel()
         if any(self.values[n].tensor.numel() != numel for n in before) or not value.tensor.is_floating_point():
@@ -126,6 +132,9 @@ class Graph(Flow):
         if not isinstance(multiplier, Ref):
             return Factor(float(multiplier)) if isinstance(multiplier, int | float) else None
         value = self.values[multiplier.number]
+        size = value.tensor.numel()
+        if value.tensor.is_meta and (size == 1 or size == value.shape[-1] == of.shape[-1]):
+            return Factor(nan, max(value.origin, Origin.BUFFER), vector=size != 1)
         if value.tensor.numel() == 1:
             return Factor(float(value.tensor.detach()), value.origin)
         if value.tensor.numel() == value.shape[-1] == of.shape[-1]:

@@ -60,7 +60,7 @@ def mixture_of(flow: Flow, value: Value, norms: Container[int]) -> Mixture | Non
 def _keeps_what_all_agree_on(flow: Flow, value: Value, stacked: int, count: int) -> bool:
     """Whether the value is z where z takes the place of every value in the stack."""
     call = flow.values[stacked].call
-    if call is None:
+    if call is None or value.tensor.is_meta:
         return False
     like = flow.values[flow.predecessors[stacked][0]].tensor
     z = torch.randn(like.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(like)

@@ -64,8 +64,12 @@ def _tested(flow: Flow, value: Value, source: int) -> NormFunction | None:
         return None
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(of.shape, generator=generator, dtype=torch.float64)
+    beside = {n for number in inside for n in flow.values[number].inputs if not flow.values[n].is_data}
+    # On the meta device there are no gains: ones stand for them, as at most models' start.
+    gains = {n: torch.ones(t.shape, dtype=t.dtype) for n in beside if (t := flow.values[n].tensor).is_meta}
+    x = x.to(of.dtype) if of.is_meta else x.to(of)
     try:
-        return _behaviour(lambda replaced: flow.trace.again({source: replaced}, value.number), x.to(of), source)
+        return _behaviour(lambda replaced: flow.trace.again({**gains, source: replaced}, value.number), x, source)
     except ValueError:
         return None
 
