@@ -41,7 +41,12 @@ def rate_out_of_range(patient: Patient) -> Iterator[Finding]:
         severity=Severity.WARNING,
         where="",
         message=f"your rate {wanted} lies above {range_words}{stuck}",
-        fix=f"take a rate near {best}, or test warm-ups for yours with --probe",
+        fix=f"take a rate near {best}"
+        + (
+            ", or test warm-ups for yours with --probe"
+            if advice.warmup is None
+            else "; no warm-up that was tried carries yours"
+        ),
     )
 
 
