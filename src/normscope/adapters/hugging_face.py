@@ -231,7 +231,8 @@ def _best_class(config: Any) -> Any:
 def build(model_class: Any, config: Any) -> nn.Module:
     """The model with initial weights, of that class, or of the family's first one with a loss. Raises UserError."""
     chosen = model_class or _best_class(config)
-    _refuse_too_large(chosen, config)
+    if torch.get_default_device().type != "meta":
+        _refuse_too_large(chosen, config)
     try:
         with bounded_building(f"{chosen.__name__} of this configuration", _SMALLER):
             model: nn.Module = chosen._from_config(config)

@@ -68,6 +68,14 @@ def doctor(
             "at most look for a warm-up where --rate needs one. Weights come back bit for bit.",
         ),
     ] = None,
+    structure_only: Annotated[
+        bool,
+        typer.Option(
+            "--structure-only",
+            help="Build the model without weights, and tell its streams, placements and formulas alone: a model of any "
+            "size in seconds.",
+        ),
+    ] = False,
     silence: Annotated[
         list[str],
         typer.Option(metavar="ID", help="Leave out this rule, beside those silenced in pyproject.toml."),
@@ -113,19 +121,26 @@ def doctor(
     with StageDisplay(stderr) as display, LateStages(display) as watch:
         watch(f"reading {target}", 0, 1)
         _check(fail_on, optimizer, rate)
+        if structure_only:
+            _refuse_with_structure(rate=rate, probe=probe, html=html, log=log, optimizer=optimizer)
         if probe is not None and no_advice:
             raise UserError("--probe makes advice and --no-advice leaves it out: give one of them")
         silenced = _silenced(silence)
         run_imports(imports)
-        from ..targets import opened
+        from ..targets import opened, opened_on_meta
         from ..targets.histories import explained_log, explained_run
         from ..targets.probing import probing_of
 
-        history = explained_run(target) if log is None else explained_log(log)
-        found = opened(target, settings, tokens=tokens, sequences=sequences, seed=seed)
-        watch(f"looking at {found.title}", 0, 1)
-        probing = None if probe is None else probing_of(found, probe)
-        diagnosis = _diagnosed(found, optimizer, rate, silenced, advise=not no_advice, probing=probing, watch=watch)
+        if structure_only:
+            found = opened_on_meta(target, settings, tokens=tokens, sequences=sequences)
+            watch(f"looking at {found.title}", 0, 1)
+            diagnosis, history = _structured(found, silenced), None
+        else:
+            history = explained_run(target) if log is None else explained_log(log)
+            found = opened(target, settings, tokens=tokens, sequences=sequences, seed=seed)
+            watch(f"looking at {found.title}", 0, 1)
+            probing = None if probe is None else probing_of(found, probe)
+            diagnosis = _diagnosed(found, optimizer, rate, silenced, advise=not no_advice, probing=probing, watch=watch)
     from ..report.doctor.contents import worst_of
 
     _write(diagnosis, html, as_json, history)
@@ -150,6 +165,29 @@ def _explain_alone(log: Path, as_json: str | None, fail_on: str) -> None:
             typer.echo(f"written: {as_json}")
     if _as_bad_as(fail_on, history.severity):
         raise typer.Exit(1)
+
+
+def _refuse_with_structure(**given: object) -> None:
+    for name, value in given.items():
+        if value is not None:
+            raise UserError(
+                f"--structure-only takes no --{name}: without weights there is nothing to measure or to train"
+            )
+
+
+def _structured(target: "Target", silenced: tuple[str, ...]) -> "Diagnosis":
+    from ..doctor.structure import structure
+
+    try:
+        return structure(
+            target.model,
+            target.inputs,
+            wanted_placement=target.wanted_placement,
+            silenced=silenced,
+            target=target.title,
+        )
+    except ValueError as error:
+        raise UserError(f"{target.title}: {' '.join(str(error).split())}") from error
 
 
 def _check(fail_on: str, optimizer: str | None, rate: float | None) -> None:

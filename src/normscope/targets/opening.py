@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+import torch
 from torch import nn
 
 from ..adapters import hugging_face
@@ -37,6 +38,22 @@ def opened(text: str, settings: Sequence[str], *, tokens: int, sequences: int, s
     with random_state_kept():
         drawing.seed_everything()
         return _opened(text, settings, drawing)
+
+
+def opened_on_meta(text: str, settings: Sequence[str], *, tokens: int, sequences: int) -> Target:
+    """The same on torch's meta device, where tensors have shapes and no values: a model of any size needs no memory.
+
+    A checkpoint is opened by its config.json alone. Raises UserError for targets of our own, which are small.
+    """
+    path = Path(text).expanduser()
+    if path.suffix == ".toml" or (path.is_dir() and RunFolder(path).is_run):
+        raise UserError(
+            f"{text} is a target of ours, whose structure its configuration names already; leave --structure-only out"
+        )
+    if (path / "config.json").is_file():
+        text = str(path / "config.json")
+    with torch.device("meta"):
+        return opened(text, settings, tokens=tokens, sequences=sequences, seed=0)
 
 
 def _opened(text: str, settings: Sequence[str], drawing: Drawing) -> Target:

@@ -27,7 +27,9 @@ def sampled(model: nn.Module, drawing: Drawing) -> tuple[Inputs, Loss | None]:
     generator = drawing.generator()
     sizes = {"tokens": drawing.tokens, "sequences": drawing.sequences}
     if hugging_face.is_model(model):
-        sample = hugging_face_inputs.sample(model, generator=generator, **sizes)
+        # Drawn where the generator is, and then put where the model is, which may be without weights.
+        with torch.device("cpu"):
+            sample = hugging_face_inputs.sample(model, generator=generator, **sizes)
         return sample.inputs, sample.loss
     if x_transformers.is_model(model):
         return x_transformers.sample(model, generator=generator, **sizes)

@@ -3,7 +3,7 @@
 import difflib
 import importlib
 import pkgutil
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from ...report.doctor.contents import AskedRule, Finding
 from . import checks
@@ -41,8 +41,19 @@ def asked_rules(patient: Patient, silenced: Collection[str] = ()) -> tuple[Asked
 
 
 def _asked(rule: Rule, patient: Patient, silenced: Collection[str]) -> AskedRule:
-    reasons = [_SILENCED] if rule.id in silenced else [reason for need in rule.needs if (reason := need(patient))]
+    reasons = (
+        [_SILENCED] if rule.id in silenced else [reason for need in _needs(rule, patient) if (reason := need(patient))]
+    )
     return AskedRule(id=rule.id, asked=not reasons, reason=" and ".join(reasons))
+
+
+def _needs(rule: Rule, patient: Patient) -> tuple[Callable[[Patient], str], ...]:
+    """Weights come first: without them nothing else can be looked for."""
+    return rule.needs if patient.measured or rule.of_structure else (_weights,)
+
+
+def _weights(patient: Patient) -> str:
+    return "it needs weights"
 
 
 _SILENCED = "it was silenced"

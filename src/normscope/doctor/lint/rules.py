@@ -42,6 +42,8 @@ class Patient:
 
     advice: Advice | None = None
     """On its learning rate; None where it was not asked for."""
+    measured: bool = True
+    """False where the structure alone is known: `observed` has no numbers then."""
 
     def sublayers(self) -> Iterable[tuple[FoundStack, FoundSublayer, ObservedSublayer]]:
         """Every sub-layer with its stack and what it did."""
@@ -67,3 +69,5 @@ class Rule:
     check: Callable[[Patient], Iterable[Finding]]
     needs: tuple[Callable[[Patient], str], ...] = ()
     """What it must be told to be asked at all, of those in `needs.py`."""
+    of_structure: bool = False
+    """Whether it can be asked of a structure without weights and measurements."""

@@ -1,5 +1,6 @@
 """A diagnosis on one screen: verdict, learning rate, what matters most, then every stack over depth and the rest."""
 
+import math
 from collections.abc import Iterator
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
@@ -103,6 +104,12 @@ class _Layout:
         if len(exceptions) > _MOST_EXCEPTIONS:
             more = counted(len(exceptions) - _MOST_EXCEPTIONS, "more kind")
             yield self._say(f"  and {more} of sub-layers", "dim")
+        if not math.isfinite(stack.end_square):
+            for group in same_sublayers(stack):
+                members = [stack.sublayers[place] for place in group]
+                where = f"{kind_name(members[0].kind)}, block {block_span(found.block for found in members)}"
+                yield self._say(f"  {where}: {members[0].formula}", "dim")
+            return
         if places(stack):
             table = depth_table(stack, self.width - _INDENT, self._say, self.console, self.options)
             yield Padding(table, (0, 0, 0, _INDENT))

@@ -78,6 +78,8 @@ def verdict_words(diagnosis: DiagnosisContents) -> str:
     if diagnosis.verdict is not Verdict.HEALTHY:
         return found
     word = "no error or warning" if speaks_against(diagnosis.advice) else "healthy"
+    if diagnosis.stacks and all(math.isnan(stack.end_square) for stack in diagnosis.stacks):
+        word = "nothing wrong in the structure"  # of weights nothing is known
     return ", ".join(filter(None, [word, found]))
 
 

@@ -48,5 +48,6 @@ RULES: tuple[Rule, ...] = (
         reference="Wang et al. 2022, arXiv:2203.00555, figure 2; github.com/pixeli99/MixLN: 2.8284 at every depth; "
         "Sun et al. 2025, arXiv:2502.05795, section 3: blocks counted from 1",
         check=wrong_constants,
+        of_structure=True,
     ),
 )

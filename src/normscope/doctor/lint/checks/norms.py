@@ -35,8 +35,8 @@ def missing_final_norm(patient: Patient) -> Iterator[Finding]:
             id="missing-final-norm",
             severity=Severity.INFO if beside else Severity.WARNING,
             where=stack.name,
-            message=f"no norm after the last of {stack.blocks} blocks, though {rule}: {reader} a stream of mean square "
-            f"{last:.3g}, where a norm gives 1",
+            message=f"no norm after the last of {stack.blocks} blocks, though {rule}: {reader} a stream"
+            + (f" of mean square {last:.3g}, where a norm gives 1" if patient.measured else " that grows with depth"),
             fix=f"put a {stack.norm or 'norm'} of width {stack.width} after the last block",
         )
 
@@ -121,6 +121,7 @@ RULES: tuple[Rule, ...] = (
         reference="Xiong et al. 2020, arXiv:2002.04745, table 1 and section 3.3; joeynmt, encoders.py: layer_norm's "
         "default differs between layers and stack",
         check=missing_final_norm,
+        of_structure=True,
     ),
     Rule(
         id="double-final-norm",
@@ -130,6 +131,7 @@ RULES: tuple[Rule, ...] = (
         "for backward compatibility.",
         reference="github.com/pytorch/pytorch issues 24930 and 50086",
         check=double_final_norm,
+        of_structure=True,
     ),
     Rule(
         id="unnormed-memory",

@@ -116,6 +116,7 @@ RULES: tuple[Rule, ...] = (
         "a flag is wrong or ignored.",
         reference="github.com/facebookresearch/multimodal issue 317; github.com/NVIDIA/NeMo pull request 4350",
         check=flag_contradicts,
+        of_structure=True,
         needs=(a_configured_placement,),
     ),
 )

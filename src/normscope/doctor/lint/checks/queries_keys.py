@@ -82,5 +82,6 @@ RULES: tuple[Rule, ...] = (
         reference="github.com/EleutherAI/gpt-neox pull request 1367; github.com/vllm-project/vllm pull request 16311; "
         "Henry et al. 2020, arXiv:2010.04245",
         check=query_key_norms,
+        of_structure=True,
     ),
 )

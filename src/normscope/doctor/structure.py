@@ -1,0 +1,75 @@
+"""A model's structure without its weights: streams, names of placements, and the rules that need no numbers."""
+
+import math
+from collections.abc import Collection
+
+import torch
+from torch import nn
+
+from .diagnosis import Diagnosis
+from .find.search import streams_in
+from .identify.found import FoundStack
+from .identify.stacks import as_stacks
+from .lint.linter import asked_rules, lint
+from .lint.rules import Patient
+from .observe.observed import Observations, ObservedStack, ObservedSublayer
+from .trace.inputs import Inputs
+
+
+def structure(
+    model: nn.Module,
+    batch: Inputs,
+    *,
+    wanted_placement: str | None = None,
+    silenced: Collection[str] = (),
+    target: str = "",
+) -> Diagnosis:
+    """What a model is wired like, from its operations alone; it may lie on the meta device, and have no weights at all.
+
+    Every measurement of the diagnosis is NaN or None, and its rules say which of them were not asked for that reason.
+    Scales that are parameters or buffers are unknown on the meta device. Raises ValueError as `find_stacks` does.
+    """
+    _, streams = streams_in(model, batch)
+    stacks = tuple(as_stacks(streams))
+    observed = Observations(
+        stacks=tuple(map(_unmeasured, stacks)),
+        loss_nats=None,
+        loss_is_stand_in=False,
+        classes=None,
+        logit_deviation=None,
+        gradient_norms={},
+    )
+    patient = Patient(
+        model=model,
+        stacks=stacks,
+        observed=observed,
+        dtype=next((p.dtype for p in model.parameters() if p.is_floating_point()), torch.get_default_dtype()),
+        wanted_placement=wanted_placement,
+        measured=False,
+    )
+    return Diagnosis(
+        target=target or type(model).__name__,
+        parameters=sum(parameter.numel() for parameter in model.parameters()),
+        stacks=stacks,
+        observed=observed,
+        predictions=(None,) * len(stacks),
+        findings=lint(patient, silenced),
+        advice=None,
+        silenced=tuple(silenced),
+        rules=asked_rules(patient, silenced),
+    )
+
+
+def _unmeasured(stack: FoundStack) -> ObservedStack:
+    nothing = ObservedSublayer(
+        stream_square=math.nan,
+        branch_square=math.nan,
+        sum_square=math.nan,
+        correlation=None,
+        share=math.nan,
+        parameters=(),
+        matrices=(),
+        gradient_norm=None,
+        reaches_output=True,
+    )
+    return ObservedStack(source_square=math.nan, end_square=math.nan, sublayers=(nothing,) * len(stack.sublayers))

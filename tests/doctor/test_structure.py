@@ -1,0 +1,66 @@
+"""The structure alone: the same streams and names as with weights, and only rules that need no numbers."""
+
+import math
+import sys
+
+import pytest
+import torch
+from torch import nn
+
+import normscope
+from normscope.cli.main import main
+from normscope.doctor.structure import structure
+from normscope.report.doctor.contents import Verdict
+
+TOKENS = torch.randint(50, (2, 8), generator=torch.Generator().manual_seed(0))
+
+
+def encoder(*, final_norm: bool) -> nn.Module:
+    layers = [nn.TransformerEncoderLayer(32, 4, 64, norm_first=True, batch_first=True) for _ in range(3)]
+    return nn.Sequential(nn.Embedding(50, 32), *layers, *([nn.LayerNorm(32)] if final_norm else []), nn.Linear(32, 50))
+
+
+def test_the_structure_is_that_of_the_whole_diagnosis():
+    with torch.device("meta"):
+        bare, tokens = encoder(final_norm=True), torch.zeros(2, 8, dtype=torch.long)
+    found = structure(bare, tokens)
+    whole = normscope.diagnose(encoder(final_norm=True), TOKENS, advise=False)
+    assert found.stacks == whole.stacks
+    assert found.parameters == whole.parameters
+    assert found.verdict is Verdict.HEALTHY
+    assert found.advice is None
+    assert math.isnan(found.observed.stacks[0].end_square)
+
+
+def test_what_needs_no_numbers_is_found_and_the_rest_is_not_asked():
+    with torch.device("meta"):
+        found = structure(encoder(final_norm=False), torch.zeros(2, 8, dtype=torch.long), wanted_placement="post-ln")
+    assert [finding.id for finding in found.findings] == ["placement-flag-contradicts", "missing-final-norm"]
+    assert "nan" not in found.findings[1].message
+    asked = {rule.id: rule for rule in found.rules}
+    assert asked["missing-final-norm"].asked
+    assert not asked["dead-sublayer"].asked
+    assert asked["dead-sublayer"].reason == "it needs weights"
+
+
+def run(monkeypatch: pytest.MonkeyPatch, *words: str) -> int | str | None:
+    monkeypatch.setattr(sys, "argv", ["normscope", "doctor", *words])
+    with pytest.raises(SystemExit) as end:
+        main()
+    return end.value.code
+
+
+def test_on_the_command_line(monkeypatch, capsys):
+    pytest.importorskip("transformers")
+    sizes = ["--set", "n_layer=3", "--set", "n_embd=32", "--set", "n_head=2"]
+    code = run(monkeypatch, "GPT2Config", "--structure-only", *sizes)
+    shown = capsys.readouterr().out
+    assert code in (0, None)
+    assert "nothing wrong in the structure" in shown
+    assert "feed-forward, block 1–3: x ← x + feed_forward(norm(x))" in shown
+
+
+@pytest.mark.parametrize("option", [["--rate", "1e-3"], ["--probe", "60"], ["--html", "page.html"]])
+def test_what_needs_weights_is_refused(option, monkeypatch, capsys):
+    assert run(monkeypatch, "GPT2Config", "--structure-only", *option) == 2
+    assert f"--structure-only takes no {option[0]}" in capsys.readouterr().err
