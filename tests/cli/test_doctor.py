@@ -287,7 +287,6 @@ UNUSABLE = {
     "too_many": "the forward pass raised",
     "integers": "integers only",
     "nothing": "no tensor, but NoneType",
-    "not_finite": "layers.1.linear2.weight has values that are not finite",
     "meta": "meta device",
 }
 
@@ -299,6 +298,13 @@ def test_models_that_cannot_be_looked_at_are_one_line(call, function):
     assert UNUSABLE[function] in called.err
     assert called.err.count("\n") == 1
     assert f"models.py:{function}" in called.err
+
+
+def test_weights_that_are_not_finite_are_a_finding(call):
+    called = call("models.py:not_finite")
+    assert (called.code, called.err) == (1, "")
+    assert "nonfinite-weights" in called.out
+    assert "layers.1.linear2.weight" in called.out
 
 
 def test_an_error_in_forward_comes_with_its_line(call, tmp_path):

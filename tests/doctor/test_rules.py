@@ -14,6 +14,7 @@ from doctor import (
     test_lint_numbers,
     test_lint_signal,
     test_lint_structure,
+    test_nonfinite,
     test_queries_keys,
 )
 from doctor.rules import PLACES
@@ -28,6 +29,7 @@ NEED_MORE_THAN_A_MODEL: dict[str, Callable[..., None]] = {
     "query-key-norms": test_queries_keys.test_how_queries_and_keys_are_normed,
     "contradicts-training": test_contradicts_training.test_a_checkpoint_under_the_wrong_flag_is_found,
     "dead-sublayer": test_lint_signal.test_a_branch_without_gradient,
+    "nonfinite-weights": test_nonfinite.test_one_entry_is_found_by_name_and_the_structure_is_told,
     "nonfinite-gradient": test_lint_signal.test_gradients_that_overflow,
     "saturated-gate": test_lint_signal.test_saturated_gates,
     "weight-decay-on-norms": test_lint_numbers.test_weight_decay_on_norms,

@@ -12,7 +12,8 @@ from .diagnosis import Diagnosis
 from .lint.linter import asked_rules, lint
 from .lint.rules import Loading, Patient
 from .lint.vectors import at_initialisation
-from .observe.examine import examined_with_gradients
+from .observe.examine import examined_with_gradients, examined_without_gradients
+from .observe.nonfinite import nonfinite_weights, read_as_zero
 from .predict.curves import predicted
 from .trace.inputs import Inputs
 
@@ -47,14 +48,23 @@ def diagnose(
     watch: told of each stage as it begins, and of how many of its parts are done, of how many: of the rates, which take
     longest, after each one. The number of parts may grow on the way.
 
+    A model with weights that are infinite or NaN is looked at with 0 in their place, without gradients or advice, and
+    the rule that finds them is the only one that is asked.
+
     Weights, gradients, buffers, modes and random states are bit for bit as they were. Raises ValueError for a model
     that cannot be looked at, a loss that is not finite, an unknown optimiser or rule, or a rate that is not positive.
     """
     watch("streams and gradients", 0, 1)
-    stacks, observed, start = examined_with_gradients(model, batch, loss_of_output(loss, batch))
+    nonfinite = nonfinite_weights(model)
+    start = None
+    if nonfinite:
+        with read_as_zero(model, nonfinite):
+            stacks, observed = examined_without_gradients(model, batch)
+    else:
+        stacks, observed, start = examined_with_gradients(model, batch, loss_of_output(loss, batch))
     instance = optimizer if isinstance(optimizer, torch.optim.Optimizer) else None
     advice = None
-    if advise:
+    if advise and not nonfinite:
         wanted_rate = wanted_rate_of(optimizer) if wanted_rate is None else wanted_rate
         advice = advised(
             model,
@@ -77,13 +87,14 @@ def diagnose(
         loading=loading,
         wanted_placement=wanted_placement,
         clip_norm=clip_norm,
+        nonfinite=nonfinite,
         advice=advice,
     )
     watch("rules", 0, 1)
     findings = lint(patient, silenced)
     watch("prediction", 0, 1)
     trained = not at_initialisation(patient)  # the theory is of random weights, and has nothing to say of others
-    predictions = (None,) * len(stacks) if trained else predicted(stacks, observed)
+    predictions = (None,) * len(stacks) if trained or nonfinite else predicted(stacks, observed)
     return Diagnosis(
         target=target or type(model).__name__,
         parameters=sum(parameter.numel() for parameter in model.parameters()),

@@ -49,11 +49,17 @@ def _asked(rule: Rule, patient: Patient, silenced: Collection[str]) -> AskedRule
 
 def _needs(rule: Rule, patient: Patient) -> tuple[Callable[[Patient], str], ...]:
     """Weights come first: without them nothing else can be looked for."""
+    if patient.nonfinite and not rule.bears_nonfinite:
+        return (_finite_weights,)
     return rule.needs if patient.measured or rule.of_structure else (_weights,)
 
 
 def _weights(patient: Patient) -> str:
     return "it needs weights"
+
+
+def _finite_weights(patient: Patient) -> str:
+    return "some weights are infinite or NaN"
 
 
 _SILENCED = "it was silenced"

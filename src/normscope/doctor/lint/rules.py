@@ -9,6 +9,7 @@ from torch import nn
 from ...report.doctor.advice import Advice
 from ...report.doctor.contents import Finding, Severity
 from ..identify.found import FoundStack, FoundSublayer
+from ..observe.nonfinite import NonfiniteWeight
 from ..observe.observed import Observations, ObservedSublayer
 
 
@@ -40,6 +41,8 @@ class Patient:
     clip_norm: float | None = None
     """What the norm of the whole gradient is clipped to; inf for no clipping, None where that is not known."""
 
+    nonfinite: tuple[NonfiniteWeight, ...] = ()
+    """Weights that are infinite or NaN; stacks and measurements are then of a model with 0 in their place."""
     advice: Advice | None = None
     """On its learning rate; None where it was not asked for."""
     measured: bool = True
@@ -71,3 +74,5 @@ class Rule:
     """What it must be told to be asked at all, of those in `needs.py`."""
     of_structure: bool = False
     """Whether it can be asked of a structure without weights and measurements."""
+    bears_nonfinite: bool = False
+    """Whether it can be asked where weights are infinite or NaN, and measurements are of 0 in their place."""

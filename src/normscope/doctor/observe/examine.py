@@ -60,6 +60,21 @@ def _refuse_meta(model: nn.Module) -> None:
             )
 
 
+def examined_without_gradients(model: nn.Module, inputs: Inputs) -> tuple[tuple[FoundStack, ...], Observations]:
+    """The stacks and the measurements of one forward pass, without a loss. Raises ValueError as `find_stacks` does."""
+    _refuse_meta(model)
+    found, seen, _, unused = _watched(model, inputs)
+    return found, Observations(
+        stacks=seen,
+        loss_nats=None,
+        loss_is_stand_in=False,
+        classes=None,
+        logit_deviation=None,
+        gradient_norms={},
+        unused_parameters=unused,
+    )
+
+
 def _watched(
     model: nn.Module, inputs: Inputs
 ) -> tuple[tuple[FoundStack, ...], tuple[ObservedStack, ...], Sequence[Tensor], tuple[str, ...]]:
