@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from normscope.doctor.find.mixing import keeps_rows, mixes_positions
 from normscope.doctor.trace.graph import Graph
-from normscope.doctor.trace.operations import recorded
+from normscope.doctor.trace.recording import recorded
 
 TOKENS, WIDTH = 5, 4
 MATRIX = torch.linspace(-1, 1, WIDTH * WIDTH).view(WIDTH, WIDTH).cos()
