@@ -85,5 +85,6 @@ def test_bits_come_back_after_an_error_too():
             assert not weight[0, :3].any()
             raise KeyError
 
-    pytest.raises(KeyError, fail)
+    with pytest.raises(KeyError):
+        fail()
     assert all(torch.equal(*pair) for pair in zip(before, bits(model), strict=True))

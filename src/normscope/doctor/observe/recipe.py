@@ -70,6 +70,8 @@ def _recipe(graph: Graph, stream: Stream, streams: Sequence[Stream]) -> Recipe |
         return None
     attending = next((branch for branch in branches if branch.kind == "attention"), None)
     x = graph.values[places[0]].tensor
+    if x.ndim < 2 or x.shape[-1] != stream.width:
+        return None  # still flattened, as what a product with weights over depth gives
     keys = [w.keys for w in weights.values() if w is not None and w.kind == "attention"]
     in_sequence = x.numel() // (len(x) * stream.width) if x.ndim > 2 else 0
     if any(seen < in_sequence for seen in keys):

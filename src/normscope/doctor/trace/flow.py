@@ -5,6 +5,11 @@ from collections.abc import Sequence
 from .operations import Ref, Trace, Value
 
 PRODUCTS = frozenset({"mm", "addmm", "bmm", "baddbmm", "addbmm", "mv", "addmv", "convolution", "_grouped_mm"})
+REARRANGING = frozenset(
+    {"view", "reshape", "_unsafe_view", "transpose", "t", "permute", "unsqueeze", "squeeze", "clone", "detach"}
+    | {"alias", "_to_copy", "expand", "slice", "rewritten"}
+)
+STACKING = frozenset({"stack", "cat"})
 _ADDING = frozenset({"addmm", "baddbmm", "addbmm", "addmv"})
 """Products that add their first argument."""
 
@@ -70,10 +75,25 @@ class Flow:
         return [argument.number for argument in first[:2] if isinstance(argument, Ref)]
 
     def is_weight_product(self, value: Value) -> bool:
-        """A product of data with a matrix that does not depend on data."""
-        if not self.is_product(value):
+        """A product of data with a matrix that does not depend on data, and that mixes features."""
+        if not self.is_product(value) or self._weighs_stack(value):
             return False
         return any(not self.values[n].is_data and self.values[n].tensor.ndim >= 2 for n in value.inputs)
+
+    def _weighs_stack(self, value: Value) -> bool:
+        """Whether it adds up values that were stacked, each times one number: Σ w_i h_i, as DenseFormer writes it."""
+        data, given = self.predecessors[value.number], [n for n in self.factors(value) if not self.values[n].is_data]
+        if len(data) != 1 or len(given) != 1:
+            return False
+        stacked, weights = (self.values[self._rearranged(number)] for number in (*data, *given))
+        sizes = [self.values[n].tensor.numel() for n in stacked.inputs]
+        return stacked.op in STACKING and sizes == [value.tensor.numel()] * weights.tensor.numel()
+
+    def _rearranged(self, number: int) -> int:
+        """What a value holds in another order, or several times."""
+        while self.values[number].op in REARRANGING and len(self.values[number].inputs) == 1:
+            (number,) = self.values[number].inputs
+        return number
 
     def is_data_product(self, value: Value) -> bool:
         """A matrix product of data with data: attention's scores, or its mean of values."""

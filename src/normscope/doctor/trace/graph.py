@@ -7,15 +7,10 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from .flow import Flow
+from .flow import REARRANGING, Flow
 from .mixtures import Mixture, mixture_of
 from .norms import NormFunction, norm_function
 from .operations import Origin, Ref, Trace, Value
-
-_REARRANGING = frozenset(
-    {"view", "reshape", "_unsafe_view", "transpose", "t", "permute", "unsqueeze", "squeeze", "clone", "detach"}
-    | {"alias", "_to_copy", "expand", "slice", "rewritten"}
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +86,7 @@ class Graph(Flow):
         numel = value.tensor.numel()
         if any(self.values[n].tensor.numel() != numel for n in before) or not value.tensor.is_floating_point():
             return None
-        if len(before) == 1 and value.op in _REARRANGING:
+        if len(before) == 1 and value.op in REARRANGING:
             return Step("same", (before[0],))
         if call is None:
             return None

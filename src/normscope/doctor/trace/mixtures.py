@@ -5,11 +5,10 @@ from dataclasses import dataclass
 
 import torch
 
-from .flow import Flow
+from .flow import STACKING, Flow
 from .operations import Value
 
 SOFTMAX = frozenset({"_softmax", "_safe_softmax"})
-_STACKING = frozenset({"stack", "cat"})
 _WEIGHING = frozenset({"bmm", "mm", "mul", "sum"})
 _LARGEST = 100
 """Operations between the stacked values and their mean."""
@@ -36,9 +35,9 @@ def mixture_of(flow: Flow, value: Value, norms: Container[int]) -> Mixture | Non
     if value.op not in _WEIGHING or not value.is_data or not value.tensor.is_floating_point():
         return None
     stacked = flow.dominators[value.number]
-    while stacked >= 0 and flow.values[stacked].op not in _STACKING and value.number - stacked <= _LARGEST:
+    while stacked >= 0 and flow.values[stacked].op not in STACKING and value.number - stacked <= _LARGEST:
         stacked = flow.dominators[stacked]
-    if stacked < 0 or flow.values[stacked].op not in _STACKING or value.number - stacked > _LARGEST:
+    if stacked < 0 or flow.values[stacked].op not in STACKING or value.number - stacked > _LARGEST:
         return None
     sources = flow.predecessors[stacked]
     size = value.tensor.numel()
