@@ -3,13 +3,15 @@
 import pytest
 
 from doctor.bugs import both
-from doctor.trained_flags import SIX, Language, found_in, trained
+from doctor.trained_flags import DEEP, NARROW, trained
 from doctor.wired import patient, post, pre
 from normscope.doctor.lint.alignment import Alignment
 from normscope.doctor.lint.linter import asked_rules
+from normscope.studies.flag.measure import found_in
+from normscope.studies.flag.model import Language
 
 
-@pytest.mark.parametrize(("trained_pre", "sizes"), [(True, SIX[0]), (False, SIX[1])])
+@pytest.mark.parametrize(("trained_pre", "sizes"), [(True, NARROW), (False, DEEP)])
 def test_a_checkpoint_under_the_wrong_flag_is_found(trained_pre, sizes):
     model, held_out = trained(pre=trained_pre, **sizes)
     assert found_in(model, held_out, pre=trained_pre) == ()
