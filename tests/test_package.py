@@ -19,7 +19,7 @@ DATA = {
     "py.typed",
     "report/templates/style.css",
     "report/templates/comparison.html.j2",
-    "doctor/advise/calibration.json",
+    "doctor/advise/rule.json",
 }
 
 

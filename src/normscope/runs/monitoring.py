@@ -1,16 +1,14 @@
 """The doctor's measurements over depth while a run trains."""
 
+import importlib
 import math
-from typing import TYPE_CHECKING
+from typing import Any
 
 from torch import nn
 
 from ..errors import UserError
 from ..train import Objective, TrainConfig
 from ..train.protocol import Monitors
-
-if TYPE_CHECKING:
-    from ..doctor.monitor import Monitor
 
 
 def run_monitor(model: nn.Module, objective: Objective, train: TrainConfig) -> Monitors | None:
@@ -20,19 +18,20 @@ def run_monitor(model: nn.Module, objective: Objective, train: TrainConfig) -> M
     """
     if not train.monitor_every:
         return None
-    # The doctor is not needed to train.
-    from ..doctor.monitor import Monitor
-
+    # Late, because the doctor is not needed to train; and by name, because what it measures changes no training, so
+    # that its source is no part of what identifies one.
+    monitor = importlib.import_module("..doctor.monitor", __package__).Monitor
     batch = objective.micro_batch(0)
     return _RunMonitor(
-        Monitor(
+        monitor(
             model=model, inputs=lambda module: objective.loss_sums(module, batch), every_updates=train.monitor_every
         )
     )
 
 
 class _RunMonitor:
-    def __init__(self, monitor: "Monitor") -> None:
+    def __init__(self, monitor: Any) -> None:
+        """monitor: a `normscope.doctor.monitor.Monitor`."""
         self._monitor = monitor
 
     def __call__(self, update: int) -> dict[str, float]:
