@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ...measure.line import Line, Make, first_updates
+from ...measure.parabola import bottom
 from ..observe.loss import Backward, backward, loss_of, spread_of
 from ..trace.inputs import Inputs, call_with
 from ..trace.unchanged import left_unchanged
@@ -63,9 +64,7 @@ class FirstUpdate:
             return None
         if at in (0, len(losses) - 1) or not math.isfinite(losses[at + 1]):
             return self.rates[at]
-        (a, b, c), (left, here, right) = self.rates[at - 1 : at + 2], losses[at - 1 : at + 2]
-        rise, fall = (b - a) * (right - here), (c - b) * (left - here)
-        return b - 0.5 * ((b - a) * rise - (c - b) * fall) / (rise + fall) if rise + fall > 0 else b
+        return bottom(self.rates[at - 1 : at + 2], losses[at - 1 : at + 2])
 
     @property
     def rise_rate(self) -> float | None:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 
+from ...measure.parabola import bottom
 from .rule import ProbeRule
 from .trial import Trial
 
@@ -46,9 +47,7 @@ def _lowest(rates: Sequence[float], losses: Sequence[float]) -> float:
     at = min(range(len(losses)), key=losses.__getitem__)
     if not 0 < at < len(losses) - 1 or not all(map(math.isfinite, losses[at - 1 : at + 2])):
         return rates[at]
-    (a, b, c), (left, here, right) = rates[at - 1 : at + 2], losses[at - 1 : at + 2]
-    rise, fall = (b - a) * (right - here), (c - b) * (left - here)
-    return b + 0.5 * ((c - b) * fall - (b - a) * rise) / (rise + fall) if rise + fall > 0 else b
+    return bottom(rates[at - 1 : at + 2], losses[at - 1 : at + 2])
 
 
 def _falls_to(level: float, rates: Sequence[float], spreads: Sequence[float]) -> float:

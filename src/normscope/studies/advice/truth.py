@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from ...doctor.advise.facts import Facts
+from ...measure.parabola import bottom
 from .cases.case import Case, rate_of
 from .search import REGRET_NATS, STUCK_SHARE, Outcome, nats
 
@@ -43,14 +44,9 @@ class Known:
         if not 0 < at < len(steps) - 1:
             return here
         three = steps[at - 1 : at + 2]
-        (a, b, c), (left, mid, right) = (
-            [math.log10(rate_of(step)) for step in three],
-            [nats(self.outcomes[step]) for step in three],
-        )
-        if not math.isfinite(left + right) or left + right <= 2 * mid:
+        found = bottom([_decades(step) for step in three], [nats(self.outcomes[step]) for step in three])
+        if not math.isfinite(found):
             return here
-        rise, fall = (b - a) * (right - mid), (c - b) * (left - mid)
-        found = b - 0.5 * ((b - a) * rise - (c - b) * fall) / (rise + fall)
         return min(max(found, here - _HALF_STEP), here + _HALF_STEP)
 
     @property
