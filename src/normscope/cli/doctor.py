@@ -155,7 +155,7 @@ def _explain_alone(log: Path, as_json: str | None, fail_on: str) -> None:
     if as_json not in (None, _STDOUT):
         refuse_unwritable("--json", Path(str(as_json)))
     history = explained_log(log)
-    text = json.dumps(_finite({"history": history.to_json()}), ensure_ascii=False, indent=1, allow_nan=False)
+    text = _as_text({"history": history.to_json()})
     if as_json == _STDOUT:
         typer.echo(text)
     else:
@@ -263,7 +263,7 @@ def _write(
         except OSError as error:
             raise UserError(f"cannot write {html}: {error.strerror}") from error
     explained = {} if history is None else {"history": history.to_json()}
-    text = json.dumps(_finite(contents.to_json() | explained), ensure_ascii=False, indent=1, allow_nan=False)
+    text = _as_text(contents.to_json() | explained)
     if as_json == _STDOUT:
         typer.echo(text)
         return
@@ -295,6 +295,10 @@ def _list_rules() -> None:
     widest = max(len(rule.id) for rule in RULES)
     for rule in RULES:
         typer.echo(f"{rule.id:{widest}}  {rule.severity:7}  {rule.title}")
+
+
+def _as_text(values: Mapping[str, Any]) -> str:
+    return json.dumps(_finite(values), ensure_ascii=False, indent=1, allow_nan=False)
 
 
 def _finite(value: Any) -> Any:

@@ -58,5 +58,4 @@ def advise(
     if wanted_rate is None or advice.wanted_place in ("in range", "below"):
         return advice
     found = shortest_warmup(model, batches, maker, rate=wanted_rate, **train)
-    used = advice.updates_used + sum(len(trial.losses) for trial in found.trials)
-    return replace(advice, warmup=warmup_advice(found), updates_used=used)
+    return replace(advice, warmup=warmup_advice(found), updates_used=advice.updates_used + found.updates_used)

@@ -9,7 +9,7 @@ from torch import nn
 from .optimizers import Maker
 from .reading import read
 from .rule import ProbeRule
-from .trial import Batches, Trial, restored, train_shortly
+from .trial import Batches, Trial, restored, train_shortly, updates_of
 
 LEAST_UPDATES = 24
 """Fewer than these tell nothing."""
@@ -28,7 +28,7 @@ class Probe:
 
     @property
     def updates_used(self) -> int:
-        return sum(len(trial.losses) for trial in self.trials)
+        return updates_of(self.trials)
 
 
 def lengths(updates: int) -> tuple[int, int]:

@@ -5,10 +5,8 @@ from collections.abc import Sequence
 
 from ...measure.parabola import bottom
 from .rule import ProbeRule
-from .trial import Trial
+from .trial import Trial, mean_of_last
 
-_LAST = 4
-"""Updates that a training's loss is the mean of."""
 _LEAST_SPREAD = 1e-14
 _BEYOND, _BELOW = 0.6, 0.3
 """Where the spread is taken to fall to the level where it does at none, or at all, of the rates: decades away."""
@@ -30,10 +28,10 @@ def read(trials: Sequence[Trial], updates: int, rule: ProbeRule) -> float:
 
 def loss_after(trial: Trial, updates: int) -> float:
     """Mean loss of the last batches; infinite where the training ended before."""
-    last = trial.losses[max(0, updates - _LAST) : updates]
-    if len(trial.losses) < updates or not all(map(math.isfinite, last)):
+    if len(trial.losses) < updates:
         return math.inf
-    return sum(last) / len(last)
+    mean = mean_of_last(trial.losses[:updates])
+    return mean if math.isfinite(mean) else math.inf
 
 
 def least_spread(trial: Trial, updates: int) -> float:

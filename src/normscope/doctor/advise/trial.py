@@ -1,7 +1,7 @@
 """A real training of a few updates on the user's own batches, after which every weight is what it was."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -30,6 +30,20 @@ class Trial:
     """Of every update's batch before it, in nats; it ends at the first that is not finite."""
     spreads: tuple[float, ...]
     """Of every update's output: the mean squared difference between its rows and their mean row, over the first's."""
+
+
+_LAST = 4
+
+
+def mean_of_last(values: Sequence[float]) -> float:
+    """Of a training's last updates, which scatter; NaN or infinite where one of them is."""
+    last = values[-_LAST:]
+    return sum(last) / len(last)
+
+
+def updates_of(trials: Sequence[Trial]) -> int:
+    """How many were made in all of them."""
+    return sum(len(trial.losses) for trial in trials)
 
 
 @contextmanager

@@ -1,13 +1,13 @@
 """The shortest warm-up of a ladder that carries a rate, by a short training with each."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from torch import nn
 
 from .optimizers import Maker
-from .trial import Batches, Trial, restored, train_shortly
+from .trial import Batches, Trial, mean_of_last, restored, train_shortly, updates_of
 
 LEAST_WARMUP, LONGER = 10, 2
 """The ladder's first warm-up in updates, and by which factor each is longer than the one before."""
@@ -15,7 +15,6 @@ TAIL = 0.5
 """Updates at the whole rate after the warm-up, as a share of it."""
 ALIVE = 0.02
 """Spread between tokens, of its start, that a training that is not about to be stuck has at its end."""
-_LAST = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +24,10 @@ class Warmups:
     trials: tuple[Trial, ...]
     shortest: int | None
     """None where the longest that the budget allowed did not do."""
+
+    @property
+    def updates_used(self) -> int:
+        return updates_of(self.trials)
 
 
 def length(warmup_updates: int) -> int:
@@ -80,10 +83,4 @@ def shortest_warmup(
 
 def carries(trial: Trial) -> bool:
     """Whether tokens are still told apart at the end, and the loss is below its start."""
-    return _end(trial.spreads) >= ALIVE and _end(trial.losses) < trial.losses[0]
-
-
-def _end(values: Sequence[float]) -> float:
-    last = values[-_LAST:]
-    mean = sum(last) / len(last)
-    return mean if math.isfinite(mean) else math.nan
+    return mean_of_last(trial.spreads) >= ALIVE and mean_of_last(trial.losses) < trial.losses[0]

@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 
-import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
+from ..trace.finite import floating, is_finite
 from ..trace.graph import Graph
 from ..trace.inputs import Inputs, call_with
 from ..trace.operations import Trace
@@ -37,8 +37,8 @@ def streams_in(model: nn.Module, inputs: Inputs) -> tuple[Graph, list[Stream]]:
 
 
 def _check_weights(model: nn.Module) -> None:
-    for name, weight in model.named_parameters():
-        if weight.is_floating_point() and not weight.is_meta and not bool(torch.isfinite(weight).all()):
+    for name, weight in floating(model):
+        if not is_finite(weight):
             raise ValueError(f"{name} has values that are not finite")
 
 

@@ -1,12 +1,13 @@
 """Weights that are infinite or NaN, and a model looked at with 0 in the place of such entries."""
 
-import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
 from torch import nn
+
+from ..trace.finite import floating, is_finite
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,28 +31,16 @@ def nonfinite_weights(model: nn.Module) -> tuple[NonfiniteWeight, ...]:
             of=weight.numel(),
             only_minus_infinity=not bool(torch.isnan(weight).any() or torch.isposinf(weight).any()),
         )
-        for name, weight in _floating(model)
-        if not _is_finite(weight)
+        for name, weight in floating(model)
+        if not is_finite(weight)
     )
-
-
-def _floating(model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
-    for name, parameter in model.named_parameters():
-        usual = parameter.dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64)
-        if usual and not parameter.is_meta and parameter.layout == torch.strided and parameter.numel():
-            yield name, parameter.data  # not `detach()`, whose version autograd would see change
-
-
-def _is_finite(weight: torch.Tensor) -> bool:
-    # One pass without a copy, where isfinite takes three.
-    return all(math.isfinite(bound) for bound in torch.aminmax(weight))
 
 
 @contextmanager
 def read_as_zero(model: nn.Module, nonfinite: Sequence[NonfiniteWeight]) -> Iterator[None]:
     """With 0 in the place of what is not finite; at the end, after an error too, every bit is as it was."""
     names = {one.name for one in nonfinite}
-    kept = [(weight, weight.clone()) for name, weight in _floating(model) if name in names]
+    kept = [(weight, weight.clone()) for name, weight in floating(model) if name in names]
     try:
         for weight, _ in kept:
             weight.nan_to_num_(0.0, 0.0, 0.0)

@@ -35,6 +35,11 @@ class AdviceConfig:
         if list(self.warmup_ladder) != sorted(set(self.warmup_ladder)) or min(self.warmup_ladder, default=1) < 1:
             raise ValueError(f"warmup_ladder must rise from at least 1, got {self.warmup_ladder}")
 
+    @property
+    def places(self) -> dict[str, str]:
+        """Where the texts are, as what is measured takes them."""
+        return {"text_file": self.text_file, "corpus": self.corpus}
+
 
 def _small(placement: str, initialisation: str) -> Case:
     return Case(

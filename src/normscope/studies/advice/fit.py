@@ -28,8 +28,9 @@ GROUPS = {ADAM: ADAM} | {name: one.bears_as for name, one in OPTIMIZERS.items() 
 NO_PROBE = ProbeRule(loss=0.0, level=-2.0, share=1.0, low=0.0, high=0.0)
 
 
-def fitted(known: Sequence[Known], *, horizon_updates: int, probe: ProbeRule = NO_PROBE) -> Rule:
-    """Constants from cases that learned; intervals from leaving out one family at a time.
+def fitted(known: Sequence[Known], *, horizon_updates: int) -> Rule:
+    """Constants from cases that learned; intervals from leaving out one family at a time. Of probes it says
+    nothing yet.
 
     Raises UserError for cases of fewer than two families.
     """
@@ -52,7 +53,7 @@ def fitted(known: Sequence[Known], *, horizon_updates: int, probe: ProbeRule = N
         above=float(np.median([high - one.best for one, (_, high) in zip(usable, good, strict=True)])),
         deviation=_deviation(usable),
         tested=_tested(usable),
-        probe=probe,
+        probe=NO_PROBE,
         optimizers=tuple(sorted({one.case.optimizer for one in usable})),
         horizon_updates=horizon_updates,
         regret_nats=REGRET_NATS,

@@ -27,6 +27,10 @@ class Laddered:
     trials: Mapping[int, Trial]
     """By rung, a factor of two apart; 0 is at the expected rate."""
 
+    @property
+    def family(self) -> str:
+        return self.known.case.family
+
     def read(self, rule: ProbeRule) -> float:
         """What a probe would say, from the rungs that it would have tried or those nearest to them."""
         places = sorted(self.trials)

@@ -64,20 +64,14 @@ def climb(start: int, train: Callable[[int], Outcome]) -> dict[int, Outcome]:
 def trainings(case: Case, config: AdviceConfig, pieces: Pieces) -> dict[int, Outcome]:
     """Of a case, without warm-up."""
     start = FIRST_STEPS.get(case.optimizer, FIRST_STEPS["adam"])
-    return climb(start, lambda step: training(case, step, config, pieces))
-
-
-def training(case: Case, step: int, config: AdviceConfig, pieces: Pieces, *, warmup_updates: int = 0) -> Outcome:
-    """One of them, from its piece or trained now; with a warm-up it is longer by that."""
-    return at_rate(case, rate_of(step), config, pieces, warmup_updates=warmup_updates)
+    return climb(start, lambda step: at_rate(case, rate_of(step), config, pieces))
 
 
 def at_rate(case: Case, rate: float, config: AdviceConfig, pieces: Pieces, *, warmup_updates: int = 0) -> Outcome:
-    """The same at any rate."""
+    """One of them, from its piece or trained now; with a warm-up it is longer by that."""
     settings: dict[str, Any] = {
         "updates": config.updates + warmup_updates,
-        "text_file": config.text_file,
-        "corpus": config.corpus,
+        **config.places,
         "warmup_updates": warmup_updates,
     }
     warmup = f"_warmup-{warmup_updates}" if warmup_updates else ""

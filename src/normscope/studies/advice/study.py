@@ -22,7 +22,7 @@ from .config import SCALES, AdviceConfig
 from .facts import PROBE_SEED, as_facts, as_trial, facts_about, probe_of, trials_of, use_one_thread
 from .figures import figures
 from .finder import range_test
-from .fit import fitted, left_out
+from .fit import families, fitted, left_out
 from .judge import Judged, Named
 from .probing import Laddered, fitted_probe
 from .search import trainings
@@ -46,17 +46,13 @@ def run(config: AdviceConfig, pieces: Pieces) -> Findings:
     usable = [one for one in known if one.learned]
     rules = _rules(usable, config)
     found = make(partial(_laddered, config), [(one, rules[one.case.family]) for one in usable], stage="ladders")
-    ladders = dict(zip([one.case for one in usable], found, strict=True))
     rules = {
-        rest_family: replace(rules[rest_family], probe=fitted_probe([ladders[one.case] for one in rest]))
-        for rest, left in left_out(usable)
-        for rest_family in [left[0].case.family]
+        family: replace(rules[family], probe=fitted_probe([ladder for ladder in found if ladder.family != family]))
+        for family in families(usable)
     }
     judged = make(partial(_judged, config), [(one, rules[one.case.family]) for one in usable], stage="probes")
     warmups = make(partial(_warmup, config), warmup_cases(usable), stage="warm-ups")
-    rule = replace(
-        fitted(usable, horizon_updates=config.updates), probe=fitted_probe([ladders[one.case] for one in usable])
-    )
+    rule = replace(fitted(usable, horizon_updates=config.updates), probe=fitted_probe(found))
     return Findings(
         conditions=conditions(config, known),
         claims=claims(judged, warmups),
@@ -71,12 +67,8 @@ def _rules(usable: Sequence[Known], config: AdviceConfig) -> dict[str, Rule]:
     return {left[0].case.family: fitted(rest, horizon_updates=config.updates) for rest, left in left_out(usable)}
 
 
-def _places(config: AdviceConfig) -> dict[str, str]:
-    return {"text_file": config.text_file, "corpus": config.corpus}
-
-
 def _known(config: AdviceConfig, case: Case, pieces: Pieces) -> Known:
-    places = _places(config)
+    places = config.places
     seen = pieces.get(f"{case.name}/first-update", {**asdict(case), **places}, facts_about, case, **places)
     return Known(case=case, facts=as_facts(seen), outcomes=trainings(case, config, pieces))
 
@@ -84,7 +76,7 @@ def _known(config: AdviceConfig, case: Case, pieces: Pieces) -> Known:
 def _laddered(config: AdviceConfig, asked: tuple[Known, Rule], pieces: Pieces) -> Laddered:
     known, rule = asked
     expected = round(rule.best(known.facts), 6)
-    settings: dict[str, Any] = {"expected": expected, "updates": config.probe_updates, **_places(config)}
+    settings: dict[str, Any] = {"expected": expected, "updates": config.probe_updates, **config.places}
     found = pieces.get(
         f"{known.case.name}/ladder", {**asdict(known.case), **settings}, trials_of, known.case, **settings
     )
@@ -95,7 +87,7 @@ def _laddered(config: AdviceConfig, asked: tuple[Known, Rule], pieces: Pieces) -
 
 def _judged(config: AdviceConfig, asked: tuple[Known, Rule], pieces: Pieces) -> Judged:
     known, rule = asked
-    case, places = known.case, _places(config)
+    case, places = known.case, config.places
     expected = round(rule.best(known.facts), 6)
     settings: dict[str, Any] = {"updates": config.probe_updates, **places}
     looked = pieces.get(

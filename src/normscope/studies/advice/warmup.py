@@ -15,6 +15,9 @@ from .trained.tasks import task_of
 from .trained.training import model_of, optimizer_of
 from .truth import Known
 
+MOST_A_FAMILY = 2
+"""Cases in which warm-ups are looked for."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Warmup:
@@ -40,9 +43,6 @@ def warmup_cases(known: list[Known]) -> list[Known]:
     return [one for some in by_family.values() for one in some[:MOST_A_FAMILY]]
 
 
-MOST_A_FAMILY = 2
-
-
 def warmup_of(known: Known, config: AdviceConfig, pieces: Pieces) -> Warmup:
     """By halving: a warm-up that carries the rate is taken to mean that longer ones do."""
     step = min(step for step, stuck in known.labels().items() if stuck and _all_above(known, step))
@@ -51,11 +51,7 @@ def warmup_of(known: Known, config: AdviceConfig, pieces: Pieces) -> Warmup:
     def trains(warmup: int) -> bool:
         return not known.stuck_at(nats(at_rate(known.case, rate, config, pieces, warmup_updates=warmup)))
 
-    settings: dict[str, Any] = {
-        "updates": sum(map(length, ladder)),
-        "text_file": config.text_file,
-        "corpus": config.corpus,
-    }
+    settings: dict[str, Any] = {"updates": sum(map(length, ladder)), **config.places}
     tested = pieces.get(
         f"{known.case.name}/warm-up",
         {**asdict(known.case), **settings, "rate": rate},
@@ -92,4 +88,4 @@ def tested_warmup(case: Case, rate: float, *, updates: int, text_file: str, corp
         rate=rate,
         updates=updates,
     )
-    return {"tested": found.shortest, "updates_used": sum(len(trial.losses) for trial in found.trials)}
+    return {"tested": found.shortest, "updates_used": found.updates_used}
