@@ -10,13 +10,19 @@ from torch import nn
 from normscope.doctor.advise.advice import advise
 from normscope.doctor.advise.batches import Probing, batches_of
 from normscope.doctor.advise.optimizers import maker_of
-from normscope.doctor.advise.probe import lengths, probe
-from normscope.doctor.advise.reading import read
-from normscope.doctor.advise.rule import ProbeRule
+from normscope.doctor.advise.probe import LEAST_UPDATES, PLACES, length, probe
+from normscope.doctor.advise.reading import LEAST_SPREAD, reading_of
+from normscope.doctor.advise.rule import Linear, ProbeRule
 from normscope.doctor.advise.trial import Trial, restored, train_shortly
-from normscope.doctor.advise.warmup import carries, ladder, length, shortest_warmup
+from normscope.doctor.advise.warmup import MARGIN, carries, ladder, shortest_warmup
+from normscope.doctor.advise.warmup import length as with_tail
 
-RULE = ProbeRule(loss=-0.1, level=-2.0, share=1.0, low=-0.3, high=0.3)
+RULE = ProbeRule(
+    beyond=Linear(offset=-0.1, weights={"lowest": 1.0}, optimizers={"adam": 0.0, "sgd": 0.5}),
+    low=-0.3,
+    high=0.3,
+    updates=60,
+)
 
 
 def model_of(dropout: float = 0.1) -> nn.Module:
@@ -68,7 +74,7 @@ def test_everything_is_bit_for_bit_what_it_was():
     before = {name: value.clone() for name, value in model.state_dict().items()}
     gradients = [parameter.grad for parameter in model.parameters()]
     modes, state = [module.training for module in model.modules()], torch.get_rng_state()
-    probe(model, BATCHES, maker_of(model, "sgd"), updates=24, expected=1.0, rule=RULE)
+    probe(model, BATCHES, maker_of(model, "sgd"), updates=LEAST_UPDATES, expected=1.0, rule=RULE)
     shortest_warmup(model, BATCHES, maker_of(model, "sgd"), rate=1e3, updates=60)
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     assert all(new.grad is old for new, old in zip(model.parameters(), gradients, strict=True))
@@ -96,59 +102,77 @@ def trial(rate: float, loss: float, spread: float, updates: int = 10) -> Trial:
     )
 
 
-def test_the_lowest_loss_decides_where_the_spread_stays():
-    seen = [trial(10**x, (x + 2.2) ** 2, 0.5) for x in (-3.0, -2.4, -1.8)]
-    assert read(seen, 10, RULE) == pytest.approx(-2.2 - 0.1)
+RATES = (-3.0, -2.5, -2.0, -1.5, -1.0)
 
 
-def test_a_spread_that_fades_decides_where_the_loss_still_falls():
-    seen = [trial(10**x, -x, 10 ** (-x - 5)) for x in (-4.0, -3.5, -2.5, -2.0)]
-    assert read(seen, 10, RULE) == pytest.approx(-3.0)
+def test_the_lowest_loss_is_found_between_rates_and_counted_from_the_middle_one():
+    seen = reading_of([trial(10**x, (x + 2.2) ** 2, 0.5) for x in RATES], 10, optimizer="adam")
+    assert seen.lowest == pytest.approx(-0.2)
+    assert seen.gain == pytest.approx(4.0 - (2.2 - 2.0) ** 2)
+    assert RULE.beyond(seen) == pytest.approx(-0.3)
+
+
+def test_spreads_are_those_about_the_expected_rate():
+    seen = reading_of([trial(10**x, -x, 10 ** (-x - 4)) for x in RATES], 10, optimizer="adam")
+    assert (seen.spread_below, seen.spread, seen.spread_above) == pytest.approx((-1.5, -2.0, -2.5))
+    gone = reading_of([trial(10**x, -x, 0.0) for x in RATES], 10, optimizer="adam")
+    assert gone.spread == pytest.approx(LEAST_SPREAD)
 
 
 def test_a_training_that_ended_early_has_failed():
-    broken = Trial(rate=1e-2, warmup_updates=0, losses=(4.0, math.nan), spreads=(1.0, math.nan))
-    assert read([trial(1e-4, 3.9, 0.9), trial(1e-3, 3.0, 0.8), broken], 10, RULE) < -2
+    broken = Trial(rate=0.1, warmup_updates=0, losses=(4.0, math.nan), spreads=(1.0, math.nan))
+    rising = [trial(10**x, 3.0 - x / 10, 0.9) for x in RATES[:-1]]
+    seen = reading_of([*rising, broken], 10, optimizer="adam")
+    assert seen.lowest == pytest.approx(0.5)
+    nowhere = reading_of([broken] * 5, 10, optimizer="adam")
+    assert (nowhere.gain, nowhere.spread) == (0.0, LEAST_SPREAD)
 
 
-@pytest.mark.parametrize("updates", [24, 25, 60, 61, 200])
+@pytest.mark.parametrize("updates", [30, 34, 60, 61, 200])
 def test_a_probe_makes_no_more_updates_than_it_is_given(updates):
-    first, second = lengths(updates)
-    assert updates - 2 <= 3 * first + 2 * second <= updates
-    assert second > first
+    assert updates - len(PLACES) < len(PLACES) * length(updates) <= updates
 
 
-def test_the_second_round_is_about_the_best_of_the_first_and_progress_is_told():
+def test_too_few_updates_are_refused():
+    with pytest.raises(ValueError, match="at least 30"):
+        length(29)
+
+
+def test_rates_are_factors_of_four_about_the_expected_one_and_progress_is_told():
     model, told = model_of(0.0), []
     found = probe(
         model,
         BATCHES,
-        maker_of(model, "adam"),
+        maker_of(model, "sgd"),
         updates=60,
         expected=-4.0,
         rule=RULE,
         watch=lambda *stage: told.append(stage),
     )
     rates = [math.log10(one.rate) for one in found.trials]
-    assert rates[:3] == pytest.approx([-4.602, -4.0, -3.398], abs=1e-3)
-    assert rates[4] - rates[3] == pytest.approx(math.log10(2))
-    # So slow rates learn nothing yet: the largest is best, and the next are about it.
-    assert min(rates[3:]) > -4
+    assert rates == pytest.approx([-4 + math.log10(4) * place for place in PLACES])
+    # So slow rates learn nothing yet: the largest is best.
+    assert found.best == pytest.approx(rates[-1] - 0.1 + 0.5)
     assert found.updates_used == 60
-    assert told[0] == ("short trainings", 0, 60)
-    assert told[-1] == ("short trainings", 60, 60)
-    assert [done for _, done, _ in told] == list(range(61))
+    assert told == [("short trainings", done, 60) for done in range(61)]
 
 
 def test_the_ladder_of_warm_ups_fits_into_its_updates():
-    for updates in (10, 20, 60, 200, 500):
-        assert sum(map(length, ladder(updates))) <= updates
-    assert ladder(500) == (10, 20, 40, 80, 160)
-    assert ladder(10) == ()
+    for updates in (10, 49, 60, 200, 700):
+        assert sum(map(with_tail, ladder(updates))) <= updates
+    assert ladder(670) == (10, 20, 40, 80, 160)
+    assert ladder(49) == ()
+
+
+def risen(rate: float, to: float) -> Trial:
+    low = trial(rate, 3.0, 0.5)
+    return Trial(rate=rate, warmup_updates=0, losses=low.losses + (to,) * 10, spreads=low.spreads + (0.5,) * 10)
 
 
 def test_a_warm_up_carries_a_rate_where_tokens_are_still_told_apart():
     assert carries(trial(0.1, 3.0, 0.5))
+    assert not carries(risen(0.1, to=3.2))
+    assert carries(risen(0.1, to=3.05))
     assert not carries(trial(0.1, 3.0, 1e-3))
     assert not carries(trial(0.1, 5.0, 0.5))
     assert not carries(trial(0.1, math.nan, 0.5))
@@ -157,10 +181,10 @@ def test_a_warm_up_carries_a_rate_where_tokens_are_still_told_apart():
 def test_the_shortest_warm_up_ends_the_search():
     model = model_of(0.0)
     found = shortest_warmup(model, BATCHES, maker_of(model, "adam"), rate=1e-3, updates=500)
-    assert found.shortest == 10
+    assert (found.shortest, found.named) == (10, 10 * MARGIN)
     assert len(found.trials) == 1
-    none = shortest_warmup(model, BATCHES, maker_of(model, "sgd"), rate=1e30, updates=60)
-    assert none.shortest is None
+    none = shortest_warmup(model, BATCHES, maker_of(model, "sgd"), rate=1e30, updates=110)
+    assert (none.shortest, none.named) == (None, None)
     assert [one.warmup_updates for one in none.trials] == [10, 20]
 
 
@@ -182,9 +206,10 @@ def test_a_loader_is_begun_again_and_its_items_are_kept():
 
 def test_a_rate_beyond_the_range_is_tried_with_warm_ups():
     model = model_of(0.0)
-    settings = {"optimizer": "sgd", "stacks": (), "probing": Probing(batches=item, updates=24)}
+    settings = {"optimizer": "sgd", "stacks": (), "probing": Probing(batches=item, updates=50)}
     above = advise(model, item(0), loss, wanted_rate=1e6, **settings)
     assert above.source == "probe"
     assert above.warmup.shortest_updates is None
     assert len(above.probed) == 5
+    assert "50 updates were made" in above.notes[-1]
     assert above.updates_used == sum(one.updates for one in (*above.probed, *above.warmup.tried))

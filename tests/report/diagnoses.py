@@ -193,9 +193,9 @@ def probed_advice(*, shortest: int | None = 20) -> Advice:
     trainings = tuple(
         ShortTraining(rate=rate, updates=updates, losses=_falling(end, updates), spread=spread, outcome=outcome)
         for rate, updates, end, spread, outcome in (
-            (1.3e-4, 4, 10.2, 0.98, "worse"),
-            (4.1e-4, 12, 8.61, 0.87, "kept"),
-            (1.3e-3, 8, 8.97, 0.79, "worse"),
+            (1.3e-4, 4, 10.2, 0.98, "learns"),
+            (4.1e-4, 12, 8.61, 0.87, "learns"),
+            (1.3e-3, 8, 8.97, 0.79, "stuck"),
             (4.1e-3, 8, 10.1, 0.0004, "stuck"),
         )
     )
@@ -207,7 +207,7 @@ def probed_advice(*, shortest: int | None = 20) -> Advice:
             warmup_updates=length,
             losses=_falling(end, 12 + length),
             spread=0.5,
-            outcome="kept" if length >= 20 else "stuck",
+            outcome="learns" if length >= 20 else "stuck",
         )
         for length, end in ((0, 10.1), (10, 9.95), (20, 8.64))
     )
@@ -217,7 +217,9 @@ def probed_advice(*, shortest: int | None = 20) -> Advice:
         source="probe",
         confidence=0.9,
         best_interval=RateRange(low=1.9e-4, high=8.8e-4),
-        warmup=WarmupAdvice(tried=warmed, shortest_updates=shortest),
+        warmup=WarmupAdvice(
+            tried=warmed, shortest_updates=shortest, named_updates=None if shortest is None else 4 * shortest
+        ),
         probed=(*trainings, broken),
         updates_used=sum(one.updates for one in (*trainings, broken, *warmed)),
         notes=(),

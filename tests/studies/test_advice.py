@@ -19,6 +19,7 @@ from normscope.studies.advice.cases.families import FAMILIES, cases
 from normscope.studies.advice.config import SCALES, AdviceConfig
 from normscope.studies.advice.fit import CAUTION, FACTS, fitted, left_out
 from normscope.studies.advice.judge import Judged, Named, area_under_curve, separation, separation_interval
+from normscope.studies.advice.partial import partly
 from normscope.studies.advice.search import REGRET_NATS, climb
 from normscope.studies.advice.trained.tasks import MASKED, task_of
 from normscope.studies.advice.trained.training import held_out_nats, model_of, train_once
@@ -30,8 +31,8 @@ UNIGRAM = 4.6
 HERE = {"text_file": "nowhere", "corpus": "nowhere"}
 
 
-def outcome(nats):
-    return {"valid_nats": nats, "unigram_nats": UNIGRAM, "train_nats": []}
+def outcome(nats, train_nats=()):
+    return {"valid_nats": nats, "unigram_nats": UNIGRAM, "train_nats": list(train_nats)}
 
 
 def landscape(best, stuck):
@@ -147,6 +148,32 @@ def test_a_family_is_left_out_as_a_whole():
         assert {one.case.family for one in left}.isdisjoint(one.case.family for one in rest)
 
 
+def test_what_trainings_say_before_their_end_comes_to_what_they_say_at_it():
+    """Losses whose lowest place moves from a rung too high to the best one as the updates go on."""
+
+    def early(best):
+        bowl = {}
+        for step in range(best - 3, best + 4):
+            curve = [3.0 + 0.1 * (step - best - 2 * (1 - update / 200)) ** 2 for update in range(1, 201)]
+            bowl[step] = outcome(curve[-1], curve)
+        bowl[best + 3] = outcome(None, [4.0, None])
+        return bowl
+
+    schemes = ("paper", "megatron", "normal-0.02")
+    known = [
+        Known(case=case_of(initialisation=scheme, seed=best), facts=facts_of(), outcomes=early(best))
+        for best, scheme in enumerate(schemes)
+    ]
+    found = partly(known, 200)
+    assert [one.updates for one in found] == [10, 20, 30, 60, 100, 150, 200]
+    assert found[0].ladder_updates == 70
+    # All families are off alike, so that what is usual in the others makes good for it.
+    assert all(one.within(2) == len(known) for one in found)
+    assert found[-1].off == pytest.approx([0.0] * 3, abs=0.01)
+    moved = [replace(known[0], outcomes=early(1) | {1: outcome(2.9, [2.9] * 200)}), *known[1:]]
+    assert partly(moved, 200)[0].within(2) < len(known)
+
+
 def test_too_few_families_are_refused():
     with pytest.raises(UserError, match="needs cases of two families"):
         fitted([known_of(1, 4)], horizon_updates=200)
@@ -253,6 +280,7 @@ def test_the_study_as_a_whole(tmp_path, monkeypatch):
     assert len(found.claims) == 10
     assert set(found.data["cases"]) == {case.name for case in config.cases}
     assert {one["shortest"] for one in found.data["warmups"]} == {10}
+    assert found.data["early"][-1]["cases"] == len(config.cases)
     assert of_table(found.data["rule"]).horizon_updates == config.updates
     again = Pieces(tmp_path)
     advice.run(config, again)

@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -52,10 +51,10 @@ def advise(
     if probing is None:
         return advised(seen, facts, rule, instant, wanted_rate)
     batches = batches_of(probing.batches, loss)
-    train: dict[str, Any] = {"updates": probing.updates, "watch": watch}
-    looked = probe(model, batches, maker, expected=rule.best(facts), rule=rule.probe, **train)
+    updates = min(probing.updates, rule.probe.updates)
+    looked = probe(model, batches, maker, expected=rule.best(facts), rule=rule.probe, updates=updates, watch=watch)
     advice = advised(seen, facts, rule, instant.looked(looked, rule), wanted_rate)
     if wanted_rate is None or advice.wanted_place in ("in range", "below"):
         return advice
-    found = shortest_warmup(model, batches, maker, rate=wanted_rate, **train)
+    found = shortest_warmup(model, batches, maker, rate=wanted_rate, updates=probing.updates, watch=watch)
     return replace(advice, warmup=warmup_advice(found), updates_used=advice.updates_used + found.updates_used)

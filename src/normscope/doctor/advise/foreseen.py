@@ -1,14 +1,13 @@
 """What is foreseen of a model's learning rates, by constants or by short trainings, put into the words of advice."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, Self
+from typing import Self
 
 from ...report.doctor.advice import Advice, RatePlace, RateRange, ShortTraining, WarmupAdvice
 from .facts import Facts
 from .first_update import FirstUpdate
-from .probe import SECOND_RATES, Probe
+from .probe import Probe
 from .rule import Rule
 from .trial import Trial
 from .warmup import Warmups, carries
@@ -96,17 +95,18 @@ def advised(seen: FirstUpdate, facts: Facts, rule: Rule, foreseen: Foreseen, wan
         loss_along_step=tuple(value if math.isfinite(value) else None for value in seen.losses),
         stuck_chances=tuple(map(chance, seen.rates)) if known else (),
         lowest_loss_rate=seen.critical_rate,
-        probed=() if probe is None else _short_trainings(probe.trials),
+        probed=() if probe is None else tuple(map(_short, probe.trials)),
         updates_used=0 if probe is None else probe.updates_used,
-        notes=tuple(_notes(facts, rule, seen.shut_weights)),
+        notes=tuple(_notes(facts, rule, seen.shut_weights, probe)),
     )
 
 
 def warmup_advice(found: Warmups) -> WarmupAdvice:
     """What was tried, and the shortest that carries the rate."""
     return WarmupAdvice(
-        tried=tuple(_short(trial, "kept" if carries(trial) else "stuck") for trial in found.trials),
+        tried=tuple(map(_short, found.trials)),
         shortest_updates=found.shortest,
+        named_updates=found.named,
     )
 
 
@@ -123,13 +123,7 @@ def _place(rate: float, good: RateRange, interval: RateRange) -> RatePlace:
     return "below" if rate < min(good.low, interval.low) else "undecided"
 
 
-def _short_trainings(trials: Sequence[Trial]) -> tuple[ShortTraining, ...]:
-    """Those of the first round were given up for those of the second."""
-    first = len(trials) - SECOND_RATES
-    return tuple(_short(trial, "worse" if place < first else "kept") for place, trial in enumerate(trials))
-
-
-def _short(trial: Trial, outcome: Literal["kept", "worse", "stuck"]) -> ShortTraining:
+def _short(trial: Trial) -> ShortTraining:
     finite = all(map(math.isfinite, trial.losses))
     return ShortTraining(
         rate=trial.rate,
@@ -137,15 +131,17 @@ def _short(trial: Trial, outcome: Literal["kept", "worse", "stuck"]) -> ShortTra
         warmup_updates=trial.warmup_updates,
         losses=tuple(loss if math.isfinite(loss) else None for loss in trial.losses),
         spread=trial.spreads[-1] if math.isfinite(trial.spreads[-1]) else None,
-        outcome=outcome if finite else "not finite",
+        outcome="not finite" if not finite else "learns" if carries(trial) else "stuck",
     )
 
 
-def _notes(facts: Facts, rule: Rule, shut: int) -> list[str]:
+def _notes(facts: Facts, rule: Rule, shut: int, probe: Probe | None) -> list[str]:
     """Reasons to doubt."""
     notes = []
     if facts.optimizer not in rule.optimizers:
         notes.append(f"fitted to {', '.join(rule.optimizers)}; {facts.optimizer} is taken for one like Adam")
     if shut:
         notes.append(f"{shut} weights have no gradient before the first update, as behind gates that start at 0")
+    if probe is not None and probe.updates_used < rule.probe.updates:
+        notes.append(f"{probe.updates_used} updates were made; how they are read was fitted to {rule.probe.updates}")
     return notes

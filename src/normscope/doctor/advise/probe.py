@@ -1,21 +1,22 @@
-"""Advice that looks: short real trainings at a few rates, of which the second round is about the best of the first."""
+"""Advice that looks: short real trainings at a few rates about the one that is expected."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from torch import nn
 
 from .optimizers import Maker
-from .reading import read
+from .reading import Reading, reading_of
 from .rule import ProbeRule
 from .trial import Batches, Trial, restored, train_shortly, updates_of
 
-LEAST_UPDATES = 24
+LEAST_UPDATES = 30
 """Fewer than these tell nothing."""
-FIRST_RATES, SECOND_RATES = 3, 2
-_APART, _CLOSE = math.log10(4), math.log10(2)
-"""Decades between the rates of the first round, and of the second."""
+PLACES = (-2, -1, 0, 1, 2)
+"""Of the rates that are tried, in steps from the expected one."""
+STEP = math.log10(4)
+"""Decades from one to the next."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +24,7 @@ class Probe:
     """What the short trainings were, and what they say."""
 
     trials: tuple[Trial, ...]
+    reading: Reading
     best: float
     """log10 of the rate."""
 
@@ -31,15 +33,11 @@ class Probe:
         return updates_of(self.trials)
 
 
-def lengths(updates: int) -> tuple[int, int]:
-    """Updates of each training in the first and in the second round, for so many in all.
-
-    Raises ValueError for too few.
-    """
+def length(updates: int) -> int:
+    """Updates of each training, for so many in all. Raises ValueError for too few."""
     if updates < LEAST_UPDATES:
         raise ValueError(f"a probe needs at least {LEAST_UPDATES} updates, got {updates}")
-    first = updates // (2 * FIRST_RATES)
-    return first, (updates - FIRST_RATES * first) // SECOND_RATES
+    return updates // len(PLACES)
 
 
 def probe(
@@ -57,30 +55,20 @@ def probe(
     expected: log10 of the rate that is foreseen without a training. watch: told of the stage, the updates that were
     made, and how many there are. Raises ValueError for too few updates, and where a forward pass or the loss raises.
     """
-    first, second = lengths(updates)
-    total, done = FIRST_RATES * first + SECOND_RATES * second, 0
+    each = length(updates)
+    total, done = len(PLACES) * each, 0
 
     def told() -> None:
         nonlocal done
         done += 1
-        watch("short trainings", min(done, total), total)
+        watch("short trainings", done, total)
 
     trials: list[Trial] = []
     watch("short trainings", 0, total)
     with restored(model) as put_back:
-
-        def train(rate: float, length: int) -> None:
+        for place in PLACES:
             put_back()
-            trials.append(train_shortly(model, batches, maker, rate=10**rate, updates=length, watch=told))
-
-        for place in range(FIRST_RATES):
-            train(expected + (place - FIRST_RATES // 2) * _APART, first)
-        middle = combined(trials, first, expected, rule)
-        for place in range(SECOND_RATES):
-            train(middle + (place - (SECOND_RATES - 1) / 2) * _CLOSE, second)
-    return Probe(trials=tuple(trials), best=combined(trials, first, expected, rule))
-
-
-def combined(trials: Sequence[Trial], updates: int, expected: float, rule: ProbeRule) -> float:
-    """What the trainings say, and what was expected, by the share that the first counts."""
-    return rule.share * read(trials, updates, rule) + (1 - rule.share) * expected
+            rate = 10 ** (expected + place * STEP)
+            trials.append(train_shortly(model, batches, maker, rate=rate, updates=each, watch=told))
+    reading = reading_of(trials, each, optimizer=maker.name)
+    return Probe(trials=tuple(trials), reading=reading, best=expected + rule.beyond(reading))

@@ -6,16 +6,25 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import Any, Protocol
 
 from .facts import Facts
 
 ADAM = "adam"
 
 
+class Seen(Protocol):
+    """What is known of a model: numbers by name."""
+
+    @property
+    def optimizer(self) -> str: ...
+
+    def values(self) -> Mapping[str, float]: ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Linear:
-    """log10 of a rate: an offset, a weight for each fact, and an optimiser's own offset."""
+    """Decades: an offset, a weight for each fact, and an optimiser's own offset."""
 
     offset: float
     weights: Mapping[str, float]
@@ -23,10 +32,10 @@ class Linear:
     optimizers: Mapping[str, float]
     """By name; 0 for Adam. One that is not here is taken for Adam."""
 
-    def __call__(self, facts: Facts) -> float:
-        values = facts.values()
+    def __call__(self, seen: Seen) -> float:
+        values = seen.values()
         known = sum(weight * values[name] for name, weight in self.weights.items())
-        return self.offset + known + self.optimizers.get(facts.optimizer, 0.0)
+        return self.offset + known + self.optimizers.get(seen.optimizer, 0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,19 +60,16 @@ class FittedTo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeRule:
-    """How short trainings are read; all in decades but `share`."""
+    """How short trainings are read; all in decades."""
 
-    loss: float
-    """From the rate with the lowest loss of short trainings to the best rate of longer ones."""
-    level: float
-    """log10 of the least spread between tokens in a short training at the best rate, where it is the spread that
-    limits the rate."""
-    share: float
-    """What the probe counts beside the instant advice."""
+    beyond: Linear
+    """From the expected rate to the best one."""
     low: float
     """The interval reaches from this, at or below 0 ..."""
     high: float
     """... to this, about what is foreseen."""
+    updates: int
+    """Of all short trainings together, in those that the constants were fitted to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +120,7 @@ def of_table(table: Mapping[str, Any]) -> Rule:
         best=Linear(**table["best"]),
         stuck=Linear(**table["stuck"]),
         tested=FittedTo(scales=tested["scales"], points=tuple(tested["points"]), limit=tested["limit"]),
-        probe=ProbeRule(**table["probe"]),
+        probe=ProbeRule(**table["probe"] | {"beyond": Linear(**table["probe"]["beyond"])}),
         optimizers=tuple(table["optimizers"]),
     )
 

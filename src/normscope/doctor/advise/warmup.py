@@ -1,6 +1,5 @@
 """The shortest warm-up of a ladder that carries a rate, by a short training with each."""
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -11,10 +10,14 @@ from .trial import Batches, Trial, mean_of_last, restored, train_shortly, update
 
 LEAST_WARMUP, LONGER = 10, 2
 """The ladder's first warm-up in updates, and by which factor each is longer than the one before."""
-TAIL = 0.5
-"""Updates at the whole rate after the warm-up, as a share of it."""
-ALIVE = 0.02
+LEAST_TAIL = 40
+"""Updates at the whole rate after a warm-up, at least; else as many as it has."""
+ALIVE = 0.1
 """Spread between tokens, of its start, that a training that is not about to be stuck has at its end."""
+RISE_NATS = 0.1
+"""By how much its loss may end above the lowest on the way."""
+MARGIN = 4
+"""How many times as long the warm-up is that is named: a short training sees only the first failure."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +26,12 @@ class Warmups:
 
     trials: tuple[Trial, ...]
     shortest: int | None
-    """None where the longest that the budget allowed did not do."""
+    """That carried the rate in a short training; None where the longest that the budget allowed did not."""
+
+    @property
+    def named(self) -> int | None:
+        """Updates that are advised."""
+        return None if self.shortest is None else MARGIN * self.shortest
 
     @property
     def updates_used(self) -> int:
@@ -32,7 +40,7 @@ class Warmups:
 
 def length(warmup_updates: int) -> int:
     """Updates of the training that tests it."""
-    return warmup_updates + max(LEAST_WARMUP, math.ceil(TAIL * warmup_updates))
+    return warmup_updates + max(LEAST_TAIL, warmup_updates)
 
 
 def ladder(updates: int) -> tuple[int, ...]:
@@ -82,5 +90,7 @@ def shortest_warmup(
 
 
 def carries(trial: Trial) -> bool:
-    """Whether tokens are still told apart at the end, and the loss is below its start."""
-    return mean_of_last(trial.spreads) >= ALIVE and mean_of_last(trial.losses) < trial.losses[0]
+    """Whether at the end tokens are still told apart, and the loss is below its start and about the lowest so far."""
+    last = mean_of_last(trial.losses)
+    least = min(mean_of_last(trial.losses[:end]) for end in range(1, len(trial.losses) + 1))
+    return mean_of_last(trial.spreads) >= ALIVE and last < trial.losses[0] and last <= least + RISE_NATS

@@ -26,25 +26,27 @@ class ShortTraining:
     rate: float
     """Its peak learning rate."""
     updates: int
-    """How many were made; fewer than planned where it was given up."""
+    """How many were made; fewer than planned where its loss was not finite."""
     warmup_updates: int = 0
     """Over how many of them the rate rose linearly to its peak."""
     losses: tuple[float | None, ...]
     """Of each update's batch before the update, in nats; None where it was not finite."""
     spread: float | None
     """How far the outputs for different tokens lie apart at its end, over how far they did at its start."""
-    outcome: Literal["kept", "worse", "stuck", "not finite"]
-    """kept: it went on to the end; worse: given up for better ones; stuck: it no longer tells tokens apart, or learns
-    nothing; not finite: its loss was none."""
+    outcome: Literal["learns", "stuck", "not finite"]
+    """stuck: at its end it hardly tells tokens apart, or its loss rose or is not below its start; not finite: a loss
+    was."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WarmupAdvice:
-    """The shortest linear warm-up of a ladder that brings the wanted rate into the range, tested by short trainings."""
+    """How long a linear warm-up carries the wanted rate, tested by short trainings of a ladder of lengths."""
 
     tried: tuple[ShortTraining, ...]
     shortest_updates: int | None
-    """None where none of those that were tried carries the rate; 0 where it needs none."""
+    """In a short training; None where none of those that were tried carries the rate."""
+    named_updates: int | None
+    """That are advised: longer by a margin, since whole trainings fail where short ones do not yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -48,9 +48,9 @@ _PLACES: dict[RatePlace, str] = {
     "unknown": "unknown: there is no range to compare it with",
 }
 _LIKELY = 0.5
-_PROBE_UPDATES = 120
+_PROBE_UPDATES = 200
 """What a first probe is recommended to spend."""
-OUTCOMES = {"kept": "kept to the end", "worse": "given up", "stuck": "stuck", "not finite": "not finite"}
+OUTCOMES = {"learns": "learns", "stuck": "stuck", "not finite": "not finite"}
 """What became of a short training."""
 
 
@@ -68,7 +68,7 @@ def rate_headline(advice: Advice) -> str:
             said = f"{yours} is {_PLACES[place]}"
     chance = advice.stuck_chance
     if _rescued(advice):
-        said += f", but trains with a warm-up of {counted(_shortest(advice), 'update')}"
+        said += f", but trains with a warm-up of {counted(_named(advice), 'update')}"
     elif chance is not None and chance >= _LIKELY:
         said += f": {probability(chance)} chance of getting stuck"
     return said
@@ -180,19 +180,18 @@ def _judged(advice: Advice) -> Iterator[str]:
 def _warmup(warmup: WarmupAdvice) -> AdviceRow:
     lengths = sorted({training.warmup_updates for training in warmup.tried})
     tried = f"of {', '.join(f'{length:,}' for length in lengths)} updates" if lengths else "of none"
-    if warmup.shortest_updates is None:
+    if warmup.shortest_updates is None or warmup.named_updates is None:
         value, meaning = "none suffices", f"not the longest {tried} carries your rate: take a lower one"
-    elif warmup.shortest_updates == 0:
-        value, meaning = "none needed", "your rate trains without"
     else:
-        value = counted(warmup.shortest_updates, "update")
-        meaning = f"the shortest {tried} that carries your rate"
+        value = counted(warmup.named_updates, "update")
+        times = warmup.named_updates // warmup.shortest_updates
+        meaning = f"{times} times the shortest {tried} that carried your rate in a short training"
     return AdviceRow(part=AdvicePart.WARMUP, value=value, meaning=meaning)
 
 
 def _rescued(advice: Advice) -> bool:
-    return advice.warmup is not None and bool(advice.warmup.shortest_updates)
+    return advice.warmup is not None and advice.warmup.named_updates is not None
 
 
-def _shortest(advice: Advice) -> int:
-    return 0 if advice.warmup is None else advice.warmup.shortest_updates or 0
+def _named(advice: Advice) -> int:
+    return 0 if advice.warmup is None else advice.warmup.named_updates or 0

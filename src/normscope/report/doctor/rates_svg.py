@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from ..numbers import learning_rate, probability
-from ..svg import HUES, INK, PAPER, house_style, to_svg
+from ..svg import HUES, INK, house_style, to_svg
 from .advice import Advice, ShortTraining
 from .advice_words import OUTCOMES, good_rates
 from .depth import finite
@@ -25,8 +25,7 @@ _RISE_SHOWN = 1.0
 """How far a loss is drawn above that of the model as it is, in units of how far it falls."""
 _GOOD, _BEST, _STUCK = HUES[2], HUES[0], HUES[1]
 _MARKS = {
-    "kept": ("o", _BEST, _BEST),
-    "worse": ("o", PAPER, _BEST),
+    "learns": ("o", _BEST, _BEST),
     "stuck": ("X", _STUCK, _STUCK),
     "not finite": ("^", _STUCK, _STUCK),
 }

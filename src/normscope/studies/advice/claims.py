@@ -124,19 +124,19 @@ def _beats(cases: Sequence[Judged]) -> Claim:
 
 def _warmups(warmups: Sequence[Warmup]) -> list[Claim]:
     known = [one for one in warmups if one.shortest is not None]
-    named = [one for one in warmups if one.tested is not None]
+    named = [one for one in warmups if one.named is not None]
     return [
         _share(
             "Warm-up: it suffices",
             "A warm-up that short trainings name carries the rate in whole ones, in at least 90 % of cases.",
-            [one.shortest is not None and (one.tested or 0) >= one.shortest for one in named],
+            [one.shortest is not None and (one.named or 0) >= one.shortest for one in named],
             least=0.9,
         ),
         _share(
             "Warm-up: it is not too long",
             f"Where a warm-up of the ladder carries the rate, the one that is named is at most {WARMUP_FACTOR} times "
             "the shortest, in at least 90 % of cases.",
-            [(one.tested or math.inf) <= WARMUP_FACTOR * (one.shortest or 0) for one in known],
+            [(one.named or math.inf) <= WARMUP_FACTOR * (one.shortest or 0) for one in known],
             least=0.9,
         ),
     ]

@@ -63,7 +63,7 @@ SCALES = {
                 for placement in ("post-ln", "pre-ln")
             ),
             updates=40,
-            probe_updates=24,
+            probe_updates=30,
             warmup_ladder=(8,),
         ),
         decides=False,

@@ -8,12 +8,12 @@ import torch
 from ...doctor.advise.facts import Facts, facts_of
 from ...doctor.advise.first_update import first_update
 from ...doctor.advise.optimizers import of_config
-from ...doctor.advise.probe import FIRST_RATES, lengths, probe
-from ...doctor.advise.rule import ProbeRule
-from ...doctor.advise.trial import Batches, Trial, restored, train_shortly
+from ...doctor.advise.probe import probe
+from ...doctor.advise.trial import Batches, Trial
 from ...doctor.find.search import streams_in
 from ...doctor.identify.stacks import as_stacks
 from .cases.case import Case
+from .fit import NO_PROBE
 from .trained.tasks import Task, task_of
 from .trained.training import model_of, optimizer_of
 
@@ -40,35 +40,18 @@ def as_facts(table: dict[str, Any]) -> Facts:
     return Facts(**table["facts"])
 
 
-def probe_of(case: Case, *, expected: float, rule: ProbeRule, updates: int, text_file: str, corpus: str) -> Any:
-    """A whole probe as the doctor makes it, of batches that the trainings have not in this order."""
+def trials_of(case: Case, *, expected: float, updates: int, text_file: str, corpus: str) -> Any:
+    """The short trainings of a whole probe as the doctor makes it, of batches that the trainings have not in this
+    order."""
     found = probe(
         model_of(case, task_of(case, text_file, corpus)),
         batches_of(task_of(case, text_file, corpus, case.seed + PROBE_SEED)),
         of_config(optimizer_of(case, 1.0)),
         updates=updates,
         expected=expected,
-        rule=rule,
+        rule=NO_PROBE,
     )
-    return {"trials": [asdict(trial) for trial in found.trials], "best": found.best}
-
-
-def trials_of(case: Case, *, expected: float, updates: int, text_file: str, corpus: str) -> Any:
-    """Short trainings at a whole ladder of rates about `expected`, from which a probe's constants are fitted."""
-    task = task_of(case, text_file, corpus, case.seed + PROBE_SEED)
-    model, (first, _) = model_of(case, task_of(case, text_file, corpus)), lengths(updates)
-    with restored(model) as put_back:
-        found = []
-        for place in range(-_LADDER, _LADDER + 1):
-            put_back()
-            rate = 10 ** (expected + _RUNG * place)
-            maker = of_config(optimizer_of(case, 1.0))
-            found.append(train_shortly(model, batches_of(task), maker, rate=rate, updates=first))
-    return [asdict(trial) for trial in found]
-
-
-_LADDER, _RUNG = 2 * (FIRST_RATES // 2) + 1, 0.30103
-"""Rungs on either side, a factor of two apart."""
+    return [asdict(trial) for trial in found.trials]
 
 
 def as_trial(table: dict[str, Any]) -> Trial:

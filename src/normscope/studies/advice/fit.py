@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from ...doctor.advise.rule import ADAM, FittedTo, Linear, ProbeRule, Rule
+from ...doctor.advise.rule import ADAM, FittedTo, Linear, ProbeRule, Rule, Seen
 from ...errors import UserError
 from ...optim import OPTIMIZERS
 from .search import REGRET_NATS
@@ -25,7 +25,7 @@ low."""
 CONFIDENCE = 0.9
 GROUPS = {ADAM: ADAM} | {name: one.bears_as for name, one in OPTIMIZERS.items() if one.bears_as}
 """AdamW moves as Adam does; the others have a constant of their own."""
-NO_PROBE = ProbeRule(loss=0.0, level=-2.0, share=1.0, low=0.0, high=0.0)
+NO_PROBE = ProbeRule(beyond=Linear(offset=0.0, weights={}, optimizers={}), low=0.0, high=0.0, updates=0)
 
 
 def fitted(known: Sequence[Known], *, horizon_updates: int) -> Rule:
@@ -73,6 +73,23 @@ def left_out(known: Sequence[Known]) -> list[tuple[list[Known], list[Known]]]:
     ]
 
 
+def linear(seen: Sequence[Seen], names: Sequence[str], targets: Sequence[float], ridge: float) -> Linear:
+    """Least squares with a ridge, over standardised values of these names and a constant of each optimiser."""
+    values = np.array([[one.values()[name] for name in names] for one in seen])
+    means, scales = values.mean(0), values.std(0) + 1e-9
+    others = sorted({one.optimizer for one in seen if one.optimizer not in GROUPS})
+    own = np.array([[float(one.optimizer == name) for name in others] for one in seen]).reshape(len(seen), -1)
+    design = np.concatenate([np.ones((len(seen), 1)), (values - means) / scales, own], axis=1)
+    penalty = np.diag([0.0] + [ridge] * (design.shape[1] - 1))
+    solved: NDArray[np.float64] = np.linalg.solve(design.T @ design + penalty, design.T @ np.array(targets))
+    weights = solved[1 : 1 + len(names)] / scales
+    return Linear(
+        offset=float(solved[0] - weights @ means),
+        weights=dict(zip(names, map(float, weights), strict=True)),
+        optimizers=dict.fromkeys(GROUPS, 0.0) | dict(zip(others, map(float, solved[1 + len(names) :]), strict=True)),
+    )
+
+
 def quantile(values: Sequence[float], share: float) -> float:
     """The conformal one: of the order statistics the one at or outside `share` of so many values and one more."""
     ordered = sorted(values)
@@ -82,7 +99,7 @@ def quantile(values: Sequence[float], share: float) -> float:
 
 
 def _best(known: Sequence[Known]) -> Linear:
-    return _linear(known, [one.best for one in known])
+    return linear([one.facts for one in known], FACTS, [one.best for one in known], RIDGE)
 
 
 def _stuck(known: Sequence[Known]) -> Linear:
@@ -90,24 +107,7 @@ def _stuck(known: Sequence[Known]) -> Linear:
     bounded = [(one, one.stuck) for one in known if one.stuck is not None]
     if not bounded:
         return replace(_best(known), offset=_best(known).offset + 1)
-    return _linear([one for one, _ in bounded], [rate for _, rate in bounded])
-
-
-def _linear(known: Sequence[Known], rates: Sequence[float]) -> Linear:
-    """Least squares with a ridge, over standardised facts."""
-    facts = np.array([[one.facts.values()[name] for name in FACTS] for one in known])
-    means, scales = facts.mean(0), facts.std(0) + 1e-9
-    others = sorted({one.case.optimizer for one in known if one.case.optimizer not in GROUPS})
-    own = np.array([[float(one.case.optimizer == name) for name in others] for one in known]).reshape(len(known), -1)
-    design = np.concatenate([np.ones((len(known), 1)), (facts - means) / scales, own], axis=1)
-    penalty = np.diag([0.0] + [RIDGE] * (design.shape[1] - 1))
-    solved: NDArray[np.float64] = np.linalg.solve(design.T @ design + penalty, design.T @ np.array(rates))
-    weights = solved[1 : 1 + len(FACTS)] / scales
-    return Linear(
-        offset=float(solved[0] - weights @ means),
-        weights=dict(zip(FACTS, map(float, weights), strict=True)),
-        optimizers=dict.fromkeys(GROUPS, 0.0) | dict(zip(others, map(float, solved[1 + len(FACTS) :]), strict=True)),
-    )
+    return linear([one.facts for one, _ in bounded], FACTS, [rate for _, rate in bounded], RIDGE)
 
 
 def _deviation(known: Sequence[Known]) -> float:

@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 
 import torch
 
+from ...doctor.advise.probe import length
+from ...doctor.advise.reading import reading_of
 from ...doctor.advise.rule import Rule
 from ...train.device import available_cores, keep_freed_memory
 from ..protocol.pieces import Pieces
@@ -19,12 +21,13 @@ from .cases.case import Case
 from .claims import claims
 from .conditions import conditions
 from .config import SCALES, AdviceConfig
-from .facts import PROBE_SEED, as_facts, as_trial, facts_about, probe_of, trials_of, use_one_thread
+from .facts import PROBE_SEED, as_facts, as_trial, facts_about, trials_of, use_one_thread
 from .figures import figures
 from .finder import range_test
 from .fit import families, fitted, left_out
 from .judge import Judged, Named
-from .probing import Laddered, fitted_probe
+from .partial import partly
+from .probing import Probed, fitted_probe
 from .search import trainings
 from .tables import data, tables
 from .trained.tasks import task_of
@@ -45,20 +48,23 @@ def run(config: AdviceConfig, pieces: Pieces) -> Findings:
     known = make(partial(_known, config), config.cases, stage="cases")
     usable = [one for one in known if one.learned]
     rules = _rules(usable, config)
-    found = make(partial(_laddered, config), [(one, rules[one.case.family]) for one in usable], stage="ladders")
+    found = make(partial(_probed, config), [(one, rules[one.case.family]) for one in usable], stage="probes")
     rules = {
-        family: replace(rules[family], probe=fitted_probe([ladder for ladder in found if ladder.family != family]))
+        family: replace(
+            rules[family], probe=fitted_probe([one for one in found if one.family != family], config.probe_updates)
+        )
         for family in families(usable)
     }
-    judged = make(partial(_judged, config), [(one, rules[one.case.family]) for one in usable], stage="probes")
+    judged = make(partial(_judged, config), [(one, rules[one.family]) for one in found], stage="range tests")
     warmups = make(partial(_warmup, config), warmup_cases(usable), stage="warm-ups")
-    rule = replace(fitted(usable, horizon_updates=config.updates), probe=fitted_probe(found))
+    rule = replace(fitted(usable, horizon_updates=config.updates), probe=fitted_probe(found, config.probe_updates))
+    early = partly(usable, config.updates)
     return Findings(
         conditions=conditions(config, known),
         claims=claims(judged, warmups),
         figures=figures(judged),
-        tables=tables(known, judged, warmups),
-        data=data(rule, known, judged, warmups),
+        tables=tables(known, judged, warmups, early),
+        data=data(rule, known, judged, warmups, early),
     )
 
 
@@ -73,32 +79,22 @@ def _known(config: AdviceConfig, case: Case, pieces: Pieces) -> Known:
     return Known(case=case, facts=as_facts(seen), outcomes=trainings(case, config, pieces))
 
 
-def _laddered(config: AdviceConfig, asked: tuple[Known, Rule], pieces: Pieces) -> Laddered:
+def _probed(config: AdviceConfig, asked: tuple[Known, Rule], pieces: Pieces) -> Probed:
     known, rule = asked
     expected = round(rule.best(known.facts), 6)
     settings: dict[str, Any] = {"expected": expected, "updates": config.probe_updates, **config.places}
     found = pieces.get(
-        f"{known.case.name}/ladder", {**asdict(known.case), **settings}, trials_of, known.case, **settings
+        f"{known.case.name}/probe", {**asdict(known.case), **settings}, trials_of, known.case, **settings
     )
-    half = len(found) // 2
-    trials = {place - half: as_trial(table) for place, table in enumerate(found)}
-    return Laddered(known=known, expected=expected, trials=trials)
+    trials = [as_trial(table) for table in found]
+    reading = reading_of(trials, length(config.probe_updates), optimizer=known.case.optimizer)
+    return Probed(known=known, expected=expected, reading=reading)
 
 
-def _judged(config: AdviceConfig, asked: tuple[Known, Rule], pieces: Pieces) -> Judged:
-    known, rule = asked
-    case, places = known.case, config.places
-    expected = round(rule.best(known.facts), 6)
-    settings: dict[str, Any] = {"updates": config.probe_updates, **places}
-    looked = pieces.get(
-        f"{case.name}/probe",
-        {**asdict(case), **settings, "expected": expected, "rule": asdict(rule.probe)},
-        probe_of,
-        case,
-        expected=expected,
-        rule=rule.probe,
-        **settings,
-    )
+def _judged(config: AdviceConfig, asked: tuple[Probed, Rule], pieces: Pieces) -> Judged:
+    probed, rule = asked
+    known, case = probed.known, probed.known.case
+    settings: dict[str, Any] = {"updates": config.probe_updates, **config.places}
     swept = pieces.get(
         f"{case.name}/range-test",
         {**asdict(case), **settings, "seed": case.seed + PROBE_SEED},
@@ -107,7 +103,7 @@ def _judged(config: AdviceConfig, asked: tuple[Known, Rule], pieces: Pieces) -> 
         **settings,
         seed=case.seed + PROBE_SEED,
     )
-    best = looked["best"]
+    expected, best = probed.expected, probed.best(rule.probe)
     return Judged(
         known=known,
         rule=rule,

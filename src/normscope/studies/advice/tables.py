@@ -9,14 +9,24 @@ from ...report.study.contents import StudyTable
 from .cases.case import rate_of
 from .fit import families
 from .judge import Judged, Named
+from .partial import Partly
 from .search import nats
 from .truth import Known
 from .warmup import Warmup
 
 
-def tables(known: Sequence[Known], judged: Sequence[Judged], warmups: Sequence[Warmup]) -> list[StudyTable]:
-    """Families, deep decoders, failures, and warm-ups."""
-    return [_families(judged), _deep(judged), _failures(known, judged), _warmups(warmups), _cases(judged)]
+def tables(
+    known: Sequence[Known], judged: Sequence[Judged], warmups: Sequence[Warmup], early: Sequence[Partly]
+) -> list[StudyTable]:
+    """Families, how long one must look, deep decoders, failures, and warm-ups."""
+    return [
+        _families(judged),
+        _early(early),
+        _deep(judged),
+        _failures(known, judged),
+        _warmups(warmups),
+        _cases(judged),
+    ]
 
 
 def _families(judged: Sequence[Judged]) -> StudyTable:
@@ -47,6 +57,14 @@ def _families(judged: Sequence[Judged]) -> StudyTable:
             *(f"{name} within 2" for name in names),
         ],
         rows=rows,
+    )
+
+
+def _early(early: Sequence[Partly]) -> StudyTable:
+    return StudyTable(
+        title="The best rate by the lowest training loss so far, of the trainings that it was found by",
+        columns=["updates of each", "of a whole ladder", "cases", "within 2", "within 3"],
+        rows=[[one.updates, one.ladder_updates, len(one.off), one.within(2), one.within(3)] for one in early],
     )
 
 
@@ -113,9 +131,16 @@ def _failures(known: Sequence[Known], judged: Sequence[Judged]) -> StudyTable:
 def _warmups(warmups: Sequence[Warmup]) -> StudyTable:
     return StudyTable(
         title="Warm-ups for the lowest rate that is stuck without one",
-        columns=["case", "peak rate", "shortest, updates", "named, updates", "updates used"],
+        columns=["case", "peak rate", "shortest, updates", "carried in short", "named, updates", "updates used"],
         rows=[
-            [one.case.name, one.rate, one.shortest or "over the longest", one.tested or "none", one.updates_used]
+            [
+                one.case.name,
+                one.rate,
+                one.shortest or "over the longest",
+                one.tested or "none",
+                one.named or "none",
+                one.updates_used,
+            ]
             for one in warmups
         ],
     )
@@ -140,12 +165,23 @@ def _cases(judged: Sequence[Judged]) -> StudyTable:
     )
 
 
-def data(rule: Rule, known: Sequence[Known], judged: Sequence[Judged], warmups: Sequence[Warmup]) -> Mapping[str, Any]:
+def data(
+    rule: Rule,
+    known: Sequence[Known],
+    judged: Sequence[Judged],
+    warmups: Sequence[Warmup],
+    early: Sequence[Partly],
+) -> Mapping[str, Any]:
     """Everything that the page shows, and the constants that the package ships."""
     by_case = {one.known.case: one for one in judged}
     return {
         "rule": to_table(rule),
         "cases": {one.case.name: _of_case(one, by_case.get(one.case)) for one in known},
+        "early": [
+            {"updates": one.updates, "cases": len(one.off), "within_2": one.within(2), "within_3": one.within(3)}
+            | {"ladder_updates": one.ladder_updates}
+            for one in early
+        ],
         "warmups": [asdict(one) | {"case": one.case.name} for one in warmups],
     }
 

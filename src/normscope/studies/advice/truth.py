@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from ...doctor.advise.facts import Facts
-from ...measure.parabola import bottom
+from ...measure.parabola import lowest
 from .cases.case import Case, rate_of
 from .search import REGRET_NATS, STUCK_SHARE, Outcome, nats
 
@@ -41,12 +41,7 @@ class Known:
         steps = sorted(self.outcomes)
         at = min(range(len(steps)), key=lambda place: nats(self.outcomes[steps[place]]))
         here = math.log10(rate_of(steps[at]))
-        if not 0 < at < len(steps) - 1:
-            return here
-        three = steps[at - 1 : at + 2]
-        found = bottom([_decades(step) for step in three], [nats(self.outcomes[step]) for step in three])
-        if not math.isfinite(found):
-            return here
+        found = lowest([_decades(step) for step in steps], [nats(self.outcomes[step]) for step in steps])
         return min(max(found, here - _HALF_STEP), here + _HALF_STEP)
 
     @property

@@ -28,7 +28,9 @@ class Warmup:
     shortest: int | None
     """In updates, by whole trainings; None where the longest that was tried did not do."""
     tested: int | None
-    """What the doctor's short trainings say."""
+    """The shortest that carried the rate in the doctor's short trainings."""
+    named: int | None
+    """What it therefore says."""
     updates_used: int
     """By these."""
 
@@ -88,4 +90,4 @@ def tested_warmup(case: Case, rate: float, *, updates: int, text_file: str, corp
         rate=rate,
         updates=updates,
     )
-    return {"tested": found.shortest, "updates_used": found.updates_used}
+    return {"tested": found.shortest, "named": found.named, "updates_used": found.updates_used}

@@ -15,7 +15,7 @@ def rate_out_of_range(patient: Patient) -> Iterator[Finding]:
     advice = patient.advice
     if advice is None or advice.wanted_rate is None or advice.good_range is None or advice.best_rate is None:
         return
-    carried = advice.warmup is not None and advice.warmup.shortest_updates
+    carried = advice.warmup is not None and advice.warmup.named_updates
     likely = (advice.stuck_chance or 0.0) >= _LIKELY and advice.wanted_place != "in range"
     if carried or (advice.wanted_place not in ("above", "below") and not likely):
         return
