@@ -145,7 +145,7 @@ def test_far_from_what_was_tested_the_answer_is_unknown(monkeypatch):
     assert found.wanted_place == "unknown"
     assert found.distance > found.distance_limit == 0.0
     assert "only short trainings" in found.unknown
-    looked = advised(encoder(2, norm_first=True), probing=Probing(batches=batch_of, updates=24))
+    looked = advised(encoder(2, norm_first=True), probing=Probing(batches=batch_of, updates=30))
     assert looked.best_rate is not None
     assert looked.unknown == ""
 
@@ -194,8 +194,8 @@ class Picky(torch.optim.SGD):
         ({"optimizer": "adagrade"}, f"unknown optimizer 'adagrade'; choose {', '.join(OPTIMIZERS)}"),
         ({"rate": 0.0}, "must be positive and finite, got 0.0"),
         ({"rate": math.nan}, "must be positive and finite, got nan"),
-        ({"probing": Probing(batches=batch_of, updates=23)}, "a probe needs at least 24 updates, got 23"),
-        ({"probing": Probing(batches=[], updates=24)}, "the batches to train on are none"),
+        ({"probing": Probing(batches=batch_of, updates=29)}, "a probe needs at least 30 updates, got 29"),
+        ({"probing": Probing(batches=[], updates=30)}, "the batches to train on are none"),
     ],
 )
 def test_what_cannot_be_advised_on(options, message):

@@ -22,7 +22,7 @@ class Probing:
 
     batches: Given
     updates: int = 60
-    """Of all trainings that look for the best rate, together; as many again, at most, look for a warm-up."""
+    """Of all trainings that look for the best rate, together, at most; as many again look for a warm-up, at most."""
 
 
 def batches_of(given: Given, loss: Callable[..., Tensor] | None) -> Batches:
