@@ -9,20 +9,20 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ...errors import UserError
-from ...files import write_atomically
-from ...placement import named
-from ...report.comparison.contents import Comparison, Configuration, Name, SeedResult, Status
-from ...report.comparison.page import write
-from ...report.numbers import learning_rate
-from ...train.run_folder import Event
+from ....errors import UserError
+from ....files import write_atomically
+from ....placement import named
+from ....report.comparison.contents import Comparison, Configuration, Name, SeedResult, Status
+from ....report.comparison.page import write
+from ....report.numbers import learning_rate
+from ....train.run_folder import Event
+from ..grid import Arm, Cell
+from ..locks import is_held
+from ..manifest import Manifest
+from ..pool import train_command
 from .conclusion import conclusion
 from .curves import curve, gradient_profiles, schedule
 from .facts import facts, formula_in
-from .grid import Arm, Cell
-from .locks import is_held
-from .manifest import Manifest
-from .pool import train_command
 from .results import results
 from .verdict import Judged, Row, judged, summary, verdict
 

@@ -4,8 +4,8 @@ import math
 from dataclasses import asdict
 from typing import Any
 
-from ...provenance import provenance
-from ...report.comparison.contents import Comparison, Configuration, Curve, GradientProfile, Name
+from ....provenance import provenance
+from ....report.comparison.contents import Comparison, Configuration, Curve, GradientProfile, Name
 
 
 def results(page: Comparison) -> dict[str, Any]:
