@@ -53,7 +53,11 @@ SHORT = [
 ]
 SHORT_ALREADY = ("masked.toml", "language.toml")
 """Configurations of other tasks, whose models have other sizes; as printed they take seconds."""
-SMALLER = {"--vocabulary-size 8000": "--vocabulary-size 300", "--seeds 3": "--seeds 1"}
+SMALLER = {
+    "--vocabulary-size 8000": "--vocabulary-size 300",
+    "--seeds 3": "--seeds 1",
+    "--warmup-updates 0,200 --peak-lr 3e-4:3e-1:7": "--warmup-updates 0 --peak-lr 3e-4:3e-1:2",
+}
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 

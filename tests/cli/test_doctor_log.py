@@ -53,9 +53,12 @@ def test_a_runs_history_stands_before_its_examination(
 ) -> None:
     folder = tmp_path / "run"
     train_run(tiny(*SHORT), folder)
-    run(monkeypatch, str(folder), "--no-advice", "--json", str(tmp_path / "all.json"))
+    files = ("--json", str(tmp_path / "all.json"), "--html", str(tmp_path / "page.html"))
+    run(monkeypatch, str(folder), "--no-advice", *files)
     said = capsys.readouterr().out
     assert said.index("no spike and no plateau — loss over 12 updates") < said.index("parameters")
     both = json.loads((tmp_path / "all.json").read_text(encoding="utf-8"))
     assert both["history"]["loss"]["updates"] == list(range(1, 13))
     assert both["stacks"]
+    shown = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert shown.index("History of the training") < shown.index("no spike and no plateau") < shown.index("Sub-layers")

@@ -218,7 +218,7 @@ def trainer_of(run: Path) -> int:
             "--arms takes comma-separated values, got 'post-ln': 'post-ln' is not PLA",
         ),
         (["--arms", "post-ln:few"], "--arms takes comma-separated values"),
-        (["--peak-lr", "fast"], "--peak-lr takes comma-separated values, got 'fast'"),
+        (["--peak-lr", "fast"], "--peak-lr takes comma-separated values, and grids start:stop:count"),
         (["--warmup-updates", "1.5"], "--warmup-updates takes comma-separated values"),
         (["--placements", ""], "placements and warmups: give one or more different values"),
         (["--placements", "post-ln,sideways"], "unknown placement 'sideways'; did you mean "),

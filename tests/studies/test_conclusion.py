@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from normscope.placement import named
 from normscope.report.comparison.contents import Name, SeedResult, Status
-from normscope.studies.grids.conclusion import conclusion
-from normscope.studies.grids.verdict import Judged, Row, judged, summary, verdict
+from normscope.studies.grids.reading.conclusion import conclusion
+from normscope.studies.grids.reading.verdict import Judged, Row, judged, summary, verdict
 
 UNIGRAM = 5.0
 UPDATES = 500

@@ -24,11 +24,12 @@ from normscope.runs.evaluate import SCORES
 from normscope.settings.tables import to_toml
 from normscope.signals import Interrupted
 from normscope.studies.grids import compare as comparing
-from normscope.studies.grids import folders, reading
+from normscope.studies.grids import folders
 from normscope.studies.grids.compare import Compared, run_comparison
 from normscope.studies.grids.grid import Cell, Grid
 from normscope.studies.grids.locks import alone
 from normscope.studies.grids.manifest import former_manifest
+from normscope.studies.grids.reading import page
 from normscope.studies.grids.state import CellState
 from normscope.tasks.run_config import RunConfig
 from normscope.train.metrics import Mark, MetricsLog
@@ -84,7 +85,7 @@ def quick_page(monkeypatch: pytest.MonkeyPatch) -> None:
         (folder / "report.html").write_text(page.title)
         return folder / "report.html"
 
-    monkeypatch.setattr(reading, "write", write)
+    monkeypatch.setattr(page, "write", write)
 
 
 @pytest.fixture

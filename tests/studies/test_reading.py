@@ -9,10 +9,10 @@ import pytest
 
 from normscope.data.parallel.opening import toy_corpus
 from normscope.report.comparison.contents import Block, Name
-from normscope.studies.grids.curves import block_squares, gradient_profiles
 from normscope.studies.grids.grid import Cell, Grid
 from normscope.studies.grids.manifest import Manifest, about
-from normscope.studies.grids.reading import compare, configuration_names
+from normscope.studies.grids.reading.curves import block_squares, gradient_profiles
+from normscope.studies.grids.reading.page import compare, configuration_names
 from normscope.tasks.translation import TRANSLATION
 from tiny import tiny, write_events
 

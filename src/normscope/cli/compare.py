@@ -28,8 +28,8 @@ def compare(
     warmup_updates: Annotated[
         str | None,
         typer.Option(
-            help="Lengths of warm-up in updates, separated by commas; 0 for none.  [default: the configuration's "
-            "schedule.warmup_updates, or 0,200]"
+            help="Lengths of warm-up in updates, separated by commas; 0 for none, and a grid START:STOP:COUNT as for "
+            "--peak-lr.  [default: the configuration's schedule.warmup_updates, or 0,200]"
         ),
     ] = None,
     arms: Annotated[
@@ -39,7 +39,8 @@ def compare(
     peak_lr: Annotated[
         str | None,
         typer.Option(
-            help="Peak learning rates, separated by commas.  [default: the configuration's optimizer.peak_lr, or 3e-3]"
+            help="Peak learning rates, separated by commas, or a grid START:STOP:COUNT with equal steps in the "
+            "logarithm, such as 3e-4:3e-1:7.  [default: the configuration's optimizer.peak_lr, or 3e-3]"
         ),
     ] = None,
     optimizers: Annotated[
@@ -81,13 +82,14 @@ def compare(
     names = placement_names(placements) if placements else None
     from ..runs.config import load, places
     from ..studies.grids.axes import Asked, grid_of
+    from ..studies.grids.ranges import numbers
 
     base = load(config, settings, imports)
     asked = Asked(
         placements=names,
-        warmups_updates=_listed(warmup_updates, int, "warmup-updates"),
+        warmups_updates=None if warmup_updates is None else numbers(warmup_updates, int, "warmup-updates"),
         arms=_listed(arms, _placement_and_warmup, "arms"),
-        peak_lrs=_listed(peak_lr, float, "peak-lr"),
+        peak_lrs=None if peak_lr is None else numbers(peak_lr, float, "peak-lr"),
         optimizers=_listed(optimizers, str, "optimizers"),
         seeds=seeds,
     )
@@ -121,6 +123,10 @@ def print_summary(page: "Comparison", file: Path) -> None:
     for row in page.configurations:
         typer.echo(f"{row.verdict.text} – {row.summary}")
     typer.echo(f"\n{page.conclusion.found}\n{page.conclusion.paper}\n")
+    for curve in page.rate_curves:
+        typer.echo(f"{curve.name}: {curve.summary}")
+    if page.rate_curves:
+        typer.echo("")
     typer.echo(f"report: {file}")
 
 

@@ -258,8 +258,13 @@ def _write(
         from ..doctor.lint.linter import RULES
         from ..report.doctor.page import write_doctor_page
 
+        shown = None
+        if history is not None:
+            from ..doctor.history.section import section
+
+            shown = section(history)
         try:
-            write_doctor_page(contents, html, RULES)
+            write_doctor_page(contents, html, RULES, shown)
         except OSError as error:
             raise UserError(f"cannot write {html}: {error.strerror}") from error
     explained = {} if history is None else {"history": history.to_json()}

@@ -11,7 +11,7 @@ from .advise.optimizers import wanted_rate_of
 from .diagnosis import Diagnosis
 from .lint.linter import asked_rules, lint
 from .lint.rules import Loading, Patient
-from .lint.vectors import at_initialisation
+from .lint.vectors import are_trained
 from .observe.examine import examined_with_gradients, examined_without_gradients
 from .observe.nonfinite import nonfinite_weights, read_as_zero
 from .predict.curves import predicted
@@ -61,7 +61,9 @@ def diagnose(
         with read_as_zero(model, nonfinite):
             stacks, observed = examined_without_gradients(model, batch)
     else:
-        stacks, observed, start = examined_with_gradients(model, batch, loss_of_output(loss, batch))
+        stacks, observed, start = examined_with_gradients(
+            model, batch, loss_of_output(loss, batch), rewire=are_trained(model, loading)
+        )
     instance = optimizer if isinstance(optimizer, torch.optim.Optimizer) else None
     advice = None
     if advise and not nonfinite:
@@ -93,7 +95,7 @@ def diagnose(
     watch("rules", 0, 1)
     findings = lint(patient, silenced)
     watch("prediction", 0, 1)
-    trained = not at_initialisation(patient)  # the theory is of random weights, and has nothing to say of others
+    trained = are_trained(model, loading)  # the theory is of random weights, and has nothing to say of others
     predictions = (None,) * len(stacks) if trained or nonfinite else predicted(stacks, observed)
     return Diagnosis(
         target=target or type(model).__name__,

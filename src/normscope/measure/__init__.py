@@ -9,6 +9,7 @@ from .jacobian import (
     norm_jacobian_norm,
     rms_norm_jacobian_norm,
 )
+from .sensitivity import Sensitivity, counted_losses, lr_sensitivity
 from .shares import Share, sublayer_shares
 from .stream import Point, StreamMoments, depth_points, first_tensor, measure_stream, points, recording, stream_moments
 from .summary import Estimate, Summary, t_quantile
@@ -19,9 +20,11 @@ __all__ = [
     "Estimate",
     "GradientNorms",
     "Point",
+    "Sensitivity",
     "Share",
     "StreamMoments",
     "Summary",
+    "counted_losses",
     "depth_points",
     "expected_gradient_norms",
     "first_tensor",
@@ -30,6 +33,7 @@ __all__ = [
     "jacobian_norm",
     "jacobian_singular_values",
     "layer_norm_jacobian_norm",
+    "lr_sensitivity",
     "measure_stream",
     "norm_jacobian_norm",
     "points",

@@ -11,7 +11,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from numpy.typing import NDArray
 
 from .comparison.contents import Curve, Name
-from .numbers import significant
+from .numbers import learning_rate, significant
 from .svg import HUES, INK
 
 # S = seeds, U = updates or blocks
@@ -66,6 +66,16 @@ def log_scale(axes: Axes) -> None:
     axes.yaxis.set_minor_formatter(NullFormatter())
 
 
+def rate_scale(axes: Axes) -> None:
+    """Learning rates along x, on a log scale: at 1, 2, 5 within a decade, at 1, 3 within two, powers of ten beyond."""
+    axes.set_xscale("log")
+    low, high = axes.get_xlim()
+    decades = np.log10(high / low)
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if decades < 1.2 else (1, 3) if decades < 2.2 else (1,)))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: learning_rate(value, 2)))
+    axes.xaxis.set_minor_formatter(NullFormatter())
+
+
 def _power_of_ten(value: float) -> str:
     """ "10⁻⁵" in letters of any font: a formula would be drawn letter by letter."""
     return "10" + str(round(np.log10(value))).translate(_RAISED) if value > 0 else ""
@@ -89,7 +99,7 @@ def seed_mean(values_SU: NDArray[np.float64]) -> NDArray[np.float64]:
 def draw_line(
     axes: Axes,
     label: str,
-    x: Sequence[int],
+    x: Sequence[float],
     values_SU: NDArray[np.float64],
     look: Style,
     first_marker: int = 0,

@@ -9,10 +9,11 @@ import pytest
 
 from normscope.doctor.history.episodes import Kind, episodes
 from normscope.doctor.history.explain import EVERYWHERE, NOT_RECORDED, OUTPUT, UNKNOWN, explain
-from normscope.doctor.history.figure import history_svg
+from normscope.doctor.history.figure import thinned
 from normscope.doctor.history.noise import levels, logarithms
 from normscope.doctor.history.record import History, Recipe, Series
-from normscope.doctor.history.text import WIDTH, page
+from normscope.doctor.history.section import section
+from normscope.doctor.history.text import WIDTH, headed, page
 
 UPDATES, AT = 240, 150
 PLACES = [f"model.layers/block_{block:02}/{kind}" for block in (1, 2, 3) for kind in ("attention", "feed_forward")]
@@ -184,4 +185,28 @@ def test_the_page_fits_a_screen_and_marks_the_onset() -> None:
 
 
 def test_the_figure_has_a_line_at_every_onset_in_words_too() -> None:
-    assert "spike from update 150, bad-batch" in history_svg(explain(log(lambda u: learning(u) + 4 * (u == AT))))
+    (loss,) = section(explain(log(lambda u: learning(u) + 4 * (u == AT)))).pictures
+    assert "spike from update 150, bad-batch" in loss.svg
+
+
+def test_the_section_of_a_page_names_the_sub_layer_that_left_first() -> None:
+    history = monitored(log(rising), update_ratio=lambda p, u: 0.1 if p == PLACES[3] and u >= AT else 1e-3)
+    shown = section(explain(history))
+    (episode,) = shown.episodes
+    assert ("cause", "rate-too-high — a rate too high for these weights") in episode.rows
+    assert ("where", PLACES[3]) in episode.rows
+    assert (episode.head, episode.tone) == (headed(explain(history).episodes[0]), "mixed")
+    _, steps = shown.pictures
+    assert "Norm of each update over that of the weights" in steps.caption
+    assert f">{PLACES[3]}</text>" in steps.svg
+    assert f">{PLACES[2]}</text>" not in steps.svg
+
+
+def test_without_sub_layers_the_gradient_is_drawn_and_no_spike_is_thinned_away() -> None:
+    values = tuple(1.0 + 6.0 * (u == 700) for u in range(1, 3001))
+    history = replace(log(), gradient_norm=Series(tuple(range(1, 3001)), values))
+    _, norm = section(explain(history)).pictures
+    assert "Norm of the whole gradient" in norm.caption
+    kept = thinned(values)
+    assert len(kept) <= 800
+    assert 699 in kept

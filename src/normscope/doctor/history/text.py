@@ -17,7 +17,7 @@ _COLUMNS = 64
 def page(explanation: Explanation) -> list[str]:
     """Lines of at most `WIDTH` columns, under forty in all; episodes for which there is no room are counted."""
     history, found = explanation.history, explanation.episodes
-    lines = [_head(explanation), ""]
+    lines = [head_of(explanation), ""]
     lines += ["  " + line for line in _course(history.loss, [one.onset for one in found])]
     for number, one in enumerate(found):
         part = ["", *_episode(one)]
@@ -33,7 +33,8 @@ def page(explanation: Explanation) -> list[str]:
     return lines
 
 
-def _head(explanation: Explanation) -> str:
+def head_of(explanation: Explanation) -> str:
+    """How many episodes there are, over which updates, and what was read."""
     history, found = explanation.history, explanation.episodes
     said = counted(len(found), "episode") if found else "no spike and no plateau"
     return f"{said} — loss over {counted(history.last_update, 'update')}, {history.source}"
@@ -72,21 +73,29 @@ def _shown(group: Sequence[float], marked: bool) -> float | None:
 
 
 def _episode(one: Explained) -> Iterator[str]:
+    yield headed(one)
+    for name, words in told(one):
+        yield from _hanging(f"  {name:6}", words)
+
+
+def headed(one: Explained) -> str:
+    """What happened to the loss, and when."""
     worst = "not finite" if one.loss_worst is None else significant(one.loss_worst, 3)
     before = significant(one.loss_before, 3)
     match one.kind:
         case "plateau":
-            head = f"plateau from update {one.onset:,}: the loss stays at {worst}"
+            return f"plateau from update {one.onset:,}: the loss stays at {worst}"
         case "spike":
-            head = f"spike at update {one.onset:,}: {before} to {worst}, back at update {one.end:,}"
+            return f"spike at update {one.onset:,}: {before} to {worst}, back at update {one.end:,}"
         case _:
-            head = f"rise from update {one.onset:,}: {before} to {worst}, and it did not come back"
-    yield head
+            return f"rise from update {one.onset:,}: {before} to {worst}, and it did not come back"
+
+
+def told(one: Explained) -> list[tuple[str, str]]:
+    """Why, where, by what evidence, and what to try, each with its name; without what is not known."""
     rows = [("cause", f"{one.cause} — {one.title}"), ("where", one.place), ("seen", "; ".join(one.evidence))]
     rows += [("try", one.attempt)]
-    for name, words in rows:
-        if words:
-            yield from _hanging(f"  {name:6}", words)
+    return [(name, words) for name, words in rows if words]
 
 
 def _hanging(head: str, words: str) -> list[str]:

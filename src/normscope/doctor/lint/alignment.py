@@ -1,6 +1,7 @@
-"""Which sub-layer a norm was trained in front of: what its gains and the columns of matrices have in common."""
+"""Which sub-layer a norm was trained in front of or behind: what its gains and shifts have in common with weights."""
 
 # D = width of the stream
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import sqrt
 from statistics import fmean, stdev
@@ -27,6 +28,11 @@ class Alignment:
     following: tuple[float, ...]
     """The same with the matrices of the sub-layer after it, in front of which the norm of Post-LN stands."""
 
+    shifts: float | None
+    """Mean correlation of a norm's shifts with the biases that its own sub-layer adds to the stream. Where the norm
+    stands behind the sum, as in Post-LN, the loss's gradients with respect to the two are one vector, but for the
+    norm's Jacobian between them, and both start at 0; elsewhere nothing ties them. None without shifts or biases."""
+
     @property
     def difference(self) -> float:
         """Above 0 where norms were trained in front of their own sub-layers, as Pre-LN's; below 0 for Post-LN's."""
@@ -48,26 +54,41 @@ def alignment(patient: Patient, number: int) -> Alignment | None:
     stack, seen = patient.stacks[number], patient.observed.stacks[number]
     weights = parameters_by_name(patient)
     columns = [_columns([weights[name] for name in s.matrices if name in weights], stack.width) for s in seen.sublayers]
-    gains = _gains(patient, stack.name, stack.width)
+    norms = _norms(patient, stack.name, stack.width)
+    gains = [vectors[0].abs() for vectors in norms]
     if len(gains) != len(columns) or len(columns) <= FEWEST or any(one is None for one in columns):
         return None
     sizes = [one for one in columns if one is not None]
     return Alignment(
         own=tuple(map(_correlation, gains[:-1], sizes[:-1])),
         following=tuple(map(_correlation, gains[:-1], sizes[1:])),
+        shifts=_shifts(norms, [_bias(weights, sublayer.matrices, stack.width) for sublayer in seen.sublayers]),
     )
 
 
-def _gains(patient: Patient, path: str, width: int) -> list[Tensor]:
-    """The gains of norms in the blocks of a stack, in the order in which they were built."""
-    modules: dict[str, Tensor] = {}
+def _norms(patient: Patient, path: str, width: int) -> list[list[Tensor]]:
+    """The vectors of norms in the blocks of a stack, gains first, in the order in which the norms were built."""
+    modules: dict[str, list[Tensor]] = {}
     for name, parameter in norm_parameters(patient.model).items():
         inside = name.removeprefix(f"{path}.") if path else name
         numbered = any(part.isdigit() for part in inside.split(".")[:-1])
         if name.startswith(path) and numbered and parameter.numel() == width:
             # A norm's shift comes after its gain.
-            modules.setdefault(name.rpartition(".")[0], parameter.detach())
+            modules.setdefault(name.rpartition(".")[0], []).append(parameter.detach())
     return list(modules.values())
+
+
+def _bias(weights: Mapping[str, Tensor], matrices: Sequence[str], width: int) -> Tensor | None:
+    """What the last matrix of a sub-layer has beside it to be added to every token."""
+    path, _, last = matrices[-1].rpartition(".")
+    beside = [w for name, w in weights.items() if name.rpartition(".")[0] == path and name != f"{path}.{last}"]
+    found = [vector.detach() for vector in beside if vector.shape == (width,)]
+    return found[0] if len(found) == 1 else None
+
+
+def _shifts(norms: Sequence[Sequence[Tensor]], biases: Sequence[Tensor | None]) -> float | None:
+    pairs = [(norm[1], b) for norm, b in zip(norms, biases, strict=True) if len(norm) == 2 and b is not None]
+    return fmean(_correlation(*pair) for pair in pairs) if len(pairs) == len(norms) else None
 
 
 def _columns(matrices: list[Tensor], width: int) -> Tensor | None:
@@ -79,7 +100,7 @@ def _columns(matrices: list[Tensor], width: int) -> Tensor | None:
     return torch.stack(squares).sum(0).sqrt()
 
 
-def _correlation(gain: Tensor, size: Tensor) -> float:
-    a, b = gain.double().abs(), size
+def _correlation(some: Tensor, others: Tensor) -> float:
+    a, b = some.double(), others.double()
     a, b = a - a.mean(), b - b.mean()
     return float((a @ b) / (a.norm() * b.norm()).clamp_min(1e-30))

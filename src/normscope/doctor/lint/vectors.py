@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from torch import nn
 
-from .rules import Patient
+from .rules import Loading, Patient
 
 
 def norm_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
@@ -61,11 +61,16 @@ def at_initialisation(patient: Patient) -> bool:
     They are not where a checkpoint was loaded, or where most gains and shifts of norms, which every initialisation
     makes constant, differ from feature to feature: one update of any optimiser but plain sign descent does that.
     """
-    if patient.loading is not None:
-        return False
-    vectors = [p.detach() for p in norm_parameters(patient.model).values() if p.numel() > 1 and p.requires_grad]
+    return not are_trained(patient.model, patient.loading)
+
+
+def are_trained(model: nn.Module, loading: Loading | None) -> bool:
+    """Whether weights are not as they were drawn, in the sense of `at_initialisation`."""
+    if loading is not None:
+        return True
+    vectors = [p.detach() for p in norm_parameters(model).values() if p.numel() > 1 and p.requires_grad]
     varied = sum(not bool((vector == vector.flatten()[0]).all()) for vector in vectors)
-    return 2 * varied <= len(vectors)
+    return 2 * varied > len(vectors)
 
 
 def listed(names: Iterable[str], shown: int = 3) -> str:

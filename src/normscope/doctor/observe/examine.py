@@ -1,41 +1,53 @@
 """Look at a model once: find its stacks, and measure every sub-layer in one forward and one backward pass."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from torch import Tensor, nn
 
 from ..find.search import streams_in
+from ..find.streams import Stream
 from ..find.surroundings import unused_parameters
 from ..identify.found import FoundStack
 from ..identify.stacks import as_stacks
+from ..trace.graph import Graph
 from ..trace.inputs import Inputs, call_with
+from ..trace.unchanged import left_unchanged
 from .loss import Backward, backward
 from .observed import Observations, ObservedStack, ObservedSublayer, norm_over
 from .opening import with_opening
+from .rewired import rewired_loss_nats
 from .streams import observed_stacks
 
 
 def examined(
-    model: nn.Module, inputs: Inputs, loss: Callable[[Any], Tensor] | None = None
+    model: nn.Module, inputs: Inputs, loss: Callable[[Any], Tensor] | None = None, *, rewire: bool = False
 ) -> tuple[tuple[FoundStack, ...], Observations]:
     """The stacks as `find_stacks` finds them, and what each of their sub-layers does to its stream and to the loss.
 
     loss: maps the model's output to one number, the mean loss per token in nats; `backward` says what stands in for it.
+    rewire: whether to look for the loss under another wiring too, which takes about one more forward pass.
     Two forward passes and one backward pass in evaluation mode, and some more where whole sub-layers get no gradient,
     to see what opens. The model is left as it was: weights, `.grad`, buffers, modes, and all random number generators.
     Raises ValueError as `find_stacks` and `backward` do.
     """
-    return examined_with_gradients(model, inputs, loss)[:2]
+    return examined_with_gradients(model, inputs, loss, rewire=rewire)[:2]
 
 
 def examined_with_gradients(
-    model: nn.Module, inputs: Inputs, loss: Callable[[Any], Tensor] | None
+    model: nn.Module, inputs: Inputs, loss: Callable[[Any], Tensor] | None, *, rewire: bool
 ) -> tuple[tuple[FoundStack, ...], Observations, Backward]:
     """The same, with the backward pass: its gradients are as large as the weights."""
     _refuse_meta(model)
-    found, seen, written, unused = _watched(model, inputs)
+    watched = _watched(model, inputs)
+    found, written = watched.stacks, watched.written
+    rewired = None
+    if rewire:
+        with left_unchanged(model, written):
+            rewired = rewired_loss_nats(watched.graph, watched.streams, found, loss)
+    seen, unused = watched.seen, watched.unused
+    del watched
     # By now what was recorded is gone: it would stand beside all that the backward pass keeps.
     widths = [stack.width for stack in found]
     passed = backward(model, lambda: call_with(model, inputs), loss, widths=widths, written=written)
@@ -43,6 +55,7 @@ def examined_with_gradients(
         stacks=tuple(_with_gradients(stack, passed) for stack in seen),
         loss_nats=passed.loss_nats,
         loss_is_stand_in=passed.loss_is_stand_in,
+        rewired_loss_nats=rewired,
         classes=passed.classes,
         logit_deviation=passed.logit_deviation,
         gradient_norms=passed.gradient_norms,
@@ -63,26 +76,43 @@ def _refuse_meta(model: nn.Module) -> None:
 def examined_without_gradients(model: nn.Module, inputs: Inputs) -> tuple[tuple[FoundStack, ...], Observations]:
     """The stacks and the measurements of one forward pass, without a loss. Raises ValueError as `find_stacks` does."""
     _refuse_meta(model)
-    found, seen, _, unused = _watched(model, inputs)
-    return found, Observations(
-        stacks=seen,
+    watched = _watched(model, inputs)
+    return watched.stacks, Observations(
+        stacks=watched.seen,
         loss_nats=None,
         loss_is_stand_in=False,
         classes=None,
         logit_deviation=None,
         gradient_norms={},
-        unused_parameters=unused,
+        unused_parameters=watched.unused,
     )
 
 
-def _watched(
-    model: nn.Module, inputs: Inputs
-) -> tuple[tuple[FoundStack, ...], tuple[ObservedStack, ...], Sequence[Tensor], tuple[str, ...]]:
-    """Stacks, measurements without gradients, tensors that the pass writes into, and parameters it does not read."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Watched:
+    """One forward pass with all of its values."""
+
+    graph: Graph
+    streams: Sequence[Stream]
+    stacks: tuple[FoundStack, ...]
+    seen: tuple[ObservedStack, ...]
+    """Measurements without gradients."""
+    written: Sequence[Tensor]
+    """Tensors that the pass writes into."""
+    unused: tuple[str, ...]
+    """Names of parameters that it does not read."""
+
+
+def _watched(model: nn.Module, inputs: Inputs) -> _Watched:
     graph, streams = streams_in(model, inputs)
-    found = tuple(as_stacks(streams))
-    written = [tensor for tensor, _ in graph.trace.written]
-    return found, observed_stacks(model, graph, streams), written, unused_parameters(model, graph.trace)
+    return _Watched(
+        graph=graph,
+        streams=streams,
+        stacks=tuple(as_stacks(streams)),
+        seen=observed_stacks(model, graph, streams),
+        written=[tensor for tensor, _ in graph.trace.written],
+        unused=unused_parameters(model, graph.trace),
+    )
 
 
 def _with_gradients(stack: ObservedStack, passed: Backward) -> ObservedStack:

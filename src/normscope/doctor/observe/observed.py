@@ -78,5 +78,8 @@ class Observations:
     """Names of trained parameters whose gradient is 0 at first, and is not once others have moved by a few updates:
     behind an output matrix of zeros, or a gate or a gain that starts at 0. Looked for where no parameter of a whole
     sub-layer gets a gradient."""
+    rewired_loss_nats: float | None = None
+    """The loss on the same batch were the stacks that are wired as Pre-LN wired as Post-LN, or the other way round;
+    None where that was not looked for, or is not known."""
     unused_parameters: tuple[str, ...] = ()
     """Names of the parameters that no operation of the forward pass read."""

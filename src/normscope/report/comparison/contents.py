@@ -143,6 +143,41 @@ class Conclusion:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Sensitivity:
+    """Learning-rate sensitivity (Wortsman et al. 2023, arXiv:2309.14322), in nats per target token."""
+
+    value: float
+    low: float
+    """NaN for one seed, as `high` is."""
+    high: float
+    best_lr: float
+    """The rate with the lowest mean loss."""
+    seeds: int
+    replaced: int
+    """How many runs counted as the loss at initialisation."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RateCurve:
+    """The final loss over the rate of what is the same but for rate and seed."""
+
+    name: Name
+    peak_lrs: Sequence[float]
+    """Rising."""
+    seeds: Sequence[int]
+    seeds_losses: Sequence[Sequence[float]]
+    """A row a seed, aligned with `peak_lrs`; NaN for a run that has not come to its end. A run that diverged, or ended
+    worse than it began, has its loss at initialisation."""
+    seeds_replaced: Sequence[Sequence[bool]]
+    """Whether that loss is the one at initialisation instead of its own."""
+    initial_nats: Sequence[float]
+    """For each seed, the loss at initialisation: of its first batch, before the first update. NaN where not known."""
+    sensitivity: Sensitivity | None
+    summary: str
+    """One sentence with the sensitivity, or why there is none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
     """Everything on the page."""
 
@@ -155,12 +190,23 @@ class Comparison:
     unigram_loss_nats: float | None
     """Unigram entropy of the validation targets: what a model that ignores its input can reach."""
     valid_curves: Sequence[Curve]
+    """Of the configurations that the figures over updates draw: all, or of many rates the best of each curve's."""
     train_curves: Sequence[Curve]
     gradient_profiles: Sequence[GradientProfile]
     gradient_curves: Sequence[Curve]
     """The norm of the whole gradient at every update, before it is clipped."""
     schedules: Sequence[Curve]
+    rate_curves: Sequence[RateCurve] = ()
+    """Where more than one rate was compared."""
+    shared_lrs: Sequence[float] = ()
+    """The rates that all of these curves have, over which the sensitivity is taken; rising."""
     what: Sequence[tuple[str, str]]
     formulas: Sequence[tuple[str, str]]
     commands: Sequence[str]
     environment: Sequence[tuple[str, str]]
+
+    @property
+    def drawn(self) -> Sequence[Configuration]:
+        """The configurations that the figures over updates draw."""
+        names = {curve.name for curve in self.valid_curves}
+        return [configuration for configuration in self.configurations if configuration.name in names]

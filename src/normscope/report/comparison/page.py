@@ -14,6 +14,7 @@ from ..template import environment, style_sheet
 from .contents import Comparison, Configuration, GradientProfile, Status
 from .endings import endings_svg
 from .plots import curves_svg, gradient_svg, schedule_svg
+from .rates import rates_svg
 
 _ENDINGS = {
     Status.FINISHED: "finished",
@@ -43,15 +44,17 @@ def write(comparison: Comparison, folder: Path) -> Path:
 
 def _pictures(comparison: Comparison) -> dict[str, str]:
     """Name to SVG text; a configuration looks the same in all of them."""
-    names = [configuration.name for configuration in comparison.configurations]
+    names = [configuration.name for configuration in comparison.drawn]
     curves = (comparison.valid_curves, comparison.train_curves, comparison.gradient_curves, comparison.schedules)
     names += [curve.name for some in curves for curve in some]
     styles = styles_for([*names, *(profile.name for profile in comparison.gradient_profiles)])
     baseline = comparison.unigram_loss_nats
     nats = "nats per target token"
     valid, train = comparison.valid_curves, comparison.train_curves
-    return {
-        "final_loss": endings_svg(comparison.configurations, baseline=baseline, styles=styles),
+    by_rate = comparison.rate_curves
+    pictures = {"loss_by_rate": rates_svg(by_rate, baseline=baseline)} if by_rate else {}
+    return pictures | {
+        "final_loss": endings_svg(comparison.drawn, baseline=baseline, styles=styles),
         "valid_loss": curves_svg(
             valid, ylabel=nats, title="Validation loss over updates", baseline=baseline, styles=styles
         ),

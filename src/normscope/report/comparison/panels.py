@@ -9,9 +9,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from ..lines import Style, draw_line, log_scale, seed_table, styles_for
+from ..lines import Style, draw_line, log_scale, rate_scale, seed_table, styles_for
 from ..svg import INK
-from .contents import Curve, GradientProfile, Name
+from .contents import Curve, GradientProfile, Name, RateCurve
 
 _COLUMNS, _PANEL_WIDTH_INCHES, _PANEL_HEIGHT_INCHES = 4, 1.9, 1.45
 _POINTS = 80
@@ -19,7 +19,7 @@ _POINTS = 80
 _CEILING = 1.5
 """Losses above so many times the baseline are cut off: a diverged run must not flatten every other panel."""
 
-Drawn = TypeVar("Drawn", Curve, GradientProfile)
+Drawn = TypeVar("Drawn", Curve, GradientProfile, RateCurve)
 
 
 def curve_panels(
@@ -62,6 +62,19 @@ def profile_panels(
 
     figure, panels, handles = _panels(profiles, ylabel, "block", draw, styles)
     log_scale(panels[0])
+    _name_variants(figure, handles)
+    return figure
+
+
+def rate_panels(curves: Sequence[RateCurve], *, ylabel: str) -> Figure:
+    """Final losses over the rate by group, on shared axes."""
+
+    def draw(axes: Axes, curve: RateCurve, look: Style) -> Line2D:
+        values_SR = seed_table(curve.seeds_losses, len(curve.peak_lrs))
+        return draw_line(axes, str(curve.name), curve.peak_lrs, values_SR, look)
+
+    figure, panels, handles = _panels(curves, ylabel, "peak learning rate", draw, None)
+    rate_scale(panels[0])
     _name_variants(figure, handles)
     return figure
 

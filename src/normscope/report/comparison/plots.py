@@ -69,7 +69,7 @@ def curves_figure(
         return curve_panels(curves, ylabel=ylabel, baseline=baseline, log=log, styles=styles)
     styles = styles or styles_for(curve.name for curve in curves)
     handles: list[Line2D] = []
-    figure, axes = _canvas(ylabel)
+    figure, axes = canvas(ylabel)
     stopped = False
     for i, curve in enumerate(curves):
         values_SU = seed_table(curve.seeds_values, len(curve.updates))
@@ -87,7 +87,7 @@ def curves_figure(
     if finite and min(finite) > 0 and (log or max(finite) / min(finite) > _LOG_RATIO):
         axes.set_ylabel(f"{ylabel}, log scale")
         log_scale(axes)
-    _finish(figure, axes, handles, empty=not finite)
+    finish(figure, axes, handles, empty=not finite)
     return figure
 
 
@@ -97,7 +97,7 @@ def schedule_svg(
 ) -> str:
     """Draw the learning rate over updates. Configurations with one schedule share a line, in ink where hues differ."""
     styles = styles or styles_for(curve.name for curve in schedules)
-    figure, axes = _canvas("learning rate")
+    figure, axes = canvas("learning rate")
     handles = []
     shared: dict[tuple[object, ...], list[Curve]] = {}
     for curve in schedules:
@@ -112,7 +112,7 @@ def schedule_svg(
         handles.append(draw_line(axes, label, group[0].updates, values_SU, look, first_marker=i))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda rate, _: f"{rate:g}"))
     axes.set_ylim(bottom=0)
-    _finish(figure, axes, handles, empty=not handles)
+    finish(figure, axes, handles, empty=not handles)
     return to_svg(figure, title=title, desc=described(schedules))
 
 
@@ -128,7 +128,7 @@ def gradient_svg(
         figure = profile_panels(profiles, ylabel="gradient norm, log scale", styles=styles)
         return to_svg(figure, title=title, desc=". ".join(map(_described_profile, profiles)))
     styles = styles or styles_for(profile.name for profile in profiles)
-    figure, axes = _canvas("gradient norm, log scale")
+    figure, axes = canvas("gradient norm, log scale")
     place = {block: i for i, block in enumerate(dict.fromkeys(block for p in profiles for block in p.blocks))}
     handles = []
     for profile in profiles:
@@ -142,11 +142,12 @@ def gradient_svg(
         handles.append(line)
     log_scale(axes)
     _name_blocks(axes, list(place))
-    _finish(figure, axes, handles, empty=not handles)
+    finish(figure, axes, handles, empty=not handles)
     return to_svg(figure, title=title, desc=". ".join(map(_described_profile, profiles)))
 
 
-def _canvas(ylabel: str) -> tuple[Figure, Axes]:
+def canvas(ylabel: str) -> tuple[Figure, Axes]:
+    """One pair of axes over updates."""
     figure = Figure(layout="constrained")
     axes = figure.add_subplot()
     axes.set(xlabel="update", ylabel=ylabel)
@@ -156,7 +157,7 @@ def _canvas(ylabel: str) -> tuple[Figure, Axes]:
     return figure, axes
 
 
-def _finish(figure: Figure, axes: Axes, handles: list[Line2D], *, empty: bool) -> None:
+def finish(figure: Figure, axes: Axes, handles: list[Line2D], *, empty: bool) -> None:
     """Put the legend below the axes, where it covers no data; the figure grows by its rows."""
     labels = [textwrap.fill(str(handle.get_label()), _LINE_CHARACTERS) for handle in handles]
     columns = 2 if max((len(label) for label in labels), default=0) <= 22 else 1

@@ -13,6 +13,7 @@ from ..words import Tone, kind_name
 from .advice_words import OUTCOMES
 from .contents import DiagnosisContents, Prediction, Severity, Stack, SublayerMeasurements
 from .explanations import COLUMN_TERMS, STACK_TERMS
+from .history import HistorySection
 from .page_advice import advised
 from .svg import depth_pictures
 from .words import (
@@ -99,15 +100,20 @@ class StackSection:
     assumptions: str
 
 
-def write_doctor_page(diagnosis: DiagnosisContents, path: Path, rules: Iterable[Explained] = ()) -> None:
+def write_doctor_page(
+    diagnosis: DiagnosisContents, path: Path, rules: Iterable[Explained] = (), history: HistorySection | None = None
+) -> None:
     """Write the page to the file `path`, complete or not at all.
 
-    rules: those of the linter. They say why a finding matters and where it is known from.
+    rules: those of the linter. They say why a finding matters and where it is known from. history: of the training,
+    where the model comes from one.
     """
-    write_atomically(path, render_doctor(diagnosis, rules))
+    write_atomically(path, render_doctor(diagnosis, rules, history))
 
 
-def render_doctor(diagnosis: DiagnosisContents, rules: Iterable[Explained] = ()) -> str:
+def render_doctor(
+    diagnosis: DiagnosisContents, rules: Iterable[Explained] = (), history: HistorySection | None = None
+) -> str:
     """Return the page as text; the same diagnosis gives the same bytes."""
     jinja = environment()
     jinja.filters |= {
@@ -135,6 +141,7 @@ def render_doctor(diagnosis: DiagnosisContents, rules: Iterable[Explained] = ())
         rules={rule.id: rule for rule in rules},
         found={finding.id for finding in diagnosis.findings},
         facts=_facts(diagnosis),
+        history=history,
     )
 
 

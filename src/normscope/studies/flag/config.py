@@ -14,7 +14,7 @@ class FlagConfig:
     blocks: tuple[int, ...] = (3, 4)
     seeds: tuple[int, ...] = (101, 102)
     """Of weights and data; the rule's thresholds were chosen on seeds 0 to 2."""
-    after: tuple[int, ...] = (300,)
+    after: tuple[int, ...] = (300, 1000)
     """Updates of one training after which its weights are loaded under both flags."""
     rate: float = 1e-3
 

@@ -1,49 +1,59 @@
-"""The difference of correlations of every checkpoint, by how it was trained and for how long."""
+"""What tells the wiring of every checkpoint under the wrong flag: its weights, and its losses under both."""
 
 from collections.abc import Sequence
 
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
-from ...doctor.lint.checks.training import LEAST_DIFFERENCE
+from ...doctor.lint.checks.training import LEAST_DIFFERENCE, SHIFTS_TOGETHER
 from ...report.svg import HUES, INK, house_style, to_svg
 from .rows import Checkpoint
 
-_APART = 0.012
+_DOTTED = (0, (1, 2))
 
 
 def differences_svg(checkpoints: Sequence[Checkpoint]) -> str:
     """checkpoints: under the wrong flag."""
-    lengths = sorted({one.updates for one in checkpoints})
     with house_style():
         figure = Figure(figsize=(9, 4), layout="constrained")
         FigureCanvasSVG(figure)
-        axes = figure.subplots()
-        for hue, trained in zip(HUES, dict.fromkeys(one.trained for one in checkpoints), strict=False):
-            for named in (True, False):
-                some = [one for one in checkpoints if one.trained == trained and bool(one.said) is named]
-                places = [lengths.index(one.updates) + _APART * _place(one, checkpoints) for one in some]
-                axes.plot(
-                    places,
-                    [one.difference for one in some],
-                    "o",
-                    color=hue,
-                    markerfacecolor=hue if named else "none",
-                    label=f"trained as {trained}, {'found' if named else 'not found'}",
-                )
+        of_weights, of_losses = figure.subplots(1, 2)
+        _points(of_weights, [(one, one.difference, one.shifts, bool(one.said_of_weights)) for one in checkpoints])
         for edge in (-LEAST_DIFFERENCE, LEAST_DIFFERENCE):
-            axes.axhline(edge, color=INK, lw=1, ls=(0, (1, 2)))
-        axes.set_xticks(range(len(lengths)), [f"{updates} updates" for updates in lengths])
-        axes.set_xlim(-0.5, len(lengths) - 0.5)
-        axes.set_ylabel("own − following")
-        axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
+            of_weights.axvline(edge, color=INK, lw=1, ls=_DOTTED)
+        of_weights.axhline(SHIFTS_TOGETHER, color=INK, lw=1, ls=_DOTTED)
+        of_weights.set_xlabel("gains: own − following")
+        of_weights.set_ylabel("shifts and biases")
+        of_weights.set_title("weights alone")
+        _points(of_losses, [(one, one.loss_nats, one.rewired_loss_nats, bool(one.said)) for one in checkpoints])
+        ends = [min(one.rewired_loss_nats for one in checkpoints), max(one.loss_nats for one in checkpoints)]
+        of_losses.plot(ends, ends, color=INK, lw=1, ls=_DOTTED)
+        of_losses.set_xlabel("loss as loaded (nats)")
+        of_losses.set_ylabel("loss wired the other way (nats)")
+        of_losses.set_title("with a batch of text")
+        handles, labels = of_weights.get_legend_handles_labels()
+        more, others = of_losses.get_legend_handles_labels()
+        named = dict(zip([*labels, *others], [*handles, *more], strict=True))
+        figure.legend(named.values(), named.keys(), loc="outside lower center", ncols=2)
         return to_svg(
             figure,
-            title="Differences of correlations of checkpoints under the wrong flag",
-            desc="Above 0 gains of norms go with the matrices of their own sub-layers, below 0 with those of the next.",
+            title="Checkpoints under the wrong flag, by their weights and by their losses",
+            desc="On the left Pre-LN's lie to the right and Post-LN's above; on the right all lie below the line.",
         )
 
 
-def _place(checkpoint: Checkpoint, among: Sequence[Checkpoint]) -> float:
-    beside = [one for one in among if (one.trained, one.updates) == (checkpoint.trained, checkpoint.updates)]
-    return beside.index(checkpoint) - (len(beside) - 1) / 2
+def _points(axes: Axes, places: Sequence[tuple[Checkpoint, float, float, bool]]) -> None:
+    """places: of each checkpoint, with whether it is found there."""
+    for hue, trained in zip(HUES, dict.fromkeys(one.trained for one, *_ in places), strict=False):
+        for found in (True, False):
+            some = [(x, y) for one, x, y, is_found in places if one.trained == trained and is_found is found]
+            if some:
+                axes.plot(
+                    *zip(*some, strict=True),
+                    ls="",
+                    marker="o",
+                    color=hue,
+                    markerfacecolor=hue if found else "none",
+                    label=f"trained as {trained}, {'found' if found else 'not found'}",
+                )

@@ -1,5 +1,6 @@
 """One training, and what the doctor's rule says of its weights under both flags."""
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -9,27 +10,21 @@ from ...doctor.lint.alignment import alignment
 from ...doctor.lint.checks.training import contradicts_training
 from ...doctor.lint.rules import Loading, Patient
 from ...doctor.observe.examine import examined
-from ...report.doctor.contents import Finding
 from .model import Language, loaded, loss_of, training
 
 
 def patient_under(model: Language, tokens: Tensor, *, pre: bool) -> Patient:
     """The same weights under a flag, looked at on the data of the training."""
     other = loaded(model, pre=pre)
-    stacks, observed = examined(other, (tokens[:, :-1],), lambda logits: loss_of(logits, tokens))
+    stacks, observed = examined(other, (tokens[:, :-1],), lambda logits: loss_of(logits, tokens), rewire=True)
     complete = Loading(missing=(), unexpected=())
     return Patient(model=other, stacks=stacks, observed=observed, dtype=torch.float32, loading=complete)
-
-
-def found_in(model: Language, tokens: Tensor, *, pre: bool) -> tuple[Finding, ...]:
-    """What the rule says of the same weights under a flag."""
-    return tuple(contradicts_training(patient_under(model, tokens, pre=pre)))
 
 
 def measured(
     *, trained_pre: bool, width: int, blocks: int, rate: float, after: tuple[int, ...], seed: int
 ) -> list[dict[str, Any]]:
-    """Of each number of updates and both flags: what is found, the difference of correlations, and the loss."""
+    """Of each number of updates and both flags: what is found, and the numbers that it is found by."""
     models = training(pre=trained_pre, width=width, blocks=blocks, rate=rate, after=after, seed=seed)
     return [
         {"updates": updates, "loaded_pre": pre, **_seen(model, tokens, pre=pre)}
@@ -40,11 +35,20 @@ def measured(
 
 def _seen(model: Language, tokens: Tensor, *, pre: bool) -> dict[str, Any]:
     patient = patient_under(model, tokens, pre=pre)
-    found, compared = list(contradicts_training(patient)), alignment(patient, 0)
+    without_text = replace(patient, observed=replace(patient.observed, rewired_loss_nats=None))
+    compared = alignment(patient, 0)
     assert compared is not None
     return {
-        "said": found[0].severity.value if found else "",
+        "said": _said(patient),
+        "said_of_weights": _said(without_text),
         "difference": compared.difference,
         "standard_errors": compared.certainty,
+        "shifts": compared.shifts,
         "loss_nats": patient.observed.loss_nats,
+        "rewired_loss_nats": patient.observed.rewired_loss_nats,
     }
+
+
+def _said(patient: Patient) -> str:
+    found = list(contradicts_training(patient))
+    return found[0].severity.value if found else ""

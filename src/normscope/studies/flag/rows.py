@@ -18,9 +18,15 @@ class Checkpoint:
     updates: int
     said: str
     """Severity of the finding; "" where nothing is said."""
+    said_of_weights: str
+    """The same without a batch of the text, from the weights alone."""
     difference: float
     standard_errors: float
+    shifts: float
+    """Mean correlation of norms' shifts with the biases of their own sub-layers' outputs."""
     loss_nats: float
+    rewired_loss_nats: float
+    """Under the other flag, as the doctor computes it from the recorded pass."""
 
     @property
     def flag_is_wrong(self) -> bool:

@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import product
+from statistics import fmean
 from typing import Any
 
-from ...doctor.lint.checks.training import CLEARLY, LEAST_DIFFERENCE
+from ...doctor.lint.checks.training import CLEARLY, LEAST_DIFFERENCE, SHIFTS_TOGETHER
 from ...report.study.contents import Claim, StudyFigure, StudyTable
 from ..protocol.evidence import proportion
 from ..protocol.judging import judged
@@ -40,10 +41,12 @@ def run(config: FlagConfig, pieces: Pieces) -> Findings:
         figures=[
             StudyFigure(
                 name="differences",
-                title="How far apart the two correlations are, under the wrong flag",
-                caption="One point a checkpoint: the mean over sub-layers of the correlation of a norm's gains with "
-                "the columns of its own sub-layer's matrices, less that with the next one's. Dotted: the least "
-                f"difference that the rule asks for, {LEAST_DIFFERENCE}; it asks for {CLEARLY:g} standard errors too.",
+                title="What the weights and the losses say, under the wrong flag",
+                caption="One point a checkpoint. Left: the correlation of a norm's gains with the columns of its own "
+                "sub-layer's matrices, less that with the next one's, and the correlation of a norm's shifts with the "
+                f"biases of its own sub-layer's output; dotted, what the rule asks for, {LEAST_DIFFERENCE} either way "
+                f"(and {CLEARLY:g} standard errors) or {SHIFTS_TOGETHER}. Right: the loss as the model is wired, and "
+                "wired the other way round; below the line the other wiring is better.",
                 svg=differences_svg(wrong),
                 wide=True,
             )
@@ -68,11 +71,15 @@ def _silence(found: Sequence[Checkpoint]) -> Claim:
     own = [one for one in found if not one.flag_is_wrong]
     return judged(
         name="silent",
-        statement="nothing is said of a checkpoint under its own flag",
+        statement="nothing is said of a checkpoint under its own flag, with its text or without",
         source="docs/doctor.md, contradicts-training",
-        found=_share([not one.said for one in own]),
-        holds={one.words: not one.said for one in own},
+        found=_share([_is_silent(one) for one in own]),
+        holds={one.words: _is_silent(one) for one in own},
     )
+
+
+def _is_silent(one: Checkpoint) -> bool:
+    return not one.said and not one.said_of_weights
 
 
 def _share(right: Sequence[bool]) -> str:
@@ -93,8 +100,11 @@ def _counts(found: Sequence[Checkpoint]) -> list[dict[str, Any]]:
             "checkpoints": len(some),
             "said": sum(bool(one.said) for one in some),
             "errors": sum(one.said == "error" for one in some),
-            "mean_difference": sum(one.difference for one in some) / len(some),
-            "mean_loss_nats": sum(one.loss_nats for one in some) / len(some),
+            "said_of_weights": sum(bool(one.said_of_weights) for one in some),
+            "mean_difference": fmean(one.difference for one in some),
+            "mean_shifts": fmean(one.shifts for one in some),
+            "mean_loss_nats": fmean(one.loss_nats for one in some),
+            "mean_rewired_loss_nats": fmean(one.rewired_loss_nats for one in some),
             "interval_of_said": proportion(sum(bool(one.said) for one in some), len(some)),
         }
         for (trained, loaded, updates), some in groups.items()
@@ -102,10 +112,14 @@ def _counts(found: Sequence[Checkpoint]) -> list[dict[str, Any]]:
 
 
 def _summary(counts: Sequence[dict[str, Any]]) -> StudyTable:
-    shown = ("trained", "loaded", "updates", "checkpoints", "said", "errors", "mean_difference", "mean_loss_nats")
+    shown = ["trained", "loaded", "updates", "checkpoints", "said", "errors", "said_of_weights"]
+    shown += ["mean_difference", "mean_shifts", "mean_loss_nats", "mean_rewired_loss_nats"]
     return StudyTable(
         title="Of how many checkpoints the doctor says that the flag is wrong",
-        columns=("trained as", "loaded as", "updates", "checkpoints", "said", "errors", "difference", "loss, nats"),
+        columns=(
+            *("trained as", "loaded as", "updates", "checkpoints", "said", "errors", "said of the weights alone"),
+            *("difference", "shifts", "loss, nats", "rewired"),
+        ),
         rows=[[row[key] for key in shown] for row in counts],
     )
 
@@ -115,7 +129,7 @@ def _each(found: Sequence[Checkpoint]) -> StudyTable:
         title="Every checkpoint",
         columns=[
             *("trained as", "loaded as", "width", "blocks", "seed", "updates"),
-            *("said", "difference", "standard errors", "loss, nats"),
+            *("said", "of the weights alone", "difference", "standard errors", "shifts", "loss, nats", "rewired"),
         ],
         rows=[list(asdict(one).values()) for one in found],
     )
@@ -131,7 +145,7 @@ def _conditions(config: FlagConfig) -> Sequence[tuple[str, str]]:
             f"{sizes[2]} updates of {SEQUENCES} sequences of {TOKENS} tokens, AdamW at {config.rate:g} after a warm-up "
             f"of {WARMUP_UPDATES}",
         ),
-        ("Loaded", "under both flags, with every tensor in its place; looked at on a batch of the same text"),
+        ("Loaded", "under both flags, with every tensor in its place; looked at on a new batch of the same text"),
         ("Gradient normalisation", "of the mean loss per token; the rule does not use gradients"),
         ("Logarithm", "natural"),
         ("Seeds", f"{', '.join(map(str, config.seeds))}: weights and text; thresholds were chosen on 0 to 2"),

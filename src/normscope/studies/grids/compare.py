@@ -16,7 +16,7 @@ from .grid import Cell, Grid, write_configs
 from .locks import alone
 from .manifest import about, former_manifest, named_cells, refuse_unlike, write_manifest
 from .pool import Commands, at_once, run_cells
-from .reading import compare
+from .reading.page import compare
 from .state import CellState
 
 Watch = Callable[[list[CellState[Cell]]], None]

@@ -14,7 +14,7 @@ from ...tasks.run_config import RunConfig
 from ...train import RunFolder
 from .grid import Cell
 from .manifest import Manifest, about, cell_of, former_manifest, named_cells, refuse_unlike
-from .reading import compare
+from .reading.page import compare
 
 
 def report(folders: Sequence[Path], out: Path, *, title: str | None = None) -> tuple[Comparison, Path]:

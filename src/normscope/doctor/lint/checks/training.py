@@ -4,60 +4,90 @@ import math
 from collections.abc import Iterator
 
 from ....report.doctor.contents import Finding, Severity
-from ...identify.found import FoundStack
+from ...identify.like import wired_like
 from ..alignment import Alignment, alignment
 from ..needs import trained_weights
 from ..rules import Patient, Rule
-from ..structure import in_blocks
 
 LEAST_DIFFERENCE = 0.15
 """Of correlations; one of 64 unrelated features strays by 0.12, and the mean over sub-layers by less."""
-CLEARLY, SURELY = 3.0, 4.0
-"""Standard errors of the difference from which there is a warning, and from which there may be an error."""
-KNOWS_NATS = 0.5
-"""How far below uniform guessing a loss lies that weights in a wrong wiring do not reach."""
+CLEARLY = 3.0
+"""Standard errors of the difference from which there is a warning."""
+SHIFTS_TOGETHER = 0.3
+"""Mean correlation of shifts with biases from which norms stood behind their sums; half of what small Post-LN models
+reach within 300 updates."""
+
+LEARNED_NATS = 0.3
+"""How far below uniform guessing weights lie under one of the wirings, for their losses to tell the two apart."""
+LOWER, MUCH_LOWER = 0.05, 0.2
+"""By which share of what the weights have learned the other wiring's loss is lower, for a warning and for an error;
+and by how many nats at least."""
 
 
 def contradicts_training(patient: Patient) -> Iterator[Finding]:
-    """A Post-LN checkpoint wired as Pre-LN, or the other way round, found from the weights alone."""
+    """A Post-LN checkpoint wired as Pre-LN, or the other way round: by its losses under both, else by its weights."""
+    told = _by_losses(patient)
+    if told is not None:
+        yield from told
+        return
     for number, stack in enumerate(patient.stacks):
-        wired = _wired_as(stack)
+        wired = wired_like(stack)
         found = alignment(patient, number) if wired else None
-        if found is None:
-            continue
-        trained = "Pre-LN" if found.difference > 0 else "Post-LN"
-        if trained == wired or abs(found.difference) < LEAST_DIFFERENCE or found.certainty < CLEARLY:
-            continue
-        yield _finding(patient, stack, found, wired=wired, trained=trained)
+        trained = _trained_as(found) if found else ""
+        if found and trained and trained != wired:
+            yield Finding(
+                id="contradicts-training",
+                severity=Severity.WARNING,
+                where=stack.name,
+                message=f"wired as {wired}, but trained as {trained}, as far as the weights tell: {_evidence(found)}",
+                fix=f"set the flag of the placement to {trained}, and compare losses on the data of the training",
+            )
 
 
-def _wired_as(stack: FoundStack) -> str:
-    """Which of the two it is like: norms on inputs of sub-layers alone, or on sums alone; "" for others."""
-    formulas = [sublayer.formula for sublayer in in_blocks(stack)]
-    if all(formula.reads_norm and not formula.sum_is_normed for formula in formulas):
-        return "Pre-LN"
-    return "Post-LN" if all(formula.sum_is_normed for formula in formulas) else ""
-
-
-def _finding(patient: Patient, stack: FoundStack, found: Alignment, *, wired: str, trained: str) -> Finding:
+def _by_losses(patient: Patient) -> list[Finding] | None:
+    """What the losses under both wirings say; None where they say nothing."""
     seen = patient.observed
-    asked = seen.loss_nats is not None and not seen.loss_is_stand_in and seen.classes is not None and seen.classes > 1
-    excess = (seen.loss_nats or 0.0) - math.log(seen.classes or 1)
-    at_a_loss = asked and excess > -KNOWS_NATS
-    told = ""
-    if asked:
-        side = "above" if excess > 0 else "below"
-        told = f". The loss is {seen.loss_nats:.2f} nats a token, {abs(excess):.2f} {side} uniform guessing"
+    if seen.loss_nats is None or seen.rewired_loss_nats is None or seen.classes is None:
+        return None
+    learned = math.log(seen.classes) - min(seen.loss_nats, seen.rewired_loss_nats)
+    lower = seen.loss_nats - seen.rewired_loss_nats
+    if learned < LEARNED_NATS or abs(lower) < LOWER * max(learned, 1.0):
+        return None
+    if lower < 0:
+        return []
+    wired = wired_like(patient.stacks[0])
+    other = "Post-LN" if wired == "Pre-LN" else "Pre-LN"
+    return [
+        Finding(
+            id="contradicts-training",
+            severity=Severity.ERROR if lower >= MUCH_LOWER * max(learned, 1.0) else Severity.WARNING,
+            where=patient.stacks[0].name,
+            message=f"wired as {wired}, but trained as {other}: on this batch the loss is {seen.loss_nats:.2f} nats a "
+            f"token, and {seen.rewired_loss_nats:.2f} with the same weights wired as {other}",
+            fix=f"set the flag of the placement to {other}",
+        )
+    ]
+
+
+def _trained_as(found: Alignment) -> str:
+    """Pre-LN or Post-LN; "" where the weights do not say, or where what they say does not agree."""
+    clear = abs(found.difference) >= LEAST_DIFFERENCE and found.certainty >= CLEARLY
+    shifted = found.shifts is not None and found.shifts >= SHIFTS_TOGETHER
+    if clear and found.difference > 0:
+        return "" if shifted else "Pre-LN"
+    return "Post-LN" if clear or shifted else ""
+
+
+def _evidence(found: Alignment) -> str:
     own, following = (sum(some) / len(some) for some in (found.own, found.following))
-    return Finding(
-        id="contradicts-training",
-        severity=Severity.ERROR if at_a_loss and found.certainty >= SURELY else Severity.WARNING,
-        where=stack.name,
-        message=f"wired as {wired}, but trained as {trained}, as far as the weights tell: the gains of its norms go "
-        f"with the columns of the matrices of their own sub-layers at a mean correlation of {own:.2f}, and with those "
-        f"of the sub-layers after them at {following:.2f} ({found.certainty:.1f} standard errors apart){told}",
-        fix=f"set the flag of the placement to {trained}, and compare losses on the data of the training",
+    words = (
+        "the gains of its norms go with the columns of the matrices of their own sub-layers at a mean correlation of "
+        f"{own:.2f}, and with those of the sub-layers after them at {following:.2f} ({found.certainty:.1f} standard "
+        "errors apart)"
     )
+    if found.shifts is None:
+        return words
+    return f"{words}; their shifts go with the biases of their own sub-layers' outputs at {found.shifts:.2f}"
 
 
 PLACE = 45
@@ -66,8 +96,9 @@ RULES: tuple[Rule, ...] = (
         id="contradicts-training",
         severity=Severity.ERROR,
         title="Weights that were trained under another wiring",
-        explanation="Gains of a norm grow together with the columns of the matrices that read it, and these are its "
-        "own sub-layer's in Pre-LN and the next one's in Post-LN, whatever flag the checkpoint is loaded under.",
+        explanation="Weights lose much of what they learned in the other of Pre-LN and Post-LN, so that the loss on a "
+        "batch of the user's, computed under both, tells them apart. Without one, gains of norms go with the matrices "
+        "that read them, and shifts of norms behind sums with the biases that are added there.",
         reference="Du et al. 2018, arXiv:1806.00900, theorem 2.1, for what gradient flow keeps in balance; "
         "github.com/NVIDIA/NeMo pull request 4350, for such a flag",
         check=contradicts_training,

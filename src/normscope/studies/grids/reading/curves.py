@@ -4,10 +4,10 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from ...optim import factor
-from ...report.comparison.contents import Block, Curve, GradientProfile, Name
-from ...train.run_folder import Event
-from .grid import Cell
+from ....optim import factor
+from ....report.comparison.contents import Block, Curve, GradientProfile, Name
+from ....train.run_folder import Event
+from ..grid import Cell
 
 Runs = Sequence[tuple[Cell, Sequence[Event]]]
 """The runs of one configuration, one a seed, each with its events."""

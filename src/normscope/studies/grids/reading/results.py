@@ -4,8 +4,8 @@ import math
 from dataclasses import asdict
 from typing import Any
 
-from ...provenance import provenance
-from ...report.comparison.contents import Comparison, Configuration, Curve, GradientProfile, Name
+from ....provenance import provenance
+from ....report.comparison.contents import Comparison, Configuration, Curve, GradientProfile, Name
 
 
 def results(page: Comparison) -> dict[str, Any]:
@@ -18,6 +18,7 @@ def results(page: Comparison) -> dict[str, Any]:
         "chance_nll_nats": page.unigram_loss_nats,
         "arms": [_configuration(configuration) for configuration in page.configurations],
         "validation": [_curve(curve) for curve in page.valid_curves],
+        "learning_rate_sensitivity": _sensitivities(page),
         "gradient_norm_at_update_0": [_profile(profile) for profile in page.gradient_profiles],
         "what": dict(page.what),
         "formulas": dict(page.formulas),
@@ -42,6 +43,16 @@ def _configuration(configuration: Configuration) -> dict[str, Any]:
 
 def _curve(curve: Curve) -> dict[str, Any]:
     return _name(curve.name) | {"updates": list(curve.updates), "seeds_values": _plain(curve.seeds_values)}
+
+
+def _sensitivities(page: Comparison) -> dict[str, Any]:
+    """Final losses over the rate, in nats per target token, and the sensitivity to it over the rates that all have."""
+    return {
+        "source": "Wortsman et al. 2023, arXiv:2309.14322",
+        "unit": "nats per target token",
+        "rates": list(page.shared_lrs),
+        "arms": [_name(curve.name) | _plain({**asdict(curve), "name": str(curve.name)}) for curve in page.rate_curves],
+    }
 
 
 def _profile(profile: GradientProfile) -> dict[str, Any]:

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from ...report.comparison.contents import Conclusion
-from ...report.numbers import counted, joined, number
+from ....report.comparison.contents import Conclusion
+from ....report.numbers import counted, joined, number
 from .paper import what_the_paper_says
 from .verdict import Judged, Outcome, perplexity
 

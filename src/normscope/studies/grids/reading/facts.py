@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
-from ...optim import parse_duration
-from ...placement import named
-from ...placement.printing import formula
-from ...tasks.protocol import Facts, TaskFromScratch
-from ...tasks.registry import task_from_scratch
-from ...tasks.run_config import RunConfig
+from ....optim import parse_duration
+from ....placement import named
+from ....placement.printing import formula
+from ....tasks.protocol import Facts, TaskFromScratch
+from ....tasks.registry import task_from_scratch
+from ....tasks.run_config import RunConfig
 from .verdict import LEARNED_BELOW, MOST_OF_THE_GAIN, WORSE_ABOVE
 
 

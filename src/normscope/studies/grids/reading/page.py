@@ -5,26 +5,30 @@ import math
 import shlex
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ...errors import UserError
-from ...files import write_atomically
-from ...placement import named
-from ...report.comparison.contents import Comparison, Configuration, Name, SeedResult, Status
-from ...report.comparison.page import write
-from ...report.numbers import learning_rate
-from ...train.run_folder import Event
+from ....errors import UserError
+from ....files import write_atomically
+from ....placement import named
+from ....report.comparison.contents import Comparison, Configuration, Name, SeedResult, Status
+from ....report.comparison.page import write
+from ....report.numbers import learning_rate
+from ....train.run_folder import Event
+from ..grid import Arm, Cell
+from ..locks import is_held
+from ..manifest import Manifest
+from ..pool import train_command
 from .conclusion import conclusion
 from .curves import curve, gradient_profiles, schedule
 from .facts import facts, formula_in
-from .grid import Arm, Cell
-from .locks import is_held
-from .manifest import Manifest
-from .pool import train_command
+from .rates import Ran, best_of_each, rate_curves
 from .results import results
 from .verdict import Judged, Row, judged, summary, verdict
+
+_MOST_DRAWN = 12
+"""Configurations that one figure over updates draws; of more, which differ in their rates, the best of each curve."""
 
 
 def compare(cells: list[Cell], manifest: Manifest, folder: Path) -> tuple[Comparison, Path]:
@@ -41,7 +45,6 @@ def compare(cells: list[Cell], manifest: Manifest, folder: Path) -> tuple[Compar
             events, failed[cell.name] = [], str(error)
         by_arm[cell.arm].append((cell, events))
     names = configuration_names(list(by_arm))
-    named_runs = [(names[arm], runs) for arm, runs in by_arm.items()]
     first = cells[0].config
     settings = _settings(by_arm)
     rows = [
@@ -55,6 +58,10 @@ def compare(cells: list[Cell], manifest: Manifest, folder: Path) -> tuple[Compar
         for arm, runs in by_arm.items()
     ]
     found = judged(rows, unigram)
+    ran = _ran(by_arm, rows)
+    by_rate, shared_lrs = rate_curves(ran)
+    drawn = best_of_each(ran) if by_rate and len(by_arm) > _MOST_DRAWN else set(by_arm)
+    named_runs = [(names[arm], runs) for arm, runs in by_arm.items() if arm in drawn]
     page = Comparison(
         title=manifest.title,
         subtitle=_subtitle(cells),
@@ -67,6 +74,8 @@ def compare(cells: list[Cell], manifest: Manifest, folder: Path) -> tuple[Compar
         gradient_profiles=gradient_profiles(named_runs),
         gradient_curves=[curve(name, runs, "update", "gradient_norm") for name, runs in named_runs],
         schedules=[schedule(name, runs) for name, runs in named_runs],
+        rate_curves=by_rate,
+        shared_lrs=shared_lrs,
         what=facts([cell.config for cell in cells], manifest.corpus.facts, seeds=list(map(len, by_arm.values()))),
         formulas=[(named(p).title, formula_in(p, first)) for p in dict.fromkeys(arm.placement for arm in by_arm)],
         commands=[*manifest.commands, *(shlex.join(["python", *train_command(cell)]) for cell in cells)],
@@ -75,6 +84,14 @@ def compare(cells: list[Cell], manifest: Manifest, folder: Path) -> tuple[Compar
     file = write(page, folder)
     write_atomically(folder / "results.json", json.dumps(results(page), indent=1) + "\n")
     return page, file
+
+
+def _ran(by_arm: Mapping[Arm, Sequence[tuple[Cell, list[Event]]]], rows: Sequence[Row]) -> list[Ran]:
+    return [
+        Ran(arm, result, events)
+        for (arm, runs), row in zip(by_arm.items(), rows, strict=True)
+        for (_, events), result in zip(runs, row.seeds, strict=True)
+    ]
 
 
 def _subtitle(cells: Sequence[Cell]) -> str:

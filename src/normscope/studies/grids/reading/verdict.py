@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from ...report.comparison.contents import Name, SeedResult, Status, Verdict
-from ...report.numbers import number, percentage, significant
-from ...report.words import Tone
+from ....report.comparison.contents import Name, SeedResult, Status, Verdict
+from ....report.numbers import number, percentage, significant
+from ....report.words import Tone
 
 LEARNED_BELOW, WORSE_ABOVE = 0.9, 1.05
 """Shares of the unigram baseline's loss: below the first a run counts as having learned to use its input, and above the

@@ -1,0 +1,13 @@
+"""Which of the two oldest placements a stack's wiring is like, whatever scales and initialisation it has."""
+
+from typing import Literal
+
+from .found import FoundStack
+
+
+def wired_like(stack: FoundStack) -> Literal["Pre-LN", "Post-LN", ""]:
+    """By where the norms stand: on inputs of sub-layers alone, or on sums alone; "" for others."""
+    formulas = [sublayer.formula for sublayer in stack.sublayers if sublayer.block > 0]
+    if all(formula.reads_norm and not formula.sum_is_normed for formula in formulas):
+        return "Pre-LN"
+    return "Post-LN" if all(formula.sum_is_normed for formula in formulas) else ""
