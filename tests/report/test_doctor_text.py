@@ -84,7 +84,10 @@ def test_two_stacks_three_findings_and_advice_are_one_screen():
     assert "decoder.block  post-ln · 6 blocks · width 512 · RMSNorm ε 1e-6 · no final norm · normed embedding" in text
     assert "best learning rate 4.1e-4 90 % range 1.9e-4 to 8.8e-4; for 150 updates, no warm-up" in flowing
     assert "your learning rate 3e-3 above the good range; 92 % chance of getting stuck" in flowing
-    assert "warm-up 80 updates 4 times the shortest of 0, 10, 20 updates that carried your rate in a short training" in flowing
+    assert (
+        "warm-up 80 updates 4 times the shortest of 0, 10, 20 updates that carried your rate in a short training"
+        in flowing
+    )
     assert "1 rule asked, 1 not: --html and --json say why" in text
 
 

@@ -11,6 +11,7 @@ from .truth import Known
 FACTS = ("lowest", "gain", "spread_below", "spread", "spread_above")
 """What the best rate is read from."""
 
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probed:
     """A case, the rate that its family's rule expects without a training, and what short trainings about it show."""
