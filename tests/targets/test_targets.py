@@ -251,7 +251,7 @@ def test_the_seed_is_the_factorys_too(user):
         (
             "doctored_models:unknown_key",
             [],
-            "unknown key 'batch'; its keys are model, inputs, loss, optimizer, clip_norm",
+            "unknown key 'batch'; its keys are model, inputs, loss, optimizer, clip_norm, warmup_updates",
         ),
         ("doctored_models:no_model", [], "no key 'model'"),
         ("doctored_models:inputs_of_no_kind", [], "class int as inputs; it must be a tensor"),
@@ -307,13 +307,16 @@ def assert_first_batch(target: Target, model: nn.Module, config: object) -> None
 
 
 def test_a_configuration_of_ours(user, tmp_path):
-    config = tiny("model.placement=sandwich", "optimizer.name=sgd", "optimizer.peak_lr=0.5")
+    config = tiny(
+        "model.placement=sandwich", "optimizer.name=sgd", "optimizer.peak_lr=0.5", "schedule.warmup_updates=7"
+    )
     file = tmp_path / "mine.toml"
     file.write_text(to_toml(config))
     target = user(file, "seed=4", "model.decoder_blocks=2")
     assert len(target.model.decoder.blocks) == 2
     assert isinstance(target.optimizer, torch.optim.SGD)
     assert target.optimizer.param_groups[0]["lr"] == 0.5
+    assert target.warmup_updates == 7
     assert (target.wanted_placement, target.loading, target.title) == ("sandwich", None, f"EncoderDecoder ({file})")
     changed = tiny("model.placement=sandwich", "seed=4", "model.decoder_blocks=2")
     model = TRANSLATION.build(changed, open_corpus(changed.data).codec)

@@ -236,6 +236,7 @@ def _diagnosed(
             loss=target.loss,
             optimizer=optimizer or target.optimizer or "adam",
             wanted_rate=rate,
+            wanted_warmup_updates=target.warmup_updates,
             loading=target.loading,
             wanted_placement=target.wanted_placement,
             clip_norm=target.clip_norm,

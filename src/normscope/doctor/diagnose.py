@@ -1,6 +1,7 @@
 """The whole diagnosis of a model: find, measure, lint, predict, advise."""
 
 from collections.abc import Callable, Collection
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +26,7 @@ def diagnose(
     loss: Callable[..., Tensor] | None = None,
     optimizer: str | torch.optim.Optimizer = "adam",
     wanted_rate: float | None = None,
+    wanted_warmup_updates: int | None = None,
     loading: Loading | None = None,
     wanted_placement: str | None = None,
     clip_norm: float | None = None,
@@ -41,7 +43,8 @@ def diagnose(
     the output's own `loss`, or a loss on random targets. One with two arguments is given the batch as well.
     optimizer: a name in `normscope.optim.OPTIMIZERS`, or an instance over the model's parameters, whose groups are
     linted too.
-    wanted_rate: a peak rate to judge; without it, that of an optimiser's instance. probing: short real trainings that
+    wanted_rate: a peak rate to judge; without it, that of an optimiser's instance. wanted_warmup_updates: the length of
+    the warm-up that rises to it, 0 for none; without it, none is taken to be there. probing: short real trainings that
     the advice is read from. loading: what happened when a checkpoint was loaded; None for initial weights.
     wanted_placement: what the model's configuration says, such as pre-ln. clip_norm: what the gradient's norm is
     clipped to. silenced: ids of rules to leave out.
@@ -79,6 +82,7 @@ def diagnose(
             start=start,
             watch=watch,
         )
+        advice = replace(advice, wanted_warmup_updates=wanted_warmup_updates)
     del start  # its gradients are as large as the model
     patient = Patient(
         model=model,

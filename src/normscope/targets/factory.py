@@ -22,7 +22,7 @@ from ..settings.tables import nearest
 from .raised import told
 from .target import Drawing, Loss
 
-_KEYS = ("model", "inputs", "loss", "optimizer", "clip_norm", "batches")
+_KEYS = ("model", "inputs", "loss", "optimizer", "clip_norm", "warmup_updates", "batches")
 _ALLOWED = f"a model, (model, inputs), (model, inputs, loss), or a mapping with the keys {', '.join(_KEYS)}"
 
 
@@ -35,6 +35,7 @@ class Made:
     loss: Loss | None = None
     optimizer: torch.optim.Optimizer | None = None
     clip_norm: float | None = None
+    warmup_updates: int | None = None
     batches: Given | None = None
 
 
@@ -180,6 +181,7 @@ _WANTED: tuple[tuple[str, str, Callable[[Any], bool]], ...] = (
     ("loss", "a function of the model's output", callable),
     ("optimizer", "a torch.optim.Optimizer", lambda value: isinstance(value, torch.optim.Optimizer)),
     ("clip_norm", "a positive number", lambda value: type(value) in (int, float) and value > 0),
+    ("warmup_updates", "a number of updates", lambda value: type(value) is int and value >= 0),
     (
         "batches",
         "a function of the update's number, or something to go through such as a data loader, that gives inputs",

@@ -116,6 +116,7 @@ def _of_factory(text: str, settings: Sequence[str], drawing: Drawing) -> Target:
         loss=made.loss or loss or own_loss(made.model, inputs),
         optimizer=made.optimizer,
         clip_norm=made.clip_norm,
+        warmup_updates=made.warmup_updates,
         batches=made.batches,
         wanted_placement=wanted_placement(made.model),
     )

@@ -55,6 +55,7 @@ def _target(
         loss=_loss,
         batches=lambda number: _Run(batch_of(number)),
         optimizer=make_optimizer(model.parameters(), config.optimizer),
+        warmup_updates=config.schedule.warmup_updates,
         loading=loading,
         wanted_placement=config.model.placement,
         clip_norm=config.train.clip_norm,

@@ -30,6 +30,8 @@ class Target:
     """To train on shortly; None where it brings none."""
     optimizer: torch.optim.Optimizer | None = None
     """Its own one, at its peak rate; None where it brings none."""
+    warmup_updates: int | None = None
+    """Of its training, up to the peak rate; None where that is not known."""
     loading: Loading | None = None
     """None for a model with initial weights."""
     wanted_placement: str | None = None

@@ -80,6 +80,8 @@ class Advice:
     """The peak rate that was asked about."""
     wanted_place: RatePlace | None = None
     """None where no rate was asked about."""
+    wanted_warmup_updates: int | None = None
+    """Over how many updates the training's own warm-up rises to the wanted rate; None where that is not known."""
     stuck_chance: float | None = None
     """The chance that the wanted rate gets stuck without warm-up."""
     warmup: WarmupAdvice | None = None
@@ -98,3 +100,20 @@ class Advice:
     """By all short trainings together."""
     notes: tuple[str, ...] = ()
     """Reasons to doubt the answer."""
+
+    @property
+    def own_warmup(self) -> Literal["none", "carries", "too short", "untested"]:
+        """What short trainings say of the training's own warm-up; what is advised, or longer, carries the rate.
+
+        none: it has none, as far as is known; too short: one as long did not carry it; untested: neither.
+        """
+        own = self.wanted_warmup_updates or 0
+        if not own:
+            return "none"
+        tried = () if self.warmup is None else self.warmup.tried
+        shortest = None if self.warmup is None else self.warmup.shortest_updates
+        named = None if self.warmup is None else self.warmup.named_updates
+        if named is not None and own >= named:
+            return "carries"
+        failed = [one.warmup_updates for one in tried if shortest is None or one.warmup_updates < shortest]
+        return "too short" if failed and own <= max(failed) else "untested"

@@ -67,7 +67,12 @@ def rate_headline(advice: Advice) -> str:
         case place:
             said = f"{yours} is {_PLACES[place]}"
     chance = advice.stuck_chance
-    if _rescued(advice):
+    own = counted(advice.wanted_warmup_updates or 0, "update")
+    if advice.own_warmup == "carries":
+        said += f" without warm-up, and trains with yours of {own}"
+    elif advice.own_warmup == "untested" and _is_doubtful(advice):
+        said += f" without warm-up; whether yours of {own} carries it was not tested"
+    elif _rescued(advice):
         said += f", but trains with a warm-up of {counted(_named(advice), 'update')}"
     elif chance is not None and chance >= _LIKELY:
         said += f": {probability(chance)} chance of getting stuck"
@@ -76,10 +81,12 @@ def rate_headline(advice: Advice) -> str:
 
 def speaks_against(advice: Advice | None) -> bool:
     """Whether the wanted rate is one that nobody should start with as it is; one that is only slow is not."""
-    if advice is None:
-        return False
-    likely = advice.stuck_chance is not None and advice.stuck_chance >= _LIKELY
-    return advice.wanted_place == "above" or likely
+    return advice is not None and _is_doubtful(advice) and advice.own_warmup in ("none", "too short")
+
+
+def _is_doubtful(advice: Advice) -> bool:
+    """Whether the wanted rate is too high for a training without warm-up."""
+    return advice.wanted_place == "above" or (advice.stuck_chance is not None and advice.stuck_chance >= _LIKELY)
 
 
 def advice_rows(advice: Advice) -> list[AdviceRow]:

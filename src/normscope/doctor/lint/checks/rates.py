@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator
 
+from ....report.doctor.advice import Advice
 from ....report.doctor.contents import Finding, Severity
-from ....report.numbers import learning_rate, probability
+from ....report.numbers import counted, learning_rate, probability
 from ..needs import a_judged_rate
 from ..rules import Patient, Rule
 
@@ -15,39 +16,72 @@ def rate_out_of_range(patient: Patient) -> Iterator[Finding]:
     advice = patient.advice
     if advice is None or advice.wanted_rate is None or advice.good_range is None or advice.best_rate is None:
         return
-    carried = advice.warmup is not None and advice.warmup.named_updates
     likely = (advice.stuck_chance or 0.0) >= _LIKELY and advice.wanted_place != "in range"
-    if carried or (advice.wanted_place not in ("above", "below") and not likely):
-        return
-    wanted, best, low, high = (
-        learning_rate(rate, 2)
-        for rate in (advice.wanted_rate, advice.best_rate, advice.good_range.low, advice.good_range.high)
-    )
-    range_words = f"those that are about as good as the best for {advice.horizon_updates} updates, {low} to {high}"
     if advice.wanted_place == "below":
-        yield Finding(
-            id="rate-out-of-range",
-            severity=Severity.INFO,
-            where="",
-            message=f"your rate {wanted} lies below {range_words}",
-            fix=f"nothing, where the training is much longer; else take a rate near {best}",
-        )
-        return
-    stuck = (
-        f", and is stuck with a chance of {probability(advice.stuck_chance or 0.0)} without warm-up" if likely else ""
+        yield _below(advice)
+    elif advice.own_warmup != "carries" and (advice.wanted_place == "above" or likely):
+        if advice.own_warmup == "untested":
+            yield _untested(advice)
+        elif advice.own_warmup == "too short" or not (advice.warmup and advice.warmup.named_updates):
+            yield _above(advice, likely=likely)
+
+
+def _below(advice: Advice) -> Finding:
+    return Finding(
+        id="rate-out-of-range",
+        severity=Severity.INFO,
+        where="",
+        message=f"{_yours(advice)} lies below {_range(advice)}",
+        fix=f"nothing, where the training is much longer; else take a rate near {_best(advice)}",
     )
-    yield Finding(
+
+
+def _untested(advice: Advice) -> Finding:
+    """With a warm-up of its own a high rate is not certain to be wrong: the range is of trainings without one."""
+    own = counted(advice.wanted_warmup_updates or 0, "update")
+    return Finding(
+        id="rate-out-of-range",
+        severity=Severity.INFO,
+        where="",
+        message=f"{_yours(advice)} lies above {_range(advice)}, which is of trainings without warm-up; whether yours "
+        f"of {own} carries it was not tested",
+        fix="try it with --probe, or keep an eye on the first updates after the warm-up",
+    )
+
+
+def _above(advice: Advice, *, likely: bool) -> Finding:
+    chance = probability(advice.stuck_chance or 0.0)
+    stuck = f", and is stuck with a chance of {chance} without warm-up" if likely else ""
+    fix = "; no warm-up that was tried carries yours"
+    if advice.warmup is None:
+        fix = ", or test warm-ups for yours with --probe"
+    elif advice.warmup.named_updates:
+        own, needed = (
+            counted(n, "update") for n in (advice.wanted_warmup_updates or 0, advice.warmup.shortest_updates)
+        )
+        stuck += f"; your warm-up of {own} does not carry it"
+        fix = f", or a warm-up of {needed}"
+    return Finding(
         id="rate-out-of-range",
         severity=Severity.WARNING,
         where="",
-        message=f"your rate {wanted} lies above {range_words}{stuck}",
-        fix=f"take a rate near {best}"
-        + (
-            ", or test warm-ups for yours with --probe"
-            if advice.warmup is None
-            else "; no warm-up that was tried carries yours"
-        ),
+        message=f"{_yours(advice)} lies above {_range(advice)}{stuck}",
+        fix=f"take a rate near {_best(advice)}{fix}",
     )
+
+
+def _yours(advice: Advice) -> str:
+    return f"your rate {learning_rate(advice.wanted_rate, 2)}"
+
+
+def _best(advice: Advice) -> str:
+    return learning_rate(advice.best_rate, 2)
+
+
+def _range(advice: Advice) -> str:
+    good = advice.good_range
+    ends = "" if good is None else f", {learning_rate(good.low, 2)} to {learning_rate(good.high, 2)}"
+    return f"those that are about as good as the best for {advice.horizon_updates} updates{ends}"
 
 
 PLACE = 130
