@@ -56,9 +56,8 @@ def _above(advice: Advice, *, likely: bool) -> Finding:
     if advice.warmup is None:
         fix = ", or test warm-ups for yours with --probe"
     elif advice.warmup.named_updates:
-        own, needed = (
-            counted(n, "update") for n in (advice.wanted_warmup_updates or 0, advice.warmup.shortest_updates)
-        )
+        own = counted(advice.wanted_warmup_updates or 0, "update")
+        needed = counted(advice.warmup.named_updates, "update")
         stuck += f"; your warm-up of {own} does not carry it"
         fix = f", or a warm-up of {needed}"
     return Finding(
