@@ -20,6 +20,7 @@ DATA = {
     "report/templates/style.css",
     "report/templates/comparison.html.j2",
     "doctor/advise/rule.json",
+    "studies/paper/claims.toml",
 }
 
 

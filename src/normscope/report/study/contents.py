@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ..words import Tone
 from .verdict import Verdict
 
 
@@ -39,13 +40,35 @@ class StudyFigure:
     wide: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A cell that leads elsewhere."""
+
+    text: str
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class Marked:
+    """A cell that judges: a coloured dot, the judgement in words, and a note below it where there is one."""
+
+    text: str
+    tone: Tone
+    note: str = ""
+
+
+Cell = str | float | Link | Marked | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudyTable:
-    """Cells are text or numbers; numbers are aligned and shown with four digits."""
+    """Cells are text or numbers, links or judgements; numbers are aligned and shown with four digits."""
 
     title: str
     columns: Sequence[str]
-    rows: Sequence[Sequence[str | float | None]]
+    rows: Sequence[Sequence[Cell]]
+    prose: bool = False
+    """Whether its cells hold sentences, and are broken into lines."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,14 +6,14 @@ from ...files import write_atomically
 from ..numbers import significant
 from ..svg import inlined
 from ..template import environment, style_sheet
-from .contents import StudyPage
+from .contents import Cell, Link, Marked, StudyPage
 from .verdict import tally
 
 
 def render_study(page: StudyPage) -> str:
     """The page as text; the same contents give the same bytes."""
     jinja = environment()
-    jinja.filters |= {"cell": cell, "number": is_number}
+    jinja.filters |= {"cell": cell, "number": is_number, "kind": kind}
     pictures = [inlined(figure.svg, figure.name.replace("_", "-")) for figure in page.figures]
     return jinja.get_template("study.html.j2").render(
         s=page, tally=tally(claim.verdict for claim in page.claims), pictures=pictures, css=style_sheet()
@@ -37,3 +37,8 @@ def is_number(value: object) -> bool:
 def cell(value: str | float | None) -> str:
     """Text as it is, numbers with four significant digits, "–" for what was not measured."""
     return value if isinstance(value, str) else significant(value)
+
+
+def kind(value: Cell) -> str:
+    """Which of the cells' forms a value has."""
+    return "link" if isinstance(value, Link) else "marked" if isinstance(value, Marked) else "plain"
