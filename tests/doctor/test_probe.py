@@ -14,7 +14,7 @@ from normscope.doctor.advise.probe import LEAST_UPDATES, PLACES, length, probe
 from normscope.doctor.advise.reading import LEAST_SPREAD, reading_of
 from normscope.doctor.advise.rule import Linear, ProbeRule
 from normscope.doctor.advise.trial import Trial, restored, train_shortly
-from normscope.doctor.advise.warmup import MARGIN, carries, ladder, shortest_warmup
+from normscope.doctor.advise.warmup import MARGIN, carries, ladder, outcome_of, shortest_warmup
 from normscope.doctor.advise.warmup import length as with_tail
 
 RULE = ProbeRule(
@@ -172,6 +172,9 @@ def risen(rate: float, to: float) -> Trial:
 def test_a_warm_up_carries_a_rate_where_tokens_are_still_told_apart():
     assert carries(trial(0.1, 3.0, 0.5))
     assert not carries(risen(0.1, to=3.2))
+    assert outcome_of(risen(0.1, to=3.2)) == "unsettled"
+    assert outcome_of(trial(0.1, 3.0, 0.05)) == "stuck"
+    assert outcome_of(trial(0.1, 3.0, 0.5)) == "learns"
     assert carries(risen(0.1, to=3.05))
     assert not carries(trial(0.1, 3.0, 1e-3))
     assert not carries(trial(0.1, 5.0, 0.5))

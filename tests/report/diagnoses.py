@@ -195,7 +195,7 @@ def probed_advice(*, shortest: int | None = 20) -> Advice:
         for rate, updates, end, spread, outcome in (
             (1.3e-4, 4, 10.2, 0.98, "learns"),
             (4.1e-4, 12, 8.61, 0.87, "learns"),
-            (1.3e-3, 8, 8.97, 0.79, "stuck"),
+            (1.3e-3, 8, 8.97, 0.79, "unsettled"),
             (4.1e-3, 8, 10.1, 0.0004, "stuck"),
         )
     )

@@ -10,7 +10,7 @@ from .first_update import FirstUpdate
 from .probe import Probe
 from .rule import Rule
 from .trial import Trial
-from .warmup import Warmups, carries
+from .warmup import Warmups, outcome_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +131,7 @@ def _short(trial: Trial) -> ShortTraining:
         warmup_updates=trial.warmup_updates,
         losses=tuple(loss if math.isfinite(loss) else None for loss in trial.losses),
         spread=trial.spreads[-1] if math.isfinite(trial.spreads[-1]) else None,
-        outcome="not finite" if not finite else "learns" if carries(trial) else "stuck",
+        outcome="not finite" if not finite else outcome_of(trial),
     )
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 from torch import nn
 
@@ -87,6 +88,13 @@ def shortest_warmup(
             if carries(tried[-1]):
                 return Warmups(trials=tuple(tried), shortest=warmup)
     return Warmups(trials=tuple(tried), shortest=None)
+
+
+def outcome_of(trial: Trial) -> Literal["learns", "unsettled", "stuck"]:
+    """What became of a training whose losses are finite, as `report.doctor.advice` has it."""
+    if mean_of_last(trial.spreads) < ALIVE:
+        return "stuck"
+    return "learns" if carries(trial) else "unsettled"
 
 
 def carries(trial: Trial) -> bool:

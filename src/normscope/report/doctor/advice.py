@@ -33,9 +33,8 @@ class ShortTraining:
     """Of each update's batch before the update, in nats; None where it was not finite."""
     spread: float | None
     """How far the outputs for different tokens lie apart at its end, over how far they did at its start."""
-    outcome: Literal["learns", "stuck", "not finite"]
-    """stuck: at its end it hardly tells tokens apart, or its loss rose or is not below its start; not finite: a loss
-    was."""
+    outcome: Literal["learns", "unsettled", "stuck", "not finite"]
+    """unsettled: its loss rose, or is not below its start; stuck: it hardly tells tokens apart at its end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -50,7 +50,7 @@ _PLACES: dict[RatePlace, str] = {
 _LIKELY = 0.5
 _PROBE_UPDATES = 200
 """What a first probe is recommended to spend."""
-OUTCOMES = {"learns": "learns", "stuck": "stuck", "not finite": "not finite"}
+OUTCOMES = {"learns": "learns", "unsettled": "unsettled", "stuck": "stuck", "not finite": "not finite"}
 """What became of a short training."""
 
 

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from ..numbers import learning_rate, probability
-from ..svg import HUES, INK, house_style, to_svg
+from ..svg import HUES, INK, PAPER, house_style, to_svg
 from .advice import Advice, ShortTraining
 from .advice_words import OUTCOMES, good_rates
 from .depth import finite
@@ -26,6 +26,7 @@ _RISE_SHOWN = 1.0
 _GOOD, _BEST, _STUCK = HUES[2], HUES[0], HUES[1]
 _MARKS = {
     "learns": ("o", _BEST, _BEST),
+    "unsettled": ("o", PAPER, _BEST),
     "stuck": ("X", _STUCK, _STUCK),
     "not finite": ("^", _STUCK, _STUCK),
 }
