@@ -127,6 +127,7 @@ def doctor(
             raise UserError("--probe makes advice and --no-advice leaves it out: give one of them")
         silenced = _silenced(silence)
         run_imports(imports)
+        from ..doctor.plan import forward_passes
         from ..targets import opened, opened_on_meta
         from ..targets.histories import explained_log, explained_run
         from ..targets.probing import probing_of
@@ -140,6 +141,10 @@ def doctor(
             found = opened(target, settings, tokens=tokens, sequences=sequences, seed=seed)
             watch(f"looking at {found.title}", 0, 1)
             probing = None if probe is None else probing_of(found, probe)
+            has_rate = rate is not None or found.optimizer is not None
+            watch.plan(
+                "the whole diagnosis", forward_passes(advise=not no_advice, probe_updates=probe or 0, warmups=has_rate)
+            )
             diagnosis = _diagnosed(found, optimizer, rate, silenced, advise=not no_advice, probing=probing, watch=watch)
     from ..report.doctor.contents import worst_of
 

@@ -17,6 +17,7 @@ from ..trace.unchanged import left_unchanged
 
 STEPS_A_DECADE = 3
 _LOWEST, _HIGHEST = -7, 4
+RATES_AT_LEAST = _HIGHEST + 1 - _LOWEST
 """Steps about the rate at which the first update is as long as the weights."""
 _NEVER_BELOW = -21
 _OPENING_RATE = 1e-2
@@ -100,7 +101,7 @@ def first_update(
     Raises ValueError for a loss that is not finite, or that no trained weight has an influence on.
     """
     weights = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
-    watch(0, _HIGHEST + 1 - _LOWEST)
+    watch(0, RATES_AT_LEAST)
     start = start or _passed(model, inputs, loss)
     with left_unchanged(model):
         gradients = start.gradients
@@ -139,7 +140,7 @@ def _along(
             move(line.reach * 10 ** (step / STEPS_A_DECADE))
             output = call_with(model, inputs)
             seen[step] = float(loss_of(output, loss)[0]), spread_of(output)
-            watch(len(seen), max(len(seen), _HIGHEST + 1 - _LOWEST))
+            watch(len(seen), max(len(seen), RATES_AT_LEAST))
 
         for step in range(_LOWEST, _HIGHEST + 1):
             look(step)
