@@ -42,6 +42,12 @@ PAGES = [
         )
     ),
 ]
+GOES_ON_FROM = {
+    "docs/training.md": "docs/data.md",
+    "docs/run-folders.md": "docs/training.md",
+    "docs/comparing.md": "README.md",
+}
+"""Whose corpus, configuration or run a page's examples use."""
 NEEDS = {"docs/exchange.md": ("transformers", "ctranslate2")}
 """Optional libraries that a page's examples are about."""
 ONE_THREAD = ["--set", "train.threads=1"]
@@ -59,6 +65,12 @@ SMALLER = {
     "--warmup-updates 0,200 --peak-lr 3e-4:3e-1:7": "--warmup-updates 0 --peak-lr 3e-4:3e-1:2",
 }
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def read() -> set[str]:
+    """The pages whose examples have run, whichever of them this process was given."""
+    return set()
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +97,7 @@ def _blocks(page: str) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_examples_run(
-    page: str, desk: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    page: str, desk: Path, read: set[str], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     for library in NEEDS.get(page, ()):
         pytest.importorskip(library)
@@ -94,6 +106,16 @@ def test_examples_run(
     # The pool's processes have tests of their own.
     for module in (compare, finetune):
         monkeypatch.setattr(module, "run_cells", in_process.run_cells)
+    _read(page, desk, read, monkeypatch)
+    capfd.readouterr()
+
+
+def _read(page: str, desk: Path, read: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run the examples of a page, unless they have run, after those of the page that it goes on from."""
+    if page in read:
+        return
+    if page in GOES_ON_FROM:
+        _read(GOES_ON_FROM[page], desk, read, monkeypatch)
     ran = 0
     names: dict[str, object] = {"__name__": "example"}  # a reader goes on in the same session
     for language, text in _blocks(page):
@@ -110,8 +132,8 @@ def test_examples_run(
         else:
             continue
         ran += 1
-    capfd.readouterr()
     assert ran, f"{page} has no example that runs"
+    read.add(page)
 
 
 def _run(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
