@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
+from torch._inductor import config
 
 from normscope.model import Context, EncoderDecoder, Layout, ModelConfig
 
@@ -29,6 +30,7 @@ def small_model() -> tuple[EncoderDecoder, Layout]:
 @torch.no_grad()
 def stack_by_inductor() -> None:
     """What the code generator makes of a stack computes what the stack computes."""
+    config.compile_threads = 1  # the workers that compile side by side would each import torch first
     model, layout = small_model()
     encoder, x_ND = Encoder(model), torch.randn(8, 16)
     compiled = torch.compile(encoder, fullgraph=True)

@@ -20,7 +20,7 @@ import torch
 from normscope.runs import run
 from tiny import RUN, leftovers, result, tiny
 
-UPDATES = 60
+UPDATES = 30
 FILE_OPERATIONS = ("open", "os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.truncate")
 
 

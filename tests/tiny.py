@@ -30,8 +30,8 @@ SETTINGS = (
 )
 """1+1 blocks of width 16, dropout 0.1, on 300 sentences of the toy language, in one thread."""
 
-RUN = ("train.accumulation=3", "train.duration=60", "train.validate_every=20", "train.checkpoint_every=7")
-"""60 updates of three batches: several epochs, 3 validations, 11 checkpoints, and a batch order that matters."""
+RUN = ("train.accumulation=3", "train.duration=30", "train.validate_every=10", "train.checkpoint_every=4")
+"""30 updates of three batches: several epochs, 3 validations, 9 checkpoints, and a batch order that matters."""
 
 SHORT = ("train.duration=12", "train.validate_every=5", "train.checkpoint_every=4", "train.keep_checkpoints=5")
 

@@ -1,5 +1,6 @@
 """The fixture `norm_doctor`, which pytest loads in this run as in any other, and in a run in a user's folder."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -10,7 +11,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import forked
 from normscope.doctor.diagnosis import Diagnosis
+from tiny import finish
 
 PROBLEM = "missing-final-norm"
 Doctor = Callable[..., Diagnosis]
@@ -75,20 +78,17 @@ def test_in_a_folder_of_its_own_the_project_silences_rules_and_failures_are_read
         "    norm_doctor(model, inputs)\n",
         encoding="utf-8",
     )
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-p",
-        "no:cacheprovider",
-        "-o",
-        f"pythonpath={Path(__file__).parent}",
-    ]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert "1 failed, 1 passed" in done.stdout, done.stdout + done.stderr
-    assert "error: dead-sublayer at " in done.stdout
+    _, out, err = finish(forked.call(_pytest, tmp_path))
+    assert "1 failed, 1 passed" in out, out + err
+    assert "error: dead-sublayer at " in out
     # The user reads what was found, and no code of ours.
-    assert "pytest_plugin.py:" not in done.stdout
+    assert "pytest_plugin.py:" not in out
+
+
+def _pytest(folder: Path) -> None:
+    """As `python -m pytest` in a user's folder."""
+    os.chdir(folder)
+    sys.exit(pytest.main(["-p", "no:cacheprovider", "-o", f"pythonpath={Path(__file__).parent}"]))
 
 
 def test_pytest_finds_the_plugin_and_it_loads_nothing_heavy() -> None:

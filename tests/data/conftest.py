@@ -76,11 +76,11 @@ def listing() -> Callable[[Path], list[str]]:
 
 @pytest.fixture
 def text(tmp_path: Path) -> dict[str, tuple[Path, Path]]:
-    """2,300 training pairs and 40 pairs each of valid and test, in a folder of their own."""
+    """1,150 training pairs and 40 pairs each of valid and test, in a folder of their own."""
     folder = tmp_path / "text"
     folder.mkdir()
     splits = {}
-    for seed, (name, pairs, suffix) in enumerate([("train", 2300, ".gz"), ("valid", 40, ""), ("test", 40, "")], 1):
+    for seed, (name, pairs, suffix) in enumerate([("train", 1150, ".gz"), ("valid", 40, ""), ("test", 40, "")], 1):
         source, target = parallel_lines(pairs, seed)
         splits[name] = (
             write_lines(folder / f"{name}.de{suffix}", source),

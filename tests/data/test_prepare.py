@@ -26,7 +26,7 @@ def read(path):
 
 @pytest.mark.parametrize("joint", [False, True])
 def test_what_a_corpus_holds(config, text, joint, listing):
-    report = prepare(config(joint=joint, lowercase=True))
+    report = prepare(config(joint=joint, lowercase=True, max_length_ratio=1.4))
     corpus = Corpus.open(report.out)
     assert corpus.fingerprint == report.fingerprint
     assert list(corpus.splits) == ["train", "valid", "test"]
@@ -39,9 +39,9 @@ def test_what_a_corpus_holds(config, text, joint, listing):
         rows = list(range(len(expected["source"])))
         if name == "train":
             words = [[len(expected[side][i].split()) for side in ("source", "target")] for i in rows]
-            rows = [i for i in rows if max(words[i]) <= 1.5 * min(words[i])]
-            assert 0 < len(rows) < report.read["train"] == 2300
-            assert report.dropped == {"length ratio over 1.5": 2300 - len(rows)}
+            rows = [i for i in rows if max(words[i]) <= 1.4 * min(words[i])]
+            assert 0 < len(rows) < report.read["train"] == 1150
+            assert report.dropped == {"length ratio over 1.4": 1150 - len(rows)}
         for side in ("source", "target"):
             sentences = getattr(corpus.splits[name], side)
             vocabulary = getattr(corpus, side).vocabulary
@@ -84,7 +84,7 @@ def test_every_23rd_pair_is_held_out_where_no_validation_is_given(config, text):
     report = prepare(asked)
     corpus = Corpus.open(report.out)
     source, target = (read(path) for path in text["train"])
-    assert report.kept == {"train": 2200, "valid": 100}
+    assert report.kept == {"train": 1100, "valid": 50}
     assert corpus.splits["valid"].source_text == source[22::23]
     assert corpus.splits["valid"].target_text == target[22::23]
     decoded = [corpus.source.form.restore(corpus.source.vocabulary.decode(i)) for i in corpus.splits["train"].source]
@@ -205,10 +205,10 @@ def test_progress_runs_to_the_end_of_each_stage(config):
 def bad_inputs():
     def cut(text):
         source = text["train"][0]
-        source.write_bytes(gzip.compress("\n".join(read(source)[:2000]).encode() + b"\n"))
+        source.write_bytes(gzip.compress("\n".join(read(source)[:1000]).encode() + b"\n"))
 
     return {
-        "train.de.gz has 2,000 lines, but .*train.en.gz has 2,300": cut,
+        "train.de.gz has 1,000 lines, but .*train.en.gz has 1,150": cut,
         r"valid\.en: no such file": lambda text: text["valid"][1].unlink(),
         r"test\.de: empty file": lambda text: text["test"][0].write_bytes(b""),
         r"test\.de:2: byte 1 .* is not UTF-8": lambda text: text["test"][0].write_bytes(b"a\n\xff\n" + b"x\n" * 38),
@@ -233,7 +233,7 @@ def test_bad_input_is_told_and_leaves_nothing(config, text, message, monkeypatch
     [
         ({"vocabulary_size": 10}, r"source side \(de\): vocabulary size 10 is too small"),
         ({"vocabulary_size": 10, "joint": True}, "^vocabulary size 10 is too small"),
-        ({"min_tokens": 100}, "none of the 2,300 training pairs can be kept .*under 100 words"),
+        ({"min_tokens": 100}, "none of the 1,150 training pairs can be kept .*under 100 words"),
     ],
 )
 def test_what_cannot_be_made_is_told_and_leaves_nothing(config, changes, message, listing):

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from itertools import pairwise
 
 import pytest
@@ -24,8 +25,8 @@ def sample() -> Pairs:
     return toy_pairs(60_000, seed=3, split="train")
 
 
-def german(pairs: Pairs) -> list[list[str]]:
-    return [de.split() for de, _ in pairs]
+def german(pairs: Pairs) -> Iterator[list[str]]:
+    return (de.split() for de, _ in pairs)
 
 
 def clauses(tokens: list[str]) -> list[list[str]]:
@@ -63,7 +64,7 @@ def test_seeds_differ(sample: Pairs):
 
 
 def test_splits_share_no_source():
-    sources = {split: {de for de, _ in toy_pairs(2000, seed=0, split=split)} for split in SPLITS}
+    sources = {split: {de for de, _ in toy_pairs(500, seed=0, split=split)} for split in SPLITS}
     assert not sources["train"] & sources["valid"]
     assert not sources["train"] & sources["test"]
     assert not sources["valid"] & sources["test"]
@@ -138,6 +139,8 @@ def test_determiner_adjective_noun_agree(sample: Pairs, noun: str, table: str):
     }
     found = set()
     for words in german(sample):
+        if noun not in words:
+            continue
         for before, det, adj, word in zip(words, words[1:], words[2:], words[3:], strict=False):
             stem = next((stem for stem in stems if adj.startswith(stem)), None)
             relative = before == "," and det in {"der", "die", "das", "den"}  # der mann , der alte hunde sucht
@@ -159,6 +162,8 @@ def test_subject_verb_agreement_and_verb_last(sample: Pairs, pronoun: str, endin
     """The verb agrees with its pronoun: second in main clauses, last after a conjunction."""
     seen = {"second": 0, "last": 0}
     for words in german(sample):
+        if pronoun not in words:
+            continue
         for clause in clauses(words):
             if clause[0] in {"weil", "obwohl", "wenn", "dass", "ob"} and clause[1] == pronoun:
                 verb, where = clause[-1], "last"

@@ -100,8 +100,7 @@ def test_a_beam_of_everything_finds_everything_in_order(length_penalty):
     assert [h.score for h in found] == pytest.approx([h.score for h in expected], rel=1e-5)
 
 
-@pytest.mark.parametrize("beam", [1, 4])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("seed", "beam"), [(0, 1), (1, 4), (2, 4)])
 def test_together_equals_one_by_one(seed, beam):
     model = tiny(seed)
     lengths = torch.randint(1, 25, (21,), generator=torch.Generator().manual_seed(seed)).tolist()

@@ -47,12 +47,17 @@ def test_the_structure_is_that_of_the_model_with_weights(name: str) -> None:
 
 
 def test_seventy_billion_parameters_need_no_memory() -> None:
+    """In wide layers: what eighty of them take longer for is going through them one by one."""
     config = transformers.LlamaConfig(
-        num_hidden_layers=80, hidden_size=8192, intermediate_size=28672, num_attention_heads=64, num_key_value_heads=8
+        num_hidden_layers=10,
+        hidden_size=24576,
+        intermediate_size=73728,
+        num_attention_heads=192,
+        num_key_value_heads=8,
     )
     with torch.device("meta"):
         model, ids = transformers.LlamaForCausalLM(config), torch.zeros(1, 2, dtype=torch.long)
     (stack,) = find_stacks(model, {"input_ids": ids})
     assert sum(weight.numel() for weight in model.parameters()) > 65e9
-    assert (stack.placement, stack.blocks, stack.width, stack.final_norm) == ("pre-ln", 80, 8192, True)
+    assert (stack.placement, stack.blocks, stack.width, stack.final_norm) == ("pre-ln", 10, 24576, True)
     assert (stack.norm, stack.norm_epsilon) == ("rms-norm", 1e-6)

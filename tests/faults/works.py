@@ -11,14 +11,14 @@ from tiny import options
 from .disk import Tree
 
 TRAINING = (
-    "train.duration=40",
-    "train.validate_every=15",
-    "train.checkpoint_every=7",
+    "train.duration=20",
+    "train.validate_every=8",
+    "train.checkpoint_every=3",
     "train.keep_checkpoints=2",
     "data.max_tokens=128",
     "data.toy_pairs=100",
 )
-"""40 updates with 3 validations and 8 checkpoints, of which 2 and the best are kept."""
+"""20 updates with 3 validations and 9 checkpoints, of which 2 and the best are kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

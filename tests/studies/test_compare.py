@@ -7,11 +7,12 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from forked import pool_forks
+from forked import pool_forks, start
 from normscope.cli import main as cli
 from normscope.errors import UserError
 from normscope.runs.config import load
@@ -19,7 +20,7 @@ from normscope.runs.evaluate import SCORES
 from normscope.studies.grids.compare import run_comparison
 from normscope.studies.grids.grid import Grid
 from normscope.train import RunFolder
-from tiny import MY_PLACEMENT, finish, flip, options, result, start, steps
+from tiny import MY_PLACEMENT, finish, flip, options, result, steps
 
 TINY = ("train.duration=4", "train.validate_every=2", "train.checkpoint_every=1", "train.keep_checkpoints=9")
 FOUR = ["--arms", "post-ln:0,pre-ln:2", "--peak-lr", "3e-3", "--seeds", "2", "--processes", "2", *options(*TINY)]
@@ -171,10 +172,7 @@ def wait_for(condition: Callable[[], bool], seconds: float = 240) -> None:
 
 
 def test_stopping_a_comparison_ends_its_runs_with_saves_and_a_killed_run_is_named(tmp_path: Path) -> None:
-    """Two endless runs with a placement of the user's own: one is killed from outside, then the whole is stopped.
-
-    Here every process starts from nothing, as a user's do.
-    """
+    """Two endless runs with a placement of the user's own: one is killed from outside, then the whole is stopped."""
     (tmp_path / "my_placements.py").write_text(MY_PLACEMENT)
     never = 1_000_000
     endless = options(*(f"train.{key}={never}" for key in ("duration", "validate_every", "checkpoint_every")))
@@ -182,9 +180,11 @@ def test_stopping_a_comparison_ends_its_runs_with_saves_and_a_killed_run_is_name
     process = start(*command, "--seeds", "2", "--processes", "2", *endless, cwd=tmp_path)
     runs = [tmp_path / f"out/runs/half-ln_warmup-0_lr-0.003_adam_seed-{seed}" for seed in (1, 2)]
     wait_for(lambda: all((run / "metrics.jsonl").exists() for run in runs))
-    os.kill(trainer_of(runs[0]), signal.SIGKILL)
+    victim, survivor = (trainer_of(run) for run in runs)
+    assert victim
+    assert survivor
+    os.kill(victim, signal.SIGKILL)
     wait_for(lambda: trainer_of(runs[0]) == 0)
-    survivor = trainer_of(runs[1])
     time.sleep(1.2)  # two looks at the runs
     process.send_signal(signal.SIGTERM)
     code, _, err = finish(process)
@@ -199,14 +199,11 @@ def test_stopping_a_comparison_ends_its_runs_with_saves_and_a_killed_run_is_name
 
 
 def trainer_of(run: Path) -> int:
-    """Process id of whoever trains that run; 0 for nobody."""
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            words = (folder / "cmdline").read_bytes().decode().split("\0")
-        except OSError:
-            continue
-        if "train" in words and str(run) in words:
-            return int(folder.name)
+    """Process id of whoever trains that run, and so has its lock open; 0 for nobody."""
+    for handle in Path("/proc").glob("[0-9]*/fd/*"):
+        with suppress(OSError):
+            if handle.readlink() == run / ".lock":
+                return int(handle.parts[2])
     return 0
 
 
