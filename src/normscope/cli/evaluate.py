@@ -7,7 +7,7 @@ import typer
 
 from ..settings.config_file import refuse_no_run
 from .console import say
-from .shared import Device, Which, refuse_unwritable
+from .shared import Average, Device, Which, averaged_if_asked, refuse_unwritable
 
 
 def evaluate(
@@ -25,6 +25,7 @@ def evaluate(
         ),
     ] = None,
     which: Which = "best",
+    average: Average = None,
     device: Device = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print the scores as JSON.")] = False,
     save: Annotated[Path | None, typer.Option(help="Write the scores as JSON into this file.")] = None,
@@ -42,6 +43,7 @@ def evaluate(
     \b
       normscope evaluate runs/first --split test --save scores.json
     """
+    import dataclasses
     import json
 
     for option, file in (("--save", save), ("--output", output)):
@@ -54,7 +56,13 @@ def evaluate(
 
     given = {"beam": beam, "length_penalty": length_penalty}
     search = {name: value for name, value in given.items() if value is not None}
-    done = evaluate_run(run, split, which=which, device=device, search=search, translations=output is not None, say=say)
+    with averaged_if_asked(run, which, average) as (place, one, mean):
+        done = evaluate_run(
+            place, split, which=one, device=device, search=search, translations=output is not None, say=say
+        )
+    if mean is not None:
+        settings = {**done.settings, "run": str(run), "update": mean.updates[-1], "average": mean.words}
+        done = dataclasses.replace(done, settings=settings)
     values = {**done.settings, **done.scores, **provenance()}
     with disk_errors("writing the scores and translations"):
         if output is not None:

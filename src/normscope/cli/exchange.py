@@ -7,6 +7,7 @@ import typer
 
 from ..settings.config_file import refuse_no_run
 from .names import placement_names
+from .shared import Average, averaged_if_asked
 
 Which = Annotated[
     str,
@@ -32,6 +33,7 @@ def export(
         ),
     ] = None,
     which: Which = "best",
+    average: Average = None,
 ) -> None:
     """Write a run's model and tokeniser as Hugging Face transformers or CTranslate2 open them.
 
@@ -43,7 +45,8 @@ def export(
     refuse_no_run(run)
     from ..exchange.verbs import export_run
 
-    report = export_run(run, out, form=form, which=which)
+    with averaged_if_asked(run, which, average) as (place, one, _):
+        report = export_run(place, out, form=form, which=one)
     left_out = f"; without {', '.join(report.left_out)}" if report.left_out else ""
     typer.echo(
         f"{out}: {report.form.name}, opened by {report.form.opened_by}; its outputs differ from ours by at most "

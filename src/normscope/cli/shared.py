@@ -4,7 +4,7 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,12 +12,23 @@ from ..errors import UserError
 from ..signals import Interrupted, Stopped
 from .console import say
 
+if TYPE_CHECKING:
+    from ..exchange.averaging import Averaged
+
 Settings = Annotated[
     list[str], typer.Option("--set", metavar="KEY=VALUE", help="Change one setting, such as model.width=256.")
 ]
 Which = Annotated[
     str,
     typer.Option("--checkpoint", help="Checkpoint: best (lowest validation loss), last, or the number of an update."),
+]
+Average = Annotated[
+    str | None,
+    typer.Option(
+        metavar="last:N|UPDATES",
+        help="Take the mean of the weights of several checkpoints instead: the last N, or those of these updates, "
+        "separated by commas.",
+    ),
 ]
 Beam = Annotated[int, typer.Option(help="Number of hypotheses that the search keeps; 1 is greedy search.")]
 LengthPenalty = Annotated[
@@ -75,3 +86,19 @@ def write_text(option: str, file: Path, text: str) -> None:
         write_atomically(file, text)
     except OSError as error:
         raise UserError(f"cannot write {file}: {error.strerror}") from error
+
+
+@contextmanager
+def averaged_if_asked(run: Path, which: str, average: str | None) -> Iterator[tuple[Path, str, "Averaged | None"]]:
+    """The run and the checkpoint to load, and of which checkpoints it is the mean if it is one. Raises UserError."""
+    if average is None:
+        yield run, which, None
+        return
+    if which != "best":
+        raise UserError(
+            f"--checkpoint {which} takes one checkpoint, and --average {average} several; leave one of them out"
+        )
+    from ..exchange.averaging import averaged
+
+    with averaged(run, average) as found:
+        yield found.run, "last", found

@@ -10,7 +10,7 @@ import typer
 from ..errors import UserError
 from ..settings.config_file import refuse_no_run
 from .console import say
-from .shared import Beam, Device, LengthPenalty, Which
+from .shared import Average, Beam, Device, LengthPenalty, Which, averaged_if_asked
 
 
 def translate(
@@ -18,6 +18,7 @@ def translate(
     beam: Beam = 5,
     length_penalty: LengthPenalty = 1.0,
     which: Which = "best",
+    average: Average = None,
     device: Device = "auto",
 ) -> None:
     """Translate lines from standard input to standard output, in order.
@@ -34,7 +35,8 @@ def translate(
     from ..tasks.translation import TRANSLATION
 
     search = _user_values(BeamConfig, beam=beam, length_penalty=length_penalty)
-    loaded = load_run_of(TRANSLATION, run, which=which, device=device)
+    with averaged_if_asked(run, which, average) as (place, one, _):
+        loaded = load_run_of(TRANSLATION, place, which=one, device=device)
     # Undecodable bytes become replacement characters: one bad line must not end the translation of the others.
     lines = (raw.decode("utf-8", errors="replace").rstrip("\r\n") for raw in sys.stdin.buffer)
     for number, translation in enumerate(translate_lines(loaded.model, loaded.codec, lines, search), 1):
