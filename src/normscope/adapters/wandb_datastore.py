@@ -1,43 +1,105 @@
-"""W&B's datastore, `run-ID.wandb`: a log of protocol buffers that only the package wandb knows how to read."""
+"""W&B's datastore, `run-ID.wandb`: a log in LevelDB's framing, of which each record is a protocol buffer."""
 
-import importlib
+import struct
+import zlib
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from ..doctor.history.readers.rows import history_of, numbers_in
 from ..doctor.history.readers.wandb_lines import of_steps
 from ..doctor.history.record import History
-from ..errors import UserError
 from ..limits.reading import parse_json
+
+_MAGIC, _HEADER_BYTES = b":W&B", 7
+_BLOCK_BYTES = 32768
+"""A record that does not fit into what is left of a block goes on in the next."""
+_FRAME = struct.Struct("<IHB")
+"""A part's CRC-32, its length, and whether it is whole, the first, a middle or the last one of its record."""
+_WHOLE, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4
+_VARINT, _EIGHT, _BYTES, _FOUR = 0, 1, 2, 5
+"""Wire types of protocol buffers."""
+_HISTORY, _ITEM, _STEP = 2, 1, 2
+_KEY, _NESTED_KEY, _INTEGER, _NUMBER, _VALUE_JSON = 1, 2, 5, 6, 16
+"""Numbers of fields in wandb_internal.proto: of Record, HistoryRecord and HistoryItem."""
+
+Field = tuple[int, int | bytes]
 
 
 def of_datastore(file: Path) -> History:
-    """The history in a datastore. Raises UserError without wandb, ValueError as `history_of` does."""
-    try:
-        records: Any = importlib.import_module("wandb.proto.wandb_internal_pb2")
-        datastore: Any = importlib.import_module("wandb.sdk.internal.datastore")
-    except ImportError as error:
-        raise UserError(
-            f"{file}: W&B's datastore can be read by the package wandb alone, which is not installed (pip install "
-            "wandb). Or export the run's history as JSON lines (wandb-history.jsonl) and give that file"
-        ) from error
-    store = datastore.DataStore()
-    lines: list[dict[str, float]] = []
-    try:
-        store.open_for_scan(str(file))
-        while (data := store.scan_data()) is not None:
-            record = records.Record()
-            record.ParseFromString(data)
-            if record.WhichOneof("record_type") == "history":
-                lines.append(_line(record.history))
-    except (AssertionError, OSError) as error:
-        # A run that was killed ends in a torn block: what came before it is whole.
-        if not lines:
-            raise ValueError(f"{file} is no datastore of W&B: {error}") from error
-    return history_of(str(file), of_steps(lines))
+    """The history in a datastore; of one whose end is torn, what came before. Raises ValueError as `history_of` does,
+    and for a file that is no datastore."""
+    content = file.read_bytes()
+    if content[: len(_MAGIC)] != _MAGIC:
+        raise ValueError(f"{file} is no datastore of W&B: it does not begin with {_MAGIC.decode()}")
+    histories = (bytes(part) for record in _records(content) for part in _of(record, _HISTORY))
+    return history_of(str(file), of_steps([_line(history) for history in histories]))
 
 
-def _line(history: Any) -> dict[str, float]:
-    named = {item.key or "/".join(item.nested_key): item.value_json for item in history.item}
-    values = numbers_in({name: parse_json(text, infinite=True) for name, text in named.items()})
-    return values if "_step" in values else values | {"_step": float(history.step.num)}
+def _records(content: bytes) -> Iterator[bytes]:
+    """Until the end, or the first part that is torn."""
+    at, parts = _HEADER_BYTES, b""
+    while at + _FRAME.size <= len(content):
+        if _BLOCK_BYTES - at % _BLOCK_BYTES < _FRAME.size:
+            at += _BLOCK_BYTES - at % _BLOCK_BYTES
+            continue
+        checksum, length, kind = _FRAME.unpack_from(content, at)
+        part = content[at + _FRAME.size : at + _FRAME.size + length]
+        if len(part) < length or zlib.crc32(part, zlib.crc32(bytes([kind]))) != checksum:
+            return
+        at += _FRAME.size + length
+        parts = part if kind in (_WHOLE, _FIRST) else parts + part
+        if kind in (_WHOLE, _LAST):
+            yield parts
+
+
+def _fields(message: bytes) -> Iterator[Field]:
+    """Numbers of fields with their values: an integer, or bytes."""
+    at = 0
+    while at < len(message):
+        tag, at = _varint(message, at)
+        kind = tag & 7
+        if kind == _VARINT:
+            value, at = _varint(message, at)
+            yield tag >> 3, value
+            continue
+        length, at = (8, at) if kind == _EIGHT else (4, at) if kind == _FOUR else _varint(message, at)
+        yield tag >> 3, message[at : at + length]
+        at += length
+
+
+def _varint(message: bytes, at: int) -> tuple[int, int]:
+    """Seven bits a byte, the lowest first; and where it ends."""
+    value = shift = 0
+    while at < len(message):
+        byte = message[at]
+        at += 1
+        value |= (byte & 127) << shift
+        shift += 7
+        if byte < 128:
+            break
+    return value, at
+
+
+def _of(message: bytes, number: int) -> list[bytes]:
+    return [value for field, value in _fields(message) if field == number and isinstance(value, bytes)]
+
+
+def _line(history: bytes) -> dict[str, float]:
+    """Names with numbers; what is text or a table is left out."""
+    values = numbers_in(dict(filter(None, map(_named, _of(history, _ITEM)))))
+    steps = [value for step in _of(history, _STEP) for number, value in _fields(step) if number == 1]
+    return {"_step": float(int(steps[0]))} | values if steps else values
+
+
+def _named(item: bytes) -> tuple[str, object] | None:
+    """A name with its value, which newer versions write as a number and older ones as JSON."""
+    names = _of(item, _KEY) or _of(item, _NESTED_KEY)
+    name = "/".join(part.decode("utf-8", "replace") for part in names)
+    for number, value in _fields(item):
+        if number == _VALUE_JSON and isinstance(value, bytes):
+            return name, parse_json(value.decode("utf-8", "replace"), infinite=True)
+        if number == _NUMBER and isinstance(value, bytes) and len(value) == 8:
+            return name, struct.unpack("<d", value)[0]
+        if number == _INTEGER and isinstance(value, int):
+            return name, value >> 1 ^ -(value & 1)
+    return None

@@ -115,7 +115,7 @@ def test_a_repeated_update_counts_as_it_was_last() -> None:
         ("wandb-history.jsonl", '{"_step": 1, "loss": 2}\n[1]\n', "jsonl:2: this line is no JSON object"),
         ("wandb-summary.json", "{}", "not its history"),
         ("notes.txt", "", "no log that can be read"),
-        ("run-1.wandb", "", "by the package wandb alone"),
+        ("run-1.wandb", "", "is no datastore of W&B"),
     ],
 )
 def test_what_is_no_log_is_refused_in_a_line(name: str, content: str, message: str, tmp_path: Path) -> None:
