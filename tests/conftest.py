@@ -29,12 +29,16 @@ SHARED = Path(os.environ.get("NORMSCOPE_SHARED", Path(__file__).parents[2] / "sh
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """What is collected lives as long as the process: the garbage collector need not look at it again."""
+    """What is collected lives as long as the process: the garbage collector need not look at it again.
+
+    Nor need it look after every 700 objects for circles among graphs, of which reference counts free nearly all.
+    """
     gc.disable()
     try:
         return (yield)
     finally:
         gc.freeze()
+        gc.set_threshold(50_000)
         gc.enable()
 
 

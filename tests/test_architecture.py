@@ -3,6 +3,7 @@
 import ast
 import statistics
 from collections.abc import Container, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -71,6 +72,12 @@ WITHOUT_ERRORS = {"provenance", "signals", "placement", "measure", "report", "er
 """Rooms whose mistakes are ValueErrors: they serve callers that are not the command line."""
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    """Most tests go through every file."""
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def room_of(path: Path) -> str:
     return path.relative_to(ROOT).parts[0].removesuffix(".py")
 
@@ -78,7 +85,7 @@ def room_of(path: Path) -> str:
 def imports(path: Path) -> Iterator[tuple[int, str]]:
     """(line, "normscope.….name") for every import of ours, relative ones resolved."""
     package = ["normscope", *path.relative_to(ROOT).parent.parts]
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names if alias.name.split(".")[0] == "normscope")
         elif isinstance(node, ast.ImportFrom):
@@ -139,7 +146,7 @@ def test_placements_are_told_apart_in_their_own_files_alone():
         f"{path.relative_to(ROOT)}:{line}"
         for path in FILES
         if room_of(path) != "placement"
-        for line in compared(ast.parse(path.read_text(encoding="utf-8")), names)
+        for line in compared(parsed(path), names)
     ]
     assert found == []
 
@@ -161,7 +168,7 @@ def test_tasks_are_told_apart_in_their_own_room_alone():
         f"{path.relative_to(ROOT)}:{line}"
         for path in FILES
         if room_of(path) != "tasks"
-        for line in asks_for_a_task(ast.parse(path.read_text(encoding="utf-8")), set(TASKS))
+        for line in asks_for_a_task(parsed(path), set(TASKS))
     ]
     assert found == []
 
@@ -211,7 +218,7 @@ MODULES = {
 
 def known_at_import(path: Path, modules: Container[str]) -> set[str]:
     """Modules that a file names outside of functions, in annotations' `if TYPE_CHECKING` too."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = parsed(path)
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     late = {line for node in functions for line in range(node.lineno, (node.end_lineno or 0) + 1)}
     names = {name for line, name in imports(path) if line not in late}
