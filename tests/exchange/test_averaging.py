@@ -177,6 +177,14 @@ def test_a_damaged_checkpoint_is_refused(run: Path, tmp_path: Path) -> None:
         pass
 
 
+def test_where_no_temporary_folder_can_be_made_it_is_one_line(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "absent"))
+    with pytest.raises(UserError, match="making a temporary folder for the mean"), averaged(run, "last:2"):
+        pass
+
+
 def test_the_verbs_take_the_mean(run: Path, tmp_path: Path, call: Any) -> None:
     short = ("--beam", "1")
     code, out, _ = call("evaluate", run, "--average", "last:2", *short, "--save", tmp_path / "mean.json", "--json")

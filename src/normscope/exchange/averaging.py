@@ -6,7 +6,7 @@ run are averaged with the same share each, and nothing is trained.
 
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import UserError
+from ..files import disk_errors
 from ..model import renormalise, unit_vectors
 from ..runs.loading import load_run
 from ..tasks.registry import task_from_scratch
@@ -56,7 +57,9 @@ def averaged(run: Path, asked: str) -> Iterator[Averaged]:
         made_from=f"{run.resolve()}, mean of updates {', '.join(map(str, updates))}",
         data_fingerprint=loaded.environment.get("data_fingerprint", ""),
     )
-    with tempfile.TemporaryDirectory(prefix="normscope-average-") as place:
+    with ExitStack() as stack:
+        with disk_errors("making a temporary folder for the mean"):
+            place = stack.enter_context(tempfile.TemporaryDirectory(prefix="normscope-average-"))
         made = Path(place) / run.resolve().name
         write_run(made, loaded.config, loaded.model, lambda where: task.save_codec(loaded.codec, where), origin)
         yield Averaged(run=made, updates=tuple(updates))
