@@ -1,5 +1,6 @@
 """Means of checkpoints: their bytes beside numpy's, what is no parameter, and what the verbs do with them."""
 
+import errno
 import io
 import json
 import shutil
@@ -177,11 +178,12 @@ def test_a_damaged_checkpoint_is_refused(run: Path, tmp_path: Path) -> None:
         pass
 
 
-def test_where_no_temporary_folder_can_be_made_it_is_one_line(
-    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "absent"))
-    with pytest.raises(UserError, match="making a temporary folder for the mean"), averaged(run, "last:2"):
+def test_where_no_temporary_folder_can_be_made_it_is_one_line(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> str:
+        raise OSError(errno.ENOSPC, "No space left on device", "/tmp")
+
+    monkeypatch.setattr("tempfile.mkdtemp", full)
+    with pytest.raises(UserError, match="temporary folder for the mean: the disk is full"), averaged(run, "last:2"):
         pass
 
 
