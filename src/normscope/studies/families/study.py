@@ -14,7 +14,7 @@ from ..protocol.study import Findings, Study
 from . import ABOUT
 from .config import FamiliesConfig
 from .figure import stages_svg
-from .measure import measured
+from .measure import looked_at, measured
 
 _ASKED = ("tokens", "sequences", "largest", "limit_seconds", "seed")
 _SOURCE = "docs/doctor.md, How identification works"
@@ -23,9 +23,10 @@ Rows = Mapping[str, Mapping[str, Any]]
 
 def run(config: FamiliesConfig, pieces: Pieces) -> Findings:
     """One piece a model type."""
-    # Imported before the first fork, or every child would import them again.
     version = load_transformers().__version__
-    names = config.families or tuple(families())
+    names = (config.families or tuple(families()))[:: config.every]
+    # What every model imports is imported before the first fork, or every child would import it again.
+    looked_at(family="gpt2", **{name: getattr(config, name) for name in _ASKED if name != "limit_seconds"})
     rows: dict[str, Mapping[str, Any]] = {}
     for done, family in enumerate(names):
         pieces.watch("model types", done, len(names))
@@ -123,6 +124,7 @@ def _conditions(config: FamiliesConfig, version: str) -> Sequence[tuple[str, str
             "Inputs",
             f"random: {config.sequences} sequences of {config.tokens} tokens, or images and audio as the type asks",
         ),
+        ("Types", "all" if config.every == 1 else f"one in {config.every}, in alphabetical order"),
         ("Weights", "initial, as the type draws them"),
         ("Limit", f"{config.limit_seconds:g} seconds of the clock for one type, in a process of its own"),
         ("Gradient normalisation", "of the model's own loss, or of one on random targets"),

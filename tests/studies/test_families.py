@@ -1,0 +1,87 @@
+"""Model types are looked at one by one, each in a process that may hang or end without taking the study with it."""
+
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+pytest.importorskip("transformers", reason="needs Hugging Face transformers (the `huggingface` extra)")
+
+from normscope.studies.families import measure, study
+from normscope.studies.families.child import in_child
+from normscope.studies.families.config import FamiliesConfig
+from normscope.studies.protocol.pieces import Pieces
+from normscope.studies.protocol.study import run_study
+
+LOOK = {"tokens": 12, "sequences": 2, "largest": 15_000_000, "seed": 0}
+
+
+def test_a_diagnosed_type_tells_its_placements_and_findings():
+    found = measure.looked_at(family="gpt2", **LOOK)
+    assert (found["stage"], found["model"], found["placements"]) == ("diagnosed", "GPT2LMHeadModel", ["pre-ln"])
+    assert found["sublayers"] == found["named_sublayers"] == 8
+    assert found["errors"] == []
+
+
+@pytest.mark.parametrize(
+    ("family", "changes", "stage"),
+    [("gpt2", {"largest": 100}, "too large"), ("clipseg_text_model", {}, "not built")],
+)
+def test_where_a_type_ended_is_told(family, changes, stage):
+    assert measure.looked_at(family=family, **(LOOK | changes))["stage"] == stage
+
+
+@pytest.mark.parametrize(
+    ("raised", "stage", "why"),
+    [
+        (ValueError("no residual stream"), "refused", "no residual stream"),
+        (KeyError("x"), "traceback", "KeyError: "),
+    ],
+)
+def test_what_the_doctor_refuses_and_what_breaks_it_are_told_apart(monkeypatch, raised, stage, why):
+    def diagnosing(*_, **__):
+        raise raised
+
+    monkeypatch.setattr(measure, "diagnose", diagnosing)
+    found = measure.looked_at(family="gpt2", **LOOK)
+    assert found["stage"] == stage
+    assert why in found["why"]
+
+
+def test_a_process_that_hangs_or_ends_is_a_result():
+    assert in_child(lambda: {"threads": torch.get_num_threads()}, 60.0)["threads"] >= 1
+    assert in_child(lambda: time.sleep(600) or {}, 0.1) == "too long"
+    assert in_child(lambda: os._exit(3), 60.0) == "the process ended"
+
+
+def test_types_are_counted_by_where_they_ended_and_not_looked_at_twice(tmp_path: Path, monkeypatch):
+    rows = {
+        "bert": {"stage": "diagnosed", "placements": ["post-ln"], "errors": []},
+        "gpt2": {"stage": "diagnosed", "placements": ["pre-ln", ""], "errors": [["dead-sublayer", "h", "it is dead"]]},
+        "t5": {"stage": "refused", "why": "no residual stream found"},
+    }
+    # The pieces are named by what measures them, which is the study's own function still.
+    monkeypatch.setattr(measure, "in_child", lambda function, limit, *, family, **options: rows[family])
+    config = FamiliesConfig(families=tuple(rows))
+    run_study(study.STUDY, config, first := Pieces(tmp_path), command="normscope study families")
+    results = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))
+    assert results["counts"] == {
+        "looked at": 3,
+        "diagnosed": 2,
+        "diagnosed, and every stack named": 1,
+        "diagnosed, with an error": 1,
+        "refused": 1,
+    }
+    claims = {claim["name"]: claim for claim in results["claims"]}
+    assert claims["no error"]["found"].startswith("1 of 2 model types")
+    assert claims["named"]["conditions"] == "bert; not gpt2"
+    run_study(study.STUDY, config, again := Pieces(tmp_path), command="normscope study families")
+    assert (first.made, again.made) == (["bert", "gpt2", "t5"], [])
+
+
+def test_what_cannot_be_asked_is_refused():
+    with pytest.raises(ValueError, match="at least 2"):
+        FamiliesConfig(tokens=1)
