@@ -2,6 +2,7 @@
 
 import multiprocessing
 import signal
+import warnings
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any
@@ -12,7 +13,10 @@ def in_child(function: Callable[..., dict[str, Any]], limit_seconds: float, **op
     context = multiprocessing.get_context("fork")
     ours, theirs = context.Pipe(duplex=False)
     child = context.Process(target=_send, args=(theirs, function, options), daemon=True)
-    child.start()
+    with warnings.catch_warnings():
+        # Since Python 3.12 a fork beside threads warns; the child runs torch on one thread of its own.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child.start()
     theirs.close()
     try:
         if not ours.poll(limit_seconds):
