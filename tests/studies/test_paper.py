@@ -138,7 +138,7 @@ def test_what_nobody_has_run_says_so_with_its_command(made: Path) -> None:
     for row in found:
         assert (row.verdict_words == NOT_RUN) == (row.listed.study not in ("lemmas", "theorem1"))
     (footnote,) = [row for row in found if "35.5" in row.listed.published]
-    assert footnote.command == "normscope study figure-4 --scale paper"
+    assert footnote.command == "normscope train docs/iwslt14_pre_ln.toml --run runs/iwslt14_pre_ln"
     assert f"{sum(row.verdict is None for row in found)} not run" in tally(found)
 
 
