@@ -195,6 +195,21 @@ def test_two_studies_do_not_train_in_one_folder_at_once(tmp_path: Path) -> None:
         train(cells, SMALL, Pieces(tmp_path))
 
 
+def test_a_page_of_finished_runs_is_made_while_another_study_trains(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cells_module, "run_cells", in_process.run_cells)
+    cells = cells_of(SMALL, ARMS, tmp_path)
+    train(cells[:1], SMALL, Pieces(tmp_path))
+    shown: list[tuple[str, int, int]] = []
+    pieces = Pieces(tmp_path, watch=lambda *values: shown.append(values))
+    with alone(tmp_path, "runs of the figures"):
+        train(cells[:1], SMALL, pieces)
+        with pytest.raises(UserError, match="another process"):
+            train(cells, SMALL, pieces)
+    assert shown == [("updates of the trainings", ARMS[0].updates, ARMS[0].updates)]
+
+
 def test_missing_text_is_told_with_the_setting_that_names_it(tmp_path: Path) -> None:
     for setting, arm in (("corpus", ARMS[0]), ("en_de_corpus", replace(ARMS[0], pair="en-de"))):
         config = replace(SMALL, **{setting: str(tmp_path / "none")})

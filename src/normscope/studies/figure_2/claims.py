@@ -70,7 +70,7 @@ def _essential(of: Sequence[Group], found: Trained) -> Claim:
         told = []
         for family, (arm, kept) in kept_without(group, found).items():
             holds[f"{family}, rate {group.peak_lr:g}"] = is_essential(kept)
-            share = "nothing was gained with it" if kept is None else f"{with_interval(kept)} of its gain"
+            share = "no certain gain with it" if kept is None else f"{with_interval(kept)} of its gain"
             losses, bleu = several(finals(found.curves, arm)), bleu_of(arm, found.curves)
             told.append(f"without, {family}, {losses} nats, BLEU {bleu} ({share})")
         parts.append(f"rate {group.peak_lr:g}: {warm}; {'; '.join(told)}")

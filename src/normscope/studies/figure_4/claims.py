@@ -167,7 +167,7 @@ def radam_keeps(config: Figure4Config, of: Square, found: Trained) -> Estimate |
 def _radam_trains(config: Figure4Config, of: Square, found: Trained) -> Claim:
     kept = radam_keeps(config, of, found)
     losses = several(finals(found.curves, of.post_radam))
-    said = "Adam gains nothing with warm-up" if kept is None else f"{with_interval(kept)} of the gain"
+    said = "Adam has no certain gain with warm-up" if kept is None else f"{with_interval(kept)} of the gain"
     return judged(
         name="RAdam trains Post-LN without warm-up",
         statement=f"Under RAdam without warm-up Post-LN has at least {MOST_OF_THE_GAIN:g} of the gain over the unigram "

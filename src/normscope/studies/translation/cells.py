@@ -88,8 +88,9 @@ def cells_of(config: RunsConfig, arms: Iterable[Arm], folder: Path) -> list[Cell
 def train(cells: Sequence[Cell], config: RunsConfig, pieces: Pieces) -> None:
     """Train what is not finished; on CPUs one run a core, each of one thread.
 
-    Raises UserError where a training failed or another study trains in this folder; Interrupted after every run under
-    way has saved.
+    Where all are over nothing is written: a page can be made while another study trains in the folder. Raises
+    UserError where a training failed or another study trains in this folder; Interrupted after every run under way has
+    saved.
     """
     total = sum(cell.arm.updates for cell in cells)
 
@@ -98,10 +99,16 @@ def train(cells: Sequence[Cell], config: RunsConfig, pieces: Pieces) -> None:
         done = sum(state.cell.arm.updates if state.over else state.update for state in states)
         pieces.watch("updates of the trainings", done, total)
 
-    with alone(cells[0].folder.path.parents[1], "runs of the figures"):
-        write_configs(cells)
-        processes = available_cores() if choose_device(config.device).type == "cpu" else 1
-        states = run_cells(cells, processes=processes, watch=watch)
+    states = [CellState(cell, cell.arm.updates) for cell in cells]
+    for state in states:
+        state.read_new_events()
+    if all(state.over for state in states):
+        watch(states)
+    else:
+        with alone(cells[0].folder.path.parents[1], "runs of the figures"):
+            write_configs(cells)
+            processes = available_cores() if choose_device(config.device).type == "cpu" else 1
+            states = run_cells(cells, processes=processes, watch=watch)
     failed = [f"{s.cell.name}: {s.message} (log: {s.cell.log_file})" for s in states if s.status == "failed"]
     if failed:
         raise UserError("\n".join(failed))
