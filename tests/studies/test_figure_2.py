@@ -11,6 +11,7 @@ import pytest
 import in_process
 from made_curves import UNIGRAM, trained_of
 from normscope.report.panels_svg import Panel
+from normscope.report.svg import HUES
 from normscope.studies.figure_2 import figures as figure_2_figures
 from normscope.studies.figure_2.claims import claims, group_shares, groups
 from normscope.studies.figure_2.config import SCALES, Figure2Config, Group
@@ -166,6 +167,10 @@ def test_the_pictures_have_every_family_and_rate(drawn: list[list[Panel]]) -> No
     assert "no warm-up, summed rate of warm-up 255" in [one.label for one in controlled[0].series]
     assert [one.x for one in over_rates[0].series] == [[1e-3, 2e-3]] * 3
     assert [list(one.x) for one in over_rates[3].series] == [[0.2, 1.0]] * 2
+    # As many colours as there are, and each of one thing.
+    for panels in (over_rates[:2], over_rates[2:]):
+        hues = {one.label: one.hue % len(HUES) for panel in panels for one in panel.series}
+        assert len(set(hues.values())) == len(hues)
 
 
 def test_a_run_that_broke_off_at_once_is_drawn_and_judged(drawn: list[list[Panel]]) -> None:

@@ -64,15 +64,11 @@ def _over_rates(config: Figure2Config, found: Trained) -> StudyFigure:
     panels = []
     for optimizer in config.optimizers:
         of = groups(config, optimizer)
-        hues = list(paper_family(of[0]) | controlled_family(of[0]))
-        for words, family in (("the paper's schedules", paper_family), ("one decay or one sum", controlled_family)):
-            # A run that has another's sum at a lower peak has no rate of its own on this axis.
-            kinds = {
-                label: [family(group)[label] for group in of]
-                for label, arm in family(of[0]).items()
-                if arm.peak_lr == of[0].peak_lr
-            }
-            panels.append(rate_panel(f"{OPTIMIZERS[optimizer]}: {words}", kinds, found.curves, hues))
+        # A run that has another's sum at a lower peak has no rate of its own on this axis.
+        own = {words: arm for words, arm in _all(of[0]).items() if arm.peak_lr == of[0].peak_lr}
+        for title, family in (("the paper's schedules", paper_family), ("one decay or one sum", controlled_family)):
+            kinds = {words: [family(group)[words] for group in of] for words in family(of[0]) if words in own}
+            panels.append(rate_panel(f"{OPTIMIZERS[optimizer]}: {title}", kinds, found.curves, list(own)))
     return StudyFigure(
         name="over_rates",
         title="The last loss over the rate",
@@ -80,6 +76,10 @@ def _over_rates(config: Figure2Config, found: Trained) -> StudyFigure:
         svg=panels_svg(panels, title="Last validation loss over the peak rate"),
         wide=True,
     )
+
+
+def _all(group: Group) -> dict[str, Arm]:
+    return paper_family(group) | controlled_family(group)
 
 
 def _warm(arm: Arm) -> str:
