@@ -68,7 +68,9 @@ def are_trained(model: nn.Module, loading: Loading | None) -> bool:
     """Whether weights are not as they were drawn, in the sense of `at_initialisation`."""
     if loading is not None:
         return True
-    vectors = [p.detach() for p in norm_parameters(model).values() if p.numel() > 1 and p.requires_grad]
+    vectors = [
+        p.detach() for p in norm_parameters(model).values() if p.numel() > 1 and p.requires_grad and not p.is_meta
+    ]
     varied = sum(not bool((vector == vector.flatten()[0]).all()) for vector in vectors)
     return 2 * varied > len(vectors)
 
