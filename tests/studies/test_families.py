@@ -26,6 +26,13 @@ def test_a_diagnosed_type_tells_its_placements_and_findings():
     assert found["errors"] == []
 
 
+@pytest.mark.parametrize("family", ["detr", "mask2former"])
+def test_decoders_that_begin_at_zero_and_flags_of_other_parts_are_no_errors(family):
+    """The queries of DETR are zeros, and the setting pre_norm of Mask2Former is not its backbone's."""
+    found = measure.looked_at(family=family, **LOOK)
+    assert (found["stage"], found["errors"]) == ("diagnosed", [])
+
+
 @pytest.mark.parametrize(
     ("family", "changes", "stage"),
     [("gpt2", {"largest": 100}, "too large"), ("clipseg_text_model", {}, "not built")],

@@ -77,18 +77,22 @@ def _by_formulas(inside: list[FoundSublayer]) -> dict[tuple[str, ...], list[int]
 
 
 def flag_contradicts(patient: Patient) -> Iterator[Finding]:
-    """A configuration that names another placement than the model computes."""
+    """A configuration that names another placement than the model computes.
+
+    Of one sub-layer alone it says nothing: that is a part of a backbone, or a network beside the blocks. What it cannot
+    name may be the configured placement, with something between that was not understood.
+    """
     name = patient.wanted_placement
     if name is None or name not in registered():
         return
     for stack in patient.stacks:
         inside = in_blocks(stack)
         other = [sublayer for sublayer in inside if name not in (sublayer.placement, *sublayer.also)]
-        if other:
+        if other and len(inside) > 1:
             found = Counter(sublayer.placement or str(sublayer.formula) for sublayer in other).most_common(1)[0][0]
             yield Finding(
                 id="placement-flag-contradicts",
-                severity=Severity.ERROR,
+                severity=Severity.ERROR if found in registered() else Severity.WARNING,
                 where=stack.name,
                 message=f"the configuration says {named(name).title} ({name}), but {len(other)} of {len(inside)} "
                 f"sub-layers are not: most of these compute {found}",

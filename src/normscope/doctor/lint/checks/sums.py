@@ -76,11 +76,16 @@ def _one_short(patient: Patient, number: int) -> Iterator[Finding]:
         and _are_there(patient, number, [block[at % len(block)] for at in missing])
     ):
         said = [f"{block[at % len(block)].replace('_', '-')} of block {at // len(block) + 1}" for at in missing]
+        # A decoder whose queries begin at zero, as DETR's, has nothing to add its first outputs to.
+        begins_later = block is DECODER and missing == list(range(len(missing)))
+        unless = ", unless its stream begins at zero there" if begins_later else ""
+        # Where others have no name either, the blocks were not understood, and nothing is certain of what is missing.
+        understood = all(sublayer.placement for sublayer in in_blocks(stack))
         yield Finding(
             id="lost-residual",
-            severity=Severity.ERROR,
+            severity=Severity.ERROR if understood and not begins_later else Severity.INFO,
             where=stack.name,
-            message=f"{listed(said)} joins no sum, though its likes in the other blocks do",
+            message=f"{listed(said)} joins no sum, though its likes in the other blocks do{unless}",
             fix="add the sub-layer's output to its input",
         )
 
