@@ -60,15 +60,23 @@ def _family(
     )
 
 
-def _over_rates(config: Figure2Config, found: Trained) -> StudyFigure:
-    panels = []
+def over_rates(config: Figure2Config) -> dict[str, dict[str, list[Arm]]]:
+    """By panel and words: the arms of one schedule at every rate of their optimiser."""
+    panels = {}
     for optimizer in config.optimizers:
         of = groups(config, optimizer)
         # A run that has another's sum at a lower peak has no rate of its own on this axis.
-        own = {words: arm for words, arm in _all(of[0]).items() if arm.peak_lr == of[0].peak_lr}
+        own = {words for words, arm in _all(of[0]).items() if arm.peak_lr == of[0].peak_lr}
         for title, family in (("the paper's schedules", paper_family), ("one decay or one sum", controlled_family)):
             kinds = {words: [family(group)[words] for group in of] for words in family(of[0]) if words in own}
-            panels.append(rate_panel(f"{OPTIMIZERS[optimizer]}: {title}", kinds, found.curves, list(own)))
+            panels[f"{OPTIMIZERS[optimizer]}: {title}"] = kinds
+    return panels
+
+
+def _over_rates(config: Figure2Config, found: Trained) -> StudyFigure:
+    drawn = over_rates(config)
+    hues = list(dict.fromkeys(words for kinds in drawn.values() for words in kinds))
+    panels = [rate_panel(title, kinds, found.curves, hues) for title, kinds in drawn.items()]
     return StudyFigure(
         name="over_rates",
         title="The last loss over the rate",

@@ -8,22 +8,33 @@ from ..protocol.pieces import Pieces
 from ..protocol.study import Findings, Study
 from ..translation.arms import OPTIMIZERS
 from ..translation.records import as_data, conditions, ends_table, runs_data
+from ..translation.sensitivity import of_several_rates, sensitivity_data, sensitivity_tables
 from ..translation.trained import Trained, trained
 from . import ABOUT
 from .claims import PUBLISHED_BLEU, claims, group_shares, groups, kept_without, longer_helps
 from .config import SCALES, Figure2Config
-from .figures import figures
+from .figures import figures, over_rates
 
 
 def run(config: Figure2Config, pieces: Pieces) -> Findings:
     """Raises UserError for text that is not there, and for a training that fails."""
     found = trained(config, config.arms(), pieces)
+    rates = of_several_rates(over_rates(config))
     return Findings(
         conditions=conditions(config, found),
         claims=claims(config, found),
         figures=figures(config, found),
-        tables=[_shares_table(config, found), ends_table(found)],
-        data=runs_data(found) | {"groups": _data(config, found), "published_bleu": PUBLISHED_BLEU},
+        tables=[
+            _shares_table(config, found),
+            *sensitivity_tables(rates, found.curves),
+            ends_table(found),
+        ],
+        data=runs_data(found)
+        | {
+            "groups": _data(config, found),
+            "published_bleu": PUBLISHED_BLEU,
+            "lr_sensitivity": sensitivity_data(rates, found.curves),
+        },
     )
 
 

@@ -2,7 +2,7 @@
 
 from ...report.panels_svg import panels_svg
 from ...report.study.contents import StudyFigure
-from ..translation.arms import DE_EN, PLACEMENTS, POST, PRE
+from ..translation.arms import DE_EN, PLACEMENTS, POST, PRE, Arm
 from ..translation.pictures import SPREAD, Labelled, bleu_panel, loss_panel, rate_panel
 from ..translation.trained import Trained
 from .config import Figure4Config
@@ -57,7 +57,10 @@ def _square(config: Figure4Config, found: Trained, of: Square) -> StudyFigure:
     )
 
 
-def _over_rates(config: Figure4Config, found: Trained) -> StudyFigure:
+def over_rates(config: Figure4Config) -> dict[str, dict[str, list[Arm]]]:
+    """By panel and words: each placement with warm-up and without, on one decay, at every rate; none without De-En."""
+    if DE_EN not in config.pairs:
+        return {}
     rates = sorted({*config.lrs, *config.curve_lrs})
     kinds = {
         f"{PLACEMENTS[placement]}, {'warm-up' if warm else 'no warm-up'}": [
@@ -66,10 +69,14 @@ def _over_rates(config: Figure4Config, found: Trained) -> StudyFigure:
         for placement in (POST, PRE)
         for warm in (True, False)
     }
-    panel = rate_panel("De-En, one decay", kinds, found.curves, list(kinds))
+    return {"De-En, one decay": kinds}
+
+
+def _over_rates(config: Figure4Config, found: Trained) -> StudyFigure:
+    panels = [rate_panel(title, kinds, found.curves, list(kinds)) for title, kinds in over_rates(config).items()]
     return StudyFigure(
         name="over_rates",
         title="The last loss over the rate",
         caption=f"Last validation loss, {SPREAD}, on one decay for all. A comparison at one rate says who was tuned.",
-        svg=panels_svg([panel], title="Last validation loss over the peak rate"),
+        svg=panels_svg(panels, title="Last validation loss over the peak rate"),
     )

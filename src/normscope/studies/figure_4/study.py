@@ -8,23 +8,29 @@ from ..protocol.pieces import Pieces
 from ..protocol.study import Findings, Study
 from ..translation.comparing import excess, updates_shares
 from ..translation.records import as_data, conditions, ends_table, runs_data
+from ..translation.sensitivity import of_several_rates, sensitivity_data, sensitivity_tables
 from ..translation.trained import Trained, trained
 from . import ABOUT
 from .claims import PUBLISHED_SHARE, best_arms, claims, effects, radam_keeps
 from .config import SCALES, Figure4Config
-from .figures import figures
+from .figures import figures, over_rates
 from .pairings import alike, pairings, square
 
 
 def run(config: Figure4Config, pieces: Pieces) -> Findings:
     """Raises UserError for text that is not there, and for a training that fails."""
     found = trained(config, config.arms(), pieces)
+    rates = of_several_rates(over_rates(config))
     return Findings(
         conditions=conditions(config, found),
         claims=claims(config, found),
         figures=figures(config, found),
-        tables=[_shares_table(config, found), ends_table(found)],
-        data=runs_data(found) | _data(config, found),
+        tables=[
+            _shares_table(config, found),
+            *sensitivity_tables(rates, found.curves),
+            ends_table(found),
+        ],
+        data=runs_data(found) | _data(config, found) | {"lr_sensitivity": sensitivity_data(rates, found.curves)},
     )
 
 

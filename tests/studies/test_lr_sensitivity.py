@@ -1,0 +1,59 @@
+"""Learning-rate sensitivity in figures 2 and 4: what made-up curves come to by hand."""
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from made_curves import curve, trained_of
+from normscope.studies.figure_2.config import SCALES as FIGURE_2
+from normscope.studies.figure_2.figures import over_rates as over_rates_2
+from normscope.studies.figure_4.config import SCALES as FIGURE_4
+from normscope.studies.figure_4.figures import over_rates as over_rates_4
+from normscope.studies.translation.sensitivity import (
+    of_several_rates,
+    sensitivity,
+    sensitivity_data,
+    sensitivity_tables,
+)
+
+TWO, FOUR = FIGURE_2["cpu"].config, FIGURE_4["cpu"].config
+POST_BARE = over_rates_4(FOUR)["De-En, one decay"]["Post-LN, no warm-up"]
+
+
+def test_it_is_the_mean_distance_from_the_best_rate() -> None:
+    found = trained_of(dict(zip(POST_BARE, (3.0, 3.6, 4.5), strict=True)), epoch=FOUR.epoch_updates, spread=0.0)
+    measured = sensitivity(POST_BARE, found.curves)
+    assert measured.value == pytest.approx((0.0 + 0.6 + 1.5) / 3)
+    assert (measured.best_rate, measured.seeds, measured.replaced) == (0, 3, 0)
+
+
+def test_a_run_that_did_not_stay_finite_counts_as_its_first_loss() -> None:
+    lasts = dict(zip(POST_BARE, (3.0, 3.6, 4.5), strict=True))
+    found = trained_of(lasts, epoch=FOUR.epoch_updates, spread=0.0, seeds=1)
+    found.curves[POST_BARE[-1]] = [curve(POST_BARE[-1], 4.5, epoch=FOUR.epoch_updates, ended="non-finite")]
+    measured = sensitivity(POST_BARE, found.curves)
+    assert measured.value == pytest.approx((0.0 + 0.6 + 5.0) / 3), "a curve of these begins at 8 nats"
+    assert math.isnan(measured.low)
+
+
+def test_arms_of_one_rate_have_none() -> None:
+    found = trained_of({POST_BARE[0]: 3.0}, epoch=FOUR.epoch_updates)
+    with pytest.raises(ValueError, match="two rates"):
+        sensitivity(POST_BARE[:1], found.curves)
+    assert over_rates_4(replace(FOUR, pairs=("en-de",))) == {}
+    assert of_several_rates(over_rates_2(replace(TWO, adam_lrs=(1e-3,), sgd_lrs=(0.2,)))) == {}
+    assert sensitivity_tables({}, {}) == []
+
+
+@pytest.mark.parametrize(("config", "panels"), [(TWO, over_rates_2(TWO)), (FOUR, over_rates_4(FOUR))])
+def test_table_and_data_say_the_same_of_every_curve(config, panels) -> None:
+    lasts = {arm: 3.0 + 100 * arm.peak_lr for arm in config.arms()}
+    found = trained_of(lasts, epoch=config.epoch_updates)
+    panels = of_several_rates(panels)
+    (table,), data = sensitivity_tables(panels, found.curves), sensitivity_data(panels, found.curves)
+    assert [row[:2] for row in table.rows] == [(each["panel"], each["configuration"]) for each in data]
+    assert [row[4] for row in table.rows] == [each["sensitivity_nats"] for each in data]
+    assert len(data) == sum(map(len, panels.values())) > 3
+    assert all(each["low"] <= each["sensitivity_nats"] <= each["high"] for each in data)
+    assert all(each["best_peak_lr"] == min(each["peak_lrs"]) for each in data)
