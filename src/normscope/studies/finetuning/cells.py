@@ -11,6 +11,7 @@ from ...runs.config import replaced
 from ...runs.resolving import resolve
 from ...tasks.pair_classification import PairRunConfig
 from ...train import RunFolder
+from ..grids.state import BesideRuns
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -72,7 +73,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class TuningCell:
+class TuningCell(BesideRuns):
     """One run of the search."""
 
     setting: Setting
@@ -83,14 +84,6 @@ class TuningCell:
     @property
     def name(self) -> str:
         return f"{self.setting.name}_seed-{self.seed}"
-
-    @property
-    def config_file(self) -> Path:
-        return self.folder.path.parents[1] / "cells" / f"{self.name}.toml"
-
-    @property
-    def log_file(self) -> Path:
-        return self.folder.path.parents[1] / "logs" / f"{self.name}.txt"
 
     def columns(self) -> dict[str, str]:
         """What tells it from the others, by heading."""

@@ -17,7 +17,7 @@ from ...runs.resolving import resolve
 from ...settings.tables import to_toml
 from ...tasks.run_config import RunConfig
 from ...train import RunFolder
-from .state import PoolCell
+from .state import BesideRuns, PoolCell
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -40,7 +40,7 @@ class Arm:
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class Cell(BesideRuns):
     """One run of the grid."""
 
     arm: Arm
@@ -51,14 +51,6 @@ class Cell:
     @property
     def name(self) -> str:
         return f"{self.arm.name}_seed-{self.seed}"
-
-    @property
-    def config_file(self) -> Path:
-        return self.folder.path.parents[1] / "cells" / f"{self.name}.toml"
-
-    @property
-    def log_file(self) -> Path:
-        return self.folder.path.parents[1] / "logs" / f"{self.name}.txt"
 
     def evaluation_file(self, split: str) -> Path:
         return self.folder.path / f"evaluation-{split}.json"

@@ -34,6 +34,25 @@ class PoolCell(Protocol):
         ...
 
 
+class BesideRuns:
+    """Where a cell's configuration and its output lie: in folders beside that of all runs, under the run's name."""
+
+    __slots__ = ()
+    folder: RunFolder
+
+    @property
+    def config_file(self) -> Path:
+        return self._beside("cells", ".toml")
+
+    @property
+    def log_file(self) -> Path:
+        return self._beside("logs", ".txt")
+
+    def _beside(self, folder: str, ending: str) -> Path:
+        run = self.folder.path
+        return run.parents[1] / folder / f"{run.name}{ending}"
+
+
 C = TypeVar("C", bound=PoolCell)
 
 

@@ -16,7 +16,7 @@ from ...train.device import available_cores, choose_device
 from ..grids.grid import write_configs
 from ..grids.locks import alone
 from ..grids.pool import run_cells
-from ..grids.state import CellState
+from ..grids.state import BesideRuns, CellState
 from ..protocol.pieces import Pieces
 from .arms import OPTIMIZERS, PLACEMENTS, Arm
 from .config import RunsConfig, refuse_missing
@@ -25,7 +25,7 @@ _FOLDER = "translation-cells"
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class Cell(BesideRuns):
     """One run."""
 
     arm: Arm
@@ -36,14 +36,6 @@ class Cell:
     @property
     def name(self) -> str:
         return self.folder.path.name
-
-    @property
-    def config_file(self) -> Path:
-        return self.folder.path.parents[1] / "cells" / f"{self.name}.toml"
-
-    @property
-    def log_file(self) -> Path:
-        return self.folder.path.parents[1] / "logs" / f"{self.name}.txt"
 
     def columns(self) -> dict[str, str]:
         """What tells it from the others, by heading."""
