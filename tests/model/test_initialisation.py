@@ -146,10 +146,15 @@ def test_norms_and_numbers_of_every_placement_start_where_its_source_says(placem
         if ".norm." in name:
             first = 0 if name.endswith(".bias") else gain
         elif "placed." in name:
-            first = known.first[name.rpartition(".")[2]]
+            own = name.rpartition(".")[2]
+            if own in known.drawn:
+                assert_distribution(parameter, NORMAL, known.drawn[own] ** 2)
+                continue
+            first = known.first[own]
         else:
             continue
-        torch.testing.assert_close(parameter, torch.full_like(parameter, first), rtol=1e-7, atol=0)
+        start = torch.tensor(first, dtype=parameter.dtype).expand_as(parameter)
+        torch.testing.assert_close(parameter, start, rtol=1e-7, atol=0)
 
 
 def test_t_fixup_shrinks_each_embedding_with_the_depth_of_its_stack():

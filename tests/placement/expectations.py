@@ -55,8 +55,10 @@ class Expected:
     """What its source multiplies a matrix's initial standard deviation with."""
     embedding_gain: float = 1.0
     """The same of a shared embedding, in a model of 2 and 2 blocks."""
-    first: Mapping[str, float] = field(default_factory=dict)
+    first: Mapping[str, float | tuple[float, ...]] = field(default_factory=dict)
     """Where its own numbers start in a model of width 96, by name."""
+    drawn: Mapping[str, float] = field(default_factory=dict)
+    """The standard deviation about 0 of those that are drawn, by name."""
     alone_blocks: int = 3
     """Of the stack alone that shows what it does, and below, of both stacks of a model."""
     encoder_blocks: int = 2
@@ -71,6 +73,8 @@ class Expected:
     """The same in an encoder, where there is no cross-attention."""
     named_for_sure: bool = True
     """False where a model's modules do not show all of the formula, so that its name is never sure."""
+    found_by_doctor: bool = True
+    """False where the doctor does not find it in a model yet."""
     has_stream: bool = True
     """False where no sum is carried from block to block, so that the doctor has no stream to judge."""
     toy_rate: float = 2e-2

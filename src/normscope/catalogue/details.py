@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from ..model import SCHEMES
 from ..model.drawn import embedding_std, weight_std, weights_of
 from ..placement import Placement, Site, SublayerKind
+from ..placement.base import Initial
 from ..placement.reading import read, read_head
 from ..placement.symbol import Symbol, SymbolEnd, SymbolSublayer
 from ..placement.wiring import wirings
@@ -43,7 +44,10 @@ class ParameterRow:
     where: str
     name: str
     shape: list[int]
-    initial: float
+    initial: Initial
+    """A number for all entries, or one for each in nested tuples."""
+    std: float = 0.0
+    """Of the normal distribution about it that first values are drawn from."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,4 +163,5 @@ def _parameters(stacks: dict[StackKind, Placement], last: Placement) -> Iterator
                     continue
                 seen.add(name)
                 where = "every block, shared by its sub-layers" if spec.shared_by_block else place
-                yield ParameterRow(stack=kind, where=where, name=name, shape=list(spec.shape), initial=spec.initial)
+                shape, initial = list(spec.shape), spec.initial
+                yield ParameterRow(stack=kind, where=where, name=name, shape=shape, initial=initial, std=spec.std)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from ..placement.base import Initial
 from ..report.numbers import significant
 from .rows import Row, Size, StackFacts, StackKind
 
@@ -11,7 +12,8 @@ if TYPE_CHECKING:  # it imports torch, which the list does without
 
 COUNTED = (
     "Cost: passes over one vector of the model's width, for one token in the last block, beside F: additions, "
-    "scalings, norms, and the vectors that attention over depth reads. A wider or narrower vector counts as its share."
+    "scalings, norms, and the vectors that attention over depth and weighted sums read. A wider or narrower vector "
+    "counts as its share."
 )
 EXTRA = "Extra parameters: trainable numbers of the formula, beside F's matrices and what its norms own."
 
@@ -100,9 +102,15 @@ def parameter_lines(found: "Details") -> list[str]:
     by_text: dict[str, list[str]] = {}
     for p in found.parameters:
         shape = " × ".join(map(str, p.shape)) or "one number"
-        by_text.setdefault(f"{p.name} ({shape}), {p.initial:.4g} at first: {p.where}", []).append(p.stack)
+        drawn = f" + N(0, {p.std:.4g}²)" if p.std else ""
+        by_text.setdefault(f"{p.name} ({shape}), {_numbers(p.initial)}{drawn} at first: {p.where}", []).append(p.stack)
     everywhere = len(found.wiring)
     return [text if len(stacks) == everywhere else f"{text} of the {stacks[0]}" for text, stacks in by_text.items()]
+
+
+def _numbers(initial: Initial) -> str:
+    """A number, or one for each entry, rows in brackets."""
+    return f"({', '.join(map(_numbers, initial))})" if isinstance(initial, tuple) else f"{initial:.4g}"
 
 
 def costs(row: Row) -> Mapping[StackKind, str]:

@@ -60,7 +60,7 @@ class _Walk:
         """Put every value that the placement profiles back to where it starts."""
         for sublayer in self.sublayers:
             for name in self.placement.profiled([1.0], 1.0):
-                sublayer.placed[name].fill_(sublayer.initial[name])
+                sublayer.placed.restart(name)
 
     def embedding(self, dropout: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> None:
         self.input_variance, self.variances = _variance(output), []

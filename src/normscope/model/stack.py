@@ -1,7 +1,7 @@
 """A stack of blocks that runs a placement's formula on tensors. The only room that turns formulas into modules."""
 
 # N = packed tokens, D = width
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any, Literal
@@ -11,16 +11,16 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from ..placement import Placement, Site, SublayerKind
-from ..placement.base import State
-from ..placement.operations import mix
+from ..placement.base import Initial, State
 from ..placement.reading import read
-from ..placement.symbol import ParameterSpec, SymbolEnd, SymbolSublayer, refuse_unknown_places
+from ..placement.symbol import SymbolEnd, SymbolSublayer, refuse_unknown_places
 from ..settings.choices import check_choice, check_choices
 from .attention import Attention, Context, Inside, SublayerModule
 from .dropout import Dropout
 from .feed_forward import ACTIVATIONS, FeedForward
 from .initialisation import Draw, Drawable, Scheme, initialise
 from .norms import NORMS, NormGroup
+from .placed import PlacedParameters
 from .schedules import Schedules
 
 MakeNorms = Callable[[SymbolEnd | SymbolSublayer], NormGroup]
@@ -32,10 +32,10 @@ class PlacedEnd(nn.Module):
     def __init__(self, asked: SymbolEnd, make: MakeNorms, schedule: Callable[[str], Tensor]) -> None:
         super().__init__()
         self.norm = make(asked)
-        self.placed = nn.ParameterDict({name: _parameter(spec) for name, spec in asked.parameters.items()})
+        self.placed = PlacedParameters(asked.parameters)
         self.schedule = schedule
 
-    def parameter(self, name: str, *, initial: float, shape: tuple[int, ...] = ()) -> Tensor:
+    def parameter(self, name: str, *, initial: Initial, shape: tuple[int, ...] = (), std: float = 0.0) -> Tensor:
         return self.placed[name]  # type: ignore[no-any-return]
 
     def scheduled(self, name: str, *, initial: float) -> Tensor:
@@ -51,9 +51,7 @@ class PlacedSublayer(nn.Module):
         self.site, self.places = spec.site, frozenset(spec.inner_widths)
         self.norm = make(spec)
         own = {name: p for name, p in spec.parameters.items() if not p.shared_by_block}
-        self.placed = nn.ParameterDict({name: _parameter(p) for name, p in own.items()})
-        self.initial = {name: p.initial for name, p in own.items()}
-        """Where each of `placed` starts."""
+        self.placed = PlacedParameters(own)
         self.dropout = Dropout(dropout)
 
     def forward(self, x_ND: Tensor, context: Context, inside: Inside) -> Tensor:
@@ -82,7 +80,13 @@ class BoundSublayer:
         return self.module(x, self.context, inside)  # type: ignore[no-any-return]
 
     def parameter(
-        self, name: str, *, initial: float, shape: tuple[int, ...] = (), shared_by_block: bool = False
+        self,
+        name: str,
+        *,
+        initial: Initial,
+        shape: tuple[int, ...] = (),
+        std: float = 0.0,
+        shared_by_block: bool = False,
     ) -> Tensor:
         return (self.shared if shared_by_block else self.module.placed)[name]  # type: ignore[no-any-return]
 
@@ -106,7 +110,7 @@ class Block(nn.Module):
         for kind, sublayer in zip(self.kinds, sublayers, strict=True):
             self.add_module(kind, sublayer)
         shared = {n: p for s in specs for n, p in s.parameters.items() if p.shared_by_block}
-        self.placed = nn.ParameterDict({name: _parameter(p) for name, p in shared.items()})
+        self.placed = PlacedParameters(shared)
 
     def sublayers(self) -> Iterator[PlacedSublayer]:
         yield from (getattr(self, kind) for kind in self.kinds)
@@ -243,14 +247,3 @@ def make_norm(placement: Placement, norm: str, epsilon: float | Literal["as-plac
     """One norm of the kind and the ε that were asked for, or of the placement's own."""
     kind = NORMS[placement.default_norm if norm == "as-placement" else norm]
     return kind(width, placement.norm_epsilon if epsilon == "as-placement" else epsilon)
-
-
-def _parameter(spec: ParameterSpec) -> nn.Parameter:
-    return nn.Parameter(torch.full(spec.shape, spec.initial))
-
-
-@mix.register
-def _mix(query_D: Tensor, values: Sequence[Tensor], key: Callable[[Tensor], Any]) -> Tensor:
-    values_IND = torch.stack(list(values))  # N may be several dimensions
-    weights_IN = (key(values_IND) @ query_D.to(values_IND.dtype)).softmax(0)
-    return torch.einsum("i...,i...d->...d", weights_IN.to(values_IND.dtype), values_IND)

@@ -1,6 +1,7 @@
 """The subject: the protocol, its readings as symbols, and the registry; the formulas have a folder of their own."""
 
-# After the protocol, which every formula is written in: importing the folder registers all of its files.
+# After the protocol, which every formula is written in: importing them registers operations and placements.
+from . import expressions as _expressions  # noqa: F401
 from . import formulas as _formulas  # noqa: F401
 from .base import (
     Constant,

@@ -20,6 +20,9 @@ State = Any
 """What a placement carries from sub-layer to sub-layer: one Value, or a tuple with a part for each of its `streams`.
 A part may itself be a tuple that grows, the history of a placement that reaches back over the depth."""
 
+Initial = float | tuple[Any, ...]
+"""Where a parameter starts: a number for all of its entries, or numbers in nested tuples of its shape."""
+
 SublayerKind = Literal["attention", "cross_attention", "feed_forward"]
 ModelKind = Literal["encoder-only", "decoder-only", "encoder-decoder"]
 EVERY_MODEL: tuple[ModelKind, ...] = ("encoder-only", "decoder-only", "encoder-decoder")
@@ -113,8 +116,12 @@ class End(Protocol):
     @property
     def norm(self) -> Norms: ...
 
-    def parameter(self, name: str, *, initial: float, shape: tuple[int, ...] = ()) -> Value:
-        """A trainable number (or a tensor of that shape) of the formula, starting from `initial`."""
+    def parameter(self, name: str, *, initial: Initial, shape: tuple[int, ...] = (), std: float = 0.0) -> Value:
+        """A trainable number (or a tensor of that shape) of the formula, starting from `initial`.
+
+        std: of the normal distribution about it from which the first values are drawn, with the weights of F.
+        An index takes an entry of a tensor, and of several dimensions a row: `mixing[0][1]`.
+        """
         ...
 
     def scheduled(self, name: str, *, initial: float) -> Value:
@@ -140,7 +147,13 @@ class Sublayer(Protocol):
         ...
 
     def parameter(
-        self, name: str, *, initial: float, shape: tuple[int, ...] = (), shared_by_block: bool = False
+        self,
+        name: str,
+        *,
+        initial: Initial,
+        shape: tuple[int, ...] = (),
+        std: float = 0.0,
+        shared_by_block: bool = False,
     ) -> Value:
         """As an end's; `shared_by_block`: one for all sub-layers of the block."""
         ...

@@ -12,7 +12,8 @@ from .symbol import Symbol, SymbolEnd
 class Cost:
     """Passes over one vector of the model's width, for one token in one block; a wider vector counts as its share.
 
-    `mixed`: vectors that attention over depth reads. The norm of its keys counts once for each of them.
+    `mixed`: vectors that attention over depth, or a weighted sum, reads. The norm of keys counts once for each of them.
+    What numbers of a token are read from counts as a norm; the few numbers themselves do not.
     """
 
     additions: float = 0.0
@@ -39,10 +40,14 @@ def block_cost(placement: Placement, block: int) -> Cost:
 
 
 def _count(symbol: Symbol, cost: Cost, seen: set[int], width: int, times: int = 1) -> None:
-    """Add what computes a symbol. Numbers and parameters have no width: what is done to them is not done a token."""
-    if id(symbol) in seen or not symbol.width:
+    """Add what computes a symbol. Numbers and parameters have no width: what is done to them costs next to nothing."""
+    if id(symbol) in seen:
         return
     seen.add(id(symbol))
+    if not symbol.width:
+        for needed in (*symbol.reads, *symbol.arguments):
+            _count(needed, cost, seen, width, times)
+        return
     if symbol.values:
         for value in symbol.values:
             _count(value, cost, seen, width, times)
@@ -50,11 +55,13 @@ def _count(symbol: Symbol, cost: Cost, seen: set[int], width: int, times: int = 
         times *= len(symbol.values)
     elif symbol.arguments and not symbol.applies_f:
         share = times * symbol.width / width
-        if symbol.op in "+-":
+        if symbol.op == "weighed":
+            cost.mixed += share * (len(symbol.arguments) // 2)
+        elif symbol.op in "+-":
             cost.additions += share
         elif symbol.op in "·/":
             cost.scalings += share
-        else:
+        elif symbol.op != "stopped":
             cost.norms += share
     for argument in symbol.arguments:
         _count(argument, cost, seen, width, times)

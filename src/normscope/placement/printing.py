@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from .base import Placement, StackShape, State
+from .naming import Naming, meanings
 from .reading import Step, named_parts, parts, walk
 from .symbol import Symbol, SymbolEnd, symbol_sublayer
 
@@ -42,7 +43,7 @@ def lines(placement: type[Placement], stack: StackShape | None = None) -> list[s
         found += [where + line for line in text]
     output = instance.finish(named_parts(state, instance), SymbolEnd())
     if output.arguments:
-        found.append(f"y = {output}")
+        found += [*meanings([output]), f"y = {output}"]
     return found
 
 
@@ -60,53 +61,26 @@ def _block(placement: Placement, step: Step) -> tuple[str, ...]:
 
 
 def _assignments(before: State, after: State, placement: Placement, *, first: bool = False) -> list[str]:
-    """One assignment for each part that changes; a history gains what is appended to it."""
+    """One assignment for each part that changes, after what they have in common; a history gains what is appended."""
     old = parts(before) if not first else parts(before) * len(parts(after))
-    found = []
-    for name, was, now in zip(placement.streams, old, parts(after), strict=True):
-        if not isinstance(now, tuple):
-            if isinstance(was, tuple) or not now.same_name(was):
-                found += _statement(name, now)
+    changed = [
+        (name, was, now)
+        for name, was, now in zip(placement.streams, old, parts(after), strict=True)
+        if isinstance(now, tuple) or (not isinstance(was, tuple) and not now.same_name(was))
+    ]
+    whole = [now for _, _, now in changed if isinstance(now, Symbol)]
+    naming = Naming()
+    found = meanings(whole) + naming.common(whole)
+    for name, was, now in changed:
+        if isinstance(now, Symbol):
+            found += naming.assignment(name, now)
             continue
-        changed = [str(value) for value in now if not value.same_name(Symbol(name))]
+        added = [str(value) for value in now if not value.same_name(Symbol(name))]
         if isinstance(was, tuple) and len(now) == len(was):
-            found += [f"last {name} ← {value}" for value in changed]
+            found += [f"last {name} ← {value}" for value in added]
         else:
-            found.append(f"{name} ← [{', '.join([*([] if first else [name]), *changed])}]")
+            found.append(f"{name} ← [{', '.join([*([] if first else [name]), *added])}]")
     return found
-
-
-def _statement(name: str, expression: Symbol) -> list[str]:
-    """The assignment, after one for each value of F that the expression uses twice."""
-    uses: dict[int, int] = {}
-    nodes: dict[int, Symbol] = {}
-
-    def visit(node: Symbol) -> bool:
-        """True where F stands in it."""
-        uses[id(node)] = uses.get(id(node), 0) + 1
-        if id(node) in nodes or not node.arguments:
-            return id(node) in nodes
-        with_f = node.applies_f
-        for argument in node.arguments:
-            with_f |= visit(argument)
-        if with_f:
-            nodes[id(node)] = node
-        return with_f
-
-    visit(expression)
-    shared = [key for key, node in nodes.items() if uses[key] > 1 and node is not expression]
-    named: dict[int, Symbol] = {}
-
-    def rewritten(node: Symbol) -> Symbol:
-        if id(node) in named:
-            return named[id(node)]
-        return replace(node, arguments=tuple(rewritten(argument) for argument in node.arguments))
-
-    found = []
-    for letter, key in zip("abc", shared, strict=False):
-        found.append(f"{letter} = {rewritten(nodes[key])}")
-        named[key] = Symbol(letter, (), nodes[key].width)
-    return [*found, f"{name} ← {rewritten(expression)}"]
 
 
 def ranges(blocks: list[int]) -> str:

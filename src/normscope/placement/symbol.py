@@ -1,13 +1,15 @@
 """A placement's formula over symbols: expressions that print, and a record of the norms and parameters asked for."""
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from .base import Constant, Site, StackShape
-from .operations import mix, unit
+from .base import Constant, Initial, Site, StackShape
 
-_PRECEDENCE = {"+": 1, "-": 1, "·": 2, "/": 2}
+_PRECEDENCE = {"+": 1, "-": 1, "weighed": 1, "·": 2, "/": 2, "^": 3}
+_SHOWN_WEIGHED = 3
+"""A weighted sum of more values prints its first, and those after the third."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,19 +23,44 @@ class Symbol:
     """True of the application of a sub-layer."""
     values: "tuple[Symbol, ...]" = ()
     """What attention over depth reads, each value on its own; printed, they share one name."""
+    shape: tuple[int, ...] = ()
+    """Of a parameter."""
+    meaning: str = ""
+    """Of a number of a token: what it and its neighbours, which share a name, are computed as."""
+    reads: "tuple[Symbol, ...]" = ()
+    """Of a number of a token: the values that it is computed from."""
 
     def __str__(self) -> str:
         if not self.arguments:
             return self.op
         if self.op not in _PRECEDENCE:
             return f"{self.op}({', '.join(map(str, self.arguments))})"
+        if self.op == "weighed":
+            shown = list(map(str, self.addends()))
+            if len(shown) > _SHOWN_WEIGHED:
+                shown = [shown[0], "…", *shown[_SHOWN_WEIGHED:]]
+            return " + ".join(shown)
         left, right = self.arguments
+        if self.op == "^":
+            return f"√({left})" if right.op == "0.5" else f"{left._inside('^', 1)}^{right._inside('^', 0)}"
         # The right operand of - and / needs brackets at equal precedence too.
         return f"{left._inside(self.op, 0)} {self.op} {right._inside(self.op, self.op in '-/')}"
 
     def same_name(self, other: "Symbol") -> bool:
         """Whether both are the same name standing alone, such as a stream that a block hands on."""
         return self.op == other.op and not self.arguments and not other.arguments
+
+    def addends(self) -> "Iterator[Symbol]":
+        """Of a weighted sum: each weight times its value."""
+        for weight, value in zip(self.arguments[::2], self.arguments[1::2], strict=True):
+            yield weight * value
+
+    def __getitem__(self, index: int) -> "Symbol":
+        """An entry of a parameter, or a row of it, printed counted from 1."""
+        if not self.shape or not 0 <= index < self.shape[0]:
+            raise IndexError(f"{self.op} of shape {self.shape} has no entry {index}")
+        between = "" if re.search(r"_\d+$", self.op) else "_"
+        return Symbol(f"{self.op}{between}{index + 1}", shape=self.shape[1:])
 
     def _inside(self, outer: str, strict: int) -> str:
         tighter = _PRECEDENCE.get(self.op, 9) if self.arguments else 9
@@ -64,30 +91,40 @@ class Symbol:
     def __truediv__(self, other: "Symbol | float") -> "Symbol":
         return self._with("/", other)
 
+    def __pow__(self, exponent: "Symbol | float") -> "Symbol":
+        return self._with("^", exponent)
+
 
 def number(value: float) -> Symbol:
     """A number as a symbol: under its name where it has one, with four digits where it has none."""
     return Symbol(value.text if isinstance(value, Constant) else f"{value:.4g}")
 
 
-@mix.register
-def _mix(query: Symbol, values: Sequence[Symbol], key: Callable[[Symbol], Symbol]) -> Symbol:
-    # All keys pass the same norm, and a history is printed under one name.
-    return Symbol("mix", (query, key(values[0])), values[0].width, values=tuple(values))
-
-
-@unit.register
-def _unit(x: Symbol) -> Symbol:
-    return Symbol("unit", (x,), x.width)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParameterSpec:
-    """A trainable number of a formula, or a tensor of that shape."""
+    """A trainable number of a formula, or a tensor of that shape.
 
-    initial: float
+    Raises ValueError where initial numbers are not of the shape, or `std` is negative.
+    """
+
+    initial: Initial
     shape: tuple[int, ...]
+    std: float = 0.0
     shared_by_block: bool = False
+
+    def __post_init__(self) -> None:
+        if isinstance(self.initial, tuple) and _shape(self.initial) != self.shape:
+            raise ValueError(f"a parameter of shape {self.shape} cannot start from {self.initial}")
+        if not self.std >= 0:
+            raise ValueError(f"the std of a parameter's first values must not be negative, got {self.std}")
+
+
+def _shape(numbers: Initial) -> tuple[int, ...]:
+    """Of nested tuples; (-1,) stands for rows that differ."""
+    if not isinstance(numbers, tuple):
+        return ()
+    rows = {_shape(row) for row in numbers}
+    return (len(numbers), *rows.pop()) if len(rows) == 1 else (-1,)
 
 
 class SymbolNorms:
@@ -127,9 +164,9 @@ class SymbolEnd:
     parameters: dict[str, ParameterSpec] = field(default_factory=dict)
     schedules: dict[str, float] = field(default_factory=dict)
 
-    def parameter(self, name: str, *, initial: float, shape: tuple[int, ...] = ()) -> Symbol:
-        self.parameters[name] = ParameterSpec(initial=initial, shape=shape)
-        return Symbol(name)
+    def parameter(self, name: str, *, initial: Initial, shape: tuple[int, ...] = (), std: float = 0.0) -> Symbol:
+        self.parameters[name] = ParameterSpec(initial=initial, shape=shape, std=std)
+        return Symbol(name, shape=shape)
 
     def scheduled(self, name: str, *, initial: float) -> Symbol:
         self.schedules[name] = initial
@@ -156,10 +193,16 @@ class SymbolSublayer:
         return Symbol(self.printed, (x, *inner), x.width, applies_f=True)
 
     def parameter(
-        self, name: str, *, initial: float, shape: tuple[int, ...] = (), shared_by_block: bool = False
+        self,
+        name: str,
+        *,
+        initial: Initial,
+        shape: tuple[int, ...] = (),
+        std: float = 0.0,
+        shared_by_block: bool = False,
     ) -> Symbol:
-        self.parameters[name] = ParameterSpec(initial=initial, shape=shape, shared_by_block=shared_by_block)
-        return Symbol(name)
+        self.parameters[name] = ParameterSpec(initial=initial, shape=shape, std=std, shared_by_block=shared_by_block)
+        return Symbol(name, shape=shape)
 
     def scheduled(self, name: str, *, initial: float) -> Symbol:
         self.schedules[name] = initial

@@ -106,6 +106,8 @@ class _Builder:
     """id of a symbol -> its node."""
     alive: list[Symbol] = field(default_factory=list)
     """Keeps the ids above from being given away."""
+    sums: dict[tuple[int, ...], int] = field(default_factory=dict)
+    """nodes of values -> that of their weighted sums."""
     histories: dict[tuple[int, ...], Symbol] = field(default_factory=dict)
     """ids of the values of a history, as far as it has grown -> the one symbol that stands for all of them."""
 
@@ -157,6 +159,8 @@ class _Builder:
             nodes = [self.visit(value) for value in ([whole] if whole else symbol.values)]
             return self.add(Node("mix", "mix", (f"query: {query}", f"keys: {key}")), list(dict.fromkeys(nodes)))
         nodes = [self.visit(wire) for wire in wires]
+        if symbol.op == "weighed":
+            return self._weighed(symbol, nodes)
         if symbol.op in ("append", "replace the last"):
             return self.add(Node("append", symbol.op), nodes)
         if symbol.op not in "+-·/":
@@ -167,6 +171,19 @@ class _Builder:
             return self.add(Node("sum", symbol.op), nodes, subtracted=1 if symbol.op == "-" else None)
         return self.add(Node("product", symbol.op), nodes)
 
+    def _weighed(self, symbol: Symbol, nodes: list[int]) -> int:
+        """All weighted sums of the same values are one node, as a matrix that mixes streams is one."""
+        made = self.sums.get(tuple(nodes))
+        details = _weights(symbol)
+        if made is None:
+            made = self.sums[tuple(nodes)] = self.add(Node("mix", "weighted sum", details), nodes)
+        elif not set(details) <= set(self.nodes[made].details):
+            both = tuple(dict.fromkeys((*self.nodes[made].details, *details)))
+            self.nodes[made] = Node("mix", "weighted sums", both)
+        else:
+            self.nodes[made] = replace(self.nodes[made], label="weighted sums")
+        return made
+
 
 def _with_number(symbol: Symbol) -> str:
     """What an operator does with a number or a parameter: "× 2", "÷ √l", "1 -"."""
@@ -175,3 +192,24 @@ def _with_number(symbol: Symbol) -> str:
     number = left if right.width else right
     text = f"({number})" if number.arguments and number.op in "+-" else str(number)
     return f"{text} {sign}" if right.width and symbol.op in "-/" else f"{sign} {text}"
+
+
+def _weights(symbol: Symbol) -> tuple[str, ...]:
+    """The weights of a weighted sum: numbers of a token under the name they share, with what they are read from."""
+    found: dict[str, dict[str, None]] = {}
+    for weight in symbol.arguments[::2]:
+        own = _of_a_token(weight)
+        for name, read in own or [(str(weight), "")]:
+            found.setdefault(read, {})[name] = None
+    return tuple(f"{', '.join(names)}{f' from {read}' if read else ''}" for read, names in found.items())
+
+
+def _of_a_token(number: Symbol) -> list[tuple[str, str]]:
+    """Names of the numbers of a token that it is made of, each with the values they are computed from, in short."""
+    if number.meaning:
+        return [(number.op.rpartition("_")[0], " and ".join(map(_short, number.reads)))]
+    return [found for argument in number.arguments for found in _of_a_token(argument)]
+
+
+def _short(read: Symbol) -> str:
+    return f"{read.op} of {len(read.arguments)} streams" if len(read.arguments) > 1 else read.op

@@ -12,7 +12,7 @@ a value has atoms, a copy of its lane, is done only where two values have atoms 
 """
 
 from array import array
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -164,12 +164,17 @@ class Moments:
     def __sub__(self, other: "Moments") -> "Moments":
         return _sum(self, other * -1.0)
 
-    def __mul__(self, factor: "float | Moments") -> "Moments":
-        """Raises ValueError where the factor depends on the token as well."""
+    def __mul__(self, factor: "float | Moments | tuple[Any, ...]") -> "Moments":
+        """Raises ValueError where the factor depends on the token as well, or from feature to feature."""
         if isinstance(factor, Moments):
             raise ValueError(
                 "the formula multiplies two values that depend on the token, of which theory knows no second moments: "
                 "this placement cannot be predicted"
+            )
+        if isinstance(factor, tuple):
+            raise ValueError(
+                "the formula multiplies a stream with a vector whose entries start from different numbers, which "
+                "theory does not follow: this placement cannot be predicted"
             )
         factor = float(factor)
         made = self.times(factor, factor, normed=False)
@@ -194,7 +199,7 @@ def _sum(left: Moments, right: Moments) -> Moments:
         return _sum_in_common(left, right)
     # A branch meets the stream: no part in common, so squares add up.
     lane, scale, back = left.lane, left.scale, left.back
-    if len(lane.forward) != left.size or not _SMALLEST < abs(scale) < _LARGEST:
+    if len(lane.forward) != left.size or not _SMALLEST < abs(scale) < _LARGEST or not back:
         lane, scale, back = Lane(left.coefficients, left.gradient_coefficients), 1.0, 1.0
     lane.append(right.size - 1, right.scale / scale, right.back / back)
     products = (left.q + right.q, left.p + right.p, left.apart + right.apart)

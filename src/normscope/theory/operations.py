@@ -3,12 +3,9 @@
 import math
 from collections.abc import Callable, Sequence
 
-from ..placement.operations import mix, unit
+from ..placement.operations import joined, mix, stopped, unit
 from .moments import Moments, Summed, without_mean
-
-
-class Number(float):
-    """A parameter of the formula at its initial value: a number, or a vector of which all entries are that number."""
+from .numbers import Number
 
 
 class MomentNorms:
@@ -75,3 +72,19 @@ def _mix(query: Number, values: Sequence[Moments], key: Callable[[Moments], Mome
 def _unit(x: Moments) -> Moments:
     # A value that is 0 stays 0, as on tensors.
     return _divided(x, math.sqrt(x.q * x.atoms.width)) if x.q else x
+
+
+@stopped.register
+def _stopped(x: Moments) -> Moments:
+    return x.times(1.0, 0.0, normed=x.normed)
+
+
+@joined.register
+def _joined(x: Moments, *others: Moments, epsilon: float = 1e-6) -> Moments:
+    """The first stream at the size that all of them have together: what numbers are computed from has no direction."""
+    mean = math.fsum(part.q for part in (x, *others)) / (1 + len(others))
+    return _sized(x, mean / (mean + epsilon)) if mean else x
+
+
+def _sized(x: Moments, q: float) -> Moments:
+    return x if not x.q else x.times(math.sqrt(q / x.q), 0.0, normed=True)

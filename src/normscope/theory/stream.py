@@ -8,10 +8,11 @@ from functools import lru_cache
 import numpy as np
 
 from ..placement import Placement, Site, StackShape
-from ..placement.base import State
+from ..placement.base import Initial, State
 from .kernels import Activation
 from .moments import Atoms, Coefficients, Moments, single
-from .operations import MomentNorms, Number
+from .numbers import Number, Numbers, first_values
+from .operations import MomentNorms
 from .products import Products
 from .sublayers import Inside, Map, attention, feed_forward
 
@@ -58,8 +59,10 @@ class MomentEnd:
     def __init__(self, norm: MomentNorms) -> None:
         self.norm = norm
 
-    def parameter(self, name: str, *, initial: float, shape: tuple[int, ...] = ()) -> Number:
-        return Number(initial)
+    def parameter(
+        self, name: str, *, initial: Initial, shape: tuple[int, ...] = (), std: float = 0.0
+    ) -> Number | Numbers:
+        return first_values(initial, shape, std)
 
     def scheduled(self, name: str, *, initial: float) -> float:
         return initial
@@ -77,9 +80,15 @@ class MomentSublayer:
         return self.stack.apply(self.site, x, inside)
 
     def parameter(
-        self, name: str, *, initial: float, shape: tuple[int, ...] = (), shared_by_block: bool = False
-    ) -> Number:
-        return Number(self.stack.profiled(name, initial))
+        self,
+        name: str,
+        *,
+        initial: Initial,
+        shape: tuple[int, ...] = (),
+        std: float = 0.0,
+        shared_by_block: bool = False,
+    ) -> Number | Numbers:
+        return first_values(self.stack.profiled(name, initial), shape, std)
 
     def scheduled(self, name: str, *, initial: float) -> float:
         return initial
@@ -168,7 +177,7 @@ class MomentStack:
         self.applied.append(Applied(site, x, made, atom))
         return single(self.atoms, atom)
 
-    def profiled(self, name: str, initial: float) -> float:
+    def profiled(self, name: str, initial: Initial) -> Initial:
         """A parameter that the placement sets from the variances of the branches before it."""
         source = self.variances if self.placement.profiling.in_order else self.profile
         before = source[: len(self.applied)]

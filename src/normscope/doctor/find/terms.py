@@ -4,12 +4,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import pairwise
+from math import fsum, isqrt
 from operator import attrgetter, or_
 from typing import Literal
 
-from ...placement.operations import mix, unit
+from ...placement.base import Initial
+from ...placement.operations import connect, joined, mix, sigmoid, sinkhorn, stopped, unit
 from ..trace.flow import dominators
 from ..trace.graph import Factor
+from ..trace.operations import Origin
 from .inner import InnerPlace
 
 
@@ -29,6 +32,8 @@ class Term:
     """Of a norm, whether parts of a token's features are normed each on their own."""
     text: str = ""
     """Under what name a source or a branch is printed; of a mean, what its weights are made from beside its values."""
+    shape: tuple[int, ...] = ()
+    """Of a parameter of a formula."""
 
     def __add__(self, other: "Term | float") -> "Term":
         left, right = self, as_term(other)
@@ -64,6 +69,26 @@ class Term:
             return Term("other", (self, divisor), text="quotient")
         return scaled(self, replace(divisor.factor, value=1 / divisor.factor.value))
 
+    def __pow__(self, exponent: float) -> "Term":
+        if self.kind != "number" or self.factor is None:
+            return Term("other", (self,), text="power")
+        return Term("number", factor=replace(self.factor, value=self.factor.value**exponent))
+
+    def __getitem__(self, index: int) -> "Term":
+        """An entry of a parameter, or a row of it."""
+        if self.factor is None or not self.shape or not 0 <= index < self.shape[0]:
+            raise IndexError(f"a term of shape {self.shape} has no entry {index}")
+        return Term("number", factor=replace(self.factor, vector=len(self.shape) > 1), shape=self.shape[1:])
+
+
+def parameter_term(initial: Initial, shape: tuple[int, ...]) -> Term:
+    """A parameter of a formula, at the mean of the numbers it starts from: which they are does not show in a model."""
+    return Term("number", factor=Factor(_mean(initial), Origin.TRAINABLE, vector=bool(shape)), shape=shape)
+
+
+def _mean(initial: Initial) -> float:
+    return fsum(map(_mean, initial)) / len(initial) if isinstance(initial, tuple) else float(initial)
+
 
 def as_term(value: Term | float) -> Term:
     """The term itself, or a number as one."""
@@ -98,6 +123,39 @@ def _mix(query: Term, values: Sequence[Term], key: Callable[[Term], Term]) -> Te
 @unit.register
 def _unit(x: Term) -> Term:
     return normed(x)
+
+
+@stopped.register
+def _stopped(x: Term) -> Term:
+    # What a model computes does not show where its gradients go.
+    return x
+
+
+@sigmoid.register
+def _sigmoid(x: Term) -> Term:
+    if x.kind != "number" or x.factor is None:
+        return Term("other", (x,), text="sigmoid")
+    return Term("number", factor=replace(x.factor, value=sigmoid(x.factor.value)))
+
+
+@joined.register
+def _joined(x: Term, *others: Term, epsilon: float = 1e-6) -> Term:
+    return Term("norm", (Term("other", (x, *others), text="joined"),))
+
+
+@connect.register
+def _connect(x: Term, weight: Term, bias: Term | float = 0.0, scale: Term | float = 1.0) -> tuple[Term, ...]:
+    """Numbers of a token: they come of the model's input."""
+    start = as_term(bias).factor
+    factor = Factor(start.value if start else 0.0, Origin.DATA)
+    return tuple(Term("number", factor=factor) for _ in range(weight.shape[0]))
+
+
+@sinkhorn.register
+def _sinkhorn(first: Term, logits: tuple[Term, ...], rounds: int, epsilon: float) -> tuple[tuple[Term, ...], ...]:
+    size = isqrt(len(logits))
+    numbers = [Term("number", factor=replace(x.factor, value=1 / size)) if x.factor else x for x in logits]
+    return tuple(tuple(numbers[row * size : (row + 1) * size]) for row in range(size))
 
 
 def ordered(

@@ -6,10 +6,10 @@ from functools import lru_cache
 from typing import Literal
 
 from ...placement import Placement, Site, StackShape, SublayerKind, registered
-from ...placement.base import State
+from ...placement.base import Initial, State
 from ..find.branches import BranchKind
 from ..find.inner import InnerPlace
-from ..find.terms import Segment, Term, normed, ordered, segments
+from ..find.terms import Segment, Term, normed, ordered, parameter_term, segments
 from ..trace.graph import Factor
 from ..trace.operations import Origin
 from .matching import matches
@@ -45,9 +45,15 @@ class _End:
     norm: _Norms = field(default_factory=_Norms)
 
     def parameter(
-        self, name: str, *, initial: float, shape: tuple[int, ...] = (), shared_by_block: bool = False
+        self,
+        name: str,
+        *,
+        initial: Initial,
+        shape: tuple[int, ...] = (),
+        std: float = 0.0,
+        shared_by_block: bool = False,
     ) -> Term:
-        return Term("number", factor=Factor(initial, Origin.TRAINABLE, vector=bool(shape)))
+        return parameter_term(initial, shape)
 
     def scheduled(self, name: str, *, initial: float) -> Term:
         return Term("number", factor=Factor(initial, Origin.BUFFER))

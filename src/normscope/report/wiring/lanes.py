@@ -69,6 +69,11 @@ class Layout:
     lines: tuple[Line, ...]
     crossbars: tuple[Crossbar, ...]
 
+    def joins(self, bar: Crossbar) -> set[int]:
+        """The lanes that a crossbar passes and that enter the same box with it, in the same row."""
+        beside = {one.start for one in self.crossbars if (one.row, one.end, one.into_box) == (bar.row, bar.end, True)}
+        return {lane for lane in beside if min(bar.start, bar.end) < lane < max(bar.start, bar.end)}
+
 
 def layout(section: Section) -> Layout:
     """The same section always gives the same layout."""
@@ -190,7 +195,9 @@ class _Arranging:
         self.rows.append(tuple(inputs))
         for boxes in [*((box,) for box in self.order), tuple(outputs)]:
             turning = [wire for box in boxes for wire in early.get(box, [])]
-            turning += [w for w in heads if w.target in boxes and w not in self.leaves and w not in turning]
+            starting = [w for w in heads if w.target in boxes and w not in self.leaves and w not in turning]
+            # The farthest first, so that none crosses a lane that has begun.
+            turning += reversed(starting) if boxes and boxes[0] in outputs else starting
             for wire in turning:
                 self.leaves[wire] = len(self.rows)
                 self.rows.append(())

@@ -119,13 +119,17 @@ class _Picture:
             back = end - ahead * 7
             tip = f'<path class="tip" d="M{end:g} {y:g}L{back:g} {y - 4:g}V{y + 4:g}Z"/>'
             end = back
+        joined = self.layout.joins(bar)
         crossed = [
             self.x[line.lane]
             for line in self.layout.lines
-            if min(bar.start, bar.end) < line.lane < max(bar.start, bar.end) and line.top < bar.row < line.bottom
+            if min(bar.start, bar.end) < line.lane < max(bar.start, bar.end)
+            and line.top < bar.row < line.bottom
+            and line.lane not in joined
         ]
         bridges = "".join(f'<path class="bridge" d="M{x - 6:g} {y:g}H{x + 6:g}"/>' for x in dict.fromkeys(crossed))
-        return f'{bridges}<path class="line" d="M{start:g} {y:g}H{end:g}"/>{tip}'
+        dots = "".join(f'<circle class="tip" cx="{self.x[lane]:g}" cy="{y:g}" r="3"/>' for lane in sorted(joined))
+        return f'{bridges}<path class="line" d="M{start:g} {y:g}H{end:g}"/>{dots}{tip}'
 
     def _box(self, box: int) -> str:
         row = next(number for number, boxes in enumerate(self.layout.rows) if box in boxes)

@@ -23,7 +23,7 @@ _GLYPHS = {
     _UP | _DOWN | _LEFT | _RIGHT: "┼",
 }
 _FRAMED = ("sublayer", "norm", "mix", "product")
-_NOTES = {"⊖": "⊖ takes off what enters from the side.", "┼": "┼ Two lines cross and do not meet."}
+_NOTES = {"⊖": "⊖ takes off what enters from the side.", "┼": "┼ Two lines cross and do not meet.", "●": "● They meet."}
 _GAP = 4  # columns between the boxes of neighbouring lanes: an arrow, a line, a corner
 
 
@@ -126,6 +126,8 @@ class _Drawing:
             left, right = self._edges(box)
             end = left - 1 if step > 0 else right + 1
             self.letters[y, end] = "►" if step > 0 else "◄"
+        for lane in self.layout.joins(bar):
+            self.letters[y, self.column[lane]] = "●"
         for column in range(x, end, step):
             self._join((y, column), leaving)
             self._join((y, column + step), arriving)

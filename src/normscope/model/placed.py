@@ -1,0 +1,84 @@
+"""What a formula has of its own in a model: its parameters, and the operations that no operator of Python writes."""
+
+# N = tokens, D = width, R = rows of a weight
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..placement.operations import connect, joined, mix, sigmoid, sinkhorn, stopped
+from ..placement.symbol import ParameterSpec
+from .initialisation import Drawable, Scheme
+
+
+class PlacedParameters(nn.ParameterDict, Drawable):
+    """The formula's parameters of one place by name, each where it starts until it is drawn."""
+
+    def __init__(self, specs: Mapping[str, ParameterSpec]) -> None:
+        super().__init__({name: nn.Parameter(_first(spec)) for name, spec in specs.items()})
+        self.specs = dict(specs)
+
+    @torch.no_grad()
+    def restart(self, name: str) -> None:
+        """Put a parameter back to where it starts, as if it had not been drawn."""
+        self[name].copy_(_first(self.specs[name]))
+
+    def draw(self, scheme: Scheme) -> None:
+        """Those that start from a normal distribution; all others keep their values, whatever the scheme."""
+        for name, spec in self.specs.items():
+            if spec.std:
+                start = _first(spec).to(self[name])
+                nn.init.normal_(self[name], std=spec.std)
+                self[name].add_(start)
+
+
+def _first(spec: ParameterSpec) -> Tensor:
+    if isinstance(spec.initial, tuple):
+        return torch.tensor(spec.initial, dtype=torch.get_default_dtype())
+    return torch.full(spec.shape, spec.initial)
+
+
+@mix.register
+def _mix(query_D: Tensor, values: Sequence[Tensor], key: Callable[[Tensor], Any]) -> Tensor:
+    values_IND = torch.stack(list(values))  # N may be several dimensions
+    weights_IN = (key(values_IND) @ query_D.to(values_IND.dtype)).softmax(0)
+    return torch.einsum("i...,i...d->...d", weights_IN.to(values_IND.dtype), values_IND)
+
+
+@sigmoid.register
+def _sigmoid(x: Tensor) -> Tensor:
+    return x.sigmoid()
+
+
+@stopped.register
+def _stopped(x: Tensor) -> Tensor:
+    return x.detach()
+
+
+@joined.register
+def _joined(x: Tensor, *others: Tensor, epsilon: float = 1e-6) -> Tensor:
+    together = torch.cat([x, *others], -1)
+    return nn.functional.rms_norm(together, together.shape[-1:], eps=epsilon)
+
+
+@connect.register
+def _connect(x: Tensor, weight: Tensor, bias: Tensor | float = 0.0, scale: Tensor | float = 1.0) -> tuple[Tensor, ...]:
+    """Numbers (N, 1)."""
+    logits_NR = nn.functional.linear(x, weight) * scale + bias
+    return tuple(logits_N.unsqueeze(-1) for logits_N in logits_NR.unbind(-1))
+
+
+@sinkhorn.register
+def _sinkhorn(first: Tensor, logits: tuple[Tensor, ...], rounds: int, epsilon: float) -> tuple[tuple[Tensor, ...], ...]:
+    # Tokens last, so that sums over rows and columns run over long vectors.
+    size = math.isqrt(len(logits))
+    stacked = torch.stack([logit.squeeze(-1) for logit in logits])
+    matrix = stacked.view(size, size, *stacked.shape[1:]).softmax(1)
+    matrix = matrix + epsilon if epsilon else matrix
+    matrix = matrix / (matrix.sum(0) + epsilon)
+    for _ in range(rounds - 1):
+        matrix = matrix / (matrix.sum(1, keepdim=True) + epsilon)
+        matrix = matrix / (matrix.sum(0) + epsilon)
+    return tuple(tuple(entry.unsqueeze(-1) for entry in row.unbind(0)) for row in matrix.unbind(0))

@@ -1,0 +1,83 @@
+"""What the operations of formulas do to symbols, and to constants."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from .operations import connect, joined, mix, sigmoid, sinkhorn, stopped, unit, weighed_sum
+from .symbol import Symbol, number
+
+
+@mix.register
+def _mix(query: Symbol, values: Sequence[Symbol], key: Callable[[Symbol], Symbol]) -> Symbol:
+    # All keys pass the same norm, and a history is printed under one name.
+    return Symbol("mix", (query, key(values[0])), values[0].width, values=tuple(values))
+
+
+@unit.register
+def _unit(x: Symbol) -> Symbol:
+    return Symbol("unit", (x,), x.width)
+
+
+@sigmoid.register
+def _sigmoid(x: Symbol) -> Symbol:
+    # Of numbers of a token, the name says what is used: what is done to them stands in their meaning.
+    return replace(x, meaning=f"σ({x.meaning})") if x.meaning else Symbol("σ", (x,), x.width)
+
+
+@stopped.register
+def _stopped(x: Symbol) -> Symbol:
+    return Symbol("stopped", (x,), x.width)
+
+
+@joined.register
+def _joined(x: Symbol, *others: Symbol, epsilon: float = 1e-6) -> Symbol:
+    return Symbol("rms", (x, *others), sum(part.width for part in (x, *others)))
+
+
+@connect.register
+def _connect(x: Symbol, weight: Symbol, bias: Symbol | float = 0.0, scale: Symbol | float = 1.0) -> tuple[Symbol, ...]:
+    rows, width = weight.shape
+    if width != x.width:
+        raise ValueError(f"{weight} has rows of {width} numbers, and what it is multiplied with has {x.width} features")
+    found = scale * (weight * x) if scale != 1.0 else weight * x
+    meaning = str(found + bias if bias != 0.0 else found)
+    name = weight.op.removesuffix("_weight")
+    return tuple(Symbol(f"{name}_{row}", meaning=meaning, reads=(x,)) for row in range(1, rows + 1))
+
+
+@weighed_sum.register
+def _weighed_sum(first: Symbol, values: tuple[Symbol, ...], weights: tuple[Symbol | float, ...]) -> Symbol:
+    pairs = zip((w if isinstance(w, Symbol) else number(w) for w in weights), values, strict=True)
+    return Symbol("weighed", tuple(symbol for pair in pairs for symbol in pair), first.width)
+
+
+@sinkhorn.register
+def _sinkhorn(first: Symbol, logits: tuple[Symbol, ...], rounds: int, epsilon: float) -> tuple[tuple[Symbol, ...], ...]:
+    size = math.isqrt(len(logits))
+    name, meaning = first.op.rpartition("_")[0] or first.op, f"doubly_stochastic({first.meaning or first})"
+    return tuple(
+        tuple(Symbol(f"{name}_{row}{column}", meaning=meaning, reads=first.reads) for column in range(1, size + 1))
+        for row in range(1, size + 1)
+    )
+
+
+@sigmoid.register
+def _sigmoid_of_constant(x: float) -> float:
+    return 1 / (1 + math.exp(-x))
+
+
+@sinkhorn.register
+def _sinkhorn_of_constants(
+    first: float, logits: tuple[float, ...], rounds: int, epsilon: float
+) -> tuple[tuple[float, ...], ...]:
+    size = math.isqrt(len(logits))
+    rows = [[math.exp(logit) for logit in logits[row * size : (row + 1) * size]] for row in range(size)]
+    rows = [[entry / math.fsum(row) + epsilon for entry in row] for row in rows]
+    for turn in range(2 * rounds - 1):
+        if turn % 2:
+            rows = [[entry / (math.fsum(row) + epsilon) for entry in row] for row in rows]
+        else:
+            sums = [math.fsum(column) + epsilon for column in zip(*rows, strict=True)]
+            rows = [[entry / total for entry, total in zip(row, sums, strict=True)] for row in rows]
+    return tuple(map(tuple, rows))

@@ -1,0 +1,60 @@
+"""Manifold-constrained hyper-connections: four residual streams that every token reads and mixes by its own weights."""
+
+import math
+from collections.abc import Sequence
+
+from ..base import End, Initial, Norms, Placement, State, Sublayer, Value, register
+from ..operations import Number, connect, doubly_stochastic, joined, sigmoid, weighed
+
+STREAMS = 4
+IDENTITY = tuple(1.0 if row == column else 0.0 for row in range(STREAMS) for column in range(STREAMS))
+
+
+@register
+class ManifoldHyperConnections(Placement):
+    """h = Σ_i pre_i x_i; x_j ← Σ_i C_ij x_i + 2 post_j F(LN(h)); y = LN(Σ_i head_i x_i), from copies x_1 … x_4.
+
+    Xie et al. 2025, section 4. pre, post and head are σ of logits and C is doubly stochastic (softmax of each row of
+    logits, 20 rounds of Sinkhorn and Knopp). All logits are scale · (weight · r) + bias of what the token's streams
+    are together, r = (x_1, …, x_4) over the RMS of all its features.
+
+    The scales start at 0.01 as in the paper, which does not say where weights and biases start. Weights are drawn from
+    N(0, 0.02²) as in transformers (`deepseek_v4`, `hy_v4`), and biases are chosen so that with weights of 0 this is
+    Pre-LN: those of pre and head at -ln 3, which makes them means (as `hy_v4`), of post at 0, and of C at the identity
+    matrix (as lucidrains/hyper-connections), which is any doubly stochastic matrix to streams that are equal.
+    """
+
+    name = "mhc"
+    title = "Manifold-constrained hyper-connections"
+    citation = "Xie et al. 2025, arXiv:2512.24880, section 4"
+    year = 2025
+    streams = ("x1", "x2", "x3", "x4")
+    initialisation = "normal-0.02"
+    mean_bias: float = -math.log(STREAMS - 1)
+    mixing_bias: Initial = IDENTITY
+    scale: float = 0.01
+
+    def start(self, x: Value, end: End) -> State:
+        return (x,) * STREAMS
+
+    def join(self, x: State, sublayer: Sublayer, norm: Norms) -> State:
+        read = joined(*x)
+        pre = self.shares(sublayer, "pre", read, self.mean_bias)
+        post = self.shares(sublayer, "post", read, 0.0)
+        mixing = doubly_stochastic(self.logits(sublayer, "C", read, self.mixing_bias, STREAMS**2), rounds=20)
+        branch = sublayer(norm(weighed(pre, x)))
+        columns = zip(*mixing, strict=True)
+        return tuple(weighed((*column, 2.0 * own), (*x, branch)) for column, own in zip(columns, post, strict=True))
+
+    def finish(self, state: State, end: End) -> Value:
+        return end.norm(weighed(self.shares(end, "head", joined(*state), self.mean_bias), state))
+
+    def shares(self, of: End | Sublayer, name: str, read: Value, bias: float) -> Sequence[Number]:
+        """A number between 0 and 1 for each stream."""
+        return [sigmoid(logit) for logit in self.logits(of, name, read, bias, STREAMS)]
+
+    def logits(self, of: End | Sublayer, name: str, read: Value, bias: Initial, rows: int) -> Sequence[Number]:
+        """`rows` numbers of a token."""
+        weight = of.parameter(f"{name}_weight", initial=0.0, shape=(rows, STREAMS * self.stack.width), std=0.02)
+        biases = of.parameter(f"{name}_bias", initial=bias, shape=(rows,))
+        return connect(read, weight, biases, of.parameter(f"{name}_scale", initial=self.scale))
