@@ -35,7 +35,18 @@ _SMALL: tuple[tuple[str, int], ...] = (
     (r"(\w+_)?projection_dim|out_hidden_size|output_dim", WIDTH),
 )
 """Names of keys, and how small their numbers become; what is smaller stays as it is."""
-_WHERE_NONE = {"n_routed_experts": 4, "num_local_experts": 4, "num_experts_per_tok": 2, "topk_group": 1, "n_group": 1}
+_WHERE_NONE = {
+    "n_routed_experts": 4,
+    "num_local_experts": 4,
+    "num_experts_per_tok": 2,
+    "topk_group": 1,
+    "n_group": 1,
+    "indexer_n_heads": 2,
+    "indexer_kv_heads": 1,
+    "indexer_head_dim": WIDTH // HEADS,
+    "indexer_budget": 8,
+    "indexer_compress_ratio": 4,
+}
 """What some families leave to every checkpoint's own configuration."""
 _BACKBONE = {
     "model_type": "resnet",

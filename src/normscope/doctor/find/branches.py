@@ -6,6 +6,7 @@ from itertools import takewhile
 from typing import Literal
 
 from ...placement import SublayerKind
+from ..trace.connections import rearranged
 from ..trace.flow import PRODUCTS, dominators
 from ..trace.graph import Graph
 from ..trace.mixtures import SOFTMAX
@@ -49,13 +50,17 @@ def find_branch(graph: Graph, output: int, stream: int, others: int, lent: int =
     if not any(stream >> n & 1 for n in entries):
         region, entries = _region(graph, output, stream | others)
     own = [n for n in entries if stream >> n & 1] or entries
+    if len({rearranged(graph, n) for n in own}) == 1:
+        own = own[:1]
     reads = [_last_light(graph, own[0], output)] if len(own) == 1 else own
     whole = region
     region = [n for n in whole if graph.depends(n, reads[0])] if len(reads) == 1 else whole
     outside = sorted(set(whole) - set(region))
     products = [n for n in region if graph.is_weight_product(graph.values[n])]
     memory_products = [n for n in outside if graph.is_weight_product(graph.values[n])]
-    projected = [n for n in outside if any(graph.depends(n, product) for product in memory_products)]
+    # What several streams are multiplied with before they are read is made with weights too.
+    beside = [n for n in outside if not any(graph.depends(read, n) for read in reads)]
+    projected = [n for n in beside if any(graph.depends(n, product) for product in memory_products)]
     memory = tuple(n for n in entries if not stream >> n & 1 and others >> n & 1)
     meetings = [
         graph.values[n] for n in region if graph.is_data_product(graph.values[n]) or _FUSED in graph.values[n].op
@@ -119,6 +124,10 @@ def _last_light(graph: Graph, start: int, output: int) -> int:
 def _leads_to(graph: Graph, number: int, target: int) -> bool:
     """Whether a value is made from the target alone by sums, scales and norms."""
     seen, todo = {target}, [number]
+    # Of several streams in one tensor, steps lead to the value whose view the target is.
+    if graph.connections.made:
+        target = rearranged(graph, target)
+        seen.add(target)
     while todo:
         at = todo.pop()
         if at in seen:

@@ -69,6 +69,10 @@ class FormulaOfStream:
             return scaled(normed(arguments[0]), Factor(size)) if abs(size - 1) > 0.01 else normed(arguments[0])
         if step.kind == "scale":
             return self._gained(step, arguments[0]) or scaled(arguments[0], step.factors[0])
+        if connection := self._graph.connections.made.get(number):
+            return Term(connection.kind, arguments, weights=connection.weights)
+        if number in self._graph.connections.spread:
+            arguments = arguments[0], Term("expand", arguments[1:])
         left, right = (scaled(a, f) for a, f in zip(arguments, step.factors, strict=True))
         return left + right
 

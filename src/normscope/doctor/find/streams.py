@@ -6,7 +6,10 @@ from functools import reduce
 from itertools import permutations, takewhile
 from operator import or_
 
+import torch
+
 from ..trace.graph import Factor, Graph
+from ..trace.lanes import apart
 from ..trace.mixtures import SOFTMAX
 from ..trace.norms import NormFunction
 from .branches import Branch, find_branch
@@ -25,6 +28,8 @@ class Stream:
     """Numbers of the residual sums, in order."""
     end: int
     """Number of the last sum, or of the last norm after it."""
+    last: int
+    """Number of the last sum; of several streams in one tensor, of the one value that is made of them after it."""
     values: int
     """Numbers of all that the sums add up, back to the stream's source, as bits."""
     branches: list[Branch]
@@ -37,6 +42,10 @@ class Stream:
     width: int
     sources: int
     """Numbers of the values that it starts from, as bits."""
+    streams: int = 1
+    """How many streams of that width its values hold."""
+    start_equal: bool | None = None
+    """Whether these start as copies of each other; None of one stream, and on the meta device."""
     around: Surroundings = field(default_factory=Surroundings)
 
 
@@ -78,7 +87,7 @@ def find_streams(graph: Graph) -> list[Stream]:
     for number, stream in enumerate(streams, 1):
         stream.around = surroundings(
             graph,
-            ends=[some.joins[-1] for some in streams[:number]],
+            ends=[some.last for some in streams[:number]],
             values=[some.values for some in streams[:number]],
             sources=stream.sources,
             memories=[(value, branch.output) for branch in stream.branches for value in branch.memory],
@@ -128,7 +137,8 @@ def _bits(numbers: int) -> Iterator[int]:
 
 def _stream(graph: Graph, group: _Group, everything: int, reached: list[int]) -> Stream:
     values, joins = group.values, list(_bits(group.joins))
-    end = _end(graph, joins[-1])
+    last = graph.connections.ends.get(joins[-1], joins[-1])
+    end = _end(graph, last)
     leaves = [n for n in _bits(values) if graph.step(n) is None]
     light = values & ~sum(1 << n for n in leaves)
     sources = [n for n in leaves if not graph.through_weights[n] & (light | _sources_of(graph, leaves))]
@@ -144,6 +154,7 @@ def _stream(graph: Graph, group: _Group, everything: int, reached: list[int]) ->
     combinations = {branch.output: branch.reads for branch in found if branch not in branches}
     early = len(list(takewhile(lambda branch: branch.kind == "convolution", branches)))
     before = 0 if any(branch.kind == "convolution" for branch in branches[early:]) or early == len(branches) else early
+    shape = graph.connections.shapes.get(joins[-1])
     builder = FormulaOfStream(graph, branches, before, combinations)
     formula = builder.term(end)
     # What multiplies the last norm belongs to what comes after the stack.
@@ -157,9 +168,20 @@ def _stream(graph: Graph, group: _Group, everything: int, reached: list[int]) ->
         before=before,
         formula=formula,
         norms=[_named(graph.norms[n], builder.normed[n]) for n in sorted(builder.normed)],
-        width=graph.values[joins[-1]].shape[-1],
+        width=shape[1] if shape else graph.values[last].shape[-1],
+        streams=shape[0] if shape else 1,
+        start_equal=_start_equal(graph, sources, shape) if shape else None,
+        last=last,
         sources=sum(1 << n for n in sources),
     )
+
+
+def _start_equal(graph: Graph, sources: list[int], shape: tuple[int, int]) -> bool | None:
+    """Whether every source that holds several streams holds the same in each."""
+    several = [apart(graph.values[n].tensor, *shape) for n in sources]
+    if any(streams is None or streams.is_meta for streams in several):
+        return None
+    return all(streams is not None and torch.equal(streams, streams[:, :1].expand_as(streams)) for streams in several)
 
 
 def _find_branches(graph: Graph, outputs: Sequence[int], values: int, others: int) -> list[Branch]:

@@ -10,8 +10,10 @@ from typing import Literal
 
 from ...placement.base import Initial
 from ...placement.operations import connect, joined, mix, sigmoid, sinkhorn, stopped, unit
+from ..trace.connections import Kind
 from ..trace.flow import dominators
 from ..trace.graph import Factor
+from ..trace.lanes import Weights
 from ..trace.operations import Origin
 from .inner import InnerPlace
 
@@ -20,7 +22,7 @@ from .inner import InnerPlace
 class Term:
     """A node of a formula; the same node used twice is the same object."""
 
-    kind: Literal["source", "branch", "sum", "scale", "norm", "mix", "number", "other"]
+    kind: Literal["source", "branch", "sum", "scale", "norm", "mix", "number", "other"] | Kind
     arguments: "tuple[Term, ...]" = ()
     factor: Factor | None = None
     """Of a scale or a number."""
@@ -34,6 +36,8 @@ class Term:
     """Under what name a source or a branch is printed; of a mean, what its weights are made from beside its values."""
     shape: tuple[int, ...] = ()
     """Of a parameter of a formula."""
+    weights: Weights | None = None
+    """Of what connects several streams in one value."""
 
     def __add__(self, other: "Term | float") -> "Term":
         left, right = self, as_term(other)

@@ -11,6 +11,7 @@ from ..find.blocks import Blocks
 from ..find.branches import Branch
 from ..find.terms import Segment, Term
 from .candidates import SPOKEN_OF, Candidate, candidate, candidates
+from .connected import connected
 from .formulas import Formula
 from .found import FoundSublayer
 from .matching import Comparison, matches, norms_left_out
@@ -65,11 +66,14 @@ class Observed:
         return any(matches(self.last, earlier, qk_norms=False) for earlier in self.segments[:-1])
 
     def endings(self) -> list[Segment]:
-        """The last segment as it is, and without the norms at its end, unless these belong to the block."""
+        """The last segment as it is, and without the norms at its end, unless these belong to the block.
+
+        What makes one value of several streams goes with them.
+        """
         found = [self.last]
         while (
             not self.ends_as_before
-            and found[-1].end.kind == "norm"
+            and found[-1].end.kind in ("norm", "collapse")
             and found[-1].end.arguments[0] is not self.last.start
         ):
             found.append(replace(self.last, end=found[-1].end.arguments[0]))
@@ -188,7 +192,7 @@ def sublayers(
     block_of = [number for number, block in enumerate(blocks, 1) for _ in block]
     made = []
     for segment in observed.segments:
-        shown = _without_norm(segment) if segment is observed.last and final_norm else segment
+        shown = _without_end(segment, final_norm) if segment is observed.last else segment
         for term in segment.branches:
             own = [fit for fit in found if term.branch in fit.matched]
             likely = own or [fit for fit in every if term.branch in fit.matched]
@@ -212,6 +216,7 @@ def sublayers(
                     skip_scale=skip,
                     branch_scale=scale,
                     parallel=bool(own) and term.branch in own[0].parallel,
+                    connected=connected(segment, term),
                 )
             )
     return tuple(sorted(made, key=lambda s: s.block))
@@ -228,11 +233,20 @@ def ends_with_norm(observed: Observed, found: Sequence[Fit]) -> bool:
     """Whether a norm that is not the blocks' follows the last sum."""
     last = {branch.branch for branch in observed.last.branches}
     # Of a formula that nobody registered: a norm at its end that no other segment has.
-    return found[0].ends_with_norm if found and last & found[0].matched else len(observed.endings()) > 1
+    if found and last & found[0].matched:
+        return found[0].ends_with_norm
+    return any(ending.end.kind == "norm" for ending in observed.endings()[:-1])
 
 
-def _without_norm(segment: Segment) -> Segment:
-    return replace(segment, end=segment.end.arguments[0]) if segment.end.kind == "norm" else segment
+def _without_end(segment: Segment, final_norm: bool) -> Segment:
+    """Without the norm at its end, if it is one, and without what makes one value of several streams there."""
+    around, end = [], segment.end
+    while end is not segment.start and end.kind in ("norm", "collapse"):
+        around.append(end.kind)
+        end = end.arguments[0]
+    if "collapse" in around:
+        return replace(segment, end=end)
+    return replace(segment, end=segment.end.arguments[0]) if final_norm and around else segment
 
 
 def commonest(names: Sequence[str]) -> str:

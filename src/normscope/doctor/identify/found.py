@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ..find.branches import BranchKind
+from .connected import Connected
 from .formulas import Formula
 
 
@@ -33,6 +34,8 @@ class FoundSublayer:
     """The same of F(x)."""
     parallel: bool
     """Whether it reads the same x as another sub-layer of its block, and both are added at once."""
+    connected: Connected | None = None
+    """How it is connected with the streams where x is several of them; None of one stream."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,3 +71,7 @@ class FoundStack:
     """Number of an earlier stack of the same shape that its source is computed from, by weights and without a sum."""
     cut_by: BranchKind | None = None
     """What computes its source there: attention, or feed_forward for all that does not mix positions."""
+    streams: int = 1
+    """How many streams of that width it is, kept in one tensor."""
+    streams_start_equal: bool | None = None
+    """Whether these start as copies of each other; None of one stream, and on the meta device."""

@@ -119,6 +119,8 @@ def _stack(stream: Stream, shape: StackShape, blocks: Blocks) -> FoundStack:
         memory_normed=stream.around.memory_normed,
         continues=stream.around.continues,
         cut_by=stream.around.cut_by,
+        streams=stream.streams,
+        streams_start_equal=stream.start_equal,
     )
 
 

@@ -111,7 +111,7 @@ def _steps(
         if number in branches:
             of = weights[number]
             made = RecipeStep(sources=branches[number].reads, factors=(1.0,), branch=of) if of else None
-        elif (step := graph.step(number)) and step.kind != "mix":
+        elif (step := graph.step(number)) and step.kind in ("same", "sum", "scale", "norm"):
             made = _made(graph, number, step)
         if made is None:
             return None

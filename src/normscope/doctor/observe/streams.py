@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from ..find.streams import Stream
 from ..identify.stacks import in_order
 from ..trace.graph import Graph
+from ..trace.lanes import apart
 from .observed import ObservedStack, ObservedSublayer
 from .parameters import Uses
 from .recipe import recipes
@@ -46,7 +47,7 @@ def _observed(graph: Graph, stream: Stream, uses: Uses) -> ObservedStack:
                 stream_square=mean_square(tensors[found.stream].tensor),
                 branch_square=branch_square,
                 sum_square=mean_square(tensors[found.sum].tensor),
-                correlation=mean_cosine(tensors[found.stream].tensor),
+                correlation=mean_cosine(_apart(tensors[found.stream].tensor, stream)),
                 share=branch_square / both if both else 0.0,
                 parameters=uses.of(branch, found.addend),
                 matrices=uses.matrices(branch),
@@ -62,6 +63,13 @@ def _observed(graph: Graph, stream: Stream, uses: Uses) -> ObservedStack:
         end_square=mean_square(graph.values[with_gain(graph, stream.end)].tensor),
         sublayers=tuple(sublayers),
     )
+
+
+def _apart(x: Tensor, stream: Stream) -> Tensor:
+    """Of several streams in (B, ..., n, D) or (B, ..., n·D), each as sequences of its own: (B · n, T, D)."""
+    if stream.streams == 1 or (x_NnD := apart(x, stream.streams, stream.width)) is None:
+        return x
+    return x_NnD.reshape(len(x), -1, stream.streams, stream.width).transpose(1, 2).flatten(0, 1)
 
 
 def mean_square(x: Tensor) -> float:

@@ -8,10 +8,11 @@ from torch import Tensor
 
 from ..find.branches import Branch
 from ..find.streams import Stream
+from ..trace.connections import rearranged
 from ..trace.graph import Graph
 from ..trace.operations import Origin
 
-LIGHT = ("same", "scale", "norm")
+LIGHT = ("same", "scale", "norm", "expand")
 """Kinds of steps that are made from one value alone."""
 
 
@@ -67,7 +68,10 @@ class Sums:
             return BranchSum(sum=top, addend=own, addends=addends, skips=others, stream=self._mean_read(branch))
         skips = tuple(n for n in addends if n not in holding) or tuple(n for n in addends if n != own) or (own,)
         read = [n for n in skips if any(self._graph.depends(at, n) for at in branch.reads)]
-        return BranchSum(sum=top, addend=own, addends=addends, skips=skips, stream=max(read or skips))
+        stream = max(read or skips)
+        if connection := self._graph.connections.made.get(stream):
+            stream = rearranged(self._graph, connection.source)
+        return BranchSum(sum=top, addend=own, addends=addends, skips=skips, stream=stream)
 
     def _mean_read(self, branch: Branch) -> int:
         """The mean over depth that a branch reads, before its norm."""
@@ -121,7 +125,7 @@ class Sums:
     def _goes_through(self, number: int, alone: bool) -> bool:
         """Whether what a value is made from is to be told apart in a sum, rather than the value itself."""
         step = self._graph.step(number)
-        if step is None or step.kind == "norm" or is_gain(self._graph, number):
+        if step is None or step.kind in ("norm", "connect", "expand") or is_gain(self._graph, number):
             return False
         if step.kind != "same" or self._graph.values[number].op not in ("add", "sub"):
             return step.kind != "sum" or alone

@@ -7,6 +7,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from .connections import Kind, connections
 from .flow import REARRANGING, Flow
 from .mixtures import Mixture, mixture_of
 from .norms import NormFunction, norm_function
@@ -33,9 +34,12 @@ class Factor:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A value as a light function of others, token by token: the same, a sum, a multiple, normed, or a mean."""
+    """A value as a light function of others, token by token: the same, a sum, a multiple, normed, or a mean.
 
-    kind: Literal["same", "sum", "scale", "norm", "mix"]
+    Of several streams in one tensor, also one value that is made of them, they of one value, and they of each other.
+    """
+
+    kind: Literal["same", "sum", "scale", "norm", "mix"] | Kind
     sources: tuple[int, ...]
     factors: tuple[Factor, ...] = ()
     """One for each source of a sum or a scale."""
@@ -61,6 +65,7 @@ class Graph(Flow):
                 self.mixtures[value.number] = mixture
                 for source in mixture.sources:
                     self.mixtures_of.setdefault(source, []).append(value.number)
+        self.connections = connections(self, self.norms)
         self._steps: dict[int, Step | None] = {}
 
     def step(self, number: int) -> Step | None:
@@ -75,6 +80,10 @@ class Graph(Flow):
             return Step("norm", (self.norms[value.number].source,))
         if value.number in self.mixtures:
             return Step("mix", self.mixtures[value.number].sources)
+        if connection := self.connections.made.get(value.number):
+            return Step(connection.kind, (connection.source,))
+        if value.number in self.connections.spread:
+            return Step("sum", self.connections.spread[value.number], (Factor(1.0), Factor(1.0)))
         before, call = self.predecessors[value.number], value.call
         # Half precision is often guarded by bounds that nothing reaches.
         if (

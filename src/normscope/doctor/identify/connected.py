@@ -1,0 +1,71 @@
+"""How several streams are connected with a sub-layer: which weights there are, and what they are made from."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from ..find.terms import Segment, Term
+from ..trace.connections import Kind
+from ..trace.operations import Origin
+
+Made = Literal["constant", "trained", "token"]
+"""What weights are: numbers that nothing trains, trained numbers, or made anew for every token."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamWeights:
+    """Weights between streams."""
+
+    made: Made
+    total: float
+    """What streams that are all equal are multiplied with, the mean over tokens; NaN on the meta device."""
+    by_feature: bool = False
+    """Whether every feature has its own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connected:
+    """Of a sub-layer between several streams in one tensor."""
+
+    streams: int
+    collapse: StreamWeights | None
+    """What the streams are multiplied with in what the sub-layer reads; None where it reads no sum of them."""
+    connect: StreamWeights | None
+    """What they are mixed with; None where each goes on as it is."""
+    expand: StreamWeights
+    """What the sub-layer's output is multiplied with where it is added to each."""
+    from_doubly_stochastic: float | None
+    """The largest difference of a sum of the mixing's rows or columns from 1, or its largest negative weight, over all
+    tokens; None where nothing is mixed, NaN on the meta device."""
+
+
+def connected(segment: Segment, branch: Term) -> Connected | None:
+    """How a branch's streams are connected with it in the piece of a formula that it stands in; None of one stream."""
+    terms = segment.terms()
+    read = {id(term) for term in Segment(segment.start, branch, ()).terms()}
+    collapse = _last([term for term in terms if id(term) in read], "collapse")
+    outside = [term for term in terms if id(term) not in read]
+    expand, connect = _last(outside, "expand"), _last(outside, "connect")
+    if expand is None:
+        return None
+    weighed = next((term.weights for term in (expand, connect, collapse) if term is not None and term.weights), None)
+    return Connected(
+        streams=weighed.streams if weighed is not None else 1,
+        collapse=_weights(collapse),
+        connect=_weights(connect),
+        expand=_weights(expand) or StreamWeights("constant", 1.0),
+        from_doubly_stochastic=None
+        if connect is None or connect.weights is None
+        else connect.weights.from_doubly_stochastic,
+    )
+
+
+def _last(terms: list[Term], kind: Kind) -> Term | None:
+    return next((term for term in reversed(terms) if term.kind == kind), None)
+
+
+def _weights(term: Term | None) -> StreamWeights | None:
+    if term is None or term.weights is None:
+        return None
+    made: Made = "token" if term.weights.origin == Origin.DATA else "constant"
+    made = "trained" if term.weights.origin == Origin.TRAINABLE else made
+    return StreamWeights(made, term.weights.total, term.weights.by_feature_NOID is not None)

@@ -1,0 +1,240 @@
+"""Several residual streams in one tensor, known by what joins them: a branch that is added to all of them.
+
+Hyper-connections keep n streams of width D as (..., n, D), or as (..., n·D). A sub-layer reads one vector a token that
+is made from all of them (collapse), the streams may be mixed among themselves (connect), and the sub-layer's output is
+added to each of them (expand). What multiplies them on the way may be constant, trained, or made for every token.
+"""
+
+from collections.abc import Container, Mapping
+from dataclasses import dataclass, field
+from itertools import permutations
+from typing import Literal
+
+from .flow import PRODUCTS, REARRANGING, Flow, dominators
+from .lanes import Weights, weights_of
+from .operations import Ref
+
+MOST_STREAMS = 32
+_LINEAR = (
+    REARRANGING
+    | PRODUCTS
+    | {"repeat", "sum", "mean", "mul", "div", "add", "select", "split", "split_with_sizes", "unbind"}
+)
+_LARGEST = 40
+"""Operations between streams and what is made from them."""
+
+Kind = Literal["collapse", "connect", "expand"]
+"""n streams to one value, n streams to n, one value to n streams."""
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """A value that is a weighted sum of streams, or streams that are multiples of one value."""
+
+    kind: Kind
+    source: int
+    """What is weighed: the streams, a norm of them, or a branch."""
+    weights: Weights
+
+
+@dataclass(slots=True)
+class Connections:
+    """All that connects the streams of a recorded pass."""
+
+    made: dict[int, Connection] = field(default_factory=dict)
+    """By the value that each makes."""
+    spread: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """Sums x + F in which F is added to every stream as it is, each with both."""
+    ends: dict[int, int] = field(default_factory=dict)
+    """Of streams after the last sub-layer the one value that is made of them."""
+    shapes: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """How many streams there are in each sum of streams and branch, and how wide they are."""
+
+
+def connections(flow: Flow, norms: Container[int]) -> Connections:
+    """What connects streams; empty for a model of one stream. norms: the numbers of the values that are norms."""
+    found, sources = Connections(), set[int]()
+    for value in flow.values:
+        if value.op != "add" or not value.is_data or not value.tensor.is_floating_point():
+            continue
+        for skip, branch in permutations(_addends(flow, value.number), 2):
+            if join := _join(flow, norms, value.number, skip, branch):
+                found.made.update(join.made)
+                found.shapes[value.number] = join.shape
+                sources.add(join.source)
+                if flow.values[branch].tensor.numel() < value.tensor.numel():
+                    found.spread[value.number] = skip, branch
+                break
+    for last in found.shapes.keys() - sources:
+        end = _end(flow, norms, last, found.shapes[last])
+        if end is not None:
+            number, found.made[number] = end
+            found.ends[last] = number
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Join:
+    """A sum of streams and a branch."""
+
+    made: Mapping[int, Connection]
+    source: int
+    """The streams before it."""
+    shape: tuple[int, int]
+
+
+def _addends(flow: Flow, number: int) -> list[int]:
+    call = flow.values[number].call
+    args = call.args if call is not None else ()
+    data = [a.number for a in args if isinstance(a, Ref) and flow.values[a.number].is_data]
+    return data if len(data) == 2 else []
+
+
+def _join(flow: Flow, norms: Container[int], join: int, skip: int, branch: int) -> _Join | None:
+    """The connections of one sub-layer whose output is added to all streams; None where this sum is none of that."""
+    size = flow.values[join].tensor.numel()
+    if flow.values[skip].tensor.numel() != size or not flow.values[join].shape:
+        return None
+    product = rearranged(flow, branch)
+    as_it_is = flow.values[branch].tensor.numel() < size
+    output = rearranged(flow, branch, any_size=True) if as_it_is else _spread(flow, product)
+    if output is None or not flow.values[output].shape:
+        return None
+    (streams, rest), width = divmod(size, flow.values[output].tensor.numel()), flow.values[output].shape[-1]
+    if rest or not 2 <= streams <= MOST_STREAMS or width < 2:
+        return None
+    mixed = rearranged(flow, skip)
+    source = _streams_before(flow, mixed, size)
+    if source is None or not flow.through_weights[output] >> source & 1:
+        return None
+    read = _collapsed(flow, source, output, size // streams, width)
+    if read is None:
+        return None
+    shape = streams, width
+    asked = {
+        read: _connection(flow, norms, "collapse", read, source, shape),
+        **({} if as_it_is else {branch: _connection(flow, norms, "expand", branch, output, shape)}),
+        **({} if mixed == source else {skip: _connection(flow, norms, "connect", skip, source, shape)}),
+    }
+    made = {number: connection for number, connection in asked.items() if connection is not None}
+    return _Join(made, source, shape) if len(made) == len(asked) else None
+
+
+def rearranged(flow: Flow, number: int, *, any_size: bool = False) -> int:
+    """What a value holds in another order; any_size: or several times, or a part of it."""
+    while flow.values[number].op in REARRANGING and len(flow.predecessors[number]) == 1:
+        (before,) = flow.predecessors[number]
+        if not any_size and flow.values[before].tensor.numel() != flow.values[number].tensor.numel():
+            break
+        number = before
+    return number
+
+
+def _spread(flow: Flow, number: int) -> int | None:
+    """What a product multiplies with one number for each stream and token: F of F ⊗ weights."""
+    value = flow.values[number]
+    size = value.tensor.numel()
+    if value.op in ("expand", "repeat"):
+        return rearranged(flow, number, any_size=True)
+    if value.op != "mul" and value.op not in PRODUCTS:
+        return None
+    # What varies over features is the branch; weights are one number for all of them.
+    wide = [n for n in flow.predecessors[number] if flow.values[n].shape[-1:] == value.shape[-1:] != (1,)]
+    found = [rearranged(flow, n, any_size=True) for n in wide]
+    return found[0] if len(found) == 1 and flow.values[found[0]].tensor.numel() < size else None
+
+
+def _streams_before(flow: Flow, mixed: int, size: int) -> int | None:
+    """The streams that are mixed in a value of their size, which may be these streams themselves."""
+    number = mixed
+    if flow.values[mixed].op not in PRODUCTS | {"sum"}:
+        return mixed
+    for _ in range(_LARGEST):
+        before = [n for n in flow.predecessors[number] if flow.values[n].tensor.numel() >= size]
+        if not before or flow.values[number].op not in _LINEAR:
+            return None
+        number = rearranged(flow, before[-1])
+        if flow.values[number].tensor.numel() == size:
+            return number
+    return None
+
+
+def _collapsed(flow: Flow, source: int, output: int, size: int, width: int) -> int | None:
+    """The first value of one stream's size and width through which all goes that a branch makes of the streams."""
+    inside = flow.between(source, output)
+    place = {number: n for n, number in enumerate(inside)}
+    before = dominators([[place[n] for n in flow.predecessors[number] if n in place] for number in inside])
+    at, chain = before[-1], list[int]()
+    while at > 0:
+        chain.append(inside[at])
+        at = before[at]
+    tensors = {n: flow.values[n].tensor for n in reversed(chain)}
+    return next((n for n, x in tensors.items() if x.numel() == size and x.shape[-1] == width), None)
+
+
+def _connection(
+    flow: Flow, norms: Container[int], kind: Kind, number: int, start: int, shape: tuple[int, int]
+) -> Connection | None:
+    """How a value is made from the start, or from a norm of it; None where that is not linear for given weights."""
+    way = _way_back(flow, norms, number, start, whole=kind != "expand")
+    if way is None:
+        return None
+    base, frozen = way
+    streams, width = shape
+    read, made = (streams if kind != "expand" else 1), (streams if kind != "collapse" else 1)
+    weights = weights_of(flow, made=number, of=base, frozen=frozen, streams=(read, made), width=width)
+    return None if weights is None else Connection(kind, base, weights)
+
+
+def _way_back(
+    flow: Flow, norms: Container[int], number: int, start: int, *, whole: bool
+) -> tuple[int, tuple[int, ...]] | None:
+    """What is weighed, which is the start or a norm of it, and the weights met on the way to it.
+
+    whole: whether it comes in whole, and what is smaller are weights.
+    """
+    size = flow.values[start].tensor.numel()
+    bases, frozen, todo, seen = set[int](), set[int](), [number], 0
+    while todo:
+        at, seen = todo.pop(), seen + 1
+        value = flow.values[at]
+        if at != number and (rearranged(flow, at) == start or _is_norm(flow, norms, at)):
+            bases.add(at)
+            continue
+        if value.op not in _LINEAR or seen > _LARGEST:
+            return None
+        inside = [n for n in value.inputs if flow.depends(n, start)]
+        if len(inside) > 1:
+            # Weights are made from the streams too, but by way of a matrix.
+            light = [n for n in inside if not flow.through_weights[n] >> start & 1]
+            large = [n for n in inside if flow.values[n].tensor.numel() >= size]
+            inside = light or (large if whole else inside)
+        if not inside:
+            return None
+        frozen.update(n for n in value.inputs if n not in inside)
+        todo += inside
+    if whole:
+        bases = {rearranged(flow, at) for at in bases}
+    return (bases.pop(), tuple(sorted(frozen))) if len(bases) == 1 else None
+
+
+def _is_norm(flow: Flow, norms: Container[int], number: int) -> bool:
+    """Whether a value is a norm, or one times vectors and numbers that are no data."""
+    for _ in range(_LARGEST):
+        if number in norms:
+            return True
+        if flow.values[number].op not in REARRANGING | {"mul"} or len(flow.predecessors[number]) != 1:
+            return False
+        (number,) = flow.predecessors[number]
+    return False
+
+
+def _end(flow: Flow, norms: Container[int], last: int, shape: tuple[int, int]) -> tuple[int, Connection] | None:
+    """The first value of one stream's size that is a weighted sum of the last streams."""
+    size = flow.values[last].tensor.numel() // shape[0]
+    for value in flow.values[last + 1 :]:
+        if value.tensor.numel() == size and value.op in _LINEAR and flow.depends(value.number, last):
+            connection = _connection(flow, norms, "collapse", value.number, last, shape)
+            if connection is not None:
+                return value.number, connection
+    return None

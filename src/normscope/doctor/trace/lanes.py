@@ -1,0 +1,112 @@
+"""What several streams are multiplied with where one value is made from them, they from one value, or from each other.
+
+The weights are read off by computing again with one stream of ones and the others zero, everything that they are made
+from held as it was recorded; random streams then show whether these weights are all that there is.
+"""
+
+# N = tokens, n = streams, D = width
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from .flow import Flow
+from .operations import Origin
+
+_TOLERANCE = {torch.float16: 2e-2, torch.bfloat16: 5e-2}
+"""Relative, of what random streams give; 1e-4 for wider numbers."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Weights:
+    """What goes into each of some streams from each of others, token by token."""
+
+    streams: int
+    """How many there are on the side that has several."""
+    width: int
+    origin: Origin
+    """What they are made from: numbers of the model, or data, so that every token has its own."""
+    values_NOI: Tensor | None
+    """Tokens, streams made, streams read; the mean over features where these differ. None on the meta device."""
+    by_feature_NOID: Tensor | None = None
+    """The same where every feature has its own, as behind a gate."""
+
+    @property
+    def total(self) -> float:
+        """What streams that are all equal are multiplied with, the mean over tokens; NaN on the meta device."""
+        return float("nan") if self.values_NOI is None else float(self.values_NOI.double().sum(-1).mean())
+
+    @property
+    def from_doubly_stochastic(self) -> float:
+        """The largest difference of a row's or a column's sum from 1, or the largest negative weight."""
+        if self.values_NOI is None:
+            return float("nan")
+        each = self.values_NOI.double()
+        sums = torch.cat([each.sum(-1), each.sum(-2)], -1)
+        return max(float((sums - 1).abs().max()), float((-each).max()))
+
+    def applied(self, x_NID: Tensor) -> Tensor:
+        """The streams that these weights make of others: (N, I, D) to (N, O, D)."""
+        if self.by_feature_NOID is not None:
+            return torch.einsum("noid,nid->nod", self.by_feature_NOID.to(x_NID), x_NID)
+        if self.values_NOI is None:
+            raise ValueError("weights on the meta device have no values")
+        return torch.einsum("noi,nid->nod", self.values_NOI.to(x_NID), x_NID)
+
+
+def apart(x: Tensor, streams: int, width: int) -> Tensor | None:
+    """(..., n, D) or (..., n·D) as (N, n, D); None for streams that lie in another dimension."""
+    if not x.shape or x.numel() % (streams * width) or x.shape[-1] not in (width, streams * width):
+        return None
+    if streams > 1 and x.shape[-1] == width and (x.ndim < 2 or x.shape[-2] != streams):
+        return None
+    return x.reshape(-1, streams, width)
+
+
+def weights_of(
+    flow: Flow, *, made: int, of: int, frozen: Sequence[int], streams: tuple[int, int], width: int
+) -> Weights | None:
+    """The weights by which one value is made of another; None where it is more than a weighted sum of each token's own.
+
+    frozen: what to leave as it was recorded. streams: how many are read, and how many are made.
+    """
+    values, (read, given) = flow.values, streams
+    source, target = values[of].tensor, values[made].tensor
+    origin = max((values[n].origin for n in frozen), default=Origin.CONSTANT)
+    if apart(source, read, width) is None or apart(target, given, width) is None:
+        return None
+    if source.is_meta:
+        return Weights(max(streams), width, origin, None)
+    held = {n: values[n].tensor for n in frozen}
+
+    def again(x_NID: Tensor) -> Tensor | None:
+        # Views of it are taken as they were of the recorded one: it lies in memory in the same order.
+        x = torch.empty_like(source).copy_(x_NID.reshape(source.shape))
+        return apart(flow.trace.again({**held, of: x}, made), given, width)
+
+    x_NID = torch.zeros(source.numel() // (read * width), read, width)
+    columns = []
+    try:
+        for stream in range(read):
+            one = x_NID.clone()
+            one[:, stream] = 1
+            columns.append(again(one))
+        some = torch.randn(x_NID.shape, generator=torch.Generator().manual_seed(0))
+        expected = again(some)
+    except (ValueError, RuntimeError, IndexError):
+        return None
+    if expected is None or any(column is None or len(column) != len(expected) for column in columns):
+        return None
+    by_feature = torch.stack([column for column in columns if column is not None], 2).float()
+    mean = by_feature.mean(-1)
+    same = torch.allclose(by_feature, mean[..., None].expand(by_feature.shape), rtol=1e-4, atol=1e-5)
+    weights = Weights(max(streams), width, origin, mean, None if same else by_feature)
+    tolerance = _TOLERANCE.get(source.dtype, 1e-4)
+    shown = expected.float()
+    close = torch.allclose(weights.applied(some.to(shown)), shown, rtol=tolerance, atol=tolerance * _size(shown))
+    return weights if close else None
+
+
+def _size(x: Tensor) -> float:
+    return float(x.abs().mean()) if x.numel() else 0.0
