@@ -34,9 +34,7 @@ def parts(seed: int = 0, constant: bool = True) -> list[Both]:
         index = atoms.add((in_common**2 + alone**2) / WIDTH, in_common**2 / WIDTH)
         found.append((single(atoms, index), torch.from_numpy(array)))
     if constant:
-        found.append(
-            (single(atoms, atoms.add(0.49, 0.49, centred=False)), torch.full((TOKENS, WIDTH), 0.7, dtype=torch.float64))
-        )
+        found.append((0.7 * single(atoms, atoms.one()), torch.full((TOKENS, WIDTH), 0.7, dtype=torch.float64)))
     return found
 
 
@@ -66,7 +64,7 @@ INDEX = st.integers(0, 100)
 FACTOR = st.floats(-3, 3).filter(lambda factor: abs(factor) > 1e-3)
 STEP = st.one_of(
     st.tuples(st.sampled_from(["add", "subtract"]), INDEX, INDEX),
-    st.tuples(st.sampled_from(["times", "times from the left", "divided"]), INDEX, FACTOR),
+    st.tuples(st.sampled_from(["times", "times from the left", "divided", "shifted"]), INDEX, FACTOR),
     st.tuples(st.sampled_from(["layer", "rms", "unit"]), INDEX, st.none()),
     st.tuples(st.just("mix"), INDEX, st.integers(1, 6)),
 )
@@ -82,6 +80,8 @@ def taken(step: tuple, known: list[Both]) -> Both:
         return moments * argument, x * argument
     if name == "times from the left":
         return argument * moments, argument * x
+    if name == "shifted":
+        return moments + argument, x + argument
     if name == "divided":
         return moments / argument, x / argument
     if name == "unit":
@@ -187,7 +187,7 @@ class TestNorms:
         assert MomentNorms(EPSILON, centres=True)(x).q == pytest.approx(a.q / (a.q + EPSILON), rel=1e-12)
         with_mean = MomentNorms(EPSILON, centres=False)(x)
         assert with_mean.q == pytest.approx(x.q / (x.q + EPSILON), rel=1e-12)
-        assert with_mean.coefficients[PARTS] == pytest.approx(3 / math.sqrt(x.q + EPSILON), rel=1e-12)
+        assert with_mean.coefficients[PARTS] == pytest.approx(0.7 * 3 / math.sqrt(x.q + EPSILON), rel=1e-12)
 
     @pytest.mark.parametrize("centres", [True, False])
     def test_all_names_give_the_same(self, centres):

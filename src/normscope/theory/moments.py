@@ -37,6 +37,7 @@ class Atoms:
         """d · Var ‖a‖² / d² of each."""
         self.constant: list[int] = []
         """Parts that are the same in every feature, which LayerNorm takes off."""
+        self._one: int | None = None
         self.summed: Summed | None = None
         """The last history that attention over depth has summed up."""
 
@@ -54,6 +55,12 @@ class Atoms:
             self.constant.append(self.count)
         self.count += 1
         return self.count - 1
+
+    def one(self) -> int:
+        """The part that is 1 in every feature of every token, made where it is first asked for."""
+        if self._one is None:
+            self._one = self.add(1.0, 1.0, 1.0, spread=0.0, centred=False)
+        return self._one
 
     def products(self, index: int) -> Products:
         one, two, three = self._products
@@ -158,7 +165,9 @@ class Moments:
             normed, self.centred,
         )  # fmt: skip
 
-    def __add__(self, other: "Moments") -> "Moments":
+    def __add__(self, other: "Moments | float") -> "Moments":
+        if not isinstance(other, Moments):
+            return _shifted(self, float(other))
         return _sum(self, other)
 
     def __sub__(self, other: "Moments") -> "Moments":
@@ -244,6 +253,11 @@ class Summed(NamedTuple):
 def single(atoms: Atoms, index: int) -> Moments:
     """The value that is one part alone."""
     return Moments(atoms, 1.0, 1.0, None, index + 1, atoms.products(index), atoms.spreads[index])
+
+
+def _shifted(x: Moments, by: float) -> Moments:
+    """The value plus a number, the same in every feature of every token."""
+    return _sum(x, single(x.atoms, x.atoms.one()) * by) if by else x
 
 
 def without_mean(x: Moments) -> Moments:
