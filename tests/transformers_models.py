@@ -17,7 +17,7 @@ transformers = pytest.importorskip("transformers", reason="needs Hugging Face tr
 
 BLOCKS = 3
 Names = dict[str, str]
-"""Our module in a block -> theirs in a layer; `name#2` is the last third of a packed matrix."""
+"""Our module or number in a block -> theirs in a layer; `name#2` is the last third of a packed matrix."""
 
 
 def attention(at: str, output: str = "out_proj", kind: str = "attention") -> Names:
@@ -51,6 +51,8 @@ class Theirs:
     layers: nn.ModuleList
     run: Callable[..., Tensor]
     final: nn.Module | None = None
+    extra: dict[str, Tensor] = field(default_factory=dict)
+    """Numbers of the stack's ends under our names."""
 
 
 @dataclass(frozen=True, kw_only=True)

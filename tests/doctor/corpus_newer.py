@@ -91,18 +91,23 @@ NEWER: dict[str, Case] = {
     "granite": Case(
         build=hugging_face("Granite", **sizes(num_key_value_heads=2, residual_multiplier=0.22)),
         inputs=tokens,
-        stacks=(scaled(0.22, **RMS_6),),
+        stacks=(pre(placement="granite", **RMS_6, branches=(0.22, 0.22)),),
+    ),
+    "granite, another multiplier": Case(
+        build=hugging_face("Granite", **sizes(num_key_value_heads=2, residual_multiplier=0.3)),
+        inputs=tokens,
+        stacks=(scaled(0.3, **RMS_6),),
     ),
     "dinov2": Case(
         build=hugging_face("Dinov2", **sizes(image_size=8, patch_size=4)),
         inputs=image(8),
-        stacks=(scaled(1.0, epsilon=1e-6),),
+        stacks=(pre(placement="layer-scale", epsilon=1e-6),),
     ),
     # Its last norm reads the mean over patches.
     "beit": Case(
         build=hugging_face("Beit", **sizes(image_size=8, patch_size=4)),
         inputs=image(8),
-        stacks=(scaled(0.1, **BERT, final_norm=False),),
+        stacks=(pre(placement="layer-scale", **BERT, final_norm=False, branches=(0.1, 0.1)),),
     ),
     "llava": Case(build=llava, inputs=image_and_text, stacks=(pre(final_norm=False), pre(**RMS_6))),
 }

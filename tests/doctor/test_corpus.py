@@ -82,15 +82,16 @@ def test_the_report_names_modules_and_formulas():
 
 
 @pytest.mark.parametrize(
-    ("name", "formula", "said"),
+    ("name", "formula", "said", "summed_up"),
     [
-        ("granite", "x ← x + 0.22 · attention(norm(x))", "pre-ln × 0.220"),
-        ("dinov2", "x ← trained · attention(norm(x)) + x", "pre-ln × 1.00"),
-        ("beit", "x ← trained · attention(norm(x)) + x", "pre-ln × 0.100"),
+        ("granite, another multiplier", "x ← x + 0.3 · attention(norm(x))", "pre-ln × 0.300", "pre-ln × scale"),
+        ("granite", "x ← x + 0.22 · attention(norm(x))", "granite", "granite"),
+        ("dinov2", "x ← trained · attention(norm(x)) + x", "layer-scale", "layer-scale"),
+        ("beit", "x ← trained · attention(norm(x)) + x", "layer-scale", "layer-scale"),
     ],
 )
-def test_scaled_branches_are_named_by_what_they_scale(name, formula, said):
+def test_scaled_branches_are_named_by_what_they_scale_where_no_placement_is_known(name, formula, said, summed_up):
     diagnosis = diagnose(NEWER[name].build(), NEWER[name].inputs(), advise=False)
     (stack,) = diagnosis.contents().stacks
     assert (stack.sublayers[0].formula, placement_words(stack.sublayers[0])) == (formula, said)
-    assert summary(diagnosis.contents()).startswith("pre-ln × scale, 3 blocks, ")
+    assert summary(diagnosis.contents()).startswith(f"{summed_up}, 3 blocks, ")

@@ -23,6 +23,9 @@ from transformers_models import (
     Theirs,
     kosmos_2,
 )
+from transformers_newer import NEWER
+
+EVERY = FAMILIES | NEWER
 
 
 def our_stack(placement: str, kind: str, norm: str = "as-placement", *, both: bool = False) -> Stack:
@@ -39,6 +42,10 @@ def loaded(stack: Stack, theirs: Theirs, names: Names, *, strict: bool = True) -
         read = set()
         for our_name, their_name in names.items():
             path, _, third = their_name.partition("#")
+            if ".placed." in our_name:
+                read.add(path)
+                weights[f"blocks.{b}.{our_name}"] = layer.get_parameter(path)
+                continue
             module = layer.get_submodule(path)
             for leaf, values in module.named_parameters():
                 read.add(f"{path}.{leaf}")
@@ -48,6 +55,7 @@ def loaded(stack: Stack, theirs: Theirs, names: Names, *, strict: bool = True) -
         assert not strict or read == {name for name, _ in layer.named_parameters()}
     if theirs.final is not None:
         weights |= {f"finish.norm.main.{leaf}": values for leaf, values in theirs.final.named_parameters()}
+    weights |= theirs.extra
     stack.load_state_dict({name: values.detach() for name, values in weights.items()}, strict=strict)
     return stack
 
@@ -89,7 +97,7 @@ def assert_same_gradients(outputs: tuple[Tensor, Tensor], pairs: list[tuple[Tens
         torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-10, atol=1e-10)
 
 
-@pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
+@pytest.mark.parametrize("family", EVERY.values(), ids=EVERY)
 def test_one_stack(family: Family):
     theirs = family.build()
     stack = loaded(our_stack(family.placement, family.kind, family.norm), theirs, family.names)
@@ -101,7 +109,7 @@ def test_one_stack(family: Family):
     assert_same_gradients((found[-1], layout.pack(expected[-1])), [(x, y)])
 
 
-@pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
+@pytest.mark.parametrize("family", EVERY.values(), ids=EVERY)
 def test_another_placement_is_told_from_it(family: Family):
     theirs = family.build()
     stack = loaded(our_stack(family.mistaken, family.kind, family.norm), theirs, family.names, strict=False)

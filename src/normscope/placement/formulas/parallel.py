@@ -1,0 +1,51 @@
+"""Parallel block: attention and feed-forward read the same stream, and their branches are added at once."""
+
+from collections.abc import Sequence
+
+from ..base import End, Placement, Sublayer, Value, register
+
+
+@register
+class ParallelBlock(Placement):
+    """n = LN(x); x ← x + A(n) + F(n); y = LN(x): one norm a block, read by attention A and feed-forward F.
+
+    GPT-J (Wang & Komatsuzaki 2021), which has no paper; PaLM (Chowdhery et al. 2022, section 2) writes it down. Phi,
+    Cohere and Falcon 7B do the same (Hugging Face transformers 5.23). In a decoder that attends to an encoder, which
+    none of them is, cross-attention is one branch more that reads the same n. Weights from N(0, 0.02²), as in GPT-J's
+    configuration.
+    """
+
+    name = "parallel"
+    title = "Parallel block"
+    citation = "Wang & Komatsuzaki 2021, GPT-J-6B, mesh-transformer-jax"
+    year = 2021
+    initialisation = "normal-0.02"
+
+    def block(self, state: Value, sublayers: Sequence[Sublayer]) -> Value:
+        normed = sublayers[0].norm(state)
+        for sublayer in sublayers:
+            state = state + sublayer(normed)
+        return state
+
+    def finish(self, state: Value, end: End) -> Value:
+        return end.norm(state)
+
+
+@register
+class ParallelTwoNorms(ParallelBlock):
+    """As `parallel`, every sub-layer with a norm of its own: x ← x + A(LN(x)) + F(LN(x)).
+
+    GPT-NeoX (Black et al. 2022, section 2.1): one norm was meant, two were trained.
+    """
+
+    name = "parallel-two-norms"
+    title = "Parallel block, two norms"
+    citation = "Black et al. 2022, arXiv:2204.06745, section 2.1"
+    year = 2022
+    variant_of = "parallel"
+
+    def block(self, state: Value, sublayers: Sequence[Sublayer]) -> Value:
+        branches = [sublayer(sublayer.norm(state)) for sublayer in sublayers]
+        for branch in branches:
+            state = state + branch
+        return state
