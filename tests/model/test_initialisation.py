@@ -142,19 +142,23 @@ def test_as_placement_is_the_scheme_of_its_source(placement):
 def test_norms_and_numbers_of_every_placement_start_where_its_source_says(placement):
     known = expected(placement)
     gain = D**0.5 if known.norm == "scale-norm" else 1
+    drawn: list[torch.Tensor] = []
     for name, parameter in built("as-placement", placement).named_parameters():
         if ".norm." in name:
             first = 0 if name.endswith(".bias") else gain
         elif "placed." in name:
             own = name.rpartition(".")[2]
             if own in known.drawn:
-                assert_distribution(parameter, NORMAL, known.drawn[own] ** 2)
+                drawn.append(parameter.flatten() / known.drawn[own])
                 continue
             (first,) = (value for end, value in known.first.items() if name.endswith(f".{end}"))
+            first = first(name) if callable(first) else first
         else:
             continue
         start = torch.tensor(first, dtype=parameter.dtype).expand_as(parameter)
         torch.testing.assert_close(parameter, start, rtol=1e-7, atol=0)
+    if drawn:
+        assert_distribution(torch.cat(drawn), NORMAL, 1.0)
 
 
 def test_t_fixup_shrinks_each_embedding_with_the_depth_of_its_stack():

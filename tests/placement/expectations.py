@@ -55,8 +55,9 @@ class Expected:
     """What its source multiplies a matrix's initial standard deviation with."""
     embedding_gain: float = 1.0
     """The same of a shared embedding, in a model of 2 and 2 blocks."""
-    first: Mapping[str, float | tuple[float, ...]] = field(default_factory=dict)
-    """Where its own numbers start in a model of width 96 and of 2 and 2 blocks, by the end of their full names."""
+    first: Mapping[str, float | tuple[float, ...] | Callable[[str], list[list[float]]]] = field(default_factory=dict)
+    """Where its own numbers start in a model of width 96 and of 2 and 2 blocks, by the end of their full names; a
+    function takes such a name."""
     drawn: Mapping[str, float] = field(default_factory=dict)
     """The standard deviation about 0 of those that are drawn, by name."""
     alone_blocks: int = 3

@@ -166,12 +166,17 @@ def without_connections(stack: Stack) -> Stack:
 
 
 @pytest.mark.parametrize("kind", ["encoder", "decoder"])
-@pytest.mark.parametrize("placement", ["mhc"])
-def test_without_dynamic_weights_it_is_pre_ln(placement, kind):
+@pytest.mark.parametrize(
+    ("placement", "epsilon"),
+    # The final norm of hyper-connections reads the sum of four streams, of which ε is a smaller part.
+    [("mhc", 1e-5), ("hyper-connections", 1e-15), ("hyper-connections-static", 1e-15)],
+)
+def test_without_dynamic_weights_it_is_pre_ln(placement, epsilon, kind):
     shape = StackShape(kind=kind, width=WIDTH, ffn_width=20, heads=HEADS, **{f"{kind}_blocks": 3})
-    ours, pre_ln = (Stack(named(name)(shape), StackConfig()).double() for name in (placement, "pre-ln"))
+    config = StackConfig(norm_epsilon=epsilon)
+    ours, pre_ln = (Stack(named(name)(shape), config).double() for name in (placement, "pre-ln"))
     without_connections(ours)
-    pre_ln.load_state_dict({n: p for n, p in ours.state_dict().items() if ".placed." not in n})
+    pre_ln.load_state_dict({n: p for n, p in ours.state_dict().items() if n in pre_ln.state_dict()})
     x, layout = torch.randn(8, WIDTH).double(), Layout(torch.tensor([5, 3]))
     found, expected = (stack(x, Context(layout=layout, causal=kind == "decoder")) for stack in (ours, pre_ln))
     torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..placement.operations import connect, joined, mix, sigmoid, sinkhorn, stopped
+from ..placement.operations import connect, joined, mix, sigmoid, sinkhorn, stopped, tanh
 from ..placement.symbol import ParameterSpec
 from .initialisation import Drawable, Scheme
 
@@ -41,15 +41,26 @@ def _first(spec: ParameterSpec) -> Tensor:
 
 
 @mix.register
-def _mix(query_D: Tensor, values: Sequence[Tensor], key: Callable[[Tensor], Any]) -> Tensor:
+def _mix(
+    query_D: Tensor,
+    values: Sequence[Tensor],
+    key: Callable[[Tensor], Any],
+    value: Callable[[Tensor], Any] | None = None,
+) -> Tensor:
     values_IND = torch.stack(list(values))  # N may be several dimensions
     weights_IN = (key(values_IND) @ query_D.to(values_IND.dtype)).softmax(0)
-    return torch.einsum("i...,i...d->...d", weights_IN.to(values_IND.dtype), values_IND)
+    read_IND = value(values_IND) if value else values_IND
+    return torch.einsum("i...,i...d->...d", weights_IN.to(values_IND.dtype), read_IND)
 
 
 @sigmoid.register
 def _sigmoid(x: Tensor) -> Tensor:
     return x.sigmoid()
+
+
+@tanh.register
+def _tanh(x: Tensor) -> Tensor:
+    return x.tanh()
 
 
 @stopped.register
@@ -64,7 +75,9 @@ def _joined(x: Tensor, *others: Tensor, epsilon: float = 1e-6) -> Tensor:
 
 
 @connect.register
-def _connect(x: Tensor, weight: Tensor, bias: Tensor | float = 0.0, scale: Tensor | float = 1.0) -> tuple[Tensor, ...]:
+def _connect(
+    x: Tensor, weight: Tensor, bias: Tensor | float = 0.0, scale: Tensor | float = 1.0, *, name: str = ""
+) -> tuple[Tensor, ...]:
     """Numbers (N, 1)."""
     logits_NR = nn.functional.linear(x, weight) * scale + bias
     return tuple(logits_N.unsqueeze(-1) for logits_N in logits_NR.unbind(-1))

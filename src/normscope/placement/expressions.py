@@ -4,14 +4,20 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from .operations import connect, joined, mix, sigmoid, sinkhorn, stopped, unit, weighed_sum
+from .operations import connect, joined, mix, sigmoid, sinkhorn, stopped, tanh, unit, weighed_sum
 from .symbol import Symbol, number
 
 
 @mix.register
-def _mix(query: Symbol, values: Sequence[Symbol], key: Callable[[Symbol], Symbol]) -> Symbol:
+def _mix(
+    query: Symbol,
+    values: Sequence[Symbol],
+    key: Callable[[Symbol], Symbol],
+    value: Callable[[Symbol], Symbol] | None = None,
+) -> Symbol:
     # All keys pass the same norm, and a history is printed under one name.
-    return Symbol("mix", (query, key(values[0])), values[0].width, values=tuple(values))
+    whole = (query, key(values[0]), *((value(values[0]),) if value else ()))
+    return Symbol("mix", whole, values[0].width, values=tuple(values))
 
 
 @unit.register
@@ -25,6 +31,11 @@ def _sigmoid(x: Symbol) -> Symbol:
     return replace(x, meaning=f"σ({x.meaning})") if x.meaning else Symbol("σ", (x,), x.width)
 
 
+@tanh.register
+def _tanh(x: Symbol) -> Symbol:
+    return replace(x, meaning=f"tanh({x.meaning})") if x.meaning else Symbol("tanh", (x,), x.width)
+
+
 @stopped.register
 def _stopped(x: Symbol) -> Symbol:
     return Symbol("stopped", (x,), x.width)
@@ -36,13 +47,15 @@ def _joined(x: Symbol, *others: Symbol, epsilon: float = 1e-6) -> Symbol:
 
 
 @connect.register
-def _connect(x: Symbol, weight: Symbol, bias: Symbol | float = 0.0, scale: Symbol | float = 1.0) -> tuple[Symbol, ...]:
+def _connect(
+    x: Symbol, weight: Symbol, bias: Symbol | float = 0.0, scale: Symbol | float = 1.0, *, name: str = ""
+) -> tuple[Symbol, ...]:
     rows, width = weight.shape
     if width != x.width:
         raise ValueError(f"{weight} has rows of {width} numbers, and what it is multiplied with has {x.width} features")
     found = scale * (weight * x) if scale != 1.0 else weight * x
     meaning = str(found + bias if bias != 0.0 else found)
-    name = weight.op.removesuffix("_weight")
+    name = name or weight.op.removesuffix("_weight")
     return tuple(Symbol(f"{name}_{row}", meaning=meaning, reads=(x,)) for row in range(1, rows + 1))
 
 
@@ -65,6 +78,11 @@ def _sinkhorn(first: Symbol, logits: tuple[Symbol, ...], rounds: int, epsilon: f
 @sigmoid.register
 def _sigmoid_of_constant(x: float) -> float:
     return 1 / (1 + math.exp(-x))
+
+
+@tanh.register
+def _tanh_of_constant(x: float) -> float:
+    return math.tanh(x)
 
 
 @sinkhorn.register

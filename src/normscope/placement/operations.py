@@ -19,10 +19,16 @@ def _nobody(operation: str, value: object) -> TypeError:
 
 
 @singledispatch
-def mix(query: Value, values: Sequence[Value], key: Callable[[Value], Value]) -> Value:
-    """Attention over depth: Σ_i softmax_i(query · key(v_i)) v_i, for every token on its own.
+def mix(
+    query: Value,
+    values: Sequence[Value],
+    key: Callable[[Value], Value],
+    value: Callable[[Value], Value] | None = None,
+) -> Value:
+    """Attention over depth: Σ_i softmax_i(query · key(v_i)) value(v_i), for every token on its own.
 
-    query: a parameter of the stack's width. Dispatches on it; raises TypeError for a kind of value nobody registered.
+    query: a parameter of the stack's width. value: without it the values as they are. Dispatches on the query; raises
+    TypeError for a kind of value nobody registered.
     """
     raise _nobody("attention over depth", query)
 
@@ -37,6 +43,12 @@ def unit(x: Value) -> Value:
 def sigmoid(number: Number) -> Number:
     """σ(number) = 1 / (1 + exp(-number)). Raises TypeError for a kind of number nobody registered."""
     raise _nobody("sigmoid", number)
+
+
+@singledispatch
+def tanh(number: Number) -> Number:
+    """tanh(number). Raises TypeError for a kind of number nobody registered."""
+    raise _nobody("tanh", number)
 
 
 @singledispatch
@@ -55,11 +67,11 @@ def joined(x: Value, *others: Value, epsilon: float = 1e-6) -> Value:
 
 
 @singledispatch
-def connect(x: Value, weight: Value, bias: Value = 0.0, scale: Number = 1.0) -> tuple[Number, ...]:
+def connect(x: Value, weight: Value, bias: Value = 0.0, scale: Number = 1.0, *, name: str = "") -> tuple[Number, ...]:
     """Numbers for every token, computed from its x: scale · (weight x) + bias, one for each row of `weight`.
 
-    weight: a parameter (rows, width of x); bias: one (rows,). They are printed under the weight's name, without a
-    `_weight` at its end. Raises TypeError for a kind of value nobody registered.
+    weight: a parameter (rows, width of x); bias: one (rows,). name: what they are printed under, without it the
+    weight's name without a `_weight` at its end. Raises TypeError for a kind of value nobody registered.
     """
     raise _nobody("numbers of a token", x)
 

@@ -1,6 +1,7 @@
 """The wiring of a block as a graph, taken from the formula itself: what it computes, and what feeds what."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -106,8 +107,8 @@ class _Builder:
     """id of a symbol -> its node."""
     alive: list[Symbol] = field(default_factory=list)
     """Keeps the ids above from being given away."""
-    sums: dict[tuple[int, ...], int] = field(default_factory=dict)
-    """nodes of values -> that of their weighted sums."""
+    sums: dict[tuple[int, ...], tuple[int, list[Symbol]]] = field(default_factory=dict)
+    """nodes of values -> that of their weighted sums, and all weights."""
     histories: dict[tuple[int, ...], Symbol] = field(default_factory=dict)
     """ids of the values of a history, as far as it has grown -> the one symbol that stands for all of them."""
 
@@ -154,10 +155,11 @@ class _Builder:
             inside = tuple(map(str, symbol.arguments[1:]))
             return self.add(Node("sublayer", symbol.op.replace("_", "-"), inside), [self.visit(symbol.arguments[0])])
         if symbol.values:
-            query, key = symbol.arguments
+            query, key, *read = symbol.arguments
             whole = self.histories.get(tuple(map(id, symbol.values)))
             nodes = [self.visit(value) for value in ([whole] if whole else symbol.values)]
-            return self.add(Node("mix", "mix", (f"query: {query}", f"keys: {key}")), list(dict.fromkeys(nodes)))
+            details = (f"query: {query}", f"keys: {key}", *(f"values: {value}" for value in read))
+            return self.add(Node("mix", "mix", details), list(dict.fromkeys(nodes)))
         nodes = [self.visit(wire) for wire in wires]
         if symbol.op == "weighed":
             return self._weighed(symbol, nodes)
@@ -173,15 +175,14 @@ class _Builder:
 
     def _weighed(self, symbol: Symbol, nodes: list[int]) -> int:
         """All weighted sums of the same values are one node, as a matrix that mixes streams is one."""
-        made = self.sums.get(tuple(nodes))
-        details = _weights(symbol)
-        if made is None:
-            made = self.sums[tuple(nodes)] = self.add(Node("mix", "weighted sum", details), nodes)
-        elif not set(details) <= set(self.nodes[made].details):
-            both = tuple(dict.fromkeys((*self.nodes[made].details, *details)))
-            self.nodes[made] = Node("mix", "weighted sums", both)
-        else:
-            self.nodes[made] = replace(self.nodes[made], label="weighted sums")
+        weights = list(symbol.arguments[::2])
+        if tuple(nodes) not in self.sums:
+            made = self.add(Node("mix", "weighted sum", _weights(weights)), nodes)
+            self.sums[tuple(nodes)] = made, weights
+            return made
+        made, known = self.sums[tuple(nodes)]
+        known += weights
+        self.nodes[made] = Node("mix", "weighted sums", _weights(known))
         return made
 
 
@@ -194,14 +195,18 @@ def _with_number(symbol: Symbol) -> str:
     return f"{text} {sign}" if right.width and symbol.op in "-/" else f"{sign} {text}"
 
 
-def _weights(symbol: Symbol) -> tuple[str, ...]:
-    """The weights of a weighted sum: numbers of a token under the name they share, with what they are read from."""
+def _weights(weights: Sequence[Symbol]) -> tuple[str, ...]:
+    """Weights under the names that they share, numbers of a token with what they are computed from."""
     found: dict[str, dict[str, None]] = {}
-    for weight in symbol.arguments[::2]:
-        own = _of_a_token(weight)
-        for name, read in own or [(str(weight), "")]:
+    for weight in weights:
+        for name, read in _of_a_token(weight) or [(_shared_name(weight), "")]:
             found.setdefault(read, {})[name] = None
     return tuple(f"{', '.join(names)}{f' from {read}' if read else ''}" for read, names in found.items())
+
+
+def _shared_name(weight: Symbol) -> str:
+    """What the entries of a parameter are entries of; other numbers as they are."""
+    return str(weight) if weight.arguments else re.sub(r"_\d+$", "", weight.op)
 
 
 def _of_a_token(number: Symbol) -> list[tuple[str, str]]:

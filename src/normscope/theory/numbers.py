@@ -44,7 +44,7 @@ def first_values(initial: Initial, shape: tuple[int, ...], std: float) -> Number
 
 @connect.register
 def _connect(
-    x: Moments, weight: Number, bias: Number | Numbers | float = 0.0, scale: float = 1.0
+    x: Moments, weight: Number, bias: Number | Numbers | float = 0.0, scale: float = 1.0, *, name: str = ""
 ) -> tuple[Number, ...]:
     """The biases: what such numbers are on average.
 

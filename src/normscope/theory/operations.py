@@ -42,14 +42,19 @@ def _divided(x: Moments, divisor: float) -> Moments:
 
 
 @mix.register
-def _mix(query: Number, values: Sequence[Moments], key: Callable[[Moments], Moments]) -> Moments:
+def _mix(
+    query: Number,
+    values: Sequence[Moments],
+    key: Callable[[Moments], Moments],
+    value: Callable[[Moments], Moments] | None = None,
+) -> Moments:
     """With a query of 0, as it starts, attention over depth is the plain mean.
 
     Raises ValueError for any other: the weights would depend on the token.
     """
     if float(query) != 0.0:
         raise ValueError(f"attention over depth is predicted for a query of 0, where it starts, got {float(query)}")
-    values = tuple(values)
+    values = tuple(map(value, values) if value else values)
     atoms, before, last = values[0].atoms, values[:-1], values[-1]
     if not before:
         return last
@@ -61,8 +66,8 @@ def _mix(query: Number, values: Sequence[Moments], key: Callable[[Moments], Mome
         total_before = known.before_last
     else:
         total_before = before[0]
-        for value in before[1:]:
-            total_before = total_before + value
+        for earlier in before[1:]:
+            total_before = total_before + earlier
     total = total_before + last
     atoms.summed = Summed(values, total_before, total)
     return total / len(values)
@@ -81,10 +86,6 @@ def _stopped(x: Moments) -> Moments:
 
 @joined.register
 def _joined(x: Moments, *others: Moments, epsilon: float = 1e-6) -> Moments:
-    """The first stream at the size that all of them have together: what numbers are computed from has no direction."""
+    """The first stream over the RMS of all: of several, numbers are computed, which have no direction."""
     mean = math.fsum(part.q for part in (x, *others)) / (1 + len(others))
-    return _sized(x, mean / (mean + epsilon)) if mean else x
-
-
-def _sized(x: Moments, q: float) -> Moments:
-    return x if not x.q else x.times(math.sqrt(q / x.q), 0.0, normed=True)
+    return _divided(x, math.sqrt(mean + epsilon)) if x.q else x

@@ -46,7 +46,29 @@ def block_attention_residuals(x: Tensor, stack: ReferenceStack) -> Tensor:
     return last_mean([*blocks, partial_block], stack)
 
 
+def inkling(x: Tensor, stack: ReferenceStack) -> Tensor:
+    """transformers' Inkling2SlidingDecoderLayer: softmax attention of a query over normed states, 6 layers a group."""
+
+    def read(query: Tensor, states: list[Tensor]) -> Tensor:
+        normed = [v / ((v * v).mean(-1, keepdim=True) + 1e-6).sqrt() for v in states]
+        return mean_over_depth(normed, query, lambda v: v / math.sqrt(v.shape[-1]))
+
+    blocks: list[Tensor] = []
+    hidden = x
+    for layer_number, layer in enumerate(stack.by_block()):
+        for f in layer:
+            h = read(f.placed("query"), [*blocks, hidden]) if layer_number or f is not layer[0] else hidden
+            branch = f(f.norm(h))
+            if f is layer[0] and layer_number % 6 == 0:
+                blocks.append(hidden)
+                hidden = branch
+            else:
+                hidden = hidden + branch
+    return stack.final_norm(read(stack.w[f"{stack.at}finish.placed.query"], [*blocks, hidden]))
+
+
 READ = "mix(query, norm_key(v))"
+NORMED = "mix(query, rms(v) / 22.63, rms(v))"
 SHARED = {
     "added": PRE
     | norms("attention.key", "feed_forward.key", "finish.key")
@@ -76,5 +98,21 @@ EXPECTED = {
         encoder_blocks=5,
         decoder_blocks=9,
         **SHARED,
+    ),
+    "attn-res-inkling": Expected(
+        equations=Equations(stack=inkling),
+        formula=(
+            "v ← [x]; block 1: attention: h ← v; v ← [v, F(norm(v))]; "
+            f"block 1: feed_forward: h ← {NORMED}; last v ← v + F(norm({NORMED})); "
+            f"blocks 2-6: h ← {NORMED}; last v ← v + F(norm({NORMED})); y = norm({NORMED})"
+        ),
+        added=PRE | number("feed_forward.query", WIDTH) | number("finish.query", WIDTH),
+        cross=norms("cross_attention.main") | number("cross_attention.query", WIDTH),
+        scheme="normal-0.02",
+        first={"query": 0},
+        # One block beyond the first group.
+        alone_blocks=7,
+        decoder_blocks=7,
+        found_by_doctor=False,
     ),
 }

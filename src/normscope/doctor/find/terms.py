@@ -9,7 +9,7 @@ from operator import attrgetter, or_
 from typing import Literal
 
 from ...placement.base import Initial
-from ...placement.operations import connect, joined, mix, sigmoid, sinkhorn, stopped, unit
+from ...placement.operations import connect, joined, mix, sigmoid, sinkhorn, stopped, tanh, unit
 from ..trace.connections import Kind
 from ..trace.flow import dominators
 from ..trace.graph import Factor
@@ -119,7 +119,11 @@ def normed(term: Term) -> Term:
 
 
 @mix.register
-def _mix(query: Term, values: Sequence[Term], key: Callable[[Term], Term]) -> Term:
+def _mix(
+    query: Term, values: Sequence[Term], key: Callable[[Term], Term], value: Callable[[Term], Term] | None = None
+) -> Term:
+    if value is not None:
+        values = [value(one) for one in values]
     keys = [term for term in ordered(key(Term("source"))) if term.kind == "norm"]
     return Term("mix", tuple(values), inside=(InnerPlace("key"),) * len(keys))
 
@@ -142,13 +146,22 @@ def _sigmoid(x: Term) -> Term:
     return Term("number", factor=replace(x.factor, value=sigmoid(x.factor.value)))
 
 
+@tanh.register
+def _tanh(x: Term) -> Term:
+    if x.kind != "number" or x.factor is None:
+        return Term("other", (x,), text="tanh")
+    return Term("number", factor=replace(x.factor, value=tanh(x.factor.value)))
+
+
 @joined.register
 def _joined(x: Term, *others: Term, epsilon: float = 1e-6) -> Term:
-    return Term("norm", (Term("other", (x, *others), text="joined"),))
+    return normed(Term("other", (x, *others), text="joined") if others else x)
 
 
 @connect.register
-def _connect(x: Term, weight: Term, bias: Term | float = 0.0, scale: Term | float = 1.0) -> tuple[Term, ...]:
+def _connect(
+    x: Term, weight: Term, bias: Term | float = 0.0, scale: Term | float = 1.0, *, name: str = ""
+) -> tuple[Term, ...]:
     """Numbers of a token: they come of the model's input."""
     start = as_term(bias).factor
     factor = Factor(start.value if start else 0.0, Origin.DATA)

@@ -2,8 +2,8 @@
 
 import math
 
-from ..base import End, Norms, Placement, StackShape, State, Sublayer, Value, register
-from ..operations import mix
+from ..base import End, Norms, Placement, Site, StackShape, State, Sublayer, Value, register
+from ..operations import joined, mix
 
 History = tuple[Value, ...]
 
@@ -65,8 +65,42 @@ class BlockAttentionResiduals(AttentionResiduals):
         self.group_blocks = math.ceil(stack.blocks / self.groups)
 
     def extended(self, history: History, branch: Value, sublayer: Sublayer) -> History:
-        site = sublayer.site
-        opens_block = site.kind == site.stack.kinds[0]
-        if opens_block and (site.block - 1) % self.group_blocks == 0:
-            return *history, branch
-        return *history[:-1], history[-1] + branch
+        return grouped(history, branch, sublayer.site, self.group_blocks)
+
+
+def grouped(history: History, branch: Value, site: Site, blocks: int) -> History:
+    """The history with a branch that opens a group of so many blocks, or that is added to the last group."""
+    opens_block = site.kind == site.stack.kinds[0]
+    if opens_block and (site.block - 1) % blocks == 0:
+        return *history, branch
+    return *history[:-1], history[-1] + branch
+
+
+@register
+class InklingAttentionResiduals(AttentionResiduals):
+    """As `attn-res-block`, with n(v) = v / RMS(v) for keys and values, logits query · n(v) / √d, groups of 6 blocks.
+
+    Inkling 2 as transformers 5.23 has it (`inkling2`), whose layers of sliding attention this is; its layers of full
+    attention take one such mean each for queries, keys and values. The first sub-layer reads the embedding as it is.
+    """
+
+    name = "attn-res-inkling"
+    title = "Attention residuals, Inkling 2"
+    citation = "Inkling 2, transformers 5.23 (github.com/huggingface/transformers), inkling2"
+    variant_of = "attn-res"
+    group_blocks = 6
+
+    def join(self, x: State, sublayer: Sublayer, norm: Norms) -> tuple[Value, History]:
+        _, history = x
+        h = self.mean(sublayer, history) if sublayer.site.number > 1 else history[0]
+        return h, self.extended(history, sublayer(norm(h)), sublayer)
+
+    def extended(self, history: History, branch: Value, sublayer: Sublayer) -> History:
+        return grouped(history, branch, sublayer.site, self.group_blocks)
+
+    def finish(self, state: State, end: End) -> Value:
+        return end.norm(self.mean(end, state[1]))
+
+    def mean(self, of: End | Sublayer, history: History) -> Value:
+        query = of.parameter("query", initial=0.0, shape=(self.stack.width,))
+        return mix(query, history, lambda v: joined(v) / math.sqrt(self.stack.width), joined)

@@ -33,6 +33,8 @@ class ManifoldHyperConnections(Placement):
     mean_bias: float = -math.log(STREAMS - 1)
     mixing_bias: Initial = IDENTITY
     scale: float = 0.01
+    epsilon: float = 0.0
+    """Added to pre and head."""
 
     def start(self, x: Value, end: End) -> State:
         return (x,) * STREAMS
@@ -40,7 +42,7 @@ class ManifoldHyperConnections(Placement):
     def join(self, x: State, sublayer: Sublayer, norm: Norms) -> State:
         read = joined(*x)
         pre = self.shares(sublayer, "pre", read, self.mean_bias)
-        post = self.shares(sublayer, "post", read, 0.0)
+        post = [sigmoid(logit) for logit in self.logits(sublayer, "post", read, 0.0, STREAMS)]
         mixing = doubly_stochastic(self.logits(sublayer, "C", read, self.mixing_bias, STREAMS**2), rounds=20)
         branch = sublayer(norm(weighed(pre, x)))
         columns = zip(*mixing, strict=True)
@@ -51,7 +53,8 @@ class ManifoldHyperConnections(Placement):
 
     def shares(self, of: End | Sublayer, name: str, read: Value, bias: float) -> Sequence[Number]:
         """A number between 0 and 1 for each stream."""
-        return [sigmoid(logit) for logit in self.logits(of, name, read, bias, STREAMS)]
+        found = [sigmoid(logit) for logit in self.logits(of, name, read, bias, STREAMS)]
+        return [number + self.epsilon for number in found] if self.epsilon else found
 
     def logits(self, of: End | Sublayer, name: str, read: Value, bias: Initial, rows: int) -> Sequence[Number]:
         """`rows` numbers of a token."""
