@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..placement.operations import connect, joined, mix, sigmoid, sinkhorn, stopped, tanh
+from ..placement.operations import by_head, connect, joined, mix, sigmoid, sinkhorn, stopped, tanh
 from ..placement.symbol import ParameterSpec
 from .initialisation import Drawable, Scheme
 
@@ -61,6 +61,12 @@ def _sigmoid(x: Tensor) -> Tensor:
 @tanh.register
 def _tanh(x: Tensor) -> Tensor:
     return x.tanh()
+
+
+@by_head.register
+def _by_head(x: Tensor, numbers: Tensor) -> Tensor:
+    heads = x.view(*x.shape[:-1], len(numbers), -1) * numbers.unsqueeze(-1)
+    return heads.flatten(-2)
 
 
 @stopped.register

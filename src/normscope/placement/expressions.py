@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from .operations import connect, joined, mix, sigmoid, sinkhorn, stopped, tanh, unit, weighed_sum
+from .operations import by_head, connect, joined, mix, sigmoid, sinkhorn, stopped, tanh, unit, weighed_sum
 from .symbol import Symbol, number
 
 
@@ -34,6 +34,11 @@ def _sigmoid(x: Symbol) -> Symbol:
 @tanh.register
 def _tanh(x: Symbol) -> Symbol:
     return replace(x, meaning=f"tanh({x.meaning})") if x.meaning else Symbol("tanh", (x,), x.width)
+
+
+@by_head.register
+def _by_head(x: Symbol, numbers: Symbol) -> Symbol:
+    return numbers * x
 
 
 @stopped.register

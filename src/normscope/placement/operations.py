@@ -58,6 +58,15 @@ def stopped(x: Value) -> Value:
 
 
 @singledispatch
+def by_head(x: Value, numbers: Value) -> Value:
+    """x with each of its equal parts, the heads, times a number of its own: as many as `numbers` has entries.
+
+    Raises TypeError for a kind of value nobody registered.
+    """
+    raise _nobody("numbers for every head", x)
+
+
+@singledispatch
 def joined(x: Value, *others: Value, epsilon: float = 1e-6) -> Value:
     """(x, *others) / √(mean square + epsilon): streams side by side, over the RMS of all of their features.
 

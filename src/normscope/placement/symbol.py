@@ -38,7 +38,8 @@ class Symbol:
         if self.op == "weighed":
             shown = list(map(str, self.addends()))
             if len(shown) > _SHOWN_WEIGHED:
-                shown = [shown[0], "…", *shown[_SHOWN_WEIGHED:]]
+                one_history = self.arguments[1].same_name(self.arguments[3])
+                shown = [shown[0], "…", *(shown[-1:] if one_history else shown[_SHOWN_WEIGHED:])]
             return " + ".join(shown)
         left, right = self.arguments
         if self.op == "^":

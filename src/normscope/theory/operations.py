@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 
-from ..placement.operations import joined, mix, stopped, unit
+from ..placement.operations import by_head, joined, mix, stopped, unit
 from .moments import Moments, Summed, without_mean
 from .numbers import Number
 
@@ -77,6 +77,11 @@ def _mix(
 def _unit(x: Moments) -> Moments:
     # A value that is 0 stays 0, as on tensors.
     return _divided(x, math.sqrt(x.q * x.atoms.width)) if x.q else x
+
+
+@by_head.register
+def _by_head(x: Moments, numbers: Number) -> Moments:
+    return x * numbers
 
 
 @stopped.register

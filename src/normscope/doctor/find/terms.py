@@ -9,7 +9,7 @@ from operator import attrgetter, or_
 from typing import Literal
 
 from ...placement.base import Initial
-from ...placement.operations import connect, joined, mix, sigmoid, sinkhorn, stopped, tanh, unit
+from ...placement.operations import by_head, connect, joined, mix, sigmoid, sinkhorn, stopped, tanh, unit
 from ..trace.connections import Kind
 from ..trace.flow import dominators
 from ..trace.graph import Factor
@@ -131,6 +131,12 @@ def _mix(
 @unit.register
 def _unit(x: Term) -> Term:
     return normed(x)
+
+
+@by_head.register
+def _by_head(x: Term, numbers: Term) -> Term:
+    # Heads are no part of what is traced.
+    return x
 
 
 @stopped.register
