@@ -14,11 +14,12 @@ from normscope.doctor.find.search import streams_in
 from normscope.doctor.identify.stacks import as_stacks
 
 FAMILIES = {
-    "deepseek_v4": "x ← expand(F(norm(collapse(x)))) + connect(x)",
-    "glm5_next_text": "x ← expand(F(norm(collapse(x)))) + connect(x)",
-    "hy_v4": "x ← expand(F(norm(collapse(x)))) + x",
-    "qwen4_exp_text": "x ← x + expand(F(collapse(norm(x))))",
+    "deepseek_v4": ("mhc", "x ← expand(F(norm(collapse(x)))) + connect(x)"),
+    "glm5_next_text": ("mhc", "x ← expand(F(norm(collapse(x)))) + connect(x)"),
+    "hy_v4": ("", "x ← expand(F(norm(collapse(x)))) + x"),
+    "qwen4_exp_text": ("", "x ← x + expand(F(collapse(norm(x))))"),
 }
+"""Placement and formula."""
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -29,14 +30,14 @@ def test_every_sub_layer_is_shown_as_it_is_computed(family):
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if "hc" in name or "hyper" in name:
-                parameter += 0.3 * torch.randn_like(parameter)
+                parameter += 0.1 * torch.randn_like(parameter)
     drawn = sample(model, tokens=12, sequences=2, generator=torch.Generator().manual_seed(0))
     graph, (stream,) = streams_in(model, drawn.inputs)
     (stack,) = as_stacks([stream])
     assert (stack.blocks, stack.streams, stack.width, stack.streams_start_equal) == (BLOCKS, 4, WIDTH, True)
     assert len(stack.sublayers) == 2 * BLOCKS
     shown = [str(s.formula.outlined(numbers=True)) for s in stack.sublayers]
-    assert {re.sub(r", norm\([a-z ]+\)", "", text) for text in shown} == {FAMILIES[family]}
-    assert {(s.placement, s.confidence) for s in stack.sublayers} == {("", "unsure")}
+    assert {re.sub(r", norm\([a-z ]+\)", "", text) for text in shown} == {FAMILIES[family][1]}
+    assert stack.placement == FAMILIES[family][0]
     assert all(s.connected.collapse.made == s.connected.expand.made == "token" for s in stack.sublayers)
     assert off_by(graph, stream) < 1e-4

@@ -74,6 +74,5 @@ EXPECTED = {
         drawn={f"{name}_weight": 0.02 for name in ("pre", "post", "C", "head")},
         # The first mixture is one of equal streams.
         idle=tuple(f"blocks.0.attention.placed.C_{part}" for part in ("weight", "bias", "scale")),
-        found_by_doctor=False,
     )
 }

@@ -177,7 +177,10 @@ def _connect(
 @sinkhorn.register
 def _sinkhorn(first: Term, logits: tuple[Term, ...], rounds: int, epsilon: float) -> tuple[tuple[Term, ...], ...]:
     size = isqrt(len(logits))
-    numbers = [Term("number", factor=replace(x.factor, value=1 / size)) if x.factor else x for x in logits]
+    numbers = [
+        Term("number", factor=replace(x.factor, value=1 / size, doubly_stochastic=True)) if x.factor else x
+        for x in logits
+    ]
     return tuple(tuple(numbers[row * size : (row + 1) * size]) for row in range(size))
 
 

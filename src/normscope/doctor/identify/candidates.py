@@ -12,6 +12,7 @@ from ..find.inner import InnerPlace
 from ..find.terms import Segment, Term, normed, ordered, parameter_term, segments
 from ..trace.graph import Factor
 from ..trace.operations import Origin
+from .lanes import as_segment, sources
 from .matching import matches
 
 Kinds = tuple[tuple[SublayerKind, ...], ...]
@@ -89,6 +90,8 @@ class Candidate:
     """With it."""
     final_norm: bool
     """Whether a norm stands at the end that the blocks do not have."""
+    doubly_stochastic: bool
+    """Whether it mixes streams by a matrix whose rows and columns sum to 1."""
 
 
 def candidates(shape: StackShape, blocks: Kinds) -> list[Candidate]:
@@ -122,7 +125,25 @@ def _candidate(placement: type[Placement], shape: StackShape, blocks: Kinds) -> 
         blocks=without,
         whole=whole,
         final_norm=several or not matches(whole[-1], without[-1]),
+        doubly_stochastic=any(t.factor and t.factor.doubly_stochastic for t in ordered(whole[-1].end)),
     )
+
+
+@lru_cache(maxsize=128)
+def lane_blocks(placement: type[Placement], shape: StackShape, blocks: Kinds, count: int) -> list[Segment]:
+    """Each block of a placement with several streams, over a source for each; empty where it has not as many."""
+    if len(placement.streams) != count:
+        return []
+    formula, streams = placement(shape), sources(count)
+    found, number = [], 0
+    for block, kinds in enumerate(blocks, 1):
+        sublayers = _sublayers(formula, block, kinds, number)
+        after = formula.block(streams, sublayers)
+        number += len(kinds)
+        if not isinstance(after, tuple) or len(after) != len(streams):
+            return []
+        found.append(as_segment(after))
+    return found
 
 
 def blocks_of(
@@ -141,9 +162,12 @@ def _after(formula: Placement, state: State, blocks: Kinds) -> State:
     """The state after these blocks."""
     number = 0
     for block, kinds in enumerate(blocks, 1):
-        sublayers = []
-        for kind in kinds:
-            sublayers.append(_Sublayer(site=Site(kind=kind, block=block, stack=formula.stack), number=number))
-            number += 1
-        state = formula.block(state, sublayers)
+        state = formula.block(state, _sublayers(formula, block, kinds, number))
+        number += len(kinds)
     return state
+
+
+def _sublayers(formula: Placement, block: int, kinds: Sequence[SublayerKind], first: int) -> list[_Sublayer]:
+    """Those of a block, the first of which has this number."""
+    sites = (Site(kind=kind, block=block, stack=formula.stack) for kind in kinds)
+    return [_Sublayer(site=site, number=number) for number, site in enumerate(sites, first)]

@@ -10,7 +10,7 @@ from ...placement import Placement, StackShape
 from ..find.blocks import Blocks
 from ..find.branches import Branch
 from ..find.terms import Segment, Term
-from .candidates import SPOKEN_OF, Candidate, candidate, candidates
+from .candidates import SPOKEN_OF, Candidate, candidate, candidates, lane_blocks
 from .connected import connected
 from .formulas import Formula
 from .found import FoundSublayer
@@ -55,6 +55,11 @@ class Observed:
     """By their numbers in the formula."""
     norm: str
     embedding_norm: bool
+    streams: int = 1
+    lanes: list[Segment] = field(default_factory=list)
+    """Of several streams in one value each block with a formula for each of them."""
+    doubly_stochastic: bool | None = None
+    """Whether streams are mixed by matrices whose rows and columns sum to 1; None where that is not known."""
 
     @property
     def last(self) -> Segment:
@@ -85,8 +90,13 @@ def fits(observed: Observed, shape: StackShape, blocks: Blocks) -> list[Fit]:
     comparisons = Comparison(qk_norms=True), Comparison(qk_norms=False)
     ends = observed.endings()
     found = []
-    for each in candidates(shape, tuple(tuple(SPOKEN_OF[kind] for kind in kinds) for kinds in blocks)):
-        fit = _fit(observed, ends, each, comparisons)
+    kinds_of = tuple(tuple(SPOKEN_OF[kind] for kind in kinds) for kinds in blocks)
+    for each in candidates(shape, kinds_of):
+        if observed.lanes:
+            expected = lane_blocks(each.placement, shape, kinds_of, observed.streams)  # type: ignore[arg-type]
+            fit = _fit_of_lanes(observed, each, expected, comparisons)
+        else:
+            fit = _fit(observed, ends, each, comparisons)
         if fit.matched:
             found.append(fit)
     return sorted(found, key=lambda fit: fit.rank, reverse=True)
@@ -103,19 +113,34 @@ def _fit(observed: Observed, ends: Sequence[Segment], of: Candidate, comparisons
             fit.ends_with_norm = bool(stripped)
         elif not observed.ends_as_before and _match(fit, end, whole, comparisons):
             fit.ends_with_norm = True
+    fit.details = _details(observed, of, ends_with_norm=fit.ends_with_norm)
+    return fit
+
+
+def _fit_of_lanes(observed: Observed, of: Candidate, blocks: Sequence[Segment], comparisons: Comparisons) -> Fit:
+    fit = Fit(candidate=of, ends_with_norm=any(ending.end.kind == "norm" for ending in observed.endings()[:-1]))
+    expected = _by_branches(blocks)
+    for segment in observed.lanes:
+        _match(fit, segment, expected, comparisons)
+    fit.details = _details(observed, of, ends_with_norm=fit.ends_with_norm)
+    return fit
+
+
+def _details(observed: Observed, of: Candidate, *, ends_with_norm: bool) -> int:
+    """How many of norm, embedding norm, final norm and the streams' mixing are as the placement has them."""
     placement = of.placement
     expected_norm = {"layer-norm": ("layer-norm", "rms-norm", "")}.get(
         placement.default_norm, (placement.default_norm,)
     )
-    fit.details = (
+    return (
         (observed.norm in expected_norm)
         + (observed.embedding_norm == (of.started.kind == "norm"))
-        + (fit.ends_with_norm == of.final_norm)
+        + (ends_with_norm == of.final_norm)
+        + (observed.doubly_stochastic is not None and observed.doubly_stochastic == of.doubly_stochastic)
     )
-    return fit
 
 
-def _by_branches(segments: list[Segment]) -> dict[tuple[int, ...], Segment]:
+def _by_branches(segments: Sequence[Segment]) -> dict[tuple[int, ...], Segment]:
     return {tuple(branch.branch for branch in segment.branches): segment for segment in segments}
 
 
@@ -192,7 +217,7 @@ def sublayers(
     block_of = [number for number, block in enumerate(blocks, 1) for _ in block]
     made = []
     for segment in observed.segments:
-        shown = _without_end(segment, final_norm) if segment is observed.last else segment
+        shown = without_end(segment, final_norm=final_norm) if segment is observed.last else segment
         for term in segment.branches:
             own = [fit for fit in found if term.branch in fit.matched]
             likely = own or [fit for fit in every if term.branch in fit.matched]
@@ -238,7 +263,7 @@ def ends_with_norm(observed: Observed, found: Sequence[Fit]) -> bool:
     return any(ending.end.kind == "norm" for ending in observed.endings()[:-1])
 
 
-def _without_end(segment: Segment, final_norm: bool) -> Segment:
+def without_end(segment: Segment, *, final_norm: bool) -> Segment:
     """Without the norm at its end, if it is one, and without what makes one value of several streams there."""
     around, end = [], segment.end
     while end is not segment.start and end.kind in ("norm", "collapse"):

@@ -144,4 +144,5 @@ class _Printer:
 def _factor(factor: Factor) -> Symbol:
     if factor.is_constant:
         return number_symbol(factor.value)
-    return Symbol("trained" if factor.origin == Origin.TRAINABLE else "constant")
+    words = {Origin.TRAINABLE: "trained", Origin.DATA: "token"}
+    return Symbol(words.get(factor.origin, "constant"))

@@ -12,11 +12,12 @@ from ..find.blocks import Blocks, cut_in_blocks
 from ..find.branches import Branch
 from ..find.search import streams_in
 from ..find.streams import Stream
-from ..find.terms import Segment, segments
+from ..find.terms import Segment, ordered, segments
 from ..trace.inputs import Inputs
-from .fitting import Observed, commonest, ends_with_norm, fits, sublayers
+from .fitting import Observed, commonest, ends_with_norm, fits, sublayers, without_end
 from .formulas import Formula
 from .found import FoundStack, FoundSublayer
+from .lanes import is_doubly_stochastic, written_out
 from .sums import scales
 
 SEVERAL_HEADS = 2
@@ -98,8 +99,9 @@ def _stack(stream: Stream, shape: StackShape, blocks: Blocks) -> FoundStack:
         branches=dict(enumerate(stream.branches, -stream.before)),
         norm=norm,
         embedding_norm=inner[0].start.kind == "norm",
+        doubly_stochastic=_doubly_stochastic(stream),
     )
-    found = fits(observed, shape, blocks)
+    found = fits(_in_lanes(observed, stream, blocks), shape, blocks)
     final_norm = ends_with_norm(observed, found)
     of_blocks = sublayers(observed, shape, blocks, found, final_norm)
     early = tuple(sub for piece in pieces if piece not in inner for sub in _early(stream, piece))
@@ -122,6 +124,25 @@ def _stack(stream: Stream, shape: StackShape, blocks: Blocks) -> FoundStack:
         streams=stream.streams,
         streams_start_equal=stream.start_equal,
     )
+
+
+def _in_lanes(observed: Observed, stream: Stream, blocks: Blocks) -> Observed:
+    """With a formula for each of several streams, block by block, as placements have it."""
+    if stream.streams == 1:
+        return observed
+    block_of = [number for number, block in enumerate(blocks) for _ in block]
+    pieces: dict[int, list[Segment]] = {}
+    for piece in observed.segments:
+        shown = without_end(piece, final_norm=False) if piece is observed.last else piece
+        pieces.setdefault(block_of[piece.branches[0].branch], []).append(shown)
+    return replace(
+        observed, streams=stream.streams, lanes=[written_out(some, stream.streams) for some in pieces.values()]
+    )
+
+
+def _doubly_stochastic(stream: Stream) -> bool | None:
+    mixing = [term.weights for term in ordered(stream.formula) if term.kind == "connect" and term.weights]
+    return all(is_doubly_stochastic(weights) for weights in mixing) if mixing else None
 
 
 def _early(stream: Stream, piece: Segment) -> list[FoundSublayer]:

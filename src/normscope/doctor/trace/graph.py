@@ -12,6 +12,7 @@ from .flow import REARRANGING, Flow
 from .mixtures import Mixture, mixture_of
 from .norms import NormFunction, norm_function
 from .operations import Origin, Ref, Trace, Value
+from .token_weights import token_weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,8 @@ class Factor:
     """NaN on the meta device, where parameters and buffers hold none."""
     origin: Origin = Origin.CONSTANT
     vector: bool = False
+    doubly_stochastic: bool | None = None
+    """Whether it is of a matrix whose rows and columns sum to 1; None where that is not known, or it is of none."""
 
     @property
     def is_constant(self) -> bool:
@@ -29,7 +32,8 @@ class Factor:
         return self.origin == Origin.CONSTANT and not self.vector
 
     def __mul__(self, other: "Factor") -> "Factor":
-        return Factor(self.value * other.value, max(self.origin, other.origin), self.vector or other.vector)
+        doubly = self.doubly_stochastic if other.doubly_stochastic is None else other.doubly_stochastic
+        return Factor(self.value * other.value, max(self.origin, other.origin), self.vector or other.vector, doubly)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +70,7 @@ class Graph(Flow):
                 for source in mixture.sources:
                     self.mixtures_of.setdefault(source, []).append(value.number)
         self.connections = connections(self, self.norms)
+        self.token_weights = {} if self.connections.made else token_weights(self, self.norms)
         self._steps: dict[int, Step | None] = {}
 
     def step(self, number: int) -> Step | None:
@@ -92,6 +97,10 @@ class Graph(Flow):
             and torch.equal(value.tensor, self.values[value.inputs[0]].tensor)
         ):
             return Step("same", value.inputs[:1])
+        if value.number in self.token_weights:
+            x, weight = self.token_weights[value.number]
+            mean = nan if value.tensor.is_meta else float(self.values[weight].tensor.detach().float().mean())
+            return Step("scale", (x,), (Factor(mean, Origin.DATA),))
         numel = value.tensor.numel()
         if any(self.values[n].tensor.numel() != numel for n in before) or not value.tensor.is_floating_point():
             return None

@@ -1,0 +1,70 @@
+"""A formula over several streams in one value, written out for each stream as the registry's formulas are."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ..find.terms import Segment, Term, ordered, scaled
+from ..trace.graph import Factor
+from ..trace.lanes import Weights
+
+DOUBLY_STOCHASTIC_WITHIN = 1e-3
+"""Of sums from 1; twenty rounds of Sinkhorn and Knopp are far closer."""
+
+Lanes = tuple[Term, ...]
+
+
+def sources(streams: int) -> Lanes:
+    """A term for each stream before a block."""
+    return tuple(Term("source", text=f"x{number}") for number in range(1, streams + 1))
+
+
+def as_segment(after: Lanes) -> Segment:
+    """Streams after a block, over `sources`, as one piece of a formula that can be compared."""
+    end = Term("other", after, text="streams")
+    branches = [term for term in ordered(end) if term.kind == "branch"]
+    return Segment(Term("source", text="x"), end, tuple(sorted(branches, key=lambda term: term.branch)))
+
+
+def written_out(pieces: Sequence[Segment], streams: int) -> Segment:
+    """The pieces of a block, one after the other, with a term for each stream."""
+    made = {id(pieces[0].start): sources(streams)}
+    for piece in pieces:
+        for term in piece.terms():
+            made[id(term)] = _lanes(term, [made[id(argument)] for argument in term.arguments], streams)
+    return as_segment(made[id(pieces[-1].end)])
+
+
+def _lanes(term: Term, arguments: list[Lanes], streams: int) -> Lanes:
+    if term.kind == "collapse":
+        (read,) = arguments
+        return (_weighed(_factor(term.weights), read),)
+    if term.kind == "connect":
+        (read,) = arguments
+        return tuple(_weighed(_factor(term.weights, mixing=True), read) for _ in range(streams))
+    if term.kind == "expand":
+        (lane,) = arguments[0]
+        return tuple(scaled(lane, _factor(term.weights)) for _ in range(streams))
+    count = max(map(len, arguments), default=1)
+    wide = [lanes * (count // len(lanes)) for lanes in arguments]
+    return tuple(replace(term, arguments=tuple(lanes[n] for lanes in wide)) for n in range(count))
+
+
+def _weighed(factor: Factor, lanes: Lanes) -> Term:
+    total = scaled(lanes[0], factor)
+    for lane in lanes[1:]:
+        total = total + scaled(lane, factor)
+    return total
+
+
+def _factor(weights: Weights | None, *, mixing: bool = False) -> Factor:
+    """One of the weights: their mean, and what they are made from."""
+    if weights is None:
+        return Factor(1.0)
+    mean = float("nan") if weights.values_NOI is None else float(weights.values_NOI.double().mean())
+    doubly = is_doubly_stochastic(weights) if mixing else None
+    return Factor(mean, weights.origin, weights.by_feature_NOID is not None, doubly)
+
+
+def is_doubly_stochastic(weights: Weights) -> bool:
+    """Whether rows and columns sum to 1; of weights on the meta device, whose sums are not known, too."""
+    return not weights.from_doubly_stochastic > DOUBLY_STOCHASTIC_WITHIN

@@ -1,0 +1,75 @@
+"""Several residual streams in tensors of their own: values that are multiplied with numbers of each token.
+
+A branch that is added to several streams is multiplied with another number for each of them, made from the streams by
+way of a matrix. This tells them from experts, each of which is multiplied once, and from norms, whose numbers are made
+from the value alone.
+"""
+
+from collections.abc import Container
+
+from .flow import REARRANGING, Flow
+from .operations import Value
+
+
+def token_weights(flow: Flow, norms: Container[int]) -> dict[int, tuple[int, int]]:
+    """Of a product of several streams' values the value, and the numbers of each token that it is multiplied with.
+
+    Empty for a model in which no branch is added to several streams. norms: the numbers of the values that are norms.
+    """
+    products: dict[int, tuple[int, int]] = {}
+    times: dict[int, set[int]] = {}
+    for value in flow.values:
+        pair = _product(flow, value) if value.number not in norms else None
+        if pair is not None:
+            products[value.number] = pair
+            times.setdefault(_root(flow, pair[0]), set()).add(pair[1])
+    shared = {root for root, weights in times.items() if len(weights) > 1}
+    if not any(flow.depends(root, n) for root in shared for n in _weighed_before(flow, shared, products, root)):
+        return {}
+    # What multiples of these are added to is a stream too, though it may be read once.
+    found: dict[int, tuple[int, int]] = {}
+    sums: set[int] = set()
+    for value in flow.values:
+        number = value.number
+        if number in products and _root(flow, products[number][0]) in shared | sums:
+            found[number] = products[number]
+        elif value.op == "add" and any(_root(flow, n) in found or n in sums for n in flow.predecessors[number]):
+            sums.add(number)
+    return found
+
+
+def _product(flow: Flow, value: Value) -> tuple[int, int] | None:
+    """What is multiplied with one number for each of its tokens, and these numbers, made by way of a matrix."""
+    before = flow.predecessors[value.number]
+    if value.op != "mul" or len(before) != 2 or not value.shape or value.shape[-1] < 2:
+        return None
+    for x, weight in (before, before[::-1]):
+        shape = flow.values[weight].shape
+        if flow.values[x].shape != value.shape or shape[-1:] != (1,) or shape[:-1] != value.shape[:-1]:
+            continue
+        if flow.depends(weight, x) and not flow.through_weights[weight] >> x & 1:
+            return None
+        return (x, weight) if flow.through_weights[weight] else None
+    return None
+
+
+def _weighed_before(flow: Flow, shared: set[int], products: dict[int, tuple[int, int]], root: int) -> list[int]:
+    """Streams that a shared value is made from by way of a matrix, and that its numbers are made from too."""
+    own = [weight for x, weight in products.values() if _root(flow, x) == root]
+    return [
+        n
+        for n in shared
+        if n != root
+        and flow.through_weights[root] >> n & 1
+        and all(flow.through_weights[weight] >> n & 1 and not flow.depends(weight, root) for weight in own)
+    ]
+
+
+def _root(flow: Flow, number: int) -> int:
+    """What a value holds in another order."""
+    while flow.values[number].op in REARRANGING and len(flow.predecessors[number]) == 1:
+        (before,) = flow.predecessors[number]
+        if flow.values[before].tensor.numel() != flow.values[number].tensor.numel():
+            break
+        number = before
+    return number
