@@ -16,7 +16,7 @@ from normscope.doctor.identify.stacks import as_stacks
 FAMILIES = {
     "deepseek_v4": ("mhc", "x ← expand(F(norm(collapse(x)))) + connect(x)"),
     "glm5_next_text": ("mhc", "x ← expand(F(norm(collapse(x)))) + connect(x)"),
-    "hy_v4": ("", "x ← expand(F(norm(collapse(x)))) + x"),
+    "hy_v4": ("independent-hyper-connections", "x ← expand(F(norm(collapse(x)))) + x"),
     "qwen4_exp_text": ("", "x ← x + expand(F(collapse(norm(x))))"),
 }
 """Placement and formula."""

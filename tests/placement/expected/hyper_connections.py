@@ -74,7 +74,6 @@ EXPECTED = {
         scheme="normal-0.02",
         first={"alpha": alpha_at, "beta": 1.0, "alpha_weight": 0.0, "beta_weight": 0.0}
         | {"alpha_scale": 0.01, "beta_scale": 0.01},
-        found_by_doctor=False,
     ),
     "hyper-connections-static": Expected(
         equations=Equations(stack=static),

@@ -45,6 +45,5 @@ EXPECTED = {
         first={"pre_bias": -math.log(3), "post_bias": 0.0, "head_bias": -math.log(3)}
         | {f"{name}_scale": 0.01 for name in ("pre", "post", "head")},
         drawn={f"{name}_weight": 0.02 for name in ("pre", "post", "head")},
-        found_by_doctor=False,
     )
 }

@@ -28,7 +28,6 @@ EXPECTED = {
         | number("feed_forward.gate", WIDTH),
         scheme="normal-0.02",
         drawn={"gate": 0.02},
-        found_by_doctor=False,
         # Four draws leave 15 %: over three seeds, values of the encoder's middle block are 15, -6 and 3 % off.
         tokens_apart=True,
     )

@@ -158,6 +158,9 @@ class _Maker:
             return [(_ONE, argument) for argument in term.arguments]
         if term.kind == "scale" and term.factor is not None:
             inner = term.arguments[0]
+            # A trained gate on a norm cannot be told from the norm's own gain.
+            if inner.kind == "norm" and (term.factor.vector or term.factor.origin == Origin.TRAINABLE):
+                return [(_ONE, inner)]
             # A constant goes into the sum behind it.
             if inner is self.segment.start or inner.kind != "sum" or term.factor.origin == Origin.CONSTANT:
                 return [(term.factor, inner)]
