@@ -182,3 +182,23 @@ def test_svg_is_a_picture_of_its_own():
     width, height = float(root.get("width", 0)), float(root.get("height", 0))
     assert 200 < width < 600
     assert 150 < height < 400
+
+
+def test_a_value_that_is_handed_on_as_several_streams_crosses_none_of_them():
+    copies = Section(
+        "embedding",
+        (Box("input", "x"), *(Box("output", f"x{n}") for n in range(1, 5))),
+        tuple(Wire(0, n) for n in range(1, 5)),
+    )
+    assert "┼" not in wiring_text([copies])
+
+
+def test_streams_that_enter_a_box_together_meet_there_and_do_not_cross():
+    read = Section(
+        "output",
+        (*(Box("input", f"x{n}") for n in range(1, 4)), Box("mix", "weighted sum"), Box("output", "y")),
+        (*(Wire(n, 3) for n in range(3)), Wire(3, 4)),
+    )
+    assert "┼" not in wiring_text([read])
+    assert "●" in wiring_text([read])
+    assert wiring_svg([read], title="t", desc="d").count("<circle") == 1

@@ -195,9 +195,10 @@ class _Arranging:
         self.rows.append(tuple(inputs))
         for boxes in [*((box,) for box in self.order), tuple(outputs)]:
             turning = [wire for box in boxes for wire in early.get(box, [])]
-            starting = [w for w in heads if w.target in boxes and w not in self.leaves and w not in turning]
-            # The farthest first, so that none crosses a lane that has begun.
-            turning += reversed(starting) if boxes and boxes[0] in outputs else starting
+            turning += [w for w in heads if w.target in boxes and w not in self.leaves and w not in turning]
+            if boxes and boxes[0] in outputs:
+                # The farthest stream first, so that no line crosses one that has begun.
+                turning.reverse()
             for wire in turning:
                 self.leaves[wire] = len(self.rows)
                 self.rows.append(())
