@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from doctor.several_streams import Dynamic, SeveralStreams, by_matmul
 from doctor.wired import WIDTH, Attention, Block, F, Join, Model, Stack, post, pre
 
 
@@ -21,6 +22,32 @@ class Bug:
     right: Callable[[], nn.Module]
     """The same model without the error, in which the rule finds nothing."""
     wanted_placement: str | None = None
+
+
+class SoftmaxAlone(Dynamic):
+    """mHC without its rounds."""
+
+    def connecting(self, logits: Tensor) -> Tensor:
+        return (5 * logits).softmax(-1)
+
+
+class NotDoubled(Dynamic):
+    """mHC without the factor 2 of what is added."""
+
+    def expanding(self, logits: Tensor) -> Tensor:
+        return logits.sigmoid()
+
+
+class WithoutNorm(SeveralStreams):
+    """mHC whose streams are collapsed to what the output reads, with no norm between."""
+
+    def __init__(self) -> None:
+        super().__init__(by_matmul)
+        self.final = nn.Identity()
+
+
+def hyper() -> nn.Module:
+    return SeveralStreams(by_matmul)
 
 
 def weighed(alpha: float) -> Join:
@@ -126,6 +153,30 @@ RIGHT_PRE, RIGHT_POST = both(pre, final=1), both(post)
 RIGHT_LNS = scaled_by(lambda block, sublayer: block + 1)
 
 BUGS: dict[str, Bug] = {
+    "mHC without Sinkhorn's rounds": Bug(
+        build=lambda: SeveralStreams(by_matmul, SoftmaxAlone),
+        rule="mixing-not-doubly-stochastic",
+        severity="warning",
+        said="in 6 sub-layers",
+        where="f.0",
+        right=hyper,
+    ),
+    "mHC without the 2 of what is added": Bug(
+        build=lambda: SeveralStreams(by_matmul, NotDoubled),
+        rule="branches-halved",
+        severity="warning",
+        said="about 0.5",
+        where="f.0",
+        right=hyper,
+    ),
+    "mHC without a norm at its end": Bug(
+        build=WithoutNorm,
+        rule="missing-final-norm",
+        severity="warning",
+        said="no norm",
+        where="",
+        right=hyper,
+    ),
     # joeynmt: with `layer_norm` left out, layers default to Pre-LN and the encoder to Post-LN, without a final norm.
     "joeynmt, no final norm": Bug(
         build=both(pre),

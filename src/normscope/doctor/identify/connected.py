@@ -36,6 +36,8 @@ class Connected:
     from_doubly_stochastic: float | None
     """The largest difference of a sum of the mixing's rows or columns from 1, or its largest negative weight, over all
     tokens; None where nothing is mixed, NaN on the meta device."""
+    one_side_alone: float | None = None
+    """How far rows' sums are from 1 where all columns' are 1, or the other way round; None of any other mixing."""
 
 
 def connected(segment: Segment, branch: Term) -> Connected | None:
@@ -56,6 +58,7 @@ def connected(segment: Segment, branch: Term) -> Connected | None:
         from_doubly_stochastic=None
         if connect is None or connect.weights is None
         else connect.weights.from_doubly_stochastic,
+        one_side_alone=None if connect is None or connect.weights is None else connect.weights.one_side_alone,
     )
 
 

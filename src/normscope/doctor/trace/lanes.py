@@ -17,6 +17,8 @@ from .operations import Origin
 _TOLERANCE = {torch.float16: 2e-2, torch.bfloat16: 5e-2}
 """Relative, of what random streams give; 1e-4 for wider numbers."""
 
+_SUMS_TO_ONE = 1e-3
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Weights:
@@ -45,6 +47,15 @@ class Weights:
         each = self.values_NOI.double()
         sums = torch.cat([each.sum(-1), each.sum(-2)], -1)
         return max(float((sums - 1).abs().max()), float((-each).max()))
+
+    @property
+    def one_side_alone(self) -> float | None:
+        """How far the sums of rows are from 1 where those of columns are all 1 and no weight is negative, or the other
+        way round; None of any other weights."""
+        if self.values_NOI is None or bool((self.values_NOI < 0).any()):
+            return None
+        near, far = sorted(float((self.values_NOI.double().sum(dim) - 1).abs().max()) for dim in (-1, -2))
+        return far if near < _SUMS_TO_ONE < far else None
 
     def applied(self, x_NID: Tensor) -> Tensor:
         """The streams that these weights make of others: (N, I, D) to (N, O, D)."""
