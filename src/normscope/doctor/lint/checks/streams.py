@@ -8,7 +8,7 @@ from ..rules import Patient, Rule
 
 
 def mixing_one_sided(patient: Patient) -> Iterator[Finding]:
-    """Mixings whose rows or columns all sum to 1, as a softmax or the last half of a round leaves them, but not both."""
+    """Mixings whose rows or columns all sum to 1, as a softmax or half a round leaves them, but not both."""
     places = [
         place
         for place in patient.sublayers()
