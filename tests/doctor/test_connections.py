@@ -30,6 +30,14 @@ FORMULAS = {
     "flat": (flat, Dynamic, "x ← x + expand(attention(norm(collapse(x))))", "token"),
     "added as it is": (as_it_is, Dynamic, "x ← connect(x) + expand(attention(norm(collapse(x))))", "token"),
 }
+NAMES = {
+    "matrix product": "mhc",
+    "einsum": "mhc",
+    "static": "hyper-connections-static",
+    "static, einsum": "hyper-connections-static",
+    "flat": "independent-hyper-connections",
+    "added as it is": "",
+}
 
 
 @pytest.mark.parametrize("way", FORMULAS)
@@ -40,8 +48,7 @@ def test_streams_in_one_tensor_are_found_however_they_are_written(way):
     assert stack.streams_start_equal is True
     first = stack.sublayers[0]
     assert str(first.formula) == formula
-    is_mhc = weights is Dynamic and join in (by_matmul, by_einsum)
-    assert {s.placement for s in stack.sublayers} == {"mhc" if is_mhc else ""}
+    assert {s.placement for s in stack.sublayers} == {NAMES[way]}
     assert {s.connected.collapse.made for s in stack.sublayers} == {made}
     assert {s.connected.streams for s in stack.sublayers} == {STREAMS}
     assert (first.connected.connect is None) == ("connect" not in formula)

@@ -3,47 +3,22 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
-from typing import Literal
+from functools import cached_property
 
-from ...placement import Placement, StackShape
+from ...placement import StackShape
 from ..find.blocks import Blocks
 from ..find.branches import Branch
 from ..find.terms import Segment, Term
-from .candidates import SPOKEN_OF, Candidate, candidate, candidates, lane_blocks
+from .candidates import SPOKEN_OF, Candidate, candidates, lane_blocks
+from .choosing import Choice, Fit, choose
 from .connected import connected
 from .formulas import Formula
 from .found import FoundSublayer
 from .matching import Comparison, matches, norms_left_out
 from .sums import scales, unscaled
 
-DEEP, SHALLOW = 16, 2
-"""Blocks of the two stacks over which a formula is asked whether it depends on depth."""
-
 Comparisons = tuple[Comparison, Comparison]
 """With the norms of queries and keys, and without them."""
-Choice = tuple[str, tuple[str, ...], Literal["sure", "unsure"]]
-"""A placement's name, those with the same formula here, and the confidence."""
-
-
-@dataclass(slots=True, kw_only=True)
-class Fit:
-    """How a candidate fits a stream."""
-
-    candidate: Candidate
-    matched: set[int] = field(default_factory=set)
-    """Branches, by number."""
-    exact: int = 0
-    """How many of them agree in the norms of their queries and keys too."""
-    parallel: set[int] = field(default_factory=set)
-    ends_with_norm: bool = False
-    """Whether a norm stands at the stack's end beyond the candidate's blocks."""
-    details: int = 0
-    """How many of norm, embedding norm and final norm are as the placement has them."""
-
-    @property
-    def rank(self) -> tuple[int, int, int]:
-        return len(self.matched), self.exact, self.details
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,7 +111,8 @@ def _details(observed: Observed, of: Candidate, *, ends_with_norm: bool) -> int:
         (observed.norm in expected_norm)
         + (observed.embedding_norm == (of.started.kind == "norm"))
         + (ends_with_norm == of.final_norm)
-        + (observed.doubly_stochastic is not None and observed.doubly_stochastic == of.doubly_stochastic)
+        # Sums that are not known, or nearly 1, speak for such a mixing: others begin far from it, or at no mixing.
+        + ((observed.doubly_stochastic is not False) == of.doubly_stochastic)
     )
 
 
@@ -166,43 +142,6 @@ def _match(fit: Fit, observed: Segment, expected: dict[tuple[int, ...], Segment]
     return done
 
 
-def choose(found: Sequence[Fit], shape: StackShape, sublayers: int) -> Choice:
-    """Of candidates in order of rank the placement, those that compute the same, and whether it is sure.
-
-    sublayers: how many the stream has of the kinds that every Transformer has; 0 where one of these is missing.
-
-    Of equals, one whose formula is the same at every depth comes before one that agrees at this depth alone, and a
-    placement before those that are built on it and change its weights.
-    """
-    equal = [fit.candidate.placement for fit in found if fit.rank[:2] == found[0].rank[:2]]
-    everywhere = [p for p in equal if not _varies(p, shape_with(shape, DEEP))]  # type: ignore[arg-type]
-    among = [fit for fit in found if fit.candidate.placement in (everywhere or equal)]
-    likely = [fit.candidate.placement for fit in among if fit.details == among[0].details]
-    likely = [p for p in likely if not any(p is not other and issubclass(p, other) for other in likely)]
-    chosen = likely[0]
-    # What sets it apart from what it is built on is more than norms: embeddings that nothing here looks at.
-    refines = any(chosen is not other and issubclass(chosen, other) for other in equal)
-    also = tuple(p.name for p in equal if p is not chosen)
-    # A formula that differs from place to place is not known from a part of it.
-    partly = len(found[0].matched) != sublayers and _varies(chosen, shape_with(shape, DEEP))  # type: ignore[arg-type]
-    return chosen.name, also, "sure" if len(likely) == 1 and not refines and not partly else "unsure"
-
-
-@cache
-def _varies(placement: type[Placement], shape: StackShape) -> bool:
-    """Whether the formula differs between kinds of sub-layers, between blocks, or between stacks of other depths."""
-    deep, shallow = (candidate(placement, shape_with(shape, n), shape.kinds) for n in (DEEP, SHALLOW))
-    return not deep.blocks or not all(matches(segment, shallow.blocks[0]) for segment in deep.blocks)
-
-
-def shape_with(shape: StackShape, blocks: int) -> StackShape:
-    return replace(
-        shape,
-        encoder_blocks=blocks if shape.encoder_blocks else 0,
-        decoder_blocks=blocks if shape.decoder_blocks else 0,
-    )
-
-
 def sublayers(
     observed: Observed, shape: StackShape, blocks: Blocks, found: list[Fit], final_norm: bool
 ) -> tuple[FoundSublayer, ...]:
@@ -215,6 +154,7 @@ def sublayers(
     kinds = {kind for block in blocks for kind in block}
     complete = sum(number >= 0 for number in observed.branches) if {"attention", "feed_forward"} <= kinds else 0
     block_of = [number for number, block in enumerate(blocks, 1) for _ in block]
+    known = observed.doubly_stochastic is not None
     made = []
     for segment in observed.segments:
         shown = without_end(segment, final_norm=final_norm) if segment is observed.last else segment
@@ -223,7 +163,7 @@ def sublayers(
             likely = own or [fit for fit in every if term.branch in fit.matched]
             key = tuple(fit.candidate.placement.name for fit in likely)
             if key not in chosen:
-                chosen[key] = choose(likely, shape, complete) if likely else ("", (), "unsure")
+                chosen[key] = choose(likely, shape, complete, mixing_known=known) if likely else ("", (), "unsure")
             name, also, confidence = chosen[key]
             branch = observed.branches[term.branch]
             skip, scale = scales(segment, term)

@@ -142,7 +142,10 @@ def _in_lanes(observed: Observed, stream: Stream, blocks: Blocks) -> Observed:
 
 def _doubly_stochastic(stream: Stream) -> bool | None:
     mixing = [term.weights for term in ordered(stream.formula) if term.kind == "connect" and term.weights]
-    return all(is_doubly_stochastic(weights) for weights in mixing) if mixing else None
+    found = {is_doubly_stochastic(weights) for weights in mixing}
+    if False in found:
+        return False
+    return True if found == {True} else None
 
 
 def _early(stream: Stream, piece: Segment) -> list[FoundSublayer]:
