@@ -74,5 +74,5 @@ def test_the_smallest_scale_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(cells_module, "run_cells", in_process.run_cells)
     found, page = run_study(STUDY, SCALES["smoke"].config, Pieces(tmp_path / "figure-6"), command="test")
     assert page.is_file()
-    assert [len(one["seeds"][0]["updates"]) for one in found.data["arms"]] == [3, 2, 2, 2, 2]
+    assert [len(one["seeds"][0]["updates"]) for one in found.data["configurations"]] == [3, 2, 2, 2, 2]
     assert len(found.data["small_less_others_nats"]) == 4

@@ -38,7 +38,7 @@ def ends_table(found: Trained) -> StudyTable:
 def runs_data(found: Trained) -> dict[str, Any]:
     """Every curve, and the baseline of every language pair."""
     return {
-        "arms": [
+        "configurations": [
             {
                 "text": arm.pair,
                 "title": arm.title,
