@@ -18,10 +18,10 @@ class ManifoldHyperConnections(Placement):
     logits, 20 rounds of Sinkhorn and Knopp). All logits are scale · (weight · r) + bias of what the token's streams
     are together, r = (x_1, …, x_4) over the RMS of all its features.
 
-    The scales start at 0.01 as in the paper, which does not say where weights and biases start. Weights are drawn from
-    N(0, 0.02²) as in transformers (`deepseek_v4`, `hy_v4`), and biases are chosen so that with weights of 0 this is
-    Pre-LN: those of pre and head at -ln 3, which makes them means (as `hy_v4`), of post at 0, and of C at the identity
-    matrix (as lucidrains/hyper-connections), which is any doubly stochastic matrix to streams that are equal.
+    Initial values are those of public code: scales of 0.01 (lucidrains/hyper-connections, and `hy_v4` of transformers;
+    its `deepseek_v4` has 1), and weights from N(0, 0.02²) (both of transformers). Were the weights 0, biases would make
+    it Pre-LN: those of pre and head are -ln 3, which makes them means (as `hy_v4`), those of post 0, and those of C the
+    identity matrix (as lucidrains/hyper-connections), which is any doubly stochastic matrix to streams that are equal.
     """
 
     name = "mhc"
