@@ -161,7 +161,7 @@ X_TRANSFORMERS: dict[str, Case] = {
     "shift_tokens": model(pre(kinds=("attention", "convolution")), shift_tokens=1),
     # Attention is as in no registered placement that has this feed-forward.
     "ff_post_act_ln": model(
-        Known(placement="pre-ln", each=("pre-ln", "sub-ln"), confidences=("sure", "unsure")), ff_post_act_ln=True
+        Known(placement="pre-ln", each=("pre-ln", "normformer"), confidences=("sure", "unsure")), ff_post_act_ln=True
     ),
     "norms as HybridNorm's, in attention alone": model(
         Known(
@@ -176,10 +176,10 @@ X_TRANSFORMERS: dict[str, Case] = {
     ),
     # What nobody registered.
     "pre_and_post_norm": model(Known(placement="", final_norm=False), pre_and_post_norm=True),
-    "scale_residual": model(Known(placement=""), scale_residual=True),
+    "scale_residual": model(Known(placement="doge"), scale_residual=True),
     "scale_residual_constant": model(Known(placement="", skip=2.0), scale_residual_constant=2.0),
     "depth_scale_residual": model(Known(placement="", scaled="pre-ln", branches=(0.5, 0.5)), depth_scale_residual=0.5),
-    "use_layerscale": model(Known(placement="", scaled="pre-ln", branches=(0.0, 0.0)), use_layerscale=True),
+    "use_layerscale": model(Known(placement="layer-scale", branches=(0.0, 0.0)), use_layerscale=True),
     "use_dynamic_tanh": model(Known(placement="", norm="", final_norm=False, epsilon=None), use_dynamic_tanh=True),
     "use_derf": model(Known(placement="", norm="", final_norm=False, epsilon=None), use_derf=True),
     "orthog_residual": model(Known(placement=""), orthog_residual=True),

@@ -99,19 +99,22 @@ def test_a_norm_does_not_see_which_side_is_scaled():
 
 
 def test_unknown_formulas_are_printed():
-    layer_scale = Wired(pre, final=True)
-    layer_scale.joins = [lambda x, f, norm: x + layer_scale.gain * f(norm(x))] * 8
     for model, attention in [
-        (layer_scale, "x ← x + trained · attention(norm(x))"),
         (Wired(lambda x, f, norm: norm(f(x))  + x * 0.5), "x ← norm(attention(x)) + 0.5 · x"),
         (Wired(lambda x, f, norm: norm(x) + f(norm(x))), "x ← norm(x) + attention(norm(x))"),
     ]:  # fmt: skip
         stack = found(model)
         assert {s.placement for s in stack.sublayers} == {""}
-        assert {(s.scaled_placement, s.confidence) for s in stack.sublayers} == {
-            ("pre-ln", "sure") if model is layer_scale else ("", "unsure")
-        }
+        assert {(s.scaled_placement, s.confidence) for s in stack.sublayers} == {("", "unsure")}
         assert str(stack.sublayers[0].formula) == attention
+
+
+def test_a_trained_number_for_each_feature_of_a_branch():
+    layer_scale = Wired(pre, final=True)
+    layer_scale.joins = [lambda x, f, norm: x + layer_scale.gain * f(norm(x))] * 8
+    stack = found(layer_scale)
+    assert {(s.placement, s.confidence) for s in stack.sublayers} == {("layer-scale", "sure")}
+    assert str(stack.sublayers[0].formula) == "x ← x + trained · attention(norm(x))"
 
 
 def test_parts_of_a_placement_are_not_taken_for_it():
@@ -155,13 +158,18 @@ def test_traced_models_show_their_operations_too():
 
 
 @pytest.mark.parametrize(
-    ("join", "name", "scale"), [(pre, "pre-ln", 8**-0.5), (pre, "pre-ln", 0.25), (post, "post-ln", 0.25)]
+    ("join", "name", "scale"), [(pre, "pre-ln", 8**-0.5), (pre, "pre-ln", 0.3), (post, "post-ln", 0.25)]
 )
 def test_branches_scaled_by_depth(join, name, scale):
-    """Of 1/√(2L) and of 1/L nobody registered a placement, but Admin's skip of √(2L) after which comes a norm."""
+    """Of 1/√(2L) and of 0.3 nobody registered a placement, but Admin's skip of √(2L) after which comes a norm."""
     stack = found(Wired(lambda x, f, norm: join(x, lambda y: scale * f(y), norm), final=True))
     assert {(s.placement, s.scaled_placement, s.confidence) for s in stack.sublayers} == {("", name, "sure")}
     assert [s.branch_scale for s in stack.sublayers] == pytest.approx([scale] * 8)
+
+
+def test_branches_over_the_blocks_are_completep():
+    stack = found(Wired(lambda x, f, norm: pre(x, lambda y: f(y) / 4, norm), final=True))
+    assert {(s.placement, s.confidence) for s in stack.sublayers} == {("completep", "sure")}
 
 
 class Adapted(nn.Linear):

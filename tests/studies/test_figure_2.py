@@ -210,7 +210,7 @@ def test_the_smallest_scale_runs_and_goes_on_without_training_again(
     looked = times(tmp_path)
     found, page = run_study(STUDY, config, Pieces(folder), command="test", scale="smoke")
     assert page.is_file()
-    assert len(found.data["arms"]) == 11
+    assert len(found.data["configurations"]) == 11
     assert "verdicts mean nothing" in page.read_text(encoding="utf-8")
     # What SGD's command trained is not trained again for both.
     assert (len(looked), len(drawn)) == (4, 5)

@@ -214,7 +214,7 @@ def test_the_smallest_scale_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     found, page = run_study(STUDY, SCALES["smoke"].config, Pieces(tmp_path / "figure-4"), command="test")
     assert page.is_file()
     assert [claim.verdict for claim in found.claims] == ["undecided"] * 8
-    assert {one["text"] for one in found.data["arms"]} == {"de-en", "en-de"}
+    assert {one["text"] for one in found.data["configurations"]} == {"de-en", "en-de"}
     assert (len(found.data["compared"]), len(drawn)) == (5, 3 + 1)
 
 

@@ -9,13 +9,14 @@ from rich.text import Text
 from . import words
 from .rows import Row, Size
 
-_NAME_WIDTH = 19
-
 
 def list_table(rows: Sequence[Row], size: Size) -> RenderableType:
     """All placements; a variant stands below what it is a variant of."""
     table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold", pad_edge=False)
-    table.add_column("\n\nplacement", width=_NAME_WIDTH)
+    known = {row.name for row in rows}
+    names = [f"└ {row.name}" if row.variant_of in known else row.name for row in rows]
+    # A name is what users type: it is never cut.
+    table.add_column("\n\nplacement", width=max(map(len, names)))
     table.add_column("\n\nformula and source", ratio=1)
     for heading in (
         "\n\nstack",
@@ -26,9 +27,8 @@ def list_table(rows: Sequence[Row], size: Size) -> RenderableType:
         "\n× Pre-\nLN",
     ):
         table.add_column(heading, justify="left" if "stack" in heading else "right")
-    known = {row.name for row in rows}
-    for row in rows:
-        name = Text(f"└ {row.name}" if row.variant_of in known else row.name, style="bold")
+    for row, named in zip(rows, names, strict=True):
+        name = Text(named, style="bold")
         below = Text("\n".join([str(row.year), *(row.models if len(row.models) < 3 else ())]), style="dim")
         source = Text.assemble("\n".join(words.formula(row)), "\n", (row.citation, "dim"))
         facts = row.stacks.values()

@@ -48,6 +48,9 @@ def choose(found: Sequence[Fit], shape: StackShape, sublayers: int, *, mixing_kn
     equal = [fit.candidate.placement for fit in found if fit.rank[:2] == found[0].rank[:2]]
     everywhere = [p for p in equal if not _varies(p, shape_with(shape, DEEP))]  # type: ignore[arg-type]
     among = [fit for fit in found if fit.candidate.placement in (everywhere or equal)]
+    if not sublayers:
+        # Of one kind of sub-layer alone, a formula that reaches across the kinds of a block says nothing of its own.
+        among = [fit for fit in among if fit.candidate.placement.block is Placement.block] or among
     likely = [fit.candidate.placement for fit in among if fit.details == among[0].details]
     likely = [p for p in likely if not any(p is not other and issubclass(p, other) for other in likely)]
     chosen = likely[0]

@@ -44,8 +44,9 @@ def _lanes(term: Term, arguments: list[Lanes], streams: int) -> Lanes:
         (read,) = arguments
         return tuple(_weighed(_factor(term.weights, mixing=True), read) for _ in range(streams))
     if term.kind == "expand":
-        (lane,) = arguments[0]
-        return tuple(scaled(lane, _factor(term.weights)) for _ in range(streams))
+        # What was computed of every stream on its own goes to that stream.
+        lanes = arguments[0] * (streams // len(arguments[0]))
+        return tuple(scaled(lane, _factor(term.weights)) for lane in lanes)
     count = max(map(len, arguments), default=1)
     wide = [lanes * (count // len(lanes)) for lanes in arguments]
     return tuple(replace(term, arguments=tuple(lanes[n] for lanes in wide)) for n in range(count))
