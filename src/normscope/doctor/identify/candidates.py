@@ -135,6 +135,10 @@ def lane_blocks(placement: type[Placement], shape: StackShape, blocks: Kinds, co
     if len(placement.streams) != count:
         return []
     formula, streams = placement(shape), sources(count)
+    started = formula.start(Term("source", text="x"), _End())
+    if any(isinstance(part, tuple) for part in started):
+        # A history is no stream: it grows.
+        return []
     found, number = [], 0
     for block, kinds in enumerate(blocks, 1):
         sublayers = _sublayers(formula, block, kinds, number)
