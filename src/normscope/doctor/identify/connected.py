@@ -49,16 +49,15 @@ def connected(segment: Segment, branch: Term) -> Connected | None:
     expand, connect = _last(outside, "expand"), _last(outside, "connect")
     if expand is None:
         return None
+    mixing = None if connect is None else connect.weights
     weighed = next((term.weights for term in (expand, connect, collapse) if term is not None and term.weights), None)
     return Connected(
         streams=weighed.streams if weighed is not None else 1,
         collapse=_weights(collapse),
         connect=_weights(connect),
         expand=_weights(expand) or StreamWeights("constant", 1.0),
-        from_doubly_stochastic=None
-        if connect is None or connect.weights is None
-        else connect.weights.from_doubly_stochastic,
-        one_side_alone=None if connect is None or connect.weights is None else connect.weights.one_side_alone,
+        from_doubly_stochastic=None if mixing is None else mixing.from_doubly_stochastic,
+        one_side_alone=None if mixing is None else mixing.one_side_alone,
     )
 
 

@@ -9,13 +9,13 @@ from ..rules import Patient, Rule
 
 def mixing_one_sided(patient: Patient) -> Iterator[Finding]:
     """Mixings whose rows or columns all sum to 1, as a softmax or half a round leaves them, but not both."""
-    places = [
-        place
+    off_by_place = [
+        (connected.one_side_alone, place)
         for place in patient.sublayers()
-        if place[1].connected is not None and place[1].connected.one_side_alone is not None
+        if (connected := place[1].connected) is not None and connected.one_side_alone is not None
     ]
-    if places:
-        off = max(place[1].connected.one_side_alone or 0.0 for place in places if place[1].connected)
+    if off_by_place:
+        off, places = max(off for off, _ in off_by_place), [place for _, place in off_by_place]
         yield Finding(
             id="mixing-not-doubly-stochastic",
             severity=Severity.WARNING,
