@@ -2,7 +2,7 @@
 
 import math
 
-from ..base import Constant, End, Norms, Placement, Sublayer, Value, register
+from ..base import Constant, End, Norms, Placement, StackShape, Sublayer, Value, register
 
 
 @register
@@ -22,10 +22,17 @@ class DepthScaled(Placement):
     year = 2026
     initialisation = "normal-0.02"
 
+    def __init__(self, stack: StackShape) -> None:
+        super().__init__(stack)
+        # Made once: torch.compile can read a named constant, and not make one.
+        self.scales = [
+            (Constant(math.sqrt((k - 1) / k), "√((k - 1)/k)"), Constant(math.sqrt(k), "√k"))
+            for k in range(2, stack.sublayers + 2)
+        ]
+
     def join(self, x: Value, sublayer: Sublayer, norm: Norms) -> Value:
-        k = sublayer.site.number + 1
-        branch = norm.after(sublayer(norm.before(x)))
-        return Constant(math.sqrt((k - 1) / k), "√((k - 1)/k)") * x + branch / Constant(math.sqrt(k), "√k")
+        skip_scale, root = self.scales[sublayer.site.number - 1]
+        return skip_scale * x + norm.after(sublayer(norm.before(x))) / root
 
     def finish(self, state: Value, end: End) -> Value:
         return end.norm(state)

@@ -2,7 +2,7 @@
 
 import math
 
-from ..base import Constant, End, Norms, Placement, Sublayer, Value, register
+from ..base import Constant, End, Norms, Placement, StackShape, Sublayer, Value, register
 
 
 @register
@@ -21,12 +21,17 @@ class CompleteP(Placement):
     year = 2025
     initialisation = "normal-0.02"
 
+    def __init__(self, stack: StackShape) -> None:
+        super().__init__(stack)
+        # Made once: torch.compile can read a named constant, and not make one.
+        self.branch_scale = self.scale()
+
     def scale(self) -> float:
         """What every branch is multiplied with."""
         return Constant(1 / self.stack.blocks, "1/L")
 
     def join(self, x: Value, sublayer: Sublayer, norm: Norms) -> Value:
-        return x + self.scale() * sublayer(norm(x))
+        return x + self.branch_scale * sublayer(norm(x))
 
     def finish(self, state: Value, end: End) -> Value:
         return end.norm(state)

@@ -2,7 +2,7 @@
 
 import math
 
-from ..base import Constant, End, Norms, Placement, Sublayer, Value, register
+from ..base import Constant, End, Norms, Placement, StackShape, Sublayer, Value, register
 
 Streams = tuple[Value, Value]
 
@@ -23,6 +23,11 @@ class SiameseNorm(Placement):
     streams = ("x", "y")
     initialisation = "normal-0.02"
 
+    def __init__(self, stack: StackShape) -> None:
+        super().__init__(stack)
+        # Made once: torch.compile can read a named constant, and not make one.
+        self.roots = [Constant(math.sqrt(2 * block), "√(2l)") for block in range(1, stack.blocks + 1)]
+
     def start(self, x: Value, end: End) -> Streams:
         return x, x
 
@@ -34,7 +39,7 @@ class SiameseNorm(Placement):
 
     def added(self, post: Value, pre: Value, branch: Value, sublayer: Sublayer) -> Streams:
         """Both streams with the branch of a sub-layer, smaller with depth in the Post-LN one."""
-        return post + branch / Constant(math.sqrt(2 * sublayer.site.block), "√(2l)"), pre + branch
+        return post + branch / self.roots[sublayer.site.block - 1], pre + branch
 
     def finish(self, state: Streams, end: End) -> Value:
         post, pre = state
