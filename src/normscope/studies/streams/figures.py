@@ -1,0 +1,109 @@
+"""Where every placement ends, and how its loss depends on the rate."""
+
+from collections.abc import Sequence
+
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
+
+from ...report.panels_svg import Panel, Series, panels_svg
+from ...report.study.contents import StudyFigure
+from ...report.svg import HUES, INK, house_style, to_svg
+from .config import StreamsConfig
+from .runs import Arm
+from .sources import BASE
+from .standing import Standing, title
+
+_GROUPS = {
+    "several streams": ("mhc", "hyper-connections", "hyper-connections-static", "independent-hyper-connections"),
+    "two streams, or all of the past": (
+        *("siamese-norm", "siamese-norm-hybrid", "attn-res-inkling"),
+        *("denseformer", "x0-residual", "x0-residual-modded"),
+    ),
+    "branches scaled by depth": ("depth-scaled", "completep", "depth-mup", "minicpm", "granite", "layer-scale"),
+    "gates, scaled skips, parallel blocks": ("variance-gate", "gpas", "zaya", "doge", "parallel", "normformer"),
+}
+_ROW_INCHES, _EDGES_INCHES, _WIDTH_INCHES = 0.27, 1.5, 9.0
+
+
+def figures(config: StreamsConfig, found: Sequence[Standing]) -> list[StudyFigure]:
+    made = []
+    for standing in found:
+        made.append(
+            StudyFigure(
+                name=f"endings_{standing.task.replace('-', '_')}",
+                title=f"{standing.words.capitalize()}: where the runs end",
+                caption="One point a seed, at the best rate of the ladder; filled with warm-up, hollow without.",
+                svg=_endings(standing),
+                wide=True,
+            )
+        )
+        if panels := _rates(config, standing):
+            made.append(
+                StudyFigure(
+                    name=f"rates_{standing.task.replace('-', '_')}",
+                    title=f"{standing.words.capitalize()}: the loss over the rate, without warm-up",
+                    caption="Mean over the seeds of the ladder with their range; a run that did not stay finite "
+                    "counts as its loss at initialisation. Pre-LN is dotted in every panel.",
+                    svg=panels_svg(panels, title=f"Last loss over the peak rate without warm-up, {standing.words}"),
+                    wide=True,
+                )
+            )
+    return made
+
+
+def _endings(standing: Standing) -> str:
+    names = standing.placements[::-1]
+    with house_style():
+        figure = Figure(figsize=(_WIDTH_INCHES, _ROW_INCHES * len(names) + _EDGES_INCHES), layout="constrained")
+        FigureCanvasSVG(figure)
+        axes = figure.subplots()
+        looks = (("no warm-up", standing.without, "none"), ("warm-up", standing.warm, HUES[0]))
+        for words, arm_of, fill in looks:
+            x = [loss for name in names for loss in arm_of(name).finals]
+            y = [place for place, name in enumerate(names) for _ in arm_of(name).finals]
+            axes.plot(x, y, ls="", marker="o", ms=5.5, color=HUES[0], markerfacecolor=fill, label=words)
+        base = standing.better(BASE).mean_nats
+        axes.axvline(base, color=INK, lw=1, ls=(0, (1, 2)), label="Pre-LN, mean of its better warm-up")
+        axes.set_yticks(range(len(names)), labels=[title(name) for name in names])
+        axes.set_xlabel("last validation loss, nats")
+        figure.legend(loc="outside lower center", ncols=3)
+        best, worst = names[-1], names[0]
+        return to_svg(
+            figure,
+            title=f"Last validation loss of every placement, {standing.words}",
+            desc=f"From {title(best)} at {standing.better(best).mean_nats:.3f} nats to {title(worst)} at "
+            f"{standing.better(worst).mean_nats:.3f}; Pre-LN at {base:.3f}.",
+        )
+
+
+def _rates(config: StreamsConfig, standing: Standing) -> list[Panel]:
+    base = standing.without(BASE)
+    panels = []
+    for words, names in _GROUPS.items():
+        present = [name for name in names if name in standing.placements]
+        if present:
+            series = [_series(title(name), hue, standing.without(name)) for hue, name in enumerate(present)]
+            y = [sum(column) / len(column) for column in _columns(base)]
+            series.append(Series(label=title(BASE), kind="claimed", hue=-1, x=list(config.peak_lrs), y=y))
+            panels.append(
+                Panel(title=words, xlabel="peak rate", ylabel="last validation loss, nats", series=series, log_x=True)
+            )
+    return panels
+
+
+def _series(label: str, hue: int, arm: Arm) -> Series:
+    columns = _columns(arm)
+    return Series(
+        label=label,
+        kind="measured",
+        hue=hue,
+        x=list(arm.peak_lrs),
+        y=[sum(column) / len(column) for column in columns],
+        low=[min(column) for column in columns],
+        high=[max(column) for column in columns],
+    )
+
+
+def _columns(arm: Arm) -> list[list[float]]:
+    """The losses at each rate, one a seed."""
+    return [[run.final_nats for run in column] for column in zip(*arm.ladder, strict=True)]

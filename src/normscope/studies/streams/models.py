@@ -1,0 +1,140 @@
+"""The two tasks: what is trained on which text, and a feed-forward width that makes the parameters equal."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ...data.documents.opening import TextDataConfig
+from ...data.parallel.opening import TOY, DataConfig
+from ...errors import UserError
+from ...model import DecoderConfig, ModelConfig
+from ...optim import OptimizerConfig, ScheduleConfig
+from ...runs.config import replaced
+from ...tasks.language_model import LANGUAGE_MODEL
+from ...tasks.language_model.config import LanguageModelRunConfig
+from ...tasks.protocol import AnyCorpus, TaskFromScratch
+from ...tasks.run_config import RunConfig
+from ...tasks.translation import TRANSLATION, TranslationRunConfig
+from ...train import TrainConfig
+from .config import StreamsConfig
+from .sources import BASE
+
+AnyTask = TaskFromScratch[Any, Any, Any, Any]
+
+
+@dataclass(slots=True)
+class Trial:
+    """One task at the study's size."""
+
+    name: str
+    task: AnyTask
+    base: RunConfig
+    """What all runs share; placement, feed-forward width, warm-up, rate and seed are still to be chosen."""
+    model: str
+    """decoder-only or encoder-decoder."""
+    corpus: AnyCorpus
+    _counts: dict[tuple[str, int], int] = field(default_factory=dict)
+
+    @property
+    def codec(self) -> Any:
+        return self.task.codec_of(self.corpus)
+
+    def parameters(self, placement: str, ffn_width: int) -> int:
+        """How many numbers are trained."""
+        key = placement, ffn_width
+        if key not in self._counts:
+            config = replaced(self.base, model__placement=placement, model__ffn_width=ffn_width)
+            built = self.task.build(config, self.codec)
+            self._counts[key] = sum(p.numel() for p in built.parameters() if p.requires_grad)
+        return self._counts[key]
+
+    def equal_ffn_width(self, placement: str) -> int:
+        """The feed-forward width at which the model has as many parameters as Pre-LN's, as nearly as can be.
+
+        Raises UserError where the placement's own parameters leave nothing for a feed-forward.
+        """
+        full: int = self.base.model.ffn_width
+        wanted, here = self.parameters(BASE, full), self.parameters(placement, full)
+        # The count is a straight line in the width.
+        each = here - self.parameters(placement, full - 1)
+        width = full - round((here - wanted) / each)
+        if width < 1:
+            raise UserError(
+                f"{placement} has {here - wanted:,} parameters more than {BASE}, and its feed-forward of {full:,} has "
+                f"{full * each:,} to take them from: make ffn_width larger, or leave it out of `placements`"
+            )
+        return width
+
+
+def trials(config: StreamsConfig) -> dict[str, Trial]:
+    """By name. Raises UserError for text that is not there."""
+    makers = {"language-model": _language_model, "translation": _translation}
+    return {name: makers[name](config) for name in config.tasks}
+
+
+def _language_model(config: StreamsConfig) -> Trial:
+    _refuse_missing(config.text, "text", "normscope data documents")
+    base = LanguageModelRunConfig(
+        data=TextDataConfig(
+            corpus=config.text, sequence_length=config.sequence_length, batch_sequences=config.batch_sequences
+        ),
+        model=DecoderConfig(
+            **_size(config),
+            blocks=config.blocks,
+            positions=config.sequence_length,
+            initialisation=config.initialisation,
+        ),
+        **_training(config),
+    )
+    return Trial("language-model", LANGUAGE_MODEL, base, "decoder-only", LANGUAGE_MODEL.open(base))
+
+
+def _translation(config: StreamsConfig) -> Trial:
+    _refuse_missing(config.pairs, "pairs", "normscope data prepare")
+    base = TranslationRunConfig(
+        data=DataConfig(corpus=config.pairs, toy_pairs=config.toy_pairs, max_tokens=config.max_tokens),
+        model=ModelConfig(
+            **_size(config),
+            encoder_blocks=config.stack_blocks,
+            decoder_blocks=config.stack_blocks,
+            initialisation=config.initialisation,
+        ),
+        **_training(config),
+    )
+    return Trial("translation", TRANSLATION, base, "encoder-decoder", TRANSLATION.open(base))
+
+
+def _size(config: StreamsConfig) -> dict[str, Any]:
+    # The text is gone through less than once: nothing can be learned by heart.
+    return {
+        "width": config.width,
+        "ffn_width": config.ffn_width,
+        "heads": config.heads,
+        "dropout": 0.0,
+        "attention_dropout": 0.0,
+    }
+
+
+def _training(config: StreamsConfig) -> Mapping[str, Any]:
+    return {
+        "optimizer": OptimizerConfig(name="adam"),
+        # One decay for both, whatever the warm-up.
+        "schedule": ScheduleConfig(decay="linear", decay_from_updates=config.warmup_updates),
+        "train": TrainConfig(
+            duration=config.updates,
+            validate_every=config.updates,
+            checkpoint_every=config.updates,
+            keep_checkpoints=1,
+            device=config.device,
+            threads=1,
+        ),
+    }
+
+
+def _refuse_missing(corpus: str, setting: str, command: str) -> None:
+    if corpus != TOY and not Path(corpus).is_dir():
+        raise UserError(
+            f"no corpus at {corpus!r}: prepare one with `{command}` (docs/studies.md says which), and give its folder "
+            f"with --set {setting}=FOLDER (or {setting}={TOY} for the embedded language)"
+        )

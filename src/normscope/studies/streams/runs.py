@@ -1,0 +1,153 @@
+"""The trainings: a ladder of rates for every placement with warm-up and without, then more seeds at the best rate."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from ...errors import UserError
+from ...measure import Sensitivity, lr_sensitivity
+from ...runs.config import replaced
+from ...train.device import available_cores, choose_device
+from ..grids.grid import Cell, Grid, write_configs
+from ..grids.pool import run_cells
+from ..grids.state import CellState
+from ..protocol.pieces import Pieces
+from .config import StreamsConfig
+from .models import Trial
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """Where a training went."""
+
+    cell: Cell
+    final_nats: float
+    """Validation loss per target token at the end; of a run that did not stay finite, that of its first batch."""
+    first_nats: float
+    """Of the first batch, before the first update."""
+    finite: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arm:
+    """A placement with one warm-up, over the ladder and at its best rate."""
+
+    placement: str
+    warmup_updates: int
+    ffn_width: int
+    parameters: int
+    peak_lrs: Sequence[float]
+    ladder: Sequence[Sequence[Run]]
+    """A row for each seed that climbed the ladder, a column for each rate."""
+    best: Sequence[Run]
+    """One a seed, at the rate whose mean over the ladder's seeds is lowest."""
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        """As `measure.lr_sensitivity`, over the ladder."""
+        losses = [[run.final_nats if run.finite else math.inf for run in row] for row in self.ladder]
+        return lr_sensitivity(losses, [row[0].first_nats for row in self.ladder])
+
+    @property
+    def best_lr(self) -> float:
+        return best_rate(self.ladder, self.peak_lrs)
+
+    @property
+    def at_an_end(self) -> bool:
+        """Whether the best rate is the ladder's first or last, so that a better one may lie beyond."""
+        return self.best_lr in (self.peak_lrs[0], self.peak_lrs[-1])
+
+    @property
+    def finals(self) -> list[float]:
+        """Last losses in nats at the best rate, one a seed."""
+        return [run.final_nats for run in self.best]
+
+    @property
+    def mean_nats(self) -> float:
+        return math.fsum(self.finals) / len(self.finals)
+
+
+Arms = dict[tuple[str, int], Arm]
+"""By placement and warm-up in updates."""
+
+
+def best_rate(ladder: Sequence[Sequence[Run]], peak_lrs: Sequence[float]) -> float:
+    """The rate with the lowest mean loss; the smaller of two that are equal."""
+    means = [math.fsum(run.final_nats for run in column) for column in zip(*ladder, strict=True)]
+    return peak_lrs[means.index(min(means))]
+
+
+def trained(config: StreamsConfig, trial: Trial, pieces: Pieces) -> Arms:
+    """Train what the folder lacks, the ladder first. Raises UserError for a training that failed, and Interrupted."""
+    words = trial.name.replace("-", " ")
+    widths = {name: trial.equal_ffn_width(name) for name in config.trained(trial.model)}
+    make = partial(_cells, config, trial, pieces, widths)
+    arms = [(name, warmup) for name in widths for warmup in config.warmups]
+    climbed = _train(make(dict.fromkeys(arms, config.peak_lrs), config.ladder_seeds), f"{words}: the ladder", pieces)
+    ladders = {
+        arm: [[climbed[arm, lr, seed] for lr in config.peak_lrs] for seed in range(1, config.ladder_seeds + 1)]
+        for arm in arms
+    }
+    best = {arm: best_rate(ladder, config.peak_lrs) for arm, ladder in ladders.items()}
+    again = _train(make({arm: (lr,) for arm, lr in best.items()}, config.seeds), f"{words}: the best rates", pieces)
+    return {
+        arm: Arm(
+            placement=arm[0],
+            warmup_updates=arm[1],
+            ffn_width=widths[arm[0]],
+            parameters=trial.parameters(arm[0], widths[arm[0]]),
+            peak_lrs=config.peak_lrs,
+            ladder=ladder,
+            best=[again[arm, best[arm], seed] for seed in range(1, config.seeds + 1)],
+        )
+        for arm, ladder in ladders.items()
+    }
+
+
+Key = tuple[tuple[str, int], float, int]
+"""Placement and warm-up, rate, seed."""
+
+
+def _cells(
+    config: StreamsConfig,
+    trial: Trial,
+    pieces: Pieces,
+    widths: dict[str, int],
+    rates: dict[tuple[str, int], Sequence[float]],
+    seeds: int,
+) -> list[Cell]:
+    """The first seed of all first. rates: those of each placement and warm-up."""
+    found = []
+    for (placement, warmup), lrs in rates.items():
+        grid = Grid(
+            placements_and_warmups=((placement, warmup),), peak_lrs=tuple(lrs), optimizers=("adam",), seeds=seeds
+        )
+        base = replaced(trial.base, model__ffn_width=widths[placement])
+        found += grid.cells(base, pieces.folder / trial.name)
+    return sorted(found, key=lambda cell: cell.seed)
+
+
+def _train(cells: list[Cell], stage: str, pieces: Pieces) -> dict[Key, Run]:
+    total = sum(int(cell.config.train.duration) for cell in cells)
+
+    def watch(states: Iterable[CellState[Cell]]) -> None:
+        # A run that ended early takes no more updates.
+        done = sum(int(s.cell.config.train.duration) if s.over else s.update for s in states)
+        pieces.watch(f"updates of {stage}", done, total)
+
+    write_configs(cells)
+    processes = available_cores() if choose_device(cells[0].config.train.device).type == "cpu" else 1
+    states = run_cells(cells, processes=processes, watch=watch)
+    failed = [f"{s.cell.name}: {s.message} (log: {s.cell.log_file})" for s in states if s.status == "failed"]
+    if failed:
+        raise UserError("\n".join(failed))
+    return {((c.arm.placement, c.arm.warmup_updates), c.arm.peak_lr, c.seed): _run(c) for c in cells}
+
+
+def _run(cell: Cell) -> Run:
+    events = cell.folder.events()
+    first = next((event["nll_nats"] for event in events if event["event"] == "update"), math.inf)
+    validations = [event["nll_nats"] for event in events if event["event"] == "validation"]
+    finite = events[-1]["event"] == "finished" and math.isfinite(validations[-1])
+    return Run(cell=cell, final_nats=validations[-1] if finite else first, first_nats=first, finite=finite)
