@@ -46,6 +46,8 @@ class ReferenceNorms:
         if self.kind == "sphere-norm":
             return math.sqrt(x.shape[-1]) * x / length(x)
         weight = self.w[f"{self.at}{name}.weight"]
+        if self.kind in ("dyt", "derf"):
+            return weight * self.squashed(name, x) + self.w[f"{self.at}{name}.bias"]
         if self.kind == "scale-norm":
             return weight * x / length(x)
         if self.kind == "rms-norm":
@@ -53,6 +55,14 @@ class ReferenceNorms:
         centred = x - x.mean(-1, keepdim=True)
         variance = (centred * centred).mean(-1, keepdim=True)
         return centred / (variance + self.epsilon).sqrt() * weight + self.w[f"{self.at}{name}.bias"]
+
+    def squashed(self, name: str, x: Tensor) -> Tensor:
+        """By exponentials, and by the share of a normal distribution that lies below."""
+        alpha = self.w[f"{self.at}{name}.alpha"]
+        if self.kind == "dyt":
+            return 1 - 2 / ((2 * alpha * x).exp() + 1)
+        below = torch.special.ndtr(math.sqrt(2) * (alpha * x + self.w[f"{self.at}{name}.shift"]))
+        return 2 * below - 1
 
     def __call__(self, x: Tensor) -> Tensor:
         return self.named("main", x)

@@ -145,7 +145,7 @@ def test_exponents(normscope):
         (["--setting", "xavier"], "setting must be one of theory, paper, fairseq-0.10, xavier-normal"),
         (["--stack", "both"], "stack must be one of encoder, decoder, encoder-decoder, got 'both'"),
         (["--activation", "tanh"], "activation must be one of relu, gelu, swiglu, got 'tanh'"),
-        (["--norm", "batch-norm"], "norm must be one of layer-norm, rms-norm, got 'batch-norm'"),
+        (["--norm", "batch-norm"], "norm must be one of layer-norm, rms-norm, dyt, derf, got 'batch-norm'"),
         (["--import", "nowhere.py"], "cannot import"),
     ],
 )

@@ -17,6 +17,7 @@ CASES = [
     for norm in (*COMMON, *(() if placement.default_norm in COMMON else ("as-placement",)))
 ]
 """(placement, norm): both common norms, and the placement's own where it is neither."""
+CASES += [(name, norm) for name in ("hybrid-norm", "mhc", "peri-ln", "post-ln") for norm in ("dyt", "derf")]
 ENCODER_DECODER_ONLY = [name for name, p in registered().items() if p.models == ("encoder-decoder",)]
 
 

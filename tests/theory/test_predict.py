@@ -111,6 +111,17 @@ class TestAsSimulated:
         model = replace(PAPER, stack="encoder", norm="rms-norm", tied=False)
         assert_as_simulated(name, model, 8, q=0.09, p=0.11, gradient=0.12)
 
+    @pytest.mark.parametrize(
+        ("name", "norm"), [("pre-ln", "dyt"), ("pre-ln", "derf"), ("mhc", "derf"), ("peri-ln", "derf")]
+    )
+    def test_with_a_squashing_norm(self, name, norm):
+        assert_as_simulated(name, replace(THEORY, norm=norm), 8, q=0.03, p=0.03, gradient=0.07)
+
+    @pytest.mark.parametrize("name", ["post-ln", "siamese-norm"])
+    def test_a_squashing_norm_of_what_a_norm_has_bent(self, name):
+        """SiameseNorm also adds a norm's output to what it was made of, forwards and back."""
+        assert_as_simulated(name, replace(THEORY, norm="derf"), 8, q=0.13, p=0.12, gradient=0.1)
+
 
 class TestLoss:
     def test_gradient_at_outputs(self):
@@ -360,7 +371,7 @@ class TestRefusals:
             ({"setting": "bert"}, f"setting must be one of {', '.join((*SETTINGS, 'as-placement'))}, got 'bert'"),
             ({"stack": "both"}, "stack must be one of encoder, decoder, encoder-decoder, got 'both'"),
             ({"activation": "tanh"}, "activation must be one of relu, gelu, swiglu, got 'tanh'"),
-            ({"norm": "batch-norm"}, "norm must be one of layer-norm, rms-norm, got 'batch-norm'"),
+            ({"norm": "batch-norm"}, "norm must be one of layer-norm, rms-norm, dyt, derf, got 'batch-norm'"),
         ],
     )
     def test_of_a_model(self, changes, message):

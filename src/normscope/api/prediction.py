@@ -34,7 +34,7 @@ class ModelOptions(TypedDict, total=False):
     vocabulary: int
     setting: str
     activation: Literal["relu", "gelu", "swiglu"]
-    norm: Literal["layer-norm", "rms-norm"]
+    norm: Literal["layer-norm", "rms-norm", "dyt", "derf"]
     tied: bool
     dropout: float
     label_smoothing: float

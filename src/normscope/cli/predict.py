@@ -38,7 +38,7 @@ def predict(
         ),
     ] = "theory",
     activation: Annotated[str, typer.Option(help="Activation of the feed-forward: relu, gelu or swiglu.")] = "relu",
-    norm: Annotated[str, typer.Option(help="Norm: layer-norm or rms-norm.")] = "layer-norm",
+    norm: Annotated[str, typer.Option(help="Norm: layer-norm, rms-norm, dyt or derf.")] = "layer-norm",
     with_exponents: Annotated[
         bool,
         typer.Option("--exponents", help="Also predict how these grow with depth, fitted over 64 to 1,024 blocks."),

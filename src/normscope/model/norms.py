@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from ..placement.base import SQUASHING_SLOPE
 from ..placement.operations import unit
 
 
@@ -43,11 +44,37 @@ class SphereNorm(nn.Module):
         return normed
 
 
+class DynamicTanh(nn.Module):
+    """DyT, γ tanh(αx) + β with one α for all features and no statistics of x (Zhu et al. 2025, arXiv:2503.10622)."""
+
+    def __init__(self, width: int, epsilon: float) -> None:
+        super().__init__()
+        self.alpha = nn.Parameter(torch.full((1,), SQUASHING_SLOPE))
+        self.weight = nn.Parameter(torch.ones(width))
+        self.bias = nn.Parameter(torch.zeros(width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.weight * torch.tanh(self.alpha * x) + self.bias
+
+
+class DynamicErf(DynamicTanh):
+    """Derf, γ erf(αx + s) + β (Chen et al. 2025, arXiv:2512.10938), α and s one number each; s starts from 0."""
+
+    def __init__(self, width: int, epsilon: float) -> None:
+        super().__init__(width, epsilon)
+        self.shift = nn.Parameter(torch.zeros(1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.weight * torch.erf(self.alpha * x + self.shift) + self.bias
+
+
 NORMS: dict[str, Callable[[int, float], nn.Module]] = {
     "layer-norm": lambda width, epsilon: nn.LayerNorm(width, eps=epsilon),
     "rms-norm": lambda width, epsilon: RMSNorm(width, eps=epsilon),
     "scale-norm": ScaleNorm,
     "sphere-norm": SphereNorm,
+    "dyt": DynamicTanh,
+    "derf": DynamicErf,
 }
 
 

@@ -35,8 +35,8 @@ class ModelConfig:
     attention_dropout: float = 0.0
     activation_dropout: float = 0.0
     norm: str = "as-placement"
-    """as-placement (LayerNorm, unless the norm is the placement's very idea), layer-norm, rms-norm, scale-norm or
-    sphere-norm."""
+    """as-placement (LayerNorm, unless the norm is the placement's very idea), layer-norm, rms-norm, scale-norm,
+    sphere-norm, dyt or derf."""
     initialisation: str = "as-placement"
     """as-placement (the one of the placement's source), or one of `normscope.model.SCHEMES`, such as paper."""
     embeddings: Literal["shared", "separate"] = "shared"

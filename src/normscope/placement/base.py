@@ -16,6 +16,9 @@ from typing import Any, ClassVar, Literal, Protocol
 Value = Any
 """What flows along the residual stream: a Tensor (tokens, width), a Symbol, or whatever a further reader brings."""
 
+SQUASHING_SLOPE = 0.5
+"""α of DyT and Derf at initialisation, in models and in theory."""
+
 State = Any
 """What a placement carries from sub-layer to sub-layer: one Value, or a tuple with a part for each of its `streams`.
 A part may itself be a tuple that grows, the history of a placement that reaches back over the depth."""

@@ -2,7 +2,14 @@
 
 from enum import StrEnum
 
-_NORMS = {"layer-norm": "LayerNorm", "rms-norm": "RMSNorm", "scale-norm": "ScaleNorm", "sphere-norm": "SphereNorm"}
+_NORMS = {
+    "layer-norm": "LayerNorm",
+    "rms-norm": "RMSNorm",
+    "scale-norm": "ScaleNorm",
+    "sphere-norm": "SphereNorm",
+    "dyt": "DyT",
+    "derf": "Derf",
+}
 _KINDS = {"cross_attention": "cross-attention", "feed_forward": "feed-forward"}
 
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .moments import Lane, Moments
+from .moments import Lane, Moments, Remainder
+from .norms import CENTRING
 from .products import NOTHING, Products, make, outer_norm
 from .stream import MomentStack
 
@@ -34,8 +35,10 @@ def backward(stack: MomentStack, at_output: Products) -> StackGradients:
     norms: dict[tuple[str, bool], list[float]] = defaultdict(list)
     memory, kept, width, sequences = NOTHING, 1 / (1 - setting.dropout), stack.atoms.width, setting.sequences
     # Of what comes through F: the norm below takes the mean over features off, which what comes past F does not have.
-    left = 1 - 1 / stack.atoms.scatter_width if setting.centres else 1.0
+    left = 1 - 1 / stack.atoms.scatter_width if setting.norm in CENTRING else 1.0
+    remainders = list(stack.atoms.remainders)
     for applied in reversed(stack.applied):
+        _through_squashing(flow, remainders, applied.atom)
         one, two, apart = flow.at(applied.atom)
         g, made = make(Products, (one * kept, two, apart)), applied.map
         crosses = applied.site.kind == "cross_attention"
@@ -55,6 +58,13 @@ def backward(stack: MomentStack, at_output: Products) -> StackGradients:
         flow.add(applied.input, at_input, left if applied.input.normed else 1.0)
     weights = {f"cross_{name}" if crosses else name: found[::-1] for (name, crosses), found in norms.items()}
     return StackGradients(weights, memory)
+
+
+def _through_squashing(flow: "_Flow", remainders: list[Remainder], above: int) -> None:
+    """Back through the squashing norms that came after that atom, the last one first; they are taken off the list."""
+    while remainders and remainders[-1].atom > above:
+        squashed = remainders.pop()
+        flow.add(squashed.input, squashed.back(flow.at(squashed.atom)))
 
 
 class _Flow:

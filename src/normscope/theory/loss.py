@@ -8,7 +8,7 @@ import numpy as np
 from .kernels import normal_nodes
 from .model_setting import ModelSetting
 from .moments import Atoms, single
-from .operations import MomentNorms
+from .norms import norms_of
 from .products import Products
 from .settings import of_setting
 from .stream import MomentEnd, MomentStack
@@ -54,7 +54,7 @@ def _output_scale(stack: MomentStack, vocabulary: int, row: float) -> float:
     """What the placement multiplies rows of that squared length of the output projection with."""
     atoms = Atoms(stack.placement.stack.width)
     rows = single(atoms, atoms.add(row / atoms.width, 0.0))
-    end = MomentEnd(MomentNorms(stack.placement.norm_epsilon, centres=stack.setting.centres))
+    end = MomentEnd(norms_of(stack.setting.norm, stack.placement.norm_epsilon))
     return float(stack.placement.output_rows(rows, end, vocabulary).coefficients[0])
 
 

@@ -5,6 +5,7 @@ from typing import Literal
 
 from ..placement import StackShape
 from .kernels import ACTIVATIONS, Activation
+from .norms import NORMS, Norm
 from .settings import AS_PLACEMENT, SETTINGS, Text
 
 StackKind = Literal["encoder", "decoder", "encoder-decoder"]
@@ -33,7 +34,7 @@ class ModelSetting:
     setting: str = "theory"
     """Initial weights and embedding: theory, paper or another of `SETTINGS`; as-placement for each source's own."""
     activation: Activation = "relu"
-    norm: Literal["layer-norm", "rms-norm"] = "layer-norm"
+    norm: Norm = "layer-norm"
     tied: bool = True
     """Whether the output projection is the input's embedding, in settings whose embedding has rows."""
     dropout: float = 0.0
@@ -63,7 +64,7 @@ class ModelSetting:
             "setting": (*SETTINGS, AS_PLACEMENT),
             "stack": ("encoder", "decoder", "encoder-decoder"),
             "activation": ACTIVATIONS,
-            "norm": ("layer-norm", "rms-norm"),
+            "norm": NORMS,
         }
         for name, values in allowed.items():
             if getattr(self, name) not in values:

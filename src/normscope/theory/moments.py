@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .products import Products, make
+from .products import Linear, Products, make
 
 Coefficients = NDArray[np.float64]
 _SMALLEST, _LARGEST = 1e-60, 1e60
@@ -38,6 +38,10 @@ class Atoms:
         self.constant: list[int] = []
         """Parts that are the same in every feature, which LayerNorm takes off."""
         self._one: int | None = None
+        self.squashed: dict[Moments, Moments] = {}
+        """What a squashing norm has made of a value, which is the same whichever norm it was."""
+        self.remainders: list[Remainder] = []
+        """Parts that squashing norms brought, in the order of their atoms."""
         self.summed: Summed | None = None
         """The last history that attention over depth has summed up."""
 
@@ -240,6 +244,15 @@ def _added(short: Coefficients, long: Coefficients) -> Coefficients:
         short, long = long, short
     long[: len(short)] += short
     return long
+
+
+class Remainder(NamedTuple):
+    """What a squashing norm makes of a value beside a multiple of it: a part without covariance with the value."""
+
+    input: Moments
+    atom: int
+    back: Linear
+    """Gradients at the part to those that the value gets of it."""
 
 
 class Summed(NamedTuple):

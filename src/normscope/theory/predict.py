@@ -11,13 +11,10 @@ from ..placement import Placement, named
 from .backward import StackGradients, backward
 from .loss import loss_gradient
 from .model_setting import ModelSetting as ModelSetting
+from .norms import CENTRING, Norm
 from .products import Products
 from .settings import Text, of_setting
 from .stream import MomentStack, Setting
-
-_TAKE_THE_MEAN_OFF = frozenset({"layer-norm"})
-"""Of the norms a model can have; all others divide by the RMS."""
-
 
 Curve = NDArray[np.float64]
 
@@ -83,13 +80,19 @@ def _forward(
         dropout=model.dropout,
         activation=model.activation,
         scatter=scatter,
-        centres={model.norm, placement.default_norm} <= _TAKE_THE_MEAN_OFF,
+        norm=_norm_of(model, placement),
         memory=encoder.output.products if encoder is not None else None,
         memory_tokens=encoder.setting.tokens if encoder is not None else 0,
     )
     stack = MomentStack(placement, setting)
     stack.forward(initial.parts(placement, model.tokens, text))
     return stack
+
+
+def _norm_of(model: ModelSetting, placement: Placement) -> Norm:
+    """A placement whose idea is a norm of its own keeps it where a model has LayerNorm: it divides by the RMS."""
+    own = model.norm in CENTRING and placement.default_norm not in CENTRING
+    return "rms-norm" if own else model.norm
 
 
 def _prediction(stack: MomentStack, gradients: StackGradients) -> StackPrediction:

@@ -11,6 +11,7 @@ from ..placement import Placement, Site, StackShape
 from ..placement.base import Initial, State
 from .kernels import Activation
 from .moments import Atoms, Coefficients, Moments, single
+from .norms import Norm, SquashingNorms, norms_of
 from .numbers import Number, Numbers, first_values
 from .operations import MomentNorms
 from .products import Products
@@ -34,8 +35,7 @@ class Setting:
     dropout: float = 0.0
     """On the embedding and on every F(x)."""
     activation: Activation = "relu"
-    centres: bool = True
-    """True for LayerNorm, False for the norms without a mean."""
+    norm: Norm = "layer-norm"
     scatter: bool = True
     """False for the limit of infinite width."""
     memory: Products | None = None
@@ -56,7 +56,7 @@ class Applied:
 class MomentEnd:
     """An end of a stack."""
 
-    def __init__(self, norm: MomentNorms) -> None:
+    def __init__(self, norm: MomentNorms | SquashingNorms) -> None:
         self.norm = norm
 
     def parameter(
@@ -73,7 +73,7 @@ class MomentSublayer:
     """F on moments."""
 
     site: Site
-    norm: MomentNorms
+    norm: MomentNorms | SquashingNorms
     stack: "MomentStack"
 
     def __call__(self, x: Moments, /, **inside: Callable[[Moments], Moments]) -> Moments:
@@ -136,7 +136,7 @@ class MomentStack:
         squared_mean = math.fsum((part.one + (n - 1) * part.two) / n for part, centred in parts if not centred)
         self.input_variance = math.fsum(part.one for part, _ in parts) * self._measured - squared_mean
         placement, shape = self.placement, self.placement.stack
-        norm = MomentNorms(placement.norm_epsilon, centres=self.setting.centres)
+        norm = norms_of(self.setting.norm, placement.norm_epsilon)
         end = MomentEnd(norm)
         state = placement.start(embedding, end)
         self._record(state)

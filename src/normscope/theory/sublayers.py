@@ -194,6 +194,11 @@ def inner_scales(
     if mean.one:
         x = x + single(atoms, atoms.add(*mean, centred=False))
     value = inside[place](x)
+    if atoms.remainders:
+        raise ValueError(
+            f"the formula has a norm inside the sub-layer (at its {place}), and theory follows dyt and derf on the "
+            "stream alone: this placement can be predicted with layer-norm or rms-norm"
+        )
     if value.lane is None:
         return value.scale, value.scale
     found = value.coefficients

@@ -22,8 +22,8 @@ class StackOptions(TypedDict, total=False):
     attention_dropout: float
     activation_dropout: float
     norm: str
-    """as-placement (LayerNorm, unless the norm is the placement's very idea), layer-norm, rms-norm, scale-norm or
-    sphere-norm."""
+    """as-placement (LayerNorm, unless the norm is the placement's very idea), layer-norm, rms-norm, scale-norm,
+    sphere-norm, dyt or derf."""
     norm_epsilon: float | Literal["as-placement"]
     activation: str
     """relu, gelu or gelu-tanh."""
