@@ -6,13 +6,21 @@ import sys
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from normscope.errors import UserError, installation
-from normscope.optim import OPTIMIZERS, OptimizerConfig, make_optimizer
+from normscope.optim import OPTIMIZERS, OptimizerConfig, Role, optimizer_over
 from normscope.settings.validation import validated
 
 STEPS = 20
+
+
+def over(weights: list[nn.Parameter], config: OptimizerConfig, role: Role = "matrix") -> torch.optim.Optimizer:
+    """Over weights of one role."""
+    named = {str(number): weight for number, weight in enumerate(weights)}
+    return optimizer_over(named, dict.fromkeys(named, role), config)
+
+
 TARGET = torch.tensor([[1.0, -2.0, 0.5], [0.0, 3.0, -1.0]], dtype=torch.float64)
 
 
@@ -48,14 +56,14 @@ TORCHS = {"betas": (0.8, 0.95), "eps": 1e-6, "weight_decay": 0.03}
     ids=lambda v: v["name"] if isinstance(v, dict) else "",
 )
 def test_is_torchs_own(config, theirs):
-    ours = path(lambda p: make_optimizer(p, OptimizerConfig(peak_lr=0.02, **config)))
+    ours = path(lambda p: over(p, OptimizerConfig(peak_lr=0.02, **config)))
     torch.testing.assert_close(ours, path(theirs), rtol=1e-12, atol=1e-12)
     assert not torch.equal(ours[0], ours[-1])
 
 
 def test_the_default_is_the_papers_adam():
     """Kingma & Ba 2015, algorithm 1, at betas (0.9, 0.98) and epsilon 1e-8."""
-    found = path(lambda p: make_optimizer(p, OptimizerConfig(peak_lr=0.02)))
+    found = path(lambda p: over(p, OptimizerConfig(peak_lr=0.02)))
     scale = torch.tensor([1.0, 10.0, 0.1], dtype=torch.float64)
     weight, m, v = torch.full((2, 3), 0.1, dtype=torch.float64), torch.zeros(2, 3), torch.zeros(2, 3)
     for t in range(1, STEPS + 1):
@@ -68,11 +76,11 @@ def test_the_default_is_the_papers_adam():
 @pytest.mark.parametrize("name", ["adam", "adamw"])
 def test_the_fused_step_is_asked_for(name):
     """Same arithmetic, each weight read and written once."""
-    assert make_optimizer([torch.nn.Parameter(torch.zeros(1))], OptimizerConfig(name=name)).defaults["fused"] is True
+    assert over([torch.nn.Parameter(torch.zeros(1))], OptimizerConfig(name=name)).defaults["fused"] is True
 
 
 def test_without_momenta_the_step_is_the_gradients_sign():
-    found = path(lambda p: make_optimizer(p, OptimizerConfig(peak_lr=0.02, betas=(0.0, 0.0))))
+    found = path(lambda p: over(p, OptimizerConfig(peak_lr=0.02, betas=(0.0, 0.0))))
     torch.testing.assert_close(found[0], 0.1 + 0.02 * (TARGET - 0.1).sign(), rtol=1e-6, atol=0)
 
 
@@ -80,7 +88,7 @@ def test_lion_is_chen_et_al_s():
     """Chen et al. 2023 (2302.06675), algorithm 2, with decoupled decay."""
     pytest.importorskip("lion_pytorch", reason="needs lion-pytorch")
     config = OptimizerConfig(name="lion", peak_lr=0.02, betas=(0.8, 0.95), weight_decay=0.03)
-    found = path(lambda p: make_optimizer(p, config))
+    found = path(lambda p: over(p, config))
     scale = torch.tensor([1.0, 10.0, 0.1], dtype=torch.float64)
     weight, m = torch.full((2, 3), 0.1, dtype=torch.float64), torch.zeros(2, 3)
     for t in range(STEPS):
@@ -93,7 +101,7 @@ def test_lion_is_chen_et_al_s():
 def test_without_its_package_lion_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "lion_pytorch", None)
     with pytest.raises(UserError, match=re.escape(installation("lion"))):
-        make_optimizer([torch.nn.Parameter(torch.zeros(1))], OptimizerConfig(name="lion"))
+        over([torch.nn.Parameter(torch.zeros(1))], OptimizerConfig(name="lion"))
 
 
 def test_decay_is_decoupled_in_adamw_alone():
@@ -102,7 +110,7 @@ def test_decay_is_decoupled_in_adamw_alone():
     def one_step(name: str) -> float:
         weight = torch.nn.Parameter(torch.tensor(2.0, dtype=torch.float64))
         weight.grad = torch.zeros((), dtype=torch.float64)
-        make_optimizer([weight], OptimizerConfig(name=name, peak_lr=0.1, weight_decay=0.01)).step()
+        over([weight], OptimizerConfig(name=name, peak_lr=0.1, weight_decay=0.01)).step()
         return weight.item()
 
     assert one_step("adamw") == pytest.approx(2 * (1 - 0.1 * 0.01), rel=1e-12)
@@ -116,9 +124,9 @@ def test_decay_is_decoupled_in_adamw_alone():
         ({"peak_lr": 0.0}, "peak_lr must be positive and finite, got 0.0"),
         ({"peak_lr": math.nan}, "peak_lr must be positive and finite, got nan"),
         ({"peak_lr": math.inf}, "peak_lr must be positive and finite, got inf"),
-        ({"betas": (0.9, 1.0)}, r"betas and momentum must lie in \[0, 1\)"),
-        ({"betas": (-0.1, 0.9)}, r"betas and momentum must lie in \[0, 1\)"),
-        ({"name": "sgd", "momentum": 1.0}, r"betas and momentum must lie in \[0, 1\)"),
+        ({"betas": (0.9, 1.0)}, r"must lie in \[0, 1\)"),
+        ({"betas": (-0.1, 0.9)}, r"must lie in \[0, 1\)"),
+        ({"name": "sgd", "momentum": 1.0}, r"must lie in \[0, 1\)"),
         ({"epsilon": 0.0}, "epsilon must be positive"),
         ({"epsilon": math.nan}, "epsilon must be positive"),
         ({"epsilon": math.inf}, "both finite"),
@@ -126,6 +134,8 @@ def test_decay_is_decoupled_in_adamw_alone():
         ({"weight_decay": math.inf}, "weight_decay 0 or more, both finite"),
         ({"weight_decay": math.nan}, "weight_decay 0 or more"),
         ({"momentum": 0.9}, "momentum is SGD's; adam has betas"),
+        ({"name": "muon", "momentum": 0.9}, "momentum is SGD's; muon has muon_momentum"),
+        ({"name": "muon", "muon_momentum": 1.0}, r"muon_momentum must lie in \[0, 1\)"),
     ],
 )
 def test_what_cannot_be_optimised_with(changes, message):

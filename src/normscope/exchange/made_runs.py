@@ -60,4 +60,4 @@ def write_run(
 
 
 def _fresh(model: nn.Module, config: RunConfig) -> torch.optim.Optimizer:
-    return make_optimizer(model.parameters(), config.optimizer)
+    return make_optimizer(model, config.optimizer)

@@ -3,6 +3,7 @@
 # V = vocabulary, D = width, N = packed tokens
 import math
 from collections.abc import Iterator
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +21,8 @@ class Embedding(Drawable):
 
     What becomes of the rows is the placement's to say (`input_rows`); most multiply them by √D (section 3.4 there).
     """
+
+    role: ClassVar[str] = "embedding"
 
     def __init__(self, vocabulary: int, width: int, placement: Placement) -> None:
         super().__init__()

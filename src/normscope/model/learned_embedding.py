@@ -2,6 +2,7 @@
 
 # V = vocabulary, P = positions, S = segments, D = width, N = packed tokens
 from collections.abc import Iterator
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +18,8 @@ class LearnedEmbedding(Drawable):
 
     BERT has the norm, whatever the placement of its blocks; GPT-2 has none. Neither multiplies by √D.
     """
+
+    role: ClassVar[str] = "embedding"
 
     def __init__(
         self,

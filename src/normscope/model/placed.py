@@ -3,7 +3,7 @@
 # N = tokens, D = width, R = rows of a weight
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +15,8 @@ from .initialisation import Drawable, Scheme
 
 class PlacedParameters(nn.ParameterDict, Drawable):
     """The formula's parameters of one place by name, each where it starts until it is drawn."""
+
+    role: ClassVar[str] = "gate"
 
     def __init__(self, specs: Mapping[str, ParameterSpec]) -> None:
         super().__init__({name: nn.Parameter(_first(spec)) for name, spec in specs.items()})

@@ -1,7 +1,9 @@
 """Schedules as pure functions, and torch's optimisers by name."""
 
 from .adaptive import AdaptiveConfig, adaptive_value
-from .optimizers import OPTIMIZERS, OptimizerConfig, make_optimizer
+from .groups import DECAY_EVERYWHERE, GroupConfig, GroupsConfig
+from .optimizers import OPTIMIZERS, OptimizerConfig, make_optimizer, optimizer_over
+from .roles import ROLES, Role, roles
 from .schedules import (
     ScheduleConfig,
     UpdatesOf,
@@ -14,9 +16,14 @@ from .schedules import (
 from .torch_schedule import Schedule
 
 __all__ = [
+    "DECAY_EVERYWHERE",
     "OPTIMIZERS",
+    "ROLES",
     "AdaptiveConfig",
+    "GroupConfig",
+    "GroupsConfig",
     "OptimizerConfig",
+    "Role",
     "Schedule",
     "ScheduleConfig",
     "UpdatesOf",
@@ -25,6 +32,8 @@ __all__ = [
     "factor",
     "make_optimizer",
     "never_peaks",
+    "optimizer_over",
     "parse_duration",
+    "roles",
     "summed_factor",
 ]

@@ -5,25 +5,28 @@ the study that the advice is fitted by all read that list.
 """
 
 import math
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import nn
 
 from ..errors import UserError, installation
 from ..settings.choices import check_choices
+from .groups import GroupsConfig, parted
+from .muon import Muon
+from .roles import Role, roles
 
-Weights = list[nn.Parameter]
+Groups = list[dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listed:
     """An optimiser of the list."""
 
-    make: Callable[[Weights, "OptimizerConfig"], torch.optim.Optimizer]
-    """Over one parameter group, at the peak rate."""
+    make: Callable[[Groups, "OptimizerConfig"], torch.optim.Optimizer]
+    """Over parameter groups that have their rates and decays already."""
     usual_momentum: float = 0.0
     """What it is measured with where nobody says."""
     usual_weight_decay: float = 0.0
@@ -35,33 +38,34 @@ class Listed:
 
 
 # The fused step reads and writes every weight once; same arithmetic.
-def _adam(weights: Weights, c: "OptimizerConfig") -> torch.optim.Optimizer:
-    return torch.optim.Adam(
-        weights, lr=c.peak_lr, betas=c.betas, eps=c.epsilon, weight_decay=c.weight_decay, fused=True
-    )
+def _adam(groups: Groups, c: "OptimizerConfig") -> torch.optim.Optimizer:
+    return torch.optim.Adam(groups, betas=c.betas, eps=c.epsilon, fused=True)
 
 
-def _adamw(weights: Weights, c: "OptimizerConfig") -> torch.optim.Optimizer:
-    return torch.optim.AdamW(
-        weights, lr=c.peak_lr, betas=c.betas, eps=c.epsilon, weight_decay=c.weight_decay, fused=True
-    )
+def _adamw(groups: Groups, c: "OptimizerConfig") -> torch.optim.Optimizer:
+    return torch.optim.AdamW(groups, betas=c.betas, eps=c.epsilon, fused=True)
 
 
-def _radam(weights: Weights, c: "OptimizerConfig") -> torch.optim.Optimizer:
-    return torch.optim.RAdam(weights, lr=c.peak_lr, betas=c.betas, eps=c.epsilon, weight_decay=c.weight_decay)
+def _radam(groups: Groups, c: "OptimizerConfig") -> torch.optim.Optimizer:
+    return torch.optim.RAdam(groups, betas=c.betas, eps=c.epsilon)
 
 
-def _sgd(weights: Weights, c: "OptimizerConfig") -> torch.optim.Optimizer:
-    return torch.optim.SGD(weights, lr=c.peak_lr, momentum=c.momentum, weight_decay=c.weight_decay)
+def _sgd(groups: Groups, c: "OptimizerConfig") -> torch.optim.Optimizer:
+    return torch.optim.SGD(groups, momentum=c.momentum)
 
 
-def _lion(weights: Weights, c: "OptimizerConfig") -> torch.optim.Optimizer:
+def _lion(groups: Groups, c: "OptimizerConfig") -> torch.optim.Optimizer:
     try:
         from lion_pytorch import Lion
     except ModuleNotFoundError:
         raise UserError(f"optimizer lion needs lion-pytorch: {installation('lion')}") from None
-    lion: torch.optim.Optimizer = Lion(weights, lr=c.peak_lr, betas=c.betas, weight_decay=c.weight_decay)
+    lion: torch.optim.Optimizer = Lion(groups, betas=c.betas)
     return lion
+
+
+def _muon(groups: Groups, c: "OptimizerConfig") -> torch.optim.Optimizer:
+    ruled = [{**group, "rule": "muon" if group["role"] == "matrix" else "adamw"} for group in groups]
+    return Muon(ruled, momentum=c.muon_momentum, betas=c.betas, eps=c.epsilon)
 
 
 OPTIMIZERS: dict[str, Listed] = {
@@ -72,6 +76,8 @@ OPTIMIZERS: dict[str, Listed] = {
     "sgd": Listed(make=_sgd, usual_momentum=0.9, searched_rates=(0.1, 100.0)),
     "radam": Listed(make=_radam, searched_rates=(4.64e-3, 2.15)),
     "lion": Listed(make=_lion, searched_rates=(4.64e-4, 0.215)),
+    # Its step has the size of AdamW's, so that rates carry over (Liu et al. 2025, section 2.2); no case was measured.
+    "muon": Listed(make=_muon, usual_weight_decay=0.01, bears_as="adam"),
 }
 
 if TYPE_CHECKING:
@@ -88,30 +94,47 @@ class OptimizerConfig:
     name: OptimizerName = "adam"
     peak_lr: float = 5e-4
     betas: tuple[float, float] = (0.9, 0.98)
-    """adam, adamw, radam: decay rates of the first and second moments; 0.98 as in Vaswani et al. 2017, section 5.3.
-    lion: of what the sign is taken of, and of the momentum (Chen et al. 2023, algorithm 2)."""
+    """adam, adamw, radam, and muon's part that is no matrix: decay rates of the first and second moments; 0.98 as in
+    Vaswani et al. 2017, section 5.3. lion: of what the sign is taken of, and of the momentum (Chen et al. 2023,
+    algorithm 2)."""
     epsilon: float = 1e-8
-    """adam, adamw, radam."""
+    """adam, adamw, radam, muon."""
     momentum: float = 0.0
     """sgd."""
+    muon_momentum: float = 0.95
+    """muon: Nesterov's, of the matrices (Jordan 2024)."""
     weight_decay: float = 0.0
-    """adam, sgd, radam: added to the gradient (L2); adamw, lion: decoupled, times the rate, as fairseq's adam."""
+    """adam, sgd, radam: added to the gradient (L2); adamw, lion, muon: decoupled, times the rate, as fairseq's adam.
+    Norms, gates and biases have none unless `groups` says so."""
+    groups: GroupsConfig = field(default_factory=GroupsConfig)
+    """What parameters of one role have of their own."""
 
     def __post_init__(self) -> None:
         check_choices(self)
         if not 0 < self.peak_lr < math.inf:
             raise ValueError(f"peak_lr must be positive and finite, got {self.peak_lr}")
-        if not all(0 <= beta < 1 for beta in self.betas) or not 0 <= self.momentum < 1:
-            raise ValueError("betas and momentum must lie in [0, 1)")
+        if not all(0 <= number < 1 for number in (*self.betas, self.momentum, self.muon_momentum)):
+            raise ValueError("betas, momentum and muon_momentum must lie in [0, 1)")
         if not 0 < self.epsilon < math.inf or not 0 <= self.weight_decay < math.inf:
             raise ValueError("epsilon must be positive and weight_decay 0 or more, both finite")
         if self.momentum and self.name != "sgd":
-            raise ValueError(f"momentum is SGD's; {self.name} has betas")
+            raise ValueError(f"momentum is SGD's; {self.name} has {_INSTEAD.get(self.name, 'betas')}")
 
 
-def make_optimizer(parameters: Iterable[nn.Parameter], config: OptimizerConfig) -> torch.optim.Optimizer:
-    """The optimiser of that name over one parameter group, at the peak rate.
+_INSTEAD = {"muon": "muon_momentum"}
+
+
+def make_optimizer(model: nn.Module, config: OptimizerConfig) -> torch.optim.Optimizer:
+    """The optimiser of that name over all parameters of the model, a group for each role, at the peak rate.
 
     Raises UserError for lion where `lion-pytorch` is not installed.
     """
-    return OPTIMIZERS[config.name].make(list(parameters), config)
+    return optimizer_over(dict(model.named_parameters()), roles(model), config)
+
+
+def optimizer_over(
+    weights: Mapping[str, nn.Parameter], of: Mapping[str, Role], config: OptimizerConfig
+) -> torch.optim.Optimizer:
+    """As `make_optimizer`, over some parameters of a model by name, given the roles of all."""
+    groups = parted(weights, of, config.groups, peak_lr=config.peak_lr, weight_decay=config.weight_decay)
+    return OPTIMIZERS[config.name].make(groups, config)

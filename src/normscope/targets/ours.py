@@ -54,7 +54,7 @@ def _target(
         inputs=_Run(batch_of(0)),
         loss=_loss,
         batches=lambda number: _Run(batch_of(number)),
-        optimizer=make_optimizer(model.parameters(), config.optimizer),
+        optimizer=make_optimizer(model, config.optimizer),
         warmup_updates=config.schedule.warmup_updates,
         loading=loading,
         wanted_placement=config.model.placement,

@@ -55,7 +55,7 @@ class Trainer:
         self.model, self.objective, self.folder, self.train, self.seed = model, objective, folder, train, seed
         self.device, self.precision, self.peak_lr = device, precision, optimizer.peak_lr
         self.forward_model: nn.Module = torch.compile(model, dynamic=True) if train.compile else model  # type: ignore[assignment]
-        self.optimizer = make_optimizer(model.parameters(), optimizer)
+        self.optimizer = make_optimizer(model, optimizer)
         updates_of = durations(objective, train)
         self.schedule, self.hooks = schedule.in_updates(updates_of), hooks or Hooks()
         self.updates = updates_of(train.duration)
@@ -142,7 +142,7 @@ class Trainer:
             if float(norm) > self.train.clip_norm:
                 torch.nn.utils.clip_grads_with_norm_(self.model.parameters(), self.train.clip_norm, norm)
             for group in self.optimizer.param_groups:
-                group["lr"] = learning_rate
+                group["lr"] = learning_rate * group["lr_factor"]
             self.optimizer.step()
             measured |= {} if self.monitor is None else self.monitor.stepped(update)
             self.hooks.after_update()

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from ...optim import OPTIMIZERS, OptimizerConfig, make_optimizer
+from ...optim import DECAY_EVERYWHERE, OPTIMIZERS, OptimizerConfig, optimizer_over, roles
 
 
 class Maker:
@@ -40,15 +40,21 @@ def maker_of(model: nn.Module, optimizer: str | torch.optim.Optimizer) -> Maker:
         raise ValueError(f"unknown optimizer {optimizer!r}; choose {', '.join(OPTIMIZERS)}, or give an instance")
     listed = OPTIMIZERS[optimizer]
     return of_config(
+        model,
         OptimizerConfig(
-            name=optimizer, peak_lr=1.0, momentum=listed.usual_momentum, weight_decay=listed.usual_weight_decay
-        )
+            name=optimizer,
+            peak_lr=1.0,
+            momentum=listed.usual_momentum,
+            weight_decay=listed.usual_weight_decay,
+            groups=DECAY_EVERYWHERE,
+        ),
     )
 
 
-def of_config(config: OptimizerConfig) -> Maker:
-    """What makes the optimiser that the configuration describes."""
-    return Maker(config.name, lambda weights: make_optimizer(list(weights.values()), config))
+def of_config(model: nn.Module, config: OptimizerConfig) -> Maker:
+    """What makes the optimiser that the configuration describes, over weights of that model."""
+    found = roles(model)
+    return Maker(config.name, lambda weights: optimizer_over(weights, found, config))
 
 
 def wanted_rate_of(optimizer: str | torch.optim.Optimizer) -> float | None:

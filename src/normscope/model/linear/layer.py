@@ -1,5 +1,7 @@
 """The linear layer of every sub-layer, and that of the heads."""
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor, nn
 
@@ -24,6 +26,8 @@ class Linear(nn.Linear):
 
 class HeadLinear(Linear, Drawable):
     """A matrix between the last hidden states and a loss; no placement reaches it."""
+
+    role: ClassVar[str] = "head"
 
     def draw(self, scheme: Scheme) -> None:
         draw_bert(self.weight)

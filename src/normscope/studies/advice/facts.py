@@ -26,7 +26,7 @@ def facts_about(case: Case, *, text_file: str, corpus: str) -> dict[str, Any]:
     task = task_of(case, text_file, corpus)
     model, batch = model_of(case, task), task.batch(0)
     _, streams = streams_in(model, batch.run)
-    seen = first_update(model, batch.run, batch.loss, of_config(optimizer_of(case, 1.0)).over_one)
+    seen = first_update(model, batch.run, batch.loss, of_config(model, optimizer_of(case, 1.0)).over_one)
     return {
         "facts": asdict(facts_of(seen, optimizer=case.optimizer, stacks=as_stacks(streams))),
         "rates": seen.rates,
@@ -43,10 +43,11 @@ def as_facts(table: dict[str, Any]) -> Facts:
 def trials_of(case: Case, *, expected: float, updates: int, text_file: str, corpus: str) -> Any:
     """The short trainings of a whole probe as the doctor makes it, of batches that the trainings have not in this
     order."""
+    model = model_of(case, task_of(case, text_file, corpus))
     found = probe(
-        model_of(case, task_of(case, text_file, corpus)),
+        model,
         batches_of(task_of(case, text_file, corpus, case.seed + PROBE_SEED)),
-        of_config(optimizer_of(case, 1.0)),
+        of_config(model, optimizer_of(case, 1.0)),
         updates=updates,
         expected=expected,
         rule=NO_PROBE,

@@ -29,7 +29,7 @@ def range_test(case: Case, *, updates: int, text_file: str, corpus: str, seed: i
     """
     task = task_of(case, text_file, corpus, seed)
     model = model_of(case, task)
-    optimizer = make_optimizer(model.parameters(), optimizer_of(case, 1.0))
+    optimizer = make_optimizer(model, optimizer_of(case, 1.0))
     low, high = SWEPT.get(case.optimizer, _SWEPT)
     rates = np.geomspace(low, high, updates).tolist()
     losses: list[float] = []

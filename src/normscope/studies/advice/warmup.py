@@ -83,10 +83,11 @@ def shortest(ladder: tuple[int, ...], trains: Callable[[int], bool]) -> int | No
 
 def tested_warmup(case: Case, rate: float, *, updates: int, text_file: str, corpus: str) -> dict[str, int | None]:
     """What the doctor says of warm-ups for a rate, as plain values."""
+    model = model_of(case, task_of(case, text_file, corpus))
     found = shortest_warmup(
-        model_of(case, task_of(case, text_file, corpus)),
+        model,
         batches_of(task_of(case, text_file, corpus, case.seed + PROBE_SEED)),
-        of_config(optimizer_of(case, 1.0)),
+        of_config(model, optimizer_of(case, 1.0)),
         rate=rate,
         updates=updates,
     )

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from ....model import profile
-from ....optim import OPTIMIZERS, OptimizerConfig, make_optimizer
+from ....optim import DECAY_EVERYWHERE, OPTIMIZERS, OptimizerConfig, make_optimizer
 from ....optim.schedules import linear_warmup
 from ..cases.case import Case
 from .tasks import Task, task_of
@@ -29,6 +29,7 @@ def optimizer_of(case: Case, rate: float) -> OptimizerConfig:
         peak_lr=rate,
         momentum=listed.usual_momentum,
         weight_decay=listed.usual_weight_decay,
+        groups=DECAY_EVERYWHERE,
     )
 
 
@@ -42,7 +43,7 @@ def train_once(
     """
     task = task_of(case, text_file, corpus)
     model = model_of(case, task)
-    optimizer = make_optimizer(model.parameters(), optimizer_of(case, rate))
+    optimizer = make_optimizer(model, optimizer_of(case, rate))
     losses: list[float] = []
     for update in range(1, updates + 1):
         for group in optimizer.param_groups:
