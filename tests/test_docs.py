@@ -10,6 +10,7 @@ import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -154,8 +155,14 @@ def _run(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert stopped.value.code in (0, None), command
 
 
+def merged(table: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    """Sections that both have hold the keys of both."""
+    both = {key: merged(table[key], other[key]) for key in table.keys() & other.keys()}
+    return table | other | both
+
+
 def test_the_configuration_of_the_training_page_is_every_default() -> None:
-    """The table of docs/training.md names every key with its default."""
+    """The tables of docs/training.md name every key with its default."""
     import tomllib
 
     from normscope.settings.tables import to_toml
@@ -163,7 +170,9 @@ def test_the_configuration_of_the_training_page_is_every_default() -> None:
 
     page = (ROOT / "docs/training.md").read_text(encoding="utf-8")
     printed: dict[str, object] = {}
-    for section, cells in re.findall(r"^\| (`\w+`|\(top\)) \| (.*) \|$", page, re.MULTILINE):
+    for section, cells in re.findall(r"^\| (`[\w.]+`|\(top\)) \| (.*) \|$", page, re.MULTILINE):
         table = tomllib.loads("\n".join(re.findall(r"`([^`]+)`", cells)))
-        printed |= table if section == "(top)" else {section.strip("`"): table}
+        for name in reversed(section.strip("`").split(".") if section != "(top)" else []):
+            table = {name: table}
+        printed = merged(printed, table)
     assert printed == tomllib.loads(to_toml(TranslationRunConfig()))

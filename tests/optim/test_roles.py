@@ -7,6 +7,7 @@ from torch import nn
 import normscope.model as models
 from normscope.errors import UserError
 from normscope.model import DecoderConfig, EncoderConfig, LanguageModel, MaskedEncoder, ModelConfig
+from normscope.model.norms import NORMS
 from normscope.optim import ROLES, GroupConfig, GroupsConfig, OptimizerConfig, make_optimizer, roles
 from normscope.placement import registered
 from normscope.settings.validation import validated
@@ -59,6 +60,14 @@ def test_roles_of_another_library_s_model() -> None:
     assert of.pop("lm_head.weight") == "head"
     assert {of.pop(name) for name in list(of) if "norm" in name} == {"norm"}
     assert set(of.values()) == {"matrix"}
+
+
+@pytest.mark.parametrize("norm", list(NORMS))
+def test_what_a_norm_has_of_its_own_is_the_norm_s(norm: str) -> None:
+    model = LanguageModel(DecoderConfig(blocks=1, positions=8, norm=norm, **_SIZE), vocabulary=11)
+    of = roles(model)
+    assert {role for name, role in of.items() if ".norm." in name} <= {"norm"}
+    assert "gate" not in of.values()
 
 
 def test_numbers_of_their_own_are_gates() -> None:

@@ -2,7 +2,7 @@
 
 # D = width
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -46,6 +46,8 @@ class SphereNorm(nn.Module):
 
 class DynamicTanh(nn.Module):
     """DyT, γ tanh(αx) + β with one α for all features and no statistics of x (Zhu et al. 2025, arXiv:2503.10622)."""
+
+    role: ClassVar[str] = "norm"
 
     def __init__(self, width: int, epsilon: float) -> None:
         super().__init__()
