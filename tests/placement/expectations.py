@@ -78,6 +78,8 @@ class Expected:
     """False where the doctor does not find it in a model yet."""
     has_stream: bool = True
     """False where no sum is carried from block to block, so that the doctor has no stream to judge."""
+    refused_by_theory: str = ""
+    """Why it has no prediction in any setting, as the message says; empty where theory follows it."""
     toy_rate: float = 2e-2
     """A peak rate at which so many updates teach it more than the words' frequencies:"""
     toy_updates: int = 60

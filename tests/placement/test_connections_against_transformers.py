@@ -7,12 +7,14 @@ import torch
 from torch import Tensor
 
 from normscope.placement import StackShape, named
+from normscope.placement.symbol import Symbol, SymbolEnd, SymbolSublayer
 
 transformers = pytest.importorskip("transformers")
 from transformers.models.deepseek_v4 import modeling_deepseek_v4 as deepseek  # noqa: E402
 from transformers.models.hy_v4 import modeling_hy_v4 as hy  # noqa: E402
 from transformers.models.inkling2 import modeling_inkling2 as inkling  # noqa: E402
 from transformers.models.muse_spark import modeling_muse_spark as muse  # noqa: E402
+from transformers.models.qwen4_exp import modeling_qwen4_exp as qwen  # noqa: E402
 
 N, D = 4, 24
 SHAPE = StackShape(kind="decoder", width=D, decoder_blocks=6)
@@ -78,6 +80,55 @@ def test_mhc_is_deepseek_v4s_hyper_connection():
     torch.testing.assert_close(found, expected, **SINGLE)
     last = drawn(deepseek.DeepseekV4HyperHead(config))
     torch.testing.assert_close(named("mhc")(SHAPE).finish(x.unbind(2), Given(head(last))), last(x), **SINGLE)
+
+
+def test_with_deepseek_v4s_own_epsilon():
+    module, x = drawn(deepseek.DeepseekV4HyperConnection(CONFIG)).double(), streams().double()
+    f = Given(parts(module, {"pre": N, "post": N, "C": N * N}))
+    found = torch.stack(named("mhc-deepseek-v4")(SHAPE).join(x.unbind(2), f, f.norm), 2)
+    post, comb, collapsed = module(x)
+    expected = post[..., None] * f(collapsed)[..., None, :] + comb.transpose(-1, -2) @ x
+    torch.testing.assert_close(found, expected, **SINGLE)
+
+
+def test_deepseek_v4s_initial_values():
+    """As its model draws them: our variant asks for the same numbers."""
+    asked = SymbolSublayer(Given.site, {})
+    placement = named("mhc-deepseek-v4")(SHAPE)
+    placement.join(placement.start(Symbol("x", (), D), SymbolEnd()), asked, asked.norm)
+    for part, of in {"weight": (0.0, 0.02), "bias": (0.0, 0.0), "scale": (1.0, 0.0)}.items():
+        specs = [asked.parameters[f"{name}_{part}"] for name in ("pre", "post", "C")]
+        assert [(spec.initial, spec.std) for spec in specs] == [of] * 3
+    module = deepseek.DeepseekV4HyperConnection(CONFIG)
+    model = deepseek.DeepseekV4PreTrainedModel.__new__(deepseek.DeepseekV4PreTrainedModel)
+    vars(model)["config"] = SimpleNamespace(initializer_range=0.02)
+    model._init_weights(module)
+    assert (module.base == 0).all()
+    assert (module.scale == 1).all()
+    assert float(module.fn.detach().std()) == pytest.approx(0.02, rel=0.1)
+
+
+def test_gated_multi_stream_is_qwen4s():
+    config = SimpleNamespace(hc_count=N, hidden_size=D, hc_lowrank=3, rms_norm_eps=1e-6)
+    module, x = drawn(qwen.Qwen4ExpTextGatedResidual(config)), streams()
+    f = Given(
+        {
+            "down_weight": module.input_mix_weight_down.weight[None],
+            "up_weight": module.input_mix_weight_up.weight.unflatten(0, (N, D)),
+            "write_weight": module.block_inject_weight.weight,
+        }
+    )
+    gains = (1 + module.hc_norm.weight).chunk(N)
+    norm = SimpleNamespace(
+        **{f"x{i}": lambda x, gain=gain: gain * torch.rms_norm(x, (D,), eps=1e-6) for i, gain in enumerate(gains, 1)}
+    )
+    placement = named("gated-multi-stream")(SHAPE)
+    found = torch.stack(placement.join(x.unbind(2), f, norm), 2)
+    mixed, _, written = module(x.flatten(2))
+    torch.testing.assert_close(found, x + written[..., None] * f(mixed)[..., None, :], **SINGLE)
+    last = drawn(qwen.Qwen4ExpTextGatedResidual(config, use_combine=False))
+    f.norm = norm
+    torch.testing.assert_close(placement.finish(x.unbind(2), f), last(x.flatten(2)), **SINGLE)
 
 
 def test_independent_hyper_connections_are_hy_v4s():

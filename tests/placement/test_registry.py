@@ -108,7 +108,7 @@ class TestEveryPlacement:
         model.logits(model(tokens, layout, tokens, layout)).square().sum().backward()
         assert all(p.grad is not None for p in model.parameters())
         # What cancels exactly on paper leaves some rounding, far below every other gradient.
-        still = {n for n, p in model.named_parameters() if p.grad.abs().max() < 1e-10}
+        still = {n for n, p in model.named_parameters() if p.grad.abs().max() < 1e-8}
         assert still == without_effect(model)
         assert len(list(model.parameters())) == len(list(model.named_parameters(remove_duplicate=False))) - 1, (
             "the shared embedding alone has two names"

@@ -5,10 +5,10 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
-from ..placement import named
+from ..placement import named, registered
 from ..report.notebook import table
 from ..report.numbers import significant
-from ..theory.many import predict_many
+from ..theory.many import predict_many, predict_or_refuse
 from ..theory.predict import ModelSetting, StackPrediction
 
 if TYPE_CHECKING:
@@ -126,6 +126,14 @@ def predict(*placements: str, **model: Unpack[ModelOptions]) -> Prediction:
         raise TypeError(f"predict takes no {', '.join(unknown)}; it takes {', '.join(ModelOptions.__annotations__)}")
     values: dict[str, Any] = {"ffn_width": model.get("width", ModelSetting().width), **model}
     return predicted(placements, ModelSetting(**values))
+
+
+def every_prediction(model: ModelSetting) -> tuple[Prediction, dict[str, str]]:
+    """Of all placements that are defined for the model; of those that theory does not follow, why."""
+    kind = model.shape("decoder" if model.stack == "decoder" else "encoder").model
+    names = [name for name, placement in registered().items() if kind in placement.models]
+    found, refused = predict_or_refuse(names, model)
+    return Prediction(model=model, stacks=found), {name: str(reason) for name, reason in refused.items()}
 
 
 def predicted(placements: Iterable[str], model: ModelSetting) -> Prediction:

@@ -61,7 +61,6 @@ def predict(
     \b
       normscope predict pre-ln post-ln --blocks 48
     """
-    from ..api.prediction import predicted
     from ..theory.exponents import exponents
     from ..theory.predict import ModelSetting
 
@@ -70,7 +69,7 @@ def predict(
     values |= {"vocabulary": vocabulary, "setting": setting, "activation": activation, "norm": norm}
     try:
         model = ModelSetting(ffn_width=width if ffn_width is None else ffn_width, **values)
-        prediction = predicted(_names([*(placements or ()), *placement] or ["pre-ln"], model), model)
+        prediction = _prediction([*(placements or ()), *placement] or ["pre-ln"], model)
         found = prediction.stacks
         fitted = {name: exponents(name, model) for name in found} if with_exponents else {}
     except ValueError as error:
@@ -86,17 +85,22 @@ def predict(
         typer.echo(f"figure: {plot}")
 
 
-def _names(given: list[str], model: "ModelSetting") -> list[str]:
-    """Names in the order given, each once; `all` for those defined for the model. Raises ValueError without any."""
-    from ..placement import registered
+def _prediction(given: list[str], model: "ModelSetting") -> "Prediction":
+    """Names in the order given, each once; `all` for those defined for the model that theory follows.
+
+    Raises ValueError without any, and where a name is one that theory does not follow.
+    """
+    from ..api.prediction import every_prediction, predicted
 
     names = placement_names(given)
     if names == ["all"]:
-        kind = model.shape("decoder" if model.stack == "decoder" else "encoder").model
-        return [name for name, placement in registered().items() if kind in placement.models]
+        prediction, left_out = every_prediction(model)
+        if left_out:
+            typer.echo(f"left out, since theory does not follow them here: {', '.join(left_out)}", err=True)
+        return prediction
     if not names:
         raise ValueError("give the name of a placement, such as pre-ln; `normscope placements` lists them")
-    return names
+    return predicted(names, model)
 
 
 def _as_data(prediction: "Prediction", fitted: "dict[str, dict[str, Fitted]]") -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from ..placement.operations import by_head, connect, joined, mix, sigmoid, sinkhorn, stopped, tanh
+from ..placement.operations import beside, by_head, connect, joined, mix, sigmoid, silu, sinkhorn, stopped, tanh
 from ..placement.symbol import ParameterSpec
 from .initialisation import Drawable, Scheme
 
@@ -65,6 +65,11 @@ def _tanh(x: Tensor) -> Tensor:
     return x.tanh()
 
 
+@silu.register
+def _silu(x: Tensor) -> Tensor:
+    return nn.functional.silu(x)
+
+
 @by_head.register
 def _by_head(x: Tensor, numbers: Tensor) -> Tensor:
     heads = x.view(*x.shape[:-1], len(numbers), -1) * numbers.unsqueeze(-1)
@@ -82,13 +87,22 @@ def _joined(x: Tensor, *others: Tensor, epsilon: float = 1e-6) -> Tensor:
     return nn.functional.rms_norm(together, together.shape[-1:], eps=epsilon)
 
 
+@beside.register
+def _beside(x: Tensor, *others: Tensor) -> Tensor:
+    return torch.cat([x, *others], -1)
+
+
 @connect.register
 def _connect(
     x: Tensor, weight: Tensor, bias: Tensor | float = 0.0, scale: Tensor | float = 1.0, *, name: str = ""
 ) -> tuple[Tensor, ...]:
-    """Numbers (N, 1)."""
-    logits_NR = nn.functional.linear(x, weight) * scale + bias
-    return tuple(logits_N.unsqueeze(-1) for logits_N in logits_NR.unbind(-1))
+    """Numbers (N, 1), or (N, F) of a weight that has F features."""
+    rows, *features, width = weight.shape
+    logits = nn.functional.linear(x, weight.reshape(-1, width))
+    logits = logits.view(*x.shape[:-1], rows, *(features or (1,))) * scale
+    if isinstance(bias, Tensor):
+        bias = bias.unsqueeze(-1)
+    return tuple((logits + bias).unbind(-2))
 
 
 @sinkhorn.register

@@ -13,7 +13,8 @@ class Cost:
     """Passes over one vector of the model's width, for one token in one block; a wider vector counts as its share.
 
     `mixed`: vectors that attention over depth, or a weighted sum, reads. The norm of keys counts once for each of them.
-    What numbers of a token are read from counts as a norm; the few numbers themselves do not.
+    What numbers of a token are read from counts as a norm. The few numbers themselves do not; a number for each feature
+    is a scaling.
     """
 
     additions: float = 0.0
@@ -44,8 +45,12 @@ def _count(symbol: Symbol, cost: Cost, seen: set[int], width: int, times: int = 
     if id(symbol) in seen:
         return
     seen.add(id(symbol))
+    for read in symbol.reads:
+        _count(read, cost, seen, width, times)
     if not symbol.width:
-        for needed in (*symbol.reads, *symbol.arguments):
+        if symbol.meaning:
+            cost.scalings += times * sum(symbol.shape) / width
+        for needed in symbol.arguments:
             _count(needed, cost, seen, width, times)
         return
     if symbol.values:
@@ -61,7 +66,7 @@ def _count(symbol: Symbol, cost: Cost, seen: set[int], width: int, times: int = 
             cost.additions += share
         elif symbol.op in "·/":
             cost.scalings += share
-        elif symbol.op != "stopped":
+        elif symbol.op not in ("stopped", "beside"):
             cost.norms += share
     for argument in symbol.arguments:
         _count(argument, cost, seen, width, times)

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from .operations import by_head, connect, joined, mix, sigmoid, sinkhorn, stopped, tanh, unit, weighed_sum
+from .operations import beside, by_head, connect, joined, mix, sigmoid, silu, sinkhorn, stopped, tanh, unit, weighed_sum
 from .symbol import Symbol, number
 
 
@@ -36,6 +36,11 @@ def _tanh(x: Symbol) -> Symbol:
     return replace(x, meaning=f"tanh({x.meaning})") if x.meaning else Symbol("tanh", (x,), x.width)
 
 
+@silu.register
+def _silu(x: Symbol) -> Symbol:
+    return replace(x, meaning=f"silu({x.meaning})") if x.meaning else Symbol("silu", (x,), x.width)
+
+
 @by_head.register
 def _by_head(x: Symbol, numbers: Symbol) -> Symbol:
     return numbers * x
@@ -51,17 +56,24 @@ def _joined(x: Symbol, *others: Symbol, epsilon: float = 1e-6) -> Symbol:
     return Symbol("rms", (x, *others), sum(part.width for part in (x, *others)))
 
 
+@beside.register
+def _beside(x: Symbol, *others: Symbol) -> Symbol:
+    return Symbol("beside", (x, *others), sum(part.width for part in (x, *others)))
+
+
 @connect.register
 def _connect(
     x: Symbol, weight: Symbol, bias: Symbol | float = 0.0, scale: Symbol | float = 1.0, *, name: str = ""
 ) -> tuple[Symbol, ...]:
-    rows, width = weight.shape
-    if width != x.width:
-        raise ValueError(f"{weight} has rows of {width} numbers, and what it is multiplied with has {x.width} features")
-    found = scale * (weight * x) if scale != 1.0 else weight * x
-    meaning = str(found + bias if bias != 0.0 else found)
+    rows, *features, width = weight.shape
+    found = x.width or sum(x.shape)
+    if width != found:
+        raise ValueError(f"{weight} has rows of {width} numbers, and what it is multiplied with has {found} features")
+    made = scale * (weight * x) if scale != 1.0 else weight * x
+    meaning = str(made + bias if bias != 0.0 else made)
     name = name or weight.op.removesuffix("_weight")
-    return tuple(Symbol(f"{name}_{row}", meaning=meaning, reads=(x,)) for row in range(1, rows + 1))
+    names = [f"{name}_{row}" for row in range(1, rows + 1)]
+    return tuple(Symbol(one, shape=tuple(features), meaning=meaning, reads=(x,)) for one in names)
 
 
 @weighed_sum.register
@@ -83,6 +95,11 @@ def _sinkhorn(first: Symbol, logits: tuple[Symbol, ...], rounds: int, epsilon: f
 @sigmoid.register
 def _sigmoid_of_constant(x: float) -> float:
     return 1 / (1 + math.exp(-x))
+
+
+@silu.register
+def _silu_of_constant(x: float) -> float:
+    return x / (1 + math.exp(-x))
 
 
 @tanh.register

@@ -16,6 +16,9 @@ def meanings(expressions: Sequence[Symbol]) -> list[str]:
             return
         seen.add(id(node))
         if node.meaning:
+            for number in node.reads:
+                if number.meaning:
+                    yield from visit(number)
             yield f"{node.op.rpartition('_')[0]} = {node.meaning}"
         for argument in node.arguments:
             yield from visit(argument)

@@ -52,6 +52,12 @@ def tanh(number: Number) -> Number:
 
 
 @singledispatch
+def silu(number: Number) -> Number:
+    """number · σ(number). Raises TypeError for a kind of number nobody registered."""
+    raise _nobody("silu", number)
+
+
+@singledispatch
 def stopped(x: Value) -> Value:
     """x as a constant: no gradient passes it. Raises TypeError for a kind of value nobody registered."""
     raise _nobody("a stopped gradient", x)
@@ -76,11 +82,18 @@ def joined(x: Value, *others: Value, epsilon: float = 1e-6) -> Value:
 
 
 @singledispatch
+def beside(x: Value, *others: Value) -> Value:
+    """(x, *others): values side by side, as wide as all of them. Raises TypeError for a kind nobody registered."""
+    raise _nobody("values side by side", x)
+
+
+@singledispatch
 def connect(x: Value, weight: Value, bias: Value = 0.0, scale: Number = 1.0, *, name: str = "") -> tuple[Number, ...]:
     """Numbers for every token, computed from its x: scale · (weight x) + bias, one for each row of `weight`.
 
-    weight: a parameter (rows, width of x); bias: one (rows,). name: what they are printed under, without it the
-    weight's name without a `_weight` at its end. Raises TypeError for a kind of value nobody registered.
+    weight: a parameter (rows, width of x); of shape (rows, features, width of x), what comes of a row has a number for
+    each feature. bias: one (rows,). name: what they are printed under, without it the weight's name without a `_weight`
+    at its end. Raises TypeError for a kind of value nobody registered.
     """
     raise _nobody("numbers of a token", x)
 

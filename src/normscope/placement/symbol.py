@@ -24,7 +24,7 @@ class Symbol:
     values: "tuple[Symbol, ...]" = ()
     """What attention over depth reads, each value on its own; printed, they share one name."""
     shape: tuple[int, ...] = ()
-    """Of a parameter."""
+    """Of a parameter; of a number of a token, () or that of one number for each feature."""
     meaning: str = ""
     """Of a number of a token: what it and its neighbours, which share a name, are computed as."""
     reads: "tuple[Symbol, ...]" = ()

@@ -212,8 +212,13 @@ def _shared_name(weight: Symbol) -> str:
 def _of_a_token(number: Symbol) -> list[tuple[str, str]]:
     """Names of the numbers of a token that it is made of, each with the values they are computed from, in short."""
     if number.meaning:
-        return [(number.op.rpartition("_")[0], " and ".join(map(_short, number.reads)))]
+        return [(number.op.rpartition("_")[0], " and ".join(map(_short, _sources(number))))]
     return [found for argument in number.arguments for found in _of_a_token(argument)]
+
+
+def _sources(number: Symbol) -> list[Symbol]:
+    """The values that it is computed from, through numbers that it is computed from."""
+    return [found for read in number.reads for found in (_sources(read) if read.meaning else [read])]
 
 
 def _short(read: Symbol) -> str:

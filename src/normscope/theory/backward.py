@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .moments import Lane, Moments, Remainder
-from .norms import CENTRING
+from .operations import CENTRING
 from .products import NOTHING, Products, make, outer_norm
 from .stream import MomentStack
 

@@ -8,7 +8,7 @@ import numpy as np
 from .kernels import normal_nodes
 from .model_setting import ModelSetting
 from .moments import Atoms, single
-from .norms import norms_of
+from .operations import norms_of
 from .products import Products
 from .settings import of_setting
 from .stream import MomentEnd, MomentStack

@@ -5,7 +5,7 @@ from typing import Literal
 
 from ..placement import StackShape
 from .kernels import ACTIVATIONS, Activation
-from .norms import NORMS, Norm
+from .operations import NORMS, Norm
 from .settings import AS_PLACEMENT, SETTINGS, Text
 
 StackKind = Literal["encoder", "decoder", "encoder-decoder"]

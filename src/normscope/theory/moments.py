@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .products import Linear, Products, make
+from .unpredictable import Unpredictable
 
 Coefficients = NDArray[np.float64]
 _SMALLEST, _LARGEST = 1e-60, 1e60
@@ -178,14 +179,14 @@ class Moments:
         return _sum(self, other * -1.0)
 
     def __mul__(self, factor: "float | Moments | tuple[Any, ...]") -> "Moments":
-        """Raises ValueError where the factor depends on the token as well, or from feature to feature."""
+        """Raises Unpredictable where the factor depends on the token as well, or from feature to feature."""
         if isinstance(factor, Moments):
-            raise ValueError(
+            raise Unpredictable(
                 "the formula multiplies two values that depend on the token, of which theory knows no second moments: "
                 "this placement cannot be predicted"
             )
         if isinstance(factor, tuple):
-            raise ValueError(
+            raise Unpredictable(
                 "the formula multiplies a stream with a vector whose entries start from different numbers, which "
                 "theory does not follow: this placement cannot be predicted"
             )

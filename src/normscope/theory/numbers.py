@@ -5,10 +5,11 @@ import math
 from ..placement.base import Initial
 from ..placement.operations import connect
 from .moments import Moments
+from .unpredictable import Unpredictable
 
-SMALL = 0.1
-"""The largest standard deviation of a token's logit for which its mean is taken. σ then scatters by a fortieth about ½,
-and what the squares of such numbers add to a second moment is below a hundredth."""
+SMALL = 0.25
+"""The largest standard deviation of a token's logit for which its mean is taken. σ then scatters by a sixteenth about
+½, and what the squares of such numbers add to a second moment is below two hundredths."""
 
 
 class Number(float):
@@ -48,14 +49,33 @@ def _connect(
 ) -> tuple[Number, ...]:
     """The biases: what such numbers are on average.
 
-    Exactly so where the weight starts from 0. Raises ValueError where it is drawn so wide that logits scatter.
+    Exactly so where the weight starts from 0. Raises Unpredictable where it is drawn so wide that logits scatter.
     """
-    rows, width = weight.shape
+    rows, *features, width = weight.shape
     scatter = abs(scale) * math.sqrt(width * x.q) * math.hypot(weight.std, weight)
     if scatter > SMALL:
-        raise ValueError(
+        raise Unpredictable(
             f"the numbers that a token's streams are weighed with are drawn with a standard deviation of {scatter:.2g} "
-            f"at width {width}: beyond {SMALL:g} they differ too much from token to token for theory to follow, and "
-            "this placement cannot be predicted"
+            f"over {width:,} features: beyond {SMALL:g} they differ too much from token to token for theory to follow, "
+            "and this placement cannot be predicted"
         )
-    return tuple(Number(bias[row] if isinstance(bias, Number | Numbers) else bias) for row in range(rows))  # type: ignore[arg-type]
+    return _biases(rows, tuple(features), bias)
+
+
+@connect.register
+def _connect_number(
+    x: float, weight: Number, bias: Number | Numbers | float = 0.0, scale: float = 1.0, *, name: str = ""
+) -> tuple[Number, ...]:
+    """Of numbers of a token, which stand for their mean, 0: those made of them scatter less than they do.
+
+    Raises Unpredictable for another mean.
+    """
+    if x:
+        raise Unpredictable(f"numbers of a token that are {x:.2g} on average are not followed any further")
+    rows, *features, _ = weight.shape
+    return _biases(rows, tuple(features), bias)
+
+
+def _biases(rows: int, features: tuple[int, ...], bias: Number | Numbers | float) -> tuple[Number, ...]:
+    starts = [bias[row] if isinstance(bias, Number | Numbers) else bias for row in range(rows)]
+    return tuple(Number(start, features) for start in starts)  # type: ignore[arg-type]

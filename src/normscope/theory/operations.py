@@ -2,10 +2,19 @@
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Literal
 
-from ..placement.operations import by_head, joined, mix, stopped, unit
+from ..placement.operations import beside, by_head, joined, mix, stopped, unit
 from .moments import Moments, Summed, without_mean
 from .numbers import Number
+from .squashing import Erf, SquashingNorms, Tanh
+from .unpredictable import Unpredictable
+
+Norm = Literal["layer-norm", "rms-norm", "dyt", "derf"]
+NORMS: tuple[Norm, ...] = ("layer-norm", "rms-norm", "dyt", "derf")
+CENTRING: frozenset[str] = frozenset({"layer-norm"})
+"""Of the norms a model can have: those that take the mean over features off."""
+_SQUASHING: dict[str, Erf | Tanh] = {"dyt": Tanh(), "derf": Erf()}
 
 
 class MomentNorms:
@@ -41,6 +50,13 @@ def _divided(x: Moments, divisor: float) -> Moments:
     return x.times(1 / divisor, boost / divisor, normed=True)
 
 
+def norms_of(norm: Norm, epsilon: float) -> MomentNorms | SquashingNorms:
+    """The norms of a formula read with that norm."""
+    if norm in _SQUASHING:
+        return SquashingNorms(_SQUASHING[norm])
+    return MomentNorms(epsilon, centres=norm in CENTRING)
+
+
 @mix.register
 def _mix(
     query: Number,
@@ -50,10 +66,10 @@ def _mix(
 ) -> Moments:
     """With a query of 0, as it starts, attention over depth is the plain mean.
 
-    Raises ValueError for any other: the weights would depend on the token.
+    Raises Unpredictable for any other: the weights would depend on the token.
     """
     if float(query) != 0.0:
-        raise ValueError(f"attention over depth is predicted for a query of 0, where it starts, got {float(query)}")
+        raise Unpredictable(f"attention over depth is predicted for a query of 0, where it starts, got {float(query)}")
     values = tuple(map(value, values) if value else values)
     atoms, before, last = values[0].atoms, values[:-1], values[-1]
     if not before:
@@ -87,6 +103,13 @@ def _by_head(x: Moments, numbers: Number) -> Moments:
 @stopped.register
 def _stopped(x: Moments) -> Moments:
     return x.times(1.0, 0.0, normed=x.normed)
+
+
+@beside.register
+def _beside(x: Moments, *others: Moments) -> Moments:
+    """The first, as large as all are: of values side by side numbers are computed, which have no direction."""
+    mean = math.fsum(part.q for part in (x, *others)) / (1 + len(others))
+    return x * math.sqrt(mean / x.q) if x.q else x
 
 
 @joined.register

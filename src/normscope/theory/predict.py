@@ -11,7 +11,7 @@ from ..placement import Placement, named
 from .backward import StackGradients, backward
 from .loss import loss_gradient
 from .model_setting import ModelSetting as ModelSetting
-from .norms import CENTRING, Norm
+from .operations import CENTRING, Norm
 from .products import Products
 from .settings import Text, of_setting
 from .stream import MomentStack, Setting
@@ -51,7 +51,8 @@ def predict(placement: str, model: ModelSetting, *, scatter: bool = True) -> dic
     """Predictions by stack: "encoder", "decoder" or both.
 
     scatter: False for the limit of infinite width, where norms divide by the same in every draw.
-    Raises ValueError for an unknown placement, or one that is not defined for such a model.
+    Raises ValueError for an unknown placement, or one that is not defined for such a model; Unpredictable, which is one
+    too, for a formula that theory does not follow.
     """
     if model.stack != "encoder-decoder":
         kind: Literal["encoder", "decoder"] = "encoder" if model.stack == "encoder" else "decoder"

@@ -1,6 +1,7 @@
-"""What a squashing norm, tanh(αx) or erf(αx), does to Gaussian features, and to gradients on their way back."""
+"""Squashing norms, tanh(αx) or erf(αx), on moments: Gaussian features forward, and gradients on their way back."""
 
 import math
+from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -8,10 +9,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..placement.base import SQUASHING_SLOPE
+from .moments import Moments, Remainder, single
+from .products import Linear, Products
+from .unpredictable import Unpredictable
 
 Array = NDArray[np.float64]
 _REACH, _STEP, _FINEST = 9.0, 0.1, 1440
 """Standard deviations to either side, their widest step, and the most steps."""
+
+
+MOST = 0.03
+"""The largest share of a value's square that may be what another norm has bent; Post-LN has 0.014."""
 
 
 class Squashed(NamedTuple):
@@ -92,3 +100,68 @@ def _nodes(steps: int) -> tuple[Array, Array]:
     z = np.linspace(-_REACH, _REACH, steps + 1)
     weights = np.exp(-(z**2) / 2)
     return z, weights / weights.sum()
+
+
+class SquashingNorms:
+    """DyT or Derf on moments, exact for Gaussian features: those of an embedding, of every F, and of sums of them.
+
+    What comes of x is the best multiple of it, and a remainder without covariance with x or any part of it, which is a
+    part of its own. So is the way back: a gradient is multiplied by the slope's mean, and the slope's scatter about it
+    brings what arrives at the remainder.
+
+    Calls raise Unpredictable where too much of x is one such remainder, whose features are not Gaussian.
+    """
+
+    def __init__(self, squash: Erf | Tanh) -> None:
+        self.squash = squash
+
+    def __call__(self, x: Moments, /, *, groups: int | None = None) -> Moments:
+        known = x.atoms.squashed.get(x)
+        if known is None:
+            known = x.atoms.squashed[x] = self._squashed(x)
+        return known
+
+    def __getattr__(self, name: str) -> Callable[..., Moments]:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return self
+
+    def _squashed(self, x: Moments) -> Moments:
+        _refuse_bent(x)
+        one = self.squash.one(x.q)
+        two = self._of_two(x.q, x.p, one.slope)
+        apart = self._of_two(x.q, x.apart, one.slope)
+        square = one.slope**2
+        left = Products(one.q, two.value, apart.value).plus(x.products, -square)
+        atom = x.atoms.add(max(0.0, left.one), left.two, left.apart)
+        scatter = Linear(one.slope_q - square, 0.0, 0.0, two.slope - square, apart.slope - square)
+        x.atoms.remainders.append(Remainder(x, atom, scatter))
+        made = x.times(one.slope, one.slope, normed=False) + single(x.atoms, atom)
+        made.spread = x.spread * one.growth**2
+        return made
+
+    def _of_two(self, variance: float, covariance: float, slope: float) -> "_Pair":
+        """Both functions are odd: of independent features nothing is left but the mean slope."""
+        if not covariance:
+            return _Pair(0.0, slope * slope)
+        return _Pair(*self.squash.two(variance, covariance))
+
+
+def _refuse_bent(x: Moments) -> None:
+    """Many small remainders make a Gaussian sum, a large one does not."""
+    bent = [remainder.atom for remainder in x.atoms.remainders if remainder.atom < x.size]
+    if not bent:
+        return
+    shares = x.coefficients[bent] ** 2 * x.atoms.q[bent] / x.q
+    share = math.sqrt(float(shares @ shares))
+    if share > MOST:
+        raise Unpredictable(
+            f"a norm reads what another norm has squashed: {share:.2g} of its input's square is bent, and beyond "
+            f"{MOST:g} features are not Gaussian, as theory takes them for dyt and derf: this placement can be "
+            "predicted with layer-norm or rms-norm"
+        )
+
+
+class _Pair(NamedTuple):
+    value: float
+    slope: float

@@ -11,10 +11,10 @@ from ..placement import Placement, Site, StackShape
 from ..placement.base import Initial, State
 from .kernels import Activation
 from .moments import Atoms, Coefficients, Moments, single
-from .norms import Norm, SquashingNorms, norms_of
 from .numbers import Number, Numbers, first_values
-from .operations import MomentNorms
+from .operations import MomentNorms, Norm, norms_of
 from .products import Products
+from .squashing import SquashingNorms
 from .sublayers import Inside, Map, attention, feed_forward
 
 WeightStd = Callable[[str, Site], float]

@@ -12,6 +12,7 @@ from .kernels import Activation, Kernel, excess, kernel
 from .mixing import Mixing, sharpened, uniform
 from .moments import Atoms, Moments, single
 from .products import NOTHING, Linear, Products, make
+from .unpredictable import Unpredictable
 
 Inside = Mapping[str, Callable[[Moments], Moments]]
 NOTHING_INSIDE: Inside = MappingProxyType({})
@@ -195,7 +196,7 @@ def inner_scales(
         x = x + single(atoms, atoms.add(*mean, centred=False))
     value = inside[place](x)
     if atoms.remainders:
-        raise ValueError(
+        raise Unpredictable(
             f"the formula has a norm inside the sub-layer (at its {place}), and theory follows dyt and derf on the "
             "stream alone: this placement can be predicted with layer-norm or rms-norm"
         )

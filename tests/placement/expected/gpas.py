@@ -18,7 +18,7 @@ def gpas(x: Tensor, stack: ReferenceStack) -> Tensor:
 EXPECTED = {
     "gpas": Expected(
         equations=Equations(stack=gpas),
-        formula="a = x + F(norm(x)); x ← a - gate · σ(gate) · stopped(a); y = norm(x)",
+        formula="a = x + F(norm(x)); x ← a - silu(gate) · stopped(a); y = norm(x)",
         added=PRE | {"blocks.0.placed.gate": ()},
         scheme="normal-0.02",
         first={"gate": 0.0},

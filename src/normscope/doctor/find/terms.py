@@ -9,7 +9,7 @@ from operator import attrgetter, or_
 from typing import Literal
 
 from ...placement.base import Initial
-from ...placement.operations import by_head, connect, joined, mix, sigmoid, sinkhorn, stopped, tanh, unit
+from ...placement.operations import beside, by_head, connect, joined, mix, sigmoid, silu, sinkhorn, stopped, tanh, unit
 from ..trace.connections import Kind
 from ..trace.flow import dominators
 from ..trace.graph import Factor
@@ -159,9 +159,21 @@ def _tanh(x: Term) -> Term:
     return Term("number", factor=replace(x.factor, value=tanh(x.factor.value)))
 
 
+@silu.register
+def _silu(x: Term) -> Term:
+    if x.kind != "number" or x.factor is None:
+        return Term("other", (x,), text="silu")
+    return Term("number", factor=replace(x.factor, value=silu(x.factor.value)))
+
+
+@beside.register
+def _beside(x: Term, *others: Term) -> Term:
+    return Term("other", (x, *others), text="joined") if others else x
+
+
 @joined.register
 def _joined(x: Term, *others: Term, epsilon: float = 1e-6) -> Term:
-    return normed(Term("other", (x, *others), text="joined") if others else x)
+    return normed(beside(x, *others))
 
 
 @connect.register
@@ -170,7 +182,7 @@ def _connect(
 ) -> tuple[Term, ...]:
     """Numbers of a token: they come of the model's input."""
     start = as_term(bias).factor
-    factor = Factor(start.value if start else 0.0, Origin.DATA)
+    factor = Factor(start.value if start else 0.0, Origin.DATA, vector=len(weight.shape) > 2)
     return tuple(Term("number", factor=factor) for _ in range(weight.shape[0]))
 
 

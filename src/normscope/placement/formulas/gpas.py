@@ -1,14 +1,14 @@
 """GPAS: Pre-LN whose stream is scaled down after every branch, while its gradient passes as if it were not."""
 
 from ..base import End, Norms, Placement, Sublayer, Value, register
-from ..operations import sigmoid, stopped
+from ..operations import silu, stopped
 
 
 @register
 class GPAS(Placement):
     """h = x + F(LN(x)); x ← h - silu(gate) · h, where the second h has no gradient; y = LN(x).
 
-    Chen et al. 2025, section 3, on Pre-LN. silu(g) = g · σ(g). The gate is a number, 0 at first, that the sub-layers of
+    Chen et al. 2025, section 3, on Pre-LN. The gate is a number, 0 at first, that the sub-layers of
     a block share, as in the authors' code (github.com/dandingsky/GPAS, `GPASBlock`).
     """
 
@@ -21,7 +21,7 @@ class GPAS(Placement):
     def join(self, x: Value, sublayer: Sublayer, norm: Norms) -> Value:
         gate = sublayer.parameter("gate", initial=0.0, shared_by_block=True)
         total = x + sublayer(norm(x))
-        return total - gate * sigmoid(gate) * stopped(total)
+        return total - silu(gate) * stopped(total)
 
     def finish(self, state: Value, end: End) -> Value:
         return end.norm(state)

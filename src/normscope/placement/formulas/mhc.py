@@ -19,7 +19,7 @@ class ManifoldHyperConnections(Placement):
     are together, r = (x_1, …, x_4) over the RMS of all its features.
 
     Initial values are those of public code: scales of 0.01 (lucidrains/hyper-connections, and `hy_v4` of transformers;
-    its `deepseek_v4` has 1), and weights from N(0, 0.02²) (both of transformers). Were the weights 0, biases would make
+    `mhc-deepseek-v4` has 1), and weights from N(0, 0.02²) (both of transformers). Were the weights 0, biases would make
     it Pre-LN: those of pre and head are -ln 3, which makes them means (as `hy_v4`), those of post 0, and those of C the
     identity matrix (as lucidrains/hyper-connections), which is any doubly stochastic matrix to streams that are equal.
     """
@@ -30,11 +30,13 @@ class ManifoldHyperConnections(Placement):
     year = 2025
     streams = ("x1", "x2", "x3", "x4")
     initialisation = "normal-0.02"
+    epsilon: float = 0.0
+    """Added to pre and head."""
+    mixing_epsilon: float = 0.0
+    """Added to C after its softmax, and to every sum that it is divided by."""
     mean_bias: float = -math.log(STREAMS - 1)
     mixing_bias: Initial = IDENTITY
     scale: float = 0.01
-    epsilon: float = 0.0
-    """Added to pre and head."""
 
     def start(self, x: Value, end: End) -> State:
         return (x,) * STREAMS
@@ -43,7 +45,8 @@ class ManifoldHyperConnections(Placement):
         read = joined(*x)
         pre = self.shares(sublayer, "pre", read, self.mean_bias)
         post = [sigmoid(logit) for logit in self.logits(sublayer, "post", read, 0.0, STREAMS)]
-        mixing = doubly_stochastic(self.logits(sublayer, "C", read, self.mixing_bias, STREAMS**2), rounds=20)
+        logits = self.logits(sublayer, "C", read, self.mixing_bias, STREAMS**2)
+        mixing = doubly_stochastic(logits, rounds=20, epsilon=self.mixing_epsilon)
         branch = sublayer(norm(weighed(pre, x)))
         columns = zip(*mixing, strict=True)
         return tuple(weighed((*column, 2.0 * own), (*x, branch)) for column, own in zip(columns, post, strict=True))
@@ -61,3 +64,22 @@ class ManifoldHyperConnections(Placement):
         weight = of.parameter(f"{name}_weight", initial=0.0, shape=(rows, STREAMS * self.stack.width), std=0.02)
         biases = of.parameter(f"{name}_bias", initial=bias, shape=(rows,))
         return connect(read, weight, biases, of.parameter(f"{name}_scale", initial=self.scale))
+
+
+@register
+class DeepSeekV4(ManifoldHyperConnections):
+    """As `mhc`, with the initial values and the ε of DeepSeek-V4: scales of 1, biases of 0, and 10⁻⁶ added throughout.
+
+    Logits then have a standard deviation of 0.02 √(4d), 0.9 at a width of 512 and 2.6 at 4,096, so that streams differ
+    from the first sub-layer on, and what F reads is about twice their mean. transformers 5.23, `deepseek_v4`.
+    """
+
+    name = "mhc-deepseek-v4"
+    title = "Manifold-constrained hyper-connections, DeepSeek-V4's initial values"
+    citation = "DeepSeek-V4, transformers 5.23 (github.com/huggingface/transformers), deepseek_v4"
+    year = 2026
+    variant_of = "mhc"
+    mean_bias = 0.0
+    mixing_bias = 0.0
+    scale = 1.0
+    epsilon = mixing_epsilon = 1e-6
