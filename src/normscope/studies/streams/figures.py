@@ -14,7 +14,13 @@ from .sources import BASE
 from .standing import Standing, title
 
 _GROUPS = {
-    "several streams": ("mhc", "hyper-connections", "hyper-connections-static", "independent-hyper-connections"),
+    "several streams": (
+        "mhc",
+        "hyper-connections",
+        "hyper-connections-static",
+        "independent-hyper-connections",
+        "gated-multi-stream",
+    ),
     "two streams, or all of the past": (
         *("siamese-norm", "siamese-norm-hybrid", "attn-res-inkling"),
         *("denseformer", "x0-residual", "x0-residual-modded"),

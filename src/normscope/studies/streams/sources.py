@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 NEW = (
-    *("mhc", "hyper-connections", "hyper-connections-static", "independent-hyper-connections"),
+    *("mhc", "hyper-connections", "hyper-connections-static", "independent-hyper-connections", "gated-multi-stream"),
     *("siamese-norm", "siamese-norm-hybrid", "attn-res-inkling", "denseformer", "x0-residual", "x0-residual-modded"),
     *("depth-scaled", "completep", "depth-mup", "minicpm", "granite", "layer-scale", "variance-gate", "gpas"),
     *("zaya", "doge", "parallel", "parallel-two-norms", "normformer", "normformer-fairseq"),
