@@ -209,9 +209,10 @@ def ordered(
     todo: list[tuple[Term, Iterator[Term]]] = [(end, iter(arguments(end)))]
     while todo:
         term, rest = todo[-1]
-        following = next((argument for argument in rest if id(argument) not in found), None)
-        if following is not None:
-            todo.append((following, iter(arguments(following))))
+        for argument in rest:
+            if id(argument) not in found:
+                todo.append((argument, iter(arguments(argument))))
+                break
         else:
             found[id(term)] = term
             todo.pop()
@@ -231,9 +232,13 @@ class Segment:
         """Whether it has several branches, none of which goes into anything but sums and norms."""
         if len(self.branches) < 2:
             return False
-        own = {id(branch) for branch in self.branches}
-        heavy = [term for term in self.terms() if term.kind not in ("sum", "scale", "norm")]
-        return not any(id(part) in own for term in heavy for part in ordered(term, self.start)[:-1])
+        own, of_branches = {id(branch) for branch in self.branches}, set[int]()
+        for term in self.terms():
+            if any(id(argument) in own or id(argument) in of_branches for argument in term.arguments):
+                if term.kind not in ("sum", "scale", "norm"):
+                    return False
+                of_branches.add(id(term))
+        return True
 
     def terms(self) -> list[Term]:
         """What it computes, in order, without what comes before its start."""

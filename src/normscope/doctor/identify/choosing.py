@@ -7,7 +7,7 @@ from typing import Literal
 
 from ...placement import Placement, StackShape
 from .candidates import Candidate, candidate
-from .matching import matches
+from .matching import Comparison
 
 DEEP, SHALLOW = 16, 2
 """Blocks of the two stacks over which a formula is asked whether it depends on depth."""
@@ -69,7 +69,8 @@ def choose(found: Sequence[Fit], shape: StackShape, sublayers: int, *, mixing_kn
 def _varies(placement: type[Placement], shape: StackShape) -> bool:
     """Whether the formula differs between kinds of sub-layers, between blocks, or between stacks of other depths."""
     deep, shallow = (candidate(placement, shape_with(shape, n), shape.kinds) for n in (DEEP, SHALLOW))
-    return not deep.blocks or not all(matches(segment, shallow.blocks[0]) for segment in deep.blocks)
+    same = Comparison().matches
+    return not deep.blocks or not all(same(segment, shallow.blocks[0]) for segment in deep.blocks)
 
 
 def shape_with(shape: StackShape, blocks: int) -> StackShape:
