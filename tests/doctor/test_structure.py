@@ -10,7 +10,8 @@ from torch import nn
 import normscope
 from normscope.cli.main import main
 from normscope.doctor.structure import structure
-from normscope.report.doctor.contents import Verdict
+from normscope.model import DecoderConfig, LanguageModel, Layout
+from normscope.report.doctor.contents import Severity, Verdict
 
 TOKENS = torch.randint(50, (2, 8), generator=torch.Generator().manual_seed(0))
 
@@ -41,6 +42,19 @@ def test_what_needs_no_numbers_is_found_and_the_rest_is_not_asked():
     assert asked["missing-final-norm"].asked
     assert not asked["dead-sublayer"].asked
     assert asked["dead-sublayer"].reason == "it needs weights"
+
+
+def test_what_is_not_understood_contradicts_no_configuration():
+    """Streams that are tensors of their own, each read by its own weights, are not found yet."""
+    model = LanguageModel(
+        DecoderConfig(placement="siamese-norm", width=16, ffn_width=16, heads=2, blocks=2, positions=8), vocabulary=11
+    )
+    tokens, layout = torch.randint(11, (16,)), Layout(torch.tensor([8, 8]))
+    found = structure(model, (tokens, layout), wanted_placement="siamese-norm")
+    said = [finding for finding in found.findings if finding.id == "placement-flag-contradicts"]
+    assert {finding.severity for finding in said} == {Severity.INFO}
+    assert all("not recognised as it" in finding.message for finding in said)
+    assert [finding.id for finding in found.findings] == ["placement-flag-contradicts"]
 
 
 def run(monkeypatch: pytest.MonkeyPatch, *words: str) -> int | str | None:

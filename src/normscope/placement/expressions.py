@@ -72,7 +72,7 @@ def _connect(
     made = scale * (weight * x) if scale != 1.0 else weight * x
     meaning = str(made + bias if bias != 0.0 else made)
     name = name or weight.op.removesuffix("_weight")
-    names = [f"{name}_{row}" for row in range(1, rows + 1)]
+    names = [f"{name}_{row}" for row in range(1, rows + 1)] if rows > 1 else [name]
     return tuple(Symbol(one, shape=tuple(features), meaning=meaning, reads=(x,)) for one in names)
 
 
@@ -85,7 +85,7 @@ def _weighed_sum(first: Symbol, values: tuple[Symbol, ...], weights: tuple[Symbo
 @sinkhorn.register
 def _sinkhorn(first: Symbol, logits: tuple[Symbol, ...], rounds: int, epsilon: float) -> tuple[tuple[Symbol, ...], ...]:
     size = math.isqrt(len(logits))
-    name, meaning = first.op.rpartition("_")[0] or first.op, f"doubly_stochastic({first.meaning or first})"
+    name, meaning = first.shared_name, f"doubly_stochastic({first.meaning or first})"
     return tuple(
         tuple(Symbol(f"{name}_{row}{column}", meaning=meaning, reads=first.reads) for column in range(1, size + 1))
         for row in range(1, size + 1)

@@ -19,7 +19,7 @@ def meanings(expressions: Sequence[Symbol]) -> list[str]:
             for number in node.reads:
                 if number.meaning:
                     yield from visit(number)
-            yield f"{node.op.rpartition('_')[0]} = {node.meaning}"
+            yield f"{node.shared_name} = {node.meaning}"
         for argument in node.arguments:
             yield from visit(argument)
 

@@ -51,6 +51,11 @@ class Symbol:
         """Whether both are the same name standing alone, such as a stream that a block hands on."""
         return self.op == other.op and not self.arguments and not other.arguments
 
+    @property
+    def shared_name(self) -> str:
+        """Of a number of a token: its name without its own place, which its neighbours share."""
+        return re.sub(r"_\d+$", "", self.op)
+
     def addends(self) -> "Iterator[Symbol]":
         """Of a weighted sum: each weight times its value."""
         for weight, value in zip(self.arguments[::2], self.arguments[1::2], strict=True):

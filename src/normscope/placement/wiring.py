@@ -212,7 +212,7 @@ def _shared_name(weight: Symbol) -> str:
 def _of_a_token(number: Symbol) -> list[tuple[str, str]]:
     """Names of the numbers of a token that it is made of, each with the values they are computed from, in short."""
     if number.meaning:
-        return [(number.op.rpartition("_")[0], " and ".join(map(_short, _sources(number))))]
+        return [(number.shared_name, " and ".join(map(_short, _sources(number))))]
     return [found for argument in number.arguments for found in _of_a_token(argument)]
 
 

@@ -40,7 +40,7 @@ for _place in ("attention", "feed_forward"):
     ADDED = ADDED | norms(*(f"{_place}.x{i}" for i in range(1, N + 1)))
 
 R = f"beside({', '.join(f'norm_x{i}(x{i})' for i in range(1, N + 1))})"
-GATES = f"low = silu(0.25 · down_weight · {R}); gate = σ(up_weight · low_1); "
+GATES = f"low = silu(0.25 · down_weight · {R}); gate = σ(up_weight · low); "
 MEAN = "(gate_1 · norm_x1(x1) + … + gate_4 · norm_x4(x4)) / 4"
 
 EXPECTED = {

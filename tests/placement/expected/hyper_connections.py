@@ -68,7 +68,7 @@ EXPECTED = {
         formula=f"{MEANINGS}; "
         + printed(
             lambda i, j: f"(alpha_{i}{j + 1} + alpha_scale · a{i}_{j + 1})",
-            lambda j: f"(beta_{j} + beta_scale · b{j}_1)",
+            lambda j: f"(beta_{j} + beta_scale · b{j})",
         ),
         added=ADDED | DYNAMIC,
         scheme="normal-0.02",

@@ -48,7 +48,7 @@ DISTANCE = Term(
 )
 STREAM = Term(
     name="stream",
-    meaning="E‖x‖² / d: mean square of the residual stream's entries where the sub-layer reads it. A norm gives 1; "
+    meaning="E‖x‖² / d: mean square of the residual stream's entries before the branch is added. A norm gives 1; "
     "growth over depth means that late sub-layers add ever less to it.",
 )
 BRANCH = Term(

@@ -80,7 +80,7 @@ def flag_contradicts(patient: Patient) -> Iterator[Finding]:
     """A configuration that names another placement than the model computes.
 
     Of one sub-layer alone it says nothing: that is a part of a backbone, or a network beside the blocks. What it cannot
-    name may be the configured placement, with something between that was not understood.
+    name may be the configured placement, in a form that was not understood: that contradicts nothing.
     """
     name = patient.wanted_placement
     if name is None or name not in registered():
@@ -90,15 +90,26 @@ def flag_contradicts(patient: Patient) -> Iterator[Finding]:
         other = [sublayer for sublayer in inside if name not in (sublayer.placement, *sublayer.also)]
         if other and len(inside) > 1:
             found = Counter(sublayer.placement or str(sublayer.formula) for sublayer in other).most_common(1)[0][0]
-            yield Finding(
-                id="placement-flag-contradicts",
-                severity=Severity.ERROR if found in registered() else Severity.WARNING,
-                where=stack.name,
-                message=f"the configuration says {named(name).title} ({name}), but {len(other)} of {len(inside)} "
-                f"sub-layers are not: most of these compute {found}",
-                fix="correct the configuration, or whatever reads it: weights trained under one placement are of no "
-                "use under another",
-            )
+            says = f"the configuration says {named(name).title} ({name})"
+            of = f"{len(other)} of {len(inside)} sub-layers"
+            if found in registered():
+                yield Finding(
+                    id="placement-flag-contradicts",
+                    severity=Severity.ERROR,
+                    where=stack.name,
+                    message=f"{says}, but {of} are not: most of these compute {found}",
+                    fix="correct the configuration, or whatever reads it: weights trained under one placement are of "
+                    "no use under another",
+                )
+            else:
+                yield Finding(
+                    id="placement-flag-contradicts",
+                    severity=Severity.INFO,
+                    where=stack.name,
+                    message=f"{says}; {of} were not recognised as it, nor as another: most are read as {found}",
+                    fix="compare that formula with the placement's own: either they differ, or the doctor does not "
+                    "follow it in this model",
+                )
 
 
 PLACE = 30

@@ -16,6 +16,8 @@ def query_key_norms(patient: Patient) -> Iterator[Finding]:
     """Attention whose queries and keys are normed in different ways, or in other ways than those of other blocks."""
     for stack in patient.stacks:
         attending = [s for s in stack.sublayers if s.kind in ("attention", "cross_attention") and s.block > 0]
+        # Where the stream was not understood, its own norms may look like those of queries and keys.
+        attending = [s for s in attending if s.placement or s.confidence == "sure"]
         normed = [sublayer for sublayer in attending if _norms(sublayer)]
         if not normed:
             continue
