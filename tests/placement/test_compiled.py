@@ -1,0 +1,44 @@
+"""Every formula as one graph: what `torch.compile` cannot read of it would break the graph, or be an error."""
+
+import inspect
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from normscope.model import Context, Layout, Stack, StackConfig
+from normscope.placement import Placement, StackShape, registered
+
+SHAPE = StackShape(kind="encoder", width=8, ffn_width=8, heads=2, encoder_blocks=1, decoder_blocks=1)
+
+
+def code(placement: type[Placement]) -> tuple[object, ...]:
+    """The methods of a class; variants that differ in numbers alone have the same."""
+    return tuple(method for _, method in inspect.getmembers(placement, inspect.isfunction))
+
+
+DIFFERENT = {code(placement): name for name, placement in reversed(registered().items())}.values()
+
+
+class Sine(nn.Module):
+    """In the place of F, whose own graph is not asked for: sin(x), after the formula's functions within it."""
+
+    def matrices(self) -> list[tuple[str, nn.Module]]:
+        return []
+
+    def forward(self, x_ND: Tensor, context: Context, inside: dict[str, Callable[[Tensor], Tensor]]) -> Tensor:
+        for function in inside.values():
+            x_ND = x_ND + function(x_ND)
+        return x_ND.sin()
+
+
+@pytest.mark.parametrize("name", DIFFERENT)
+def test_as_one_graph(name):
+    torch.manual_seed(0)
+    stack = Stack(registered()[name](SHAPE), StackConfig(), f=lambda site: Sine()).eval()
+    context, x_ND = Context(layout=Layout(torch.tensor([3, 2]))), torch.randn(5, 8)
+    torch._dynamo.reset()
+    compiled = torch.compile(lambda x_ND: stack(x_ND, context), backend="eager", fullgraph=True)
+    assert torch.equal(compiled(x_ND), stack(x_ND, context))
+    torch._dynamo.reset()
