@@ -3,6 +3,7 @@ models to the last bit, and with padding of every kind."""
 
 import copy
 import pickle
+from itertools import cycle, product
 
 import pytest
 import torch
@@ -30,6 +31,7 @@ DEFINED = {
     kind: [name for name, placement in registered().items() if kind in placement.models]
     for kind in ("encoder-only", "decoder-only", "encoder-decoder")
 }
+BOTH = tuple(product(("pre-ln", "attn-res"), [False, True]))
 HOLES = torch.tensor([[0, 0, 1, 0, 1], [1, 1, 0, 0, 0], [0, 0, 0, 0, 0]]).bool()
 """Padding between and at the end, at the beginning, and none."""
 
@@ -128,8 +130,11 @@ def test_transformer_starts_with_the_bits_of_the_registrys_model(placement: str)
     assert torch.equal(ours(source, target).view(8, WIDTH), model.decoder(target.view(8, WIDTH), context))
 
 
-@pytest.mark.parametrize("placement", DEFINED["encoder-only"])
-@pytest.mark.parametrize("causal", [False, True])
+# A mask is attention's alone: every placement meets padding with one of the two by turns, and two of them with both.
+MASKS = dict.fromkeys([*zip(DEFINED["encoder-only"], cycle([False, True]), strict=False), *BOTH])
+
+
+@pytest.mark.parametrize(("placement", "causal"), MASKS)
 def test_padding_anywhere_is_as_if_it_were_not_there(placement: str, causal: bool) -> None:
     ours = evaluated(perturbed(Encoder(placement, blocks=2, **SIZES), 3))
     x = vectors(3, 5)

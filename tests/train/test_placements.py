@@ -36,16 +36,20 @@ def unigram_nats() -> float:
 
 @pytest.mark.parametrize("placement", TRAINABLE)
 def test_trains_the_toy_language(placement: str, tmp_path: Path, unigram_nats: float) -> None:
+    """Within `toy_updates`: a run that is there after two thirds of them need not go on, the others are made longer."""
     known = expected(placement)
-    length = (f"train.{key}={known.toy_updates}" for key in ("duration", "validate_every", "checkpoint_every"))
-    rate = f"optimizer.peak_lr={known.toy_rate}"
-    config = tiny(*SETTINGS, *length, rate, f'model.placement="{placement}"')
-    run.train_run(config, tmp_path / "run")
-    events = RunFolder(tmp_path / "run").events()
-    (validation,) = (event for event in events if event["event"] == "validation")
+    early = known.toy_updates * 2 // 3
+    for updates in (early, known.toy_updates):
+        length = (f"train.duration={updates}", f"train.validate_every={early}", f"train.checkpoint_every={early}")
+        rate = f"optimizer.peak_lr={known.toy_rate}"
+        run.train_run(tiny(*SETTINGS, *length, rate, f'model.placement="{placement}"'), tmp_path / "run")
+        validations = [event for event in RunFolder(tmp_path / "run").events() if event["event"] == "validation"]
+        # A model that only counts words cannot get below 1; at the end the slowest is at 0.976, most are below 0.92.
+        if validations[-1]["nll_nats"] < 0.985 * unigram_nats:
+            break
     assert unigram_nats == pytest.approx(4.4, abs=0.1)
-    # A model that only counts words cannot get below 1; the slowest of these is at 0.976, most are at 0.92 or lower.
-    assert validation["nll_nats"] < 0.985 * unigram_nats
+    assert validations[-1]["update"] == updates
+    assert validations[-1]["nll_nats"] < 0.985 * unigram_nats
 
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:
