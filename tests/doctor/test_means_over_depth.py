@@ -59,6 +59,47 @@ def test_shares_are_taken_with_the_weights_of_the_mean():
             assert seen.share == pytest.approx(float(squares[0] / sum(squares)))
 
 
+class MixedNorms(Mixed):
+    """The same over v / RMS(v), for keys and values, as one operation or written out (Inkling 2 of transformers)."""
+
+    def __init__(self, sublayers: int, *, fused: bool) -> None:
+        super().__init__(sublayers)
+        self.fused = fused
+
+    def mean(self, number: int, values: list[Tensor]) -> tuple[Tensor, Tensor]:
+        # Two values of three are one stack inside the other, as where blocks are gathered.
+        gathered = torch.cat([torch.stack(values[:-1], 2), values[-1].unsqueeze(2)], 2) if values[1:] else values[0]
+        stacked = gathered if values[1:] else torch.stack(values, 2)
+        unit = stacked * (stacked.square().mean(-1, keepdim=True) + 1e-12).rsqrt()
+        query = self.queries[number]
+        weights = (unit @ query * WIDTH**-0.5).softmax(-1)
+        if not self.fused:
+            return (weights.unsqueeze(-1) * unit).sum(2), weights.movedim(-1, 0)
+        given = query.expand(*unit.shape[:2], 1, WIDTH)
+        attended = nn.functional.scaled_dot_product_attention(given, unit, unit, scale=WIDTH**-0.5)
+        return attended.unbind(-2)[0], weights.movedim(-1, 0)
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_shares_in_a_mean_of_normed_values(fused):
+    model, x = MixedNorms(3, fused=fused).double(), torch.randn(2, TOKENS, WIDTH, dtype=torch.float64)
+    (stack,), observed = examined(model, x, None)
+    assert [str(s.formula) for s in stack.sublayers][1:] == [
+        "v2 = feed_forward(norm(mix(norm(x), norm(v1))))",
+        "v3 = feed_forward(norm(mix(norm(x), norm(v1), norm(v2))))",
+    ]
+    values = [x]
+    with torch.no_grad():
+        for number, seen in enumerate(observed.stacks[0].sublayers):
+            values.append(model.f[number](model.mean(number, values)[0]))
+            after, weights = model.mean(number + 1, values)
+            own = weights[-1].unsqueeze(-1) * values[-1] / values[-1].square().mean(-1, keepdim=True).sqrt()
+            squares = own.square().mean(), (after - own).square().mean()
+            assert seen.branch_square == pytest.approx(float(squares[0]))
+            assert seen.sum_square == pytest.approx(float(after.square().mean()))
+            assert seen.share == pytest.approx(float(squares[0] / sum(squares)))
+
+
 def test_a_mean_that_depends_on_what_is_mixed_is_no_registered_placement_and_no_mistake():
     case = X_TRANSFORMERS["attn_aggregated_residuals"]
     found = diagnose(case.build(), case.inputs())

@@ -113,6 +113,5 @@ EXPECTED = {
         # One block beyond the first group.
         alone_blocks=7,
         decoder_blocks=7,
-        found_by_doctor=False,
     ),
 }

@@ -9,13 +9,11 @@ from ...placement import SublayerKind
 from ..trace.connections import rearranged
 from ..trace.flow import PRODUCTS, dominators
 from ..trace.graph import Graph
-from ..trace.mixtures import SOFTMAX
+from ..trace.mixtures import FUSED, SOFTMAX
 from .inner import InnerPlace
 from .mixing import mixes_positions
 
 BranchKind = SublayerKind | Literal["convolution", "mixer"]
-_FUSED = "scaled_dot_product"
-"""In the name of every operation that computes scores, softmax and mean in one: queries, keys and values go in."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +61,7 @@ def find_branch(graph: Graph, output: int, stream: int, others: int, lent: int =
     projected = [n for n in beside if any(graph.depends(n, product) for product in memory_products)]
     memory = tuple(n for n in entries if not stream >> n & 1 and others >> n & 1)
     meetings = [
-        graph.values[n] for n in region if graph.is_data_product(graph.values[n]) or _FUSED in graph.values[n].op
+        graph.values[n] for n in region if graph.is_data_product(graph.values[n]) or FUSED in graph.values[n].op
     ]
     attends = bool(meetings)
     kind: BranchKind = "feed_forward"
@@ -71,7 +69,7 @@ def find_branch(graph: Graph, output: int, stream: int, others: int, lent: int =
     if any(n in projected for value in meetings for n in value.inputs):
         kind = "cross_attention"
     elif _mixes(graph, reads, output, attends):
-        weighs = any(graph.values[n].op in SOFTMAX or _FUSED in graph.values[n].op for n in region)
+        weighs = any(graph.values[n].op in SOFTMAX or FUSED in graph.values[n].op for n in region)
         kind = "attention" if attends and weighs else "mixer" if attends else "convolution"
     return Branch(
         output=output,
@@ -153,7 +151,7 @@ def _mixes(graph: Graph, reads: list[int], output: int, attends: bool) -> bool:
 def inner_norms(graph: Graph, region: list[int], reads: list[int], kind: BranchKind) -> tuple[InnerPlace, ...]:
     """The places of norms within F, sorted: hidden where F neither attends nor mixes."""
     softmaxes = [n for n in region if graph.values[n].op in SOFTMAX]
-    fused = [graph.values[n] for n in region if _FUSED in graph.values[n].op]
+    fused = [graph.values[n] for n in region if FUSED in graph.values[n].op]
     scores = softmaxes + [number for value in fused for number in value.inputs[:2]]
     softmaxes += [value.number for value in fused]
     found = []
@@ -174,7 +172,7 @@ def inner_norms(graph: Graph, region: list[int], reads: list[int], kind: BranchK
 
 def _has_one_head(graph: Graph, region: list[int], read: int) -> bool:
     values = [graph.values[n] for n in region]
-    scores = next((value for value in values if graph.is_data_product(value) or _FUSED in value.op), None)
+    scores = next((value for value in values if graph.is_data_product(value) or FUSED in value.op), None)
     return scores is not None and graph.values[scores.inputs[0]].shape[-1] == graph.values[read].shape[-1]
 
 

@@ -57,6 +57,8 @@ class FormulaOfStream:
             return arguments[0]
         if step.kind == "mix":
             mixture = self._graph.mixtures[number]
+            if mixture.normed:
+                arguments = tuple(map(normed, arguments))
             return Term(
                 "mix",
                 arguments,

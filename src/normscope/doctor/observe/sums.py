@@ -1,16 +1,19 @@
 """The residual sums, or means over depth, that branches go into: what they add up, and which of it is the stream."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_leaves
 
 from ..find.branches import Branch
 from ..find.streams import Stream
 from ..trace.connections import rearranged
 from ..trace.graph import Graph
-from ..trace.operations import Origin
+from ..trace.mixtures import FUSED
+from ..trace.operations import Origin, Ref, mapped
 
 LIGHT = ("same", "scale", "norm", "expand")
 """Kinds of steps that are made from one value alone."""
@@ -55,8 +58,8 @@ class Sums:
             return values[of.sum].tensor
         # All are given, for a branch would be computed again from a stream that is left out.
         given = {n: values[n].tensor if n in kept else torch.zeros_like(values[n].tensor) for n in of.addends}
-        if mixture := self._graph.mixtures.get(of.sum):
-            given[mixture.weights] = values[mixture.weights].tensor
+        if of.sum in self._graph.mixtures:
+            given |= held(self._graph, of.sum, given)
         return self._graph.trace.again(given, of.sum)
 
     def _sum(self, branch: Branch, top: int) -> BranchSum:
@@ -144,6 +147,34 @@ class Sums:
         while number not in self._outputs and (step := self._graph.step(number)) and step.kind in LIGHT:
             (number,) = step.sources
         return number
+
+
+def held(graph: Graph, number: int, given: Mapping[int, Tensor]) -> dict[int, Tensor]:
+    """What a mean over depth keeps as it was recorded while others are put in its addends' places.
+
+    That is its weights and, of normed addends, what each is divided by, so that parts of it add up to the whole.
+    """
+    values, mixture = graph.values, graph.mixtures[number]
+    lengths = {
+        n: values[n].tensor
+        for at, norm in graph.norms.items()
+        if mixture.normed and max(mixture.sources) < at < number and graph.depends(number, at)
+        for n in graph.between(norm.source, at)
+        if values[n].shape[-1:] == (1,) and values[norm.source].shape[-1] > 1
+    }
+    weighing = values[mixture.weights]
+    if FUSED not in weighing.op or weighing.call is None:
+        return {**lengths, mixture.weights: weighing.tensor}
+    # Where one operation takes queries, keys and values, the first two are as they were.
+    call, read = weighing.call, weighing.call.args[2].number
+
+    def recorded(argument: Any) -> Any:
+        return values[argument.number].tensor if isinstance(argument, Ref) else argument
+
+    query, key, _, *rest = mapped(recorded, call.args)
+    value = graph.trace.again({**given, **lengths}, read)
+    mean = call.function(query, key, value, *rest, **mapped(recorded, call.kwargs))
+    return {mixture.weights: tree_leaves(mean)[0]}
 
 
 def is_gain(graph: Graph, number: int) -> bool:

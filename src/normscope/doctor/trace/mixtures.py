@@ -1,15 +1,18 @@
 """Means over depth, known by what they do: softmax weights over earlier values, for every token on its own."""
 
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
-from .flow import STACKING, Flow
+from .flow import REARRANGING, STACKING, Flow
 from .operations import Value
 
 SOFTMAX = frozenset({"_softmax", "_safe_softmax"})
-_WEIGHING = frozenset({"bmm", "mm", "mul", "sum"})
+FUSED = "scaled_dot_product"
+"""In the name of every operation that computes scores, softmax and mean in one: queries, keys and values go in."""
+_WEIGHING = frozenset({"bmm", "mm", "mul", "sum", "unbind"})
 _LARGEST = 100
 """Operations between the stacked values and their mean."""
 
@@ -20,11 +23,13 @@ class Mixture:
 
     sources: tuple[int, ...]
     weights: int
-    """Number of the softmax."""
+    """Number of the softmax, or of the operation that computes softmax and mean in one."""
     by_parameter: bool
     """Whether the weights are a softmax over products of the values with one trained vector, and nothing else."""
     key_norms: int
     """How many norms the values pass before these products."""
+    normed: bool = False
+    """Whether it is the mean of x / RMS(x) of each of its sources x, rather than of x."""
 
 
 def mixture_of(flow: Flow, value: Value, norms: Container[int]) -> Mixture | None:
@@ -32,45 +37,83 @@ def mixture_of(flow: Flow, value: Value, norms: Container[int]) -> Mixture | Non
 
     norms: the numbers of the values that are norms.
     """
-    if value.op not in _WEIGHING or not value.is_data or not value.tensor.is_floating_point():
+    if not (value.op in _WEIGHING or _is_fused(value)) or not value.is_data or not value.tensor.is_floating_point():
         return None
     stacked = flow.dominators[value.number]
     while stacked >= 0 and flow.values[stacked].op not in STACKING and value.number - stacked <= _LARGEST:
         stacked = flow.dominators[stacked]
     if stacked < 0 or flow.values[stacked].op not in STACKING or value.number - stacked > _LARGEST:
         return None
-    sources = flow.predecessors[stacked]
     size = value.tensor.numel()
-    if any(flow.values[n].tensor.numel() != size for n in sources) or len(sources) != len(flow.values[stacked].inputs):
-        return None
+    sources = _sources(flow, stacked, size)
     inside = flow.between(stacked, value.number)[1:]
-    softmaxes = [n for n in inside if flow.values[n].op in SOFTMAX]
-    if len(softmaxes) != 1 or not _keeps_what_all_agree_on(flow, value, stacked, len(sources)):
+    softmaxes = [n for n in inside if flow.values[n].op in SOFTMAX or _is_fused(flow.values[n])]
+    if not sources or len(softmaxes) != 1:
         return None
-    keys = flow.between(stacked, softmaxes[0])[1:]
+    (weights,) = softmaxes
+    normed = _normed(flow, value, sources)
+    if normed is None:
+        return None
+    keys = flow.between(stacked, weights)[1:]
     return Mixture(
         sources=tuple(sources),
-        weights=softmaxes[0],
+        weights=weights,
         by_parameter=_by_parameter(flow, keys, flow.values[sources[0]].shape[-1]),
         key_norms=sum(n in norms for n in keys),
+        normed=normed,
     )
 
 
-def _keeps_what_all_agree_on(flow: Flow, value: Value, stacked: int, count: int) -> bool:
-    """Whether the value is z where z takes the place of every value in the stack."""
-    call = flow.values[stacked].call
-    if call is None or value.tensor.is_meta:
-        return False
-    like = flow.values[flow.predecessors[stacked][0]].tensor
-    z = torch.randn(like.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(like)
+def _is_fused(value: Value) -> bool:
+    return FUSED in value.op and value.call is not None and value.call.output == 0
+
+
+def _sources(flow: Flow, stacked: int, size: int) -> list[int]:
+    """What was put into a stack, piece by piece or in stacks of its own, each piece of this size; empty of others."""
+    found: list[int] = []
+    for number in flow.values[stacked].inputs:
+        if not flow.values[number].tensor.numel():
+            # A stack often starts from an empty one.
+            continue
+        inner = number
+        while flow.values[inner].op in REARRANGING and len(flow.predecessors[inner]) == 1:
+            (inner,) = flow.predecessors[inner]
+        pieces = [number] if flow.values[number].is_data and flow.values[number].tensor.numel() == size else []
+        if flow.values[inner].op in STACKING:
+            pieces = _sources(flow, inner, size) or pieces
+        if not pieces:
+            return []
+        found += pieces
+    return found
+
+
+def _normed(flow: Flow, value: Value, sources: Sequence[int]) -> bool | None:
+    """Whether the value is z / RMS(z) where z takes the place of every source; None where it is neither this nor z."""
+    if value.tensor.is_meta:
+        return None
+    like = flow.values[sources[0]].tensor
+    generator = torch.Generator().manual_seed(0)
+    # Its tokens are of many sizes, so that a norm shows.
+    z = torch.randn(like.shape, generator=generator, dtype=torch.float64)
+    z = (z * (0.5 + torch.rand((*like.shape[:-1], 1), generator=generator, dtype=torch.float64))).to(like)
+    # Of different sources each has its own shape in the stack.
+    held = {n: z.reshape(flow.values[n].shape) for n in sources}
     try:
-        mean = flow.trace.again({stacked: call.function([z] * count, *call.args[1:], **call.kwargs)}, value.number)
+        mean = flow.trace.again(held, value.number).reshape(z.shape)
     except (ValueError, RuntimeError):
+        return None
+    if _close(mean, z):
         return False
-    return torch.allclose(mean.reshape(z.shape).double(), z.double(), rtol=1e-2, atol=1e-2)
+    return True if _close(mean, torch.nn.functional.rms_norm(z, z.shape[-1:])) else None
+
+
+def _close(a: Tensor, b: Tensor) -> bool:
+    return torch.allclose(a.double(), b.double(), rtol=1e-2, atol=1e-2)
 
 
 def _by_parameter(flow: Flow, keys: list[int], width: int) -> bool:
-    products = [flow.values[n] for n in keys if flow.is_product(flow.values[n])]
-    given = [flow.values[n].tensor for value in products for n in value.inputs if not flow.values[n].is_data]
-    return len(products) == len(given) == 1 and given[0].numel() == width
+    """Whether keys meet trained vectors of their width, and the weights hang on nothing else."""
+    products = [flow.values[n] for n in keys if flow.is_product(flow.values[n]) or _is_fused(flow.values[n])]
+    given = [flow.values[n] for value in products for n in value.inputs if not flow.values[n].is_data]
+    # One query is often repeated for every token.
+    return len(products) == len(given) == 1 and width in (given[0].tensor.numel(), given[0].shape[-1])
