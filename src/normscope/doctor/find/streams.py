@@ -1,6 +1,6 @@
 """The residual streams of a recorded forward pass: sums x + F(x), the branches F in them, and the formula they make."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from itertools import permutations, takewhile
@@ -14,6 +14,7 @@ from ..trace.mixtures import SOFTMAX
 from ..trace.norms import NormFunction
 from .branches import Branch, find_branch
 from .formula import FormulaOfStream
+from .refined import bits, refined
 from .surroundings import Surroundings, surroundings
 from .terms import Term
 
@@ -67,6 +68,24 @@ def find_streams(graph: Graph) -> list[Stream]:
     is computed from by way of a weight matrix. So is a mean over depth.
     """
     reached = _reached(graph)
+    groups = _groups(graph, reached)
+    streams = _streams(graph, groups, reached)
+    outer = [group for group in groups if not _is_inside(graph, group, streams)]
+    if len(outer) < len(groups):
+        streams = _streams(graph, outer, reached)
+    for number, stream in enumerate(streams, 1):
+        stream.around = surroundings(
+            graph,
+            ends=[some.last for some in streams[:number]],
+            values=[some.values for some in streams[:number]],
+            sources=stream.sources,
+            memories=[(value, branch.output) for branch in stream.branches for value in branch.memory],
+        )
+    return streams
+
+
+def _groups(graph: Graph, reached: list[int]) -> list[_Group]:
+    """The residual sums, those together that are of one stream."""
     groups: list[_Group] = []
     for value in graph.values:
         step = graph.step(value.number)
@@ -81,22 +100,30 @@ def find_streams(graph: Graph) -> list[Stream]:
         mine = [group for group in groups if own.values & group.joins or group.values & shared]
         groups = [group for group in groups if group not in mine]
         groups.append(reduce(_Group.with_, mine, own))
+    return groups
+
+
+def _streams(graph: Graph, groups: Sequence[_Group], reached: list[int]) -> list[Stream]:
     everything = reduce(or_, (group.values for group in groups), 0)
     found = [_stream(graph, group, everything, reached) for group in groups]
-    streams = [stream for stream in found if stream.branches]
-    for number, stream in enumerate(streams, 1):
-        stream.around = surroundings(
-            graph,
-            ends=[some.last for some in streams[:number]],
-            values=[some.values for some in streams[:number]],
-            sources=stream.sources,
-            memories=[(value, branch.output) for branch in stream.branches for value in branch.memory],
-        )
-    return streams
+    return [stream for stream in found if stream.branches]
+
+
+def _is_inside(graph: Graph, group: _Group, streams: Sequence[Stream]) -> bool:
+    """Whether it is a single sum between what a sub-layer of another stream reads and its output.
+
+    A short convolution beside its own input is such, on the way to keys and values.
+    """
+    join = group.joins.bit_length() - 1
+    return group.joins.bit_count() == 1 and any(
+        graph.ancestors[join] & stream.values and any(graph.depends(b.output, join) for b in stream.branches)
+        for stream in streams
+        if not stream.values & group.joins
+    )
 
 
 def _joins(graph: Graph, skip: int, branch: int) -> bool:
-    return any(graph.through_weights[leaf] & skip for leaf in _bits(branch) if graph.step(leaf) is None)
+    return any(graph.through_weights[leaf] & skip for leaf in bits(branch) if graph.step(leaf) is None)
 
 
 def _weighs(graph: Graph, number: int) -> bool:
@@ -128,25 +155,19 @@ def _reached(graph: Graph) -> list[int]:
     return found
 
 
-def _bits(numbers: int) -> Iterator[int]:
-    while numbers:
-        lowest = numbers & -numbers
-        yield lowest.bit_length() - 1
-        numbers ^= lowest
-
-
 def _stream(graph: Graph, group: _Group, everything: int, reached: list[int]) -> Stream:
-    values, joins = group.values, list(_bits(group.joins))
+    values, joins = group.values, list(bits(group.joins))
     last = graph.connections.ends.get(joins[-1], joins[-1])
     end = _end(graph, last)
-    leaves = [n for n in _bits(values) if graph.step(n) is None]
+    leaves = [n for n in bits(values) if graph.step(n) is None]
     light = values & ~sum(1 << n for n in leaves)
     sources = [n for n in leaves if not graph.through_weights[n] & (light | _sources_of(graph, leaves))]
     outputs = [n for n in leaves if n not in sources]
     found = _find_branches(graph, outputs, values, everything & ~values)
-    if together := _computed_together(graph, found, values, reached):
+    if together := _computed_together(graph, found, values, reached) or refined(graph, found, values, reached):
         inside = reduce(or_, (reached[n] & ~(1 << n) for n in together))
         values &= ~inside
+        joins = [n for n in joins if values >> n & 1 and n not in together]
         outputs = sorted([*(n for n in outputs if not inside >> n & 1), *together])
         found = _find_branches(graph, outputs, values, everything & ~group.values)
     # A projection of one part of the sum onto another one is no sub-layer.
@@ -201,9 +222,9 @@ def _computed_together(graph: Graph, found: Sequence[Branch], values: int, reach
     for branch in found:
         key = branch.kind, tuple(_rearranged(graph, n) for n in branch.reads)
         alike[key] = alike.get(key, 0) | 1 << branch.output
-    leaves = sum(1 << n for n in _bits(values) if graph.step(n) is None)
+    leaves = sum(1 << n for n in bits(values) if graph.step(n) is None)
     several = [some for some in alike.values() if some.bit_count() > 1]
-    whole = ([n for n in _bits(values) if reached[n] & leaves == some] for some in several)
+    whole = ([n for n in bits(values) if reached[n] & leaves == some] for some in several)
     return [numbers[0] for numbers in whole if numbers]
 
 
