@@ -1,6 +1,7 @@
 """Weights and embeddings of the settings beside those that models draw."""
 
 import math
+from itertools import cycle, product
 
 import numpy as np
 import pytest
@@ -12,6 +13,17 @@ from normscope.model.initialisation import SCHEMES, initialise
 from normscope.placement import StackShape, named, registered
 from normscope.theory.settings import SETTINGS, Text, of_setting
 
+# A scheme's deviation and a placement's gain are multiplied with each other, or its unit vectors take their place, so
+# that not every pair says more: every placement under its source's scheme and under one more, the schemes in turn, and
+# every scheme under a placement without gains, one with gains, and one on the sphere.
+DRAWN = list(
+    dict.fromkeys(
+        [(name, placement.initialisation) for name, placement in registered().items()]
+        + list(zip(registered(), cycle(SETTINGS), strict=False))
+        + list(product(("pre-ln", "deepnorm", "ngpt"), SETTINGS))
+    )
+)
+
 
 class TestSettings:
     def test_every_scheme_of_models_has_its_setting(self):
@@ -22,8 +34,7 @@ class TestSettings:
             placement = named(name)(StackShape(kind="decoder", width=64, encoder_blocks=2, decoder_blocks=2))
             assert of_setting("as-placement", placement) is SETTINGS[placement.initialisation]
 
-    @pytest.mark.parametrize("setting", SETTINGS)
-    @pytest.mark.parametrize("name", registered())
+    @pytest.mark.parametrize(("name", "setting"), DRAWN)
     def test_weights_as_drawn(self, name, setting):
         """The root mean square of what is drawn under the scheme of that name: the identity has that of N(0, 1/d)."""
         torch.manual_seed(1)
