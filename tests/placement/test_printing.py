@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from normscope.placement import Placement, StackShape, named, registered
-from normscope.placement.printing import DEFAULT_STACK, formula
+from normscope.placement.printing import DEFAULT_STACK, brief_lines, formula, lines
 from normscope.placement.reading import read
 from normscope.placement.symbol import Symbol
 from placement.expected import expected
@@ -152,3 +152,20 @@ def test_streams_and_parts_of_a_state_must_be_as_many():
 def test_without_a_formula():
     with pytest.raises(NotImplementedError, match="'own' must define join or block"):
         formula(Own)
+
+
+@pytest.mark.parametrize("name", registered())
+def test_a_list_shows_every_placement_in_a_few_lines(name):
+    """Of 48 columns, about what a list on a terminal of 100 leaves a formula."""
+    found = brief_lines(registered()[name])
+    assert sum(-(-len(line) // 48) for line in found) <= 12
+    whole = lines(registered()[name])
+    assert found == whole or len("".join(found)) < len("".join(whole))
+
+
+def test_what_a_brief_formula_leaves_out_is_counted():
+    assert brief_lines(named("mhc")) == [
+        "x1 ← C_11 · x1 + … + C_41 · x4 + 2 · post_1 · F(norm(pre_1 · x1 + … + pre_4 · x4)); and 3 streams more",
+        "y = norm(head_1 · x1 + … + head_4 · x4)",
+    ]
+    assert "and 5 more kinds of block" in brief_lines(named("denseformer"))

@@ -53,7 +53,8 @@ _AS_DATA = """\
 | `stacks` | facts by stack, `encoder` and `decoder`; empty where it is not defined for the model asked for |
 | `general_formula` | the printed formula where `stacks` is empty, else an empty list |
 
-The facts of a stack are `formula` (a list of statements), `final_norm` (true or false), `norms` and
+The facts of a stack are `formula` (a list of statements), `brief_formula` (as in the table above, with less of what is
+long), `final_norm` (true or false), `norms` and
 `extra_parameters` (lists with an entry for every block), `last_block_cost` (`additions`, `scalings`, `norms`,
 `mixed`) and `last_block_cost_ratio` (to Pre-LN's).
 
@@ -112,7 +113,7 @@ def _overview(table: Sequence[Row], size: Size) -> Iterator[str]:
         name = f"[{row.name}](#{row.name})"
         cells = [
             f"*{name}*" if row.variant_of else name,
-            "<br>".join(f"`{line}`" for line in words.formula(row)),
+            "<br>".join(f"`{line}`" for line in words.brief_formula(row)),
             str(row.year),
             words.defined(row, size),
             _each(words.final_norm(f) for f in facts),

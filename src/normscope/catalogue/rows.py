@@ -8,7 +8,7 @@ from typing import Literal, cast, get_args
 from ..placement import Placement, StackShape, named, registered
 from ..placement.base import ModelKind
 from ..placement.cost import Cost, block_cost
-from ..placement.printing import lines
+from ..placement.printing import brief_lines, lines
 from ..placement.reading import Reading, read
 
 StackKind = Literal["encoder", "decoder"]
@@ -81,6 +81,8 @@ class StackFacts:
     """What the formula asks for in one stack; lists have an entry for every block."""
 
     formula: list[str]
+    brief_formula: list[str]
+    """Without numbers of a token and all but the first of several streams."""
     final_norm: bool
     norms: list[int]
     extra_parameters: list[int]
@@ -139,6 +141,7 @@ def facts(placement: Placement) -> StackFacts:
     baseline = block_cost(named(BASELINE)(stack), stack.blocks)
     return StackFacts(
         formula=lines(type(placement), stack),
+        brief_formula=brief_lines(type(placement), stack),
         final_norm=bool(reading.finish.norm.widths),
         norms=[sum(len(sublayer.norm.widths) for sublayer in block) for block in reading.blocks],
         extra_parameters=extra_parameters(reading),

@@ -30,7 +30,7 @@ def list_table(rows: Sequence[Row], size: Size) -> RenderableType:
     for row, named in zip(rows, names, strict=True):
         name = Text(named, style="bold")
         below = Text("\n".join([str(row.year), *(row.models if len(row.models) < 3 else ())]), style="dim")
-        source = Text.assemble("\n".join(words.formula(row)), "\n", (row.citation, "dim"))
+        source = Text.assemble("\n".join(words.brief_formula(row)), "\n", (row.citation, "dim"))
         facts = row.stacks.values()
         table.add_row(
             Text.assemble(name, "\n", below),
@@ -43,5 +43,5 @@ def list_table(rows: Sequence[Row], size: Size) -> RenderableType:
             "\n".join(f"{f.last_block_cost_ratio:.2f}" for f in facts),
         )
         table.add_row()
-    more = "`normscope placements show NAME` draws the wiring and lists initial weights."
+    more = "`normscope placements show NAME` prints the whole formula, draws the wiring and lists initial weights."
     return Group(table, Text(f"For {size}. {words.EXTRA} {words.COUNTED}", style="dim"), Text(more, style="dim"))

@@ -37,8 +37,19 @@ def formula(row: Row) -> list[str]:
     """Of the first stack, and what the other one has otherwise."""
     if not row.stacks:
         return row.general_formula
-    (_, first), *others = row.stacks.items()
-    return first.formula + [f"{kind}: {line}" for kind, f in others for line in f.formula if line not in first.formula]
+    return _of_stacks({kind: facts.formula for kind, facts in row.stacks.items()})
+
+
+def brief_formula(row: Row) -> list[str]:
+    """The same in a few lines, for a list of many."""
+    if not row.stacks:
+        return row.general_formula
+    return _of_stacks({kind: facts.brief_formula for kind, facts in row.stacks.items()})
+
+
+def _of_stacks(formulas: Mapping[str, list[str]]) -> list[str]:
+    (_, first), *others = formulas.items()
+    return first + [f"{kind}: {line}" for kind, found in others for line in found if line not in first]
 
 
 def defined(row: Row, size: Size) -> str:

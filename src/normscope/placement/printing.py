@@ -1,6 +1,8 @@
 """A placement's formula as text, printed from the formula itself."""
 
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
 
 from .base import Placement, StackShape, State
 from .naming import Naming, meanings
@@ -20,6 +22,13 @@ def shown_stack(placement: type[Placement]) -> StackShape:
     return replace(DEFAULT_STACK, decoder_blocks=0)
 
 
+Part = Symbol | tuple[Symbol, ...]
+Changed = list[tuple[str, Part, Part]]
+"""Parts of a state that change: names, what they were and what they are."""
+Writes = Callable[[Changed, bool], list[str]]
+"""Statements for them; True at the start of a stack."""
+
+
 def formula(placement: type[Placement], stack: StackShape | None = None) -> str:
     """What one sub-layer does to the state, or the whole block where the placement reaches across sub-layers.
 
@@ -30,47 +39,80 @@ def formula(placement: type[Placement], stack: StackShape | None = None) -> str:
 
 def lines(placement: type[Placement], stack: StackShape | None = None) -> list[str]:
     """The statements of `formula`."""
-    stack = stack or shown_stack(placement)
+    return _lines(placement, stack or shown_stack(placement), _WHOLE)
+
+
+def brief_lines(placement: type[Placement], stack: StackShape | None = None) -> list[str]:
+    """As `lines`, in a few: without what numbers of a token are computed as, and of more than two streams or kinds of
+    block the first, with how many are left out."""
+    return _lines(placement, stack or shown_stack(placement), _BRIEF)
+
+
+def _lines(placement: type[Placement], stack: StackShape, length: "_Length") -> list[str]:
     instance = placement(stack)
     state = started = instance.start(Symbol("x", (), stack.width), SymbolEnd())
     by_text: dict[tuple[str, ...], list[int]] = {}
     for block, step in enumerate(walk(instance, started), 1):
-        by_text.setdefault(_block(instance, step), []).append(block)
+        by_text.setdefault(_block(instance, step, length.writes), []).append(block)
         state = step.after
-    found = _assignments(Symbol("x"), started, instance, first=True)
-    for text, blocks in by_text.items():
+    found = length.writes(_changed(parts(Symbol("x")) * len(parts(started)), started, instance), True)
+    shown = length.shown(len(by_text))
+    for text, blocks in islice(by_text.items(), shown):
         where = f"block{'s' if len(blocks) > 1 else ''} {ranges(blocks)}: " if len(by_text) > 1 else ""
         found += [where + line for line in text]
+    if shown < len(by_text):
+        found.append(f"and {len(by_text) - shown} more kinds of block")
     output = instance.finish(named_parts(state, instance), SymbolEnd())
     if output.arguments:
-        found += [*meanings([output]), f"y = {output}"]
+        found += [*length.defined([output]), f"y = {output}"]
     return found
 
 
-def _block(placement: Placement, step: Step) -> tuple[str, ...]:
+def _block(placement: Placement, step: Step, writes: Writes) -> tuple[str, ...]:
     """The assignments of one block."""
     if type(placement).block is not Placement.block:
-        return tuple(_assignments(step.before, step.after, placement))
+        return tuple(writes(_changed(parts(step.before), step.after, placement), False))
     by_kind = {}
     for sublayer in step.sublayers:
         after = placement.block(step.before, [symbol_sublayer(sublayer.site)])
-        by_kind[sublayer.site.kind] = "; ".join(_assignments(step.before, after, placement))
+        by_kind[sublayer.site.kind] = "; ".join(writes(_changed(parts(step.before), after, placement), False))
     if len(set(by_kind.values())) == 1:
         return tuple(set(by_kind.values()))
     return tuple(f"{kind}: {text}" for kind, text in by_kind.items())
 
 
-def _assignments(before: State, after: State, placement: Placement, *, first: bool = False) -> list[str]:
-    """One assignment for each part that changes, after what they have in common; a history gains what is appended."""
-    old = parts(before) if not first else parts(before) * len(parts(after))
-    changed = [
+def _changed(old: Sequence[Part], after: State, placement: Placement) -> Changed:
+    return [
         (name, was, now)
         for name, was, now in zip(placement.streams, old, parts(after), strict=True)
         if isinstance(now, tuple) or (not isinstance(was, tuple) and not now.same_name(was))
     ]
-    whole = [now for _, _, now in changed if isinstance(now, Symbol)]
+
+
+def _whole(changed: Changed) -> list[Symbol]:
+    return [now for _, _, now in changed if isinstance(now, Symbol)]
+
+
+def _first_assignments(changed: Changed, first: bool) -> list[str]:
+    shown = _first_of_many(len(changed))
+    left = len(changed) - shown
+    return [*_written(changed[:shown], first), *([f"and {left} streams more"] if left else [])]
+
+
+def _first_of_many(count: int) -> int:
+    """Of two both; of more the first."""
+    return count if count <= 2 else 1
+
+
+def _assignments(changed: Changed, first: bool) -> list[str]:
+    """One assignment for each part that changes, after the numbers of a token that they have."""
+    return meanings(_whole(changed)) + _written(changed, first)
+
+
+def _written(changed: Changed, first: bool) -> list[str]:
+    """The assignments, after what they have in common; a history gains what is appended."""
     naming = Naming()
-    found = meanings(whole) + naming.common(whole)
+    found = naming.common(_whole(changed))
     for name, was, now in changed:
         if isinstance(now, Symbol):
             found += naming.assignment(name, now)
@@ -81,6 +123,21 @@ def _assignments(before: State, after: State, placement: Placement, *, first: bo
         else:
             found.append(f"{name} ← [{', '.join([*([] if first else [name]), *added])}]")
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Length:
+    """How much of a formula is printed."""
+
+    defined: Callable[[Sequence[Symbol]], list[str]]
+    """Statements for what an output is made of."""
+    writes: Writes
+    shown: Callable[[int], int]
+    """Of so many kinds of block, how many are printed."""
+
+
+_WHOLE = _Length(meanings, _assignments, lambda count: count)
+_BRIEF = _Length(lambda _: [], _first_assignments, _first_of_many)
 
 
 def ranges(blocks: list[int]) -> str:
