@@ -46,7 +46,7 @@ class TestSizes:
             ({"activation_dropout": math.nan}, r"activation_dropout must lie in \[0, 1\), got nan"),
             (
                 {"norm": "batch-norm"},
-                "norm must be one of as-placement, layer-norm, rms-norm, scale-norm, sphere-norm, got 'batch-norm'",
+                "norm must be one of as-placement, layer-norm, .*, sphere-norm, dyt, derf, got 'batch-norm'",
             ),
             ({"initialisation": "he"}, "initialisation must be one of as-placement, paper, .*, got 'he'"),
             ({"initialisation": "theory"}, "theory is stated for heads = 1 and ffn_width = width"),

@@ -198,7 +198,7 @@ def test_theory_takes_biases_for_numbers_that_hardly_scatter_and_refuses_others(
     x: Moments = single(atoms, atoms.add(4.0, 1.0))
     weight = Number(0.0, (2, 1024), 0.02)
     assert connect(joined(x, x, x, x), weight, first_values((0.5, -1.0), (2,), 0.0), 0.01) == (0.5, -1.0)
-    with pytest.raises(ValueError, match=r"a standard deviation of 0\.64 at width 1024: .* cannot be predicted"):
+    with pytest.raises(ValueError, match=r"a standard deviation of 0\.64 over 1,024 features: .* cannot be predicted"):
         connect(joined(x, x, x, x), weight, 0.0, 1.0)
     assert connect(joined(x, x, x, x), Number(0.0, (1, 1024)), 0.0, 1.0) == (0.0,)
     with pytest.raises(ValueError, match="a vector whose entries start from different numbers"):

@@ -142,7 +142,8 @@ class Trainer:
             if float(norm) > self.train.clip_norm:
                 torch.nn.utils.clip_grads_with_norm_(self.model.parameters(), self.train.clip_norm, norm)
             for group in self.optimizer.param_groups:
-                group["lr"] = learning_rate * group["lr_factor"]
+                # An optimiser that the caller made has groups of its own, without factors.
+                group["lr"] = learning_rate * group.get("lr_factor", 1.0)
             self.optimizer.step()
             measured |= {} if self.monitor is None else self.monitor.stepped(update)
             self.hooks.after_update()
