@@ -42,3 +42,22 @@ def test_the_loss_of_a_target_is_that_of_its_training(task: str, trained: bool, 
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
     assert target.wanted_placement == config.model.placement
     assert (target.loading is not None) == trained
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ['task="language-model"', "data.batch_sequences=300", "data.sequence_length=24", "model.positions=24"],
+        ["data.max_tokens=8000", "data.toy_pairs=3000"],
+    ],
+    ids=["language-model", "translation"],
+)
+def test_a_diagnosis_looks_at_a_few_thousand_tokens_of_a_large_batch(settings: list[str], tmp_path: Path) -> None:
+    """Every tensor of that pass is kept; the batches that a probe trains on are the training's own."""
+    sizes = ["model.width=8", "model.ffn_width=8", "model.heads=2"]
+    (tmp_path / "mine.toml").write_text(to_toml(load(None, [*settings, *sizes])))
+    target = opened(str(tmp_path / "mine.toml"), [], tokens=8, sequences=2, seed=0)
+    assert target.batches is not None
+    with torch.no_grad():
+        seen, trained_on = (len(run(target.model.eval())) for run in (target.inputs, target.batches(0)))
+    assert 2000 < seen <= 4096 < trained_on

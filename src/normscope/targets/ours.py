@@ -16,9 +16,12 @@ from ..tasks.registry import task_from_scratch
 from ..tasks.run_config import RunConfig
 from .target import Target
 
+EXAMINED_TOKENS = 4096
+"""Of the batch that a diagnosis looks at; what trains (`--probe`) has the configuration's own batches."""
+
 
 def of_config(file: Path, settings: Sequence[str]) -> Target:
-    """Initial weights of the configuration's seed, the first batch of its training, its loss and its optimiser."""
+    """Initial weights of the configuration's seed, a batch of its training, its loss and its optimiser."""
     config = load(file, settings)
     task = task_from_scratch(
         config, f"{file} has task {config.task}: a fine-tuning is diagnosed by the run that it starts from"
@@ -28,7 +31,7 @@ def of_config(file: Path, settings: Sequence[str]) -> Target:
 
 
 def of_run(folder: Path, settings: Sequence[str]) -> Target:
-    """The best checkpoint of a run, on the first batch that it was trained on."""
+    """The best checkpoint of a run, on a batch that it was trained on."""
     if settings:
         raise UserError(f"--set {settings[0]}: {folder} is a run, whose configuration is fixed; give its config.toml")
     run = load_run(folder, device="cpu")
@@ -48,10 +51,12 @@ def _target(
     loading: Loading | None,
 ) -> Target:
     batch_of = task.batches(config, corpus)
+    # Every tensor of a pass is kept and computed again from others: a large batch would fill the memory.
+    examined = task.batches(task.in_smaller_batches(config, EXAMINED_TOKENS), corpus)(0)
     return Target(
         title=f"{type(model).__name__} ({title})",
         model=model,
-        inputs=_Run(batch_of(0)),
+        inputs=_Run(examined),
         loss=_loss,
         batches=lambda number: _Run(batch_of(number)),
         optimizer=make_optimizer(model, config.optimizer),

@@ -194,6 +194,10 @@ class TaskFromScratch(Task[Config], Generic[Config, Corpus, Model, Codec]):
         """How large a batch is."""
 
     @abstractmethod
+    def in_smaller_batches(self, config: Config, tokens: int) -> Config:
+        """The same with batches of at most so many tokens, or of one sequence where that has more."""
+
+    @abstractmethod
     def loss_words(self, config: Config) -> str:
         """What is minimised, and what is shown."""
 

@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -89,6 +90,10 @@ class TextTask(TaskFromScratch[Config, DocumentCorpus, Model, TextTokeniser], Ge
 
     def batch_words(self, config: Config) -> str:
         return f"{config.data.batch_sequences} sequences of up to {config.data.sequence_length} tokens"
+
+    def in_smaller_batches(self, config: Config, tokens: int) -> Config:
+        fewer = min(config.data.batch_sequences, max(1, tokens // config.data.sequence_length))
+        return replace(config, data=replace(config.data, batch_sequences=fewer))
 
     def sentences(self, run: LoadedRun[Config, Model, TextTokeniser]) -> tuple[str, Outputs]:
         longest = min(LONGEST, run.config.model.positions) - 2

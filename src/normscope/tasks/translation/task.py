@@ -1,7 +1,7 @@
 """Translation as a task."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +103,9 @@ class Translation(TaskFromScratch[TranslationRunConfig, Corpus, EncoderDecoder, 
 
     def batch_words(self, config: TranslationRunConfig) -> str:
         return f"{config.data.max_tokens} tokens"
+
+    def in_smaller_batches(self, config: TranslationRunConfig, tokens: int) -> TranslationRunConfig:
+        return replace(config, data=replace(config.data, max_tokens=min(config.data.max_tokens, tokens)))
 
     def loss_words(self, config: TranslationRunConfig) -> str:
         return f"label smoothing {config.translation.label_smoothing:g}; the losses shown are not smoothed"
