@@ -17,7 +17,7 @@ import pytest
 import in_process
 from normscope.cli.main import main
 from normscope.data.toy.language import toy_pairs
-from normscope.placement import base
+from normscope.placement import registry
 from normscope.studies.finetuning import finetune
 from normscope.studies.grids import compare
 
@@ -86,10 +86,10 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
                 (folder / f"{split}.{language}.gz").write_bytes(gzip.compress(text))
             else:
                 (folder / f"{split}.{language}").write_bytes(text)
-    known = dict(base._REGISTRY)
+    known = dict(registry._REGISTRY)
     yield folder
-    base._REGISTRY.clear()
-    base._REGISTRY.update(known)
+    registry._REGISTRY.clear()
+    registry._REGISTRY.update(known)
 
 
 def _blocks(page: str) -> list[tuple[str, str]]:

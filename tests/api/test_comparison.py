@@ -6,7 +6,7 @@ import pytest
 
 import in_process
 import normscope
-from normscope.placement import Placement, base, register
+from normscope.placement import Placement, register, registry
 from normscope.studies.grids import compare
 from tiny import SETTINGS
 
@@ -56,7 +56,7 @@ def test_what_the_configuration_gives_is_used_and_not_overridden(tmp_path: Path)
 def test_a_placement_of_this_process_alone_is_refused_before_anything_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(base, "_REGISTRY", dict(base._REGISTRY))
+    monkeypatch.setattr(registry, "_REGISTRY", dict(registry._REGISTRY))
 
     @register
     class Mine(Placement):

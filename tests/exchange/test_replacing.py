@@ -18,7 +18,7 @@ from normscope.exchange.replacing import re_placed
 from normscope.exchange.verbs import re_place_run
 from normscope.model import DecoderConfig, EncoderConfig, EncoderDecoder, LanguageModel, Layout, MaskedEncoder
 from normscope.model import ModelConfig as TranslationModel
-from normscope.placement import base, named, registered
+from normscope.placement import named, registered, registry
 from normscope.runs.config import load
 from normscope.runs.loading import load_run
 from normscope.tasks.language_model import LanguageModelRunConfig
@@ -133,7 +133,7 @@ class TestStatement:
         class Blunt(named("pre-ln")):
             name, norm_epsilon = "blunt", 1e-2
 
-        monkeypatch.setitem(base._REGISTRY, "blunt", Blunt)
+        monkeypatch.setitem(registry._REGISTRY, "blunt", Blunt)
         model = encoder("pre-ln")
         new, change = re_placed(model, "blunt")
         assert (change.new, change.dropped) == ({}, ())

@@ -8,7 +8,7 @@ import torch
 
 from normscope.model import SCHEMES, EncoderDecoder, ModelConfig, renormalise, unit_vectors
 from normscope.placement import Placement, register, registered
-from normscope.placement.base import _REGISTRY
+from normscope.placement.registry import _REGISTRY
 from placement.expectations import Gain
 from placement.expected import expected
 

@@ -11,7 +11,7 @@ import pytest
 
 from normscope.cli import main as cli
 from normscope.errors import UserError
-from normscope.placement import Placement, base, register
+from normscope.placement import Placement, register, registry
 from normscope.report.depth_svg import DepthLine, bundled, depth_svg, spread
 from normscope.studies.depth import measure
 from normscope.studies.depth.curves import Behaviour, behaviour, exponent
@@ -137,7 +137,7 @@ class TestStudy:
         assert found["settings"].items() >= change.items()
 
     def test_another_formula_of_that_name_is_measured(self, tmp_path, monkeypatch):
-        monkeypatch.setattr(base, "_REGISTRY", dict(base._REGISTRY))
+        monkeypatch.setattr(registry, "_REGISTRY", dict(registry._REGISTRY))
 
         def placement(scale: float) -> type[Placement]:
             def join(self, x, sublayer, norm):
@@ -153,7 +153,7 @@ class TestStudy:
         assert len(run(small("own-depth"), tmp_path)[1]) == 1
 
     def test_a_curve_that_leaves_float32(self, tmp_path, monkeypatch):
-        monkeypatch.setattr(base, "_REGISTRY", dict(base._REGISTRY))
+        monkeypatch.setattr(registry, "_REGISTRY", dict(registry._REGISTRY))
 
         def join(self, x, sublayer, norm):
             return 1e4 * x + sublayer(norm(x))

@@ -3,21 +3,8 @@
 # After the protocol, which every formula is written in: importing them registers operations and placements.
 from . import expressions as _expressions  # noqa: F401
 from . import formulas as _formulas  # noqa: F401
-from .base import (
-    Constant,
-    End,
-    Norms,
-    Placement,
-    Profiling,
-    Site,
-    StackShape,
-    Sublayer,
-    SublayerKind,
-    Value,
-    named,
-    register,
-    registered,
-)
+from .base import Constant, End, Norms, Placement, Profiling, Site, StackShape, Sublayer, SublayerKind, Value
+from .registry import named, register, registered
 
 __all__ = [
     "Constant",

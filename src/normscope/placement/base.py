@@ -4,10 +4,7 @@ The same formula is read with different kinds of value: a `torch.Tensor` trains,
 norms and parameters the formula asks for, and further readers can be added without touching any placement.
 """
 
-import difflib
 import math
-import re
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -278,56 +275,3 @@ class Placement:
 def residual_gain(weight: str, stack: StackShape) -> float:
     """1/√(sub-layers of the stack) for the last matrix of F, where a branch joins the stream; 1 for all others."""
     return float(stack.sublayers**-0.5) if weight in ("output", "ffn_out") else 1.0
-
-
-_REGISTRY: dict[str, type[Placement]] = {}
-
-
-def register(placement: type[Placement]) -> type[Placement]:
-    """Class decorator that makes a placement known by its name in every command.
-
-    Raises ValueError on a name already taken.
-    """
-    for attribute in ("name", "title", "citation", "year"):
-        if not hasattr(placement, attribute):
-            raise ValueError(f"placement class {placement.__name__} must set `{attribute}`")
-    known = _REGISTRY.get(placement.name)
-    if known is not None and _source(known) != _source(placement):
-        raise ValueError(f"placement name {placement.name!r} is taken by {known.__module__}.{known.__qualname__}")
-    _REGISTRY[placement.name] = placement
-    return placement
-
-
-def _source(placement: type[Placement]) -> tuple[str, str]:
-    """The file of a class, and its name there. A user's file may be loaded twice in one process, by path and by import,
-    under two names of modules: the same source is not a clash."""
-    module = sys.modules.get(placement.__module__)
-    return getattr(module, "__file__", None) or placement.__module__, placement.__qualname__
-
-
-def registered() -> dict[str, type[Placement]]:
-    """All placements by name, in alphabetical order."""
-    return dict(sorted(_REGISTRY.items()))
-
-
-def named(name: str) -> type[Placement]:
-    """The placement of that name, however it is written: `Pre-LN`, `pre_ln` and `preln` are `pre-ln`.
-
-    Raises ValueError naming the nearest known one.
-    """
-    if name in _REGISTRY:
-        return _REGISTRY[name]
-    alike = [known for known in _REGISTRY if _letters(known) == _letters(name)]
-    if len(alike) == 1:
-        return _REGISTRY[alike[0]]
-    written = name.lower().replace("_", "-").replace(" ", "-")
-    nearest = difflib.get_close_matches(written, registered(), n=1, cutoff=0.0)[0]
-    raise ValueError(
-        f"unknown placement {name!r}; did you mean {nearest!r}? `normscope placements` lists all, and --import "
-        "FILE.py, or importing the file in Python, registers your own"
-    )
-
-
-def _letters(name: str) -> str:
-    """A name without what people write differently: case, spaces, hyphens and underscores."""
-    return re.sub(r"[\s_-]", "", name.lower())

@@ -3,7 +3,8 @@
 import math
 from collections.abc import Mapping, Sequence
 
-from ..base import Norms, Placement, Profiling, StackShape, Sublayer, Value, register
+from ..base import Norms, Placement, Profiling, StackShape, Sublayer, Value
+from ..registry import register
 
 
 @register

@@ -2,8 +2,9 @@
 
 import math
 
-from ..base import End, Norms, Placement, Site, StackShape, State, Sublayer, Value, register
+from ..base import End, Norms, Placement, Site, StackShape, State, Sublayer, Value
 from ..operations import joined, mix
+from ..registry import register
 
 History = tuple[Value, ...]
 

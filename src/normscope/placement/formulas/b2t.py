@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from ..base import Placement, Site, Sublayer, Value, register
+from ..base import Placement, Site, Sublayer, Value
+from ..registry import register
 
 
 @register

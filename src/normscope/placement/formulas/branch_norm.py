@@ -1,6 +1,7 @@
 """BranchNorm: Post-LN whose branch is let in over the first updates."""
 
-from ..base import Norms, Placement, Sublayer, Value, register
+from ..base import Norms, Placement, Sublayer, Value
+from ..registry import register
 
 
 @register

@@ -1,6 +1,7 @@
 """DeepNorm: Post-LN with an up-weighted skip and down-scaled initial branch."""
 
-from ..base import Norms, Placement, Site, StackShape, Sublayer, Value, register
+from ..base import Norms, Placement, Site, StackShape, Sublayer, Value
+from ..registry import register
 
 
 @register

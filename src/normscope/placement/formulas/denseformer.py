@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 
-from ..base import End, Placement, Site, State, Sublayer, Value, register, residual_gain
+from ..base import End, Placement, Site, State, Sublayer, Value, residual_gain
 from ..operations import weighed
+from ..registry import register
 
 History = tuple[Value, ...]
 

@@ -1,6 +1,7 @@
 """Depth-scaled initialisation: Post-LN with weights that shrink from block to block."""
 
-from ..base import Site, register
+from ..base import Site
+from ..registry import register
 from .post_ln import PostLN
 
 

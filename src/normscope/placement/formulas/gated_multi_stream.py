@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 
-from ..base import End, Norms, Placement, State, Sublayer, Value, register
+from ..base import End, Norms, Placement, State, Sublayer, Value
 from ..operations import beside, connect, sigmoid, silu, weighed
+from ..registry import register
 
 STREAMS = 4
 

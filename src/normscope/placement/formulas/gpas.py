@@ -1,7 +1,8 @@
 """GPAS: Pre-LN whose stream is scaled down after every branch, while its gradient passes as if it were not."""
 
-from ..base import End, Norms, Placement, Sublayer, Value, register
+from ..base import End, Norms, Placement, Sublayer, Value
 from ..operations import silu, stopped
+from ..registry import register
 
 
 @register

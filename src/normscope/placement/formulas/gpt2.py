@@ -1,6 +1,7 @@
 """GPT-2's Pre-LN: small normal weights, and smaller ones where a branch joins the stream."""
 
-from ..base import Site, register, residual_gain
+from ..base import Site, residual_gain
+from ..registry import register
 from .pre_ln import PreLN
 
 

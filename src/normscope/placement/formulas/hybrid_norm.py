@@ -1,6 +1,7 @@
 """HybridNorm: norms on queries, keys and values, and a Post-LN between attention and feed-forward."""
 
-from ..base import End, Norms, Placement, Site, Sublayer, Value, register, residual_gain
+from ..base import End, Norms, Placement, Site, Sublayer, Value, residual_gain
+from ..registry import register
 
 
 @register

@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 
-from ..base import End, Norms, Placement, State, Sublayer, Value, register
+from ..base import End, Norms, Placement, State, Sublayer, Value
 from ..operations import Number, connect, tanh, weighed
+from ..registry import register
 
 STREAMS = 4
 Weights = Sequence[Sequence[Number]]

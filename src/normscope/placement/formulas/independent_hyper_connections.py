@@ -1,7 +1,8 @@
 """Independent hyper-connections: four residual streams that every token reads and writes, and that nothing mixes."""
 
-from ..base import Norms, State, Sublayer, register
+from ..base import Norms, State, Sublayer
 from ..operations import joined, sigmoid, weighed
+from ..registry import register
 from .mhc import ManifoldHyperConnections
 
 

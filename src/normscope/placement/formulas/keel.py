@@ -1,6 +1,7 @@
 """KEEL: Post-LN with a heavy skip and a Pre-LN inside the branch."""
 
-from ..base import Norms, Placement, StackShape, Sublayer, Value, register
+from ..base import Norms, Placement, StackShape, Sublayer, Value
+from ..registry import register
 
 
 @register

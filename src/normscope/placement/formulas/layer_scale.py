@@ -1,6 +1,7 @@
 """LayerScale: Pre-LN with a small trainable number for each feature of every branch."""
 
-from ..base import End, Norms, Placement, StackShape, Sublayer, Value, register
+from ..base import End, Norms, Placement, StackShape, Sublayer, Value
+from ..registry import register
 
 
 @register

@@ -3,8 +3,9 @@
 import math
 from collections.abc import Sequence
 
-from ..base import End, Initial, Norms, Placement, State, Sublayer, Value, register
+from ..base import End, Initial, Norms, Placement, State, Sublayer, Value
 from ..operations import Number, connect, doubly_stochastic, joined, sigmoid, weighed
+from ..registry import register
 
 STREAMS = 4
 IDENTITY = tuple(1.0 if row == column else 0.0 for row in range(STREAMS) for column in range(STREAMS))

@@ -1,6 +1,7 @@
 """Mix-LN: Post-LN in the first quarter of the blocks, Pre-LN in the rest."""
 
-from ..base import End, Norms, Placement, StackShape, Sublayer, Value, register
+from ..base import End, Norms, Placement, StackShape, Sublayer, Value
+from ..registry import register
 
 
 @register

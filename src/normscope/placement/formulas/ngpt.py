@@ -3,7 +3,8 @@
 import math
 from types import MappingProxyType
 
-from ..base import Constant, End, Norms, Placement, StackShape, Sublayer, Value, register
+from ..base import Constant, End, Norms, Placement, StackShape, Sublayer, Value
+from ..registry import register
 
 
 @register

@@ -1,7 +1,8 @@
 """NormFormer: Pre-LN with a norm after attention, one inside the feed-forward, and a number for every head."""
 
-from ..base import End, Norms, Placement, Sublayer, Value, register
+from ..base import End, Norms, Placement, Sublayer, Value
 from ..operations import by_head
+from ..registry import register
 
 
 @register

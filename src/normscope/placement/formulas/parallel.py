@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from ..base import End, Placement, Sublayer, Value, register
+from ..base import End, Placement, Sublayer, Value
+from ..registry import register
 
 
 @register

@@ -1,6 +1,7 @@
 """Peri-LN: a norm on the embedding, and before and after every branch."""
 
-from ..base import End, Norms, Placement, Sublayer, Value, register
+from ..base import End, Norms, Placement, Sublayer, Value
+from ..registry import register
 
 
 @register

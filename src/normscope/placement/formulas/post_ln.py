@@ -1,6 +1,7 @@
 """Post-LN: the norm stands between the residual blocks."""
 
-from ..base import Norms, Placement, Sublayer, Value, register
+from ..base import Norms, Placement, Sublayer, Value
+from ..registry import register
 
 
 @register

@@ -1,6 +1,7 @@
 """Pre-LN: the norm stands inside the residual branch, and once more after the stack."""
 
-from ..base import End, Norms, Placement, Sublayer, Value, register
+from ..base import End, Norms, Placement, Sublayer, Value
+from ..registry import register
 
 
 @register

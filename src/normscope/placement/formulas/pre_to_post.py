@@ -1,6 +1,7 @@
 """Pre-LN that turns into Post-LN while it trains."""
 
-from ..base import End, Norms, Placement, Sublayer, Value, register
+from ..base import End, Norms, Placement, Sublayer, Value
+from ..registry import register
 
 
 @register

@@ -1,6 +1,7 @@
 """Reordered norm (OLMo 2, Swin v2): the norm stands after the branch, before the sum."""
 
-from ..base import End, Norms, Placement, Sublayer, Value, register
+from ..base import End, Norms, Placement, Sublayer, Value
+from ..registry import register
 
 
 @register

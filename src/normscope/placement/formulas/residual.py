@@ -1,6 +1,7 @@
 """ResiDual: a Post-LN stream and an un-normalised sum of all branches beside it."""
 
-from ..base import End, Norms, Placement, Sublayer, Value, register
+from ..base import End, Norms, Placement, Sublayer, Value
+from ..registry import register
 
 
 @register

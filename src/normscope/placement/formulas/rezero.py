@@ -1,6 +1,7 @@
 """ReZero: no norm, and a gate on every branch that starts closed."""
 
-from ..base import Norms, Placement, Sublayer, Value, register
+from ..base import Norms, Placement, Sublayer, Value
+from ..registry import register
 
 
 @register

@@ -1,6 +1,7 @@
 """Sandwich-LN: a norm before and a norm after every branch."""
 
-from ..base import End, Norms, Placement, Site, Sublayer, Value, register, residual_gain
+from ..base import End, Norms, Placement, Site, Sublayer, Value, residual_gain
+from ..registry import register
 
 
 @register

@@ -1,7 +1,8 @@
 """ScaleNorm with FixNorm: Pre-LN whose norm has one gain, and embeddings of fixed length."""
 
-from ..base import End, Value, register
+from ..base import End, Value
 from ..operations import unit
+from ..registry import register
 from .pre_ln import PreLN
 
 

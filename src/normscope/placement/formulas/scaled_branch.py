@@ -2,7 +2,8 @@
 
 import math
 
-from ..base import Constant, End, Norms, Placement, StackShape, Sublayer, Value, register
+from ..base import Constant, End, Norms, Placement, StackShape, Sublayer, Value
+from ..registry import register
 
 
 @register

@@ -1,6 +1,7 @@
 """Scaled residual: Pre-LN whose stream, and in one form whose branches, pass a trainable scale for each feature."""
 
-from ..base import End, Norms, Placement, Sublayer, Value, register
+from ..base import End, Norms, Placement, Sublayer, Value
+from ..registry import register
 
 
 @register

@@ -2,7 +2,8 @@
 
 import math
 
-from ..base import End, Norms, Placement, Site, StackShape, Sublayer, Value, register
+from ..base import End, Norms, Placement, Site, StackShape, Sublayer, Value
+from ..registry import register
 
 
 @register

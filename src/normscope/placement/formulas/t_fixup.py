@@ -1,6 +1,7 @@
 """T-Fixup: no norm and no warm-up, by weights scaled to the depth."""
 
-from ..base import Norms, Placement, Site, Sublayer, Value, register
+from ..base import Norms, Placement, Site, Sublayer, Value
+from ..registry import register
 
 
 @register

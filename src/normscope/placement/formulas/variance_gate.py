@@ -1,7 +1,8 @@
 """A gate for each feature between stream and branch, whose two weights keep the variance of what they weigh."""
 
-from ..base import End, Norms, Placement, Sublayer, Value, register
+from ..base import End, Norms, Placement, Sublayer, Value
 from ..operations import sigmoid
+from ..registry import register
 
 
 @register

@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from ..base import End, Norms, Placement, State, Sublayer, Value, register
+from ..base import End, Norms, Placement, State, Sublayer, Value
+from ..registry import register
 
 Streams = tuple[Value, Value]
 
