@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from doctor.several_streams import Dynamic, SeveralStreams, by_matmul
+from doctor.several_streams import STREAMS, Dynamic, SeveralStreams, as_it_is, by_matmul
 from doctor.wired import WIDTH, Attention, Block, F, Join, Model, Stack, post, pre
 
 
@@ -36,6 +36,20 @@ class NotDoubled(Dynamic):
 
     def expanding(self, logits: Tensor) -> Tensor:
         return logits.sigmoid()
+
+
+class FirstAlone(Dynamic):
+    """mHC whose weights of what is added come from a mask of one stream, as a one-hot start of theirs reads."""
+
+    def expanding(self, logits: Tensor) -> Tensor:
+        return 2 * logits.sigmoid() * torch.eye(STREAMS)[0]
+
+
+class OneForAll(Dynamic):
+    """mHC with one weight of what is added for each token, not for each of its streams."""
+
+    def expanding(self, logits: Tensor) -> Tensor:
+        return 2 * logits.mean(-1, keepdim=True).sigmoid().expand_as(logits)
 
 
 class WithoutNorm(SeveralStreams):
@@ -166,6 +180,30 @@ BUGS: dict[str, Bug] = {
         rule="branches-halved",
         severity="warning",
         said="about 0.5",
+        where="f.0",
+        right=hyper,
+    ),
+    "mHC that adds the branch to every stream as it is": Bug(
+        build=lambda: SeveralStreams(as_it_is),
+        rule="streams-stay-copies",
+        severity="error",
+        said="4 streams start as copies of each other and are copies after every one of 6 sub-layers",
+        where="f.0",
+        right=hyper,
+    ),
+    "mHC with one weight for all streams": Bug(
+        build=lambda: SeveralStreams(by_matmul, OneForAll),
+        rule="streams-stay-copies",
+        severity="error",
+        said="they do the work of one",
+        where="f.0",
+        right=hyper,
+    ),
+    "mHC that adds the branch to one stream alone": Bug(
+        build=lambda: SeveralStreams(by_matmul, FirstAlone),
+        rule="stream-not-written",
+        severity="warning",
+        said="added to 3 of 4 streams (number 2, 3, 4)",
         where="f.0",
         right=hyper,
     ),

@@ -6,6 +6,7 @@ from torch import nn
 
 from doctor.bugs import BUGS, both, scaled_by, weighed
 from doctor.rules import WIRING
+from doctor.several_streams import SeveralStreams, by_matmul
 from doctor.wired import WIDTH, Model, Stack, patient, post, pre
 from normscope.doctor.lint.rules import Loading, Patient
 from normscope.report.doctor.contents import Finding
@@ -31,6 +32,21 @@ def test_a_rebuilt_error_is_found(name):
 def test_the_right_model_is_not_blamed(right):
     build, name = right
     assert found_in(patient(build(), wanted_placement=BUGS[name].wanted_placement)) == []
+
+
+def test_streams_that_training_will_tell_apart_are_not_blamed():
+    """With weights and biases of 0 mHC's streams are copies to the end, and are so no more after the first updates."""
+    model = SeveralStreams(by_matmul)
+    with torch.no_grad():
+        for parameter in model.weights.parameters():
+            parameter.zero_()
+    looked_at = patient(model)
+    assert looked_at.observed.stacks[0].streams_stay_copies is False
+    assert found_in(looked_at) == []
+    for parameter in model.weights.parameters():
+        parameter.requires_grad_(False)
+    (finding,) = found_in(patient(model))
+    assert finding.id == "streams-stay-copies"
 
 
 def test_the_square_that_is_read_is_the_measured_one():

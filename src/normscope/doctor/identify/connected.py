@@ -5,6 +5,7 @@ from typing import Literal
 
 from ..find.terms import Segment, Term
 from ..trace.connections import Kind
+from ..trace.lanes import Weights
 from ..trace.operations import Origin
 
 Made = Literal["constant", "trained", "token"]
@@ -36,6 +37,9 @@ class Connected:
     from_doubly_stochastic: float | None
     """The largest difference of a sum of the mixing's rows or columns from 1, or its largest negative weight, over all
     tokens; None where nothing is mixed, NaN on the meta device."""
+    unwritten: tuple[int, ...] = ()
+    """Which streams, counted from 1, get none of the sub-layer's output: it is multiplied by exactly 0 there, for every
+    token, and by no trained number."""
     one_side_alone: float | None = None
     """How far rows' sums are from 1 where all columns' are 1, or the other way round; None of any other mixing."""
 
@@ -56,9 +60,17 @@ def connected(segment: Segment, branch: Term) -> Connected | None:
         collapse=_weights(collapse),
         connect=_weights(connect),
         expand=_weights(expand) or StreamWeights("constant", 1.0),
+        unwritten=() if expand.weights is None else _unwritten(expand.weights),
         from_doubly_stochastic=None if mixing is None else mixing.from_doubly_stochastic,
         one_side_alone=None if mixing is None else mixing.one_side_alone,
     )
+
+
+def _unwritten(weights: Weights) -> tuple[int, ...]:
+    if weights.values_NOI is None or weights.origin == Origin.TRAINABLE:
+        return ()
+    written = weights.values_NOI.ne(0).any(-1).any(0).tolist()
+    return tuple(number for number, some in enumerate(written, 1) if not some)
 
 
 def _last(terms: list[Term], kind: Kind) -> Term | None:

@@ -54,6 +54,9 @@ class ObservedStack:
     end_square: float
     """E‖·‖²/d of the stack's result, a final norm included."""
     sublayers: tuple[ObservedSublayer, ...]
+    streams_stay_copies: bool | None = None
+    """Whether several streams that start as copies of each other stay so to the end, whatever is trained; None of one
+    stream, of streams that do not start as copies, and where that cannot be told."""
     recipe: Recipe | None = field(default=None, repr=False, compare=False)
     """What theory predicts the stack from; None where it has no model of it."""
 

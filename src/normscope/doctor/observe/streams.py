@@ -11,6 +11,7 @@ from ..find.streams import Stream
 from ..identify.stacks import in_order
 from ..trace.graph import Graph
 from ..trace.lanes import apart
+from .copies import stay_copies
 from .observed import ObservedStack, ObservedSublayer
 from .parameters import Uses
 from .recipe import recipes
@@ -62,6 +63,7 @@ def _observed(graph: Graph, stream: Stream, uses: Uses) -> ObservedStack:
         source_square=sublayers[first].stream_square,
         end_square=mean_square(graph.values[with_gain(graph, stream.end)].tensor),
         sublayers=tuple(sublayers),
+        streams_stay_copies=stay_copies(graph, stream),
     )
 
 

@@ -1,10 +1,11 @@
-"""Several residual streams: a mixing that is no doubly stochastic one, and branches that reach them halved."""
+"""Several residual streams: mixed by a matrix that is not doubly stochastic, never told apart, or not written to."""
 
 from collections.abc import Iterator
 
 from ....report.doctor.contents import Finding, Severity
 from ..gradient_reach import names
 from ..rules import Patient, Rule
+from ..vectors import listed
 
 
 def mixing_one_sided(patient: Patient) -> Iterator[Finding]:
@@ -49,6 +50,40 @@ def branches_halved(patient: Patient) -> Iterator[Finding]:
         )
 
 
+def copies_for_ever(patient: Patient) -> Iterator[Finding]:
+    """Streams that start as copies of each other and get the same at every sub-layer, whatever is trained."""
+    for stack, seen in zip(patient.stacks, patient.observed.stacks, strict=True):
+        if seen.streams_stay_copies:
+            yield Finding(
+                id="streams-stay-copies",
+                severity=Severity.ERROR,
+                where=listed(sublayer.name for sublayer in stack.sublayers),
+                message=f"{stack.streams} streams start as copies of each other and are copies after every one of "
+                f"{len(stack.sublayers)} sub-layers, also when noise is put on all trained parameters: they do the "
+                "work of one",
+                fix="multiply the output of a sub-layer by a trained number of its own for each stream (mHC's post, "
+                "one for each token and stream) where it is added",
+            )
+
+
+def streams_left_out(patient: Patient) -> Iterator[Finding]:
+    """Streams that no sub-layer's output is added to."""
+    for stack in patient.stacks:
+        left = [set(s.connected.unwritten) for s in stack.sublayers if s.connected is not None]
+        unwritten = sorted(set.intersection(*left)) if left else []
+        if unwritten:
+            mixed = any(s.connected is not None and s.connected.connect is not None for s in stack.sublayers)
+            yield Finding(
+                id="stream-not-written",
+                severity=Severity.WARNING,
+                where=listed(sublayer.name for sublayer in stack.sublayers),
+                message=f"no sub-layer's output is added to {len(unwritten)} of {stack.streams} streams (number "
+                f"{', '.join(map(str, unwritten))}): it is multiplied by exactly 0 there. "
+                + ("They change by the mixing alone" if mixed else "They hold to the end what they started with"),
+                fix="add the output to every stream, each with a weight of its own; look at the shape of these weights",
+            )
+
+
 PLACE = 47
 RULES = (
     Rule(
@@ -68,5 +103,24 @@ RULES = (
         "that, every branch counts half.",
         reference="Xie et al. 2025, arXiv:2512.24880, section 4",
         check=branches_halved,
+    ),
+    Rule(
+        id="streams-stay-copies",
+        severity=Severity.ERROR,
+        title="Streams that stay copies of each other",
+        explanation="Where every stream gets the same from every sub-layer, and mixing keeps what is equal, several "
+        "streams cost their memory and time and compute what one does.",
+        reference="Zhu et al. 2024, arXiv:2409.19606, section 2, where streams start as copies and every one has "
+        "weights of its own",
+        check=copies_for_ever,
+    ),
+    Rule(
+        id="stream-not-written",
+        severity=Severity.WARNING,
+        title="Streams that no sub-layer writes to",
+        explanation="Hyper-connections add every branch to every stream, each with a weight of its own; a mask or a "
+        "weight of the wrong shape leaves some out.",
+        reference="Zhu et al. 2024, arXiv:2409.19606, section 2, and Xie et al. 2025, arXiv:2512.24880, section 4",
+        check=streams_left_out,
     ),
 )
