@@ -219,7 +219,7 @@ def ordered(
     return list(found.values())[start is not None :]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class Segment:
     """The part of a formula between two values through which everything passes, with one or more branches in it."""
 

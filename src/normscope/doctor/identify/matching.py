@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field, replace
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from ..find.terms import Segment, Term, ordered
 from ..trace.graph import Factor
@@ -18,7 +19,7 @@ _ONE = Factor(1.0)
 class Form:
     """A term in a form in which neither the order of a sum shows nor what a norm does not see.
 
-    `structure` is equal for two forms of one comparison that differ in their numbers alone.
+    `structure` is a hash, equal for two forms of one kind of comparison that differ in their numbers alone.
     """
 
     kind: str
@@ -29,15 +30,22 @@ class Form:
     with_branch: bool = False
 
 
-@dataclass(slots=True)
+_FORMS: dict[bool, WeakKeyDictionary[Segment, dict[int, Form | None]]] = {
+    True: WeakKeyDictionary(),
+    False: WeakKeyDictionary(),
+}
+"""With the norms of queries and keys and without them: by segment, and by the identity of the branch looked at.
+
+A registered formula is brought into its form once a process, and an observed one no longer kept than it is used.
+"""
+
+
+@dataclass(frozen=True, slots=True)
 class Comparison:
     """Makes forms of terms that can be compared with each other."""
 
     qk_norms: bool = True
     """Whether norms of queries and keys count."""
-    _structures: dict[Any, int] = field(default_factory=dict)
-    _forms: dict[tuple[int, int], tuple[Segment, Form | None]] = field(default_factory=dict)
-    """By the identities of segment and branch; the segment is kept so that its identity is not given away."""
 
     def matches(self, observed: Segment, expected: Segment, *, only: Term | None = None) -> bool:
         """Whether two segments compute the same from what they start from.
@@ -53,15 +61,15 @@ class Comparison:
 
         only: of branches that run side by side the one that is looked at; the sums' others are left out.
         """
-        key = id(segment), id(only)
-        if key not in self._forms:
+        made = _FORMS[self.qk_norms].setdefault(segment, {})
+        if id(only) not in made:
             maker = _Maker(self, segment, only)
             # Deep formulas are deeper than Python's stack: what comes first is made first.
             for term in segment.terms():
                 if term.kind not in ("sum", "scale"):
                     maker.form(term)
-            self._forms[key] = segment, maker.form(segment.end)
-        return self._forms[key][1]
+            made[id(only)] = maker.form(segment.end)
+        return made[id(only)]
 
     def same(self, observed: Form, expected: Form) -> bool:
         """Whether two forms agree: constants by value, trained and scheduled numbers by their being there."""
@@ -78,10 +86,6 @@ class Comparison:
                 return False
             todo += zip(a.parts, b.parts, strict=True)
         return True
-
-    def structure(self, *of: Any) -> int:
-        """A number for a structure, the same whenever it comes again."""
-        return self._structures.setdefault(of, len(self._structures))
 
 
 def _agree(observed: Factor, expected: Factor) -> bool:
@@ -113,7 +117,7 @@ class _Maker:
 
     def _form(self, term: Term) -> Form | None:
         if term is self.segment.start:
-            return Form("x", self.comparison.structure("x"))
+            return Form("x", hash("x"))
         if term.kind == "sum" or term.kind == "scale":
             return self._sum(self._items(term))
         if term.kind == "branch" and self.only is not None and term is not self.only:
@@ -129,7 +133,7 @@ class _Maker:
             name = ("branch", place, inside)
         elif term.kind == "norm":
             name, parts = ("norm",), (self._relative(parts[0]),)
-        structure = self.comparison.structure(name, *(part.structure for part in parts))
+        structure = hash((name, *(part.structure for part in parts)))
         return Form(str(name), structure, parts, with_branch=term.kind == "branch" or any(p.with_branch for p in parts))
 
     def _items(self, total: Term) -> list[tuple[Factor, Form]]:
@@ -172,7 +176,7 @@ class _Maker:
         keys = [(part.structure, factor.origin.name, factor.vector) for factor, part in items]
         order = sorted(range(len(items)), key=lambda n: keys[n])
         factors, parts = (tuple(items[n][which] for n in order) for which in (0, 1))
-        structure = self.comparison.structure("sum", *(keys[n] for n in order))
+        structure = hash(("sum", *(keys[n] for n in order)))
         return Form("sum", structure, parts, factors, any(part.with_branch for part in parts))  # type: ignore[arg-type, union-attr]
 
     def _relative(self, inner: Form) -> Form:

@@ -3,7 +3,7 @@
 import random
 import warnings
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from types import ModuleType
@@ -69,25 +69,36 @@ def _contents(model: nn.Module) -> list[Callable[[], None]]:
         found.append(partial(setattr, module, "training", module.training))
     while todo:
         container = todo.pop()
-        if id(container) not in seen and (restored := _restored(container)) is not None:
+        if id(container) not in seen:
             seen.add(id(container))
-            found.append(restored)
-            todo += container.values() if isinstance(container, dict) else container
+            found.append(_restored(container))
+            held = container.values() if isinstance(container, dict) else container
+            todo += [inner for inner in held if type(inner) in _FILLED_BY]
     return found
 
 
-def _restored(container: Any) -> Callable[[], None] | None:
-    """What puts back a container's contents; None of what is none, or of a class with methods of its own."""
-    if type(container) in (dict, OrderedDict, defaultdict):
-        return partial(_refill, container, container.update, dict(container))
-    if type(container) in (list, deque):
-        return partial(_refill, container, container.extend, list(container))
-    return partial(_refill, container, container.update, set(container)) if type(container) is set else None
+_FILLED_BY: Mapping[type, Callable[[Any, Any], None]] = {
+    dict: dict.update,
+    OrderedDict: OrderedDict.update,
+    defaultdict: defaultdict.update,
+    list: list.extend,
+    deque: deque.extend,
+    set: set.update,
+}
+"""Containers whose contents are put back; a class of somebody's own may do more at that than hold them."""
 
 
-def _refill(container: Any, fill: Callable[[Any], None], contents: Any) -> None:
+def _restored(container: Any) -> Callable[[], None]:
+    """What puts back a container's contents."""
+    if not container:
+        return container.clear  # type: ignore[no-any-return]
+    contents = dict(container) if isinstance(container, dict) else list(container)
+    return partial(_refill, container, _FILLED_BY[type(container)], contents)
+
+
+def _refill(container: Any, fill: Callable[[Any, Any], None], contents: Any) -> None:
     container.clear()
-    fill(contents)
+    fill(container, contents)
 
 
 def _is_plain_object(held: Any) -> bool:
