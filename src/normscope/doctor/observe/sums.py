@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
 from ..find.branches import Branch
+from ..find.refined import bits
 from ..find.streams import Stream
 from ..trace.connections import rearranged
 from ..trace.graph import Graph
@@ -41,6 +42,11 @@ class Sums:
     def __init__(self, graph: Graph, stream: Stream) -> None:
         self._graph, self._stream = graph, stream
         self._outputs = {branch.output for branch in stream.branches}
+        self._made_of: dict[int, list[int]] = {}
+        """Of a value the stream's values that are light steps from it: what lies between is no value of the stream."""
+        for number in bits(stream.values):
+            for source in self._steps_to(number):
+                self._made_of.setdefault(source, []).append(number)
 
     def of(self, branch: Branch) -> BranchSum:
         """The whole sum that a branch goes into, up to a norm or the next branch that reads it."""
@@ -89,12 +95,12 @@ class Sums:
         while todo:
             at = todo.pop()
             found += self._graph.mixtures_of.get(at, [])
-            for number in self._graph.consumers[at]:
-                step = self._graph.step(number)
-                if step is None or number in seen or not self._stream.values >> number & 1:
+            for number in self._made_of.get(at, []):
+                if number in seen:
                     continue
                 seen.add(number)
-                if step.kind == "sum":
+                step = self._graph.step(number)
+                if step is not None and step.kind == "sum":
                     found.append(self._whole(number))
                 else:
                     todo.append(number)

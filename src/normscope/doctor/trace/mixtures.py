@@ -51,6 +51,8 @@ def mixture_of(flow: Flow, value: Value, norms: Container[int]) -> Mixture | Non
     if not sources or len(softmaxes) != 1:
         return None
     (weights,) = softmaxes
+    if any(n in norms for n in flow.between(weights, value.number)):
+        return None  # a norm of the mean, or what multiplies that
     normed = _normed(flow, value, sources)
     if normed is None:
         return None
