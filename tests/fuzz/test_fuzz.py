@@ -16,7 +16,7 @@ from fuzz.cases import Case, Seeds, kept
 from fuzz.readers import READERS
 from fuzz.trials import tried
 
-CASES = 12
+CASES = 8
 """Of each reader, times its share."""
 
 

@@ -124,21 +124,24 @@ class TestIndependence:
         model = small_model(placement)
         source, target = random_tokens([5], 1), random_tokens([8], 2)
         before = _hidden(model, source, [5], target, [8])[0]
+        # Sentences do not see each other: each of the eight tokens is changed in one of eight.
+        after = _hidden(model, source.repeat(8, 1), [5] * 8, one_changed_in_each(target), [8] * 8)
         for changed in range(8):
-            other = target.clone()
-            other[0, changed] = 4 + (other[0, changed] - 3) % 16
-            after = _hidden(model, source, [5], other, [8])[0]
-            torch.testing.assert_close(after[:changed], before[:changed], **EXACT)
-            assert ((after[changed:] - before[changed:]).abs().amax(1) > 1e-6).all(), "and every later one sees it"
+            torch.testing.assert_close(after[changed, :changed], before[:changed], **EXACT)
+            assert ((after[changed] - before)[changed:].abs().amax(1) > 1e-6).all(), "and every later one sees it"
 
     def test_every_source_token_is_seen(self, placement):
         model = small_model(placement)
         source, target = random_tokens([5], 1), random_tokens([3], 2)
         before = _hidden(model, source, [5], target, [3])
-        for changed in range(5):
-            other = source.clone()
-            other[0, changed] = 4 + (other[0, changed] - 3) % 16
-            assert ((_hidden(model, other, [5], target, [3]) - before).abs().amax(2) > 1e-8).all()
+        after = _hidden(model, one_changed_in_each(source), [5] * 5, target.repeat(5, 1), [3] * 5)
+        assert ((after - before).abs().amax(2) > 1e-8).all()
+
+
+def one_changed_in_each(sentence: torch.Tensor) -> torch.Tensor:
+    """As many copies of a sentence (1, T) as it has tokens; in copy t token t is another."""
+    other = 4 + (sentence - 3) % 16
+    return torch.where(torch.eye(sentence.shape[1], dtype=torch.bool), other, sentence)
 
 
 def _hidden(

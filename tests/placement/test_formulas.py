@@ -10,14 +10,12 @@ from normscope.placement import StackShape, named, registered
 from placement.expected import described, expected
 from stacks import assert_model_matches, assert_stack_matches, small_model, small_stack
 
+# Which norm is used and what a formula does with it are independent of each other: both common norms in stacks alone,
+# one in an encoder and one in a decoder, and in models the placement's own, which is another where this is said.
 COMMON = ("layer-norm", "rms-norm")
-CASES = [
-    (name, norm)
-    for name, placement in registered().items()
-    for norm in (*COMMON, *(() if placement.default_norm in COMMON else ("as-placement",)))
-]
-"""(placement, norm): both common norms, and the placement's own where it is neither."""
-CASES += [(name, norm) for name in ("hybrid-norm", "mhc", "peri-ln", "post-ln") for norm in ("dyt", "derf")]
+OWN = [(name, "as-placement") for name in registered()]
+OWN_AND_RARE = [(name, norm) for name, norm in OWN if registered()[name].default_norm not in COMMON]
+SQUASHING = [(name, norm) for name in ("hybrid-norm", "mhc", "peri-ln", "post-ln") for norm in ("dyt", "derf")]
 ENCODER_DECODER_ONLY = [name for name, p in registered().items() if p.models == ("encoder-decoder",)]
 
 
@@ -40,14 +38,17 @@ def test_its_class_says_what_its_source_says(name):
     assert set(placement.models) == known.models
 
 
-@pytest.mark.parametrize("kind", ["encoder", "decoder"])
-@pytest.mark.parametrize(("name", "norm"), [case for case in CASES if case[0] not in ENCODER_DECODER_ONLY])
+ALONE = [(name, norm, kind) for name in registered() for norm, kind in zip(COMMON, ("encoder", "decoder"), strict=True)]
+ALONE += [(name, norm, kind) for name, norm in OWN_AND_RARE + SQUASHING for kind in ("encoder", "decoder")]
+
+
+@pytest.mark.parametrize(("name", "norm", "kind"), [case for case in ALONE if case[0] not in ENCODER_DECODER_ONLY])
 def test_one_stack(name, norm, kind):
     stack = small_stack(name, kind, expected(name).alone_blocks, norm)
     assert_stack_matches(stack, **reference(name, norm))
 
 
-@pytest.mark.parametrize(("name", "norm"), CASES)
+@pytest.mark.parametrize(("name", "norm"), OWN + SQUASHING)
 def test_encoder_and_decoder(name, norm):
     known = expected(name)
     model = small_model(name, norm, encoder_blocks=known.encoder_blocks, decoder_blocks=known.decoder_blocks)

@@ -173,7 +173,9 @@ def wait_for(condition: Callable[[], bool], seconds: float = 240) -> None:
 
 def test_stopping_a_comparison_ends_its_runs_with_saves_and_a_killed_run_is_named(tmp_path: Path) -> None:
     """Two endless runs with a placement of the user's own: one is killed from outside, then the whole is stopped."""
-    (tmp_path / "my_placements.py").write_text(MY_PLACEMENT)
+    # Nobody asks how fast they are: most of the time they sleep.
+    idle = MY_PLACEMENT.replace("        return", "        time.sleep(0.02)\n        return")
+    (tmp_path / "my_placements.py").write_text(f"import time\n{idle}")
     never = 1_000_000
     endless = options(*(f"train.{key}={never}" for key in ("duration", "validate_every", "checkpoint_every")))
     command = ["compare", "--out", str(tmp_path / "out"), "--import", "my_placements.py", "--arms", "half-ln:0"]
