@@ -45,6 +45,15 @@ class FirstAlone(Dynamic):
         return 2 * logits.sigmoid() * torch.eye(STREAMS)[0]
 
 
+class Wide(Dynamic):
+    """mHC whose logits have the standard deviation of DeepSeek-V4's at its width of 4,096: 0.02 √(4 · 4,096)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        with torch.no_grad():
+            self.weight.mul_((4096 / WIDTH) ** 0.5)
+
+
 class OneForAll(Dynamic):
     """mHC with one weight of what is added for each token, not for each of its streams."""
 
@@ -204,6 +213,14 @@ BUGS: dict[str, Bug] = {
         rule="stream-not-written",
         severity="warning",
         said="added to 3 of 4 streams (number 2, 3, 4)",
+        where="f.0",
+        right=hyper,
+    ),
+    "mHC with DeepSeek-V4's logits": Bug(
+        build=lambda: SeveralStreams(by_matmul, Wide),
+        rule="stream-weights-drawn-wide",
+        severity="info",
+        said="streams which start as copies are unlike after the first sub-layers; after its rounds",
         where="f.0",
         right=hyper,
     ),

@@ -86,6 +86,19 @@ def test_weights_are_those_that_the_model_makes():
     off = max(float((mixing.sum(dim) - 1).abs().max()) for dim in (-1, -2))
     assert found.from_doubly_stochastic == pytest.approx(off, abs=1e-6)
     assert found.from_doubly_stochastic < 1e-4
+    assert found.tokens_off == 0
+    assert found.expand.spread == pytest.approx(float(post.std(correction=0) / post.mean()), rel=1e-5)
+
+
+def test_tokens_whose_mixing_has_sums_other_than_one_are_counted():
+    class OneToken(Dynamic):
+        def connecting(self, logits):
+            mixing = super().connecting(logits)
+            mixing[0, :2, 0] *= 1.01
+            return mixing
+
+    (stack,) = find_stacks(SeveralStreams(by_matmul, OneToken), ids())
+    assert stack.sublayers[0].connected.tokens_off == pytest.approx(2 / 14)
 
 
 def test_rows_alone_that_add_up_to_one_are_not_doubly_stochastic():

@@ -5,7 +5,7 @@ from typing import Literal
 
 from ..find.terms import Segment, Term
 from ..trace.connections import Kind
-from ..trace.lanes import Weights
+from ..trace.lanes import SUMS_TO_ONE, Weights
 from ..trace.operations import Origin
 
 Made = Literal["constant", "trained", "token"]
@@ -21,6 +21,8 @@ class StreamWeights:
     """What streams that are all equal are multiplied with, the mean over tokens; NaN on the meta device."""
     by_feature: bool = False
     """Whether every feature has its own."""
+    spread: float = 0.0
+    """Their standard deviation over tokens and streams, relative to their mean; NaN on the meta device."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +42,8 @@ class Connected:
     unwritten: tuple[int, ...] = ()
     """Which streams, counted from 1, get none of the sub-layer's output: it is multiplied by exactly 0 there, for every
     token, and by no trained number."""
+    tokens_off: float | None = None
+    """The share of tokens at which such a sum differs from 1 by more than `SUMS_TO_ONE`; None and NaN likewise."""
     one_side_alone: float | None = None
     """How far rows' sums are from 1 where all columns' are 1, or the other way round; None of any other mixing."""
 
@@ -62,6 +66,7 @@ def connected(segment: Segment, branch: Term) -> Connected | None:
         expand=_weights(expand) or StreamWeights("constant", 1.0),
         unwritten=() if expand.weights is None else _unwritten(expand.weights),
         from_doubly_stochastic=None if mixing is None else mixing.from_doubly_stochastic,
+        tokens_off=None if mixing is None else mixing.tokens_off(SUMS_TO_ONE),
         one_side_alone=None if mixing is None else mixing.one_side_alone,
     )
 
@@ -82,4 +87,4 @@ def _weights(term: Term | None) -> StreamWeights | None:
         return None
     made: Made = "token" if term.weights.origin == Origin.DATA else "constant"
     made = "trained" if term.weights.origin == Origin.TRAINABLE else made
-    return StreamWeights(made, term.weights.total, term.weights.by_feature_NOID is not None)
+    return StreamWeights(made, term.weights.total, term.weights.by_feature_NOID is not None, term.weights.spread)

@@ -17,7 +17,8 @@ from .operations import Origin
 _TOLERANCE = {torch.float16: 2e-2, torch.bfloat16: 5e-2}
 """Relative, of what random streams give; 1e-4 for wider numbers."""
 
-_SUMS_TO_ONE = 1e-3
+SUMS_TO_ONE = 1e-3
+"""How far from 1 a sum of weights may be that is meant to be 1."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,7 +56,24 @@ class Weights:
         if self.values_NOI is None or bool((self.values_NOI < 0).any()):
             return None
         near, far = sorted(float((self.values_NOI.double().sum(dim) - 1).abs().max()) for dim in (-1, -2))
-        return far if near < _SUMS_TO_ONE < far else None
+        return far if near < SUMS_TO_ONE < far else None
+
+    @property
+    def spread(self) -> float:
+        """Standard deviation of all weights over tokens and streams, relative to their mean; NaN on the meta device."""
+        if self.values_NOI is None:
+            return float("nan")
+        each = self.values_NOI.double()
+        mean = abs(float(each.mean()))
+        return float(each.std(correction=0)) / mean if mean else float("inf")
+
+    def tokens_off(self, by_more_than: float) -> float:
+        """The share of tokens at which a sum of a row or a column differs from 1 by more than that."""
+        if self.values_NOI is None:
+            return float("nan")
+        each = self.values_NOI.double()
+        sums = torch.cat([each.sum(-1), each.sum(-2)], -1)
+        return float(((sums - 1).abs().amax(-1) > by_more_than).double().mean())
 
     def applied(self, x_NID: Tensor) -> Tensor:
         """The streams that these weights make of others: (N, I, D) to (N, O, D)."""

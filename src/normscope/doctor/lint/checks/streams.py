@@ -1,19 +1,21 @@
-"""Several residual streams: mixed by a matrix that is not doubly stochastic, never told apart, or not written to."""
+"""Several residual streams: what they are mixed with, and whether branches reach them, alike or unlike."""
 
 from collections.abc import Iterator
 
 from ....report.doctor.contents import Finding, Severity
-from ..gradient_reach import names
+from ...identify.lanes import NOT_BEYOND
+from ...trace.lanes import SUMS_TO_ONE
+from ..gradient_reach import Place, names
 from ..rules import Patient, Rule
-from ..vectors import listed
+from ..vectors import at_initialisation, listed
 
 
 def mixing_one_sided(patient: Patient) -> Iterator[Finding]:
     """Mixings whose rows or columns all sum to 1, as a softmax or half a round leaves them, but not both."""
     off_by_place = [
-        (connected.one_side_alone, place)
+        (connected.one_side_alone or 0, place)
         for place in patient.sublayers()
-        if (connected := place[1].connected) is not None and connected.one_side_alone is not None
+        if (connected := place[1].connected) is not None and (connected.one_side_alone or 0) > NOT_BEYOND
     ]
     if off_by_place:
         off, places = max(off for off, _ in off_by_place), [place for _, place in off_by_place]
@@ -23,8 +25,7 @@ def mixing_one_sided(patient: Patient) -> Iterator[Finding]:
             where=names(places),
             message=f"streams are mixed by matrices of which rows or columns sum to 1, but not both: the others are "
             f"off by up to {off:.2g} in {len(places)} sub-layers",
-            fix="divide rows and columns by their sums in turn, 20 rounds or more (Sinkhorn and Knopp); where logits "
-            "are wide, more rounds, or start them smaller",
+            fix="divide rows and columns by their sums in turn, 20 rounds or more (Sinkhorn and Knopp)",
         )
 
 
@@ -84,6 +85,47 @@ def streams_left_out(patient: Patient) -> Iterator[Finding]:
             )
 
 
+WIDE = 0.5
+"""Of the spread of σ's about 1/2: that of logits with a standard deviation of 1.3."""
+
+
+def weights_drawn_wide(patient: Patient) -> Iterator[Finding]:
+    """Weights of streams that differ so much from token to token and stream to stream that no stream starts alike."""
+    by_token = [place for place in patient.sublayers() if place[0].streams_start_equal and _is_by_token(place)]
+    spreads = [place[1].connected.expand.spread for place in by_token if place[1].connected is not None]
+    wide = [spread for spread in spreads if spread > WIDE]
+    off = [
+        (connected.from_doubly_stochastic or 0, connected.tokens_off or 0)
+        for place in by_token
+        if (connected := place[1].connected) is not None and SUMS_TO_ONE < (connected.one_side_alone or 0) <= NOT_BEYOND
+    ]
+    said = []
+    if at_initialisation(patient) and 2 * len(wide) > len(by_token):
+        said.append(
+            f"what is added to streams is multiplied by weights that scatter by {max(wide):.2g} of their mean over "
+            "tokens and streams, so that streams which start as copies are unlike after the first sub-layers"
+        )
+    if off:
+        said.append(
+            f"after its rounds the mixing's rows or columns sum to 1 up to {max(most for most, _ in off):.2g}, and at "
+            f"{100 * max(share for _, share in off):.0f} % of the tokens of a sub-layer not within {SUMS_TO_ONE:g}"
+        )
+    if said:
+        yield Finding(
+            id="stream-weights-drawn-wide",
+            severity=Severity.INFO,
+            where=names(by_token),
+            message="; ".join(said),
+            fix="nothing, where this is meant, as in DeepSeek-V4; else start the logits smaller, by a factor of 0.01 "
+            "as HY-V4 does, or give the mixing more rounds",
+        )
+
+
+def _is_by_token(place: Place) -> bool:
+    connected = place[1].connected
+    return connected is not None and connected.expand.made == "token" and not connected.unwritten
+
+
 PLACE = 47
 RULES = (
     Rule(
@@ -122,5 +164,15 @@ RULES = (
         "weight of the wrong shape leaves some out.",
         reference="Zhu et al. 2024, arXiv:2409.19606, section 2, and Xie et al. 2025, arXiv:2512.24880, section 4",
         check=streams_left_out,
+    ),
+    Rule(
+        id="stream-weights-drawn-wide",
+        severity=Severity.INFO,
+        title="Weights of streams that are drawn wide",
+        explanation="Where the logits of mHC's weights start wide, mHC is no Pre-LN at initialisation, streams differ "
+        "from the first sub-layer on, and 20 rounds leave sums that are not 1.",
+        reference="Xie et al. 2025, arXiv:2512.24880, section 4; transformers 5.23, deepseek_v4: logits have a "
+        "standard deviation of 0.02 √(4d), 2.6 at a width of 4,096, and sums are off by up to 0.03",
+        check=weights_drawn_wide,
     ),
 )
