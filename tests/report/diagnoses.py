@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from normscope.doctor.diagnosis import Diagnosis
+from normscope.doctor.identify.connected import Connected, StreamWeights
 from normscope.doctor.identify.found import FoundStack, FoundSublayer
 from normscope.doctor.observe.observed import Observations, ObservedStack, ObservedSublayer
 from normscope.report.doctor.advice import Advice, RatePlace, RateRange, ShortTraining, WarmupAdvice
@@ -50,6 +51,7 @@ def made(
     theory: bool = False,
     loss: bool = True,
     width: int = 768,
+    connected: Connected | None = None,
 ) -> Made:
     """growth: of E‖x‖²/d from sub-layer to sub-layer, 0 for a stream that norms keep at 1."""
     found, observed, gradients = [], [], {}
@@ -74,6 +76,7 @@ def made(
                 skip_scale=1.0,
                 branch_scale=1.0,
                 parallel=parallel,
+                connected=connected,
             )
         )
         observed.append(
@@ -100,6 +103,8 @@ def made(
         final_norm=final_norm,
         embedding_norm=not growth,
         width=width,
+        streams=1 if connected is None else connected.streams,
+        streams_start_equal=None if connected is None else True,
         sublayers=tuple(found),
     )
     streams, correlations, norms = map(tuple, predicted)
@@ -315,6 +320,27 @@ def encoder_decoder() -> DiagnosisContents:
     )
 
 
+def streams() -> DiagnosisContents:
+    """Four streams in one tensor, the second of which no sub-layer writes to."""
+    stack = made(
+        "model.layers",
+        placement="mhc",
+        growth=0.2,
+        final_norm=True,
+        formula="x ← connect(x) + expand({kind}(norm(collapse(x))))",
+        connected=Connected(
+            streams=4,
+            collapse=StreamWeights("token", 1.0),
+            connect=StreamWeights("token", 1.0),
+            expand=StreamWeights("trained", math.nan, by_feature=True),
+            from_doubly_stochastic=2.4e-7,
+            one_side_alone=None,
+            unwritten=(2,),
+        ),
+    )
+    return diagnosis("DeepseekV4ForCausalLM", stack)
+
+
 def unknown() -> DiagnosisContents:
     """No placement is known, no loss was given, and names are markup."""
     stack = made(
@@ -363,6 +389,7 @@ EXAMPLES = {
     "healthy": healthy,
     "broken": broken,
     "encoder-decoder": encoder_decoder,
+    "streams": streams,
     "unknown": unknown,
     "foreign": foreign,
 }

@@ -10,7 +10,7 @@ import pytest
 
 import normscope
 from normscope.report.doctor.contents import Finding, Severity, verdict_of, worst_of
-from report.diagnoses import BETAS, DILUTED, EXAMPLES, FINAL_NORM, broken, encoder_decoder, unknown
+from report.diagnoses import BETAS, DILUTED, EXAMPLES, FINAL_NORM, broken, encoder_decoder, streams, unknown
 
 PAGE = Path(normscope.__file__).parents[2] / "docs" / "doctor-json.md"
 FREE = {"measured.gradient_norms"}
@@ -33,14 +33,16 @@ def documented() -> list[str]:
 
 
 def test_every_key_is_documented_once_and_no_other():
-    """The example has findings, predictions and advice, so it has every key that there is."""
-    assert sorted(documented()) == sorted(set(keys(encoder_decoder().to_json())))
+    """One example has findings, predictions and advice, the other several streams: every key that there is."""
+    found = {*keys(encoder_decoder().to_json()), *keys(streams().to_json())}
+    assert sorted(documented()) == sorted(found)
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_keys_are_there_whatever_is_missing(name):
     found = EXAMPLES[name]().to_json()
-    everywhere = {key for key in documented() if not key.startswith(("findings[]", "advice.", "stacks[].predicted."))}
+    sometimes = ("findings[]", "advice.", "stacks[].predicted.", "stacks[].sublayers[].connection.")
+    everywhere = {key for key in documented() if not key.startswith(sometimes)}
     assert everywhere <= set(keys(found))
     assert set(keys(found)) <= set(documented())
 
@@ -70,3 +72,12 @@ def test_the_worst_finding_is_the_verdict():
     assert [worst_of(kinds[:n]) for n in range(4)] == [None, Severity.INFO, Severity.WARNING, Severity.ERROR]
     assert [verdict_of(kinds[:n]) for n in range(4)] == ["healthy", "healthy", "warnings", "errors"]
     assert worst_of(kinds[::-1]) is Severity.ERROR
+
+
+def test_weights_of_streams_that_were_not_computed_are_null():
+    stack = streams().to_json()["stacks"][0]
+    assert (stack["streams"], stack["streams_start_equal"]) == (4, True)
+    connection = stack["sublayers"][0]["connection"]
+    assert connection["read"] == {"made": "token", "total": 1.0, "by_feature": False}
+    assert connection["write"] == {"made": "trained", "total": None, "by_feature": True}
+    assert (connection["from_doubly_stochastic"], list(connection["unwritten"])) == (2.4e-7, [2])

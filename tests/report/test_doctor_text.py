@@ -51,6 +51,7 @@ def test_the_verdict_is_the_first_line():
         "healthy": "healthy — post-ln, 12 blocks, LayerNorm, no final norm",
         "broken": "1 error, 1 warning, 1 note — pre-ln, 24 blocks, LayerNorm, no final norm",
         "encoder-decoder": starts["encoder-decoder"],
+        "streams": "healthy — mhc, 12 blocks, LayerNorm, final norm",
         "unknown": "1 warning — no registered placement, 2 blocks, no norms",
         "foreign": "healthy — whether your learning rate 3e-4 is good is unknown",
     }

@@ -1,10 +1,12 @@
 """What the doctor found out about a model, as data."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from ..report.doctor.advice import Advice
+from ..report.doctor.connection import Connection, StreamWeights
 from ..report.doctor.contents import (
     AskedRule,
     DiagnosisContents,
@@ -17,6 +19,7 @@ from ..report.doctor.contents import (
     Verdict,
     verdict_of,
 )
+from .identify import connected
 from .identify.found import FoundStack, FoundSublayer
 from .observe.observed import Observations, ObservedSublayer
 
@@ -84,6 +87,8 @@ class Diagnosis:
                 final_norm=stack.final_norm,
                 embedding_norm=stack.embedding_norm,
                 width=stack.width,
+                streams=stack.streams,
+                streams_start_equal=stack.streams_start_equal,
                 sublayers=tuple(map(_sublayer, stack.sublayers, seen.sublayers)),
                 end_read_by=stack.end_read_by,
                 memory=stack.memory,
@@ -137,6 +142,7 @@ def _sublayer(found: FoundSublayer, seen: ObservedSublayer) -> Sublayer:
         skip_scale=found.skip_scale,
         branch_scale=found.branch_scale,
         parallel=found.parallel,
+        connection=None if found.connected is None else _connection(found.connected),
         measured=SublayerMeasurements(
             stream_square=seen.stream_square,
             branch_square=seen.branch_square,
@@ -148,3 +154,33 @@ def _sublayer(found: FoundSublayer, seen: ObservedSublayer) -> Sublayer:
             reaches_output=seen.reaches_output,
         ),
     )
+
+
+def _connection(found: connected.Connected) -> Connection:
+    return Connection(
+        read=_weights(found.collapse),
+        mixing=_weights(found.connect),
+        write=_weights(found.expand),
+        from_doubly_stochastic=_computed(found.from_doubly_stochastic),
+        one_side_alone=_computed(found.one_side_alone),
+        unwritten=found.unwritten,
+    )
+
+
+@overload
+def _weights(found: connected.StreamWeights) -> StreamWeights: ...
+
+
+@overload
+def _weights(found: connected.StreamWeights | None) -> StreamWeights | None: ...
+
+
+def _weights(found: connected.StreamWeights | None) -> StreamWeights | None:
+    if found is None:
+        return None
+    return StreamWeights(made=found.made, total=_computed(found.total), by_feature=found.by_feature)
+
+
+def _computed(value: float | None) -> float | None:
+    """None for what the meta device does not tell."""
+    return None if value is None or math.isnan(value) else value

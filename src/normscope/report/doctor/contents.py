@@ -9,6 +9,7 @@ from enum import Enum, StrEnum
 from typing import Any, Literal
 
 from .advice import Advice
+from .connection import Connection
 
 
 class Severity(StrEnum):
@@ -111,6 +112,8 @@ class Sublayer:
     """The same of F(x)."""
     parallel: bool
     """Whether it reads the same x as another sub-layer of its block, and both are added at once."""
+    connection: Connection | None
+    """With several streams that are kept in one tensor; None of one stream."""
     measured: SublayerMeasurements
 
 
@@ -148,6 +151,10 @@ class Stack:
     embedding_norm: bool
     """Whether what enters the first sub-layer comes out of a norm."""
     width: int
+    streams: int
+    """How many streams of that width it is, kept in one tensor."""
+    streams_start_equal: bool | None
+    """Whether these start as copies of each other; None of one stream, and where nothing was computed."""
     sublayers: tuple[Sublayer, ...]
     end_read_by: Literal["norm", "weights", "output"]
     """What comes after the last sum."""

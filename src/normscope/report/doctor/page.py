@@ -18,6 +18,7 @@ from .page_advice import advised
 from .svg import depth_pictures
 from .words import (
     block_span,
+    connection_words,
     figures,
     further_findings,
     headline,
@@ -184,6 +185,7 @@ def _row(stack: Stack, group: Sequence[int]) -> Row:
     first = members[0]
     notes = [f"also {', '.join(first.also)}"] if first.also and first.confidence == "sure" else []
     notes += ["parallel"] if first.parallel else []
+    notes += [] if first.connection is None else connection_words(first.connection)
     notes += [] if first.measured.reaches_output else ["does not reach the output"]
     skips, branches = [one.skip_scale for one in members], [one.branch_scale for one in members]
     for name, scales in (("x", skips), ("F(x)", branches)):

@@ -7,6 +7,7 @@ from itertools import groupby
 from ..numbers import MISSING, NON_FINITE, counted, joined, learning_rate, significant
 from ..words import norm_name
 from .advice_words import rate_headline, speaks_against
+from .connection import Connection
 from .contents import DiagnosisContents, Finding, ModelMeasurements, Severity, Stack, Sublayer, Verdict
 
 _NOUNS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
@@ -119,7 +120,8 @@ def stack_words(stack: Stack) -> list[str]:
     if stack.norm_epsilon is not None:
         rest = (f"{rest[0]} ε {learning_rate(stack.norm_epsilon)}", *rest[1:])
     embedding = ["normed embedding"] if stack.embedding_norm else []
-    return [placement, counted(stack.blocks, "block"), f"width {stack.width:,}", *rest, *embedding, *order]
+    streams = [] if stack.streams == 1 else [f"{stack.streams} streams"]
+    return [placement, counted(stack.blocks, "block"), f"width {stack.width:,}", *streams, *rest, *embedding, *order]
 
 
 def _what_it_is(stack: Stack) -> tuple[str, tuple[str, ...]]:
@@ -185,3 +187,18 @@ def span_of(values: Sequence[float | None]) -> str:
         return NON_FINITE
     low, high = figures(min(known)), figures(max(known))
     return low if low == high else f"{low} to {high}"
+
+
+_MADE = {"constant": "constants", "trained": "trained numbers", "token": "numbers of each token"}
+
+
+def connection_words(connection: Connection) -> list[str]:
+    """Notes on a sub-layer: what its streams are read, mixed and written by."""
+    mixing, off = connection.mixing, connection.from_doubly_stochastic
+    sums = "" if mixing is None or off is None else f", rows and columns summing to 1 within {figures(off)}"
+    return [
+        *([] if connection.read is None else [f"streams read by {_MADE[connection.read.made]}"]),
+        *([] if mixing is None else [f"mixed by {_MADE[mixing.made]}{sums}"]),
+        f"written by {_MADE[connection.write.made]}",
+        *([f"stream {number} is not written to" for number in connection.unwritten]),
+    ]
