@@ -13,6 +13,7 @@ import pytest
 import torch
 from torch import nn
 
+import in_process
 from normscope.cli import main as cli
 from normscope.errors import UserError
 from normscope.model import Layout
@@ -41,9 +42,11 @@ def bench() -> Bench:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of a finished study of the tiny size."""
+    """Of a finished study of the tiny size, trained in this process."""
     path = tmp_path_factory.mktemp("study")
-    run_study(STUDY, TINY, Pieces(path), command="normscope study figure-3")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(figure_3_pieces, "run_cells", in_process.run_cells)
+        run_study(STUDY, TINY, Pieces(path), command="normscope study figure-3")
     return path
 
 

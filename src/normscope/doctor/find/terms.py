@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import cached_property, reduce
 from itertools import pairwise
 from math import fsum, isqrt
 from operator import attrgetter, or_
@@ -219,7 +219,7 @@ def ordered(
     return list(found.values())[start is not None :]
 
 
-@dataclass(frozen=True, slots=True, weakref_slot=True)
+@dataclass(frozen=True)
 class Segment:
     """The part of a formula between two values through which everything passes, with one or more branches in it."""
 
@@ -227,22 +227,23 @@ class Segment:
     end: Term
     branches: tuple[Term, ...]
 
-    @property
+    @cached_property
     def side_by_side(self) -> bool:
         """Whether it has several branches, none of which goes into anything but sums and norms."""
         if len(self.branches) < 2:
             return False
         own, of_branches = {id(branch) for branch in self.branches}, set[int]()
-        for term in self.terms():
+        for term in self.terms:
             if any(id(argument) in own or id(argument) in of_branches for argument in term.arguments):
                 if term.kind not in ("sum", "scale", "norm"):
                     return False
                 of_branches.add(id(term))
         return True
 
-    def terms(self) -> list[Term]:
+    @cached_property
+    def terms(self) -> tuple[Term, ...]:
         """What it computes, in order, without what comes before its start."""
-        return ordered(self.end, self.start)
+        return tuple(ordered(self.end, self.start))
 
 
 def segments(end: Term) -> list[Segment]:

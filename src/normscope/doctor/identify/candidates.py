@@ -111,7 +111,7 @@ def candidate(placement: type[Placement], shape: StackShape, kinds: Sequence[Sub
     return _candidate(placement, shape, (tuple(kinds),) * shape.blocks)  # type: ignore[arg-type]
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=1024)
 def _candidate(placement: type[Placement], shape: StackShape, blocks: Kinds) -> Candidate:
     formula, end = placement(shape), _End()
     started = formula.start(Term("source", text="x"), end)

@@ -50,8 +50,8 @@ class Connected:
 
 def connected(segment: Segment, branch: Term) -> Connected | None:
     """How a branch's streams are connected with it in the piece of a formula that it stands in; None of one stream."""
-    terms = segment.terms()
-    read = {id(term) for term in Segment(segment.start, branch, ()).terms()}
+    terms = segment.terms
+    read = {id(term) for term in Segment(segment.start, branch, ()).terms}
     collapse = _last([term for term in terms if id(term) in read], "collapse")
     outside = [term for term in terms if id(term) not in read]
     expand, connect = _last(outside, "expand"), _last(outside, "connect")

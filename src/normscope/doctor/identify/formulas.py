@@ -43,19 +43,19 @@ class Formula:
     @property
     def over_depth(self) -> bool:
         """Whether means over depth are taken in it."""
-        return any(term.kind == "mix" for term in self.segment.terms())
+        return any(term.kind == "mix" for term in self.segment.terms)
 
     @property
     def sum_is_normed(self) -> bool:
         """Whether the sum that the branch is added in goes into a norm, as it is or scaled."""
         total = sum_of(self.segment, self.branch)
-        normed = [term.arguments[0] for term in self.segment.terms() if term.kind == "norm"]
+        normed = [term.arguments[0] for term in self.segment.terms if term.kind == "norm"]
         return total is not None and any(_unscaled(inner, self.segment.start) is total for inner in normed)
 
     @property
     def branch_is_normed(self) -> bool:
         """Whether the branch goes into a norm on its own, as it is or scaled, before it is added."""
-        normed = [term.arguments[0] for term in self.segment.terms() if term.kind == "norm"]
+        normed = [term.arguments[0] for term in self.segment.terms if term.kind == "norm"]
         return any(_unscaled(inner, self.segment.start) is self.branch for inner in normed)
 
     @property
@@ -72,7 +72,7 @@ class Formula:
     def outlined(self, *, numbers: bool) -> "Formula":
         """The same with F for every sub-layer; numbers: whether the constants that multiply values stay in it."""
         made = {id(self.segment.start): self.segment.start}
-        for term in self.segment.terms():
+        for term in self.segment.terms:
             arguments = tuple(made[id(argument)] for argument in term.arguments)
             factor = term.factor
             if term.kind == "branch":
@@ -108,7 +108,7 @@ class _Printer:
         """names: what is printed under a name of its own; then nothing else is."""
         self._symbols = {made: Symbol(name, (), 1) for made, name in {id(segment.start): "x", **names}.items()}
         self.statements: list[str] = []
-        inside = segment.terms()
+        inside = segment.terms
         uses: dict[int, int] = {}
         for term in inside:
             for argument in term.arguments:

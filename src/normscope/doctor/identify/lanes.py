@@ -31,7 +31,7 @@ def written_out(pieces: Sequence[Segment], streams: int) -> Segment:
     """The pieces of a block, one after the other, with a term for each stream."""
     made = {id(pieces[0].start): sources(streams)}
     for piece in pieces:
-        for term in piece.terms():
+        for term in piece.terms:
             made[id(term)] = _lanes(term, [made[id(argument)] for argument in term.arguments], streams)
     return as_segment(made[id(pieces[-1].end)])
 

@@ -65,7 +65,7 @@ class Comparison:
         if id(only) not in made:
             maker = _Maker(self, segment, only)
             # Deep formulas are deeper than Python's stack: what comes first is made first.
-            for term in segment.terms():
+            for term in segment.terms:
                 if term.kind not in ("sum", "scale"):
                     maker.form(term)
             made[id(only)] = maker.form(segment.end)

@@ -45,7 +45,7 @@ def outline(segment: Segment) -> Outline | None:
     number, which a norm does not see.
     """
     used: set[int] = set()
-    for term in segment.terms():
+    for term in segment.terms:
         # Only a formula that is a tree has one place for each number.
         again = {id(a) for a in term.arguments if a is not segment.start and a.kind != "source"}
         if term.kind == "mix" or again & used or len(again) < len(_own(term, segment.start)):

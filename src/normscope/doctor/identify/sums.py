@@ -82,7 +82,7 @@ def unscaled(segment: Segment) -> Segment:
     """The same without what multiplies branches, or norms of them, before they are added."""
     made = {id(segment.start): segment.start}
     of_branches = {id(branch) for branch in segment.branches}
-    for term in segment.terms():
+    for term in segment.terms:
         arguments = tuple(made[id(argument)] for argument in term.arguments)
         inner = term.arguments[0] if term.arguments else term
         if term.kind in ("norm", "scale") and id(inner) in of_branches:

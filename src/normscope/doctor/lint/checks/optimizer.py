@@ -77,7 +77,7 @@ def _norms_inputs_alone(stack: FoundStack) -> bool:
     for sublayer in stack.sublayers:
         segment = sublayer.formula.segment
         read = {id(branch.arguments[0]) for branch in segment.branches}
-        norms = [term for term in segment.terms() if term.kind == "norm"]
+        norms = [term for term in segment.terms if term.kind == "norm"]
         if any(id(term) not in read for term in norms) or any(branch.inside for branch in segment.branches):
             return False
     return not stack.embedding_norm
