@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from doctor.several_streams import SeveralStreams, by_matmul, ids
 from doctor.test_wirings import WIDTH, Wired
 from normscope.doctor import find_stacks
 
@@ -64,4 +65,14 @@ def test_twice_the_blocks_are_at_most_four_times_the_work(wiring: type[nn.Module
         model, x = wiring(lambda: None, blocks=blocks, final=True), torch.randn(2, 5, WIDTH)
         find_stacks(model, x)  # what is remembered of formulas is not counted
         work.append(calls(lambda model=model, x=x: find_stacks(model, x)))
+    assert work[1] <= 4 * work[0]
+
+
+def test_streams_in_one_tensor_too():
+    """Of mHC: 2.0 times the calls for twice the blocks up to 16, and no more than that in seconds up to 64."""
+    work = []
+    for blocks in (2, 4):
+        model, given = SeveralStreams(by_matmul, blocks=blocks), ids()
+        find_stacks(model, given)  # what is remembered of formulas is not counted
+        work.append(calls(lambda model=model, given=given: find_stacks(model, given)))
     assert work[1] <= 4 * work[0]

@@ -1,10 +1,11 @@
 """Several residual streams in tensors of their own: values that are multiplied with numbers of each token.
 
 A branch that is added to several streams is multiplied with another number for each of them, made from the streams by
-way of a matrix. This tells them from experts, each of which is multiplied once, and from norms, whose numbers are made
-from the value alone.
+way of a matrix, or streams are mixed: several sums of the same streams, each times another number. This tells them from
+experts, each of which is multiplied once, and from norms, whose numbers are made from the value alone.
 """
 
+from collections import Counter
 from collections.abc import Container
 
 from .flow import REARRANGING, Flow
@@ -14,7 +15,8 @@ from .operations import Value
 def token_weights(flow: Flow, norms: Container[int]) -> dict[int, tuple[int, int]]:
     """Of a product of several streams' values the value, and the numbers of each token that it is multiplied with.
 
-    Empty for a model in which no branch is added to several streams. norms: the numbers of the values that are norms.
+    Empty for a model in which no branch is added to several streams and none are mixed.
+    norms: the numbers of the values that are norms.
     """
     products: dict[int, tuple[int, int]] = {}
     times: dict[int, set[int]] = {}
@@ -24,7 +26,8 @@ def token_weights(flow: Flow, norms: Container[int]) -> dict[int, tuple[int, int
             products[value.number] = pair
             times.setdefault(_root(flow, pair[0]), set()).add(pair[1])
     shared = {root for root, weights in times.items() if len(weights) > 1}
-    if not any(flow.depends(root, n) for root in shared for n in _weighed_before(flow, shared, products, root)):
+    written = any(flow.depends(root, n) for root in shared for n in _weighed_before(flow, shared, products, root))
+    if not written and not _are_mixed(flow, shared, products):
         return {}
     # What multiples of these are added to is a stream too, though it may be read once.
     found: dict[int, tuple[int, int]] = {}
@@ -63,6 +66,16 @@ def _weighed_before(flow: Flow, shared: set[int], products: dict[int, tuple[int,
         and flow.through_weights[root] >> n & 1
         and all(flow.through_weights[weight] >> n & 1 and not flow.depends(weight, root) for weight in own)
     ]
+
+
+def _are_mixed(flow: Flow, shared: set[int], products: dict[int, tuple[int, int]]) -> bool:
+    """Whether the same two shared values, or one as two streams, are added up more than once, with other numbers."""
+    sums: Counter[frozenset[int]] = Counter()
+    for value in flow.values:
+        before = flow.predecessors[value.number]
+        if value.op == "add" and len(before) == 2 and all(n in products for n in before):
+            sums[frozenset(_root(flow, products[n][0]) for n in before)] += 1
+    return any(count > 1 and roots <= shared for roots, count in sums.items())
 
 
 def _root(flow: Flow, number: int) -> int:
