@@ -45,7 +45,7 @@ STREAMLESS = {n for n in described() if not expected(n).has_stream or not expect
 @pytest.mark.parametrize("placement", [name for name in registered() if name not in STREAMLESS])
 def test_our_own_models(placement):
     torch.manual_seed(0)
-    sizes = {"width": 32, "ffn_width": 48, "heads": 2, "encoder_blocks": 4, "decoder_blocks": 4}
+    sizes = {"width": 32, "ffn_width": 48, "heads": 2, "encoder_blocks": 4, "decoder_blocks": 2}
     model = EncoderDecoder(ModelConfig(placement=placement, **sizes), VOCABULARY, VOCABULARY)
     layouts = [Layout(torch.tensor(lengths)) for lengths in ([4, 7, 2], [5, 3, 6])]
     tokens = [torch.randint(4, VOCABULARY, (layout.tokens,)) for layout in layouts]

@@ -16,7 +16,6 @@ from stacks import SOURCE_LENGTHS, TARGET_LENGTHS, cotangent, perturbed, random_
 DEEP, TOKENS, WIDTH, HEADS = 1000, [5, 3], 64, 4
 STATE_BYTES = sum(TOKENS) * WIDTH * 4
 """Of what stands between two blocks, (N, D) in float32."""
-ENCODERS = [name for name, placement in registered().items() if "encoder-only" in placement.models]
 EVERY_DROPOUT = {"dropout": 0.3, "attention_dropout": 0.2, "activation_dropout": 0.1}
 
 
@@ -130,7 +129,7 @@ def with_dropouts(names: Iterable[str]) -> list[object]:
     return each + [pytest.param(name, {}, id=name) for name in ("post-ln", "pre-ln", "ngpt", "attn-res", "mhc")]
 
 
-@pytest.mark.parametrize(("placement", "dropouts"), with_dropouts(ENCODERS))
+@pytest.mark.parametrize(("placement", "dropouts"), with_dropouts(("denseformer", "mhc", "siamese-norm")))
 def test_a_stack_computed_again_has_the_same_bits(placement, dropouts):
     expected, output, gradient = run_stack(placement, again=False, dropouts=dropouts)
     found, again_output, again_gradient = run_stack(placement, again=True, dropouts=dropouts)
