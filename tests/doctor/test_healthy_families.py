@@ -9,27 +9,24 @@ import normscope
 from normscope.adapters.hugging_face_inputs import sample
 from normscope.adapters.hugging_face_small import small_model
 
-ABOVE_INFO = {
-    # Its keys have one head, so that a norm over all of them is one of each head as well.
-    "deepseek_v4": {"query-key-norms"},
-    "glm5_next_text": set(),
-    "hy_v4": set(),
-    "qwen4_exp_text": set(),
-    "inkling2_text": set(),
-    "muse_spark_text": set(),
-    "beam": set(),
-    "zaya": set(),
-    "minimax": set(),
-}
-"""Rules that speak of each, above info; none may be an error."""
+FAMILIES = (
+    "deepseek_v4",
+    "glm5_next_text",
+    "hy_v4",
+    "qwen4_exp_text",
+    "inkling2_text",
+    "muse_spark_text",
+    "beam",
+    "zaya",
+    "minimax",
+)
 
 
-@pytest.mark.parametrize("family", ABOVE_INFO)
+@pytest.mark.parametrize("family", FAMILIES)
 def test_nothing_is_wrong_with_them(family):
     torch.manual_seed(0)
     model = small_model(family)
     drawn = sample(model, tokens=8, sequences=2, generator=torch.Generator().manual_seed(0))
     diagnosis = normscope.diagnose(model, drawn.inputs, loss=drawn.loss, advise=False)
-    assert {finding.id for finding in diagnosis.findings if finding.severity != "info"} == ABOVE_INFO[family]
-    assert all(finding.severity != "error" for finding in diagnosis.findings)
+    assert [finding.id for finding in diagnosis.findings if finding.severity != "info"] == []
     assert diagnosis.to_json()["stacks"]

@@ -1,7 +1,7 @@
 """What a branch of the residual stream is: where its input leaves the stream, its kind, and the norms inside it."""
 
 # N = tokens, D = width
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Literal
 
@@ -155,6 +155,7 @@ def inner_norms(graph: Graph, region: list[int], reads: list[int], kind: BranchK
     scores = softmaxes + [number for value in fused for number in value.inputs[:2]]
     softmaxes += [value.number for value in fused]
     found = []
+    sizes = []
     for number in region:
         if number not in graph.norms or number in reads:
             continue
@@ -167,7 +168,15 @@ def inner_norms(graph: Graph, region: list[int], reads: list[int], kind: BranchK
         elif attends:
             name = "score" if any(graph.depends(n, number) for n in scores) else "value"
         found.append(InnerPlace(name, by_head))
-    return tuple(sorted(found))
+        sizes.append(graph.values[number].shape[-1:])
+    # Where all queries share one key, its norm has no more rows than it, and yet is that of a head.
+    of_a_head = {size for place, size in zip(found, sizes, strict=True) if place.name == "score" and place.by_head}
+    return tuple(
+        sorted(
+            replace(place, by_head=True) if place.name == "score" and size in of_a_head else place
+            for place, size in zip(found, sizes, strict=True)
+        )
+    )
 
 
 def _has_one_head(graph: Graph, region: list[int], read: int) -> bool:

@@ -22,13 +22,14 @@ def query_key_norms(patient: Patient) -> Iterator[Finding]:
         if not normed:
             continue
         one_sided = [sublayer for sublayer in normed if len(_norms(sublayer)) == 1]
-        unlike = [sublayer for sublayer in normed if len(set(_norms(sublayer))) > 1]
+        # With more norms than two, some are of what queries or keys are made from, as DeepSeek's latent vectors.
+        unlike = [s for s in normed if len(_norms(s)) == _SIDES and len(set(_norms(s))) > 1]
         yield from _between_the_two(one_sided, "the queries or the keys are normed, and the other of the two is not")
         yield from _between_the_two(
             unlike, "one of queries and keys is normed head by head, and the other over all heads"
         )
         yield from _from_block_to_block(attending)
-        if not unlike and all(set(_norms(sublayer)) == {False} for sublayer in normed):
+        if all(set(_norms(sublayer)) == {False} for sublayer in normed):
             yield Finding(
                 id="query-key-norms",
                 severity=Severity.INFO,
