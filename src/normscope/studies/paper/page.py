@@ -16,7 +16,7 @@ from ...report.svg import HUES, INK, house_style, to_svg
 from ...report.words import Tone
 from .rows import NOT_RUN, Row
 
-COLUMNS = ("place", "claim", "published", "ours", "verdict", "conditions", "study")
+COLUMNS = ("place", "claim", "published", "ours", "verdict", "study")
 _ORDER = (*map(str, Verdict), NOT_RUN)
 _LOOKS = dict(zip(_ORDER, ((HUES[2], 1.0), (HUES[2], 0.45), (INK, 0.35), (HUES[1], 1.0), (INK, 0.1)), strict=True))
 """Hue and opacity of each verdict."""
@@ -48,7 +48,22 @@ def _cells(row: Row, results: Path, out: Path) -> list[Cell]:
     tone = Tone.PLAIN if row.verdict is None else row.verdict.tone
     ours = row.found or row.command
     measured: Cell = Link(one.study, address(row, results, out)) if row.found else "–"
-    return [one.place, one.statement, one.published, ours, _mark(row, tone), row.conditions or "–", measured]
+    return [one.place, one.statement, one.published, ours, _mark(row, tone), measured]
+
+
+def conditions(rows: Sequence[Row], results: Path, out: Path) -> StudyTable:
+    """What each study measured on, once for all of its claims."""
+    return StudyTable(
+        title="Conditions: scale, data and seeds of each study",
+        columns=("study", "conditions"),
+        rows=[[Link(row.listed.study, address(row, results, out)), row.conditions] for row in _by_study(rows)],
+        prose=True,
+    )
+
+
+def _by_study(rows: Sequence[Row]) -> list[Row]:
+    """One row of each study that has results."""
+    return list({row.listed.study: row for row in rows if row.found}.values())
 
 
 def _mark(row: Row, tone: Tone) -> Marked:
@@ -75,9 +90,14 @@ def markdown(rows: Sequence[Row], results: Path, out: Path) -> str:
         verdict = f"**{row.verdict_words}**{f' ({row.where})' if row.where else ''}"
         ours = row.found or f"`{row.command}`"
         link = f"[{one.study}]({address(row, results, out)})" if row.found else "–"
-        cells = (one.place, one.statement, one.published, ours, verdict, row.conditions or "–", link)
-        lines.append(f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |")
+        lines.append(_line(one.place, one.statement, one.published, ours, verdict, link))
+    lines += ["", "## Conditions", "", "| study | conditions |", "| --- | --- |"]
+    lines += [_line(f"[{row.listed.study}]({address(row, results, out)})", row.conditions) for row in _by_study(rows)]
     return "\n".join(lines) + "\n"
+
+
+def _line(*cells: str) -> str:
+    return f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |"
 
 
 def verdicts_svg(rows: Sequence[Row]) -> str:

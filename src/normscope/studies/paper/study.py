@@ -12,7 +12,7 @@ from ..protocol.scale import Scale
 from ..protocol.study import Findings, Study
 from . import ABOUT
 from .listed import listed
-from .page import counts, markdown, table, tally, verdicts_svg
+from .page import conditions, counts, markdown, table, tally, verdicts_svg
 from .rows import Row, rows
 
 
@@ -66,7 +66,7 @@ def run(config: PaperConfig, pieces: Pieces) -> Findings:
                 wide=True,
             )
         ],
-        tables=[table(found, results, pieces.folder)],
+        tables=[table(found, results, pieces.folder), conditions(found, results, pieces.folder)],
         data={
             "verdicts": {verdict: {"claims": n, "share": n / len(found)} for verdict, n in counts(found).items()},
             "rows": [_data(row) for row in found],
