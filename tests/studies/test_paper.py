@@ -200,7 +200,9 @@ def test_the_study_writes_one_table_with_links_and_verdicts(made: Path, tmp_path
     assert sum(v["claims"] for v in data["verdicts"].values()) == len(CLAIMS)
     for row in data["rows"]:
         assert row["verdict"] in html
-    assert (out / "claims.md").read_text("utf-8").count("\n|") == len(CLAIMS) + 2
+    claims, conditions = (out / "claims.md").read_text("utf-8").split("## Conditions")
+    assert claims.count("\n|") == len(CLAIMS) + 2
+    assert conditions.count("\n| [theorem1](../made/theorem1/README.md) |") == 1
 
 
 def test_cells_that_link_and_judge() -> None:
