@@ -7,7 +7,7 @@ import pytest
 
 from normscope.catalogue.page import files
 from normscope.catalogue.rows import Size
-from normscope.placement import base, registered
+from normscope.placement import registered, registry
 
 DOCS = Path(__file__).parents[2] / "docs"
 AGAIN = "run `normscope placements --write-docs docs` and commit what it writes"
@@ -16,9 +16,9 @@ AGAIN = "run `normscope placements --write-docs docs` and commit what it writes"
 @pytest.fixture(scope="module")
 def written() -> dict[str, str]:
     """What the placements that come with NormScope give, whatever other tests have registered."""
-    ours = {name: p for name, p in base._REGISTRY.items() if p.__module__.startswith("normscope.placement.")}
+    ours = {name: p for name, p in registry._REGISTRY.items() if p.__module__.startswith("normscope.placement.")}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(base, "_REGISTRY", ours)
+        patch.setattr(registry, "_REGISTRY", ours)
         return files(Size())
 
 

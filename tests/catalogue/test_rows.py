@@ -7,7 +7,7 @@ import pytest
 
 from normscope.catalogue.details import details
 from normscope.catalogue.rows import Size, row, rows, sized
-from normscope.placement import Placement, base, named, register, registered
+from normscope.placement import Placement, named, register, registered, registry
 
 
 def facts(name: str, stack: str = "encoder"):
@@ -123,7 +123,7 @@ def test_an_unknown_name_gets_the_nearest(typed, nearest):
 
 
 def test_a_variant_of_nothing_known_keeps_its_row(monkeypatch):
-    monkeypatch.setattr(base, "_REGISTRY", dict(base._REGISTRY))
+    monkeypatch.setattr(registry, "_REGISTRY", dict(registry._REGISTRY))
 
     @register
     class Orphan(Placement):

@@ -8,13 +8,13 @@ from xml.etree import ElementTree
 import pytest
 
 from normscope.cli.main import main
-from normscope.placement import base, registered
+from normscope.placement import registered, registry
 from tiny import MY_PLACEMENT
 
 
 @pytest.fixture(autouse=True)
 def _registry(monkeypatch):
-    monkeypatch.setattr(base, "_REGISTRY", dict(base._REGISTRY))
+    monkeypatch.setattr(registry, "_REGISTRY", dict(registry._REGISTRY))
 
 
 @pytest.fixture

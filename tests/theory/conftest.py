@@ -2,11 +2,12 @@
 
 import pytest
 
-from normscope.placement import base
+from normscope.placement import Placement
+from normscope.placement import registry as registry_
 
 
 @pytest.fixture
-def registry(monkeypatch) -> dict[str, type[base.Placement]]:
+def registry(monkeypatch) -> dict[str, type[Placement]]:
     """The registry, restored afterwards."""
-    monkeypatch.setattr(base, "_REGISTRY", dict(base._REGISTRY))
-    return base._REGISTRY
+    monkeypatch.setattr(registry_, "_REGISTRY", dict(registry_._REGISTRY))
+    return registry_._REGISTRY
