@@ -3,6 +3,8 @@
 import gc
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Generator, Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -23,6 +25,19 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 # A busy machine is no failure of what is tested.
 hypothesis.settings.register_profile("whatever the machine is busy with", deadline=None)
 hypothesis.settings.load_profile("whatever the machine is busy with")
+
+_CPUINFO = Path("/proc/cpuinfo")
+_HALF_PRECISION = "import torch; a = torch.ones(64, 64, dtype=torch.bfloat16); a @ a"
+
+
+def _half_precision_runs() -> bool:
+    """Whether a product in bf16 ends: some virtual machines announce AMX and then kill who uses it."""
+    return subprocess.run([sys.executable, "-c", _HALF_PRECISION], check=False, capture_output=True).returncode == 0
+
+
+# Workers and commands under test inherit it, so that one process alone has to ask.
+if _CPUINFO.is_file() and "amx_tile" in _CPUINFO.read_text() and "ONEDNN_MAX_CPU_ISA" not in os.environ:
+    os.environ["ONEDNN_MAX_CPU_ISA"] = "DEFAULT" if _half_precision_runs() else "AVX512_CORE_FP16"
 
 SHARED = Path(os.environ.get("NORMSCOPE_SHARED", Path(__file__).parents[2] / "shared"))
 
