@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from doctor.several_streams import Dynamic, SeveralStreams, by_matmul
 from doctor.wired import VOCABULARY, F, Join, Model, Stack, post, pre
 
 BLOCKS = 4
@@ -203,33 +202,6 @@ def embedding_of(deviation: float) -> Callable[[nn.Module], None]:
     return initialise
 
 
-class ExponentialAlone(Dynamic):
-    """mHC whose logits are made positive, and that divides neither rows nor columns by their sums."""
-
-    def connecting(self, logits: Tensor) -> Tensor:
-        return logits.exp()
-
-
-class LogitsAlone(Dynamic):
-    """mHC whose mixing is the logits themselves."""
-
-    def connecting(self, logits: Tensor) -> Tensor:
-        return logits
-
-
-def halved_skip(x: Tensor, f: F, norm: F) -> Tensor:
-    return 0.5 * x + f(norm(x))
-
-
-def keeping_the_square(x: Tensor, f: F, norm: F) -> Tensor:
-    """As Muse Spark's gates at 0: what the skip loses, the normed branch replaces."""
-    return 0.75**0.5 * x + 0.5 * norm(f(x))
-
-
-def heavier_pre(x: Tensor, f: F, norm: F) -> Tensor:
-    return ALPHA * x + f(norm(x))
-
-
 RIGHT_DEEPNORM = drawn(deepnorm, glorot(value=BETA, output=BETA, feed_forward=BETA))
 GLOROT = "initialisation-unlike-placement"
 
@@ -271,36 +243,6 @@ BUGS: dict[str, Bug] = {
         severity="warning",
         said="in place of 0.42 (4 of 4 blocks), last feed-forward",
         right=RIGHT_DEEPNORM,
-    ),
-    # joeynmt: `initializer: xavier_normal` turns DeepNorm's factors on, for Pre-LN as well.
-    "joeynmt, DeepNorm's constants under Pre-LN": Bug(
-        build=drawn(heavier_pre, glorot(value=BETA, output=BETA, feed_forward=BETA), final=1),
-        rule="amplified-stream",
-        severity="warning",
-        said="multiplies the stream by 64 over 8 sub-layers",
-        right=drawn(pre, glorot(value=1, output=1, feed_forward=1), final=1),
-    ),
-    "mHC without any sum in its mixing": Bug(
-        build=lambda: SeveralStreams(by_matmul, ExponentialAlone),
-        rule="amplified-stream",
-        severity="warning",
-        said="over 6 sub-layers, and no norm follows their sums",
-        right=lambda: SeveralStreams(by_matmul),
-    ),
-    "mHC mixed by logits": Bug(
-        build=lambda: SeveralStreams(by_matmul, LogitsAlone),
-        rule="faded-stream",
-        severity="warning",
-        said="over 6 sub-layers: of what they start from, so much is left",
-        right=lambda: SeveralStreams(by_matmul),
-    ),
-    # He et al. 2016, table 1: shortcuts times 0.5.
-    "a skip that is halved once a sub-layer": Bug(
-        build=drawn(halved_skip, lambda model: None, final=1),
-        rule="faded-stream",
-        severity="warning",
-        said="multiplies the stream by 0.00391 over 8 sub-layers",
-        right=drawn(keeping_the_square, lambda model: None),
     ),
     # torch.nn.TransformerEncoder and every layer stack made with copy.deepcopy.
     "copies of one layer": Bug(

@@ -14,6 +14,7 @@ from ..identify.stacks import as_stacks
 from ..trace.graph import Graph
 from ..trace.inputs import Inputs, call_with
 from ..trace.unchanged import left_unchanged
+from .flat_gates import FlatGate, flat_gates
 from .loss import Backward, backward
 from .observed import Observations, ObservedStack, ObservedSublayer, norm_over
 from .opening import with_opening
@@ -46,7 +47,7 @@ def examined_with_gradients(
     if rewire:
         with left_unchanged(model, written):
             rewired = rewired_loss_nats(watched.graph, watched.streams, found, loss)
-    seen, unused = watched.seen, watched.unused
+    seen, unused, flat = watched.seen, watched.unused, watched.flat
     del watched
     # By now what was recorded is gone: it would stand beside all that the backward pass keeps.
     widths = [stack.width for stack in found]
@@ -60,6 +61,7 @@ def examined_with_gradients(
         logit_deviation=passed.logit_deviation,
         gradient_norms=passed.gradient_norms,
         unused_parameters=unused,
+        flat_gates=flat,
     )
     return found, with_opening(observed, model, lambda: call_with(model, inputs), loss, written), passed
 
@@ -85,6 +87,7 @@ def examined_without_gradients(model: nn.Module, inputs: Inputs) -> tuple[tuple[
         logit_deviation=None,
         gradient_norms={},
         unused_parameters=watched.unused,
+        flat_gates=watched.flat,
     )
 
 
@@ -101,6 +104,7 @@ class _Watched:
     """Tensors that the pass writes into."""
     unused: tuple[str, ...]
     """Names of parameters that it does not read."""
+    flat: tuple[FlatGate, ...]
 
 
 def _watched(model: nn.Module, inputs: Inputs) -> _Watched:
@@ -112,6 +116,7 @@ def _watched(model: nn.Module, inputs: Inputs) -> _Watched:
         seen=observed_stacks(model, graph, streams),
         written=[tensor for tensor, _ in graph.trace.written],
         unused=unused_parameters(model, graph.trace),
+        flat=flat_gates(model, graph.trace),
     )
 
 

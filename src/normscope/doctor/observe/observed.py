@@ -5,6 +5,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from .flat_gates import FlatGate
 from .recipe import Recipe
 
 
@@ -86,3 +87,5 @@ class Observations:
     None where that was not looked for, or is not known."""
     unused_parameters: tuple[str, ...] = ()
     """Names of the parameters that no operation of the forward pass read."""
+    flat_gates: tuple[FlatGate, ...] = ()
+    """Parameters whose σ or tanh has next to no slope left."""

@@ -1,4 +1,4 @@
-"""Branches that add nothing or are not heard, gradients that are lost, and streams that grow on the skip path."""
+"""Branches that add nothing or are not heard, and gradients that are lost."""
 
 import math
 from collections.abc import Iterator
@@ -6,7 +6,6 @@ from collections.abc import Iterator
 import torch
 
 from ....report.doctor.contents import Finding, Severity
-from ...identify.found import FoundStack, FoundSublayer
 from ..gradient_reach import (
     Place,
     gets_gradient,
@@ -117,70 +116,6 @@ def nonfinite_gradients(patient: Patient) -> Iterator[Finding]:
         )
 
 
-LARGEST_GROWTH = 2.0
-
-
-def amplified_stream(patient: Patient) -> Iterator[Finding]:
-    """Factors above 1 on the skip path that no norm of the sum takes back."""
-    for stack, seen in zip(patient.stacks, patient.observed.stacks, strict=True):
-        raised = [(found, factor) for found, factor in _skip_factors(stack) if factor > 1.0]
-        growth = math.prod(factor for _, factor in raised)
-        if growth > LARGEST_GROWTH:
-            yield Finding(
-                id="amplified-stream",
-                severity=Severity.WARNING,
-                where=listed(found.name for found, _ in raised),
-                message=f"the skip path multiplies the stream by {growth:.3g} over {len(raised)} sub-layers, and no "
-                f"norm follows their sums: its mean square goes from {seen.source_square:.3g} to "
-                f"{seen.sublayers[-1].sum_square:.3g}",
-                fix="leave the factor on the skip to placements that norm the sum, as DeepNorm does, or take 1; of "
-                "several streams, mix by a matrix whose rows and columns sum to 1",
-            )
-
-
-def faded_stream(patient: Patient) -> Iterator[Finding]:
-    """Factors below 1 on the skip path that leave less of its source than any mean over the sub-layers does."""
-    for stack, seen in zip(patient.stacks, patient.observed.stacks, strict=True):
-        lowered = [
-            (found, factor) for found, factor in _skip_factors(stack) if factor < 1.0 and not _keeps_square(found)
-        ]
-        rest, count = math.prod(factor for _, factor in lowered), len(lowered)
-        if count > 1 and rest < 1 / count**2:
-            yield Finding(
-                id="faded-stream",
-                severity=Severity.WARNING,
-                where=listed(found.name for found, _ in lowered),
-                message=f"the skip path multiplies the stream by {rest:.3g} over {count} sub-layers: of what they "
-                f"start from, so much is left at the end, and their gradient falls likewise. An even mean leaves "
-                f"1/{count}. The stream's mean square goes from {seen.source_square:.3g} to "
-                f"{seen.sublayers[-1].sum_square:.3g}",
-                fix="let the factor on the skip approach 1 with depth, as √((k - 1)/k) does; of several streams, mix "
-                "by a matrix whose rows and columns sum to 1",
-            )
-
-
-def _keeps_square(found: FoundSublayer) -> bool:
-    """Whether the factors of skip and branch, a² + b² = 1, replace what is lost, as Muse Spark's gates do."""
-    skip, branch = found.skip_scale, found.branch_scale
-    return skip is not None and branch is not None and abs(skip**2 + branch**2 - 1) < 0.05
-
-
-def _skip_factors(stack: FoundStack) -> Iterator[tuple[FoundSublayer, float]]:
-    """What each sub-layer multiplies the stream with on the skip path, without its sign, where no norm follows.
-
-    Of several streams in one tensor that is what they are multiplied with where they are equal.
-    """
-    for found in stack.sublayers:
-        if found.formula.sum_is_normed:
-            continue
-        if found.connected is not None:
-            if found.connected.connect is not None:
-                yield found, abs(found.connected.connect.total)
-        # Where sub-layers have one formula together, streams stand in tensors of their own, and no path is the skip.
-        elif found.skip_scale is not None and len(found.formula.segment.branches) == 1:
-            yield found, abs(found.skip_scale)
-
-
 PLACE = 70
 RULES: tuple[Rule, ...] = (
     Rule(
@@ -200,25 +135,5 @@ RULES: tuple[Rule, ...] = (
         explanation="The first update would make the weights NaN, or be skipped by a gradient scaler.",
         reference="github.com/marian-nmt/marian-dev/issues/699: an un-normed decoder memory, huge gradients and NaN",
         check=nonfinite_gradients,
-    ),
-    Rule(
-        id="amplified-stream",
-        severity=Severity.WARNING,
-        title="a factor above 1 on a skip path without norms",
-        explanation="It is taken once a sub-layer, so that the stream grows exponentially with depth, and what later "
-        "branches add is lost in it.",
-        reference="Wang et al. 2022, arXiv:2203.00555, figure 2, where a norm follows every sum; joeynmt, whose "
-        "`initializer: xavier_normal` turned DeepNorm's factors on for Pre-LN too",
-        check=amplified_stream,
-    ),
-    Rule(
-        id="faded-stream",
-        severity=Severity.WARNING,
-        title="a factor below 1 on a skip path, once a sub-layer",
-        explanation="The embedding and the first blocks' work are lost exponentially with depth, forward and in the "
-        "gradient; factors that approach 1 with depth lose them no faster than a mean does.",
-        reference="He et al. 2016, arXiv:1603.05027, section 3.1: shortcuts times 0.5 do not converge well at 110 "
-        "layers",
-        check=faded_stream,
     ),
 )

@@ -1,0 +1,62 @@
+"""Gates where their curve is flat: σ or tanh of trained parameters alone, with next to no slope left."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from ..trace.operations import Origin, Trace, Value
+
+FLAT = 0.01
+"""Of the greatest slope: σ beyond 6.0 and tanh beyond 3.0."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlatGate:
+    """A parameter that a bounded curve is taken of."""
+
+    name: str
+    share: float
+    """Of the curve's entries, in [0, 1]: those with less than `FLAT` of the greatest slope."""
+
+
+def flat_gates(model: nn.Module, trace: Trace) -> tuple[FlatGate, ...]:
+    """The parameters whose σ or tanh is flat for half of the entries or more, in the order in which they are read.
+
+    What depends on the model's input is no gate of this kind: there the slope is another for every token.
+    """
+    names = {weight.untyped_storage()._cdata: name for name, weight in model.named_parameters()}
+    found: dict[str, float] = {}
+    for value in trace.values:
+        if value.op in _SLOPES and value.origin == Origin.TRAINABLE and not value.tensor.is_meta:
+            slope = _SLOPES[value.op](value.tensor.double())
+            share = float((slope < FLAT).double().mean()) if slope.numel() else 0.0
+            for leaf in _leaves(trace, value):
+                name = names.get(leaf.tensor.untyped_storage()._cdata)
+                if name is not None and share >= 0.5:
+                    found[name] = max(share, found.get(name, 0.0))
+    return tuple(FlatGate(name=name, share=share) for name, share in found.items())
+
+
+def _of_sigmoid(y: Tensor) -> Tensor:
+    return 4 * y * (1 - y)
+
+
+def _of_tanh(y: Tensor) -> Tensor:
+    return 1 - y * y
+
+
+_SLOPES = {"sigmoid": _of_sigmoid, "tanh": _of_tanh}
+"""Of a curve's value its slope, over the greatest."""
+
+
+def _leaves(trace: Trace, value: Value) -> Iterator[Value]:
+    """The trained tensors that a value is computed from."""
+    seen, todo = {value.number}, [value.number]
+    while todo:
+        one = trace.values[todo.pop()]
+        if one.op == "leaf" and one.origin == Origin.TRAINABLE:
+            yield one
+        new = [number for number in one.inputs if number not in seen]
+        seen.update(new)
+        todo += new

@@ -1,0 +1,138 @@
+"""Errors on the skip path and in gates, each rebuilt as a small model."""
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from doctor.bugs_values import ALPHA, BETA, Bug, drawn, glorot
+from doctor.several_streams import Dynamic, SeveralStreams, by_matmul
+from doctor.wired import WIDTH, F, Join, Model, Stack, pre
+
+
+class ExponentialAlone(Dynamic):
+    """mHC whose logits are made positive, and that divides neither rows nor columns by their sums."""
+
+    def connecting(self, logits: Tensor) -> Tensor:
+        return logits.exp()
+
+
+class LogitsAlone(Dynamic):
+    """mHC whose mixing is the logits themselves."""
+
+    def connecting(self, logits: Tensor) -> Tensor:
+        return logits
+
+
+def halved_skip(x: Tensor, f: F, norm: F) -> Tensor:
+    return 0.5 * x + f(norm(x))
+
+
+def keeping_the_square(x: Tensor, f: F, norm: F) -> Tensor:
+    """As Muse Spark's gates at 0: what the skip loses, the normed branch replaces."""
+    return 0.75**0.5 * x + 0.5 * norm(f(x))
+
+
+def heavier_pre(x: Tensor, f: F, norm: F) -> Tensor:
+    return ALPHA * x + f(norm(x))
+
+
+def by_depth(skip: Callable[[int], float], branch: Callable[[int], float]) -> Callable[[], nn.Module]:
+    """x ← skip(k) x + branch(k) LN(F(LN(x))), k the number of the sub-layer plus 1."""
+
+    def joined(k: int) -> Join:
+        return lambda x, f, norm: skip(k) * x + branch(k) * norm(f(norm(x)))
+
+    def build() -> nn.Module:
+        return Model(
+            lambda: Stack(blocks=[Stack(joined(2 * n + 2), joined(2 * n + 3), blocks=1) for n in range(4)], final=1)
+        )
+
+    return build
+
+
+def root_of_share(k: int) -> float:
+    return math.sqrt((k - 1) / k)
+
+
+def root(k: int) -> float:
+    return 1 / math.sqrt(k)
+
+
+def gated(curve: Callable[[Tensor], Tensor], start: float) -> Callable[[], nn.Module]:
+    """Pre-LN with one bounded gate a feature for all branches, that starts at curve(start)."""
+
+    def build() -> nn.Module:
+        gate = nn.Parameter(torch.full((WIDTH,), start))
+
+        def join(x: Tensor, f: F, norm: F) -> Tensor:
+            return x + curve(gate) * f(norm(x))
+
+        model = Model(lambda: Stack(join, join, final=1))
+        model.gate = gate
+        return model
+
+    return build
+
+
+BUGS: dict[str, Bug] = {
+    # joeynmt: `initializer: xavier_normal` turns DeepNorm's factors on, for Pre-LN as well.
+    "joeynmt, DeepNorm's constants under Pre-LN": Bug(
+        build=drawn(heavier_pre, glorot(value=BETA, output=BETA, feed_forward=BETA), final=1),
+        rule="amplified-stream",
+        severity="warning",
+        said="multiplies the stream by 64 over 8 sub-layers",
+        right=drawn(pre, glorot(value=1, output=1, feed_forward=1), final=1),
+    ),
+    "mHC without any sum in its mixing": Bug(
+        build=lambda: SeveralStreams(by_matmul, ExponentialAlone),
+        rule="amplified-stream",
+        severity="warning",
+        said="over 6 sub-layers, and no norm follows their sums",
+        right=lambda: SeveralStreams(by_matmul),
+    ),
+    "mHC mixed by logits": Bug(
+        build=lambda: SeveralStreams(by_matmul, LogitsAlone),
+        rule="faded-stream",
+        severity="warning",
+        said="over 6 sub-layers: of what they start from, so much is left",
+        right=lambda: SeveralStreams(by_matmul),
+    ),
+    # He et al. 2016, table 1: shortcuts times 0.5.
+    "a skip that is halved once a sub-layer": Bug(
+        build=drawn(halved_skip, lambda model: None, final=1),
+        rule="faded-stream",
+        severity="warning",
+        said="multiplies the stream by 0.00391 over 8 sub-layers",
+        right=drawn(keeping_the_square, lambda model: None),
+    ),
+    "a depth-scaled sum without the root of its skip": Bug(
+        build=by_depth(lambda k: (k - 1) / k, root),
+        rule="drifting-stream",
+        severity="info",
+        said="add up to 0.75 to 0.901, not to 1, in 8 sub-layers",
+        right=by_depth(root_of_share, root),
+    ),
+    "a depth-scaled sum whose branches count from 1": Bug(
+        build=by_depth(root_of_share, lambda k: root(k - 1)),
+        rule="drifting-stream",
+        severity="info",
+        said="add up to 1.01 to 1.5, not to 1, in 8 sub-layers",
+        right=by_depth(root_of_share, root),
+    ),
+    "a gate that starts shut, with next to no slope": Bug(
+        build=gated(torch.sigmoid, -8.0),
+        rule="flat-gate",
+        severity="warning",
+        said="less than 1% of its greatest slope, in 100% of their entries or more: 1",
+        right=gated(torch.sigmoid, -4.0),
+    ),
+    "a gate that starts open, by tanh": Bug(
+        build=gated(torch.tanh, 5.0),
+        rule="flat-gate",
+        severity="warning",
+        said="less than 1% of its greatest slope",
+        right=gated(torch.tanh, 1.0),
+    ),
+}
