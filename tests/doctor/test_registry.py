@@ -48,3 +48,18 @@ def test_means_over_depth_are_printed_as_such():
         "v3 = feed_forward(norm(mix(x, v1 + v2)))",
         "v4 = attention(norm(mix(x, v1 + v2 + v3)))",
     ]
+
+
+@pytest.mark.parametrize("placement", ["gated-multi-stream", "siamese-norm"])
+def test_what_cannot_be_named_is_one_stack_that_says_so(placement):
+    encoder, decoder = found_in(placement)
+    assert [sub.kind for sub in encoder.sublayers] == 4 * ["attention", "feed_forward"]
+    assert [sub.kind for sub in decoder.sublayers] == 4 * ["attention", "cross_attention", "feed_forward"]
+    for sub in (*encoder.sublayers, *decoder.sublayers):
+        assert (sub.placement, sub.scaled_placement, sub.confidence) == ("", "", "unsure")
+
+
+def test_streams_that_are_read_through_gates_alone_share_their_branches():
+    encoder, _ = found_in("gated-multi-stream", blocks=1)
+    formula = str(encoder.sublayers[-1].formula)
+    assert "feed_forward(x + token · a1, x + token · a1, x + token · a1, a2, norm(hidden)" in formula

@@ -52,7 +52,7 @@ def find_branch(graph: Graph, output: int, stream: int, others: int, lent: int =
         own = own[:1]
     reads = [_last_light(graph, own[0], output)] if len(own) == 1 else own
     whole = region
-    region = [n for n in whole if graph.depends(n, reads[0])] if len(reads) == 1 else whole
+    region = [n for n in whole if any(graph.depends(n, read) for read in reads)]
     outside = sorted(set(whole) - set(region))
     products = [n for n in region if graph.is_weight_product(graph.values[n])]
     memory_products = [n for n in outside if graph.is_weight_product(graph.values[n])]

@@ -68,7 +68,7 @@ def find_streams(graph: Graph) -> list[Stream]:
     is computed from by way of a weight matrix. So is a mean over depth.
     """
     reached = _reached(graph)
-    groups = _groups(graph, reached)
+    groups = _sharing_branches(graph, _groups(graph, reached))
     streams = _streams(graph, groups, reached)
     outer = [group for group in groups if not _is_inside(graph, group, streams)]
     if len(outer) < len(groups):
@@ -101,6 +101,20 @@ def _groups(graph: Graph, reached: list[int]) -> list[_Group]:
         groups = [group for group in groups if group not in mine]
         groups.append(reduce(_Group.with_, mine, own))
     return groups
+
+
+def _sharing_branches(graph: Graph, groups: Sequence[_Group]) -> list[_Group]:
+    """Groups to which the same branch is added as one: streams that only what they are read with brings together."""
+    found: list[_Group] = []
+    for group in groups:
+        joined = group
+        for other in list(found):
+            shared = joined.values & other.values
+            if any(graph.step(n) is None and graph.through_weights[n] & joined.values & ~shared for n in bits(shared)):
+                found.remove(other)
+                joined = other.with_(joined)
+        found.append(joined)
+    return found
 
 
 def _streams(graph: Graph, groups: Sequence[_Group], reached: list[int]) -> list[Stream]:
