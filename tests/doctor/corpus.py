@@ -62,8 +62,7 @@ def pre(**known: Any) -> Known:
 
 
 def parallel(**known: Any) -> Known:
-    """Not sure, since norms that start alike do not show whether a block has one of them or two."""
-    return Known(**{"placement": "parallel", "parallel": True, "confidence": "unsure", **known})
+    return Known(**{"placement": "parallel", "parallel": True, **known})
 
 
 def hugging_face(name: str, suffix: str = "Model", **changes: Any) -> Callable[[], nn.Module]:
@@ -165,7 +164,7 @@ CORPUS: dict[str, Case] = {
     "gpt-neox": Case(
         build=hugging_face("GPTNeoX", "ForCausalLM", **sizes()),
         inputs=tokens,
-        stacks=(parallel(named="parallel", placement="parallel-two-norms"),),
+        stacks=(parallel(placement="parallel-two-norms"),),
     ),
     "gpt-neox, sequential": Case(
         build=hugging_face("GPTNeoX", **sizes(use_parallel_residual=False)), inputs=tokens, stacks=(pre(),)

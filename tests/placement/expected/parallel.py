@@ -26,15 +26,11 @@ EXPECTED = {
         added=norms("attention.main", "finish.main"),
         cross={},
         scheme="normal-0.02",
-        # As they start, one norm that two sub-layers read computes what two norms do.
-        named_for_sure=False,
     ),
     "parallel-two-norms": Expected(
         equations=Equations(stack=parallel_two_norms),
         formula="x ← x + attention(norm(x)) + feed_forward(norm(x)); y = norm(x)",
         added=PRE,
         scheme="normal-0.02",
-        same_formula="parallel",
-        named_for_sure=False,
     ),
 }

@@ -36,6 +36,8 @@ class Branch:
     """Of cross-attention: values of other streams that it reads."""
     weighed: int = 0
     """Numbers of what it computes with weights, as bits; none where it only combines what it reads."""
+    gains: frozenset[int] = frozenset()
+    """Numbers of the tensors, gains and shifts, of the norms between the last sum and the one value that it reads."""
 
 
 def find_branch(graph: Graph, output: int, stream: int, others: int, lent: int = 0) -> Branch:
@@ -81,7 +83,23 @@ def find_branch(graph: Graph, output: int, stream: int, others: int, lent: int =
         computed=tuple(_computed(graph, whole, reads, memory)),
         memory=memory,
         weighed=sum(1 << n for n in whole if any(graph.depends(n, product) for product in products + memory_products)),
+        gains=_gains(graph, reads[0]) if len(reads) == 1 else frozenset(),
     )
+
+
+def _gains(graph: Graph, number: int) -> frozenset[int]:
+    """What multiplies or shifts a value, from the last sum on."""
+    found: set[int] = set()
+    while (step := graph.step(number)) is not None and step.kind in ("norm", "scale", "same"):
+        # An embedding's table is nothing that a norm multiplies with.
+        todo = [n for n in graph.values[number].inputs if step.kind != "same" and not graph.values[n].is_data]
+        while todo:
+            given = graph.values[todo.pop()]
+            todo += given.inputs
+            if given.op == "leaf" and given.shape:
+                found.add(given.number)
+        (number,) = step.sources
+    return frozenset(found)
 
 
 def _region(graph: Graph, output: int, stops: int) -> tuple[list[int], list[int]]:

@@ -92,6 +92,8 @@ class Candidate:
     """Whether a norm stands at the end that the blocks do not have."""
     doubly_stochastic: bool
     """Whether it mixes streams by a matrix whose rows and columns sum to 1."""
+    one_norm: bool | None
+    """Whether branches side by side read one norm, or one each; None where none stand side by side."""
 
 
 def candidates(shape: StackShape, blocks: Kinds) -> list[Candidate]:
@@ -126,7 +128,13 @@ def _candidate(placement: type[Placement], shape: StackShape, blocks: Kinds) -> 
         whole=whole,
         final_norm=several or not matches(whole[-1], without[-1]),
         doubly_stochastic=any(t.factor and t.factor.doubly_stochastic for t in ordered(whole[-1].end)),
+        one_norm=_one_norm(without),
     )
+
+
+def _one_norm(blocks: Sequence[Segment]) -> bool | None:
+    read = [{id(branch.arguments[0]) for branch in some.branches} for some in blocks if some.side_by_side]
+    return all(len(own) == 1 for own in read) if read else None
 
 
 @lru_cache(maxsize=128)

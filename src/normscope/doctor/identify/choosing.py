@@ -25,7 +25,6 @@ class Fit:
     """Branches, by number."""
     exact: int = 0
     """How many of them agree in the norms of their queries and keys too."""
-    parallel: set[int] = field(default_factory=set)
     ends_with_norm: bool = False
     """Whether a norm stands at the stack's end beyond the candidate's blocks."""
     details: int = 0

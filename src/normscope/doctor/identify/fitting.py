@@ -45,6 +45,19 @@ class Observed:
         """Whether the last segment is as an earlier one, so that a norm at its end belongs to the block."""
         return any(matches(self.last, earlier, qk_norms=False) for earlier in self.segments[:-1])
 
+    @cached_property
+    def one_norm(self) -> frozenset[bool]:
+        """Whether branches side by side read one norm, known by its gain, in each block; both of norms without any.
+
+        Empty where no branches stand side by side.
+        """
+        found: set[bool] = set()
+        for segment in self.segments:
+            if segment.side_by_side:
+                gains = [self.branches[branch.branch].gains for branch in segment.branches]
+                found |= {len(set(gains)) == 1} if all(gains) else {True, False}
+        return frozenset(found)
+
     def endings(self) -> list[Segment]:
         """The last segment as it is, and without the norms at its end, unless these belong to the block.
 
@@ -102,7 +115,7 @@ def _fit_of_lanes(observed: Observed, of: Candidate, blocks: Sequence[Segment], 
 
 
 def _details(observed: Observed, of: Candidate, *, ends_with_norm: bool) -> int:
-    """How many of norm, embedding norm, final norm and the streams' mixing are as the placement has them."""
+    """How many of norm, shared norms, embedding norm, final norm and mixing are as the placement has them."""
     placement = of.placement
     expected_norm = {"layer-norm": ("layer-norm", "rms-norm", "")}.get(
         placement.default_norm, (placement.default_norm,)
@@ -113,6 +126,7 @@ def _details(observed: Observed, of: Candidate, *, ends_with_norm: bool) -> int:
         + (ends_with_norm == of.final_norm)
         # Sums that are not known, or nearly 1, speak for such a mixing: others begin far from it, or at no mixing.
         + ((observed.doubly_stochastic is not False) == of.doubly_stochastic)
+        + (of.one_norm in observed.one_norm or (of.one_norm is None and not observed.one_norm))
     )
 
 
@@ -136,7 +150,6 @@ def _match(fit: Fit, observed: Segment, expected: dict[tuple[int, ...], Segment]
             if comparison.matches(observed, expected[some], only=only):
                 fit.matched |= set(some)
                 fit.exact += len(some) * comparison.qk_norms
-                fit.parallel |= set(some) if only is not None else set()
                 done = True
                 break
     return done
@@ -180,7 +193,7 @@ def sublayers(
                     formula=Formula(shown, term),
                     skip_scale=skip,
                     branch_scale=scale,
-                    parallel=bool(own) and term.branch in own[0].parallel,
+                    parallel=segment.side_by_side,
                     connected=connected(segment, term),
                 )
             )

@@ -6,8 +6,17 @@ from ..base import End, Placement, Sublayer, Value
 from ..registry import register
 
 
+class _Parallel(Placement):
+    """What both have in common."""
+
+    initialisation = "normal-0.02"
+
+    def finish(self, state: Value, end: End) -> Value:
+        return end.norm(state)
+
+
 @register
-class ParallelBlock(Placement):
+class ParallelBlock(_Parallel):
     """n = LN(x); x ← x + A(n) + F(n); y = LN(x): one norm a block, read by attention A and feed-forward F.
 
     GPT-J (Wang & Komatsuzaki 2021), which has no paper; PaLM (Chowdhery et al. 2022, section 2) writes it down. Phi,
@@ -20,7 +29,6 @@ class ParallelBlock(Placement):
     title = "Parallel block"
     citation = "Wang & Komatsuzaki 2021, GPT-J-6B, mesh-transformer-jax"
     year = 2021
-    initialisation = "normal-0.02"
 
     def block(self, state: Value, sublayers: Sequence[Sublayer]) -> Value:
         normed = sublayers[0].norm(state)
@@ -28,12 +36,9 @@ class ParallelBlock(Placement):
             state = state + sublayer(normed)
         return state
 
-    def finish(self, state: Value, end: End) -> Value:
-        return end.norm(state)
-
 
 @register
-class ParallelTwoNorms(ParallelBlock):
+class ParallelTwoNorms(_Parallel):
     """As `parallel`, every sub-layer with a norm of its own: x ← x + A(LN(x)) + F(LN(x)).
 
     GPT-NeoX (Black et al. 2022, section 2.1): one norm was meant, two were trained.

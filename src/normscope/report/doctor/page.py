@@ -184,7 +184,7 @@ def _row(stack: Stack, group: Sequence[int]) -> Row:
     members = [stack.sublayers[i] for i in group]
     first = members[0]
     notes = [f"also {', '.join(first.also)}"] if first.also and first.confidence == "sure" else []
-    notes += ["parallel"] if first.parallel else []
+    notes += ["side by side"] if first.parallel else []
     notes += [] if first.connection is None else connection_words(first.connection)
     notes += [] if first.measured.reaches_output else ["does not reach the output"]
     skips, branches = [one.skip_scale for one in members], [one.branch_scale for one in members]

@@ -116,7 +116,7 @@ def stack_words(stack: Stack) -> list[str]:
     """Everything that is true of a stack as a whole, in short phrases."""
     placement, rest = _what_it_is(stack)
     inside = [sublayer.parallel for sublayer in stack.sublayers if sublayer.block > 0]
-    order = ["parallel"] if inside and all(inside) else ["partly parallel"] if any(inside) else []
+    order = ["sub-layers side by side"] if inside and all(inside) else ["some side by side"] if any(inside) else []
     if stack.norm_epsilon is not None:
         rest = (f"{rest[0]} ε {learning_rate(stack.norm_epsilon)}", *rest[1:])
     embedding = ["normed embedding"] if stack.embedding_norm else []
