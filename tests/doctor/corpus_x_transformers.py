@@ -174,14 +174,14 @@ X_TRANSFORMERS: dict[str, Case] = {
         attn_qk_rmsnorm=True,
         attn_value_rmsnorm=True,
     ),
+    "use_dynamic_tanh": model(Known(placement="pre-ln", norm="dyt", epsilon=None), use_dynamic_tanh=True),
+    "use_derf": model(Known(placement="pre-ln", norm="derf", epsilon=None), use_derf=True),
     # What nobody registered.
     "pre_and_post_norm": model(Known(placement="", final_norm=False), pre_and_post_norm=True),
     "scale_residual": model(Known(placement="doge"), scale_residual=True),
     "scale_residual_constant": model(Known(placement="", skip=2.0), scale_residual_constant=2.0),
     "depth_scale_residual": model(Known(placement="", scaled="pre-ln", branches=(0.5, 0.5)), depth_scale_residual=0.5),
     "use_layerscale": model(Known(placement="layer-scale", branches=(0.0, 0.0)), use_layerscale=True),
-    "use_dynamic_tanh": model(Known(placement="", norm="", final_norm=False, epsilon=None), use_dynamic_tanh=True),
-    "use_derf": model(Known(placement="", norm="", final_norm=False, epsilon=None), use_derf=True),
     "orthog_residual": model(Known(placement=""), orthog_residual=True),
     "attn_aggregated_residuals": model(
         Known(placement=""),

@@ -26,7 +26,7 @@ def test_in_shallow_stacks_where_formulas_coincide_the_true_one_is_always_named(
         assert all(placement in (s.placement, *s.also) for s in stack.sublayers)
 
 
-@pytest.mark.parametrize("norm", ["layer-norm", "rms-norm", "scale-norm", "sphere-norm"])
+@pytest.mark.parametrize("norm", ["layer-norm", "rms-norm", "scale-norm", "sphere-norm", "dyt", "derf"])
 @pytest.mark.parametrize("placement", ["pre-ln", "sandwich"])
 def test_with_every_norm(placement, norm):
     for stack in found_in(placement, norm=norm):

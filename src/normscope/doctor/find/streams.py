@@ -279,6 +279,8 @@ def _norms_after(graph: Graph, number: int) -> set[int]:
 def _named(norm: NormFunction, gain: Factor | None) -> tuple[str, float]:
     if norm.kind == "layer":
         return "layer-norm", norm.epsilon
+    if norm.is_curve:
+        return {"tanh": "dyt", "erf": "derf"}[norm.kind], norm.epsilon
     if gain is not None and not gain.vector:
         return "scale-norm", norm.epsilon
     return "rms-norm" if gain is not None or norm.epsilon > 0 else "sphere-norm", norm.epsilon

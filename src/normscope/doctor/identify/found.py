@@ -51,7 +51,7 @@ class FoundStack:
     scaled_placement: str = ""
     """Where that is "", the commonest `scaled_placement` of its sub-layers."""
     norm: str
-    """layer-norm, rms-norm, scale-norm or sphere-norm, the commonest where there are several; "" without any."""
+    """layer-norm, rms-norm, scale-norm, sphere-norm, dyt or derf, the commonest of several; "" without any."""
     norm_epsilon: float | None
     """Added to the mean square; None where norms guard against small inputs in another way, or without norms."""
     final_norm: bool

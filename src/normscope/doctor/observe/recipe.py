@@ -120,8 +120,10 @@ def _steps(
     return found
 
 
-def _made(graph: Graph, number: int, step: Step) -> RecipeStep:
+def _made(graph: Graph, number: int, step: Step) -> RecipeStep | None:
     if step.kind == "norm":
+        if graph.norms[number].is_curve:
+            return None  # theory knows it at the slope that it is published with alone
         return RecipeStep(sources=step.sources, factors=(1.0,), norm=inner_norm(graph, number))
     if step.kind == "scale" and step.factors[0].vector:
         return RecipeStep(sources=step.sources, factors=(_size(graph, number),))

@@ -134,13 +134,17 @@ def _inside(graph: Graph, branch: Branch, places: Mapping[str, tuple[str, ...]])
     if any(names.count(name) != len(places.get(name, ())) for name in names):
         return None
     norms = [n for n in branch.computed if n in graph.norms]
-    if len(norms) != len(names) or len({graph.norms[n].kind for n in norms}) > 1:
+    if len(norms) != len(names) or len({graph.norms[n].kind for n in norms}) > 1 or _curves(graph, norms):
         return None
     found = {}
     for name in names:
         for place in places[name]:
             found[place] = inner_norm(graph, norms[0])
     return found
+
+
+def _curves(graph: Graph, norms: list[int]) -> bool:
+    return any(graph.norms[n].is_curve for n in norms)
 
 
 def inner_norm(graph: Graph, number: int) -> InnerNorm:
@@ -161,7 +165,7 @@ def _feed_forward(graph: Graph, branch: Branch, products: list[int]) -> BranchWe
     (hidden,) = graph.predecessors[last][:1] or [last]
     norms = [n for n in branch.computed if n in graph.norms]
     starts, end, inside = [_with_bias(graph, n) for n in first], hidden, {}
-    if len(norms) > 1 or (norms and len(first) > 1):
+    if len(norms) > 1 or (norms and len(first) > 1) or _curves(graph, norms):
         return None
     if norms:
         early = graph.norms[norms[0]].source == starts[0]

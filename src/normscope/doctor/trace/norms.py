@@ -1,4 +1,7 @@
-"""Norms known by what they do: the output of a scaled input is the same, token by token, however it is computed."""
+"""Norms known by what they do: the output of a scaled input is the same, token by token, however it is computed.
+
+DyT and Derf, which stand in the place of norms and do not do that, are known by their form.
+"""
 
 # N = tokens, D = width
 from collections.abc import Callable
@@ -10,7 +13,7 @@ import torch
 from torch import Tensor
 
 from .flow import Flow
-from .operations import Value
+from .operations import Origin, Value
 
 _REDUCING = frozenset({"mean", "sum", "var", "var_mean", "std", "linalg_vector_norm", "norm"})
 _ARITHMETIC = _REDUCING | frozenset(
@@ -27,12 +30,17 @@ class NormFunction:
     """A value that is a norm of another one, before gains."""
 
     source: int
-    kind: Literal["layer", "rms"]
-    """layer: the mean is taken away too."""
+    kind: Literal["layer", "rms", "tanh", "erf"]
+    """layer: the mean is taken away too; tanh and erf: no norm, but a curve of α x for every feature on its own."""
     epsilon: float
     """Added to the mean square; NaN where a small input is kept from growing in another way."""
     size: float
-    """Root mean square of its output: 1, but 1/√D for x / ‖x‖; NaN where the norm's own gain is in it."""
+    """Root mean square of its output: 1, but 1/√D for x / ‖x‖; NaN where its own gain is in it, and of curves."""
+
+    @property
+    def is_curve(self) -> bool:
+        """Whether it takes no statistics of its input, so that its output is not of one size."""
+        return self.kind in ("tanh", "erf")
 
 
 def norm_function(flow: Flow, value: Value) -> NormFunction | None:
@@ -43,6 +51,9 @@ def norm_function(flow: Flow, value: Value) -> NormFunction | None:
     if value.op == "native_layer_norm" and call.output == 0:
         (source,), shape, epsilon = flow.predecessors[value.number][:1], call.args[1], call.args[4]
         return NormFunction(source, "layer", float(epsilon), nan) if len(shape) == 1 else None
+    if value.op in ("tanh", "erf"):
+        before = _before_curve(flow, value)
+        return None if before is None else NormFunction(before, value.op, nan, nan)  # type: ignore[arg-type]
     if value.op not in ("mul", "div"):
         return None
     source = flow.dominators[value.number]
@@ -52,6 +63,23 @@ def norm_function(flow: Flow, value: Value) -> NormFunction | None:
         if place >= 0 and (found := _tested(flow, value, place)):
             return found
     return None
+
+
+def _before_curve(flow: Flow, value: Value) -> int | None:
+    """The x of tanh(α x) or erf(α x + s), α and s one trained number each; None of anything else."""
+    (inner,) = flow.predecessors[value.number]
+    shifted = _beside_one_number(flow, inner, "add")
+    return _beside_one_number(flow, inner if shifted is None else shifted, "mul")
+
+
+def _beside_one_number(flow: Flow, number: int, op: str) -> int | None:
+    """What is added to one trained number, or multiplied with it; None where the value is anything else."""
+    value, before = flow.values[number], flow.predecessors[number]
+    given = [flow.values[n] for n in value.inputs if not flow.values[n].is_data]
+    numbers = [one.tensor.numel() for one in given if one.origin == Origin.TRAINABLE]
+    if value.op != op or len(before) != 1 or len(given) != 1 or numbers != [1]:
+        return None
+    return before[0] if flow.values[before[0]].shape == value.shape else None
 
 
 def _tested(flow: Flow, value: Value, source: int) -> NormFunction | None:

@@ -144,7 +144,7 @@ class Stack:
     scaled_placement: str = ""
     """Where that is "", the commonest of its sub-layers."""
     norm: str
-    """layer-norm, rms-norm, scale-norm or sphere-norm, the commonest where there are several; "" without any."""
+    """layer-norm, rms-norm, scale-norm, sphere-norm, dyt or derf, the commonest of several; "" without any."""
     norm_epsilon: float | None
     final_norm: bool
     """Whether a norm follows that the placement's blocks do not have."""
