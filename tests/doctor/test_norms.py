@@ -78,6 +78,8 @@ def test_norms(norm, gain, name, epsilon):
         lambda x: x - x.mean(-1, keepdim=True),
         lambda x: x.softmax(-1),
         lambda x: x * x.mean(-1, keepdim=True).rsqrt().nan_to_num(),
+        lambda x: torch.tanh(0.5 * x),  # a slope that is not trained is no DyT's
+        lambda x: torch.erf(x / 2),
     ],
 )
 def test_no_norms(function):
