@@ -181,6 +181,7 @@ class TestWhatFits:
             (translation("pre-ln", norm="rms-norm"), "m2m100", "LayerNorm alone, and this model has RMSNorm"),
             (translation("pre-ln", embeddings="separate"), "m2m100", "one table .* marian and ctranslate2 hold two"),
             (encoder("post-ln", activation="relu"), "bert", "activation = gelu alone, and this model has 'relu'"),
+            (encoder("post-ln", activation="swiglu"), "bert", "activation = gelu alone, and this model has 'swiglu'"),
             (encoder("post-ln"), "gpt2", "gpt2 holds a decoder alone .*, and this run is an encoder"),
             (decoder("pre-ln"), "onnx", "unknown format 'onnx'; choose one of bert, .*, ctranslate2"),
         ],

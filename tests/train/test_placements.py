@@ -79,11 +79,12 @@ def test_rezeros_gates_open(short_run: Callable[..., Path]) -> None:
 
 
 def test_ngpt_stays_on_the_sphere(short_run: Callable[..., Path]) -> None:
-    placement, found = named("ngpt"), weights(short_run("ngpt"))
+    placement, found = named("ngpt"), weights(short_run("ngpt", 'model.activation="swiglu"'))
     matrices = [name for name in found if name.endswith(".weight") and ".f." in name]
-    assert len(matrices) == 16
+    assert len(matrices) == 18, "a gate for each of two feed-forwards"
     for name in matrices:
-        lengths = found[name].norm(dim=placement.unit_vectors[name.split(".")[-2]])
+        kind = name.split(".")[-2].replace("ffn_gate", "ffn_in")
+        lengths = found[name].norm(dim=placement.unit_vectors[kind])
         torch.testing.assert_close(lengths, torch.ones_like(lengths), rtol=1e-6, atol=0)
     rows = found["target_embedding.weight"].norm(dim=1)
     # The padding row begins as 0; as an output that never occurs it has a gradient, and then a direction too.
@@ -135,9 +136,9 @@ def test_a_schedule_is_part_of_what_is_learned(short_run: Callable[..., Path], t
 
 
 def test_a_longer_run_of_every_kind_of_state_resumes_exactly(tmp_path: Path, unfinished: Callable[..., Path]) -> None:
-    """nGPT's spheres and attention residuals' history leave nothing outside a checkpoint."""
-    for placement in ("ngpt", "attn-res-block"):
-        settings = (f'model.placement="{placement}"', "model.encoder_blocks=2")
+    """nGPT's spheres, a gated feed-forward and attention residuals' history leave nothing outside a checkpoint."""
+    for placement, activation in (("ngpt", "swiglu"), ("attn-res-block", "geglu")):
+        settings = (f'model.placement="{placement}"', f'model.activation="{activation}"', "model.encoder_blocks=2")
         run.train_run(tiny(*SHORT, *settings), tmp_path / placement)
         stopped = unfinished(5, *settings)
         run.train_run(tiny(*SHORT, *settings), stopped)

@@ -33,7 +33,7 @@ class DecoderConfig:
     attention_dropout: float = 0.1
     activation_dropout: float = 0.0
     activation: str = "gelu-tanh"
-    """gelu-tanh, gelu or relu."""
+    """gelu-tanh, gelu, relu, or, with a gate and half as many weights more, swiglu or geglu."""
     norm: str = "as-placement"
     norm_epsilon: float | Literal["as-placement"] = "as-placement"
     """as-placement (1e-5, mostly, which is GPT-2's too), or a number."""

@@ -38,7 +38,7 @@ class EncoderConfig:
     attention_dropout: float = 0.1
     activation_dropout: float = 0.0
     activation: str = "gelu"
-    """gelu, gelu-tanh or relu."""
+    """gelu, gelu-tanh, relu, or, with a gate and half as many weights more, swiglu or geglu."""
     norm: str = "as-placement"
     """As an encoder-decoder's; also of the embedding and the masked-token head, which have a norm whatever the
     placement."""

@@ -17,7 +17,7 @@ from ..placement.symbol import SymbolEnd, SymbolSublayer, refuse_unknown_places
 from ..settings.choices import check_choice, check_choices
 from .attention import Attention, Context, Inside, SublayerModule
 from .dropout import Dropout
-from .feed_forward import ACTIVATIONS, FeedForward
+from .feed_forward import ACTIVATIONS, GATED, feed_forward
 from .initialisation import Draw, Drawable, Scheme, initialise
 from .norms import NORMS, NormGroup
 from .placed import PlacedParameters
@@ -137,7 +137,7 @@ class StackConfig:
     def __post_init__(self) -> None:
         check_choices(self)
         check_choice("norm", self.norm, ("as-placement", *NORMS))
-        check_choice("activation", self.activation, ACTIVATIONS)
+        check_choice("activation", self.activation, (*ACTIVATIONS, *GATED))
         for name in ("dropout", "attention_dropout", "activation_dropout"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name} must lie in [0, 1), got {getattr(self, name)}")
@@ -216,7 +216,7 @@ class Stack(Drawable):
 def _ours(config: StackConfig, site: Site) -> SublayerModule:
     shape = site.stack
     if site.kind == "feed_forward":
-        return FeedForward(shape.width, shape.ffn_width, config.activation_dropout, config.activation)
+        return feed_forward(shape.width, shape.ffn_width, config.activation_dropout, config.activation)
     return Attention(shape.width, shape.heads, config.attention_dropout, cross=site.kind == "cross_attention")
 
 

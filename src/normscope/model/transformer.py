@@ -34,6 +34,8 @@ class ModelConfig:
     """On embeddings and on each sub-layer's output."""
     attention_dropout: float = 0.0
     activation_dropout: float = 0.0
+    activation: str = "relu"
+    """relu, gelu, gelu-tanh, or, with a gate and half as many weights more, swiglu or geglu."""
     norm: str = "as-placement"
     """as-placement (LayerNorm, unless the norm is the placement's very idea), layer-norm, rms-norm, scale-norm,
     sphere-norm, dyt or derf."""

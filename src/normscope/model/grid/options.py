@@ -26,7 +26,7 @@ class StackOptions(TypedDict, total=False):
     sphere-norm, dyt or derf."""
     norm_epsilon: float | Literal["as-placement"]
     activation: str
-    """relu, gelu or gelu-tanh."""
+    """relu, gelu, gelu-tanh, swiglu or geglu."""
     activation_checkpointing: bool
     """Compute every block again in the backward pass instead of keeping its activations."""
     initialisation: str

@@ -1,14 +1,15 @@
-"""Trainable factors on branches: gates at 0 that cannot leave it, and gates that grew too large."""
+"""Trainable factors on branches: gates at 0 that cannot leave it, that grew too large, or that are flat."""
 
 from collections.abc import Iterator
 
 from ....report.doctor.contents import Finding, Severity
 from ...identify.found import FoundStack
+from ...observe.flat_gates import FLAT
 from ...trace.operations import Origin
 from ..gradient_reach import Place, gets_gradient, is_shut_by_gate, names
 from ..matrices import parameters_by_name
 from ..rules import Patient, Rule
-from ..vectors import gates_at_zero
+from ..vectors import at_initialisation, gates_at_zero, listed
 
 
 def dead_gates(patient: Patient) -> Iterator[Finding]:
@@ -105,6 +106,25 @@ def saturated_gates(patient: Patient) -> Iterator[Finding]:
         )
 
 
+def flat_gates(patient: Patient) -> Iterator[Finding]:
+    """Parameters that start where the σ or tanh that is taken of them has lost its slope."""
+    flat = patient.observed.flat_gates
+    if flat:
+        drawn = at_initialisation(patient)
+        yield Finding(
+            id="flat-gate",
+            severity=Severity.WARNING if drawn else Severity.INFO,
+            where=listed(gate.name for gate in flat),
+            message=f"parameters whose σ or tanh has less than {FLAT:.0%} of its greatest slope, in "
+            f"{min(gate.share for gate in flat):.0%} of their entries or more: {len(flat)}. Their gradients are "
+            "smaller by as much" + ("" if drawn else "; a training may have led them there"),
+            fix="start them nearer to 0, within 3 for σ and 1.5 for tanh, or reach an almost open or shut gate by a "
+            "constant outside the curve"
+            if drawn
+            else "nothing, where they are meant to be open or shut for good",
+        )
+
+
 PLACE = 80
 RULES: tuple[Rule, ...] = (
     Rule(
@@ -125,5 +145,14 @@ RULES: tuple[Rule, ...] = (
         reference="Bachlechner et al. 2020, arXiv:2003.04887, section 3; Touvron et al. 2021 (LayerScale), "
         "arXiv:2103.17239, section 2",
         check=saturated_gates,
+    ),
+    Rule(
+        id="flat-gate",
+        severity=Severity.WARNING,
+        title="a gate where its σ or tanh is flat",
+        explanation="Its gradient is a hundredth or less of what it would be at 0, and an optimiser with steps of one "
+        "size, as Adam has, needs thousands of them to bring it back: the gate stays what it started as.",
+        reference="Glorot and Bengio 2010, section 3.1, on saturated sigmoids",
+        check=flat_gates,
     ),
 )
