@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -19,13 +20,17 @@ FORMS = {
 }
 
 
-def made(activation: str) -> FeedForward:
+def filled(sub_layer: Any) -> Any:
+    """In float64, with weights and biases of size 1."""
     torch.manual_seed(0)
-    sub_layer = FeedForward(6, 10, 0.0, activation).double()
     with torch.no_grad():
-        for parameter in sub_layer.parameters():
+        for parameter in sub_layer.double().parameters():
             parameter.copy_(torch.randn(parameter.shape, dtype=torch.float64))
     return sub_layer
+
+
+def made(activation: str) -> FeedForward:
+    return filled(FeedForward(6, 10, 0.0, activation))
 
 
 @pytest.mark.parametrize("activation", FORMS)
@@ -56,12 +61,7 @@ def test_the_two_gelus_are_two_functions() -> None:
 
 
 def gated(activation: str) -> GatedFeedForward:
-    torch.manual_seed(0)
-    sub_layer = GatedFeedForward(6, 10, 0.0, activation).double()
-    with torch.no_grad():
-        for parameter in sub_layer.parameters():
-            parameter.copy_(torch.randn(parameter.shape, dtype=torch.float64))
-    return sub_layer
+    return filled(GatedFeedForward(6, 10, 0.0, activation))
 
 
 @pytest.mark.parametrize(("activation", "theirs"), [("swiglu", "silu"), ("geglu", "gelu")])
