@@ -92,12 +92,8 @@ def _gains(graph: Graph, number: int) -> frozenset[int]:
     found: set[int] = set()
     while (step := graph.step(number)) is not None and step.kind in ("norm", "scale", "same"):
         # An embedding's table is nothing that a norm multiplies with.
-        todo = [n for n in graph.values[number].inputs if step.kind != "same" and not graph.values[n].is_data]
-        while todo:
-            given = graph.values[todo.pop()]
-            todo += given.inputs
-            if given.op == "leaf" and given.shape:
-                found.add(given.number)
+        given = [n for n in graph.values[number].inputs if step.kind != "same" and not graph.values[n].is_data]
+        found |= {leaf.number for n in given for leaf in graph.trace.leaves(n) if leaf.shape}
         (number,) = step.sources
     return frozenset(found)
 

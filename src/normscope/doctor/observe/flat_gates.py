@@ -1,11 +1,10 @@
 """Gates where their curve is flat: σ or tanh of trained parameters alone, with next to no slope left."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from ..trace.operations import Origin, Trace, Value
+from ..trace.operations import Origin, Trace
 
 FLAT = 0.01
 """Of the greatest slope: σ beyond 6.0 and tanh beyond 3.0."""
@@ -31,7 +30,7 @@ def flat_gates(model: nn.Module, trace: Trace) -> tuple[FlatGate, ...]:
         if value.op in _SLOPES and value.origin == Origin.TRAINABLE and not value.tensor.is_meta:
             slope = _SLOPES[value.op](value.tensor.double())
             share = float((slope < FLAT).double().mean()) if slope.numel() else 0.0
-            for leaf in _leaves(trace, value):
+            for leaf in trace.leaves(value.number):
                 name = names.get(leaf.tensor.untyped_storage()._cdata)
                 if name is not None and share >= 0.5:
                     found[name] = max(share, found.get(name, 0.0))
@@ -48,15 +47,3 @@ def _of_tanh(y: Tensor) -> Tensor:
 
 _SLOPES = {"sigmoid": _of_sigmoid, "tanh": _of_tanh}
 """Of a curve's value its slope, over the greatest."""
-
-
-def _leaves(trace: Trace, value: Value) -> Iterator[Value]:
-    """The trained tensors that a value is computed from."""
-    seen, todo = {value.number}, [value.number]
-    while todo:
-        one = trace.values[todo.pop()]
-        if one.op == "leaf" and one.origin == Origin.TRAINABLE:
-            yield one
-        new = [number for number in one.inputs if number not in seen]
-        seen.update(new)
-        todo += new

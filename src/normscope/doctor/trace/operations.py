@@ -74,6 +74,18 @@ class Trace:
     written: tuple[tuple[Tensor, Tensor], ...] = ()
     """Tensors that the pass was given and wrote into, each with the copy that stands for it as a value."""
 
+    def leaves(self, number: int) -> list[Value]:
+        """What a value is computed from that no operation made; itself where none made it."""
+        found, seen, todo = [], {number}, [number]
+        while todo:
+            value = self.values[todo.pop()]
+            if value.op == "leaf":
+                found.append(value)
+            new = [n for n in value.inputs if n not in seen]
+            seen.update(new)
+            todo += new
+        return found
+
     def again(self, replaced: Mapping[int, Tensor], wanted: int) -> Tensor:
         """The value `wanted`, computed again with other tensors for some values and the recorded ones for the rest."""
         known = dict(replaced)
