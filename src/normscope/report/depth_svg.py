@@ -1,5 +1,6 @@
 """Many curves over depth in one picture: those that coincide share a line, and every line is named at its end."""
 
+import math
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +15,10 @@ _COINCIDE = 0.025
 """Largest relative distance between curves that share a line."""
 _LABEL_CHARACTERS, _LABEL_POINTS = 46, 9.5
 _DASHES = ("-", (0, (5, 1.5)), (0, (1.5, 1.3)), (0, (7, 1.5, 1.5, 1.5)))
+_ROW_INCHES = _LABEL_POINTS * 1.3 / 72
 _WIDTH_INCHES, _HEIGHT_INCHES = 9.6, 6.6
+_ABOVE = 10.0
+"""How many times the largest finite curve one that stops being finite is drawn up to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,21 +40,37 @@ class DepthLine:
 
 @house_style()
 def depth_svg(lines: Sequence[DepthLine], *, groups: Sequence[str], title: str) -> str:
-    """Both axes are logarithmic. groups: all that may occur, so that a hue always means the same."""
-    figure = Figure(figsize=(_WIDTH_INCHES, _HEIGHT_INCHES))
+    """Both axes are logarithmic. groups: all that may occur, so that a hue always means the same.
+
+    It is as high as its labels need. A curve that stops being finite leaves the picture above the others.
+    """
+    highest = _highest(lines)
+    bundles = [
+        (group, i, bundle)
+        for group in groups
+        for i, bundle in enumerate(bundled([line for line in lines if line.group == group and line.points]))
+    ]
+    labels = [_named(bundle) for *_, bundle in bundles]
+    needed = sum(map(_rows, labels)) * _ROW_INCHES
+    figure = Figure(figsize=(_WIDTH_INCHES, max(_HEIGHT_INCHES, needed + _ROW_INCHES)))
     axes = figure.add_axes((0.1, 0.085, 0.48, 0.885))
     axes.set(xscale="log", yscale="log", xlabel="depth: completed blocks", ylabel="RMS of the hidden state")
     drawn = []
-    for group in groups:
-        bundles = bundled([line for line in lines if line.group == group and line.points])
-        for i, bundle in enumerate(bundles):
-            color = HUES[list(groups).index(group) % len(HUES)]
-            depths, values = zip(*bundle[0].points, strict=True)
-            axes.plot(depths, values, color=color, ls=_DASHES[i % len(_DASHES)], lw=1.9)
-            drawn.append((values[-1], depths[-1], color, _named(bundle)))
+    for (group, i, bundle), label in zip(bundles, labels, strict=True):
+        color = HUES[list(groups).index(group) % len(HUES)]
+        shown = [(depth, value) for depth, value in bundle[0].points if value <= highest]
+        depths, values = zip(*(shown or bundle[0].points[:1]), strict=True)
+        axes.plot(depths, values, color=color, ls=_DASHES[i % len(_DASHES)], lw=1.9)
+        drawn.append((values[-1], depths[-1], color, label))
     _scales(axes)
     _name(figure, axes, drawn)
     return to_svg(figure, title=title, desc=_told(lines))
+
+
+def _highest(lines: Sequence[DepthLine]) -> float:
+    """The largest value that is drawn: well above all curves that stay finite."""
+    finite = [value for line in lines if None not in line.values for _, value in line.points]
+    return _ABOVE * max(finite) if finite else math.inf
 
 
 def bundled(lines: Sequence[DepthLine]) -> list[list[DepthLine]]:
@@ -79,6 +99,11 @@ def _named(bundle: Sequence[DepthLine]) -> str:
     return textwrap.fill(text, _LABEL_CHARACTERS, subsequent_indent="   ", break_on_hyphens=False)
 
 
+def _rows(label: str) -> float:
+    """Of text, and the gap to the next label."""
+    return label.count("\n") + 1.35
+
+
 def _scales(axes: Axes) -> None:
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_locator(LogLocator())
@@ -90,11 +115,11 @@ def _scales(axes: Axes) -> None:
 
 def _name(figure: Figure, axes: Axes, drawn: Sequence[tuple[float, int, str, str]]) -> None:
     """Labels right of the axes, each with a hair to its line's end, pushed apart where they would overlap."""
-    row = _LABEL_POINTS * 1.3 / 72 / _HEIGHT_INCHES
+    row = _ROW_INCHES / figure.get_figheight()
     ordered = sorted(drawn, key=lambda line: line[0])
     to_figure = axes.transData + figure.transFigure.inverted()
     wanted = [float(to_figure.transform((depth, value))[1]) for value, depth, _, _ in ordered]
-    halves = [(text.count("\n") + 1.35) * row / 2 for *_, text in ordered]
+    halves = [_rows(text) * row / 2 for *_, text in ordered]
     for (value, depth, color, text), height in zip(ordered, spread(wanted, halves), strict=True):
         axes.annotate(
             text,
