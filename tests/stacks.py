@@ -94,7 +94,7 @@ def assert_model_matches(
     layouts = [Layout(torch.tensor(lengths)) for lengths in (SOURCE_LENGTHS, TARGET_LENGTHS)]
     weights = leaves(model)
     table = weights["target_embedding.weight"]
-    positions = model.target_embedding.sinusoids.double()
+    positions = model.target_embedding.sinusoids.table_PD.double()
 
     def embedded(tokens: Tensor, rows: Tensor) -> Tensor:
         return equations.rows(rows[tokens]) + positions[: tokens.shape[1]]

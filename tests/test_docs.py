@@ -29,6 +29,7 @@ PAGES = [
         for page in (
             "data",
             "training",
+            "models",
             "run-folders",
             "comparing",
             "own-placements",
@@ -58,7 +59,7 @@ SHORT = [
     *("--set", "model.width=16", "--set", "model.ffn_width=16", "--set", "model.encoder_blocks=1"),
     *("--set", "model.decoder_blocks=1"),
 ]
-SHORT_ALREADY = ("masked.toml", "language.toml")
+SHORT_ALREADY = ("llama.toml", "masked.toml", "language.toml")
 """Configurations of other tasks, whose models have other sizes; as printed they take seconds."""
 SMALLER = {
     "--vocabulary-size 8000": "--vocabulary-size 300",

@@ -42,7 +42,7 @@ def _forgotten():
     [
         ("studies/lemmas/measure.py", True),
         ("placement/formulas/post_ln.py", True),
-        ("model/attention.py", True),
+        ("model/attention/attention.py", True),
         ("studies/lemmas/page.py", False),
         ("cli/main.py", False),
     ],

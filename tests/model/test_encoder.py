@@ -108,7 +108,10 @@ def test_computing_blocks_again_changes_no_gradient() -> None:
         ({"blocks": 0}, "blocks must be at least 1, got 0"),
         ({"positions": 0}, "positions must be at least 1"),
         ({"heads": 5}, "width=12 must be even and a multiple of heads=5"),
-        ({"activation": "swish"}, "activation must be one of relu, gelu, gelu-tanh, swiglu, geglu, got 'swish'"),
+        (
+            {"activation": "swish"},
+            "activation must be one of relu, gelu, gelu-tanh, swiglu, geglu, geglu-tanh, got 'swish'",
+        ),
         ({"norm_epsilon": 0.0}, "norm_epsilon must be as-placement or lie between 0 and 1"),
         ({"dropout": 1.0}, r"dropout must lie in \[0, 1\)"),
         ({"placement": "sideways"}, "unknown placement 'sideways'"),

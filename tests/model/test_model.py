@@ -14,7 +14,7 @@ from normscope.model import EncoderDecoder, Layout, ModelConfig, Stack, StackCon
 from normscope.model.attention import Attention
 from normscope.model.dropout import Dropout
 from normscope.model.embedding import Embedding
-from normscope.placement import StackShape, named, registered
+from normscope.placement import Site, StackShape, named, registered
 from stacks import SOURCE_LENGTHS, TARGET_LENGTHS, random_tokens, small_model
 from tiny import finish
 
@@ -66,7 +66,7 @@ class TestSizes:
 
     def test_modules_refuse_for_themselves(self):
         with pytest.raises(ValueError, match="width=10 must be a multiple of heads=4"):
-            Attention(10, 4, 0.0, cross=False)
+            Attention(Site(kind="attention", block=1, stack=StackShape(kind="encoder", width=10, heads=4)))
         with pytest.raises(ValueError, match="even width of at least 4, got width=2"):
             Embedding(10, 2, PLACEMENT)
         with pytest.raises(ValueError, match=r"rate lies in \[0, 1\), got 1.5"):
@@ -75,7 +75,7 @@ class TestSizes:
 
 class TestPositions:
     def test_sinusoids_by_their_formula(self):
-        table = Embedding(5, 8, PLACEMENT).sinusoids
+        table = Embedding(5, 8, PLACEMENT).sinusoids.table_PD
         for position in range(200):
             for i in range(4):
                 angle = (position + 2) / 10000 ** (i / 3)  # counted from 2 at the first token, as fairseq does
@@ -86,7 +86,7 @@ class TestPositions:
     def test_beyond_the_initial_table(self):
         embedding = Embedding(5, 8, PLACEMENT)
         torch.nn.init.zeros_(embedding.weight)
-        before = embedding.sinusoids.clone()
+        before = embedding.sinusoids.table_PD.clone()
         longest = len(before) + 45
         rows = embedding(torch.full((longest,), 4), torch.arange(longest), longest)
         assert torch.equal(rows[: len(before)], before)

@@ -4,9 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from normscope.model.attention import as_factor, attend
+from normscope.model.attention import Layout, as_factor, attend
 from normscope.model.dropout import Dropout
-from normscope.model.layout import Layout
 from normscope.model.linear.layer import Linear
 
 LENGTHS = torch.tensor([3, 5, 1])

@@ -4,14 +4,14 @@ import pytest
 import torch
 from torch import nn
 
-from normscope.model.learned_embedding import LearnedEmbedding
+from normscope.model.text_embedding import TextEmbedding
 from normscope.placement import StackShape, named
 
 SHAPE = StackShape(kind="encoder", width=8, ffn_width=8, heads=2, encoder_blocks=1)
 
 
-def table(*, segments: int = 0, norm: nn.Module | None = None) -> LearnedEmbedding:
-    made = LearnedEmbedding(11, 8, named("post-ln")(SHAPE), positions=5, segments=segments, norm=norm).double()
+def table(*, segments: int = 0, norm: nn.Module | None = None) -> TextEmbedding:
+    made = TextEmbedding(11, 8, named("post-ln")(SHAPE), positions=5, segments=segments, norm=norm).double()
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
         for parameter in made.tables():

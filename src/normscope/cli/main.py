@@ -13,8 +13,6 @@ from .compare import compare, demo
 from .console import say
 from .data import data_app
 from .doctor import doctor
-from .evaluate import evaluate
-from .exchange import convert_placement, export, import_
 from .finetune import finetune
 from .help import Verbs
 from .placements import placements_app
@@ -22,7 +20,10 @@ from .predict import predict
 from .report import report
 from .study import study_app
 from .train import train
-from .translate import translate
+from .trained.evaluate import evaluate
+from .trained.exchange import convert_placement, export, import_
+from .trained.generate import generate
+from .trained.translate import translate
 
 # Importing torch takes seconds, so every verb imports what it needs itself and `--help` answers at once.
 
@@ -43,6 +44,7 @@ app.command("compare")(compare)
 app.command("report")(report)
 app.command("evaluate")(evaluate)
 app.command("translate")(translate)
+app.command("generate")(generate)
 app.command("finetune")(finetune)
 app.add_typer(study_app, name="study")
 app.command("export")(export)

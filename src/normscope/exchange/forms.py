@@ -10,10 +10,11 @@ from torch import Tensor, nn
 
 from ..errors import UserError
 from ..model import EncoderDecoder, LanguageModel, MaskedEncoder, Stack
-from ..model.norms import NormGroup
+from ..model.norms import NormGroup, RMSNorm
 from ..placement import Placement, named, registered
 from ..placement.reading import named_parts, walk
 from ..placement.symbol import Symbol, SymbolEnd
+from ..settings.tables import as_table, flat
 from ..tasks.protocol import TaskFromScratch
 from ..tasks.registry import TASKS
 from ..tasks.words import Words
@@ -55,7 +56,12 @@ class Form:
     epsilon: float | None = None
     """The one ε of its norms, where it cannot be set."""
     activations: Mapping[str, str] = field(default_factory=dict)
-    """Ours -> what its configuration calls it. A model without such a setting (an encoder-decoder) has relu."""
+    """Ours -> what its configuration calls it."""
+    norm: type[nn.Module] = nn.LayerNorm
+    """Of all its norms."""
+    settings: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    """Dotted keys of a model's configuration and the values that it computes; none listed: whatever they are. Of the
+    keys in `_BUILT`, those that are not named here have their default."""
 
     def placements(self, model: Model) -> list[str]:
         """Every registered placement that in a model of this shape has one of its formulas."""
@@ -103,19 +109,37 @@ def refuse(form: Form, model: Model) -> None:
             f"{form.opened_by} has one table of embeddings for both languages, and this model has "
             'embeddings = "separate"; marian and ctranslate2 hold two'
         )
-    norms = [norm for group in _norm_groups(model) for norm in group.children()]
-    other = sorted({type(norm).__name__ for norm in norms if not isinstance(norm, nn.LayerNorm)})
+    norms: list[Any] = [norm for group in _norm_groups(model) for norm in group.children()]
+    other = sorted({type(norm).__name__ for norm in norms if not isinstance(norm, form.norm)})
     if other:
-        raise UserError(f"{form.opened_by} has LayerNorm alone, and this model has {', '.join(other)}")
-    epsilons = {norm.eps for norm in norms if isinstance(norm, nn.LayerNorm)}
+        raise UserError(f"{form.opened_by} has {form.norm.__name__} alone, and this model has {', '.join(other)}")
+    epsilons = {norm.eps for norm in norms}
     if form.epsilon is not None and epsilons - {form.epsilon}:
         raise UserError(f"{form.opened_by} has norms with an ε of {form.epsilon:g}, and this model's is {epsilons}")
-    activation = getattr(model.config, "activation", "relu")
+    _refuse_settings(form, model)
+    activation = model.config.activation
     if activation not in form.activations:
         raise UserError(
             f"{form.opened_by} computes what we do with activation = {' or '.join(form.activations)} alone, "
             f"and this model has {activation!r}"
         )
+
+
+_BUILT = ("position_encoding", "biases", "output", "logit_soft_cap", "embedding_scale")
+"""Settings by which models of one placement differ, beside those of `model.attention`."""
+
+
+def _refuse_settings(form: Form, model: Model) -> None:
+    defaults = flat(as_table(type(model.config)()))
+    for key, value in flat(as_table(model.config)).items():
+        if key not in _BUILT and not key.startswith("attention."):
+            continue
+        allowed = form.settings.get(key, (defaults[key],))
+        if allowed and value not in allowed:
+            raise UserError(
+                f"{form.opened_by} computes what we do with {key} = {' or '.join(map(str, allowed))} alone, and this "
+                f"model has {value!r}"
+            )
 
 
 def _kind(model: type[Model]) -> str:
@@ -130,7 +154,7 @@ def _norm_groups(model: Model) -> list[NormGroup]:
 
 def norm_epsilon(model: Model) -> float:
     """The ε of the model's norms."""
-    return next(norm.eps for norm in model.modules() if isinstance(norm, nn.LayerNorm))
+    return next(norm.eps for norm in model.modules() if isinstance(norm, nn.LayerNorm | RMSNorm))  # type: ignore[return-value]
 
 
 def stack_names(stack: Stack, at: str, layers: str, of_block: Names) -> Names:

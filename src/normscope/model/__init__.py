@@ -1,12 +1,10 @@
 """Attention, feed-forward, embeddings and stacks; a placement's formula decides how they are joined."""
 
-from .attention import Context
-from .cache import Cache
+from .attention import AttentionConfig, Cache, Context, Grid, Layout
 from .classifier import PairClassifier
 from .decoder import DecoderConfig, LanguageModel
 from .encoder import EncoderConfig, MaskedEncoder
 from .initialisation import SCHEMES, initialise, renormalise, unit_vectors
-from .layout import Grid, Layout
 from .profiling import profile
 from .schedules import scheduled_numbers, set_scheduled
 from .stack import Stack, StackConfig
@@ -14,6 +12,7 @@ from .transformer import EncoderDecoder, ModelConfig, stack_shape
 
 __all__ = [
     "SCHEMES",
+    "AttentionConfig",
     "Cache",
     "Context",
     "DecoderConfig",

@@ -5,10 +5,10 @@ import torch
 from torch import Tensor
 
 from ..placement import named
+from .attention import Layout
 from .dropout import Dropout
 from .encoder import EncoderConfig, MaskedEncoder, PooledEncoder
 from .initialisation import initialise
-from .layout import Layout
 from .linear.layer import HeadLinear
 
 _HEAD = ("classifier.weight", "classifier.bias")

@@ -1,24 +1,25 @@
 """GPT-2 (Radford et al. 2019) with any placement: a decoder-only language model."""
 
 # N = packed tokens, D = width, V = vocabulary
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
+import torch
 from torch import Tensor, nn
 
 from ..placement import StackShape, named
 from ..placement.reading import read_head
-from .attention import Context
+from .attention import AttentionConfig, Cache, Context, Layout, PositionEncoding, with_heads
 from .initialisation import initialise
-from .layout import Layout
-from .learned_embedding import LearnedEmbedding
-from .sizes import check_learned
+from .output_table import OutputTable
+from .sizes import check_text_model
 from .stack import PlacedEnd, Stack, norm_maker, stack_config
+from .text_embedding import TextEmbedding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecoderConfig:
-    """A decoder with learned positions. The defaults are GPT-2's smallest size (Radford et al. 2019, table 2)."""
+    """A decoder alone. The defaults are GPT-2's smallest size (Radford et al. 2019, table 2)."""
 
     placement: str = "pre-ln"
     """A registered name, such as post-ln, pre-ln, deepnorm or ngpt."""
@@ -28,12 +29,16 @@ class DecoderConfig:
     blocks: int = 12
     positions: int = 1024
     """Of the longest sequence."""
+    position_encoding: PositionEncoding = "learned"
+    """learned or sinusoidal (added to the embedding), rotary (on queries and keys), alibi (on scores) or none."""
     dropout: float = 0.1
     """On the embedding and on each sub-layer's output."""
     attention_dropout: float = 0.1
     activation_dropout: float = 0.0
     activation: str = "gelu-tanh"
-    """gelu-tanh, gelu, relu, or, with a gate and half as many weights more, swiglu or geglu."""
+    """gelu-tanh, gelu, relu, or, with a gate and half as many weights more, swiglu, geglu or geglu-tanh."""
+    biases: Literal["all", "query-key-value", "none"] = "all"
+    """Of the matrices of attention and feed-forward: of all (BERT, GPT-2), of three (Qwen 2), or of none (Llama)."""
     norm: str = "as-placement"
     norm_epsilon: float | Literal["as-placement"] = "as-placement"
     """as-placement (1e-5, mostly, which is GPT-2's too), or a number."""
@@ -42,19 +47,29 @@ class DecoderConfig:
     `normscope.model.SCHEMES`. Embeddings are drawn from N(0, 0.02²) whatever it is."""
     activation_checkpointing: bool = False
     """Compute every block again in the backward pass instead of keeping its activations: less memory, more time."""
+    output: Literal["tied", "untied"] = "tied"
+    """Whether the output projection is the embedding's table, or one of its own, drawn likewise."""
+    logit_soft_cap: float | Literal["none"] = "none"
+    """c: logits become c · tanh(logits / c) (Gemma 2 has 30)."""
+    embedding_scale: Literal["none", "root-width"] = "none"
+    """root-width: looked-up rows are multiplied by √d, as Gemma does."""
+    attention: AttentionConfig = field(default_factory=AttentionConfig)
 
     def __post_init__(self) -> None:
-        check_learned(self)
+        check_text_model(self)
+        if isinstance(self.logit_soft_cap, int | float) and not self.logit_soft_cap > 0:
+            raise ValueError(f"logit_soft_cap must be above 0, or none, got {self.logit_soft_cap}")
 
     def shape(self) -> StackShape:
         """What the placement of its stack is read for."""
-        return StackShape(
+        shape = StackShape(
             kind="decoder",
             width=self.width,
             ffn_width=self.ffn_width,
             heads=self.heads,
             decoder_blocks=self.blocks,
         )
+        return with_heads(shape, self.attention)
 
 
 class LanguageModel(nn.Module):
@@ -64,10 +79,19 @@ class LanguageModel(nn.Module):
         super().__init__()
         self.config = config
         placement = named(config.placement)(config.shape())
-        self.embedding = LearnedEmbedding(vocabulary, config.width, placement, positions=config.positions)
+        self.embedding = TextEmbedding(
+            vocabulary,
+            config.width,
+            placement,
+            positions=config.positions,
+            position_encoding=config.position_encoding,
+            scale=config.width**0.5 if config.embedding_scale == "root-width" else 1.0,
+        )
         self.decoder = Stack(placement, stack_config(config), initialisation=None)
         make = norm_maker(placement, config.norm, config.norm_epsilon)
         self.head = PlacedEnd(read_head(placement, vocabulary), make, self.decoder.schedules.value)
+        self.output = None if config.output == "tied" else OutputTable(vocabulary, config.width, placement)
+        self.soft_cap = None if config.logit_soft_cap == "none" else config.logit_soft_cap
         initialise(self, config.initialisation, named(config.placement))
 
     @property
@@ -80,11 +104,21 @@ class LanguageModel(nn.Module):
         x_ND = self.embedding(tokens_N, layout.positions_N)
         return self.decoder(x_ND, Context(layout=layout, causal=True))  # type: ignore[no-any-return]
 
+    def step(self, token_BR: Tensor, parent_BR: Tensor, cache: Cache) -> Tensor:
+        """One more token for each of R rows of B texts -> hidden states (B·R, D).
+
+        parent_BR: the row of the last step that each row continues; ignored at the first. The cache holds the rest.
+        """
+        layout, token_N = cache.advance(parent_BR), token_BR.flatten()
+        x_ND = self.embedding(token_N, torch.full_like(token_N, cache.steps - 1))
+        return self.decoder(x_ND, Context(layout=layout, causal=True, cache=cache))  # type: ignore[no-any-return]
+
     def output_rows(self) -> Tensor:
-        """The rows (V, D) of the tied output projection, as the placement uses them there."""
-        rows = self.embedding.weight
+        """The rows (V, D) of the output projection, as the placement uses them there."""
+        rows = self.embedding.weight if self.output is None else self.output.weight
         return self.decoder.placement.output_rows(rows, self.head, len(rows))  # type: ignore[no-any-return]
 
     def logits(self, hidden_ND: Tensor) -> Tensor:
         """(N, D) -> (N, V)."""
-        return hidden_ND @ self.output_rows().T
+        logits_NV = hidden_ND @ self.output_rows().T
+        return logits_NV if self.soft_cap is None else self.soft_cap * torch.tanh(logits_NV / self.soft_cap)

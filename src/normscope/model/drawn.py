@@ -39,7 +39,9 @@ def _shape(weight: str, stack: StackShape) -> tuple[int, int]:
     """(out, in) of a weight matrix."""
     if weight in FFN_WEIGHTS:
         return (stack.ffn_width, stack.width) if weight == "ffn_in" else (stack.width, stack.ffn_width)
-    return stack.width, stack.width
+    sides = {"query": stack.query_width, "output": stack.query_width}
+    inner = sides.get(weight, stack.key_value_width)
+    return (stack.width, inner) if weight == "output" else (inner, stack.width)
 
 
 def _std(draw: Draw, shape: tuple[int, int], gain: float, unit_dimension: int | None) -> float:

@@ -1,7 +1,7 @@
 """BERT (Devlin et al. 2018) with any placement: an encoder, and the heads of its two pre-training losses."""
 
 # N = packed tokens, M = masked tokens, B = sequences, D = width, V = vocabulary
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import torch
@@ -10,20 +10,19 @@ from torch.nn import functional
 
 from ..placement import StackShape, named
 from ..placement.reading import read_head
-from .attention import Context
+from .attention import AttentionConfig, Context, Layout, PositionEncoding, with_heads
 from .initialisation import initialise
-from .layout import Layout
-from .learned_embedding import LearnedEmbedding
 from .linear.layer import HeadLinear
-from .sizes import check_learned
+from .sizes import check_text_model
 from .stack import PlacedEnd, Stack, make_norm, norm_maker, stack_config
+from .text_embedding import TextEmbedding
 
 SEGMENTS = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EncoderConfig:
-    """An encoder with learned positions. The defaults are BERT-base (Devlin et al. 2018, section 3)."""
+    """An encoder alone. The defaults are BERT-base (Devlin et al. 2018, section 3)."""
 
     placement: str = "post-ln"
     """A registered name, such as post-ln, pre-ln, deepnorm or residual."""
@@ -33,12 +32,16 @@ class EncoderConfig:
     blocks: int = 12
     positions: int = 512
     """Of the longest sequence, special tokens included."""
+    position_encoding: PositionEncoding = "learned"
+    """learned or sinusoidal (added to the embedding), rotary (on queries and keys), alibi (on scores) or none."""
     dropout: float = 0.1
     """On the embedding and on each sub-layer's output."""
     attention_dropout: float = 0.1
     activation_dropout: float = 0.0
     activation: str = "gelu"
-    """gelu, gelu-tanh, relu, or, with a gate and half as many weights more, swiglu or geglu."""
+    """gelu, gelu-tanh, relu, or, with a gate and half as many weights more, swiglu, geglu or geglu-tanh."""
+    biases: Literal["all", "query-key-value", "none"] = "all"
+    """Of the matrices of attention and feed-forward: of all (BERT, GPT-2), of three (Qwen 2), or of none (Llama)."""
     norm: str = "as-placement"
     """As an encoder-decoder's; also of the embedding and the masked-token head, which have a norm whatever the
     placement."""
@@ -49,19 +52,21 @@ class EncoderConfig:
     `normscope.model.SCHEMES`. Embeddings and heads are drawn from N(0, 0.02²) whatever it is."""
     activation_checkpointing: bool = False
     """Compute every block again in the backward pass instead of keeping its activations: less memory, more time."""
+    attention: AttentionConfig = field(default_factory=AttentionConfig)
 
     def __post_init__(self) -> None:
-        check_learned(self)
+        check_text_model(self)
 
     def shape(self) -> StackShape:
         """What the placement of its stack is read for."""
-        return StackShape(
+        shape = StackShape(
             kind="encoder",
             width=self.width,
             ffn_width=self.ffn_width,
             heads=self.heads,
             encoder_blocks=self.blocks,
         )
+        return with_heads(shape, self.attention)
 
 
 class PooledEncoder(nn.Module):
@@ -71,8 +76,14 @@ class PooledEncoder(nn.Module):
         super().__init__()
         self.config = config
         self.placement = named(config.placement)(config.shape())
-        self.embedding = LearnedEmbedding(
-            vocabulary, config.width, self.placement, positions=config.positions, segments=SEGMENTS, norm=self.norm()
+        self.embedding = TextEmbedding(
+            vocabulary,
+            config.width,
+            self.placement,
+            positions=config.positions,
+            position_encoding=config.position_encoding,
+            segments=SEGMENTS,
+            norm=self.norm(),
         )
         self.encoder = Stack(self.placement, stack_config(config), initialisation=None)
         self.pooler = HeadLinear(config.width, config.width)

@@ -20,17 +20,23 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 it. What is given to one may be overwritten."""
 
 
-GATED: dict[str, Callable[[Tensor], Tensor]] = {"swiglu": functional.silu, "geglu": functional.gelu}
-"""The curve of the gate (Shazeer 2020, section 2); Llama and most decoders since have swiglu, Gemma geglu."""
+GATED: dict[str, Callable[[Tensor], Tensor]] = {
+    "swiglu": functional.silu,
+    "geglu": functional.gelu,
+    "geglu-tanh": partial(functional.gelu, approximate="tanh"),
+}
+"""The curve of the gate (Shazeer 2020, section 2); Llama and most decoders since have swiglu, Gemma geglu-tanh."""
 
 
 class FeedForward(SublayerModule):
     """φ(x W1 + b1) W2 + b2 on packed tokens (N, D); with φ = ReLU, Vaswani et al. 2017, eq. 2."""
 
-    def __init__(self, width: int, ffn_width: int, dropout: float, activation: str = "relu") -> None:
+    def __init__(
+        self, width: int, ffn_width: int, dropout: float, activation: str = "relu", *, bias: bool = True
+    ) -> None:
         super().__init__()
         self.activation = ACTIVATIONS[activation]
-        self.ffn_in, self.ffn_out = Linear(width, ffn_width), Linear(ffn_width, width)
+        self.ffn_in, self.ffn_out = Linear(width, ffn_width, bias=bias), Linear(ffn_width, width, bias=bias)
         self.dropout = Dropout(dropout)
 
     def matrices(self) -> Iterator[tuple[str, Linear]]:
@@ -54,13 +60,13 @@ class GatedFeedForward(SublayerModule):
     formula's `hidden` is applied to x W1 + b1, as nGPT scales it, and its `output` to the product.
     """
 
-    def __init__(self, width: int, ffn_width: int, dropout: float, activation: str) -> None:
+    def __init__(self, width: int, ffn_width: int, dropout: float, activation: str, *, bias: bool = True) -> None:
         super().__init__()
         self.activation = GATED[activation]
         self.ffn_gate, self.ffn_in, self.ffn_out = (
-            Linear(width, ffn_width),
-            Linear(width, ffn_width),
-            Linear(ffn_width, width),
+            Linear(width, ffn_width, bias=bias),
+            Linear(width, ffn_width, bias=bias),
+            Linear(ffn_width, width, bias=bias),
         )
         self.dropout = Dropout(dropout)
 
@@ -79,7 +85,7 @@ class GatedFeedForward(SublayerModule):
         return self.ffn_out(hidden)  # type: ignore[no-any-return]
 
 
-def feed_forward(width: int, ffn_width: int, dropout: float, activation: str) -> SublayerModule:
+def feed_forward(width: int, ffn_width: int, dropout: float, activation: str, *, bias: bool = True) -> SublayerModule:
     """The sub-layer of an activation, gated or not. Raises KeyError for an unknown one."""
     kind = GatedFeedForward if activation in GATED else FeedForward
-    return kind(width, ffn_width, dropout, activation)
+    return kind(width, ffn_width, dropout, activation, bias=bias)

@@ -4,6 +4,8 @@ from typing import Any
 
 from ..placement import StackShape, named
 from ..settings.choices import check_choice, check_choices
+from .attention import with_heads
+from .attention.rotary import rotated_features
 from .initialisation import SCHEMES
 from .stack import stack_config
 
@@ -24,8 +26,12 @@ def check_sizes(config: Any, *counts: str) -> None:
             raise ValueError(f"{name} must be at least 1, got {getattr(config, name)}")
         if "blocks" in name and getattr(config, name) > MOST_BLOCKS:
             raise ValueError(f"{name} must be at most {MOST_BLOCKS:,}, got {getattr(config, name):,}")
-    if config.width % config.heads or config.width % 2:
+    shares_width = config.attention.head_width == "as-width"
+    if config.width % 2 or (shares_width and config.width % config.heads):
         raise ValueError(f"width={config.width} must be even and a multiple of heads={config.heads}")
+    shape = with_heads(StackShape(kind="encoder", width=config.width, heads=config.heads), config.attention)
+    if config.position_encoding == "rotary":
+        rotated_features(shape.query_width // shape.heads, config.attention.rotary_share)
     stack_config(config)
     check_choice("initialisation", config.initialisation, ("as-placement", *SCHEMES))
     if config.initialisation == "theory" and (config.heads != 1 or config.ffn_width != config.width):
@@ -34,9 +40,9 @@ def check_sizes(config: Any, *counts: str) -> None:
 
 def least_weights(shape: StackShape) -> int:
     """Entries of a stack's largest matrices: what it has at least, known without building it."""
-    return shape.blocks * (4 * shape.width**2 + 2 * shape.width * shape.ffn_width)
+    return shape.blocks * 2 * shape.width * (shape.query_width + shape.key_value_width + shape.ffn_width)
 
 
-def check_learned(config: Any) -> None:
-    """`check_sizes` of a model with learned positions. Raises ValueError."""
+def check_text_model(config: Any) -> None:
+    """`check_sizes` of a model with a number of positions. Raises ValueError."""
     check_sizes(config, "blocks", "positions")

@@ -2,7 +2,7 @@
 
 # N = packed tokens, D = width
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import Any, Literal
 
@@ -15,7 +15,7 @@ from ..placement.base import Initial, State
 from ..placement.reading import read
 from ..placement.symbol import SymbolEnd, SymbolSublayer, refuse_unknown_places
 from ..settings.choices import check_choice, check_choices
-from .attention import Attention, Context, Inside, SublayerModule
+from .attention import Attention, AttentionConfig, Context, Inside, PositionEncoding, SublayerModule
 from .dropout import Dropout
 from .feed_forward import ACTIVATIONS, GATED, feed_forward
 from .initialisation import Draw, Drawable, Scheme, initialise
@@ -131,6 +131,10 @@ class StackConfig:
     norm: str = "as-placement"
     norm_epsilon: float | Literal["as-placement"] = "as-placement"
     activation: str = "relu"
+    biases: Literal["all", "query-key-value", "none"] = "all"
+    position_encoding: PositionEncoding = "none"
+    """What attention itself tells positions by: rotary or alibi. The others are the embedding's, before the stack."""
+    attention: AttentionConfig = field(default_factory=AttentionConfig)
     activation_checkpointing: bool = False
     """Keep only what stands between blocks, and compute a block again when its gradients are wanted."""
 
@@ -175,10 +179,10 @@ class Stack(Drawable):
         make = norm_maker(placement, config.norm, config.norm_epsilon)
         self.schedules = Schedules(reading.schedules)
         self.dropout = Dropout(config.dropout)
-        schedule, made = self.schedules.value, f or partial(_ours, config)
+        schedule, made = self.schedules.value, partial(_ours, config, placement) if f is None else _given(f)
         self.start = PlacedEnd(reading.start, make, schedule)
         self.blocks = nn.ModuleList(
-            Block(placement, [PlacedSublayer(made(s.site), s, make, config.dropout) for s in specs], specs, schedule)
+            Block(placement, [PlacedSublayer(made(s), s, make, config.dropout) for s in specs], specs, schedule)
             for specs in reading.blocks
         )
         self.finish = PlacedEnd(reading.finish, make, schedule)
@@ -213,11 +217,33 @@ class Stack(Drawable):
         return self.placement.finish(state, self.finish)  # type: ignore[no-any-return]
 
 
-def _ours(config: StackConfig, site: Site) -> SublayerModule:
-    shape = site.stack
-    if site.kind == "feed_forward":
-        return feed_forward(shape.width, shape.ffn_width, config.activation_dropout, config.activation)
-    return Attention(shape.width, shape.heads, config.attention_dropout, cross=site.kind == "cross_attention")
+def _given(f: Callable[[Site], SublayerModule]) -> Callable[[SymbolSublayer], SublayerModule]:
+    return lambda spec: f(spec.site)
+
+
+def _ours(config: StackConfig, placement: Placement, spec: SymbolSublayer) -> SublayerModule:
+    shape = spec.site.stack
+    if spec.site.kind == "feed_forward":
+        return feed_forward(
+            shape.width, shape.ffn_width, config.activation_dropout, config.activation, bias=config.biases == "all"
+        )
+    # A formula that acts on queries and keys has its own norms there.
+    own_norms = {"query", "key"} & spec.used_places
+    return Attention(
+        spec.site,
+        config.attention,
+        dropout=config.attention_dropout,
+        position_encoding=config.position_encoding,
+        biases=_BIASES[config.biases],
+        make_norm=None if own_norms else partial(make_norm, placement, config.norm, config.norm_epsilon),
+    )
+
+
+_BIASES = {
+    "all": ("query", "key", "value", "output"),
+    "query-key-value": ("query", "key", "value"),
+    "none": (),
+}
 
 
 def _draw_matrix(matrix: Any, draw: Draw, gain: float, *, drawn_bias: bool) -> None:

@@ -2,7 +2,7 @@
 
 # N = packed source tokens, M = packed target tokens, D = width, V = target vocabulary,
 # B = sentences, R = rows (beams) a sentence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import torch
@@ -10,11 +10,9 @@ from torch import Tensor, nn
 
 from ..placement import StackShape, named
 from ..placement.reading import read_head
-from .attention import Context, as_factor
-from .cache import Cache
+from .attention import AttentionConfig, Cache, Context, Layout, PositionEncoding, as_factor, with_heads
 from .embedding import Embedding
 from .initialisation import initialise
-from .layout import Layout
 from .sizes import check_sizes
 from .stack import PlacedEnd, Stack, norm_maker, stack_config
 
@@ -35,7 +33,12 @@ class ModelConfig:
     attention_dropout: float = 0.0
     activation_dropout: float = 0.0
     activation: str = "relu"
-    """relu, gelu, gelu-tanh, or, with a gate and half as many weights more, swiglu or geglu."""
+    """relu, gelu, gelu-tanh, or, with a gate and half as many weights more, swiglu, geglu or geglu-tanh."""
+    biases: Literal["all", "query-key-value", "none"] = "all"
+    """Of the matrices of attention and feed-forward: of all (BERT, GPT-2), of three (Qwen 2), or of none (Llama)."""
+    position_encoding: PositionEncoding = "sinusoidal"
+    """sinusoidal (added to the embedding), rotary (on queries and keys of self-attention), alibi (on its scores), none.
+    """
     norm: str = "as-placement"
     """as-placement (LayerNorm, unless the norm is the placement's very idea), layer-norm, rms-norm, scale-norm,
     sphere-norm, dyt or derf."""
@@ -45,9 +48,15 @@ class ModelConfig:
     """shared: one table for source, target and output; separate: the source has its own."""
     activation_checkpointing: bool = False
     """Compute every block again in the backward pass instead of keeping its activations: less memory, more time."""
+    attention: AttentionConfig = field(default_factory=AttentionConfig)
 
     def __post_init__(self) -> None:
         check_sizes(self, "encoder_blocks", "decoder_blocks")
+        if self.position_encoding == "learned":
+            raise ValueError(
+                "an encoder-decoder has no table of learned positions; position_encoding must be sinusoidal, rotary, "
+                "alibi or none"
+            )
 
 
 class EncoderDecoder(nn.Module):
@@ -65,11 +74,12 @@ class EncoderDecoder(nn.Module):
             )
         self.config = config
         encoder, decoder = (named(config.placement)(stack_shape(config, kind)) for kind in ("encoder", "decoder"))
-        self.target_embedding = Embedding(target_vocabulary, config.width, decoder)
+        waves = config.position_encoding == "sinusoidal"
+        self.target_embedding = Embedding(target_vocabulary, config.width, decoder, sinusoidal=waves)
         self.source_embedding = (
             self.target_embedding
             if config.embeddings == "shared"
-            else Embedding(source_vocabulary, config.width, encoder)
+            else Embedding(source_vocabulary, config.width, encoder, sinusoidal=waves)
         )
         sizes = stack_config(config)
         self.encoder, self.decoder = (Stack(of, sizes, initialisation=None) for of in (encoder, decoder))
@@ -121,7 +131,7 @@ class EncoderDecoder(nn.Module):
 
 def stack_shape(config: ModelConfig, kind: Literal["encoder", "decoder"]) -> StackShape:
     """What the placement of one of its stacks is read for."""
-    return StackShape(
+    shape = StackShape(
         kind=kind,
         width=config.width,
         ffn_width=config.ffn_width,
@@ -129,3 +139,4 @@ def stack_shape(config: ModelConfig, kind: Literal["encoder", "decoder"]) -> Sta
         encoder_blocks=config.encoder_blocks,
         decoder_blocks=config.decoder_blocks,
     )
+    return with_heads(shape, config.attention)

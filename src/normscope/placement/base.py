@@ -39,6 +39,25 @@ class StackShape:
     heads: int = 1
     encoder_blocks: int = 0
     decoder_blocks: int = 0
+    key_value_heads: int = 0
+    """0 where there are as many as heads of queries."""
+    head_width: int = 0
+    """0 where the heads share the width."""
+
+    @property
+    def heads_of_keys(self) -> int:
+        """Heads of keys and values."""
+        return self.key_value_heads or self.heads
+
+    @property
+    def query_width(self) -> int:
+        """Features of all queries, and of what enters the output projection."""
+        return self.heads * self.head_width if self.head_width else self.width
+
+    @property
+    def key_value_width(self) -> int:
+        """Features of all keys, and of all values."""
+        return self.query_width // self.heads * self.heads_of_keys
 
     @property
     def blocks(self) -> int:

@@ -231,5 +231,6 @@ def symbol_sublayer(site: Site, printed: str = "F") -> SymbolSublayer:
         # Where nobody gave the feed-forward's width, nothing is built from this reading: any width prints the same.
         inner = dict.fromkeys(("hidden", "output"), stack.ffn_width or stack.width)
     else:
-        inner = dict.fromkeys(("query", "key", "value", "output"), stack.width)
+        inner = dict.fromkeys(("query", "output"), stack.query_width)
+        inner |= dict.fromkeys(("key", "value"), stack.key_value_width)
     return SymbolSublayer(site, inner, printed)

@@ -71,7 +71,7 @@ def _explain(error: ValidationError, made: type[Any]) -> str:
 
 def _known(made: type[Any]) -> list[str]:
     """Every key, those of sections first."""
-    inner = [f"{f.name}.{i.name}" for f in _sections(made) for i in dataclasses.fields(cast(Any, f.type))]
+    inner = [f"{f.name}.{key}" for f in _sections(made) for key in _known(cast(Any, f.type))]
     return inner + [field.name for field in dataclasses.fields(made)]
 
 
@@ -81,5 +81,8 @@ def _sections(made: type[Any]) -> list[dataclasses.Field[Any]]:
 
 def _known_part(location: tuple[int | str, ...], made: type[Any]) -> str:
     """The dotted key of an error's location, without what pydantic adds for the members of a union."""
-    depth = 2 if location and location[0] in [f.name for f in _sections(made)] else 1
-    return ".".join(map(str, location[:depth]))
+    if not location:
+        return ""
+    inner = {field.name: field.type for field in _sections(made)}.get(str(location[0]))
+    below = _known_part(location[1:], cast(Any, inner)) if inner else ""
+    return f"{location[0]}.{below}" if below else str(location[0])

@@ -22,11 +22,13 @@ def smoothed_cross_entropy(
     smoothing: float,
     *,
     bias_V: Tensor | None = None,
+    soft_cap: float | None = None,
     chunk_tokens: int = CHUNK_TOKENS,
 ) -> tuple[Tensor, Tensor]:
     """Sums over tokens, in nats: the smoothed loss, and the negative log-likelihood, which has no gradient.
 
-    With logits = hidden_MD weight_VDᵀ (+ bias_V), p = softmax(logits), ε = `smoothing` and ε' = ε / (V - 1), a token's
+    With logits = hidden_MD weight_VDᵀ (+ bias_V), or with a `soft_cap` c the c · tanh(logits / c) of Gemma 2 (Gemma
+    team 2024, arXiv:2408.00118, section 2), p = softmax(logits), ε = `smoothing` and ε' = ε / (V - 1), a token's
     loss is
 
         (1 - ε - ε') (-log p_target) + ε' Σ_V (-log p),
@@ -44,7 +46,7 @@ def smoothed_cross_entropy(
         raise ValueError(f"chunk_tokens must be at least 1, got {chunk_tokens}")
     # Inside a Function gradients are always off; whether they are wanted must be asked outside.
     with_gradient = torch.is_grad_enabled()
-    return _sums(hidden_MD, weight_VD, bias_V, target_M, smoothing, chunk_tokens, with_gradient)
+    return _sums(hidden_MD, weight_VD, bias_V, target_M, smoothing, soft_cap, chunk_tokens, with_gradient)
 
 
 class _SmoothedCrossEntropy(torch.autograd.Function):
@@ -58,6 +60,7 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
         bias: Tensor | None,
         target: Tensor,
         smoothing: float,
+        soft_cap: float | None,
         chunk: int,
         with_gradient: bool,
     ) -> tuple[Tensor, Tensor]:
@@ -78,7 +81,7 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
                 logits_CV = rows_product(hidden_now, weight_now.T)
                 if bias is not None:
                     logits_CV += bias.to(product_dtype)
-                gradient_CV, sums_2 = _chunk(logits_CV, target[rows], smoothing)
+                gradient_CV, sums_2 = _capped_chunk(logits_CV, target[rows], smoothing, soft_cap)
                 sums.append(sums_2)
                 if bias_gradient is not None:
                     bias_gradient += gradient_CV.sum(0)
@@ -96,7 +99,19 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, cotangent: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         scaled = (None if g is None else g * cotangent.to(g.dtype) for g in ctx.gradients)
-        return *scaled, None, None, None, None
+        return *scaled, None, None, None, None, None
+
+
+def _capped_chunk(
+    logits_CV: Tensor, target_C: Tensor, smoothing: float, soft_cap: float | None
+) -> tuple[Tensor, Tensor]:
+    if soft_cap is None:
+        return _chunk(logits_CV, target_C, smoothing)
+    # In float32 at least, as the softmax after it.
+    dtype = torch.promote_types(logits_CV.dtype, torch.float32)
+    share_CV = (logits_CV.to(dtype) / soft_cap).tanh_()
+    gradient_CV, sums_2 = _chunk(soft_cap * share_CV, target_C, smoothing)
+    return gradient_CV.mul_(1 - share_CV * share_CV), sums_2
 
 
 def _chunk(logits_CV: Tensor, target_C: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:

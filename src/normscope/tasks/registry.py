@@ -8,6 +8,7 @@ from ..settings.own_files import run_imports
 from .language_model import LANGUAGE_MODEL
 from .masked_lm import MASKED_LM
 from .pair_classification import PAIR_CLASSIFICATION
+from .presets import with_preset
 from .protocol import Task, TaskFromScratch
 from .run_config import RunConfig
 from .translation import TRANSLATION
@@ -37,6 +38,7 @@ def task_from_scratch(config: RunConfig, otherwise: str) -> TaskFromScratch[Any,
 def config_of(table: Mapping[str, Any], *, source: str) -> RunConfig:
     """The configuration in a nested table, of the class of its task. Raises UserError naming `source` and the key."""
     run_imports(table, source=source)
+    table = with_preset(table, source=source)
     name = table.get("task", _DEFAULT)
     if not isinstance(name, str) or name not in TASKS:
         raise UserError(f"{source}: task must be one of {', '.join(TASKS)}, got {name!r}")

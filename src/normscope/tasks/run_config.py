@@ -83,7 +83,7 @@ class TextRunConfig(RunConfig):
     def __post_init__(self) -> None:
         # Slots make a new class, of which a bare `super()` does not know.
         RunConfig.__post_init__(self)
-        refuse_too_long(self.data.sequence_length, self.model.positions)
+        refuse_too_long(self.data.sequence_length, self.model)
 
 
 def with_absolute_paths(config: C) -> C:
@@ -98,10 +98,10 @@ def absolute(path: str) -> str:
     return str(Path(path).resolve())
 
 
-def refuse_too_long(sequence_length: int, positions: int) -> None:
+def refuse_too_long(sequence_length: int, model: EncoderConfig | DecoderConfig) -> None:
     """Raise ValueError where a model has no positions for sequences of that length."""
-    if sequence_length > positions:
+    if model.position_encoding == "learned" and sequence_length > model.positions:
         raise ValueError(
-            f"data.sequence_length={sequence_length} is above model.positions={positions}: the model has no "
+            f"data.sequence_length={sequence_length} is above model.positions={model.positions}: the model has no "
             "embedding for later positions; make the sequences shorter or the positions more"
         )

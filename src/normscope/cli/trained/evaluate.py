@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
-from ..settings.config_file import refuse_no_run
-from .console import say
-from .shared import Average, Device, Which, averaged_if_asked, refuse_unwritable
+from ...settings.config_file import refuse_no_run
+from ..console import say
+from ..shared import Average, Device, Which, averaged_if_asked, refuse_unwritable
 
 
 def evaluate(
@@ -50,9 +50,9 @@ def evaluate(
         if file is not None:
             refuse_unwritable(option, file)
     refuse_no_run(run)
-    from ..files import disk_errors, write_atomically
-    from ..provenance import provenance
-    from ..runs.evaluate import SCORES, evaluate_run
+    from ...files import disk_errors, write_atomically
+    from ...provenance import provenance
+    from ...runs.evaluate import SCORES, evaluate_run
 
     given = {"beam": beam, "length_penalty": length_penalty}
     search = {name: value for name, value in given.items() if value is not None}

@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
-from ..settings.config_file import refuse_no_run
-from .names import placement_names
-from .shared import Average, averaged_if_asked
+from ...settings.config_file import refuse_no_run
+from ..names import placement_names
+from ..shared import Average, averaged_if_asked
 
 Which = Annotated[
     str,
@@ -29,7 +29,8 @@ def export(
         str | None,
         typer.Option(
             "--format",
-            help="bert, roberta-prelayernorm, gpt2, marian, m2m100 or ctranslate2; without it, the first that fits.",
+            help="bert, roberta-prelayernorm, gpt2, llama, olmo2, qwen3, gemma2, marian, m2m100 or ctranslate2; "
+            "without it, the first that fits.",
         ),
     ] = None,
     which: Which = "best",
@@ -43,7 +44,7 @@ def export(
       normscope export runs/first exported --format marian
     """
     refuse_no_run(run)
-    from ..exchange.verbs import export_run
+    from ...exchange.verbs import export_run
 
     with averaged_if_asked(run, which, average) as (place, one, _):
         report = export_run(place, out, form=form, which=one)
@@ -66,7 +67,7 @@ def import_(
     \b
       normscope import bert-base-uncased runs/bert
     """
-    from ..exchange.verbs import import_run
+    from ...exchange.verbs import import_run
 
     lacking = import_run(folder, run, settings=settings)
     typer.echo(f"{run}: task masked-lm, update 0")
@@ -92,7 +93,7 @@ def convert_placement(
     """
     refuse_no_run(run)
     placement_names([placement])
-    from ..exchange.verbs import re_place_run
+    from ...exchange.verbs import re_place_run
 
     done = re_place_run(run, out, placement, which=which, settings=settings)
     for line in done.lines():

@@ -7,10 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
-from ..errors import UserError
-from ..settings.config_file import refuse_no_run
-from .console import say
-from .shared import Average, Beam, Device, LengthPenalty, Which, averaged_if_asked
+from ...errors import UserError
+from ...settings.config_file import refuse_no_run
+from ..console import say
+from ..shared import Average, Beam, Device, LengthPenalty, Which, averaged_if_asked
 
 
 def translate(
@@ -29,10 +29,10 @@ def translate(
       echo "ein hund läuft ." | normscope translate runs/first
     """
     refuse_no_run(run)
-    from ..decode.beam import BeamConfig
-    from ..decode.translate import translate_lines
-    from ..runs.loading import load_run_of
-    from ..tasks.translation import TRANSLATION
+    from ...decode.beam import BeamConfig
+    from ...decode.translate import translate_lines
+    from ...runs.loading import load_run_of
+    from ...tasks.translation import TRANSLATION
 
     search = _user_values(BeamConfig, beam=beam, length_penalty=length_penalty)
     with averaged_if_asked(run, which, average) as (place, one, _):

@@ -6,7 +6,7 @@ import torch
 
 from ...data.parallel.vocabulary import BOS, EOS, PAD
 from ...model import EncoderDecoder
-from ...model.embedding import sinusoids
+from ...model.sinusoids import sinusoids
 from ...tasks.words import SpecialIds
 from ..forms import Exported, Names, renamed, stack_names, weights
 

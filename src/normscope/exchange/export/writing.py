@@ -2,21 +2,51 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ...errors import UserError
 from ...files import disk_errors, whole_folder
 from ...model import EncoderDecoder, LanguageModel, MaskedEncoder
+from ...model.norms import RMSNorm
 from ...tasks.words import Words
 from ..forms import Form, Model, refuse
 from . import bert as export_bert
 from . import ctranslate2 as export_ctranslate2
 from . import gpt2 as export_gpt2
+from . import llama as export_llama
 from .bert import bert, roberta_prelayernorm
 from .gpt2 import gpt2
 from .hugging_face import of_encoder_decoder, of_language_model, of_masked_encoder, writer
 from .translation import m2m100, marian
 
 _RELU = {"relu": "relu"}
+_SWIGLU = {"swiglu": export_llama.ACTIVATIONS["swiglu"]}
+_ANY: tuple[Any, ...] = ()
+_ROTARY: dict[str, tuple[Any, ...]] = {
+    "position_encoding": ("rotary",),
+    "biases": ("none",),
+    "output": _ANY,
+    "attention.rotary_base": _ANY,
+    "attention.key_value_heads": _ANY,
+    "attention.head_width": _ANY,
+}
+"""What the decoders with rotary positions have in common."""
+
+
+def _decoder(name: str, layout: export_llama.Layout, wiring: str, **changes: Any) -> Form:
+    settings = _ROTARY | changes.pop("settings", {})
+    return Form(
+        name=name,
+        opened_by=f"transformers.{layout.architecture}",
+        model=LanguageModel,
+        wirings=(wiring,),
+        write=writer(layout),
+        difference=of_language_model,
+        norm=RMSNorm,
+        settings=settings,
+        **{"activations": _SWIGLU, **changes},
+    )
+
 
 FORMS: dict[str, Form] = {
     form.name: form
@@ -48,6 +78,24 @@ FORMS: dict[str, Form] = {
             write=writer(gpt2),
             difference=of_language_model,
             activations=export_gpt2.ACTIVATIONS,
+        ),
+        _decoder("llama", export_llama.LLAMA, "pre-ln"),
+        # The placement has the norms of queries and keys itself.
+        _decoder("olmo2", export_llama.OLMO_2, "olmo-2", settings={"attention.query_key_norm": _ANY}),
+        _decoder("qwen3", export_llama.QWEN_3, "pre-ln", settings={"attention.query_key_norm": ("per-head",)}),
+        _decoder(
+            "gemma2",
+            export_llama.GEMMA_2,
+            "sandwich",
+            activations={"geglu-tanh": export_llama.ACTIVATIONS["geglu-tanh"]},
+            settings={
+                "output": ("tied",),
+                "embedding_scale": ("root-width",),
+                "logit_soft_cap": _ANY,
+                "attention.soft_cap": _ANY,
+                "attention.window_tokens": _ANY,
+                "attention.windowed_blocks": _ANY,
+            },
         ),
         Form(
             name="marian",

@@ -3,58 +3,73 @@
 # N = packed tokens of queries, M = packed tokens of keys, D = width, B = sentences, H = heads,
 # T / S = longest query / key sentence, K = width per head
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from .cache import Cache
-from .layout import Grid, Layout
-from .linear.layer import Linear
+from ...placement import Site
+from ..linear.layer import Linear
+from .config import AttentionConfig, PositionEncoding
+from .context import Context, Inside, SublayerModule, as_factor
+from .products import attend, attend_few
+from .rotary import Rotary
+from .scores import changed_scores, slopes
 
-Inside = dict[str, Callable[[Tensor], Tensor]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Context:
-    """What a stack's sub-layers share in one forward pass."""
-
-    layout: Layout | Grid
-    causal: bool = False
-    memory_MD: Tensor | None = None
-    memory_layout: Layout | Grid | None = None
-    cache: Cache | None = None
-
-
-class SublayerModule(nn.Module):
-    """F of the papers as a module: x, what the stack's sub-layers share, and functions to apply within."""
-
-    def matrices(self) -> Iterator[tuple[str, Any]]:
-        """Its weight matrices, each with a `weight` and a `bias`, by the names that initialisation uses."""
-        raise NotImplementedError
+Project = Callable[[str, Tensor], Tensor]
 
 
 class Attention(SublayerModule):
-    """softmax(Q Kᵀ / √K) V over H heads, then the output projection (Vaswani et al. 2017, section 3.2)."""
+    """softmax(Q Kᵀ / √K) V over H heads, then the output projection (Vaswani et al. 2017, section 3.2).
 
-    def __init__(self, width: int, heads: int, dropout: float, *, cross: bool) -> None:
+    Positions and windows are of self-attention alone: the tokens of a memory have no distance to those that read it.
+    make_norm: makes a norm of a width, for queries and for keys, where the configuration asks for them. Raises
+    ValueError for heads that do not go with the width.
+    """
+
+    def __init__(
+        self,
+        site: Site,
+        config: AttentionConfig | None = None,
+        *,
+        dropout: float = 0.0,
+        position_encoding: PositionEncoding = "none",
+        biases: tuple[str, ...] = ("query", "key", "value", "output"),
+        make_norm: Callable[[int], nn.Module] | None = None,
+    ) -> None:
         super().__init__()
-        if width % heads:
-            raise ValueError(f"width={width} must be a multiple of heads={heads}")
-        self.heads, self.dropout, self.cross = heads, dropout, cross
-        self.query, self.key = Linear(width, width), Linear(width, width)
-        self.value, self.output = Linear(width, width), Linear(width, width)
+        config, shape = config or AttentionConfig(), site.stack
+        if shape.query_width % shape.heads:
+            raise ValueError(f"width={shape.width} must be a multiple of heads={shape.heads}")
+        self.cross = site.kind == "cross_attention"
+        self.heads, self.key_value_heads, self.dropout = shape.heads, shape.heads_of_keys, dropout
+        sizes = {
+            "query": (shape.width, shape.query_width),
+            "key": (shape.width, shape.key_value_width),
+            "value": (shape.width, shape.key_value_width),
+            "output": (shape.query_width, shape.width),
+        }
+        layers = {name: Linear(*size, bias=name in biases) for name, size in sizes.items()}
+        self.query, self.key, self.value, self.output = layers.values()
+        head_width = shape.query_width // shape.heads
+        self.by_head = config.query_key_norm == "per-head"
+        self.query_norm: nn.Module | None = None
+        self.key_norm: nn.Module | None = None
+        if config.query_key_norm != "none" and make_norm is not None:
+            widths = (head_width, head_width) if self.by_head else (shape.query_width, shape.key_value_width)
+            self.query_norm, self.key_norm = map(make_norm, widths)
+        self.soft_cap = None if config.soft_cap == "none" else config.soft_cap
+        self.window = None if self.cross else config.window(site.block)
+        rotates = position_encoding == "rotary" and not self.cross
+        self.rotary = Rotary(head_width, config.rotary_base, config.rotary_share) if rotates else None
+        falls = position_encoding == "alibi" and not self.cross
+        self.register_buffer("slopes_H", slopes(self.heads) if falls else None, persistent=False)
 
     def matrices(self) -> Iterator[tuple[str, Linear]]:
         """Weight matrices by the names that initialisation uses."""
         yield from (("query", self.query), ("key", self.key), ("value", self.value), ("output", self.output))
 
     def forward(self, x_ND: Tensor, context: Context, inside: Inside) -> Tensor:
-        apply, x_ND = _applier(inside), as_factor(x_ND)
+        apply, x_ND, cache = self._applier(inside), as_factor(x_ND), context.cache
         query = context.layout.to_heads(apply("query", self.query(x_ND)), self.heads)
         keep, causal = None, False
         if self.cross:
@@ -62,80 +77,82 @@ class Attention(SublayerModule):
             key, value = self._memory(context, apply)
             keep = context.memory_layout.keep_B11T
         else:
-            key = context.layout.to_heads(apply("key", self.key(x_ND)), self.heads)
-            value = context.layout.to_heads(apply("value", self.value(x_ND)), self.heads)
-            if context.cache is not None:
-                key, value = context.cache.extend(self, key, value)
-                keep = context.cache.keep_B1RS
-            else:
-                keep, causal = context.layout.visible(context.causal)
-        if context.cache is not None and query.device.type == "cpu":
-            mixed = attend_few(query, key, value, keep)
-        else:
-            mixed = attend(query, key, value, keep, causal, self.dropout if self.training else 0.0)
+            key = context.layout.to_heads(apply("key", self.key(x_ND)), self.key_value_heads)
+            value = context.layout.to_heads(apply("value", self.value(x_ND)), self.key_value_heads)
+            if self.rotary is not None:
+                first, length = (0, context.layout.longest) if cache is None else (cache.steps - 1, 1)
+                query, key = self.rotary(query, first, length), self.rotary(key, first, length)
+            if cache is not None:
+                key, value = cache.extend(self, key, value)
+            keep, causal = self._visible(context)
+        mixed = self._attended(query, key, value, keep, causal, cached=cache is not None)
         return self.output(apply("output", context.layout.from_heads(mixed)))  # type: ignore[no-any-return]
 
-    def _memory(self, context: Context, apply: Callable[[str, Tensor], Tensor]) -> tuple[Tensor, Tensor]:
+    def _applier(self, inside: Inside) -> Project:
+        """What the formula applies at a place, or else the norm of the configuration."""
+
+        def apply(place: str, x: Tensor) -> Tensor:
+            if place in inside:
+                return inside[place](x)
+            norm = {"query": self.query_norm, "key": self.key_norm}.get(place)
+            if norm is None:
+                return x
+            if not self.by_head:
+                return norm(x)  # type: ignore[no-any-return]
+            heads = self.heads if place == "query" else self.key_value_heads
+            return norm(x.view(*x.shape[:-1], heads, -1)).flatten(-2)  # type: ignore[no-any-return]
+
+        return apply
+
+    def _memory(self, context: Context, apply: Project) -> tuple[Tensor, Tensor]:
         if context.cache is not None and self in context.cache.memory:
             return context.cache.memory[self]
         memory, layout = context.memory_MD, context.memory_layout
         assert memory is not None, "cross-attention needs a memory"
         assert layout is not None
-        key = layout.to_heads(apply("key", self.key(memory)), self.heads)
-        value = layout.to_heads(apply("value", self.value(memory)), self.heads)
+        key = layout.to_heads(apply("key", self.key(memory)), self.key_value_heads)
+        value = layout.to_heads(apply("value", self.value(memory)), self.key_value_heads)
         if context.cache is not None:
             context.cache.memory[self] = key, value
         return key, value
 
+    def _visible(self, context: Context) -> tuple[Tensor | None, bool]:
+        """What a query may look at or has added to its scores, and whether keys after it are hidden beside that."""
+        cache, layout = context.cache, context.layout
+        unchanged = self.window is None and self.slopes_H is None
+        if cache is not None:
+            if unchanged:
+                return cache.keep_B1RS, False
+            now = cache.position_BS.new_full((1, 1), cache.steps - 1)
+            return self._changed(now, cache.position_BS, cache.keep_B1RS), False
+        keep, causal = layout.visible(context.causal)
+        if unchanged:
+            return keep, causal
+        place_T = torch.arange(layout.longest, device=self.query.weight.device)
+        if causal:
+            seen = place_T[:, None] >= place_T
+            keep = seen if keep is None else keep & seen
+        return self._changed(place_T, place_T, keep), False
 
-def as_factor(x: Tensor) -> Tensor:
-    """x in the dtype that autocast gives to products: cast once, where each of several products would cast it again."""
-    device = x.device.type
-    if not torch.is_autocast_enabled(device) or x.dtype == torch.float64:
-        return x
-    return x.to(torch.get_autocast_dtype(device))
+    def _changed(self, query_at: Tensor, key_at: Tensor, keep: Tensor | None) -> Tensor | None:
+        return changed_scores(query_at, key_at, keep, window=self.window, slopes_H=self.slopes_H)
 
+    def _attended(
+        self, query: Tensor, key: Tensor, value: Tensor, keep: Tensor | None, causal: bool, *, cached: bool
+    ) -> Tensor:
+        if self.key_value_heads != self.heads:
+            each = self.heads // self.key_value_heads
+            key, value = key.repeat_interleave(each, 1), value.repeat_interleave(each, 1)
+        dropout = self.dropout if self.training else 0.0
+        if keep is not None and keep.dtype != torch.bool:
+            keep = keep.to(query.dtype)
+        if self.soft_cap is not None:
+            if causal:
+                longest = query.shape[2]
+                keep = torch.ones(longest, longest, dtype=torch.bool, device=query.device).tril()
+            return attend_few(query, key, value, keep, soft_cap=self.soft_cap, dropout=dropout)
+        if cached and query.device.type == "cpu":
+            return attend_few(query, key, value, keep)
+        return attend(query, key, value, keep, causal, dropout)
 
-def attend(query: Tensor, key: Tensor, value: Tensor, keep: Tensor | None, causal: bool, dropout: float) -> Tensor:
-    """(B, H, T, K) queries over (B, H, S, K) keys -> (B, H, T, K).
-
-    torch's fused CPU kernel is slower than its plain one at these sizes, several times so with oneDNN products. The
-    plain one works in the dtype it is given: bfloat16 scores and weights, the softmax between them in float32 inside.
-    """
-
-    def attended() -> Tensor:
-        return functional.scaled_dot_product_attention(
-            query, key, value, attn_mask=keep, dropout_p=dropout, is_causal=causal
-        )
-
-    if query.device.type != "cpu":
-        return attended()
-    with sdpa_kernel(SDPBackend.MATH), _as_given(query.dtype):
-        return attended()
-
-
-def attend_few(query: Tensor, key: Tensor, value: Tensor, keep: Tensor | None) -> Tensor:
-    """`attend` for a few queries over many keys on a CPU, where torch's kernel would scale and copy all the keys."""
-    scores = (query * query.shape[-1] ** -0.5) @ key.transpose(-2, -1)
-    if keep is not None:
-        scores = scores.masked_fill(~keep, -torch.inf)
-    mixed: Tensor = scores.softmax(-1) @ value
-    return mixed
-
-
-@contextmanager
-def _as_given(dtype: torch.dtype) -> Iterator[None]:
-    """Keep the plain kernel from turning bfloat16 into float32 and back, which makes it take twice as long."""
-    if dtype != torch.bfloat16:
-        yield
-        return
-    before: bool = torch.backends.cuda.fp16_bf16_reduction_math_sdp_allowed()  # type: ignore[no-untyped-call]
-    torch.backends.cuda.allow_fp16_bf16_reduction_math_sdp(True)
-    try:
-        yield
-    finally:
-        torch.backends.cuda.allow_fp16_bf16_reduction_math_sdp(before)
-
-
-def _applier(inside: Inside) -> Callable[[str, Tensor], Tensor]:
-    return lambda place, x: inside[place](x) if place in inside else x
+    slopes_H: Tensor | None

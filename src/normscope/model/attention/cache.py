@@ -20,11 +20,15 @@ class Cache:
     places too, because a product with a part of a larger tensor costs a copy of that part.
     """
 
-    def __init__(self, memory_MD: Tensor, memory_layout: Layout) -> None:
+    def __init__(self, memory_MD: Tensor | None, memory_layout: Layout) -> None:
+        """memory_MD: None where a decoder alone reads no memory; the layout then says how many sentences there are."""
         self.memory_MD, self.memory_layout = memory_MD, memory_layout
         self.memory: dict[Any, tuple[Tensor, Tensor]] = {}
         self.own: dict[Any, tuple[Tensor, Tensor]] = {}
-        self.seen_BRS = torch.zeros(memory_layout.sentences, 1, 64, dtype=torch.bool, device=memory_layout.device)
+        places, device = (memory_layout.sentences, 64), memory_layout.device
+        self.seen_BRS = torch.zeros(places[0], 1, places[1], dtype=torch.bool, device=device)
+        self.position_BS = torch.zeros(places, dtype=torch.int64, device=device)
+        """In its sentence, of the token that each place holds the key of."""
         self.steps = self.filled = 0
         self._layout: Layout | None = None
 
@@ -41,6 +45,7 @@ class Cache:
         if self.filled + rows > places:
             self._forget_unseen(rows)
         self.seen_BRS[:, :, self.filled : self.filled + rows] = torch.eye(rows, dtype=torch.bool)
+        self.position_BS[:, self.filled : self.filled + rows] = self.steps
         self.steps, self.filled = self.steps + 1, self.filled + rows
         if self._layout is None or (self._layout.sentences, self._layout.longest) != (sentences, rows):
             self._layout = Layout(torch.full((sentences,), rows), parent_BR.device)
@@ -58,7 +63,7 @@ class Cache:
 
     def select(self, sentences: list[int]) -> None:
         """Keep these sentences, in this order. Only after a first step."""
-        assert self.memory, "sentences can leave once the memory's keys are here"
+        assert self.own, "sentences can leave once the first step's keys are here"
         device = self.seen_BRS.device
         self.memory_layout = Layout(self.memory_layout.lengths_B[sentences], device)
         index, longest = torch.tensor(sentences, device=device), self.memory_layout.longest
@@ -66,6 +71,7 @@ class Cache:
             for owner, (key, value) in pools.items():
                 pools[owner] = key[:, :, :size].index_select(0, index), value[:, :, :size].index_select(0, index)
         self.seen_BRS = self.seen_BRS.index_select(0, index)
+        self.position_BS = self.position_BS.index_select(0, index)
 
     def _forget_unseen(self, rows: int) -> None:
         """Move the keys that some row still sees to the front; grow the pool where they fill most of it."""
@@ -76,6 +82,7 @@ class Cache:
         size = places if needed * 3 <= places * 2 else needed * 2
         order_BRS = order_BS[:, None].expand(-1, self.seen_BRS.shape[1], -1)
         seen = functional.pad(self.seen_BRS.gather(2, order_BRS), (0, size - self.filled))
+        self.position_BS = functional.pad(self.position_BS.gather(1, order_BS), (0, size - self.filled))
         for owner, pools in self.own.items():
             self.own[owner] = _moved(pools[0], order_BS, size), _moved(pools[1], order_BS, size)
         self.seen_BRS = seen

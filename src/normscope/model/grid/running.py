@@ -6,8 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..attention import Context
-from ..layout import Grid, Layout
+from ..attention import Context, Grid, Layout
 from ..stack import Stack
 
 

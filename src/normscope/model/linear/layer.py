@@ -21,7 +21,7 @@ class Linear(nn.Linear):
         # Where autocast is on, or there are more dimensions than rows, torch's own operation sees to them.
         ours = input.ndim == 2 and not torch.is_autocast_enabled("cpu") and is_for_onednn(input, self.weight.numel())
         product = linear_product(input, self.weight) if ours else input @ self.weight.T
-        return product.add_(self.bias.to(product.dtype))
+        return product if self.bias is None else product.add_(self.bias.to(product.dtype))
 
 
 class HeadLinear(Linear, Drawable):

@@ -26,12 +26,12 @@ class HybridNorm(Placement):
 
     def attention(self, x: Value, sublayer: Sublayer, norm: Norms) -> Value:
         """F(x) of an attention sub-layer with its inner norms."""
-        heads = self.stack.heads
+        heads, of_keys = self.stack.heads, self.stack.heads_of_keys
         return sublayer(
             x,
             query=lambda q: norm.query(q, groups=heads),
-            key=lambda k: norm.key(k, groups=heads),
-            value=lambda v: norm.value(v, groups=heads),
+            key=lambda k: norm.key(k, groups=of_keys),
+            value=lambda v: norm.value(v, groups=of_keys),
         )
 
     def finish(self, state: Value, end: End) -> Value:

@@ -35,6 +35,11 @@ class NGPT(Placement):
 
     def __init__(self, stack: StackShape) -> None:
         super().__init__(stack)
+        if stack.key_value_heads or stack.head_width:
+            raise ValueError(
+                "placement 'ngpt' scales queries and keys by one vector of the model's width: leave "
+                "attention.key_value_heads and attention.head_width as they are"
+            )
         self.sqrt_width = math.sqrt(stack.width)
         # Made once: torch.compile can read a named constant, and not make one.
         self.scales = {0.05: Constant(0.05 * self.sqrt_width, "0.05√d"), 1.0: Constant(self.sqrt_width, "√d")}

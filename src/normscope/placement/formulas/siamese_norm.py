@@ -65,12 +65,12 @@ class SiameseNormHybrid(SiameseNorm):
         if sublayer.site.kind == "feed_forward":
             return super().join(x, sublayer, norm)
         post, pre = x
-        heads = self.stack.heads
+        heads, of_keys = self.stack.heads, self.stack.heads_of_keys
         scale = sublayer.parameter("post_scale", initial=1.0, shape=(self.stack.width,))
         branch = sublayer(
             scale * post + norm.pre(pre),
             query=lambda q: norm.query(q, groups=heads),
-            key=lambda k: norm.key(k, groups=heads),
-            value=lambda v: norm.value(v, groups=heads),
+            key=lambda k: norm.key(k, groups=of_keys),
+            value=lambda v: norm.value(v, groups=of_keys),
         )
         return self.added(post, pre, branch, sublayer)

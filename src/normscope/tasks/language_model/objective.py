@@ -51,8 +51,14 @@ class LanguageModelObjective:
         """Cross-entropy (smoothed, where asked for) and negative log-likelihood, summed over tokens, in nats."""
         hidden_ND = model(batch.tokens_N, Layout(batch.lengths_B, self.device))
         # A compiled model hands its attributes through; the cast is for the type checker only.
-        rows_VD = cast(LanguageModel, model).output_rows()
-        return smoothed_cross_entropy(hidden_ND, rows_VD, batch.targets_N, self.config.label_smoothing)
+        decoder = cast(LanguageModel, model)
+        return smoothed_cross_entropy(
+            hidden_ND,
+            decoder.output_rows(),
+            batch.targets_N,
+            self.config.label_smoothing,
+            soft_cap=decoder.soft_cap,
+        )
 
     def validate(self, model: nn.Module) -> dict[str, float]:
         """`evaluate` of the validation split."""

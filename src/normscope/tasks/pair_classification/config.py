@@ -51,4 +51,4 @@ class PairRunConfig(RunConfig):
     def __post_init__(self) -> None:
         # Slots make a new class, of which a bare `super()` does not know.
         RunConfig.__post_init__(self)
-        refuse_too_long(self.data.sequence_length, self.model.positions)
+        refuse_too_long(self.data.sequence_length, self.model)

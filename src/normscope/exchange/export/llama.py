@@ -1,0 +1,145 @@
+"""Decoders with rotary positions as Hugging Face transformers has them: the layouts of Llama, OLMo 2, Qwen 3, Gemma 2.
+
+All four have the same matrices under the same names. They differ in where norms stand, in what is normed by head, and
+in the numbers of their configurations.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+
+from ...model import DecoderConfig, LanguageModel
+from ...tasks.words import SpecialIds
+from ..forms import Exported, Names, norm_epsilon, stack_names, tensor_names, weights
+
+_MATRICES: Names = {
+    "attention.f.query": "self_attn.q_proj",
+    "attention.f.key": "self_attn.k_proj",
+    "attention.f.value": "self_attn.v_proj",
+    "attention.f.output": "self_attn.o_proj",
+    "feed_forward.f.ffn_gate": "mlp.gate_proj",
+    "feed_forward.f.ffn_in": "mlp.up_proj",
+    "feed_forward.f.ffn_out": "mlp.down_proj",
+}
+_ROOT: Names = {"embedding.weight": "model.embed_tokens.weight", "decoder.finish.norm.main": "model.norm"}
+_HEAD: Names = {"output.weight": "lm_head.weight"}
+
+_BEFORE: Names = {
+    "attention.norm.main": "input_layernorm",
+    "feed_forward.norm.main": "post_attention_layernorm",
+}
+_AFTER: Names = {
+    "attention.norm.main": "post_attention_layernorm",
+    "feed_forward.norm.main": "post_feedforward_layernorm",
+    "attention.norm.query": "self_attn.q_norm",
+    "attention.norm.key": "self_attn.k_norm",
+}
+_BY_HEAD: Names = {"attention.f.query_norm": "self_attn.q_norm", "attention.f.key_norm": "self_attn.k_norm"}
+_AROUND: Names = {
+    "attention.norm.before": "input_layernorm",
+    "attention.norm.after": "post_attention_layernorm",
+    "feed_forward.norm.before": "pre_feedforward_layernorm",
+    "feed_forward.norm.after": "post_feedforward_layernorm",
+}
+
+ACTIVATIONS = {"swiglu": "silu", "geglu": "gelu", "geglu-tanh": "gelu_pytorch_tanh"}
+"""Ours -> what transformers calls the curve of the gate."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """One family's names and settings."""
+
+    model_type: str
+    architecture: str
+    norms: Names
+    settings: Callable[[DecoderConfig], Mapping[str, Any]] = field(default=lambda ours: {})
+    """What its configuration says beside what all of them say."""
+    gain_from: float = 0.0
+    """What a stored gain of a norm is less than the gain: Gemma stores w and multiplies by 1 + w."""
+
+    def names(self, model: LanguageModel) -> Names:
+        """Tensor names, ours -> theirs."""
+        own = dict(model.named_parameters())
+        head = _HEAD if "output.weight" in own else {}
+        names = stack_names(model.decoder, "decoder", "model.layers", _MATRICES | self.norms) | _ROOT | head
+        pairs = tensor_names(names, own)
+        # Matrices without biases have no such tensor on either side.
+        return {ours: theirs for ours, theirs in pairs.items() if ours in own}
+
+    def is_gain(self, name: str) -> bool:
+        """Whether a tensor of ours is stored as it is less `gain_from`."""
+        return self.gain_from != 0 and ".norm." in name
+
+    def __call__(self, model: LanguageModel, ids: SpecialIds) -> Exported:
+        names, tensors = self.names(model), weights(model)
+        if names.keys() != tensors.keys():
+            raise ValueError(f"no place for {', '.join(sorted(names.keys() ^ tensors.keys())[:5])}")
+        return Exported(
+            config=self._config(model, ids),
+            tensors={names[ours]: self._stored(ours, tensor) for ours, tensor in tensors.items()},
+        )
+
+    def _stored(self, name: str, tensor: Tensor) -> Tensor:
+        return tensor - self.gain_from if self.is_gain(name) else tensor
+
+    def _config(self, model: LanguageModel, ids: SpecialIds) -> dict[str, Any]:
+        ours, shape = model.config, model.decoder.placement.stack
+        return {
+            "architectures": [self.architecture],
+            "model_type": self.model_type,
+            "vocab_size": len(model.embedding.weight),
+            "hidden_size": ours.width,
+            "intermediate_size": ours.ffn_width,
+            "num_hidden_layers": ours.blocks,
+            "num_attention_heads": ours.heads,
+            "num_key_value_heads": shape.heads_of_keys,
+            "head_dim": shape.query_width // shape.heads,
+            "hidden_act": ACTIVATIONS[ours.activation],
+            "max_position_embeddings": ours.positions,
+            "rope_parameters": {"rope_type": "default", "rope_theta": ours.attention.rotary_base},
+            "rms_norm_eps": norm_epsilon(model),
+            "attention_bias": False,
+            # Only attention's weights have dropout there.
+            "attention_dropout": ours.attention_dropout,
+            "tie_word_embeddings": ours.output == "tied",
+            # It stands before and behind every document.
+            "bos_token_id": ids["[SEP]"],
+            "eos_token_id": ids["[SEP]"],
+            "pad_token_id": ids["[PAD]"],
+            "dtype": "float32",
+            **self.settings(ours),
+        }
+
+
+def _gemma_settings(ours: DecoderConfig) -> dict[str, Any]:
+    attention = ours.attention
+    head_width = ours.width // ours.heads if attention.head_width == "as-width" else attention.head_width
+    slides = [attention.window(block) is not None for block in range(1, ours.blocks + 1)]
+    return {
+        "hidden_activation": ACTIVATIONS[ours.activation],
+        "query_pre_attn_scalar": head_width,
+        "attn_logit_softcapping": None if attention.soft_cap == "none" else attention.soft_cap,
+        "final_logit_softcapping": None if ours.logit_soft_cap == "none" else ours.logit_soft_cap,
+        "sliding_window": None if attention.window_tokens == "none" else attention.window_tokens,
+        "layer_types": ["sliding_attention" if slide else "full_attention" for slide in slides],
+    }
+
+
+LLAMA = Layout(
+    model_type="llama",
+    architecture="LlamaForCausalLM",
+    norms=_BEFORE,
+    settings=lambda ours: {"mlp_bias": False},
+)
+OLMO_2 = Layout(model_type="olmo2", architecture="Olmo2ForCausalLM", norms=_AFTER)
+QWEN_3 = Layout(model_type="qwen3", architecture="Qwen3ForCausalLM", norms=_BEFORE | _BY_HEAD)
+GEMMA_2 = Layout(
+    model_type="gemma2",
+    architecture="Gemma2ForCausalLM",
+    norms=_AROUND,
+    settings=_gemma_settings,
+    gain_from=1.0,
+)
