@@ -151,10 +151,10 @@ def test_files_that_cannot_be_used_are_named(tmp_path: Path) -> None:
     file = tmp_path / "tokenizer.json"
     gap = json.loads(WORDPIECE.to_json())
     gap["model"]["vocab"]["far"] = 10_000
-    plain = Tokenizer(BPE(vocab={"[PAD]": 0, "[UNK]": 1, "[CLS]": 2, "[SEP]": 3, "a": 4}, merges=[])).to_str()
+    plain = Tokenizer(BPE(vocab={"[PAD]": 0, "[UNK]": 1, "[CLS]": 2, "[MASK]": 3, "a": 4}, merges=[])).to_str()
     for text, message in (
         ("{", "not a tokenizer.json"),
-        (plain, r"has no token \[MASK\] or <mask>"),
+        (plain, r"has no token \[SEP\] or </s> or <\|endoftext"),
         (json.dumps(gap), "do not run from 0 without gaps"),
     ):
         file.write_text(text, encoding="utf-8")

@@ -70,10 +70,7 @@ def ours_and_theirs(family: str) -> tuple[LanguageModel, nn.Module, llama.Layout
     config = transformers.AutoConfig.for_model(**exported.config)
     theirs = getattr(transformers, layout.architecture)._from_config(config, attn_implementation="eager").double()
     names = layout.names(ours)
-    stored = {
-        names[name]: p.detach() - (layout.gain_from if layout.is_gain(name) else 0.0)
-        for name, p in ours.named_parameters()
-    }
+    stored = {names[name]: layout.stored(name, p.detach()) for name, p in ours.named_parameters()}
     missing, unexpected = theirs.load_state_dict(stored, strict=False)
     assert not unexpected
     assert set(missing) <= {"lm_head.weight"}

@@ -152,7 +152,7 @@ class TestWhatIsRefused:
     @pytest.mark.parametrize(
         ("values", "message"),
         [
-            ({"model_type": "roberta"}, "model_type is 'roberta'; only BERT's layout"),
+            ({"model_type": "roberta"}, "model_type is 'roberta'; what can be imported is bert, llama"),
             ({"type_vocab_size": 1}, "type_vocab_size is 1, and our encoder has 2 alone"),
             ({"position_embedding_type": "relative_key"}, "'relative_key', and our encoder has 'absolute' alone"),
             ({"is_decoder": True}, "is_decoder is True"),
@@ -183,7 +183,7 @@ class TestWhatIsRefused:
         whole = saved(tmp_path / "theirs")
         for name, message in (
             ("config.json", "cannot be read .*; give a folder that transformers saved"),
-            ("model.safetensors", r"is missing; .*\.save_pretrained\(NEW_FOLDER\)"),
+            ("model.safetensors", r"is missing; .*\.save_pretrained\(NEW_FOLDER, max_shard_size="),
             ("tokenizer.json", "is missing; transformers writes one"),
         ):
             folder = Path(shutil.copytree(whole, tmp_path / f"without-{name}"))

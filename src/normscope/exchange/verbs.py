@@ -4,23 +4,29 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ..data.documents.corpus import TOKENISER
 from ..data.documents.opening import TextDataConfig
 from ..data.documents.tokeniser import TextTokeniser
 from ..errors import UserError
-from ..model import EncoderConfig, MaskedEncoder
 from ..runs.config import changed
 from ..runs.loading import load_run
-from ..tasks.masked_lm import MASKED_LM, MaskedRunConfig
 from ..tasks.registry import task_from_scratch
+from ..tasks.text_task import TextTask
 from ..train.seeds import seed_weights
-from . import import_bert
 from .effect import Effect, effect
 from .export.writing import Report, chosen, export
+from .imports import llama
+from .imports.bert import Bert
+from .imports.folder import configuration
+from .imports.layout import Imported, ImportedLayout
 from .made_runs import Origin, refuse_occupied, write_run
 from .replacing import Change, re_placed
 
+AnyTask = TextTask[Any, Any]
+LAYOUTS: dict[str, ImportedLayout] = {layout.model_type: layout for layout in (Bert(), *llama.LAYOUTS)}
+"""What can be imported, by the name that `config.json` has for it."""
 NO_CORPUS = "none"
 """What an imported run has for a corpus, until it is given one."""
 _LONGEST = 128
@@ -39,39 +45,49 @@ def export_run(run: Path, out: Path, *, form: str | None = None, which: str = "b
     return export(loaded.model, words, out, chosen(form, loaded.model))
 
 
-def import_run(folder: Path, run: Path, *, settings: Sequence[str] = ()) -> import_bert.Lacking:
-    """Make a masked-lm run, at update 0, of a BERT checkpoint that Hugging Face transformers saved.
+def import_run(folder: Path, run: Path, *, settings: Sequence[str] = ()) -> Imported:
+    """Make a run, at update 0, of a checkpoint that Hugging Face transformers saved, in one of the layouts `LAYOUTS`.
 
     settings: `key=value` of the run's configuration, such as `data.corpus=FOLDER` to go on with its pre-training.
     Raises UserError where it is no such folder, its tokeniser is not a `tokenizer.json` with as many tokens as the
     model has, or `run` is not free.
     """
     refuse_occupied(run)
-    model_config = import_bert.read_config(folder)
+    theirs = configuration(folder)
+    layout = LAYOUTS.get(str(theirs.get("model_type")))
+    if layout is None:
+        raise UserError(
+            f"{folder / 'config.json'}: model_type is {theirs.get('model_type')!r}; what can be imported is "
+            f"{', '.join(LAYOUTS)}"
+        )
+    model_config = layout.read_config(folder / "config.json", theirs)
     if not (folder / TOKENISER).is_file():
         raise UserError(
             f"{folder / TOKENISER} is missing; transformers writes one from an older vocabulary with "
             "AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)"
         )
-    import_bert.check_sizes(folder, model_config)
+    layout.check_sizes(folder, model_config)
     tokeniser = TextTokeniser.load(folder / TOKENISER)
-    tensors = import_bert.read_weights(folder)
-    rows = import_bert.vocabulary_size(tensors)
+    tensors = layout.tensors(folder)
+    layout.task.refuse_lacking(tokeniser)
+    rows = layout.rows(tensors)
+    if rows > len(tokeniser) and layout.has_spare_rows:
+        tokeniser = tokeniser.grown(rows)
     if rows != len(tokeniser):
         raise UserError(f"{folder}: the model has {rows} tokens, and its {TOKENISER} {len(tokeniser)}")
-    config = _imported_config(model_config, settings)
-    fingerprint = _corpus_fingerprint(config, tokeniser)
+    config = _imported_config(layout.task, model_config, settings)
+    fingerprint = _corpus_fingerprint(layout.task, config, tokeniser)
     seed_weights(config.seed)
-    model = MaskedEncoder(config.model, rows)
-    lacking = import_bert.fill(model, tensors)
+    model = layout.task.model(config.model, rows)
+    imported = layout.fill(model, tensors)
     origin = Origin(made_from=f"imported from {folder.resolve()}", data_fingerprint=fingerprint)
-    write_run(run, config, model, lambda folder: MASKED_LM.save_codec(tokeniser, folder), origin)
-    return lacking
+    write_run(run, config, model, lambda folder: layout.task.save_codec(tokeniser, folder), origin)
+    return imported
 
 
-def _imported_config(model: EncoderConfig, settings: Sequence[str]) -> MaskedRunConfig:
+def _imported_config(task: AnyTask, model: Any, settings: Sequence[str]) -> Any:
     data = TextDataConfig(corpus=NO_CORPUS, sequence_length=min(_LONGEST, model.positions))
-    config = changed(MaskedRunConfig(data=data, model=model), settings)
+    config: Any = changed(task.config(data=data, model=model), settings)
     kept = {name: getattr(model, name) for name in _MAY_DIFFER}
     if dataclasses.replace(config.model, **kept) != model:
         raise UserError(
@@ -81,11 +97,11 @@ def _imported_config(model: EncoderConfig, settings: Sequence[str]) -> MaskedRun
     return config
 
 
-def _corpus_fingerprint(config: MaskedRunConfig, tokeniser: TextTokeniser) -> str:
+def _corpus_fingerprint(task: AnyTask, config: Any, tokeniser: TextTokeniser) -> str:
     """Of the corpus to go on with. Raises UserError for one of other tokens."""
     if config.data.corpus == NO_CORPUS:
         return ""
-    corpus = MASKED_LM.open(config)
+    corpus = task.open(config)
     if corpus.tokeniser.to_json() != tokeniser.to_json():
         raise UserError(f"the corpus {config.data.corpus} was prepared with another tokeniser than the imported one")
     return corpus.fingerprint

@@ -4,14 +4,14 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from ..data.documents import opening
 from ..data.documents.corpus import TOKENISER, DocumentCorpus
-from ..data.documents.tokeniser import TextTokeniser
+from ..data.documents.tokeniser import SPECIALS, TextTokeniser
 from ..errors import UserError
 from ..limits.memory import bounded_building
 from ..model.sizes import least_weights
@@ -39,6 +39,9 @@ class TextObjective(Objective, Protocol):
 class TextTask(TaskFromScratch[Config, DocumentCorpus, Model, TextTokeniser], Generic[Config, Model]):
     """Sequences of tokens of documents, read by one stack."""
 
+    specials: ClassVar[tuple[str, ...]] = SPECIALS
+    """Those that its sequences are made with."""
+
     def open(self, config: Config) -> DocumentCorpus:
         return opening.open_documents(config.data)
 
@@ -52,6 +55,7 @@ class TextTask(TaskFromScratch[Config, DocumentCorpus, Model, TextTokeniser], Ge
         codec.save(vocabularies / TOKENISER)
 
     def build(self, config: Config, codec: TextTokeniser) -> Model:
+        self.refuse_lacking(codec)
         seed_weights(config.seed)
         try:
             least = sum(map(least_weights, self.shapes(config)))
@@ -59,6 +63,12 @@ class TextTask(TaskFromScratch[Config, DocumentCorpus, Model, TextTokeniser], Ge
                 return self.model(config.model, len(codec))
         except ValueError as error:
             raise UserError(str(error)) from error
+
+    def refuse_lacking(self, codec: TextTokeniser) -> None:
+        """Raise UserError where a tokeniser lacks a special token that the task's sequences are made with."""
+        lacking = [special for special in self.specials if special in codec.lacks]
+        if lacking:
+            raise UserError(f"the tokeniser has no {' and no '.join(lacking)}, which task {self.name} needs")
 
     @abstractmethod
     def objective(self, config: Config, corpus: DocumentCorpus, device: torch.device) -> TextObjective: ...

@@ -60,7 +60,7 @@ def import_(
     run: Annotated[Path, typer.Argument(help="Run folder to make.")],
     settings: Set = [],  # noqa: B006
 ) -> None:
-    """Make a masked-lm run of a BERT checkpoint of Hugging Face transformers.
+    """Make a run of a BERT, Llama, OLMo 2, Qwen 3 or Gemma 2 checkpoint of Hugging Face transformers.
 
     For example:
 
@@ -69,12 +69,12 @@ def import_(
     """
     from ...exchange.verbs import import_run
 
-    lacking = import_run(folder, run, settings=settings)
-    typer.echo(f"{run}: task masked-lm, update 0")
-    if lacking.drawn:
-        typer.echo(f"note: drawn at random, because the checkpoint lacks these weights: {', '.join(lacking.drawn)}")
-    if lacking.unused:
-        typer.echo(f"note: weights of the checkpoint that this model has no place for: {', '.join(lacking.unused)}")
+    imported = import_run(folder, run, settings=settings)
+    typer.echo(f"{run}: task {imported.task}, update 0")
+    if imported.drawn:
+        typer.echo(f"note: drawn at random, because the checkpoint lacks these weights: {', '.join(imported.drawn)}")
+    if imported.unused:
+        typer.echo(f"note: weights of the checkpoint that this model has no place for: {', '.join(imported.unused)}")
 
 
 def convert_placement(

@@ -27,17 +27,25 @@ _MIN_PAIR_COUNT = 2
 _ALPHABET_SHARE = 8
 """WordPiece has an entry a character, and one more for it inside a word: at most an eighth of the vocabulary each."""
 _WORDS_A_STRING = 1000
-_NAMES = {PAD: ("[PAD]", "<pad>"), UNK: ("[UNK]", "<unk>"), CLS: ("[CLS]", "<s>"), SEP: ("[SEP]", "</s>")} | {
-    MASK: ("[MASK]", "<mask>")
+_NAMES = {
+    PAD: ("[PAD]", "<pad>"),
+    UNK: ("[UNK]", "<unk>"),
+    CLS: ("[CLS]", "<s>"),
+    SEP: ("[SEP]", "</s>", "<|endoftext|>", "<|end_of_text|>", "<eos>"),
+    MASK: ("[MASK]", "<mask>"),
 }
-"""What BERT calls each, and RoBERTa."""
+"""What BERT calls each, and RoBERTa; of the end, also what GPT-2, Llama 3 and Gemma call it."""
 
 
 class TextTokeniser:
-    """A `tokenizer.json` of the tokenizers library with the five special tokens of BERT, whatever their ids."""
+    """A `tokenizer.json` of the tokenizers library with the five special tokens of BERT, whatever their ids.
+
+    A decoder's has an end of documents, [SEP] here, and not all of the others, which `lacks` names: their ids are
+    the end's.
+    """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        """Raises ValueError for one without BERT's (or RoBERTa's) special tokens, or with gaps in its ids."""
+        """Raises ValueError for one without an end of documents, or with gaps in its ids."""
         ids = tokenizer.get_vocab(with_added_tokens=True)
         if sorted(ids.values()) != list(range(len(ids))):
             raise ValueError("its token ids do not run from 0 without gaps")
@@ -45,12 +53,11 @@ class TextTokeniser:
         # Our own sequences, without what a post-processor would add, and never cut or padded.
         tokenizer.no_padding()
         tokenizer.no_truncation()
-        self.ids: dict[str, int] = {}
-        for special, names in _NAMES.items():
-            found = [ids[name] for name in names if name in ids]
-            if not found:
-                raise ValueError(f"it has no token {' or '.join(names)}")
-            self.ids[special] = found[0]
+        found = {special: [ids[name] for name in names if name in ids] for special, names in _NAMES.items()}
+        if not found[SEP]:
+            raise ValueError(f"it has no token {' or '.join(_NAMES[SEP])}")
+        self.lacks = tuple(special for special, numbers in found.items() if not numbers)
+        self.ids = {special: (numbers or found[SEP])[0] for special, numbers in found.items()}
         self.tokens = sorted(ids, key=lambda token: ids[token])
 
     @classmethod
@@ -75,6 +82,12 @@ class TextTokeniser:
             raise UserError(f"{path}: cannot read the tokeniser ({error.strerror})") from error
         except Exception as error:  # tokenizers raises bare Exception for malformed JSON
             raise UserError(f"{path}: not a tokenizer.json that can be used here ({error})") from error
+
+    def grown(self, size: int) -> Self:
+        """The same with as many entries more as are missing to `size`: checkpoints have rows that nobody uses."""
+        tokenizer = Tokenizer.from_str(self.to_json())
+        tokenizer.add_special_tokens([f"<unused {i}>" for i in range(len(self), size)])
+        return type(self)(tokenizer)
 
     def save(self, path: Path) -> None:
         """Write the `tokenizer.json`; equal tokenisers give equal bytes."""

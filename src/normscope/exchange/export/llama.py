@@ -69,8 +69,7 @@ class Layout:
         # Matrices without biases have no such tensor on either side.
         return {ours: theirs for ours, theirs in pairs.items() if ours in own}
 
-    def is_gain(self, name: str) -> bool:
-        """Whether a tensor of ours is stored as it is less `gain_from`."""
+    def _is_gain(self, name: str) -> bool:
         return self.gain_from != 0 and ".norm." in name
 
     def __call__(self, model: LanguageModel, ids: SpecialIds) -> Exported:
@@ -79,11 +78,16 @@ class Layout:
             raise ValueError(f"no place for {', '.join(sorted(names.keys() ^ tensors.keys())[:5])}")
         return Exported(
             config=self._config(model, ids),
-            tensors={names[ours]: self._stored(ours, tensor) for ours, tensor in tensors.items()},
+            tensors={names[ours]: self.stored(ours, tensor) for ours, tensor in tensors.items()},
         )
 
-    def _stored(self, name: str, tensor: Tensor) -> Tensor:
-        return tensor - self.gain_from if self.is_gain(name) else tensor
+    def stored(self, name: str, tensor: Tensor) -> Tensor:
+        """Our tensor of that name as it is written there."""
+        return tensor - self.gain_from if self._is_gain(name) else tensor
+
+    def read(self, name: str, tensor: Tensor) -> Tensor:
+        """What is written there as our tensor of that name holds it."""
+        return tensor + self.gain_from if self._is_gain(name) else tensor
 
     def _config(self, model: LanguageModel, ids: SpecialIds) -> dict[str, Any]:
         ours, shape = model.config, model.decoder.placement.stack
@@ -123,7 +127,8 @@ def _gemma_settings(ours: DecoderConfig) -> dict[str, Any]:
         "query_pre_attn_scalar": head_width,
         "attn_logit_softcapping": None if attention.soft_cap == "none" else attention.soft_cap,
         "final_logit_softcapping": None if ours.logit_soft_cap == "none" else ours.logit_soft_cap,
-        "sliding_window": None if attention.window_tokens == "none" else attention.window_tokens,
+        # Its code asks for a number even where no block has the window.
+        "sliding_window": ours.positions if attention.window_tokens == "none" else attention.window_tokens,
         "layer_types": ["sliding_attention" if slide else "full_attention" for slide in slides],
     }
 

@@ -26,6 +26,7 @@ class LanguageModelling(TextTask[LanguageModelRunConfig, LanguageModel]):
     config = LanguageModelRunConfig
     model = LanguageModel
     model_words = "a decoder alone"
+    specials = (SEP,)
 
     def objective(
         self, config: LanguageModelRunConfig, corpus: DocumentCorpus, device: torch.device

@@ -1,0 +1,166 @@
+"""Checkpoints of decoders with rotary positions as our language models: Llama, OLMo 2, Qwen 3 and Gemma 2."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...errors import UserError
+from ...limits.reading import shown
+from ...model import DecoderConfig, LanguageModel
+from ...tasks.language_model import LANGUAGE_MODEL
+from ...tasks.registry import config_of
+from ..export import llama as exported
+from ..forms import Names
+from .folder import Types, refuse_other_types
+from .layout import ImportedLayout
+
+_COUNTS = ("hidden_size", "intermediate_size", "num_attention_heads", "num_hidden_layers")
+_TYPES: Types = {
+    **dict.fromkeys((*_COUNTS, "max_position_embeddings"), (int,)),
+    **dict.fromkeys(("num_key_value_heads", "head_dim", "sliding_window"), (int, type(None))),
+    **dict.fromkeys(("attn_logit_softcapping", "final_logit_softcapping"), (float, int, type(None))),
+    **dict.fromkeys(("rms_norm_eps", "attention_dropout", "query_pre_attn_scalar", "rope_theta"), (float, int)),
+    **dict.fromkeys(("hidden_act", "hidden_activation"), (str,)),
+    **dict.fromkeys(("attention_bias", "mlp_bias", "tie_word_embeddings", "use_sliding_window"), (bool,)),
+    **dict.fromkeys(("rope_parameters", "rope_scaling"), (dict, type(None))),
+    "layer_types": (list, type(None)),
+}
+_HEAD = "lm_head.weight"
+_SLIDES, _SEES_ALL = "sliding_attention", "full_attention"
+
+
+class Llama(ImportedLayout):
+    """Decoders whose matrices are called as Llama's."""
+
+    task = LANGUAGE_MODEL
+    table = "model.embed_tokens.weight"
+    has_spare_rows = True
+    unneeded = (_HEAD,)
+
+    def __init__(self, layout: exported.Layout, preset: str, defaults: Mapping[str, Any]) -> None:
+        """defaults: of the library, where a configuration does not say what our preset leaves open."""
+        self.layout, self.preset, self.defaults = layout, preset, defaults
+        self.model_type = layout.model_type
+
+    def read_config(self, path: Path, theirs: Mapping[str, Any]) -> DecoderConfig:
+        refuse_other_types(path, theirs, _TYPES)
+        missing = [key for key in _COUNTS if key not in theirs]
+        if missing:
+            raise UserError(f"{path}: it does not say {', '.join(missing)}")
+        given = {**self.defaults, **{key: value for key, value in theirs.items() if value is not None}}
+        for key in ("attention_bias", "mlp_bias", "use_sliding_window"):
+            if given.get(key):
+                raise UserError(f"{path}: {key} is true, and format {self.model_type} is read without it")
+        model: dict[str, Any] = {
+            "preset": self.preset,
+            "width": given["hidden_size"],
+            "ffn_width": given["intermediate_size"],
+            "heads": given["num_attention_heads"],
+            "blocks": given["num_hidden_layers"],
+            "positions": given["max_position_embeddings"],
+            "norm_epsilon": float(given["rms_norm_eps"]),
+            "attention_dropout": float(given.get("attention_dropout", 0.0)),
+            "activation": self._activation(path, given),
+            "output": "tied" if given["tie_word_embeddings"] else "untied",
+            "attention": {
+                "key_value_heads": given.get("num_key_value_heads", "as-heads"),
+                "head_width": given.get("head_dim", "as-width"),
+                "rotary_base": self._rotary_base(path, given),
+            },
+        }
+        if self.layout is exported.GEMMA_2:
+            self._read_gemma(path, given, model)
+        # Its sequences are not the preset's: a run says how long they are, where it is trained on.
+        table = {"task": self.task.name, "model": model}
+        return config_of(table, source=str(path)).model  # type: ignore[return-value]
+
+    def _activation(self, path: Path, given: Mapping[str, Any]) -> str:
+        key = "hidden_activation" if self.layout is exported.GEMMA_2 else "hidden_act"
+        wanted = "geglu-tanh" if self.layout is exported.GEMMA_2 else "swiglu"
+        if given.get(key, exported.ACTIVATIONS[wanted]) != exported.ACTIVATIONS[wanted]:
+            raise UserError(
+                f"{path}: {key} is {given[key]!r}; format {self.model_type} has {exported.ACTIVATIONS[wanted]}"
+            )
+        return wanted
+
+    def _rotary_base(self, path: Path, given: Mapping[str, Any]) -> float:
+        """As transformers 5 says it, or 4."""
+        rope = given.get("rope_parameters") or given.get("rope_scaling") or {}
+        kind = rope.get("rope_type", rope.get("type", "default"))
+        if kind != "default":
+            raise UserError(f"{path}: its rotary positions are of type {shown(kind)}, and ours are not stretched")
+        base: Any = rope.get("rope_theta", given.get("rope_theta"))
+        if type(base) not in (int, float):
+            raise UserError(f"{path}: rope_theta must be a number, got {shown(base)}")
+        return float(base)
+
+    def _read_gemma(self, path: Path, given: Mapping[str, Any], model: dict[str, Any]) -> None:
+        head_width = given["head_dim"]
+        if given["query_pre_attn_scalar"] != head_width:
+            raise UserError(
+                f"{path}: query_pre_attn_scalar is {given['query_pre_attn_scalar']}, and our scores are divided by the "
+                f"root of a head's width, {head_width}"
+            )
+        blocks = given["num_hidden_layers"]
+        odd = [_SEES_ALL if block % 2 else _SLIDES for block in range(blocks)]
+        patterns = {"odd": odd, "all": [_SLIDES] * blocks, "none": [_SEES_ALL] * blocks}
+        layers = given.get("layer_types", odd)
+        windowed = next((name for name, pattern in patterns.items() if pattern == layers), None)
+        if windowed is None:
+            raise UserError(f"{path}: layer_types is neither every block, every second one from the first, nor none")
+        attention = model["attention"]
+        attention["soft_cap"] = given.get("attn_logit_softcapping", "none")
+        model["logit_soft_cap"] = given.get("final_logit_softcapping", "none")
+        attention["window_tokens"] = "none" if windowed == "none" else given["sliding_window"]
+        attention["windowed_blocks"] = "odd" if windowed == "none" else windowed
+
+    def wanted_sizes(self, config: DecoderConfig) -> dict[str, tuple[int | None, int]]:
+        last, shape = f"model.layers.{config.blocks - 1}", config.shape()
+        return {
+            self.table: (None, config.width),
+            f"{last}.self_attn.q_proj.weight": (shape.query_width, config.width),
+            f"{last}.self_attn.k_proj.weight": (shape.key_value_width, config.width),
+            f"{last}.mlp.gate_proj.weight": (config.ffn_width, config.width),
+        }
+
+    def names(self, model: LanguageModel) -> Names:
+        return self.layout.names(model)
+
+    def taken(self, name: str, tensor: Tensor) -> Tensor:
+        return self.layout.read(name, tensor)
+
+    def check(self, model: LanguageModel, tensors: Mapping[str, Tensor]) -> None:
+        tied = model.output is None and _HEAD in tensors
+        if tied and not torch.equal(tensors[_HEAD], tensors[self.table]):
+            raise UserError(f"{_HEAD} is not {self.table}, and config.json says that they are tied")
+
+
+_UNTIED = {"tie_word_embeddings": False, "max_position_embeddings": 2048, "rope_theta": 10_000.0}
+
+LAYOUTS = (
+    Llama(exported.LLAMA, "llama", _UNTIED | {"rms_norm_eps": 1e-6}),
+    Llama(exported.OLMO_2, "olmo-2", _UNTIED | {"rms_norm_eps": 1e-5}),
+    Llama(
+        exported.QWEN_3,
+        "qwen-3",
+        _UNTIED | {"rms_norm_eps": 1e-6, "head_dim": 128, "max_position_embeddings": 32_768},
+    ),
+    Llama(
+        exported.GEMMA_2,
+        "gemma-2",
+        {
+            "tie_word_embeddings": True,
+            "rms_norm_eps": 1e-6,
+            "rope_theta": 10_000.0,
+            "head_dim": 256,
+            "num_key_value_heads": 4,
+            "query_pre_attn_scalar": 256,
+            "sliding_window": 4096,
+            "max_position_embeddings": 8192,
+        },
+    ),
+)
+"""The defaults are those of the library's configurations."""
