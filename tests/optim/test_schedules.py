@@ -30,6 +30,7 @@ CONTROLLED = {
     "inverse-sqrt": {"decay_from_updates": 30},
     "cosine": {"decay_from_updates": 10},
     "steps": {"decay_at": (40, 80)},
+    "wsd": {"cooldown_share": 0.3, "floor": 0.05},
 }
 
 
@@ -39,6 +40,13 @@ def factors(updates: int, horizon: int = 100, **schedule: object) -> list[float]
 
 
 class TestEnds:
+    def test_wsd(self):
+        found = factors(12, horizon=10, decay="wsd", cooldown_share=0.4)
+        assert found[:7] == [1.0] * 7
+        assert found[7:] == pytest.approx([1 - 0.25**0.5, 1 - 0.5**0.5, 1 - 0.75**0.5, 0.0, 0.0], abs=1e-15)
+        above = factors(11, horizon=10, decay="wsd", cooldown_share=1.0, floor=0.5)
+        assert (above[0], above[10]) == (1.0, 0.5)
+
     def test_warmup(self):
         assert factors(6, warmup_updates=4) == [0.25, 0.5, 0.75, 1.0, 1.0, 1.0]
         assert factors(3, warmup_updates=1) == [1.0, 1.0, 1.0]

@@ -16,7 +16,10 @@ from typing import Literal
 
 from ..settings.choices import check_choices
 
-Decay = Literal["constant", "linear", "inverse-sqrt", "steps", "cosine", "coupled-inverse-sqrt"]
+Decay = Literal["constant", "linear", "inverse-sqrt", "steps", "cosine", "wsd", "coupled-inverse-sqrt"]
+
+WITH_AN_END: tuple[Decay, ...] = ("linear", "cosine", "wsd")
+"""Those that depend on the length of the run."""
 
 
 def linear_warmup(update: int, *, warmup_updates: int) -> float:
@@ -48,6 +51,18 @@ def cosine_decay(update: int, *, decay_from_updates: int, horizon_updates: int, 
     return floor + (1 - floor) * 0.5 * (1 + math.cos(math.pi * min(1.0, max(0.0, elapsed))))
 
 
+def wsd_decay(update: int, *, cooldown_share: float, horizon_updates: int, floor: float) -> float:
+    """1 until the last `cooldown_share` of the run, then 1 - √ of the share of it that is over, to `floor` one update
+    after the horizon.
+
+    The stable and the decaying part of warm-up, stable, decay (Hu et al. 2024, arXiv:2404.06395, section 4), with the
+    decay of Hägele et al. 2024 (arXiv:2405.18392, eq. 2).
+    """
+    cooldown = max(1.0, cooldown_share * horizon_updates)
+    over = (update - 1 - (horizon_updates - cooldown)) / cooldown
+    return floor + (1 - floor) * (1 - math.sqrt(min(1.0, max(0.0, over))))
+
+
 def step_decay(update: int, *, decay_at_updates: tuple[int, ...], decay_factor: float) -> float:
     """Forced decay: multiplied by `decay_factor` after each of `decay_at_updates`."""
     return float(decay_factor ** sum(update > at for at in decay_at_updates))
@@ -71,7 +86,7 @@ class ScheduleConfig:
     """The learning rate over updates, as a factor of the optimiser's peak rate."""
 
     decay: Decay = "constant"
-    """constant, linear, inverse-sqrt, steps or cosine (controlled), or coupled-inverse-sqrt (fairseq's)."""
+    """constant, linear, inverse-sqrt, steps, cosine or wsd (controlled), or coupled-inverse-sqrt (fairseq's)."""
     warmup_updates: int = 0
     """0 for none."""
     decay_from_updates: int = 0
@@ -81,7 +96,9 @@ class ScheduleConfig:
     decay_factor: float = 0.1
     """steps: what the rate is multiplied with at each drop."""
     floor: float = 0.0
-    """linear, cosine: the factor at the horizon, which is the length of the run."""
+    """linear, cosine, wsd: the factor at the horizon, which is the length of the run."""
+    cooldown_share: float = 0.2
+    """wsd: the share of the run, its last part, in which the rate falls."""
 
     def __post_init__(self) -> None:
         check_choices(self)
@@ -95,6 +112,8 @@ class ScheduleConfig:
             parse_duration(at)
         if not 0 <= self.floor <= 1 or not 0 < self.decay_factor <= 1:
             raise ValueError("floor must lie in [0, 1] and decay_factor in (0, 1]")
+        if not 0 < self.cooldown_share <= 1:
+            raise ValueError(f"cooldown_share must lie above 0 and not above 1, got {self.cooldown_share}")
 
     def in_updates(self, updates_of: "UpdatesOf") -> "ScheduleConfig":
         """The same schedule with `decay_at` in updates only."""
@@ -153,6 +172,9 @@ def factor(schedule: ScheduleConfig, update: int, *, horizon_updates: int) -> fl
             decay = inverse_sqrt_decay(update, decay_from_updates=start)
         case "cosine":
             decay = cosine_decay(update, decay_from_updates=start, horizon_updates=horizon_updates, floor=floor)
+        case "wsd":
+            share = schedule.cooldown_share
+            decay = wsd_decay(update, cooldown_share=share, horizon_updates=horizon_updates, floor=floor)
         case "steps":
             at = tuple(int(a) for a in schedule.decay_at)
             decay = step_decay(update, decay_at_updates=at, decay_factor=schedule.decay_factor)
@@ -160,8 +182,8 @@ def factor(schedule: ScheduleConfig, update: int, *, horizon_updates: int) -> fl
 
 
 def depends_on_horizon(schedule: ScheduleConfig) -> bool:
-    """True where a longer run has other rates from its beginning, and so cannot be made of a shorter one."""
-    return schedule.decay in ("linear", "cosine") and schedule.floor < 1
+    """True where a longer run has other rates before its end, and so cannot be made of a finished shorter one."""
+    return schedule.decay in WITH_AN_END and schedule.floor < 1
 
 
 def never_peaks(schedule: ScheduleConfig, *, horizon_updates: int) -> bool:

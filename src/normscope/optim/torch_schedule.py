@@ -6,9 +6,7 @@ from typing import Any
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from .schedules import ScheduleConfig, factor
-
-_WITH_AN_END = ("linear", "cosine")
+from .schedules import WITH_AN_END, ScheduleConfig, factor
 
 
 class Schedule(LRScheduler):
@@ -19,11 +17,11 @@ class Schedule(LRScheduler):
     """
 
     def __init__(self, optimizer: Optimizer, schedule: ScheduleConfig, *, horizon_updates: int | None = None) -> None:
-        """horizon_updates: the length of the training; linear and cosine decay need it, others have no use for it.
+        """horizon_updates: the length of the training; linear, cosine and wsd decay need it, others have no use for it.
 
         Raises ValueError where it is missing or not positive, or where `decay_at` is not in updates.
         """
-        if horizon_updates is None and schedule.decay in _WITH_AN_END:
+        if horizon_updates is None and schedule.decay in WITH_AN_END:
             raise ValueError(f"decay = {schedule.decay!r} ends with the training: give horizon_updates")
         if horizon_updates is not None and horizon_updates < 1:
             raise ValueError(f"horizon_updates must be at least 1, got {horizon_updates}")

@@ -17,6 +17,8 @@ class TrainConfig:
     """Batches per update; the loss is the mean over all their target tokens."""
     clip_norm: float = math.inf
     """Largest norm of an update's gradient; inf for no clipping."""
+    clip_update_rms: float = math.inf
+    """Largest root mean square of a parameter's step, as a multiple of its rate; inf for no clipping."""
     validate_every: int | str = "1 epochs"
     checkpoint_every: int | str = "1 epochs"
     keep_checkpoints: int = 2
@@ -48,5 +50,7 @@ class TrainConfig:
             )
         if not self.clip_norm > 0:
             raise ValueError(f"clip_norm must be positive (inf for no clipping), got {self.clip_norm}")
+        if not self.clip_update_rms > 0:
+            raise ValueError(f"clip_update_rms must be positive (inf for no clipping), got {self.clip_update_rms}")
         if self.threads != "auto" and self.threads < 1:
             raise ValueError(f"threads must be at least 1, or auto, got {self.threads}")

@@ -12,6 +12,7 @@ from torch import nn
 from .. import files
 from ..errors import UserError
 from ..optim import OptimizerConfig, ScheduleConfig, factor, make_optimizer
+from ..optim.clipping import UpdateClipping
 from ..provenance import source_sha256
 from ..signals import Interrupted, StopRequest
 from . import checkpoint
@@ -56,6 +57,8 @@ class Trainer:
         self.device, self.precision, self.peak_lr = device, precision, optimizer.peak_lr
         self.forward_model: nn.Module = torch.compile(model, dynamic=True) if train.compile else model  # type: ignore[assignment]
         self.optimizer = make_optimizer(model, optimizer)
+        clips = train.clip_update_rms < math.inf
+        self.update_clipping = UpdateClipping(self.optimizer, train.clip_update_rms) if clips else None
         updates_of = durations(objective, train)
         self.schedule, self.hooks = schedule.in_updates(updates_of), hooks or Hooks()
         self.updates = updates_of(train.duration)
@@ -144,7 +147,10 @@ class Trainer:
             for group in self.optimizer.param_groups:
                 # An optimiser that the caller made has groups of its own, without factors.
                 group["lr"] = learning_rate * group.get("lr_factor", 1.0)
-            self.optimizer.step()
+            if self.update_clipping is None:
+                self.optimizer.step()
+            else:
+                scheduled = {**scheduled, "clipped_parameters": self.update_clipping.step()}
             measured |= {} if self.monitor is None else self.monitor.stepped(update)
             self.hooks.after_update()
             self.progress.summed_lr += learning_rate
