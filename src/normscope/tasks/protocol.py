@@ -13,6 +13,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import torch
 from torch import Tensor, nn
 
+from ..errors import UserError
 from ..placement import StackShape
 from ..settings.validation import validated
 from ..train import Objective
@@ -176,6 +177,12 @@ class TaskFromScratch(Task[Config], Generic[Config, Corpus, Model, Codec]):
         self, run: LoadedRun[Config, Model, Codec], corpus: Corpus, split: str, search: Mapping[str, Any]
     ) -> Evaluation:
         """Scores of a split. search: fields of `BeamConfig`, for a task that translates. Raises UserError."""
+
+    def evaluate_text(
+        self, run: LoadedRun[Config, Model, Codec], documents: Sequence[Sequence[str]], words: int
+    ) -> Evaluation:
+        """Scores of documents of sentences from anywhere, of so many words. Raises UserError."""
+        raise UserError(f"a text of your own is for runs of task language-model, and this is one of task {self.name}")
 
     @abstractmethod
     def chance_nats(self, corpus: Corpus) -> float:

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from ...errors import UserError
 from ...settings.config_file import refuse_no_run
 from ..console import say
 from ..shared import Average, Device, Which, averaged_if_asked, refuse_unwritable
@@ -13,6 +14,14 @@ from ..shared import Average, Device, Which, averaged_if_asked, refuse_unwritabl
 def evaluate(
     run: Annotated[Path, typer.Argument(help="Run folder.")],
     split: Annotated[str, typer.Option(help="Split of the run's corpus, such as valid or test.")] = "valid",
+    text: Annotated[
+        Path | None,
+        typer.Option(help="Score a language model on this file of text instead; .gz and plain are read."),
+    ] = None,
+    layout: Annotated[
+        str, typer.Option(help="Of --text: paragraphs (a blank line between documents) or wikitext.")
+    ] = "paragraphs",
+    language: Annotated[str, typer.Option(help="Of --text: whose sentences are told apart in a paragraph.")] = "en",
     beam: Annotated[
         int | None,
         typer.Option(help="Number of hypotheses that the search keeps; 1 is greedy search.", show_default="5"),
@@ -36,7 +45,7 @@ def evaluate(
     """Score a run on a split of its corpus.
 
     A translation run gets sacreBLEU with its signature and tokenised BLEU4; a masked-lm or language-model run gets its
-    losses and perplexities.
+    losses and perplexities, and the latter also on any file of text.
 
     For example:
 
@@ -52,14 +61,19 @@ def evaluate(
     refuse_no_run(run)
     from ...files import disk_errors, write_atomically
     from ...provenance import provenance
-    from ...runs.evaluate import SCORES, evaluate_run
+    from ...runs.evaluate import SCORES, evaluate_run, evaluate_text
 
     given = {"beam": beam, "length_penalty": length_penalty}
     search = {name: value for name, value in given.items() if value is not None}
+    if text is not None and (search or output is not None):
+        raise UserError("--text is for language models, which have no beam and write no translations; leave those out")
     with averaged_if_asked(run, which, average) as (place, one, mean):
-        done = evaluate_run(
-            place, split, which=one, device=device, search=search, translations=output is not None, say=say
-        )
+        if text is not None:
+            done = evaluate_text(place, text, layout=layout, language=language, which=one, device=device)
+        else:
+            done = evaluate_run(
+                place, split, which=one, device=device, search=search, translations=output is not None, say=say
+            )
     if mean is not None:
         settings = {**done.settings, "run": str(run), "update": mean.updates[-1], "average": mean.words}
         done = dataclasses.replace(done, settings=settings)

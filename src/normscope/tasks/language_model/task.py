@@ -1,18 +1,19 @@
 """Decoder-only language modelling as a task."""
 
 # N = packed tokens, D = width, V = vocabulary
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ...data.documents.corpus import DocumentCorpus
+from ...data.documents.corpus import DocumentCorpus, DocumentSplit
 from ...data.documents.stretches import StretchBatch
 from ...data.documents.tokeniser import SEP, TextTokeniser
+from ...errors import UserError
 from ...model import LanguageModel, Layout
 from .. import words
-from ..protocol import Outputs, TrainingBatch
+from ..protocol import Evaluation, LoadedRun, Outputs, TrainingBatch
 from ..samples import layout_of
 from ..text_task import TextTask
 from .config import LanguageModelRunConfig
@@ -39,6 +40,20 @@ class LanguageModelling(TextTask[LanguageModelRunConfig, LanguageModel]):
             seed=config.seed,
             device=device,
         )
+
+    def evaluate_text(
+        self,
+        run: LoadedRun[LanguageModelRunConfig, LanguageModel, TextTokeniser],
+        documents: Sequence[Sequence[str]],
+        words: int,
+    ) -> Evaluation:
+        """As of a split: in stretches as long as those of the run's training."""
+        ids = (run.codec.encode_many(document) for document in documents)
+        split = DocumentSplit.of(ids, words=words, vocabulary_size=len(run.codec))
+        if not len(split):
+            raise UserError("the text has no tokens")
+        corpus = DocumentCorpus.in_memory(run.codec, {"train": split, "valid": split})
+        return self.evaluate(run, corpus, "valid", {})
 
     def loss_words(self, config: LanguageModelRunConfig) -> str:
         return "of every next token"
