@@ -7,6 +7,7 @@ import torch
 
 from ...placement import Placement, StackShape, named
 from ...settings.choices import check_choice
+from ..attention import AttentionConfig, with_heads
 from ..initialisation import SCHEMES, initialise
 from ..stack import Stack, StackConfig
 
@@ -26,7 +27,12 @@ class StackOptions(TypedDict, total=False):
     sphere-norm, dyt or derf."""
     norm_epsilon: float | Literal["as-placement"]
     activation: str
-    """relu, gelu, gelu-tanh, swiglu or geglu."""
+    """relu, gelu, gelu-tanh, swiglu, geglu or geglu-tanh."""
+    biases: Literal["all", "query-key-value", "none"]
+    position_encoding: Literal["none", "rotary", "alibi"]
+    """What attention itself tells positions by; others are added to the input by whoever gives it."""
+    attention: AttentionConfig
+    """Heads of keys and values, norms, caps and windows."""
     activation_checkpointing: bool
     """Compute every block again in the backward pass instead of keeping its activations."""
     initialisation: str
@@ -46,10 +52,16 @@ def made_stack(placement: PlacementName, shape: StackShape, **options: Unpack[St
     values: dict[str, Any] = {"initialisation": "as-placement", **options}
     initialisation = values.pop("initialisation")
     _check(shape, initialisation, values)
-    stack_of = placement_class(placement)(shape)
+    config = StackConfig(**values)
+    if config.position_encoding in ("learned", "sinusoidal"):
+        raise ValueError(
+            f"position_encoding={config.position_encoding!r} is added to the input, which is yours; a stack has "
+            "rotary, alibi or none"
+        )
+    stack_of = placement_class(placement)(with_heads(shape, config.attention))
     with torch.random.fork_rng():
         # torch's own layers draw weights as they are made, which `initialise` then draws anew.
-        stack = Stack(stack_of, StackConfig(**values), initialisation=None)
+        stack = Stack(stack_of, config, initialisation=None)
     initialise(stack, initialisation, type(stack_of))
     return stack
 
