@@ -44,6 +44,7 @@ format: $(STAMP)
 bench: $(STAMP)
 	$(BIN)/python benchmarks/train_step.py
 	$(BIN)/python benchmarks/bert_step.py
+	$(BIN)/python benchmarks/llama_step.py
 	$(BIN)/python benchmarks/decode.py
 	$(BIN)/python benchmarks/figure3.py
 	$(BIN)/python benchmarks/monitor.py
