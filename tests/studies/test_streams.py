@@ -12,14 +12,15 @@ import in_process
 from normscope.errors import UserError
 from normscope.placement import named, registered
 from normscope.runs.config import replaced
+from normscope.studies.ladders import runs as runs_module
+from normscope.studies.ladders.runs import Run
 from normscope.studies.protocol.pieces import Pieces
 from normscope.studies.protocol.study import run_study
-from normscope.studies.streams import runs as runs_module
 from normscope.studies.streams.claims import claims
 from normscope.studies.streams.config import SCALES, StreamsConfig
 from normscope.studies.streams.measure import gradient_spread, measured, without_last_third
 from normscope.studies.streams.models import trials
-from normscope.studies.streams.runs import Arm, Run
+from normscope.studies.streams.runs import Arm
 from normscope.studies.streams.sources import NEW, OLD, PROMISES
 from normscope.studies.streams.standing import Standing
 from normscope.studies.streams.study import STUDY

@@ -1,32 +1,17 @@
 """The trainings: a ladder of rates for every placement with warm-up and without, then more seeds at the best rate."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from ...errors import UserError
 from ...measure import Sensitivity, lr_sensitivity
 from ...runs.config import replaced
-from ...train.device import available_cores, choose_device
-from ..grids.grid import Cell, Grid, write_configs
-from ..grids.pool import run_cells
-from ..grids.state import CellState
+from ..grids.grid import Cell, Grid
+from ..ladders.runs import Run, mean_finals, train
 from ..protocol.pieces import Pieces
 from .config import StreamsConfig
 from .models import Trial
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
-    """Where a training went."""
-
-    cell: Cell
-    final_nats: float
-    """Validation loss per target token at the end; of a run that did not stay finite, that of its first batch."""
-    first_nats: float
-    """Of the first batch, before the first update."""
-    finite: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +50,7 @@ class Arm:
 
     @property
     def mean_nats(self) -> float:
-        return math.fsum(self.finals) / len(self.finals)
+        return mean_finals(self.best)
 
 
 Arms = dict[tuple[str, int], Arm]
@@ -74,7 +59,7 @@ Arms = dict[tuple[str, int], Arm]
 
 def best_rate(ladder: Sequence[Sequence[Run]], peak_lrs: Sequence[float]) -> float:
     """The rate with the lowest mean loss; the smaller of two that are equal."""
-    means = [math.fsum(run.final_nats for run in column) for column in zip(*ladder, strict=True)]
+    means = [mean_finals(column) for column in zip(*ladder, strict=True)]
     return peak_lrs[means.index(min(means))]
 
 
@@ -129,25 +114,8 @@ def _cells(
 
 
 def _train(cells: list[Cell], stage: str, pieces: Pieces) -> dict[Key, Run]:
-    total = sum(int(cell.config.train.duration) for cell in cells)
-
-    def watch(states: Iterable[CellState[Cell]]) -> None:
-        # A run that ended early takes no more updates.
-        done = sum(int(s.cell.config.train.duration) if s.over else s.update for s in states)
-        pieces.watch(f"updates of {stage}", done, total)
-
-    write_configs(cells)
-    processes = available_cores() if choose_device(cells[0].config.train.device).type == "cpu" else 1
-    states = run_cells(cells, processes=processes, watch=watch)
-    failed = [f"{s.cell.name}: {s.message} (log: {s.cell.log_file})" for s in states if s.status == "failed"]
-    if failed:
-        raise UserError("\n".join(failed))
-    return {((c.arm.placement, c.arm.warmup_updates), c.arm.peak_lr, c.seed): _run(c) for c in cells}
-
-
-def _run(cell: Cell) -> Run:
-    events = cell.folder.events()
-    first = next((event["nll_nats"] for event in events if event["event"] == "update"), math.inf)
-    validations = [event["nll_nats"] for event in events if event["event"] == "validation"]
-    finite = events[-1]["event"] == "finished" and math.isfinite(validations[-1])
-    return Run(cell=cell, final_nats=validations[-1] if finite else first, first_nats=first, finite=finite)
+    found = train(cells, stage, pieces)
+    return {
+        ((c.arm.placement, c.arm.warmup_updates), c.arm.peak_lr, c.seed): run
+        for c, run in zip(cells, found, strict=True)
+    }

@@ -6,6 +6,7 @@ from ...settings.tables import to_toml
 from ...tasks.run_config import RunConfig
 from ..grids.grid import Cell
 from ..grids.sources import sources
+from ..ladders.runs import Run
 from ..protocol.pieces import Pieces
 from ..protocol.study import Findings, Study
 from . import ABOUT
@@ -14,7 +15,7 @@ from .config import SCALES, StreamsConfig
 from .figures import figures
 from .measure import gradient_spread, measured
 from .models import Trial, trials
-from .runs import Arm, Run, trained
+from .runs import Arm, trained
 from .standing import Seen, Standing, stand
 from .tables import conditions, data, tables
 

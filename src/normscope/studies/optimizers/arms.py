@@ -1,0 +1,174 @@
+"""The trainings: a ladder of rates for every placement, optimiser and warm-up, then more seeds at the best rates."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from ...data.documents.opening import TextDataConfig
+from ...data.parallel.opening import TOY
+from ...errors import UserError
+from ...measure import Sensitivity, lr_sensitivity
+from ...optim import ScheduleConfig
+from ...runs.config import replaced
+from ...tasks.language_model.config import LanguageModelRunConfig
+from ...tasks.registry import config_of
+from ...train import TrainConfig
+from ..grids.grid import Cell, Grid
+from ..ladders.runs import Run, mean_finals, train
+from ..protocol.pieces import Pieces
+from .config import OptimizersConfig
+
+
+class Key(NamedTuple):
+    """What an arm is."""
+
+    placement: str
+    optimizer: str
+    warmup_updates: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arm:
+    """A placement under one optimiser with one warm-up."""
+
+    key: Key
+    peak_lrs: Sequence[float]
+    ladder: Sequence[Sequence[Run]]
+    """A row for each seed that climbed the ladder, a column for each rate."""
+    again: Mapping[float, Sequence[Run]]
+    """By rate, one run a seed: of the rates with the lowest losses on the ladder."""
+
+    @property
+    def best_lr(self) -> float:
+        """The rate with the lowest mean over all seeds; the smaller of two that are equal."""
+        return min(sorted(self.again), key=lambda lr: mean_finals(self.again[lr]))
+
+    @property
+    def at_an_end(self) -> bool:
+        """Whether the best rate is the ladder's first or last, so that a better one may lie beyond."""
+        return self.best_lr in (self.peak_lrs[0], self.peak_lrs[-1])
+
+    @property
+    def finals(self) -> list[float]:
+        """Last losses in nats at the best rate, one a seed."""
+        return [run.final_nats for run in self.again[self.best_lr]]
+
+    @property
+    def mean_nats(self) -> float:
+        return mean_finals(self.again[self.best_lr])
+
+    @property
+    def lost(self) -> int:
+        """How many runs of the ladder did not stay finite."""
+        return sum(not run.finite for row in self.ladder for run in row)
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        """As `measure.lr_sensitivity`, over the ladder."""
+        losses = [[run.final_nats if run.finite else math.inf for run in row] for row in self.ladder]
+        return lr_sensitivity(losses, [row[0].first_nats for row in self.ladder])
+
+    @property
+    def cells(self) -> list[Cell]:
+        rows = [*self.ladder, *self.again.values()]
+        return [run.cell for row in rows for run in row]
+
+
+Arms = dict[Key, Arm]
+
+
+def base_config(config: OptimizersConfig) -> LanguageModelRunConfig:
+    """What all runs share. Raises UserError for text that is not there."""
+    if config.text != TOY and not Path(config.text).is_dir():
+        raise UserError(
+            f"no corpus at {config.text!r}: prepare one with `normscope data documents` (docs/studies.md says how), "
+            f"and give its folder with --set text=FOLDER (or text={TOY} for the embedded language)"
+        )
+    sizes = {name: getattr(config, name) for name in ("width", "ffn_width", "heads", "blocks")}
+    table = {
+        "task": "language-model",
+        "model": {
+            "preset": config.preset,
+            **sizes,
+            "positions": config.sequence_length,
+            "attention": {"key_value_heads": config.key_value_heads},
+        },
+        "optimizer": {"weight_decay": config.weight_decay},
+    }
+    made = config_of(table, source="the study")
+    assert isinstance(made, LanguageModelRunConfig)
+    return LanguageModelRunConfig(
+        data=TextDataConfig(
+            corpus=config.text, sequence_length=config.sequence_length, batch_sequences=config.batch_sequences
+        ),
+        model=made.model,
+        optimizer=made.optimizer,
+        # One decay for both, whatever the warm-up.
+        schedule=ScheduleConfig(decay="linear", decay_from_updates=config.warmup_updates),
+        train=TrainConfig(
+            duration=config.updates,
+            validate_every=config.updates,
+            checkpoint_every=config.updates,
+            keep_checkpoints=1,
+            device=config.device,
+            threads=1,
+        ),
+    )
+
+
+def trained(config: OptimizersConfig, pieces: Pieces) -> Arms:
+    """Train what the folder lacks, the ladder first. Raises UserError for a training that failed, and Interrupted."""
+    base = base_config(config)
+    keys = [
+        Key(placement, optimizer, warmup)
+        for placement in config.placements
+        for optimizer in config.optimizers
+        for warmup in config.warmups
+    ]
+    ladders = {key: config.ladder(key.optimizer) for key in keys}
+    climbed = _runs(config, base, pieces, ladders, config.ladder_seeds, "the ladder")
+    seeds = range(1, config.ladder_seeds + 1)
+    rows = {key: [[climbed[key, lr, seed] for lr in lrs] for seed in seeds] for key, lrs in ladders.items()}
+    best = {key: best_rates(rows[key], ladders[key], config.best_rates) for key in keys}
+    again = _runs(config, base, pieces, best, config.seeds, "the best rates")
+    return {
+        key: Arm(
+            key=key,
+            peak_lrs=ladders[key],
+            ladder=rows[key],
+            again={lr: [again[key, lr, seed] for seed in range(1, config.seeds + 1)] for lr in best[key]},
+        )
+        for key in keys
+    }
+
+
+def best_rates(ladder: Sequence[Sequence[Run]], peak_lrs: Sequence[float], count: int) -> tuple[float, ...]:
+    """The rates with the lowest mean losses, rising; the smaller first of those that are equal."""
+    means = {lr: mean_finals(column) for lr, column in zip(peak_lrs, zip(*ladder, strict=True), strict=True)}
+    return tuple(sorted(sorted(means, key=lambda lr: (means[lr], lr))[:count]))
+
+
+def _runs(
+    config: OptimizersConfig,
+    base: LanguageModelRunConfig,
+    pieces: Pieces,
+    rates: Mapping[Key, Sequence[float]],
+    seeds: int,
+    stage: str,
+) -> dict[tuple[Key, float, int], Run]:
+    """By arm, rate and seed; the first seed of all is trained first."""
+    cells: list[tuple[Key, Cell]] = []
+    for key, lrs in rates.items():
+        grid = Grid(
+            placements_and_warmups=((key.placement, key.warmup_updates),),
+            peak_lrs=tuple(lrs),
+            optimizers=(key.optimizer,),
+            seeds=seeds,
+        )
+        own = replaced(base, optimizer__momentum=config.momentum) if key.optimizer == "sgd" else base
+        cells += [(key, cell) for cell in grid.cells(own, pieces.folder)]
+    cells.sort(key=lambda one: one[1].seed)
+    found = train([cell for _, cell in cells], stage, pieces)
+    return {(key, cell.arm.peak_lr, cell.seed): run for (key, cell), run in zip(cells, found, strict=True)}

@@ -1,0 +1,146 @@
+"""The cross of placement, optimiser and warm-up: made-up runs judged, rates chosen, and the smallest scale."""
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import in_process
+from normscope.errors import UserError
+from normscope.optim.optimizers import OPTIMIZERS
+from normscope.placement import registered
+from normscope.studies.ladders import runs as runs_module
+from normscope.studies.ladders.runs import Run
+from normscope.studies.optimizers.arms import Arm, Arms, Key, base_config, best_rates
+from normscope.studies.optimizers.claims import claims
+from normscope.studies.optimizers.config import LADDERS, PLACEMENTS, SCALES, OptimizersConfig
+from normscope.studies.optimizers.study import STUDY
+from normscope.studies.optimizers.tables import tables
+from normscope.studies.optimizers.verdicts import Need, Pairing, pairings
+from normscope.studies.protocol.pieces import Pieces
+from normscope.studies.protocol.study import run_study
+
+SMOKE: OptimizersConfig = SCALES["smoke"].config
+RATES = (1e-3, 2e-3, 4e-3)
+
+
+def run_of(nats: float, *, finite: bool = True) -> Run:
+    cell: Any = SimpleNamespace(name="made up")
+    return Run(cell=cell, final_nats=nats, first_nats=6.0, finite=finite)
+
+
+def arm_of(key: Key, finals: list[float], others: list[float] | None = None) -> Arm:
+    """finals: at 2e-3, one a seed; others: at 1e-3."""
+    again = {2e-3: [run_of(nats) for nats in finals], 1e-3: [run_of(nats) for nats in others or [9.0] * len(finals)]}
+    return Arm(
+        key=key, peak_lrs=RATES, ladder=[[run_of(5.5), run_of(finals[0]), run_of(5.6, finite=False)]], again=again
+    )
+
+
+def pairing(without: list[float], warm: list[float]) -> Pairing:
+    keys = (Key("pre-ln", "adamw", 0), Key("pre-ln", "adamw", 9))
+    one, other = (arm_of(key, finals) for key, finals in zip(keys, (without, warm), strict=True))
+    return Pairing(placement="pre-ln", optimizer="adamw", without=one, warm=other, needs_nats=0.1)
+
+
+@pytest.mark.parametrize(
+    ("without", "warm", "need"),
+    [
+        ([4.50, 4.52, 4.49], [4.00, 4.01, 4.00], Need.NEEDS),
+        ([4.05, 4.06, 4.04], [4.00, 4.01, 3.99], Need.GAINS),
+        # Certainly above 0, and perhaps above 0.1.
+        ([4.10, 4.16, 4.13], [4.00, 4.01, 4.01], Need.GAINS),
+        ([4.00, 4.02, 3.98], [4.01, 4.00, 4.00], Need.DOES_NOT),
+        ([3.50, 3.52, 3.51], [4.00, 4.01, 4.00], Need.DOES_NOT),
+        ([4.00, 4.90, 4.20], [4.00, 4.01, 4.00], Need.UNDECIDED),
+        ([4.50], [4.00], Need.UNDECIDED),
+    ],
+)
+def test_the_verdict_is_that_of_the_interval(without: list[float], warm: list[float], need: Need) -> None:
+    assert pairing(without, warm).need == need
+
+
+def test_an_arm_stands_for_the_rate_with_the_lowest_mean_over_its_seeds() -> None:
+    key = Key("pre-ln", "adamw", 0)
+    assert arm_of(key, [4.0, 4.2], [4.0, 4.4]).best_lr == 2e-3
+    low = arm_of(key, [4.0, 4.2], [4.1, 3.9])
+    assert (low.best_lr, low.finals, low.at_an_end) == (1e-3, [4.1, 3.9], True)
+    assert low.mean_nats == pytest.approx(4.0)
+    # A run that did not stay finite counts as its loss at initialisation, and is counted.
+    assert low.lost == 1
+    assert low.sensitivity.value == pytest.approx((1.5 + 0.0 + 2.0) / 3)
+    ladder = [[run_of(nats) for nats in (4.0, 3.0, 3.5)], [run_of(nats) for nats in (4.0, 5.0, 3.5)]]
+    assert best_rates(ladder, RATES, 1) == (4e-3,)
+    assert best_rates(ladder, RATES, 2) == (1e-3, 4e-3)
+
+
+def test_claims_are_judged_by_optimiser_and_the_wall_has_every_pair() -> None:
+    config = replace(SMOKE, optimizers=("adamw", "muon"))
+    arms: Arms = {}
+    for optimizer, less in (("adamw", 0.0), ("muon", 0.3)):
+        for placement, without in (("post-ln", 5.5), ("pre-ln", 4.0)):
+            for warmup, nats in ((0, without), (config.warmup_updates, 4.0)):
+                key = Key(placement, optimizer, warmup)
+                arms[key] = arm_of(key, [nats - less + jitter for jitter in (0.0, 0.01, -0.01)])
+    found = pairings(config, arms)
+    said = {claim.name: (claim.verdict, claim.conditions) for claim in claims(config, found)}
+    assert said["Post-LN needs warm-up"] == ("reproduced", "")
+    assert said["Pre-LN does without warm-up"] == ("reproduced", "")
+    # Post-LN's better arm is the warm one under both.
+    assert said["Muon ends lower than AdamW"] == ("reproduced", "")
+    wall, *ends = tables(config, found)
+    assert [row[0] for row in wall.rows] == ["Post-LN", "Pre-LN"]
+    assert [str(cell).partition(":")[0] for cell in wall.rows[0][1:]] == ["needs it", "needs it"]
+    assert [str(cell).partition(":")[0] for cell in wall.rows[1][1:]] == ["does not", "does not"]
+    assert len(ends) == 2
+
+
+def test_the_lists_are_of_what_there_is_and_rates_rise() -> None:
+    assert len(PLACEMENTS) == 12
+    assert set(PLACEMENTS) <= set(registered())
+    assert set(LADDERS) <= set(OPTIMIZERS)
+    for rates in LADDERS.values():
+        assert len(rates) == 7
+        assert list(rates) == sorted(rates)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"placements": ()}, "placements: give one or more different values"),
+        ({"placements": ("t-fixup",)}, "t-fixup is not defined for a decoder alone"),
+        ({"optimizers": ("adagrad",)}, "adagrad has no ladder of rates"),
+        ({"ladder_seeds": 4}, "ladder_seeds must lie in"),
+        ({"best_rates": 8}, "best_rates <= rates"),
+        ({"warmup_updates": 0}, "warmup_updates must lie between"),
+        ({"needs_nats": 0.0}, "needs_nats must be positive"),
+    ],
+)
+def test_values_that_mean_nothing_are_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        OptimizersConfig(**changes)
+
+
+def test_text_that_is_not_there_is_told() -> None:
+    with pytest.raises(UserError, match="prepare one with `normscope data documents`"):
+        base_config(OptimizersConfig(text="nowhere"))
+
+
+def test_the_smallest_scale_trains_every_arm_and_trains_none_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs_module, "run_cells", in_process.run_cells)
+    config = replace(SMOKE, optimizers=("adamw",))
+    findings, page = run_study(STUDY, config, Pieces(tmp_path), command="normscope study optimizers", scale="smoke")
+    assert len(list((tmp_path / "runs").iterdir())) == 2 * 2 * (2 + 1)
+    assert {row["optimizer"] for row in findings.data["pairings"]} == {"adamw"}
+    text = page.read_text(encoding="utf-8")
+    assert "Who needs a warm-up" in text
+    assert "verdicts mean nothing" in text
+    times = {path: path.stat().st_mtime_ns for path in (tmp_path / "runs").rglob("metrics.jsonl")}
+    run_study(STUDY, config, Pieces(tmp_path), command="normscope study optimizers", scale="smoke")
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "runs").rglob("metrics.jsonl")} == times
+    base = base_config(SMOKE)
+    assert (base.model.position_encoding, base.model.attention.key_value_heads) == ("rotary", 1)
