@@ -98,6 +98,16 @@ OPTIONS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
+def test_padding_beyond_a_window_leaves_all_gradients_finite() -> None:
+    """A place of padding that sees no token would have weights that are no numbers."""
+    module, layout = attention(window_tokens=2), Layout(torch.tensor([9, 1]))
+    x = x_ND(layout).requires_grad_()
+    module(x, Context(layout=layout), {}).square().sum().backward()
+    assert x.grad is not None
+    assert x.grad.isfinite().all()
+    assert all(parameter.grad.isfinite().all() for parameter in module.parameters())
+
+
 @pytest.mark.parametrize("causal", [True, False])
 @pytest.mark.parametrize("option", OPTIONS)
 def test_packed_sentences_are_attended_as_the_papers_write_it(option: str, causal: bool) -> None:

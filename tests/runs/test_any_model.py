@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from normscope.errors import UserError
@@ -72,7 +72,13 @@ def runs(draw: Callable[[Any], Any]) -> list[str]:
     return [*(f"{key}={written(value)}" for key, value in chosen.items()), *sizes, *ends, 'train.device="cpu"']
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+# Without looking for a smaller example: each takes two trainings.
+@settings(
+    max_examples=12,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],
+)
 @given(settings_of=runs())
 def test_any_model_trains_resumes_exactly_and_is_exported_or_refused(
     settings_of: list[str], tmp_path_factory: pytest.TempPathFactory

@@ -132,6 +132,9 @@ class Attention(SublayerModule):
         if causal:
             seen = place_T[:, None] >= place_T
             keep = seen if keep is None else keep & seen
+        elif keep is not None:
+            # Padding far behind its sentence's end would see nothing, and its softmax not be finite.
+            keep = keep | (place_T[:, None] == place_T)
         return self._changed(place_T, place_T, keep), False
 
     def _changed(self, query_at: Tensor, key_at: Tensor, keep: Tensor | None) -> Tensor | None:

@@ -1,0 +1,10 @@
+"""Whether a learning rate that was tuned on a small model suits a wider or deeper one."""
+
+from ..protocol.about import About
+
+ABOUT = About(
+    title="Does a tuned learning rate carry over to wider and deeper models?",
+    question="Under which placement do the first updates change a model as much whatever its width and depth, and does "
+    "the best learning rate stay where it is?",
+    help="Coordinate checks and best rates over width and depth, for seven placements, with warm-up and without.",
+)
