@@ -17,7 +17,6 @@ from normscope.exchange.made_runs import Origin, write_run
 from normscope.exchange.replacing import re_placed
 from normscope.exchange.verbs import re_place_run
 from normscope.model import DecoderConfig, EncoderConfig, EncoderDecoder, LanguageModel, Layout, MaskedEncoder
-from normscope.model import ModelConfig as TranslationModel
 from normscope.placement import named, registered, registry
 from normscope.runs.config import load
 from normscope.runs.loading import load_run
@@ -281,7 +280,7 @@ def test_a_translation_run_goes_on_training(tmp_path):
     assert torch.equal(started.target_embedding.weight, trained.target_embedding.weight)
     new = load(RunFolder(tmp_path / "out").config_file)
     assert isinstance(new, TranslationRunConfig)
-    assert new.model == TranslationModel(**{**dataclasses.asdict(config.model), "placement": "pre-ln"})
+    assert new.model == dataclasses.replace(config.model, placement="pre-ln")
     progress = train_run(new, tmp_path / "out")
     assert progress.update == 2
     finished = load_run(tmp_path / "out", which="last").model

@@ -21,6 +21,7 @@ EXPECTED = {
         formula="block 1: x ← norm(x + F(x)); blocks 2-6: x ← x + F(norm(x)); y = norm(x)",
         added=PRE,
         scheme="normal-0.02",
+        toy_updates=90,
         alone_blocks=5,
         encoder_blocks=4,
         decoder_blocks=9,
