@@ -4,6 +4,7 @@ Rates are per second of the process's CPU time: on an idle core that is the cloc
 the time that neighbours took.
 """
 
+import argparse
 import json
 import multiprocessing
 import os
@@ -13,6 +14,7 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -160,6 +162,37 @@ def report(arms: Sequence[Arm], samples: Sequence[dict[str, float]], targets: di
             memory = "not above" if row["memory_not_above"] else "above"
             print(f"{row['precision']} {row['group']}: {row['target']} {speed}; memory {memory} the first's")
     return {"gemm_gflops": rates, "arms": rows}
+
+
+def compare_steps(
+    description: str | None,
+    *,
+    groups: Sequence[Sequence[Arm]],
+    make_batches: Callable[[int], Sequence[Any]],
+    tokens_of: Callable[[Any], int],
+    shapes: Sequence[tuple[int, int, int]],
+    targets: dict[Precision, float],
+) -> None:
+    """The command line of a benchmark of training steps: every group takes turns on the same batches, and is reported.
+
+    description: the module's. make_batches: so many batches, each with `flops()`. tokens_of: those that are counted.
+    """
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=3, help="timed passes over the batches (default 3)")
+    parser.add_argument("--quick", action="store_true", help="one round of one batch")
+    parser.add_argument("--json", type=Path, help="write all numbers to this file")
+    options = parser.parse_args()
+    rounds, count = (1, 1) if options.quick else (options.rounds, 2)
+    on_one_core()
+    batches = partial(make_batches, count)
+    tokens, flops = sum(map(tokens_of, batches())), sum(batch.flops() for batch in batches())
+    samples = [gemm_rates(shapes)]
+    for group in groups:
+        take_turns(group, batches, tokens=tokens, flops=flops, rounds=rounds)
+        samples.append(gemm_rates(shapes))
+    result = report([arm for group in groups for arm in group], samples, targets)
+    if options.json:
+        save(result, options.json)
 
 
 def save(result: dict[str, Any], file: Path) -> None:

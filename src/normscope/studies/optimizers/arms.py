@@ -3,20 +3,16 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple
 
 from ...data.documents.opening import TextDataConfig
-from ...data.parallel.opening import TOY
-from ...errors import UserError
 from ...measure import Sensitivity, lr_sensitivity
-from ...optim import ScheduleConfig
 from ...runs.config import replaced
 from ...tasks.language_model.config import LanguageModelRunConfig
 from ...tasks.registry import config_of
-from ...train import TrainConfig
 from ..grids.grid import Cell, Grid
 from ..ladders.runs import Run, mean_finals, train
+from ..ladders.setting import refuse_missing, short_training
 from ..protocol.pieces import Pieces
 from .config import OptimizersConfig
 
@@ -81,11 +77,7 @@ Arms = dict[Key, Arm]
 
 def base_config(config: OptimizersConfig) -> LanguageModelRunConfig:
     """What all runs share. Raises UserError for text that is not there."""
-    if config.text != TOY and not Path(config.text).is_dir():
-        raise UserError(
-            f"no corpus at {config.text!r}: prepare one with `normscope data documents` (docs/studies.md says how), "
-            f"and give its folder with --set text=FOLDER (or text={TOY} for the embedded language)"
-        )
+    refuse_missing(config.text, "text", "normscope data documents")
     sizes = {name: getattr(config, name) for name in ("width", "ffn_width", "heads", "blocks")}
     table = {
         "task": "language-model",
@@ -106,15 +98,7 @@ def base_config(config: OptimizersConfig) -> LanguageModelRunConfig:
         model=made.model,
         optimizer=made.optimizer,
         # One decay for both, whatever the warm-up.
-        schedule=ScheduleConfig(decay="linear", decay_from_updates=config.warmup_updates),
-        train=TrainConfig(
-            duration=config.updates,
-            validate_every=config.updates,
-            checkpoint_every=config.updates,
-            keep_checkpoints=1,
-            device=config.device,
-            threads=1,
-        ),
+        **short_training(updates=config.updates, warmup_updates=config.warmup_updates, device=config.device),
     )
 
 

@@ -1,9 +1,9 @@
 """The loss over the rate, a panel for each placement and optimiser."""
 
 from ...placement import named
-from ...report.panels_svg import Panel, Series, panels_svg
+from ...report.panels_svg import Panel, panels_svg
 from ...report.study.contents import StudyFigure
-from .arms import Arm
+from ..ladders.showing import series
 from .claims import TITLES
 from .config import OptimizersConfig
 from .verdicts import Pairings
@@ -29,24 +29,12 @@ def figures(config: OptimizersConfig, found: Pairings) -> list[StudyFigure]:
 
 def _panel(config: OptimizersConfig, placement: str, optimizer: str, found: Pairings) -> Panel:
     pairing = found[placement, optimizer]
-    series = [_series("no warm-up", 0, pairing.without), _series("warm-up", 1, pairing.warm)]
+    arms = {"no warm-up": pairing.without, "warm-up": pairing.warm}
+    lines = [series(label, hue, arm.ladder, arm.peak_lrs) for hue, (label, arm) in enumerate(arms.items())]
     return Panel(
         title=named(placement).title,
         xlabel="peak rate",
         ylabel="last validation loss, nats",
-        series=series,
+        series=lines,
         log_x=True,
-    )
-
-
-def _series(label: str, hue: int, arm: Arm) -> Series:
-    columns = [[run.final_nats for run in column] for column in zip(*arm.ladder, strict=True)]
-    return Series(
-        label=label,
-        kind="measured",
-        hue=hue,
-        x=list(arm.peak_lrs),
-        y=[sum(column) / len(column) for column in columns],
-        low=[min(column) for column in columns],
-        high=[max(column) for column in columns],
     )

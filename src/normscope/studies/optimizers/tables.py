@@ -1,12 +1,12 @@
 """The table that a practitioner pins to the wall, the losses behind it, the conditions, and the data."""
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
 from ...placement import named
 from ...report.study.contents import StudyTable
 from ..grids.sources import in_words
+from ..ladders.showing import plain_ladder, plain_sensitivity
 from ..protocol.evidence import plain_estimate, with_interval
 from .arms import Arm
 from .claims import TITLES
@@ -76,20 +76,16 @@ def data(found: Pairings, trained_by: Mapping[str, Any], unigram_nats: float) ->
 
 
 def _arm(arm: Arm) -> dict[str, Any]:
-    sensitivity = arm.sensitivity
     return {
         "warmup_updates": arm.key.warmup_updates,
         "peak_lrs": list(arm.peak_lrs),
-        "ladder_nats": [[run.final_nats for run in row] for row in arm.ladder],
-        "ladder_finite": [[run.finite for run in row] for row in arm.ladder],
+        **plain_ladder(arm.ladder),
         "again_nats": {f"{lr:g}": [run.final_nats for run in runs] for lr, runs in arm.again.items()},
         "best_lr": arm.best_lr,
         "best_at_an_end": arm.at_an_end,
         "last_loss_nats": arm.finals,
         "mean_nats": arm.mean_nats,
-        "sensitivity_nats": sensitivity.value,
-        "sensitivity_low": None if math.isnan(sensitivity.low) else sensitivity.low,
-        "sensitivity_high": None if math.isnan(sensitivity.high) else sensitivity.high,
+        **plain_sensitivity(arm.sensitivity),
         "lost": arm.lost,
     }
 

@@ -1,6 +1,7 @@
 """Where every placement ends, and how its loss depends on the rate."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
@@ -8,6 +9,7 @@ from matplotlib.figure import Figure
 from ...report.panels_svg import Panel, Series, panels_svg
 from ...report.study.contents import StudyFigure
 from ...report.svg import HUES, INK, house_style, to_svg
+from ..ladders.showing import series
 from .config import StreamsConfig
 from .runs import Arm
 from .sources import BASE
@@ -88,28 +90,13 @@ def _rates(config: StreamsConfig, standing: Standing) -> list[Panel]:
     for words, names in _GROUPS.items():
         present = [name for name in names if name in standing.placements]
         if present:
-            series = [_series(title(name), hue, standing.without(name)) for hue, name in enumerate(present)]
-            y = [sum(column) / len(column) for column in _columns(base)]
-            series.append(Series(label=title(BASE), kind="claimed", hue=-1, x=list(config.peak_lrs), y=y))
+            lines = [_line(title(name), hue, standing.without(name)) for hue, name in enumerate(present)]
+            lines.append(replace(_line(title(BASE), -1, base), kind="claimed", low=(), high=()))
             panels.append(
-                Panel(title=words, xlabel="peak rate", ylabel="last validation loss, nats", series=series, log_x=True)
+                Panel(title=words, xlabel="peak rate", ylabel="last validation loss, nats", series=lines, log_x=True)
             )
     return panels
 
 
-def _series(label: str, hue: int, arm: Arm) -> Series:
-    columns = _columns(arm)
-    return Series(
-        label=label,
-        kind="measured",
-        hue=hue,
-        x=list(arm.peak_lrs),
-        y=[sum(column) / len(column) for column in columns],
-        low=[min(column) for column in columns],
-        high=[max(column) for column in columns],
-    )
-
-
-def _columns(arm: Arm) -> list[list[float]]:
-    """The losses at each rate, one a seed."""
-    return [[run.final_nats for run in column] for column in zip(*arm.ladder, strict=True)]
+def _line(label: str, hue: int, arm: Arm) -> Series:
+    return series(label, hue, arm.ladder, arm.peak_lrs)

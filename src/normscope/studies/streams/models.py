@@ -2,21 +2,20 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from ...data.documents.opening import TextDataConfig
-from ...data.parallel.opening import TOY, DataConfig
+from ...data.parallel.opening import DataConfig
 from ...errors import UserError
 from ...model import DecoderConfig, ModelConfig
-from ...optim import OptimizerConfig, ScheduleConfig
+from ...optim import OptimizerConfig
 from ...runs.config import replaced
 from ...tasks.language_model import LANGUAGE_MODEL
 from ...tasks.language_model.config import LanguageModelRunConfig
 from ...tasks.protocol import AnyCorpus, TaskFromScratch
 from ...tasks.run_config import RunConfig
 from ...tasks.translation import TRANSLATION, TranslationRunConfig
-from ...train import TrainConfig
+from ..ladders.setting import refuse_missing, short_training
 from .config import StreamsConfig
 from .sources import BASE
 
@@ -74,7 +73,7 @@ def trials(config: StreamsConfig) -> dict[str, Trial]:
 
 
 def _language_model(config: StreamsConfig) -> Trial:
-    _refuse_missing(config.text, "text", "normscope data documents")
+    refuse_missing(config.text, "text", "normscope data documents")
     base = LanguageModelRunConfig(
         data=TextDataConfig(
             corpus=config.text, sequence_length=config.sequence_length, batch_sequences=config.batch_sequences
@@ -91,7 +90,7 @@ def _language_model(config: StreamsConfig) -> Trial:
 
 
 def _translation(config: StreamsConfig) -> Trial:
-    _refuse_missing(config.pairs, "pairs", "normscope data prepare")
+    refuse_missing(config.pairs, "pairs", "normscope data prepare")
     base = TranslationRunConfig(
         data=DataConfig(corpus=config.pairs, toy_pairs=config.toy_pairs, max_tokens=config.max_tokens),
         model=ModelConfig(
@@ -120,21 +119,5 @@ def _training(config: StreamsConfig) -> Mapping[str, Any]:
     return {
         "optimizer": OptimizerConfig(name="adam"),
         # One decay for both, whatever the warm-up.
-        "schedule": ScheduleConfig(decay="linear", decay_from_updates=config.warmup_updates),
-        "train": TrainConfig(
-            duration=config.updates,
-            validate_every=config.updates,
-            checkpoint_every=config.updates,
-            keep_checkpoints=1,
-            device=config.device,
-            threads=1,
-        ),
+        **short_training(updates=config.updates, warmup_updates=config.warmup_updates, device=config.device),
     }
-
-
-def _refuse_missing(corpus: str, setting: str, command: str) -> None:
-    if corpus != TOY and not Path(corpus).is_dir():
-        raise UserError(
-            f"no corpus at {corpus!r}: prepare one with `{command}` (docs/studies.md says which), and give its folder "
-            f"with --set {setting}=FOLDER (or {setting}={TOY} for the embedded language)"
-        )

@@ -1,11 +1,11 @@
 """The tables of the page, its conditions, and the data."""
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...report.study.contents import StudyTable
 from ..grids.sources import in_words
+from ..ladders.showing import plain_ladder, plain_sensitivity
 from ..protocol.evidence import plain_estimate, with_interval
 from .config import StreamsConfig
 from .measure import BATCHES
@@ -90,18 +90,14 @@ def _placement(standing: Standing, name: str) -> dict[str, Any]:
 
 
 def _arm(standing: Standing, arm: Arm) -> dict[str, Any]:
-    sensitivity = arm.sensitivity
     return {
         "warmup_updates": arm.warmup_updates,
-        "ladder_nats": [[run.final_nats for run in row] for row in arm.ladder],
-        "ladder_finite": [[run.finite for run in row] for row in arm.ladder],
+        **plain_ladder(arm.ladder),
         "best_lr": arm.best_lr,
         "best_at_an_end": arm.at_an_end,
         "last_loss_nats": arm.finals,
         "mean_nats": arm.mean_nats,
-        "sensitivity_nats": sensitivity.value,
-        "sensitivity_low": None if math.isnan(sensitivity.low) else sensitivity.low,
-        "sensitivity_high": None if math.isnan(sensitivity.high) else sensitivity.high,
+        **plain_sensitivity(arm.sensitivity),
         "mean_seen": {measure: standing.mean_seen(arm, measure) for measure in MEASURES},
         "seen": [dict(one) for one in standing.seen[arm.placement, arm.warmup_updates]],
     }

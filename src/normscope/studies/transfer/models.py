@@ -1,24 +1,16 @@
 """What is trained: one configuration for every placement and size."""
 
-from pathlib import Path
-
 from ...data.documents.opening import TextDataConfig
-from ...data.parallel.opening import TOY
-from ...errors import UserError
-from ...optim import OptimizerConfig, ScheduleConfig
+from ...optim import OptimizerConfig
 from ...tasks.language_model.config import LanguageModelRunConfig
 from ...tasks.registry import config_of
-from ...train import TrainConfig
+from ..ladders.setting import refuse_missing, short_training
 from .config import TransferConfig
 
 
 def run_config(config: TransferConfig, placement: str, width: int, blocks: int) -> LanguageModelRunConfig:
     """Rate, warm-up and seed are still to be chosen. Raises UserError for text that is not there."""
-    if config.text != TOY and not Path(config.text).is_dir():
-        raise UserError(
-            f"no corpus at {config.text!r}: prepare one with `normscope data documents` (docs/studies.md says how), "
-            f"and give its folder with --set text=FOLDER (or text={TOY} for the embedded language)"
-        )
+    refuse_missing(config.text, "text", "normscope data documents")
     table = {
         "task": "language-model",
         "model": {
@@ -40,13 +32,5 @@ def run_config(config: TransferConfig, placement: str, width: int, blocks: int) 
         model=made.model,
         optimizer=OptimizerConfig(name="adam"),
         # One decay for both, whatever the warm-up.
-        schedule=ScheduleConfig(decay="linear", decay_from_updates=config.warmup_updates),
-        train=TrainConfig(
-            duration=config.updates,
-            validate_every=config.updates,
-            checkpoint_every=config.updates,
-            keep_checkpoints=1,
-            device=config.device,
-            threads=1,
-        ),
+        **short_training(updates=config.updates, warmup_updates=config.warmup_updates, device=config.device),
     )
