@@ -4,12 +4,10 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, cast, get_args
+from typing import Any
 
-from ..data.documents.text import Layout, documents_in
 from ..errors import UserError, option
 from ..limits.sealed import SealedJson
-from ..settings.choices import check_choice
 from ..tasks.protocol import AnyCorpus, Evaluation
 from ..tasks.registry import task_from_scratch
 from .loading import AnyRun, load_run
@@ -71,19 +69,11 @@ def evaluate_text(
     layout: how documents are told apart (`documents_in`). language: whose sentences are told apart in paragraphs.
     Raises UserError, also for a run of another task.
     """
-    try:
-        check_choice("layout", layout, get_args(Layout))
-    except ValueError as error:
-        raise UserError(str(error)) from None
     run = load_run(path, which=which, device=device)
     task = task_from_scratch(run.config, f"{path} cannot be evaluated")
-    documents = list(documents_in([text], cast(Layout, layout), language))
-    words = sum(document.words for document in documents)
-    if not words:
-        raise UserError(f"{text}: no text in it")
-    found = task.evaluate_text(run, [document.sentences for document in documents], words)
+    found = task.evaluate_text(run, text, layout=layout, language=language)
     settings = {"run": str(path), "update": run.update, "split": str(text)}
-    return dataclasses.replace(found, settings={**settings, "words": words, **found.settings})
+    return dataclasses.replace(found, settings={**settings, **found.settings})
 
 
 def _check(corpus: AnyCorpus, split: str, run: AnyRun, say: Say) -> None:

@@ -179,9 +179,9 @@ class TaskFromScratch(Task[Config], Generic[Config, Corpus, Model, Codec]):
         """Scores of a split. search: fields of `BeamConfig`, for a task that translates. Raises UserError."""
 
     def evaluate_text(
-        self, run: LoadedRun[Config, Model, Codec], documents: Sequence[Sequence[str]], words: int
+        self, run: LoadedRun[Config, Model, Codec], text: Path, *, layout: str, language: str
     ) -> Evaluation:
-        """Scores of documents of sentences from anywhere, of so many words. Raises UserError."""
+        """Scores of a file of text from anywhere, read as `data.documents.text.documents_in` does. Raises UserError."""
         raise UserError(f"a text of your own is for runs of task language-model, and this is one of task {self.name}")
 
     @abstractmethod

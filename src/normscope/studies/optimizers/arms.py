@@ -8,8 +8,9 @@ from typing import NamedTuple
 from ...data.documents.opening import TextDataConfig
 from ...measure import Sensitivity, lr_sensitivity
 from ...runs.config import replaced
+from ...tasks.language_model import LANGUAGE_MODEL
 from ...tasks.language_model.config import LanguageModelRunConfig
-from ...tasks.registry import config_of
+from ...tasks.presets import with_preset
 from ..grids.grid import Cell, Grid
 from ..ladders.runs import Run, mean_finals, train
 from ..ladders.setting import refuse_missing, short_training
@@ -80,7 +81,7 @@ def base_config(config: OptimizersConfig) -> LanguageModelRunConfig:
     refuse_missing(config.text, "text", "normscope data documents")
     sizes = {name: getattr(config, name) for name in ("width", "ffn_width", "heads", "blocks")}
     table = {
-        "task": "language-model",
+        "task": LANGUAGE_MODEL.name,
         "model": {
             "preset": config.preset,
             **sizes,
@@ -89,8 +90,7 @@ def base_config(config: OptimizersConfig) -> LanguageModelRunConfig:
         },
         "optimizer": {"weight_decay": config.weight_decay},
     }
-    made = config_of(table, source="the study")
-    assert isinstance(made, LanguageModelRunConfig)
+    made = LANGUAGE_MODEL.config_of(with_preset(table, source="the study"), source="the study")
     return LanguageModelRunConfig(
         data=TextDataConfig(
             corpus=config.text, sequence_length=config.sequence_length, batch_sequences=config.batch_sequences

@@ -2,8 +2,9 @@
 
 from ...data.documents.opening import TextDataConfig
 from ...optim import OptimizerConfig
+from ...tasks.language_model import LANGUAGE_MODEL
 from ...tasks.language_model.config import LanguageModelRunConfig
-from ...tasks.registry import config_of
+from ...tasks.presets import with_preset
 from ..ladders.setting import refuse_missing, short_training
 from .config import TransferConfig
 
@@ -12,7 +13,7 @@ def run_config(config: TransferConfig, placement: str, width: int, blocks: int) 
     """Rate, warm-up and seed are still to be chosen. Raises UserError for text that is not there."""
     refuse_missing(config.text, "text", "normscope data documents")
     table = {
-        "task": "language-model",
+        "task": LANGUAGE_MODEL.name,
         "model": {
             "preset": config.preset,
             "placement": placement,
@@ -23,8 +24,7 @@ def run_config(config: TransferConfig, placement: str, width: int, blocks: int) 
             "positions": config.sequence_length,
         },
     }
-    made = config_of(table, source="the study")
-    assert isinstance(made, LanguageModelRunConfig)
+    made = LANGUAGE_MODEL.config_of(with_preset(table, source="the study"), source="the study")
     return LanguageModelRunConfig(
         data=TextDataConfig(
             corpus=config.text, sequence_length=config.sequence_length, batch_sequences=config.batch_sequences

@@ -1,7 +1,10 @@
 """Decoder-only language modelling as a task."""
 
 # N = packed tokens, D = width, V = vocabulary
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import cast, get_args
 
 import torch
 from torch import Tensor, nn
@@ -9,10 +12,13 @@ from torch.nn import functional
 
 from ...data.documents.corpus import DocumentCorpus, DocumentSplit
 from ...data.documents.stretches import StretchBatch
+from ...data.documents.text import Layout as TextLayout
+from ...data.documents.text import documents_in
 from ...data.documents.tokeniser import SEP, TextTokeniser
 from ...errors import UserError
 from ...model import LanguageModel, Layout
-from .. import words
+from ...settings.choices import check_choice
+from .. import words as task_words
 from ..protocol import Evaluation, LoadedRun, Outputs, TrainingBatch
 from ..samples import layout_of
 from ..text_task import TextTask
@@ -44,16 +50,27 @@ class LanguageModelling(TextTask[LanguageModelRunConfig, LanguageModel]):
     def evaluate_text(
         self,
         run: LoadedRun[LanguageModelRunConfig, LanguageModel, TextTokeniser],
-        documents: Sequence[Sequence[str]],
-        words: int,
+        text: Path,
+        *,
+        layout: str,
+        language: str,
     ) -> Evaluation:
         """As of a split: in stretches as long as those of the run's training."""
-        ids = (run.codec.encode_many(document) for document in documents)
+        try:
+            check_choice("layout", layout, get_args(TextLayout))
+        except ValueError as error:
+            raise UserError(str(error)) from None
+        documents = list(documents_in([text], cast(TextLayout, layout), language))
+        words = sum(document.words for document in documents)
+        if not words:
+            raise UserError(f"{text}: no text in it")
+        ids = (run.codec.encode_many(document.sentences) for document in documents)
         split = DocumentSplit.of(ids, words=words, vocabulary_size=len(run.codec))
         if not len(split):
-            raise UserError("the text has no tokens")
+            raise UserError(f"{text}: the text has no tokens")
         corpus = DocumentCorpus.in_memory(run.codec, {"train": split, "valid": split})
-        return self.evaluate(run, corpus, "valid", {})
+        found = self.evaluate(run, corpus, "valid", {})
+        return replace(found, settings={"words": words, **found.settings})
 
     def loss_words(self, config: LanguageModelRunConfig) -> str:
         return "of every next token"
@@ -63,8 +80,8 @@ class LanguageModelling(TextTask[LanguageModelRunConfig, LanguageModel]):
         objective = self.objective(config, corpus, torch.device("cpu"))
         return lambda number: _training_batch(objective.micro_batch(number))
 
-    def words(self, codec: TextTokeniser) -> words.Words:
-        return words.of_decoder(codec)
+    def words(self, codec: TextTokeniser) -> task_words.Words:
+        return task_words.of_decoder(codec)
 
     def outputs(self, rows: list[Tensor], codec: TextTokeniser) -> Outputs:
         end = torch.tensor([codec.ids[SEP]])
