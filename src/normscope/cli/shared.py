@@ -102,3 +102,11 @@ def averaged_if_asked(run: Path, which: str, average: str | None) -> Iterator[tu
 
     with averaged(run, average) as found:
         yield found.run, "last", found
+
+
+def as_asked(make: Callable[..., Any], *given: Any, **values: Any) -> Any:
+    """What `make` gives for what the user asked for; its ValueError is the user's mistake."""
+    try:
+        return make(*given, **values)
+    except ValueError as error:
+        raise UserError(str(error)) from error

@@ -11,9 +11,9 @@ from ..placement import StackShape, named
 from ..placement.reading import read_head
 from .attention import AttentionConfig, Cache, Context, Layout, PositionEncoding, with_heads
 from .initialisation import initialise
-from .output_table import OutputTable
 from .sizes import check_text_model
 from .stack import PlacedEnd, Stack, norm_maker, stack_config
+from .tables import OutputTable
 from .text_embedding import TextEmbedding
 
 

@@ -1,19 +1,18 @@
 """Token embeddings of an encoder-decoder."""
 
 # V = vocabulary, D = width, N = packed tokens
-from collections.abc import Iterator
 from typing import ClassVar
 
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
 from ..placement import Placement
-from .initialisation import Drawable, Scheme
+from .initialisation import Scheme
 from .sinusoids import PAD, Sinusoids
+from .tables import Table
 
 
-class Embedding(Drawable):
+class Embedding(Table):
     """Rows of a (V, D) table, plus sinusoidal positions unless positions are told elsewhere.
 
     What becomes of the rows is the placement's to say (`input_rows`); most multiply them by √D (Vaswani et al. 2017,
@@ -23,10 +22,8 @@ class Embedding(Drawable):
     role: ClassVar[str] = "embedding"
 
     def __init__(self, vocabulary: int, width: int, placement: Placement, *, sinusoidal: bool = True) -> None:
-        super().__init__()
-        self.placement = placement
+        super().__init__(vocabulary, width, placement)
         self.sinusoids = Sinusoids(width) if sinusoidal else None
-        self.weight = nn.Parameter(torch.empty(vocabulary, width))
 
     def forward(self, tokens_N: Tensor, positions_N: Tensor, longest: int) -> Tensor:
         """tokens_N: int64 ids; positions_N: int64 from 0, all below `longest`. Returns (N, D)."""
@@ -36,7 +33,3 @@ class Embedding(Drawable):
     def draw(self, scheme: Scheme) -> None:
         scheme.embedding(self.weight, self.placement.embedding_gain())
         self.weight[PAD].zero_()
-
-    def unit_vectors(self) -> Iterator[tuple[Tensor, int]]:
-        if "embedding" in self.placement.unit_vectors:
-            yield self.weight, self.placement.unit_vectors["embedding"]

@@ -31,7 +31,7 @@ def check_sizes(config: Any, *counts: str) -> None:
         raise ValueError(f"width={config.width} must be even and a multiple of heads={config.heads}")
     shape = with_heads(StackShape(kind="encoder", width=config.width, heads=config.heads), config.attention)
     if config.position_encoding == "rotary":
-        rotated_features(shape.query_width // shape.heads, config.attention.rotary_share)
+        rotated_features(shape.width_of_head, config.attention.rotary_share)
     stack_config(config)
     check_choice("initialisation", config.initialisation, ("as-placement", *SCHEMES))
     if config.initialisation == "theory" and (config.heads != 1 or config.ffn_width != config.width):

@@ -10,11 +10,12 @@ from torch.nn import functional
 
 from ..placement import Placement
 from .attention import PositionEncoding
-from .initialisation import Drawable, Scheme, draw_bert
+from .initialisation import Scheme, draw_bert
 from .sinusoids import Sinusoids
+from .tables import Table
 
 
-class TextEmbedding(Drawable):
+class TextEmbedding(Table):
     """Rows of a (V, D), a (P, D) and, with segments, an (S, D) table, added up (Devlin et al. 2018, figure 2); then a
     norm, where there is one.
 
@@ -37,9 +38,8 @@ class TextEmbedding(Drawable):
         norm: nn.Module | None = None,
         scale: float = 1.0,
     ) -> None:
-        super().__init__()
-        self.placement, self.scale = placement, scale
-        self.weight = nn.Parameter(torch.empty(vocabulary, width))
+        super().__init__(vocabulary, width, placement)
+        self.scale = scale
         learned = position_encoding == "learned"
         self.positions = nn.Parameter(torch.empty(positions, width)) if learned else None
         self.sinusoids = Sinusoids(width) if position_encoding == "sinusoidal" else None
@@ -53,10 +53,6 @@ class TextEmbedding(Drawable):
     def draw(self, scheme: Scheme) -> None:
         for table_VD in self.tables():
             draw_bert(table_VD, self.placement.embedding_gain() if table_VD is self.weight else 1.0)
-
-    def unit_vectors(self) -> Iterator[tuple[Tensor, int]]:
-        if "embedding" in self.placement.unit_vectors:
-            yield self.weight, self.placement.unit_vectors["embedding"]
 
     def forward(self, tokens_N: Tensor, positions_N: Tensor, segments_N: Tensor | None = None) -> Tensor:
         """int64 ids of tokens, positions from 0 and segments from 0 -> (N, D). Segments left out are all 0."""

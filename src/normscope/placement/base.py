@@ -55,9 +55,14 @@ class StackShape:
         return self.heads * self.head_width if self.head_width else self.width
 
     @property
+    def width_of_head(self) -> int:
+        """Features of one head."""
+        return self.query_width // self.heads
+
+    @property
     def key_value_width(self) -> int:
         """Features of all keys, and of all values."""
-        return self.query_width // self.heads * self.heads_of_keys
+        return self.width_of_head * self.heads_of_keys
 
     @property
     def blocks(self) -> int:

@@ -147,10 +147,7 @@ class Trainer:
             for group in self.optimizer.param_groups:
                 # An optimiser that the caller made has groups of its own, without factors.
                 group["lr"] = learning_rate * group.get("lr_factor", 1.0)
-            if self.update_clipping is None:
-                self.optimizer.step()
-            else:
-                scheduled = {**scheduled, "clipped_parameters": self.update_clipping.step()}
+            clipped = self._step()
             measured |= {} if self.monitor is None else self.monitor.stepped(update)
             self.hooks.after_update()
             self.progress.summed_lr += learning_rate
@@ -161,11 +158,18 @@ class Trainer:
         self.tokens_since_start += tokens
         if finite:
             line = {"loss_nats": loss, "nll_nats": nll, "gradient_norm": float(norm), "target_tokens": tokens}
-            line |= scheduled
+            line |= scheduled | clipped
             self._emit({"event": "update", "update": update, "epoch": self._epoch(update), "lr": learning_rate} | line)
             if measured:
                 self._emit({"event": "monitor", "update": update} | measured)
         self._validate_and_save(update)
+
+    def _step(self) -> dict[str, int]:
+        """One step of the optimiser; where its size is clipped, how many parameters were."""
+        if self.update_clipping is None:
+            self.optimizer.step()
+            return {}
+        return {"clipped_parameters": self.update_clipping.step()}
 
     def _gradients(self, numbers: Iterable[int]) -> tuple[float, float, int]:
         """Gradient of the mean loss per target token over all micro-batches; that loss and the mean nll, in nats."""

@@ -16,7 +16,7 @@ def evaluate(
     split: Annotated[str, typer.Option(help="Split of the run's corpus, such as valid or test.")] = "valid",
     text: Annotated[
         Path | None,
-        typer.Option(help="Score a language model on this file of text instead; .gz and plain are read."),
+        typer.Option(help="Score a language model on this file of text instead; plain, .gz or .xz."),
     ] = None,
     layout: Annotated[
         str, typer.Option(help="Of --text: paragraphs (a blank line between documents) or wikitext.")

@@ -5,9 +5,8 @@ from typing import Annotated
 
 import typer
 
-from ...errors import UserError
 from ...settings.config_file import refuse_no_run
-from ..shared import Average, Device, Which, averaged_if_asked
+from ..shared import Average, Device, Which, as_asked, averaged_if_asked
 
 
 def generate(
@@ -47,18 +46,16 @@ def generate(
     end = loaded.codec.ids[SEP]
     # Every document of the training stands behind an end of the one before.
     ids = [end, *loaded.codec.encode_many([prompt])[0]]
-    try:
-        config = SamplingConfig(
-            tokens=tokens,
-            samples=samples,
-            temperature=temperature,
-            top_k=top_k,
-            top_p=top_p,
-            seed=seed,
-        )
-        texts = sample(loaded.model, ids, config, end=end)
-    except ValueError as error:
-        raise UserError(str(error)) from error
+    config = as_asked(
+        SamplingConfig,
+        tokens=tokens,
+        samples=samples,
+        temperature=temperature,
+        top_k=top_k,
+        top_p=top_p,
+        seed=seed,
+    )
+    texts = as_asked(sample, loaded.model, ids, config, end=end)
     for number, text in enumerate(texts):
         if number:
             typer.echo("---")

@@ -1,16 +1,14 @@
 """`normscope translate` translates lines with the model of a run."""
 
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from ...errors import UserError
 from ...settings.config_file import refuse_no_run
 from ..console import say
-from ..shared import Average, Beam, Device, LengthPenalty, Which, averaged_if_asked
+from ..shared import Average, Beam, Device, LengthPenalty, Which, as_asked, averaged_if_asked
 
 
 def translate(
@@ -34,7 +32,7 @@ def translate(
     from ...runs.loading import load_run_of
     from ...tasks.translation import TRANSLATION
 
-    search = _user_values(BeamConfig, beam=beam, length_penalty=length_penalty)
+    search = as_asked(BeamConfig, beam=beam, length_penalty=length_penalty)
     with averaged_if_asked(run, which, average) as (place, one, _):
         loaded = load_run_of(TRANSLATION, place, which=one, device=device)
     # Undecodable bytes become replacement characters: one bad line must not end the translation of the others.
@@ -44,11 +42,3 @@ def translate(
             say(f"note: line {number} is too long and was cut")
         sys.stdout.buffer.write(translation.detokenised.encode("utf-8") + b"\n")
         sys.stdout.buffer.flush()
-
-
-def _user_values(make: Callable[..., Any], **values: Any) -> Any:
-    """Build a configuration from options; its ValueError is the user's mistake."""
-    try:
-        return make(**values)
-    except ValueError as error:
-        raise UserError(str(error)) from error

@@ -36,7 +36,7 @@ _AFTER: Names = {
     "attention.norm.query": "self_attn.q_norm",
     "attention.norm.key": "self_attn.k_norm",
 }
-_BY_HEAD: Names = {"attention.f.query_norm": "self_attn.q_norm", "attention.f.key_norm": "self_attn.k_norm"}
+_BY_HEAD: Names = {"attention.f.query_norm.each": "self_attn.q_norm", "attention.f.key_norm.each": "self_attn.k_norm"}
 _AROUND: Names = {
     "attention.norm.before": "input_layernorm",
     "attention.norm.after": "post_attention_layernorm",
@@ -100,7 +100,7 @@ class Layout:
             "num_hidden_layers": ours.blocks,
             "num_attention_heads": ours.heads,
             "num_key_value_heads": shape.heads_of_keys,
-            "head_dim": shape.query_width // shape.heads,
+            "head_dim": shape.width_of_head,
             "hidden_act": ACTIVATIONS[ours.activation],
             "max_position_embeddings": ours.positions,
             "rope_parameters": {"rope_type": "default", "rope_theta": ours.attention.rotary_base},
@@ -120,11 +120,10 @@ class Layout:
 
 def _gemma_settings(ours: DecoderConfig) -> dict[str, Any]:
     attention = ours.attention
-    head_width = ours.width // ours.heads if attention.head_width == "as-width" else attention.head_width
     slides = [attention.window(block) is not None for block in range(1, ours.blocks + 1)]
     return {
         "hidden_activation": ACTIVATIONS[ours.activation],
-        "query_pre_attn_scalar": head_width,
+        "query_pre_attn_scalar": ours.shape().width_of_head,
         "attn_logit_softcapping": None if attention.soft_cap == "none" else attention.soft_cap,
         "final_logit_softcapping": None if ours.logit_soft_cap == "none" else ours.logit_soft_cap,
         # Its code asks for a number even where no block has the window.

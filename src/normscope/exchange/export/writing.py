@@ -1,7 +1,9 @@
 """Every form in which other libraries take our models, and the writing of a whole folder."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from ...errors import UserError
@@ -20,7 +22,6 @@ from .hugging_face import of_encoder_decoder, of_language_model, of_masked_encod
 from .translation import m2m100, marian
 
 _RELU = {"relu": "relu"}
-_SWIGLU = {"swiglu": export_llama.ACTIVATIONS["swiglu"]}
 _ANY: tuple[Any, ...] = ()
 _ROTARY: dict[str, tuple[Any, ...]] = {
     "position_encoding": ("rotary",),
@@ -33,18 +34,23 @@ _ROTARY: dict[str, tuple[Any, ...]] = {
 """What the decoders with rotary positions have in common."""
 
 
-def _decoder(name: str, layout: export_llama.Layout, wiring: str, **changes: Any) -> Form:
-    settings = _ROTARY | changes.pop("settings", {})
+def _decoder(
+    layout: export_llama.Layout,
+    wiring: str,
+    *,
+    activation: str = "swiglu",
+    settings: Mapping[str, tuple[Any, ...]] = MappingProxyType({}),
+) -> Form:
     return Form(
-        name=name,
+        name=layout.model_type,
         opened_by=f"transformers.{layout.architecture}",
         model=LanguageModel,
         wirings=(wiring,),
         write=writer(layout),
         difference=of_language_model,
         norm=RMSNorm,
-        settings=settings,
-        **{"activations": _SWIGLU, **changes},
+        activations={activation: export_llama.ACTIVATIONS[activation]},
+        settings=_ROTARY | dict(settings),
     )
 
 
@@ -79,15 +85,14 @@ FORMS: dict[str, Form] = {
             difference=of_language_model,
             activations=export_gpt2.ACTIVATIONS,
         ),
-        _decoder("llama", export_llama.LLAMA, "pre-ln"),
+        _decoder(export_llama.LLAMA, "pre-ln"),
         # The placement has the norms of queries and keys itself.
-        _decoder("olmo2", export_llama.OLMO_2, "olmo-2", settings={"attention.query_key_norm": _ANY}),
-        _decoder("qwen3", export_llama.QWEN_3, "pre-ln", settings={"attention.query_key_norm": ("per-head",)}),
+        _decoder(export_llama.OLMO_2, "olmo-2", settings={"attention.query_key_norm": _ANY}),
+        _decoder(export_llama.QWEN_3, "pre-ln", settings={"attention.query_key_norm": ("per-head",)}),
         _decoder(
-            "gemma2",
             export_llama.GEMMA_2,
             "sandwich",
-            activations={"geglu-tanh": export_llama.ACTIVATIONS["geglu-tanh"]},
+            activation="geglu-tanh",
             settings={
                 "output": ("tied",),
                 "embedding_scale": ("root-width",),

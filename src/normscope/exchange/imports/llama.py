@@ -38,6 +38,8 @@ class Llama(ImportedLayout):
     task = LANGUAGE_MODEL
     table = "model.embed_tokens.weight"
     has_spare_rows = True
+    activation, activation_key = "swiglu", "hidden_act"
+    """Of the feed-forward, in our words; and what `config.json` calls the setting."""
     unneeded = (_HEAD,)
 
     def __init__(self, layout: exported.Layout, preset: str, defaults: Mapping[str, Any]) -> None:
@@ -54,6 +56,7 @@ class Llama(ImportedLayout):
         for key in ("attention_bias", "mlp_bias", "use_sliding_window"):
             if given.get(key):
                 raise UserError(f"{path}: {key} is true, and format {self.model_type} is read without it")
+        self._refuse_other_activation(path, given)
         model: dict[str, Any] = {
             "preset": self.preset,
             "width": given["hidden_size"],
@@ -63,7 +66,7 @@ class Llama(ImportedLayout):
             "positions": given["max_position_embeddings"],
             "norm_epsilon": float(given["rms_norm_eps"]),
             "attention_dropout": float(given.get("attention_dropout", 0.0)),
-            "activation": self._activation(path, given),
+            "activation": self.activation,
             "output": "tied" if given["tie_word_embeddings"] else "untied",
             "attention": {
                 "key_value_heads": given.get("num_key_value_heads", "as-heads"),
@@ -71,20 +74,16 @@ class Llama(ImportedLayout):
                 "rotary_base": self._rotary_base(path, given),
             },
         }
-        if self.layout is exported.GEMMA_2:
-            self._read_gemma(path, given, model)
+        self.read_own(path, given, model)
         # Its sequences are not the preset's: a run says how long they are, where it is trained on.
         table = {"task": self.task.name, "model": model}
         return config_of(table, source=str(path)).model  # type: ignore[return-value]
 
-    def _activation(self, path: Path, given: Mapping[str, Any]) -> str:
-        key = "hidden_activation" if self.layout is exported.GEMMA_2 else "hidden_act"
-        wanted = "geglu-tanh" if self.layout is exported.GEMMA_2 else "swiglu"
-        if given.get(key, exported.ACTIVATIONS[wanted]) != exported.ACTIVATIONS[wanted]:
-            raise UserError(
-                f"{path}: {key} is {given[key]!r}; format {self.model_type} has {exported.ACTIVATIONS[wanted]}"
-            )
-        return wanted
+    def _refuse_other_activation(self, path: Path, given: Mapping[str, Any]) -> None:
+        theirs = exported.ACTIVATIONS[self.activation]
+        found = given.get(self.activation_key, theirs)
+        if found != theirs:
+            raise UserError(f"{path}: {self.activation_key} is {found!r}; format {self.model_type} has {theirs}")
 
     def _rotary_base(self, path: Path, given: Mapping[str, Any]) -> float:
         """As transformers 5 says it, or 4."""
@@ -97,25 +96,8 @@ class Llama(ImportedLayout):
             raise UserError(f"{path}: rope_theta must be a number, got {shown(base)}")
         return float(base)
 
-    def _read_gemma(self, path: Path, given: Mapping[str, Any], model: dict[str, Any]) -> None:
-        head_width = given["head_dim"]
-        if given["query_pre_attn_scalar"] != head_width:
-            raise UserError(
-                f"{path}: query_pre_attn_scalar is {given['query_pre_attn_scalar']}, and our scores are divided by the "
-                f"root of a head's width, {head_width}"
-            )
-        blocks = given["num_hidden_layers"]
-        odd = [_SEES_ALL if block % 2 else _SLIDES for block in range(blocks)]
-        patterns = {"odd": odd, "all": [_SLIDES] * blocks, "none": [_SEES_ALL] * blocks}
-        layers = given.get("layer_types", odd)
-        windowed = next((name for name, pattern in patterns.items() if pattern == layers), None)
-        if windowed is None:
-            raise UserError(f"{path}: layer_types is neither every block, every second one from the first, nor none")
-        attention = model["attention"]
-        attention["soft_cap"] = given.get("attn_logit_softcapping", "none")
-        model["logit_soft_cap"] = given.get("final_logit_softcapping", "none")
-        attention["window_tokens"] = "none" if windowed == "none" else given["sliding_window"]
-        attention["windowed_blocks"] = "odd" if windowed == "none" else windowed
+    def read_own(self, path: Path, given: Mapping[str, Any], model: dict[str, Any]) -> None:
+        """Put into our table what this layout alone has. Raises UserError for what ours does not compute."""
 
     def wanted_sizes(self, config: DecoderConfig) -> dict[str, tuple[int | None, int]]:
         last, shape = f"model.layers.{config.blocks - 1}", config.shape()
@@ -138,6 +120,32 @@ class Llama(ImportedLayout):
             raise UserError(f"{_HEAD} is not {self.table}, and config.json says that they are tied")
 
 
+class Gemma2(Llama):
+    """Gemma 2's own: another gate, caps, and windows in every second block."""
+
+    activation, activation_key = "geglu-tanh", "hidden_activation"
+
+    def read_own(self, path: Path, given: Mapping[str, Any], model: dict[str, Any]) -> None:
+        head_width = given["head_dim"]
+        if given["query_pre_attn_scalar"] != head_width:
+            raise UserError(
+                f"{path}: query_pre_attn_scalar is {given['query_pre_attn_scalar']}, and our scores are divided by the "
+                f"root of a head's width, {head_width}"
+            )
+        blocks = given["num_hidden_layers"]
+        odd = [_SEES_ALL if block % 2 else _SLIDES for block in range(blocks)]
+        patterns = {"odd": odd, "all": [_SLIDES] * blocks, "none": [_SEES_ALL] * blocks}
+        layers = given.get("layer_types", odd)
+        windowed = next((name for name, pattern in patterns.items() if pattern == layers), None)
+        if windowed is None:
+            raise UserError(f"{path}: layer_types is neither every block, every second one from the first, nor none")
+        attention = model["attention"]
+        attention["soft_cap"] = given.get("attn_logit_softcapping", "none")
+        model["logit_soft_cap"] = given.get("final_logit_softcapping", "none")
+        attention["window_tokens"] = "none" if windowed == "none" else given["sliding_window"]
+        attention["windowed_blocks"] = "odd" if windowed == "none" else windowed
+
+
 _UNTIED = {"tie_word_embeddings": False, "max_position_embeddings": 2048, "rope_theta": 10_000.0}
 
 LAYOUTS = (
@@ -148,7 +156,7 @@ LAYOUTS = (
         "qwen-3",
         _UNTIED | {"rms_norm_eps": 1e-6, "head_dim": 128, "max_position_embeddings": 32_768},
     ),
-    Llama(
+    Gemma2(
         exported.GEMMA_2,
         "gemma-2",
         {

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from ...placement import Site
 from ..linear.layer import Linear
+from ..norms import Grouped
 from .config import AttentionConfig, PositionEncoding
 from .context import Context, Inside, SublayerModule, as_factor
 from .products import attend, attend_few
@@ -50,17 +51,16 @@ class Attention(SublayerModule):
         }
         layers = {name: Linear(*size, bias=name in biases) for name, size in sizes.items()}
         self.query, self.key, self.value, self.output = layers.values()
-        head_width = shape.query_width // shape.heads
-        self.by_head = config.query_key_norm == "per-head"
-        self.query_norm: nn.Module | None = None
-        self.key_norm: nn.Module | None = None
+        self.query_norm: Grouped | None = None
+        self.key_norm: Grouped | None = None
         if config.query_key_norm != "none" and make_norm is not None:
-            widths = (head_width, head_width) if self.by_head else (shape.query_width, shape.key_value_width)
-            self.query_norm, self.key_norm = map(make_norm, widths)
+            by_head = config.query_key_norm == "per-head"
+            widths = (shape.width_of_head,) * 2 if by_head else (shape.query_width, shape.key_value_width)
+            self.query_norm, self.key_norm = (Grouped(make_norm(width), width) for width in widths)
         self.soft_cap = None if config.soft_cap == "none" else config.soft_cap
         self.window = None if self.cross else config.window(site.block)
         rotates = position_encoding == "rotary" and not self.cross
-        self.rotary = Rotary(head_width, config.rotary_base, config.rotary_share) if rotates else None
+        self.rotary = Rotary(shape.width_of_head, config.rotary_base, config.rotary_share) if rotates else None
         falls = position_encoding == "alibi" and not self.cross
         self.register_buffer("slopes_H", slopes(self.heads) if falls else None, persistent=False)
 
@@ -95,12 +95,7 @@ class Attention(SublayerModule):
             if place in inside:
                 return inside[place](x)
             norm = {"query": self.query_norm, "key": self.key_norm}.get(place)
-            if norm is None:
-                return x
-            if not self.by_head:
-                return norm(x)  # type: ignore[no-any-return]
-            heads = self.heads if place == "query" else self.key_value_heads
-            return norm(x.view(*x.shape[:-1], heads, -1)).flatten(-2)  # type: ignore[no-any-return]
+            return x if norm is None else norm(x, x.shape[-1] // norm.width)
 
         return apply
 
@@ -126,7 +121,8 @@ class Attention(SublayerModule):
             now = cache.position_BS.new_full((1, 1), cache.steps - 1)
             return self._changed(now, cache.position_BS, cache.keep_B1RS), False
         keep, causal = layout.visible(context.causal)
-        if unchanged:
+        # With a cap the scores are written out, which takes a mask.
+        if unchanged and not (causal and self.soft_cap is not None):
             return keep, causal
         place_T = torch.arange(layout.longest, device=self.query.weight.device)
         if causal:
@@ -150,9 +146,6 @@ class Attention(SublayerModule):
         if keep is not None and keep.dtype != torch.bool:
             keep = keep.to(query.dtype)
         if self.soft_cap is not None:
-            if causal:
-                longest = query.shape[2]
-                keep = torch.ones(longest, longest, dtype=torch.bool, device=query.device).tril()
             return attend_few(query, key, value, keep, soft_cap=self.soft_cap, dropout=dropout)
         if cached and query.device.type == "cpu":
             return attend_few(query, key, value, keep)

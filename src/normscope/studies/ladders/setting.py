@@ -1,11 +1,16 @@
 """What trainings on a ladder have in common beside their models: one decay, one validation, one checkpoint."""
 
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ...data.documents.opening import TextDataConfig
 from ...data.parallel.opening import TOY
 from ...errors import UserError
-from ...optim import ScheduleConfig
+from ...optim import OptimizerConfig, ScheduleConfig
+from ...tasks.language_model import LANGUAGE_MODEL, LanguageModelRunConfig
+from ...tasks.presets import with_preset
 from ...train import TrainConfig
 
 
@@ -25,6 +30,33 @@ def short_training(*, updates: int, warmup_updates: int, device: str) -> dict[st
             threads=1,
         ),
     }
+
+
+def language_model(
+    *,
+    preset: str,
+    sizes: Mapping[str, Any],
+    text: str,
+    sequence_length: int,
+    batch_sequences: int,
+    optimizer: OptimizerConfig,
+    **training: Any,
+) -> LanguageModelRunConfig:
+    """A run of a preset's decoder; rate, warm-up and seed are still to be chosen.
+
+    sizes: of `[model]`, a placement among them if it is not the preset's. text: a prepared corpus or `toy`. training:
+    as `short_training` takes it. Raises UserError for text that is not there.
+    """
+    refuse_missing(text, "text", "normscope data documents")
+    table = {"task": LANGUAGE_MODEL.name, "model": {"preset": preset, "positions": sequence_length, **sizes}}
+    made = LANGUAGE_MODEL.config_of(with_preset(table, source="the study"), source="the study")
+    return replace(
+        made,
+        data=TextDataConfig(corpus=text, sequence_length=sequence_length, batch_sequences=batch_sequences),
+        optimizer=optimizer,
+        # One decay for both, whatever the warm-up.
+        **short_training(**training),
+    )
 
 
 def refuse_missing(corpus: str, setting: str, command: str) -> None:

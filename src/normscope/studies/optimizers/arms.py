@@ -5,15 +5,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ...data.documents.opening import TextDataConfig
 from ...measure import Sensitivity, lr_sensitivity
+from ...optim import OptimizerConfig
 from ...runs.config import replaced
-from ...tasks.language_model import LANGUAGE_MODEL
-from ...tasks.language_model.config import LanguageModelRunConfig
-from ...tasks.presets import with_preset
+from ...tasks.language_model import LanguageModelRunConfig
 from ..grids.grid import Cell, Grid
 from ..ladders.runs import Run, mean_finals, train
-from ..ladders.setting import refuse_missing, short_training
+from ..ladders.setting import language_model
 from ..protocol.pieces import Pieces
 from .config import OptimizersConfig
 
@@ -78,27 +76,17 @@ Arms = dict[Key, Arm]
 
 def base_config(config: OptimizersConfig) -> LanguageModelRunConfig:
     """What all runs share. Raises UserError for text that is not there."""
-    refuse_missing(config.text, "text", "normscope data documents")
     sizes = {name: getattr(config, name) for name in ("width", "ffn_width", "heads", "blocks")}
-    table = {
-        "task": LANGUAGE_MODEL.name,
-        "model": {
-            "preset": config.preset,
-            **sizes,
-            "positions": config.sequence_length,
-            "attention": {"key_value_heads": config.key_value_heads},
-        },
-        "optimizer": {"weight_decay": config.weight_decay},
-    }
-    made = LANGUAGE_MODEL.config_of(with_preset(table, source="the study"), source="the study")
-    return LanguageModelRunConfig(
-        data=TextDataConfig(
-            corpus=config.text, sequence_length=config.sequence_length, batch_sequences=config.batch_sequences
-        ),
-        model=made.model,
-        optimizer=made.optimizer,
-        # One decay for both, whatever the warm-up.
-        **short_training(updates=config.updates, warmup_updates=config.warmup_updates, device=config.device),
+    return language_model(
+        preset=config.preset,
+        sizes=sizes | {"attention": {"key_value_heads": config.key_value_heads}},
+        text=config.text,
+        sequence_length=config.sequence_length,
+        batch_sequences=config.batch_sequences,
+        optimizer=OptimizerConfig(weight_decay=config.weight_decay),
+        updates=config.updates,
+        warmup_updates=config.warmup_updates,
+        device=config.device,
     )
 
 

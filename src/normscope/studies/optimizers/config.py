@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from ...data.parallel.opening import TOY
-from ...optim.optimizers import OPTIMIZERS
 from ...placement import named
 from ..protocol.scale import Scale
 
@@ -81,7 +80,6 @@ class OptimizersConfig:
         for name in self.placements:
             if "decoder-only" not in named(name).models:
                 raise ValueError(f"placements: {name} is not defined for a decoder alone")
-        assert set(LADDERS) <= set(OPTIMIZERS)
 
     @property
     def warmups(self) -> tuple[int, int]:

@@ -12,6 +12,7 @@ from ...optim.optimizers import OptimizerConfig, make_optimizer
 from ...runs.config import replaced
 from ...tasks.language_model import LANGUAGE_MODEL
 from ...tasks.language_model.config import LanguageModelRunConfig
+from ...tasks.protocol import TrainingBatch
 
 WHAT = ("output", "logits")
 """The stack's output, which meets the output projection, and the logits."""
@@ -34,7 +35,8 @@ def coordinates(
     batches = LANGUAGE_MODEL.batches(config, corpus)
     optimizer = make_optimizer(model, OptimizerConfig(name="adam", peak_lr=rate))
     vectors = unit_vectors(model)
-    before = _seen(model, batches(0).run)
+    first = batches(0)
+    before = _seen(model, first)
     found: dict[str, list[float]] = {name: [] for name in WHAT}
     for update in range(1, max(after) + 1):
         batch = batches(update)
@@ -43,19 +45,19 @@ def coordinates(
         optimizer.step()
         renormalise(vectors)
         if update in after:
-            now = _seen(model, batches(0).run)
+            now = _seen(model, first)
             for name in WHAT:
                 found[name].append(float((now[name] - before[name]).square().mean().sqrt()))
     return found
 
 
 @torch.no_grad()
-def _seen(model: LanguageModel, run: object) -> dict[str, Tensor]:
+def _seen(model: LanguageModel, batch: TrainingBatch) -> dict[str, Tensor]:
     """The stack's output (N, D) and the logits (N, V) of a batch."""
     outputs: list[Tensor] = []
     handle = model.decoder.register_forward_hook(lambda _module, _inputs, output: outputs.append(output.double()))
     try:
-        logits_NV = run(model)  # type: ignore[operator]
+        logits_NV = batch.run(model)
     finally:
         handle.remove()
     return {"output": outputs[0], "logits": logits_NV.double()}
