@@ -13,7 +13,7 @@ from normscope.optim.optimizers import OPTIMIZERS
 from normscope.placement import registered
 from normscope.studies.ladders import runs as runs_module
 from normscope.studies.ladders.runs import Run
-from normscope.studies.optimizers.arms import Arm, Arms, Key, base_config, best_rates
+from normscope.studies.optimizers.arms import Arm, Arms, Key, arm_cells, base_config, best_rates
 from normscope.studies.optimizers.claims import claims
 from normscope.studies.optimizers.config import LADDERS, PLACEMENTS, SCALES, OptimizersConfig
 from normscope.studies.optimizers.study import STUDY
@@ -126,6 +126,16 @@ def test_values_that_mean_nothing_are_refused(changes: dict[str, Any], message: 
 def test_text_that_is_not_there_is_told() -> None:
     with pytest.raises(UserError, match="prepare one with `normscope data documents`"):
         base_config(OptimizersConfig(text="nowhere"))
+
+
+@pytest.mark.parametrize("optimizer", LADDERS)
+def test_every_optimiser_has_cells_and_sgd_alone_momentum(optimizer: str, tmp_path: Path) -> None:
+    key = Key("post-ln", optimizer, 2)
+    cells = arm_cells(SMOKE, base_config(SMOKE), tmp_path, key, SMOKE.ladder(optimizer), seeds=2)
+    assert len(cells) == 2 * SMOKE.rates
+    for cell in cells:
+        assert (cell.config.optimizer.name, cell.config.schedule.warmup_updates) == (optimizer, 2)
+        assert cell.config.optimizer.momentum == (SMOKE.momentum if optimizer == "sgd" else 0.0)
 
 
 def test_the_smallest_scale_trains_every_arm_and_trains_none_again(

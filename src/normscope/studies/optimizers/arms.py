@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 from ...measure import Sensitivity, lr_sensitivity
@@ -131,16 +132,25 @@ def _runs(
     stage: str,
 ) -> dict[tuple[Key, float, int], Run]:
     """By arm, rate and seed; the first seed of all is trained first."""
-    cells: list[tuple[Key, Cell]] = []
-    for key, lrs in rates.items():
-        grid = Grid(
-            placements_and_warmups=((key.placement, key.warmup_updates),),
-            peak_lrs=tuple(lrs),
-            optimizers=(key.optimizer,),
-            seeds=seeds,
-        )
-        own = replaced(base, optimizer__momentum=config.momentum) if key.optimizer == "sgd" else base
-        cells += [(key, cell) for cell in grid.cells(own, pieces.folder)]
+    cells = [
+        (key, cell) for key, lrs in rates.items() for cell in arm_cells(config, base, pieces.folder, key, lrs, seeds)
+    ]
     cells.sort(key=lambda one: one[1].seed)
     found = train([cell for _, cell in cells], stage, pieces)
     return {(key, cell.arm.peak_lr, cell.seed): run for (key, cell), run in zip(cells, found, strict=True)}
+
+
+def arm_cells(
+    config: OptimizersConfig, base: LanguageModelRunConfig, folder: Path, key: Key, lrs: Sequence[float], seeds: int
+) -> list[Cell]:
+    """The runs of one arm: every rate with the first `seeds` seeds."""
+    grid = Grid(
+        placements_and_warmups=((key.placement, key.warmup_updates),),
+        peak_lrs=tuple(lrs),
+        optimizers=(key.optimizer,),
+        seeds=seeds,
+    )
+    own = base
+    if key.optimizer == "sgd":
+        own = replaced(base, optimizer__name=key.optimizer, optimizer__momentum=config.momentum)
+    return grid.cells(own, folder)

@@ -30,7 +30,7 @@ class OptimizersConfig:
 
     placements: tuple[str, ...] = PLACEMENTS
     optimizers: tuple[str, ...] = tuple(LADDERS)
-    warmup_updates: int = 15
+    warmup_updates: int = 12
     """Of the runs with warm-up; as many have none."""
     ladder_seeds: int = 1
     """Seeds that climb the whole ladder."""
@@ -40,7 +40,7 @@ class OptimizersConfig:
     """How many of the ladder's rates are trained with all seeds: those with the lowest losses."""
     rates: int = 7
     """Of an optimiser's ladder, from its lowest."""
-    updates: int = 150
+    updates: int = 120
     needs_nats: float = 0.1
     """A warm-up is needed where the best loss without it lies more than this above the best with it."""
     text: str = "corpora/wikipedia_1000"
