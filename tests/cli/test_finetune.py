@@ -21,7 +21,7 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """`pre`, a pre-trained run, and files of pairs."""
     folder = tmp_path_factory.mktemp("desk")
     pretrained(folder / "pre")
-    pairs_file(folder / "own.tsv", 400)
+    pairs_file(folder / "own.tsv", 1200)  # seconds of training, so that a signal comes before its end
     pairs_file(folder / "few.tsv", 30, seed=8)
     (folder / "bad.tsv").write_text("label\tsentence1\tsentence2\n1\ta\tb\n0\ta\t\n")
     (folder / "others.tsv").write_text("quality\ts1\ts2\n1\ta\tb\n")
@@ -47,8 +47,8 @@ def test_a_search_is_interrupted_goes_on_and_prints_what_came_out(desk: Path) ->
     code, out, err = finish(start(*arguments, cwd=desk))
     assert code == 0, err
     events = folder.events()
-    # 400 pairs in 25 batches, twice, each update once.
-    assert [event["update"] for event in events if event["event"] == "update"] == list(range(1, 51))
+    # 1,200 pairs in 75 batches, twice, each update once.
+    assert [event["update"] for event in events if event["event"] == "update"] == list(range(1, 151))
     (row,) = json.loads((desk / "out/results.json").read_text())["best"]
     assert (row["seed"], row["accuracy"], row["f1"]) == (1, events[-2]["accuracy"], events[-2]["f1"])
     rows = out.splitlines()
