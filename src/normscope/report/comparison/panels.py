@@ -1,5 +1,6 @@
 """Small multiples: one panel a group, where more groups were compared than hues can tell apart."""
 
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -14,6 +15,8 @@ from ..svg import INK
 from .contents import Curve, GradientProfile, Name, RateCurve
 
 _COLUMNS, _PANEL_WIDTH_INCHES, _PANEL_HEIGHT_INCHES = 4, 1.9, 1.45
+_TITLE_CHARACTERS = 24
+"""That stand beside each other above a panel."""
 _POINTS = 80
 """Points drawn a curve: a panel is a fifth as wide as a picture."""
 _CEILING = 1.5
@@ -93,7 +96,7 @@ def _panels(
     grid = figure.subplots(rows, _COLUMNS, sharex=True, sharey=True, squeeze=False).ravel()
     handles: dict[str, Line2D] = {}
     for axes, group in zip(grid, groups, strict=False):
-        axes.set_title(group, fontsize=10, pad=3).set_parse_math(False)
+        axes.set_title(textwrap.fill(group, _TITLE_CHARACTERS), fontsize=10, pad=3).set_parse_math(False)
         axes.tick_params(labelsize=9)
         axes.xaxis.set_major_locator(MaxNLocator(nbins=3, integer=True))
         for one in drawn:
