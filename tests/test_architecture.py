@@ -22,6 +22,7 @@ MAY_IMPORT = {
     "files": set(),
     "provenance": set(),
     "signals": set(),
+    "processes": set(),
     # A folder is known as a run by its configuration file, and a disk that does not say so is an error of one line.
     "settings": {"files"},
     "placement": set(),
@@ -34,7 +35,7 @@ MAY_IMPORT = {
     "report": {"files"},
     # Advice is about optimisers, and what is said of a model are contents of a report.
     "doctor": {"measure", "theory", "placement", "optim", "report"},
-    "train": {"files", "provenance", "signals", "optim", "settings"},
+    "train": {"files", "processes", "provenance", "signals", "optim", "settings"},
     "decode": {"model"},
     # A task is all that is particular to what a model learns: how its runs are configured, trained, decoded and loaded.
     "tasks": {"data", "decode", "model", "optim", "placement", "settings", "train"},
@@ -65,10 +66,21 @@ MAY_IMPORT = {
     "api": {"decode", "doctor", "model", "optim", "placement", "report", "runs", "settings", "studies", "tasks"}
     | {"theory", "train"},
     "cli": {"adapters", "api", "catalogue", "data", "decode", "doctor", "exchange", "files", "optim", "placement"}
-    | {"provenance", "report", "runs", "settings", "signals", "studies", "targets", "tasks", "theory", "train"},
+    | {"processes", "provenance", "report", "runs", "settings", "signals", "studies", "targets", "tasks", "theory"}
+    | {"train"},
 }
 """Room or file of the package's root -> what it may import; `errors` apart."""
-WITHOUT_ERRORS = {"provenance", "signals", "placement", "measure", "report", "errors", "__init__", "__main__"}
+WITHOUT_ERRORS = {
+    "processes",
+    "provenance",
+    "signals",
+    "placement",
+    "measure",
+    "report",
+    "errors",
+    "__init__",
+    "__main__",
+}
 """Rooms whose mistakes are ValueErrors: they serve callers that are not the command line."""
 
 

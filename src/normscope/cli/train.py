@@ -1,12 +1,16 @@
 """`normscope train` begins or resumes one run."""
 
+import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from ..processes.torchrun import rank_of_environment, under_torchrun
 from .console import TrainDisplay, say, stderr
 from .early import refuse_unreadable
+from .processes import spoken_once, start_processes
 from .shared import Imports, Settings, resumable
 
 
@@ -25,6 +29,12 @@ def train(
     from_step: Annotated[
         int | None, typer.Option(help="Resume from the checkpoint of this update and delete the later ones.")
     ] = None,
+    devices: Annotated[
+        int, typer.Option(help="Processes that train together on this machine, each on a device of its own.", min=1)
+    ] = 1,
+    restarts: Annotated[
+        int, typer.Option(help="How often they are started again after one of them has failed.", min=0)
+    ] = 0,
 ) -> None:
     """Train one model, or resume a run that was stopped.
 
@@ -32,20 +42,52 @@ def train(
 
     \b
       normscope train my.toml --run runs/first
+
+    With --devices 4 four processes share out the batches of every update; torchrun -m normscope train does the same on
+    any number of machines.
     """
+    if devices > 1 and not under_torchrun():
+        start_processes(devices, sys.argv[1:], restarts=restarts)
+        return
+    with spoken_once():
+        _train(config, run, settings, imports, on_nonfinite, from_step)
+
+
+def _train(
+    config: Path | None,
+    run: Path | None,
+    settings: list[str],
+    imports: list[str],
+    on_nonfinite: str | None,
+    from_step: int | None,
+) -> None:
     overrides = [*settings, *([f'train.on_nonfinite="{on_nonfinite}"'] if on_nonfinite else [])]
     refuse_unreadable(config, overrides, imports)
     from ..adapters.tensorboard import TensorBoardLog
     from ..runs.config import load
-    from ..runs.run import train_run
-    from ..train import NonFinite
+    from ..runs.run import Listener, train_run
+    from ..train import NonFinite, PeerLost
 
     folder = run or Path("runs") / (config.stem if config else "default")
     loaded = load(config, overrides, imports)
+    first = rank_of_environment() == 0
+    speak = say if first else _silent
     try:
-        with TrainDisplay(stderr, folder.name) as display, TensorBoardLog(folder / "tensorboard") as board:
-            train_run(loaded, folder, listeners=[display, board], from_step=from_step, say=say)
+        with ExitStack() as shown:
+            listeners: list[Listener] = []
+            if first:
+                listeners.append(shown.enter_context(TrainDisplay(stderr, folder.name)))
+                listeners.append(shown.enter_context(TensorBoardLog(folder / "tensorboard")))
+            train_run(loaded, folder, listeners=listeners, from_step=from_step, say=speak)
     except NonFinite as problem:
-        say(f"stopped at {problem}. Every checkpoint is kept; a lower learning rate, a warm-up or clip_norm may help")
+        speak(f"stopped at {problem}. Every checkpoint is kept; a lower learning rate, a warm-up or clip_norm may help")
         raise typer.Exit(1) from None
-    typer.echo(str(folder))
+    except PeerLost as problem:
+        speak(f"stopped: {problem}. The same command resumes the run from its newest checkpoint")
+        raise typer.Exit(1) from None
+    if first:
+        typer.echo(str(folder))
+
+
+def _silent(line: str) -> None:
+    pass

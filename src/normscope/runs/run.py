@@ -1,21 +1,24 @@
 """Train a run, or resume it: the one place where corpus, model, objective and loop meet."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 
 from ..files import disk_errors
 from ..measure import gradient_norms
 from ..optim import never_peaks
-from ..tasks.protocol import Assembly
+from ..tasks.protocol import AnyCorpus, Assembly
 from ..tasks.registry import task_of
 from ..tasks.run_config import RunConfig
 from ..train import RunFolder, Trainer, durations
 from ..train.environment import describe
 from ..train.metrics import Event
 from ..train.progress import Progress
+from ..train.replicas import Group, joined, own_device
 from .changing import is_over, refuse_shorter
 from .claiming import claim, keep_environment, mend_vocabularies, refuse_other_configuration
 from .hooks import PlacementHooks
@@ -36,33 +39,74 @@ def train_run(
 ) -> Progress:
     """Train `config` in the run folder `path`, or go on with the run that is there.
 
-    say: takes notes for the user. Raises UserError, Interrupted or NonFinite as `Trainer.run` does.
+    Processes that torchrun has started train together; the first of them holds the folder, and all of them must see it
+    and the corpus. say: takes notes for the user. Raises UserError, Interrupted, NonFinite or PeerLost as `Trainer.run`
+    does.
     """
     folder = RunFolder(path)
     with disk_errors(f"training {path}"):
         config = resolve(config, folder)
         refuse_other_configuration(folder, config)
-        if from_step is None and is_over(folder, config):
-            say(f"{path} is finished; nothing to do")
-            return Progress.of_state(folder.checkpoint("last").state())
-        # All that the user may have to put right comes before the first thing written.
-        device = torch.device(config.train.device)
-        assembly = task_of(config).assemble(config, device)
-        fast = prepare_machine(config, device)
-        fingerprint = assembly.corpus.fingerprint
-        environment = describe(device=device, seed=config.seed, data_fingerprint=fingerprint, fast_matmul=fast)
-        trainer = _trainer(config, assembly, folder, device, listeners, say)
-        with folder.lock():
-            refuse_shorter(folder, config, trainer.updates, from_step)
-            claim(folder, config, assembly.corpus.save_vocabularies)
-            keep_environment(folder, environment, config.data.corpus, say)
-            mend_vocabularies(folder, assembly.corpus.save_vocabularies, say)
-            if never_peaks(config.schedule, horizon_updates=trainer.updates):
+        with joined(own_device(torch.device(config.train.device))) as group:
+            if group.told(from_step is None and is_over(folder, config)):
+                say(f"{path} is finished; nothing to do")
+                return Progress.of_state(folder.checkpoint("last").state())
+            if group.size > config.train.accumulation:
                 say(
-                    f"warning: the warm-up ({config.schedule.warmup_updates} updates) is longer than the training "
-                    f"({trainer.updates} updates): the peak rate is never reached"
+                    f"note: train.accumulation={config.train.accumulation} gives {group.size} processes fewer batches "
+                    "an update than there are of them; the others wait"
                 )
-            return trainer.run(from_step=from_step, identity=folder.identity(fingerprint))
+            # All that the user may have to put right comes before the first thing written.
+            start = group.agreed(lambda: _start(config, folder, group, listeners if group.first else (), say))
+            with ExitStack() as held:
+                group.by_first(lambda: held.enter_context(_held(folder, config, start, from_step, say)))
+                return start.trainer.run(from_step=from_step, identity=group.told(start.identity(folder, group)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Start:
+    """A process before its run begins or goes on."""
+
+    corpus: AnyCorpus
+    environment: dict[str, Any]
+    trainer: Trainer
+
+    def identity(self, folder: RunFolder, group: Group) -> str:
+        """Of the run; the others may not see yet what the first has written."""
+        return folder.identity(self.corpus.fingerprint) if group.first else ""
+
+
+def _start(
+    config: RunConfig, folder: RunFolder, group: Group, listeners: Iterable[Listener], say: Callable[[str], None]
+) -> _Start:
+    device = own_device(torch.device(config.train.device))
+    assembly = task_of(config).assemble(config, device)
+    fast = prepare_machine(config, device)
+    fingerprint = assembly.corpus.fingerprint
+    return _Start(
+        corpus=assembly.corpus,
+        environment=describe(device=device, seed=config.seed, data_fingerprint=fingerprint, fast_matmul=fast),
+        trainer=_trainer(config, assembly, folder, device, group, listeners, say),
+    )
+
+
+@contextmanager
+def _held(
+    folder: RunFolder, config: RunConfig, start: _Start, from_step: int | None, say: Callable[[str], None]
+) -> Iterator[None]:
+    """The folder, locked and made this run's."""
+    with folder.lock():
+        updates = start.trainer.updates
+        refuse_shorter(folder, config, updates, from_step)
+        claim(folder, config, start.corpus.save_vocabularies)
+        keep_environment(folder, start.environment, config.data.corpus, say)
+        mend_vocabularies(folder, start.corpus.save_vocabularies, say)
+        if never_peaks(config.schedule, horizon_updates=updates):
+            say(
+                f"warning: the warm-up ({config.schedule.warmup_updates} updates) is longer than the training "
+                f"({updates} updates): the peak rate is never reached"
+            )
+        yield
 
 
 def _trainer(
@@ -70,6 +114,7 @@ def _trainer(
     assembly: Assembly,
     folder: RunFolder,
     device: torch.device,
+    group: Group,
     listeners: Iterable[Listener],
     say: Callable[[str], None],
 ) -> Trainer:
@@ -90,6 +135,7 @@ def _trainer(
         monitor=run_monitor(model, assembly.objective, config.train),
         probe=lambda model: {"gradient_norms": gradient_norms(model)},
         extra_validation=assembly.extra_validation,
+        group=group,
         listeners=listeners,
         say=say,
     )

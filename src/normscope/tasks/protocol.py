@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from ..errors import UserError
 from ..placement import StackShape
 from ..settings.validation import validated
-from ..train import Objective
+from ..train import Objective, Share
 from .run_config import RunConfig, with_absolute_paths
 from .words import Words
 
@@ -27,6 +27,8 @@ Codec = TypeVar("Codec")
 """What turns text into numbers and back: vocabularies, or a tokeniser."""
 Facts = list[tuple[str, str]]
 Say = Callable[[str], None]
+ExtraValidation = Callable[[nn.Module, Share], dict[str, float]]
+"""Further numbers of a model, which the processes of a training work out together."""
 Outputs = Callable[[nn.Module], tuple[Tensor, Tensor, Tensor]]
 """Model -> hidden states (N, D), logits (M, V) and targets (M,), for N packed tokens and M target tokens."""
 
@@ -57,7 +59,7 @@ class Assembly:
     """The model with its initial weights, on the CPU."""
     drawn: bool = True
     """The weights are drawn, not learned elsewhere: a placement may set its own by a first batch."""
-    extra_validation: Callable[[nn.Module], dict[str, float]] | None = None
+    extra_validation: ExtraValidation | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +170,7 @@ class TaskFromScratch(Task[Config], Generic[Config, Corpus, Model, Codec]):
             extra_validation=self.extra_validation(config, corpus),
         )
 
-    def extra_validation(self, config: Config, corpus: Corpus) -> Callable[[nn.Module], dict[str, float]] | None:
+    def extra_validation(self, config: Config, corpus: Corpus) -> ExtraValidation | None:
         """Further numbers for each validation, beside the losses."""
         return None
 

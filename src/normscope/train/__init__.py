@@ -4,7 +4,21 @@ from ..signals import Interrupted
 from .config import TrainConfig
 from .loop import Trainer
 from .nonfinite import NonFinite
-from .protocol import Hooks, Objective, durations
+from .protocol import Hooks, Objective, Share, durations
+from .replicas import ALONE, Group, PeerLost
 from .run_folder import RunFolder
 
-__all__ = ["Hooks", "Interrupted", "NonFinite", "Objective", "RunFolder", "TrainConfig", "Trainer", "durations"]
+__all__ = [
+    "ALONE",
+    "Group",
+    "Hooks",
+    "Interrupted",
+    "NonFinite",
+    "Objective",
+    "PeerLost",
+    "RunFolder",
+    "Share",
+    "TrainConfig",
+    "Trainer",
+    "durations",
+]

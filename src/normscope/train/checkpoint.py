@@ -108,7 +108,7 @@ def save(
     folder: Path, update: int, model: nn.Module, optimizer: torch.optim.Optimizer, state: dict[str, Any]
 ) -> Checkpoint:
     """Write `folder/step-UPDATE`, whole or not at all. Raises UserError on a full disk."""
-    target = folder / f"step-{update}"
+    target = of_update(folder, update).folder
     moments = {
         f"{name}/{what}": tensor
         for name, parameter in model.named_parameters()
@@ -121,6 +121,11 @@ def save(
         (temporary / _FILES[2]).write_text(json.dumps(state, indent=1) + "\n", encoding="utf-8")
         (temporary / _MANIFEST).write_text(_manifest(_line(temporary / name) for name in _FILES), encoding="ascii")
     return Checkpoint(target)
+
+
+def of_update(folder: Path, update: int) -> Checkpoint:
+    """The checkpoint of an update among those of a folder, whether it is there or not."""
+    return Checkpoint(folder / f"step-{update}")
 
 
 def existing(folder: Path) -> list[Checkpoint]:

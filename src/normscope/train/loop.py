@@ -18,12 +18,13 @@ from ..signals import Interrupted, StopRequest
 from . import checkpoint
 from .config import TrainConfig
 from .device import autocast
-from .metrics import Event, Mark, MetricsLog
+from .gradients import UpdateGradients
+from .metrics import Event, Mark, MetricsLog, NoLog
 from .nonfinite import NonFinite, first_bad_weight, unfit_to_keep, what_went_first
 from .progress import Progress
-from .protocol import Hooks, Monitors, Objective, durations
+from .protocol import Hooks, Monitors, Objective, Share, durations
+from .replicas import ALONE, Group
 from .run_folder import RunFolder
-from .seeds import seed_micro_batch
 
 
 class Trainer:
@@ -31,7 +32,8 @@ class Trainer:
 
     probe: called once, with the first update's gradients in place and before the optimiser moves; what it returns is
     logged as update 0. monitor: measures some updates, which are events of their own. extra_validation: further numbers
-    for each validation (such as BLEU). listeners: see every event, with timings added. say: takes notes for the user.
+    for each validation (such as BLEU). group: the processes that train together, each with a Trainer; only the first
+    writes, and has listeners. listeners: see every event, with timings added. say: takes notes for the user.
     """
 
     def __init__(
@@ -49,13 +51,24 @@ class Trainer:
         hooks: Hooks | None = None,
         probe: Callable[[nn.Module], dict[str, Any]] | None = None,
         monitor: Monitors | None = None,
-        extra_validation: Callable[[nn.Module], dict[str, float]] | None = None,
+        extra_validation: Callable[[nn.Module, Share], dict[str, float]] | None = None,
+        group: Group = ALONE,
         listeners: Iterable[Callable[[Event], None]] = (),
         say: Callable[[str], None] = lambda line: None,
     ) -> None:
         self.model, self.objective, self.folder, self.train, self.seed = model, objective, folder, train, seed
-        self.device, self.precision, self.peak_lr = device, precision, optimizer.peak_lr
-        self.forward_model: nn.Module = torch.compile(model, dynamic=True) if train.compile else model  # type: ignore[assignment]
+        self.device, self.precision, self.peak_lr, self.group = device, precision, optimizer.peak_lr, group
+        forward_model: nn.Module = torch.compile(model, dynamic=True) if train.compile else model  # type: ignore[assignment]
+        self.gradients = UpdateGradients(
+            model,
+            objective,
+            forward_model=forward_model,
+            seed=seed,
+            device=device,
+            precision=precision,
+            reduction=train.reduction,
+            group=group,
+        )
         self.optimizer = make_optimizer(model, optimizer)
         clips = train.clip_update_rms < math.inf
         self.update_clipping = UpdateClipping(self.optimizer, train.clip_update_rms) if clips else None
@@ -67,7 +80,9 @@ class Trainer:
             updates_of.exact(train.checkpoint_every),
         )
         self.updates_per_epoch = updates_of.updates_per_epoch
-        self.probe, self.monitor, self.extra_validation = probe, monitor, extra_validation
+        self.probe, self.extra_validation = probe, extra_validation
+        # It reads what all have; so the first measures while the others wait for it.
+        self.monitor = monitor if group.first else None
         self.listeners, self.say = list(listeners), say
         self.progress = Progress()
         self.identity = ""
@@ -79,37 +94,61 @@ class Trainer:
 
         identity: of the run, which every checkpoint keeps; one that has another is refused.
 
-        The caller holds `folder.lock()`. Raises Interrupted after SIGINT, SIGTERM or SIGHUP, having saved; NonFinite
-        where the run must stop; UserError where the checkpoint is damaged or the disk full.
+        The caller of the first process holds `folder.lock()`. Raises Interrupted after SIGINT, SIGTERM or SIGHUP of any
+        process, having saved; NonFinite where the run must stop; UserError where the checkpoint is damaged or the disk
+        full; PeerLost where another process has gone.
         """
         self.identity = identity
-        self.log = MetricsLog(self.folder.metrics_file, self._restore(from_step))
+        mark = self._restore(from_step)
+        self.log: MetricsLog | NoLog = NoLog()
+        self.group.by_first(lambda: self._open_log(mark))
         self.started, self.tokens_since_start = time.perf_counter(), 0
         try:
             with StopRequest() as stop:
                 while self.progress.update < self.updates:
                     self._one_update()
-                    if stop.signal_number is not None and self.progress.update < self.updates:
+                    signal_number = self.group.any_signal(stop.signal_number)
+                    if signal_number is not None and self.progress.update < self.updates:
                         self._stop_if_unfit()
                         self._save()
-                        raise Interrupted(stop.signal_number, f"after update {self.progress.update}; saved")
-                # Nobody clears up in a finished run, so what was removed is gone from the disk before it says so; and
-                # after the last checkpoint, so that a run that says so is finished whatever kills it.
-                self._prune()
-                files.sync(self.folder.checkpoints)
-                self._emit({"event": "finished", "update": self.progress.update, **self._totals()})
-                self.log.mark()
+                        raise Interrupted(signal_number, f"after update {self.progress.update}; saved")
+                self.group.by_first(self._end)
         finally:
             self.log.close()
         return self.progress
 
+    def _open_log(self, mark: Mark) -> None:
+        self.log = MetricsLog(self.folder.metrics_file, mark)
+
+    def _end(self) -> None:
+        # Nobody clears up in a finished run, so what was removed is gone from the disk before it says so; and after the
+        # last checkpoint, so that a run that says so is finished whatever kills it.
+        self._prune()
+        files.sync(self.folder.checkpoints)
+        self._emit({"event": "finished", "update": self.progress.update, **self._totals()})
+        self.log.mark()
+
     def _restore(self, from_step: int | None) -> Mark:
-        found = checkpoint.intact(self.folder.checkpoints, update=from_step, run=self.identity)
+        found = self._found(from_step)
         if found is None:
             with autocast(self.device, self.precision):
                 objective = self.objective
                 self.hooks.before_first_batch(lambda: objective.loss_sums(self.model, objective.micro_batch(0)))
             return Mark()
+        return self.group.agreed(lambda: self._restore_from(found))
+
+    def _found(self, from_step: int | None) -> checkpoint.Checkpoint | None:
+        """The checkpoint that the first process has verified, where there is one."""
+        found: list[checkpoint.Checkpoint | None] = [None]
+
+        def look() -> None:
+            found[0] = checkpoint.intact(self.folder.checkpoints, update=from_step, run=self.identity)
+
+        self.group.by_first(look)
+        update = self.group.told(None if found[0] is None else found[0].update)
+        return None if update is None else checkpoint.of_update(self.folder.checkpoints, update)
+
+    def _restore_from(self, found: checkpoint.Checkpoint) -> Mark:
         found.load_model(self.model)
         found.load_optimizer(self.model, self.optimizer)
         state = found.state()
@@ -122,10 +161,11 @@ class Trainer:
         except (KeyError, TypeError, ValueError) as error:
             raise UserError(f"{found.folder}: its state.json was written by another version: {error!r}") from error
         self._saved_update = found.update
-        for later in checkpoint.existing(self.folder.checkpoints):
-            if later.update > found.update:
-                files.remove_folder(later.folder)
-        self._prune()  # a kill may have come between saving the newest and removing the oldest
+        if self.group.first:
+            for later in checkpoint.existing(self.folder.checkpoints):
+                if later.update > found.update:
+                    files.remove_folder(later.folder)
+            self._prune()  # a kill may have come between saving the newest and removing the oldest
         return mark
 
     def _one_update(self) -> None:
@@ -134,10 +174,10 @@ class Trainer:
         scheduled = self.hooks.before_update(update)
         first = (update - 1) * self.train.accumulation
         numbers = range(first, first + self.train.accumulation)
-        loss, nll, tokens = self._gradients(numbers)
+        losses = self.gradients(numbers)
         gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
         norm = torch.nn.utils.get_total_norm(gradients)
-        finite = math.isfinite(loss) and math.isfinite(float(norm))
+        finite = math.isfinite(losses.loss) and math.isfinite(float(norm))
         if finite:
             if update == 1 and self.probe is not None:
                 self._emit({"event": "initialisation", "update": 0} | self.probe(self.model))
@@ -152,14 +192,14 @@ class Trainer:
             self.hooks.after_update()
             self.progress.summed_lr += learning_rate
         else:
-            self._not_finite(update, numbers, loss)
+            self._not_finite(update, numbers, losses.loss)
         self.progress.update = update
-        self.progress.target_tokens += tokens
-        self.tokens_since_start += tokens
+        self.progress.target_tokens += losses.tokens
+        self.tokens_since_start += losses.tokens
         if finite:
-            line = {"loss_nats": loss, "nll_nats": nll, "gradient_norm": float(norm), "target_tokens": tokens}
-            line |= scheduled | clipped
-            self._emit({"event": "update", "update": update, "epoch": self._epoch(update), "lr": learning_rate} | line)
+            line = {"event": "update", "update": update, "epoch": self._epoch(update), "lr": learning_rate}
+            line |= {"loss_nats": losses.loss, "nll_nats": losses.nll, "gradient_norm": float(norm)}
+            self._emit(line | {"target_tokens": losses.tokens} | scheduled | clipped)
             if measured:
                 self._emit({"event": "monitor", "update": update} | measured)
         self._validate_and_save(update)
@@ -171,27 +211,12 @@ class Trainer:
             return {}
         return {"clipped_parameters": self.update_clipping.step()}
 
-    def _gradients(self, numbers: Iterable[int]) -> tuple[float, float, int]:
-        """Gradient of the mean loss per target token over all micro-batches; that loss and the mean nll, in nats."""
-        # An update's batches are known before its first backward pass, so each is divided by the tokens of all.
-        batches = [(number, self.objective.micro_batch(number)) for number in numbers]
-        tokens = sum(self.objective.target_tokens(batch) for _, batch in batches)
-        self.model.train()
-        self.optimizer.zero_grad(set_to_none=True)
-        loss_sum = nll_sum = 0.0
-        for number, batch in batches:
-            seed_micro_batch(self.seed, number)
-            with autocast(self.device, self.precision):
-                loss, nll = self.objective.loss_sums(self.forward_model, batch)
-            (loss / tokens).backward()  # type: ignore[no-untyped-call]
-            loss_sum, nll_sum = loss_sum + float(loss.detach()), nll_sum + float(nll)
-        return loss_sum / tokens, nll_sum / tokens, tokens
-
     def _not_finite(self, update: int, numbers: range, loss: float) -> None:
         weight = first_bad_weight(self.model)
         if weight is not None:
             self._stop(update, f"the weights of {weight} are not finite, nor then is the loss ({loss})")
-        reason = what_went_first(self.model, loss, lambda: self._gradients(numbers))
+        bad = self.gradients.first_bad(numbers)
+        reason = what_went_first(loss, bad)
         if self.train.on_nonfinite == "stop":
             self._stop(update, reason)
         self.progress.skipped_updates += 1
@@ -213,9 +238,9 @@ class Trainer:
             self._stop_if_unfit()
         if validate:
             with autocast(self.device, self.precision):
-                numbers = self.objective.validate(self.model)
+                numbers = self.objective.validate(self.model, self.group.share)
                 if self.extra_validation is not None:
-                    numbers |= self.extra_validation(self.model)
+                    numbers |= self.extra_validation(self.model, self.group.share)
             if not math.isfinite(numbers["nll_nats"]):
                 self._stop(update, f"the validation loss ({numbers['nll_nats']}) is not finite, though every weight is")
             if numbers["nll_nats"] < self.progress.best_nll_nats:
@@ -242,9 +267,12 @@ class Trainer:
     def _save(self) -> None:
         if self._saved_update == self.progress.update:
             return
+        self.group.by_first(self._write_checkpoint)
+        self._saved_update = self.progress.update
+
+    def _write_checkpoint(self) -> None:
         state = _state(self.progress, self.log.mark(), self.identity, self._before_end)
         checkpoint.save(self.folder.checkpoints, self.progress.update, self.model, self.optimizer, state)
-        self._saved_update = self.progress.update
         self._prune()
 
     def _prune(self) -> None:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -41,11 +42,20 @@ def _finite(tensor: Tensor) -> bool:
     return bool(torch.isfinite(tensor).all())
 
 
-def what_went_first(model: nn.Module, loss: float, recompute: Callable[[], object]) -> str:
-    """Where finite weights gave a loss or a gradient that is not finite: the first gradient, in the order of a repeated
-    backward pass, that is not.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FirstBad:
+    """Where a number that is not finite came from."""
 
-    recompute: runs forward and backward again, with the same batches and seeds.
+    micro_batch: int
+    """Counted from 0 over all epochs."""
+    parameter: str
+    """The first, in the order of the backward pass, whose gradient is not finite."""
+
+
+def first_bad_gradient(model: nn.Module, micro_batch: int, recompute: Callable[[], object]) -> FirstBad | None:
+    """The first gradient of a micro-batch that is not finite, in the order of a repeated backward pass.
+
+    recompute: runs its forward and backward again, with the same seed.
     """
     bad: list[str] = []
 
@@ -66,9 +76,14 @@ def what_went_first(model: nn.Module, loss: float, recompute: Callable[[], objec
     finally:
         for handle in handles:
             handle.remove()
+    return FirstBad(micro_batch=micro_batch, parameter=bad[0]) if bad else None
+
+
+def what_went_first(loss: float, bad: FirstBad | None) -> str:
+    """In words, where finite weights gave a loss or a gradient that is not finite."""
     what = "the gradient" if math.isfinite(loss) else f"the loss ({loss})"
-    if bad:
-        return f"{what} is not finite; first seen in the gradient of {bad[0]}"
+    if bad is not None:
+        return f"{what} is not finite; first seen in the gradient of {bad.parameter}, in micro-batch {bad.micro_batch}"
     return f"{what} is not finite, though every single gradient is" + (
         ": the sum of their squares overflows" if math.isfinite(loss) else ""
     )

@@ -1,13 +1,25 @@
 """What the training loop trains: batches with their loss, and what the model asks for around its updates."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from torch import Tensor, nn
 
 from ..optim import UpdatesOf
 from .config import TrainConfig
+from .replicas.group import ALONE
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+class Share(Protocol):
+    """Work on items that the processes of a training share out: `Group.share`."""
+
+    def __call__(self, items: Sequence[Item], compute: Callable[[Item], Result]) -> list[Result]:
+        """What `compute` gives for each item, in their order; plain values, for they travel."""
+        ...
 
 
 class Objective(Protocol):
@@ -22,12 +34,16 @@ class Objective(Protocol):
 
     def target_tokens(self, batch: Any) -> int: ...
 
+    def tokens_of(self, number: int) -> int:
+        """The target tokens of the micro-batch of that number, which another process works on."""
+        ...
+
     def loss_sums(self, model: nn.Module, batch: Any) -> tuple[Tensor, Tensor]:
         """Loss to minimise and negative log-likelihood, each summed over the batch's target tokens, in nats."""
         ...
 
-    def validate(self, model: nn.Module) -> dict[str, float]:
-        """Must hold `nll_nats`, by which the best checkpoint is chosen."""
+    def validate(self, model: nn.Module, share: Share = ALONE.share) -> dict[str, float]:
+        """Must hold `nll_nats`, by which the best checkpoint is chosen. share: has several processes work on it."""
         ...
 
 

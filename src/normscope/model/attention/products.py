@@ -9,7 +9,6 @@ from torch import Tensor
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-
 _FUSED_FROM = 64
 """Keys from which torch's fused CPU kernel is faster than its plain one in float32, by a tenth to a half."""
 

@@ -14,7 +14,7 @@ from ...doctor.history.readers.trainer_state import FILE, of_trainer_state
 from ...doctor.history.record import History
 from ...doctor.monitor import Monitor
 from ...optim import OptimizerConfig, ScheduleConfig
-from ...train import RunFolder, TrainConfig, Trainer
+from ...train import ALONE, RunFolder, Share, TrainConfig, Trainer
 from .cases import Case
 from .config import SpikesConfig
 from .model import Batches, made_model, made_optimizer, warmup_updates
@@ -37,11 +37,14 @@ class _Objective:
     def target_tokens(self, batch: dict[str, Tensor]) -> int:
         return batch["labels"].numel()
 
+    def tokens_of(self, number: int) -> int:
+        return self.target_tokens(self.micro_batch(number))
+
     def loss_sums(self, model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
         total = model(**batch)["loss"] * self.target_tokens(batch)
         return total, total.detach()
 
-    def validate(self, model: nn.Module) -> dict[str, float]:
+    def validate(self, model: nn.Module, share: Share = ALONE.share) -> dict[str, float]:
         with torch.no_grad():
             return {"nll_nats": float(model.eval()(**self.batches(_GIVEN))["loss"])}
 

@@ -3,7 +3,9 @@
 import math
 from typing import cast
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ...data.documents.corpus import DocumentCorpus
@@ -12,6 +14,7 @@ from ...data.documents.tokeniser import SEP
 from ...data.epochs import EpochBatches
 from ...errors import UserError
 from ...model import LanguageModel, Layout
+from ...train import ALONE, Share
 from ..loss import smoothed_cross_entropy
 from ..numbers import LN2
 from .config import LanguageModelConfig
@@ -47,6 +50,10 @@ class LanguageModelObjective:
     def target_tokens(self, batch: StretchBatch) -> int:
         return len(batch.targets_N)
 
+    def tokens_of(self, number: int) -> int:
+        _, indices = self.epochs.micro_batch(number)
+        return self.train.targets_of(indices.tolist())
+
     def loss_sums(self, model: nn.Module, batch: StretchBatch) -> tuple[Tensor, Tensor]:
         """Cross-entropy (smoothed, where asked for) and negative log-likelihood, summed over tokens, in nats."""
         hidden_ND = model(batch.tokens_N, Layout(batch.lengths_B, self.device))
@@ -60,22 +67,26 @@ class LanguageModelObjective:
             soft_cap=decoder.soft_cap,
         )
 
-    def validate(self, model: nn.Module) -> dict[str, float]:
+    def validate(self, model: nn.Module, share: Share = ALONE.share) -> dict[str, float]:
         """`evaluate` of the validation split."""
-        return self.evaluate(model, "valid")
+        return self.evaluate(model, "valid", share)
 
     @torch.no_grad()
-    def evaluate(self, model: nn.Module, split: str) -> dict[str, float]:
+    def evaluate(self, model: nn.Module, split: str, share: Share = ALONE.share) -> dict[str, float]:
         """Means over a split, in nats, and perplexities: per token, and per word as blanks part them, which compares
         between tokenisers. Each token sees what its stretch holds before it, as in training."""
         was_training = model.training
         model.eval()
         stretches = self._stretches(split)
         batches = EpochBatches(sequences=len(stretches), batch_sequences=self.batch_sequences, seed=0).in_order()
+
+        def sums_of(indices: NDArray[np.int64]) -> tuple[float, float]:
+            loss, nll = self.loss_sums(model, stretches.batch(indices.tolist()).to(self.device))
+            return float(loss), float(nll)
+
         loss_sum = nll_sum = 0.0
-        for indices in batches:
-            sums = self.loss_sums(model, stretches.batch(indices.tolist()).to(self.device))
-            loss_sum, nll_sum = loss_sum + float(sums[0]), nll_sum + float(sums[1])
+        for loss, nll in share(batches, sums_of):
+            loss_sum, nll_sum = loss_sum + loss, nll_sum + nll
         model.train(was_training)
         nll = nll_sum / stretches.targets
         return {

@@ -4,7 +4,9 @@
 from functools import cached_property
 from typing import cast
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -16,6 +18,7 @@ from ...data.documents.tokeniser import CLS, MASK, PAD, SEP
 from ...data.epochs import EpochBatches
 from ...errors import UserError
 from ...model import Layout, MaskedEncoder
+from ...train import ALONE, Share
 from ..loss import smoothed_cross_entropy
 from ..numbers import LN2, at_least_float32
 from .config import MaskedConfig
@@ -81,12 +84,16 @@ class MaskedObjective:
         weight = len(batch.targets_M) / len(batch.is_random_B)
         return masked + weight * pairs, masked.detach()
 
-    def validate(self, model: nn.Module) -> dict[str, float]:
+    def tokens_of(self, number: int) -> int:
+        epoch, indices = self.epochs.micro_batch(number)
+        return self.target_tokens(self.train.batch(indices.tolist(), epoch=epoch))
+
+    def validate(self, model: nn.Module, share: Share = ALONE.share) -> dict[str, float]:
         """`evaluate` of the validation split."""
-        return self.evaluate(model, "valid")
+        return self.evaluate(model, "valid", share)
 
     @torch.no_grad()
-    def evaluate(self, model: nn.Module, split: str) -> dict[str, float]:
+    def evaluate(self, model: nn.Module, split: str, share: Share = ALONE.share) -> dict[str, float]:
         """Means over the pairs of a split, in nats: `loss_nats` is the sum of `nll_nats` (masked tokens) and
         `next_sentence_nats`. The pairs and masks are the same whatever the run's seed: losses compare exactly."""
         was_training = model.training
@@ -94,12 +101,16 @@ class MaskedObjective:
         source = self._source(split, 0, 1)
         sequences = min(len(source.pairs), self.config.valid_sequences)
         batches = EpochBatches(sequences=sequences, batch_sequences=self.batch_sequences, seed=0).in_order()
+
+        def sums_of(indices: NDArray[np.int64]) -> tuple[list[float], int]:
+            batch = source.batch(indices.tolist(), epoch=0).to(self.device)
+            return [float(value) for value in self._losses(model, batch)], len(batch.targets_M)
+
         sums = torch.zeros(3, dtype=torch.float64)
         tokens = 0
-        for indices in batches:
-            batch = source.batch(indices.tolist(), epoch=0).to(self.device)
-            sums += torch.stack([value.double() for value in self._losses(model, batch)]).cpu()
-            tokens += len(batch.targets_M)
+        for of_batch, masked in share(batches, sums_of):
+            sums += torch.tensor(of_batch, dtype=torch.float64)
+            tokens += masked
         model.train(was_training)
         masked_sum, pair_sum, right_sum = sums.tolist()
         nll, pair_loss = masked_sum / tokens, pair_sum / sequences

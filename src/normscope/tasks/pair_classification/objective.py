@@ -3,7 +3,9 @@
 # N = packed tokens, B = sequences, D = width, C = classes
 from typing import cast
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -11,6 +13,7 @@ from ...data.epochs import EpochBatches
 from ...data.labelled.corpus import LabelledBatch, LabelledCorpus
 from ...model import Layout
 from ...model.classifier import PairClassifier
+from ...train import ALONE, Share
 from ..numbers import LN2, at_least_float32
 
 
@@ -33,27 +36,36 @@ class ClassificationObjective:
         """The batch's pairs: each has one label to predict, and losses are means over pairs."""
         return len(batch.labels_B)
 
+    def tokens_of(self, number: int) -> int:
+        _, indices = self.epochs.micro_batch(number)
+        return len(indices)
+
     def loss_sums(self, model: nn.Module, batch: LabelledBatch) -> tuple[Tensor, Tensor]:
         """Cross-entropy summed over the batch's pairs, in nats, twice: nothing is smoothed."""
         loss = functional.cross_entropy(self._logits(model, batch), batch.labels_B, reduction="sum")
         return loss, loss.detach()
 
     @torch.no_grad()
-    def validate(self, model: nn.Module) -> dict[str, float]:
+    def validate(self, model: nn.Module, share: Share = ALONE.share) -> dict[str, float]:
         """Means over the held-out pairs: loss in nats, accuracy, and F1 of the positive label where there are two."""
         was_training = model.training
         model.eval()
         split = self.corpus.splits["valid"]
         batches = EpochBatches(sequences=len(split), batch_sequences=self.batch_sequences, seed=0).in_order()
-        loss_sum, predicted, labels = 0.0, list[Tensor](), list[Tensor]()
-        for indices in batches:
+
+        def judged(indices: NDArray[np.int64]) -> tuple[float, list[int], list[int]]:
             batch = split.batch(indices.tolist()).to(self.device)
             logits_BC = self._logits(model, batch)
-            loss_sum += float(functional.cross_entropy(logits_BC.double(), batch.labels_B, reduction="sum"))
-            predicted.append(logits_BC.argmax(-1).cpu())
-            labels.append(batch.labels_B.cpu())
+            loss = float(functional.cross_entropy(logits_BC.double(), batch.labels_B, reduction="sum"))
+            return loss, logits_BC.argmax(-1).tolist(), batch.labels_B.tolist()
+
+        loss_sum, predicted, labels = 0.0, list[int](), list[int]()
+        for loss, of_batch, right in share(batches, judged):
+            loss_sum += loss
+            predicted += of_batch
+            labels += right
         model.train(was_training)
-        predicted_B, labels_B = torch.cat(predicted), torch.cat(labels)
+        predicted_B, labels_B = torch.tensor(predicted), torch.tensor(labels)
         nll = loss_sum / len(split)
         numbers = {
             "loss_nats": nll,

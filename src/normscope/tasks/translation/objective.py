@@ -2,13 +2,16 @@
 
 from typing import cast
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ...data.parallel.batches import BatchSchedule, TranslationBatch, collate, make_batches
 from ...data.parallel.corpus import Corpus
 from ...errors import UserError
 from ...model import EncoderDecoder, Layout
+from ...train import ALONE, Share
 from ..loss import smoothed_cross_entropy
 from ..numbers import LN2
 from .config import TranslationConfig
@@ -43,6 +46,9 @@ class TranslationObjective:
     def target_tokens(self, batch: TranslationBatch) -> int:
         return batch.target_tokens
 
+    def tokens_of(self, number: int) -> int:
+        return int(self.train.target.lengths[self.schedule.micro_batch(number)].sum())
+
     def loss_sums(self, model: nn.Module, batch: TranslationBatch) -> tuple[Tensor, Tensor]:
         """Label-smoothed cross-entropy and negative log-likelihood, summed over target tokens, in nats."""
         source_layout = Layout(batch.source_lengths_B, self.device)
@@ -56,14 +62,18 @@ class TranslationObjective:
         return smoothed_cross_entropy(hidden_MD, weight_VD, target_M, self.config.label_smoothing)
 
     @torch.no_grad()
-    def validate(self, model: nn.Module) -> dict[str, float]:
+    def validate(self, model: nn.Module, share: Share = ALONE.share) -> dict[str, float]:
         """Mean loss (smoothed) and negative log-likelihood per target token over the validation split, in nats."""
         was_training = model.training
         model.eval()
-        loss_sum = nll_sum = 0.0
-        for indices in self.valid_batches:
+
+        def sums_of(indices: NDArray[np.int64]) -> tuple[float, float]:
             loss, nll = self.loss_sums(model, collate(self.valid, indices).to(self.device))
-            loss_sum, nll_sum = loss_sum + float(loss), nll_sum + float(nll)
+            return float(loss), float(nll)
+
+        loss_sum = nll_sum = 0.0
+        for loss, nll in share(self.valid_batches, sums_of):
+            loss_sum, nll_sum = loss_sum + loss, nll_sum + nll
         model.train(was_training)
         tokens = int(self.valid.target.lengths.sum())
         return {"loss_nats": loss_sum / tokens, "nll_nats": nll_sum / tokens, "nll_bits": nll_sum / tokens / LN2}

@@ -17,10 +17,11 @@ from ...limits.memory import bounded_building
 from ...model import EncoderDecoder, stack_shape
 from ...model.sizes import least_weights
 from ...placement import StackShape
+from ...train import Share
 from ...train.seeds import seed_weights
 from .. import words
 from ..numbers import unigram_entropy_nats
-from ..protocol import SMALLER, Evaluation, Facts, LoadedRun, Outputs, TaskFromScratch, TrainingBatch
+from ..protocol import SMALLER, Evaluation, ExtraValidation, Facts, LoadedRun, Outputs, TaskFromScratch, TrainingBatch
 from . import samples
 from .config import TranslationRunConfig
 from .evaluation import evaluate_split
@@ -64,14 +65,13 @@ class Translation(TaskFromScratch[TranslationRunConfig, Corpus, EncoderDecoder, 
             corpus, config.translation, max_tokens=config.data.max_tokens, seed=config.seed, device=device
         )
 
-    def extra_validation(
-        self, config: TranslationRunConfig, corpus: Corpus
-    ) -> Callable[[nn.Module], dict[str, float]] | None:
+    def extra_validation(self, config: TranslationRunConfig, corpus: Corpus) -> ExtraValidation | None:
         count, beam = config.translation.bleu_sentences, BeamConfig(beam=config.translation.bleu_beam)
 
-        def bleu(model: nn.Module) -> dict[str, float]:
+        def bleu(model: nn.Module, share: Share) -> dict[str, float]:
             assert isinstance(model, EncoderDecoder)
-            return {"bleu": evaluate_split(model, corpus.codec, corpus.splits["valid"], beam, limit=count)["bleu"]}
+            scores = evaluate_split(model, corpus.codec, corpus.splits["valid"], beam, limit=count, share=share)
+            return {"bleu": scores["bleu"]}
 
         return bleu if count else None
 

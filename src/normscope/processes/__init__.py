@@ -1,0 +1,1 @@
+"""Processes that work together: which one this is. Nothing here imports anything slow."""

@@ -1,0 +1,112 @@
+"""The gradient of an update: of the mean loss per target token over all its micro-batches, whoever works on them."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import nn
+
+from .device import Precision, autocast
+from .nonfinite import FirstBad, first_bad_gradient
+from .protocol import Objective
+from .replicas.group import Group
+from .replicas.sums import gradient_sum
+from .seeds import seed_micro_batch
+
+Reduction = Literal["ordered", "fast"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Losses:
+    """Of an update."""
+
+    loss: float
+    """Mean per target token, in nats; what is minimised."""
+    nll: float
+    """Mean negative log-likelihood per target token, in nats."""
+    tokens: int
+    """Target tokens of all micro-batches."""
+
+
+class UpdateGradients:
+    """Leaves the gradients of an update in `.grad`, the same in every process of the group."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        objective: Objective,
+        *,
+        forward_model: nn.Module,
+        seed: int,
+        device: torch.device,
+        precision: Precision,
+        reduction: Reduction,
+        group: Group,
+    ) -> None:
+        """forward_model: `model`, or what torch.compile has made of it."""
+        self.model, self.objective, self.forward_model, self.group = model, objective, forward_model, group
+        self.seed, self.device, self.precision = seed, device, precision
+        self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        self.sum = gradient_sum(self.parameters, group, ordered=reduction == "ordered")
+
+    def __call__(self, numbers: range) -> Losses:
+        """The gradients of the micro-batches of these numbers, which the processes of the group share out."""
+        # An update's batches are known before its first backward pass, so each is divided by the tokens of all.
+        batches = {number: self.objective.micro_batch(number) for number in numbers if self._owner(number) == self._own}
+        tokens = sum(
+            self.objective.target_tokens(batches[number]) if number in batches else self.objective.tokens_of(number)
+            for number in numbers
+        )
+        sums = torch.zeros(len(numbers), 2, dtype=torch.float64)
+        reached = torch.zeros(len(self.parameters), dtype=torch.float64)
+        self.model.zero_grad(set_to_none=True)
+        for round_numbers in self._rounds(numbers):
+            for number in round_numbers:
+                if number in batches:
+                    sums[number - numbers.start] = self._backward(number, batches[number], tokens)
+                    reached += torch.tensor([parameter.grad is not None for parameter in self.parameters])
+            self.sum.add([self._owner(number) for number in round_numbers])
+        self.sum.finish()
+        known = self.group.summed(torch.cat([sums.flatten(), reached]))
+        for parameter, times in zip(self.parameters, known[2 * len(numbers) :].tolist(), strict=True):
+            if not times:
+                parameter.grad = None
+        loss_sum = nll_sum = 0.0
+        for loss, nll in known[: 2 * len(numbers)].view(-1, 2).tolist():
+            loss_sum, nll_sum = loss_sum + loss, nll_sum + nll
+        return Losses(loss=loss_sum / tokens, nll=nll_sum / tokens, tokens=tokens)
+
+    def first_bad(self, numbers: range) -> FirstBad | None:
+        """Compute each micro-batch's own gradients again; the first that is not finite, whichever process has it."""
+        found = None
+        for number in numbers:
+            if found is None and self._owner(number) == self._own:
+                found = first_bad_gradient(self.model, number, lambda number=number: self._alone(number))  # type: ignore[misc]
+        return min(filter(None, self.group.gather(found)), key=lambda bad: bad.micro_batch, default=None)
+
+    @property
+    def _own(self) -> int:
+        return self.group.rank
+
+    def _owner(self, number: int) -> int:
+        return number % self.group.size
+
+    def _rounds(self, numbers: range) -> Iterator[range]:
+        """As many numbers at a time as there are processes: each has one of them."""
+        for start in range(0, len(numbers), self.group.size):
+            yield numbers[start : start + self.group.size]
+
+    def _alone(self, number: int) -> None:
+        self.model.zero_grad(set_to_none=True)
+        batch = self.objective.micro_batch(number)
+        self._backward(number, batch, self.objective.target_tokens(batch))
+
+    def _backward(self, number: int, batch: Any, tokens: int) -> torch.Tensor:
+        """Add the batch's part to `.grad`; its loss and negative log-likelihood, summed over its target tokens."""
+        self.model.train()
+        seed_micro_batch(self.seed, number)
+        with autocast(self.device, self.precision):
+            loss, nll = self.objective.loss_sums(self.forward_model, batch)
+        (loss / tokens).backward()  # type: ignore[no-untyped-call]
+        return torch.tensor([float(loss.detach()), float(nll)], dtype=torch.float64)

@@ -1,0 +1,111 @@
+"""The processes of one training, and what they tell each other. Every method is called by all of them, in one order."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn, TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from ...errors import UserError
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+class PeerLost(Exception):
+    """Another process of the training has gone, so that this one cannot go on."""
+
+
+class Group:
+    """A process that trains alone; `Replicas` are several."""
+
+    rank = 0
+    size = 1
+
+    @property
+    def first(self) -> bool:
+        """Whether this is the process that holds the run folder: it alone writes, and speaks."""
+        return self.rank == 0
+
+    def gather(self, value: Item) -> list[Item]:
+        """Everybody's value, by rank."""
+        return [value]
+
+    def summed(self, values: Tensor) -> Tensor:
+        """The sum of everybody's tensor on the CPU; exact where only one of them is not 0."""
+        return values
+
+    def agreed(self, action: Callable[[], Result]) -> Result:
+        """Have everybody act. Where somebody's action raises UserError, all raise that of the lowest rank."""
+        return action()
+
+    def by_first(self, action: Callable[[], object]) -> None:
+        """Have the first alone act. Its UserError is raised by all."""
+        self.agreed(action if self.first else lambda: None)
+
+    def told(self, value: Item) -> Item:
+        """What the first has as `value`."""
+        return value
+
+    def share(self, items: Sequence[Item], compute: Callable[[Item], Result]) -> list[Result]:
+        """What `compute` gives for each item, in their order: computed by one of us, and known to all."""
+        mine = [compute(item) for item in items[self.rank :: self.size]]
+        parts = self.gather(mine)
+        return [parts[number % self.size][number // self.size] for number in range(len(items))]
+
+    def any_signal(self, number: int | None) -> int | None:
+        """A signal that somebody was sent, the highest of several; None where nobody was."""
+        return number
+
+
+ALONE = Group()
+
+
+class Replicas(Group):
+    """The processes of torch's default group, which speak of what is no gradient over the CPU."""
+
+    def __init__(self) -> None:
+        self.rank, self.size = dist.get_rank(), dist.get_world_size()
+
+    def gather(self, value: Item) -> list[Item]:
+        found: list[Any] = [None] * self.size
+        self.met(lambda: dist.all_gather_object(found, value))
+        return found
+
+    def summed(self, values: Tensor) -> Tensor:
+        self.met(lambda: dist.all_reduce(values))
+        return values
+
+    def agreed(self, action: Callable[[], Result]) -> Result:
+        problem, made = None, list[Result]()
+        try:
+            made.append(action())
+        except UserError as error:
+            problem = error
+        messages = self.gather(None if problem is None else str(problem))
+        for rank, message in enumerate(messages):
+            if message is not None:
+                raise UserError(message if rank == 0 else f"process {rank} of {self.size}: {message}") from problem
+        return made[0]
+
+    def told(self, value: Item) -> Item:
+        return self.gather(value if self.first else None)[0]  # type: ignore[return-value]
+
+    def any_signal(self, number: int | None) -> int | None:
+        highest = torch.tensor([number or 0])
+        self.met(lambda: dist.all_reduce(highest, op=dist.ReduceOp.MAX))
+        return int(highest) or None
+
+    def met(self, collective: Callable[[], object]) -> None:
+        """Call what all of us call together. Raises PeerLost where somebody has gone."""
+        try:
+            collective()
+        except RuntimeError as error:
+            self._lost(error)
+
+    def _lost(self, error: RuntimeError) -> NoReturn:
+        raise PeerLost(
+            f"process {self.rank} of {self.size} has lost another one, and ends: what it said stands above, or in the "
+            f"log of its machine ({str(error).splitlines()[0]})"
+        ) from error
