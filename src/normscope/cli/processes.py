@@ -8,7 +8,7 @@ import typer
 
 from ..errors import UserError
 from ..processes.torchrun import rank_of_environment
-from ..signals import Interrupted
+from ..signals import Interrupted, Stopped
 from .console import say
 
 
@@ -17,7 +17,7 @@ def spoken_once() -> Iterator[None]:
     """What all processes of a training meet, the first of them says; the others end with the same exit code."""
     try:
         yield
-    except (UserError, Interrupted) as error:
+    except (UserError, Interrupted, Stopped) as error:
         if rank_of_environment() == 0:
             raise
         raise typer.Exit(getattr(error, "exit_code", 2)) from None
@@ -36,7 +36,7 @@ def start_processes(count: int, words: Sequence[str], *, restarts: int) -> None:
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
     # Its own log tells of every end in twenty lines; the processes say themselves what has happened.
-    logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
+    logging.disable(logging.CRITICAL)
     config = LaunchConfig(
         min_nodes=1,
         max_nodes=1,

@@ -26,6 +26,9 @@ from .protocol import Hooks, Monitors, Objective, Share, durations
 from .replicas import ALONE, Group
 from .run_folder import RunFolder
 
+_PASSED_ON_SECONDS = 5.0
+"""Within which a launcher of several processes passes on a signal that they have had."""
+
 
 class Trainer:
     """Trains one model in one run folder. Build it with the model on its device, then `run`.
@@ -104,7 +107,7 @@ class Trainer:
         self.group.by_first(lambda: self._open_log(mark))
         self.started, self.tokens_since_start = time.perf_counter(), 0
         try:
-            with StopRequest() as stop:
+            with StopRequest(passed_on_seconds=_PASSED_ON_SECONDS if self.group.size > 1 else 0.0) as stop:
                 while self.progress.update < self.updates:
                     self._one_update()
                     signal_number = self.group.any_signal(stop.signal_number)

@@ -1,7 +1,7 @@
 """The processes of one training, and what they tell each other. Every method is called by all of them, in one order."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -102,10 +102,6 @@ class Replicas(Group):
         try:
             collective()
         except RuntimeError as error:
-            self._lost(error)
-
-    def _lost(self, error: RuntimeError) -> NoReturn:
-        raise PeerLost(
-            f"process {self.rank} of {self.size} has lost another one, and ends: what it said stands above, or in the "
-            f"log of its machine ({str(error).splitlines()[0]})"
-        ) from error
+            raise PeerLost(
+                f"process {self.rank} of {self.size} has lost another one, which says why, here or on its own machine"
+            ) from error
