@@ -50,6 +50,7 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/monitor.py
 	$(BIN)/python benchmarks/doctor.py
 	$(BIN)/python benchmarks/memory.py
+	$(BIN)/python benchmarks/devices.py
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis mutants

@@ -5,6 +5,7 @@ of a test session starts the server. `tiny.start` starts a process from nothing,
 """
 
 import io
+import itertools
 import multiprocessing
 import os
 import signal
@@ -24,6 +25,7 @@ from normscope.studies.grids import lifeline, pool
 
 _SERVER = multiprocessing.get_context("forkserver")
 _SERVER.set_forkserver_preload(["warm"])
+_SAID, _NUMBERS = tempfile.TemporaryDirectory(), itertools.count()
 
 
 class Forked:
@@ -31,9 +33,8 @@ class Forked:
 
     stdin = None
 
-    def __init__(self, function: Callable[..., None], *arguments: Any, out: IO[bytes], err: IO[bytes]) -> None:
-        self._files = [Path(out.name), Path(err.name)]
-        self._kept = out, err  # temporary files are deleted with their objects
+    def __init__(self, function: Callable[..., None], *arguments: Any, out: Path, err: Path) -> None:
+        self._files = [out, err]
         self._process = _SERVER.Process(target=_call, args=(function, arguments, self._files))
         with _server_finds_warm():
             self._process.start()
@@ -60,8 +61,6 @@ class Forked:
         assert not stdin, "what it reads is given at its start"
         self.wait(timeout)
         out, err = (path.read_bytes() for path in self._files)
-        for file in self._kept:
-            file.close()  # left to the collector they may warn, in whatever test it runs
         return out, err
 
     def send_signal(self, number: int) -> None:
@@ -76,7 +75,11 @@ class Forked:
 
 def call(function: Callable[..., None], *arguments: Any) -> Forked:
     """Call a function of a module of `tests` in a process of its own."""
-    return Forked(function, *arguments, out=tempfile.NamedTemporaryFile(), err=tempfile.NamedTemporaryFile())
+    number = next(_NUMBERS)
+    out, err = (Path(_SAID.name) / f"{number}.{stream}" for stream in ("out", "err"))
+    out.touch()
+    err.touch()
+    return Forked(function, *arguments, out=out, err=err)
 
 
 def start(*words: str, cwd: Path | None = None, stdin: bytes = b"") -> Forked:
@@ -93,7 +96,8 @@ def pool_forks() -> Iterator[None]:
         assert others == {"stderr": subprocess.STDOUT, "stdin": subprocess.PIPE, "start_new_session": True}
         # The forked process has no pipe to watch: a test that kills its parent starts it from nothing.
         environment = {name: value for name, value in env.items() if name != lifeline.VARIABLE}
-        return Forked(_normscope, command[3:], environment, Path.cwd(), b"", out=stdout, err=stdout)
+        log = Path(stdout.name)
+        return Forked(_normscope, command[3:], environment, Path.cwd(), b"", out=log, err=log)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pool, "subprocess", SimpleNamespace(**(vars(subprocess) | {"Popen": popen})))

@@ -31,6 +31,7 @@ PAGES = [
             "training",
             "models",
             "run-folders",
+            "devices",
             "comparing",
             "own-placements",
             "placements",
@@ -47,6 +48,7 @@ PAGES = [
 GOES_ON_FROM = {
     "docs/training.md": "docs/data.md",
     "docs/run-folders.md": "docs/training.md",
+    "docs/devices.md": "docs/training.md",
     "docs/comparing.md": "README.md",
 }
 """Whose corpus, configuration or run a page's examples use."""

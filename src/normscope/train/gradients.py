@@ -53,7 +53,7 @@ class UpdateGradients:
     def __call__(self, numbers: range) -> Losses:
         """The gradients of the micro-batches of these numbers, which the processes of the group share out."""
         # An update's batches are known before its first backward pass, so each is divided by the tokens of all.
-        batches = {number: self.objective.micro_batch(number) for number in numbers if self._owner(number) == self._own}
+        batches = {number: self.objective.micro_batch(number) for number in numbers if self.owner(number) == self._own}
         tokens = sum(
             self.objective.target_tokens(batches[number]) if number in batches else self.objective.tokens_of(number)
             for number in numbers
@@ -66,7 +66,7 @@ class UpdateGradients:
                 if number in batches:
                     sums[number - numbers.start] = self._backward(number, batches[number], tokens)
                     reached += torch.tensor([parameter.grad is not None for parameter in self.parameters])
-            self.sum.add([self._owner(number) for number in round_numbers])
+            self.sum.add([self.owner(number) for number in round_numbers])
         self.sum.finish()
         known = self.group.summed(torch.cat([sums.flatten(), reached]))
         for parameter, times in zip(self.parameters, known[2 * len(numbers) :].tolist(), strict=True):
@@ -81,7 +81,7 @@ class UpdateGradients:
         """Compute each micro-batch's own gradients again; the first that is not finite, whichever process has it."""
         found = None
         for number in numbers:
-            if found is None and self._owner(number) == self._own:
+            if found is None and self.owner(number) == self._own:
                 found = first_bad_gradient(self.model, number, lambda number=number: self._alone(number))  # type: ignore[misc]
         return min(filter(None, self.group.gather(found)), key=lambda bad: bad.micro_batch, default=None)
 
@@ -89,7 +89,8 @@ class UpdateGradients:
     def _own(self) -> int:
         return self.group.rank
 
-    def _owner(self, number: int) -> int:
+    def owner(self, number: int) -> int:
+        """The process that works on the micro-batch of that number."""
         return number % self.group.size
 
     def _rounds(self, numbers: range) -> Iterator[range]:

@@ -221,13 +221,17 @@ class Trainer:
         bad = self.gradients.first_bad(numbers)
         reason = what_went_first(loss, bad)
         if self.train.on_nonfinite == "stop":
-            self._stop(update, reason)
+            where = ""
+            if bad is not None and self.group.size > 1:
+                where = f", of process {self.gradients.owner(bad.micro_batch)}"
+            self._stop(update, reason, where)
         self.progress.skipped_updates += 1
         self._emit({"event": "skipped", "update": update, "reason": reason})
 
-    def _stop(self, update: int, reason: str) -> NoReturn:
+    def _stop(self, update: int, reason: str, where: str = "") -> NoReturn:
+        """where: what depends on the number of processes, and so stands in no event."""
         self._emit({"event": "non-finite", "update": update, "reason": reason, **self._totals()})
-        raise NonFinite(f"update {update}: {reason}")
+        raise NonFinite(f"update {update}: {reason}{where}")
 
     def _validate_and_save(self, update: int) -> None:
         last, validate = update == self.updates, _due(update, self.validate_every)

@@ -27,17 +27,14 @@ EXIT_CODE = 75
 @contextmanager
 def beating(group: Replicas) -> Iterator[None]:
     """Within it this process says that it lives, and ends, with one line, where another one does not for too long."""
-    patience = float(os.environ.get(VARIABLE, _SECONDS))
-    ended = threading.Event()
-    beats = _Beats()
-    beats.set(f"name/{group.rank}", f"{socket.gethostname()}, process {os.getpid()}")
-    thread = threading.Thread(target=_watch, args=(beats, group, patience, ended), daemon=True)
-    thread.start()
+    heart = _Heart(group, float(os.environ.get(VARIABLE, _SECONDS)))
+    threads = [threading.Thread(target=work, daemon=True) for work in (heart.beat, heart.guard)]
+    for thread in threads:
+        thread.start()
     try:
         yield
     finally:
-        ended.set()
-        thread.join()
+        heart.ended.set()
 
 
 class _Beats:
@@ -61,31 +58,55 @@ class _Beats:
         return f"normscope/{self._start}/{name}"
 
 
-def _watch(beats: _Beats, group: Replicas, patience: float, ended: threading.Event) -> None:
-    seen: dict[int, tuple[str | None, float]] = {
-        rank: (None, time.monotonic()) for rank in range(group.size) if rank != group.rank
-    }
-    for number in itertools.count():
-        if ended.wait(min(1.0, patience / 4)):
+class _Heart:
+    """What this process says of itself, and hears of the others."""
+
+    def __init__(self, group: Replicas, patience_seconds: float) -> None:
+        self.group, self.patience_seconds, self.ended = group, patience_seconds, threading.Event()
+        self.beats = _Beats()
+        self.beats.set(f"name/{group.rank}", f"{socket.gethostname()}, process {os.getpid()}")
+        self.answered_at = time.monotonic()
+        """When the store last did."""
+
+    def beat(self) -> None:
+        """Say once a second that this process lives, and look at the others."""
+        seen: dict[int, tuple[str | None, float]] = {
+            rank: (None, time.monotonic()) for rank in range(self.group.size) if rank != self.group.rank
+        }
+        for number in itertools.count():
+            if self._waited():
+                return
+            try:
+                self.beats.set(f"beat/{self.group.rank}", str(number))
+                for rank, (beat, since) in seen.items():
+                    now = self.beats.get(f"beat/{rank}")
+                    if now != beat:
+                        seen[rank] = now, time.monotonic()
+                    elif time.monotonic() - since > self.patience_seconds:
+                        name = self.beats.get(f"name/{rank}") or "which never joined"
+                        self._leave(f"process {rank} ({name})")
+            except (RuntimeError, ValueError):
+                return  # the store has gone with whoever held it; then connections close as well
+            self.answered_at = time.monotonic()
+
+    def guard(self) -> None:
+        """See that `beat` is not kept waiting by whoever holds the store."""
+        while not self._waited():
+            if time.monotonic() - self.answered_at > 2 * self.patience_seconds:
+                self._leave(f"who holds the store at {os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}")
+
+    def _waited(self) -> bool:
+        """Whether the training ended while this waited for the next look."""
+        return self.ended.wait(min(1.0, self.patience_seconds / 4))
+
+    def _leave(self, who: str) -> None:
+        if self.ended.is_set():
             return
-        try:
-            beats.set(f"beat/{group.rank}", str(number))
-            for rank, (beat, since) in seen.items():
-                now = beats.get(f"beat/{rank}")
-                if now != beat:
-                    seen[rank] = now, time.monotonic()
-                elif time.monotonic() - since > patience:
-                    _leave(beats.get(f"name/{rank}"), group, rank, patience)
-        except (RuntimeError, ValueError):
-            return  # the store has gone with whoever held it; then connections close as well
-
-
-def _leave(name: str | None, group: Replicas, rank: int, patience: float) -> None:
-    print(
-        f"process {group.rank} of {group.size}: process {rank} ({name or 'which never joined'}) has not answered for "
-        f"{patience:g} seconds; this one ends, so that torchrun can start all of them again",
-        file=sys.stderr,
-        flush=True,
-    )
-    # The main thread waits within a collective, which nothing but the other process could end.
-    os._exit(EXIT_CODE)
+        print(
+            f"process {self.group.rank} of {self.group.size}: {who} has not answered for {self.patience_seconds:g} "
+            "seconds; this one ends, so that torchrun can start all of them again",
+            file=sys.stderr,
+            flush=True,
+        )
+        # The main thread waits within a collective, which nothing but the other process could end.
+        os._exit(EXIT_CODE)
