@@ -17,7 +17,7 @@ from normscope import files
 from normscope.errors import UserError
 from normscope.runs import run
 from normscope.train import RunFolder, checkpoint
-from normscope.train.loop import Trainer
+from normscope.train.saving import Saving
 from tiny import SHORT, result, steps, tiny
 
 SETTINGS = (*SHORT, "train.duration=8", "train.checkpoint_every=3", "train.keep_checkpoints=1")
@@ -56,15 +56,15 @@ def watched(root: Path) -> Iterator[Disk]:
 
         return call
 
-    prune = Trainer._prune
+    prune = Saving.prune
 
-    def pruned(trainer: Trainer) -> None:
+    def pruned(saving: Saving) -> None:
         disk.pruning = True
-        prune(trainer)
+        prune(saving)
         disk.pruning = False
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Trainer, "_prune", pruned)
+        patch.setattr(Saving, "prune", pruned)
         for name in ("open", "fsync", "rename", "replace", "mkdir", "unlink", "rmdir", "scandir", "listdir", "stat"):
             patch.setattr(os, name, wrapped(name, getattr(os, name)))
         patch.setattr(io, "open", wrapped("open", io.open))

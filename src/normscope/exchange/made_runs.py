@@ -16,7 +16,7 @@ from ..tasks.run_config import RunConfig
 from ..train import RunFolder
 from ..train.checkpoint import save
 from ..train.environment import describe
-from ..train.loop import first_state
+from ..train.saving import first_state
 from .forms import Model
 
 

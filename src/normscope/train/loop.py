@@ -10,12 +10,9 @@ import torch
 from torch import nn
 
 from .. import files
-from ..errors import UserError
 from ..optim import OptimizerConfig, ScheduleConfig, factor, make_optimizer
 from ..optim.clipping import UpdateClipping
-from ..provenance import source_sha256
 from ..signals import Interrupted, StopRequest
-from . import checkpoint
 from .config import TrainConfig
 from .device import autocast
 from .gradients import UpdateGradients
@@ -25,6 +22,7 @@ from .progress import Progress
 from .protocol import Hooks, Monitors, Objective, Share, durations
 from .replicas import ALONE, Group
 from .run_folder import RunFolder
+from .saving import Saving
 
 _PASSED_ON_SECONDS = 5.0
 """Within which a launcher of several processes passes on a signal that they have had."""
@@ -86,11 +84,13 @@ class Trainer:
         self.probe, self.extra_validation = probe, extra_validation
         # It reads what all have; so the first measures while the others wait for it.
         self.monitor = monitor if group.first else None
-        self.listeners, self.say = list(listeners), say
-        self.progress = Progress()
-        self.identity = ""
-        self._before_end: dict[str, Any] | None = None
-        self._saved_update = 0
+        self.listeners = list(listeners)
+        self.saving = Saving(folder, model, self.optimizer, keep_last=train.keep_checkpoints, group=group, say=say)
+
+    @property
+    def progress(self) -> Progress:
+        """Where the run stands."""
+        return self.saving.progress
 
     def run(self, *, from_step: int | None = None, identity: str = "") -> Progress:
         """Train to the end, from the newest checkpoint (or `from_step`) where there is one.
@@ -101,10 +101,11 @@ class Trainer:
         process, having saved; NonFinite where the run must stop; UserError where the checkpoint is damaged or the disk
         full; PeerLost where another process has gone.
         """
-        self.identity = identity
-        mark = self._restore(from_step)
+        mark = self.saving.restore(from_step=from_step, identity=identity, updates=self.updates)
+        if mark is None:
+            self._begin()
         self.log: MetricsLog | NoLog = NoLog()
-        self.group.by_first(lambda: self._open_log(mark))
+        self.group.by_first(lambda: self._open_log(mark or Mark()))
         self.started, self.tokens_since_start = time.perf_counter(), 0
         try:
             with StopRequest(passed_on_seconds=_PASSED_ON_SECONDS if self.group.size > 1 else 0.0) as stop:
@@ -113,12 +114,18 @@ class Trainer:
                     signal_number = self.group.any_signal(stop.signal_number)
                     if signal_number is not None and self.progress.update < self.updates:
                         self._stop_if_unfit()
-                        self._save()
+                        self.saving.save(self.log.mark)
                         raise Interrupted(signal_number, f"after update {self.progress.update}; saved")
                 self.group.by_first(self._end)
         finally:
             self.log.close()
         return self.progress
+
+    def _begin(self) -> None:
+        """Before the first update: what the model asks for, of the first batch."""
+        with autocast(self.device, self.precision):
+            objective = self.objective
+            self.hooks.before_first_batch(lambda: objective.loss_sums(self.model, objective.micro_batch(0)))
 
     def _open_log(self, mark: Mark) -> None:
         self.log = MetricsLog(self.folder.metrics_file, mark)
@@ -126,50 +133,10 @@ class Trainer:
     def _end(self) -> None:
         # Nobody clears up in a finished run, so what was removed is gone from the disk before it says so; and after the
         # last checkpoint, so that a run that says so is finished whatever kills it.
-        self._prune()
+        self.saving.prune()
         files.sync(self.folder.checkpoints)
         self._emit({"event": "finished", "update": self.progress.update, **self._totals()})
         self.log.mark()
-
-    def _restore(self, from_step: int | None) -> Mark:
-        found = self._found(from_step)
-        if found is None:
-            with autocast(self.device, self.precision):
-                objective = self.objective
-                self.hooks.before_first_batch(lambda: objective.loss_sums(self.model, objective.micro_batch(0)))
-            return Mark()
-        return self.group.agreed(lambda: self._restore_from(found))
-
-    def _found(self, from_step: int | None) -> checkpoint.Checkpoint | None:
-        """The checkpoint that the first process has verified, where there is one."""
-        found: list[checkpoint.Checkpoint | None] = [None]
-
-        def look() -> None:
-            found[0] = checkpoint.intact(self.folder.checkpoints, update=from_step, run=self.identity)
-
-        self.group.by_first(look)
-        update = self.group.told(None if found[0] is None else found[0].update)
-        return None if update is None else checkpoint.of_update(self.folder.checkpoints, update)
-
-    def _restore_from(self, found: checkpoint.Checkpoint) -> Mark:
-        found.load_model(self.model)
-        found.load_optimizer(self.model, self.optimizer)
-        state = found.state()
-        try:
-            if found.update >= self.updates:
-                self._before_end = state["before_end"]
-            elif state["before_end"] is not None:
-                state |= state["before_end"]  # what was done because the run ended there has not been done
-            self.progress, mark = Progress.of_state(state), Mark.of_state(state)
-        except (KeyError, TypeError, ValueError) as error:
-            raise UserError(f"{found.folder}: its state.json was written by another version: {error!r}") from error
-        self._saved_update = found.update
-        if self.group.first:
-            for later in checkpoint.existing(self.folder.checkpoints):
-                if later.update > found.update:
-                    files.remove_folder(later.folder)
-            self._prune()  # a kill may have come between saving the newest and removing the oldest
-        return mark
 
     def _one_update(self) -> None:
         update = self.progress.update + 1
@@ -237,9 +204,7 @@ class Trainer:
         last, validate = update == self.updates, _due(update, self.validate_every)
         if last and not validate:
             # A longer run does not validate here; this is what lets it go on as if it had been longer from the start.
-            progress = self.progress.to_state()
-            best = {name: progress[name] for name in ("best_nll_nats", "best_update")}
-            self._before_end = best | self.log.mark().to_state()
+            self.saving.note_before_end(self.log.mark())
         validate, save = validate or last, last or _due(update, self.checkpoint_every)
         if validate or save:
             self._stop_if_unfit()
@@ -254,7 +219,7 @@ class Trainer:
                 self.progress.best_nll_nats, self.progress.best_update = numbers["nll_nats"], update
             self._emit({"event": "validation", "update": update, "epoch": self._epoch(update)} | numbers)
         if save or self.progress.best_update == update:
-            self._save()
+            self.saving.save(self.log.mark)
 
     def _totals(self) -> dict[str, Any]:
         progress = self.progress
@@ -271,25 +236,6 @@ class Trainer:
         if reason is not None:
             self._stop(self.progress.update, reason)
 
-    def _save(self) -> None:
-        if self._saved_update == self.progress.update:
-            return
-        self.group.by_first(self._write_checkpoint)
-        self._saved_update = self.progress.update
-
-    def _write_checkpoint(self) -> None:
-        state = _state(self.progress, self.log.mark(), self.identity, self._before_end)
-        checkpoint.save(self.folder.checkpoints, self.progress.update, self.model, self.optimizer, state)
-        self._prune()
-
-    def _prune(self) -> None:
-        keep = {self.progress.best_update} | ({self._before_end["best_update"]} if self._before_end else set())
-        try:
-            checkpoint.prune(self.folder.checkpoints, keep_last=self.train.keep_checkpoints, keep_updates=keep)
-            files.clear_unfinished(self.folder.checkpoints)  # what the disk refused to remove before
-        except OSError as error:
-            self.say(f"note: an old checkpoint could not be removed ({error}); nothing is lost, and the run goes on")
-
     def _emit(self, event: Event) -> None:
         self.log.append(event)
         elapsed = time.perf_counter() - self.started
@@ -305,13 +251,3 @@ class Trainer:
 def _due(update: int, every: Fraction) -> bool:
     """True at the update in which another multiple of `every` is completed."""
     return update // every > (update - 1) // every
-
-
-def first_state(identity: str) -> dict[str, Any]:
-    """What a checkpoint before the first update of the run of that identity holds beside its tensors."""
-    return _state(Progress(), Mark(), identity, None)
-
-
-def _state(progress: Progress, mark: Mark, identity: str, before_end: dict[str, Any] | None) -> dict[str, Any]:
-    bound = {"run": identity, "source_sha256": source_sha256(), "before_end": before_end}
-    return progress.to_state() | mark.to_state() | bound

@@ -1,0 +1,116 @@
+"""Where a run stands, written to its checkpoints by the first of its processes and read from them by all."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+
+from .. import files
+from ..errors import UserError
+from ..provenance import source_sha256
+from . import checkpoint
+from .metrics import Mark
+from .progress import Progress
+from .replicas import Group
+from .run_folder import RunFolder
+
+
+class Saving:
+    """The checkpoints of a run, and the progress that they keep beside weights and optimiser."""
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        *,
+        keep_last: int,
+        group: Group,
+        say: Callable[[str], None],
+    ) -> None:
+        """say: takes notes for the user."""
+        self.folder, self.model, self.optimizer = folder.checkpoints, model, optimizer
+        self.keep_last, self.group, self.say = keep_last, group, say
+        self.progress = Progress()
+        self.identity = ""
+        self._before_end: dict[str, Any] | None = None
+        self._saved_update = 0
+
+    def restore(self, *, from_step: int | None, identity: str, updates: int) -> Mark | None:
+        """Go back to the newest checkpoint, or to that of an update; None where there is none to go back to.
+
+        identity: of the run that it must be of. updates: of the whole run. Returns where its metrics stood. Raises
+        UserError for a checkpoint that is damaged, or of another run.
+        """
+        self.identity = identity
+        found = self._found(from_step)
+        return None if found is None else self.group.agreed(lambda: self._restore(found, updates))
+
+    def note_before_end(self, mark: Mark) -> None:
+        """Keep what a longer run goes on from, which does not validate where this one ends."""
+        progress = self.progress.to_state()
+        best = {name: progress[name] for name in ("best_nll_nats", "best_update")}
+        self._before_end = best | mark.to_state()
+
+    def save(self, mark: Callable[[], Mark]) -> None:
+        """Save, unless this update is saved. mark: says where the metrics on disk stand. Raises UserError."""
+        if self._saved_update != self.progress.update:
+            self.group.by_first(lambda: self._write(mark()))
+            self._saved_update = self.progress.update
+
+    def prune(self) -> None:
+        """Remove the checkpoints that need not be kept; what the disk refuses to remove is said."""
+        keep = {self.progress.best_update} | ({self._before_end["best_update"]} if self._before_end else set())
+        try:
+            checkpoint.prune(self.folder, keep_last=self.keep_last, keep_updates=keep)
+            files.clear_unfinished(self.folder)  # what the disk refused to remove before
+        except OSError as error:
+            self.say(f"note: an old checkpoint could not be removed ({error}); nothing is lost, and the run goes on")
+
+    def _found(self, from_step: int | None) -> checkpoint.Checkpoint | None:
+        """The checkpoint that the first process has verified, where there is one."""
+        found: list[checkpoint.Checkpoint] = []
+
+        def look() -> None:
+            intact = checkpoint.intact(self.folder, update=from_step, run=self.identity)
+            found.extend([] if intact is None else [intact])
+
+        self.group.by_first(look)
+        update = self.group.told(found[0].update if found else None)
+        return None if update is None else checkpoint.of_update(self.folder, update)
+
+    def _restore(self, found: checkpoint.Checkpoint, updates: int) -> Mark:
+        found.load_model(self.model)
+        found.load_optimizer(self.model, self.optimizer)
+        state = found.state()
+        try:
+            if found.update >= updates:
+                self._before_end = state["before_end"]
+            elif state["before_end"] is not None:
+                state |= state["before_end"]  # what was done because the run ended there has not been done
+            self.progress, mark = Progress.of_state(state), Mark.of_state(state)
+        except (KeyError, TypeError, ValueError) as error:
+            raise UserError(f"{found.folder}: its state.json was written by another version: {error!r}") from error
+        self._saved_update = found.update
+        if self.group.first:
+            for later in checkpoint.existing(self.folder):
+                if later.update > found.update:
+                    files.remove_folder(later.folder)
+            self.prune()  # a kill may have come between saving the newest and removing the oldest
+        return mark
+
+    def _write(self, mark: Mark) -> None:
+        state = _state(self.progress, mark, self.identity, self._before_end)
+        checkpoint.save(self.folder, self.progress.update, self.model, self.optimizer, state)
+        self.prune()
+
+
+def first_state(identity: str) -> dict[str, Any]:
+    """What a checkpoint before the first update of the run of that identity holds beside its tensors."""
+    return _state(Progress(), Mark(), identity, None)
+
+
+def _state(progress: Progress, mark: Mark, identity: str, before_end: dict[str, Any] | None) -> dict[str, Any]:
+    bound = {"run": identity, "source_sha256": source_sha256(), "before_end": before_end}
+    return progress.to_state() | mark.to_state() | bound
