@@ -14,7 +14,7 @@ from ..runs.resolving import resolve
 from ..settings.tables import to_toml
 from ..tasks.run_config import RunConfig
 from ..train import RunFolder
-from ..train.checkpoint import save
+from ..train.checkpoint import contents, save
 from ..train.environment import describe
 from ..train.saving import first_state
 from .forms import Model
@@ -56,7 +56,7 @@ def write_run(
         folder.write_config(to_toml(config))
         folder.write_environment(environment)
         state = first_state(folder.identity(origin.data_fingerprint))
-        save(folder.checkpoints, 0, model, _fresh(model, config), state)
+        save(folder.checkpoints, 0, contents(model, _fresh(model, config)), state)
 
 
 def _fresh(model: nn.Module, config: RunConfig) -> torch.optim.Optimizer:

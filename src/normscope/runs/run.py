@@ -18,13 +18,14 @@ from ..train import RunFolder, Trainer, durations
 from ..train.environment import describe
 from ..train.metrics import Event
 from ..train.progress import Progress
-from ..train.replicas import Group, joined, own_device
+from ..train.replicas import Group, joined, own_device, shards
 from .changing import is_over, refuse_shorter
 from .claiming import claim, keep_environment, mend_vocabularies, refuse_other_configuration
 from .hooks import PlacementHooks
 from .machine import prepare_machine
 from .monitoring import run_monitor
 from .resolving import resolve
+from .sharding import sharded
 
 Listener = Callable[[Event], None]
 
@@ -120,6 +121,10 @@ def _trainer(
 ) -> Trainer:
     precision: Literal["fp32", "bf16"] = "bf16" if config.train.precision == "bf16" else "fp32"
     model = assembly.build().to(device)
+    norms = gradient_norms
+    if config.train.shard:
+        sharded(model, config, group)
+        norms = gradient_norms if group.size == 1 else shards.gradient_norms
     adaptive = config.adaptive.in_updates(durations(assembly.objective, config.train))
     return Trainer(
         model=model,
@@ -133,7 +138,7 @@ def _trainer(
         precision=precision,
         hooks=PlacementHooks(model, adaptive, drawn=assembly.drawn),
         monitor=run_monitor(model, assembly.objective, config.train),
-        probe=lambda model: {"gradient_norms": gradient_norms(model)},
+        probe=lambda model: {"gradient_norms": norms(model)},
         extra_validation=assembly.extra_validation,
         group=group,
         listeners=listeners,

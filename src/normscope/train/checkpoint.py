@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from ..errors import UserError, option
 from ..files import disk_errors, remove_folder, whole_folder
 from .nonfinite import persistent_buffers
+from .replicas.shards import parted_as, whole
 
 _MANIFEST = "MANIFEST.sha256"
 _FILES = ("model.safetensors", "optimizer.safetensors", "state.json")
@@ -86,7 +87,7 @@ class Checkpoint:
             for name, tensor in wanted.items():
                 if tensor.shape != saved[name].shape:
                     raise UserError(f"{file}: {name} is {tuple(saved[name].shape)}, the model's {tuple(tensor.shape)}")
-                tensor.copy_(saved[name])
+                tensor.copy_(parted_as(saved[name], tensor))
 
     def load_optimizer(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
         """Restore the optimiser's state of every parameter by name. Raises UserError where it does not fit."""
@@ -101,23 +102,39 @@ class Checkpoint:
             # torch's optimisers count steps in a scalar; everything else they keep has the parameter's shape.
             if tensor.shape != (() if what == "step" else parameter.shape):
                 raise UserError(f"{file}: {key} is {tuple(tensor.shape)}, the parameter {tuple(parameter.shape)}")
-            optimizer.state[parameter][what] = tensor.to(parameter.device)
+            state = tensor if what == "step" else parted_as(tensor, parameter)
+            optimizer.state[parameter][what] = state.to(parameter.device)
 
 
-def save(
-    folder: Path, update: int, model: nn.Module, optimizer: torch.optim.Optimizer, state: dict[str, Any]
-) -> Checkpoint:
-    """Write `folder/step-UPDATE`, whole or not at all. Raises UserError on a full disk."""
-    target = of_update(folder, update).folder
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """The tensors of a checkpoint, by name."""
+
+    model: dict[str, Tensor]
+    moments: dict[str, Tensor]
+    """The optimiser's state."""
+
+
+def contents(model: nn.Module, optimizer: torch.optim.Optimizer) -> Contents:
+    """What is to be saved; of a sharded model put together, so that all processes call this together."""
     moments = {
         f"{name}/{what}": tensor
         for name, parameter in model.named_parameters()
         for what, tensor in optimizer.state.get(parameter, {}).items()
         if isinstance(tensor, Tensor)
     }
+    return Contents(
+        model={name: whole(tensor.detach()) for name, tensor in _tensors(model).items()},
+        moments={name: whole(tensor.detach()) for name, tensor in moments.items()},
+    )
+
+
+def save(folder: Path, update: int, tensors: Contents, state: dict[str, Any]) -> Checkpoint:
+    """Write `folder/step-UPDATE`, whole or not at all. Raises UserError on a full disk."""
+    target = of_update(folder, update).folder
     with disk_errors(f"saving {target}"), whole_folder(target) as temporary:
-        save_file({n: t.detach().contiguous() for n, t in _tensors(model).items()}, temporary / _FILES[0])
-        save_file({n: t.detach().contiguous() for n, t in moments.items()}, temporary / _FILES[1])
+        save_file({n: t.contiguous() for n, t in tensors.model.items()}, temporary / _FILES[0])
+        save_file({n: t.contiguous() for n, t in tensors.moments.items()}, temporary / _FILES[1])
         (temporary / _FILES[2]).write_text(json.dumps(state, indent=1) + "\n", encoding="utf-8")
         (temporary / _MANIFEST).write_text(_manifest(_line(temporary / name) for name in _FILES), encoding="ascii")
     return Checkpoint(target)

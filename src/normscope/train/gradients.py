@@ -11,6 +11,7 @@ from .device import Precision, autocast
 from .nonfinite import FirstBad, first_bad_gradient
 from .protocol import Objective
 from .replicas.group import Group
+from .replicas.shards import is_part
 from .replicas.sums import gradient_sum
 from .seeds import seed_micro_batch
 
@@ -48,7 +49,9 @@ class UpdateGradients:
         self.model, self.objective, self.forward_model, self.group = model, objective, forward_model, group
         self.seed, self.device, self.precision = seed, device, precision
         self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-        self.sum = gradient_sum(self.parameters, group, ordered=reduction == "ordered")
+        # The parts of a sharded model are added up by its backward passes themselves.
+        added = [parameter for parameter in self.parameters if not is_part(parameter)]
+        self.sum = gradient_sum(added, group, ordered=reduction == "ordered")
 
     def __call__(self, numbers: range) -> Losses:
         """The gradients of the micro-batches of these numbers, which the processes of the group share out."""
@@ -78,7 +81,12 @@ class UpdateGradients:
         return Losses(loss=loss_sum / tokens, nll=nll_sum / tokens, tokens=tokens)
 
     def first_bad(self, numbers: range) -> FirstBad | None:
-        """Compute each micro-batch's own gradients again; the first that is not finite, whichever process has it."""
+        """Compute each micro-batch's own gradients again; the first that is not finite, whichever process has it.
+
+        None of a sharded model, whose gradients are sums over processes before anybody sees them.
+        """
+        if any(map(is_part, self.parameters)):
+            return None
         found = None
         for number in numbers:
             if found is None and self.owner(number) == self._own:

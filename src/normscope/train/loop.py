@@ -21,9 +21,12 @@ from .nonfinite import NonFinite, first_bad_weight, unfit_to_keep, what_went_fir
 from .progress import Progress
 from .protocol import Hooks, Monitors, Objective, Share, durations
 from .replicas import ALONE, Group
+from .replicas.shards import scale, take_apart, total_norm
 from .run_folder import RunFolder
 from .saving import Saving
 
+_CLIP_EPSILON = 1e-6
+"""Beside the norm that a gradient is divided by, as in torch's clipping."""
 _PASSED_ON_SECONDS = 5.0
 """Within which a launcher of several processes passes on a signal that they have had."""
 
@@ -146,14 +149,14 @@ class Trainer:
         numbers = range(first, first + self.train.accumulation)
         losses = self.gradients(numbers)
         gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
-        norm = torch.nn.utils.get_total_norm(gradients)
+        norm = total_norm(gradients)
         finite = math.isfinite(losses.loss) and math.isfinite(float(norm))
         if finite:
             if update == 1 and self.probe is not None:
                 self._emit({"event": "initialisation", "update": 0} | self.probe(self.model))
             measured = {} if self.monitor is None else self.monitor(update)
             if float(norm) > self.train.clip_norm:
-                torch.nn.utils.clip_grads_with_norm_(self.model.parameters(), self.train.clip_norm, norm)
+                scale(gradients, float(self.train.clip_norm / (norm + _CLIP_EPSILON)))
             for group in self.optimizer.param_groups:
                 # An optimiser that the caller made has groups of its own, without factors.
                 group["lr"] = learning_rate * group.get("lr_factor", 1.0)
@@ -182,7 +185,7 @@ class Trainer:
         return {"clipped_parameters": self.update_clipping.step()}
 
     def _not_finite(self, update: int, numbers: range, loss: float) -> None:
-        weight = first_bad_weight(self.model)
+        weight = self.group.said(first_bad_weight(self.model))
         if weight is not None:
             self._stop(update, f"the weights of {weight} are not finite, nor then is the loss ({loss})")
         bad = self.gradients.first_bad(numbers)
@@ -213,6 +216,7 @@ class Trainer:
                 numbers = self.objective.validate(self.model, self.group.share)
                 if self.extra_validation is not None:
                     numbers |= self.extra_validation(self.model, self.group.share)
+            take_apart(self.model)
             if not math.isfinite(numbers["nll_nats"]):
                 self._stop(update, f"the validation loss ({numbers['nll_nats']}) is not finite, though every weight is")
             if numbers["nll_nats"] < self.progress.best_nll_nats:
@@ -232,7 +236,7 @@ class Trainer:
 
     def _stop_if_unfit(self) -> None:
         """Raise NonFinite where what would be validated or kept is not finite. Comes before `_save`, once an update."""
-        reason = unfit_to_keep(self.model, self.optimizer)
+        reason = self.group.said(unfit_to_keep(self.model, self.optimizer))
         if reason is not None:
             self._stop(self.progress.update, reason)
 

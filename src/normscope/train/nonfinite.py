@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from .replicas.shards import own_part
+
 
 class NonFinite(Exception):
     """A run was stopped at a number that is not finite: before the optimiser moves on it, or a checkpoint keeps it."""
@@ -39,7 +41,7 @@ def persistent_buffers(model: nn.Module) -> dict[str, Tensor]:
 
 
 def _finite(tensor: Tensor) -> bool:
-    return bool(torch.isfinite(tensor).all())
+    return bool(torch.isfinite(own_part(tensor)).all())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

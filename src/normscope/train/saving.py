@@ -56,7 +56,8 @@ class Saving:
     def save(self, mark: Callable[[], Mark]) -> None:
         """Save, unless this update is saved. mark: says where the metrics on disk stand. Raises UserError."""
         if self._saved_update != self.progress.update:
-            self.group.by_first(lambda: self._write(mark()))
+            tensors = checkpoint.contents(self.model, self.optimizer)
+            self.group.by_first(lambda: self._write(tensors, mark()))
             self._saved_update = self.progress.update
 
     def prune(self) -> None:
@@ -100,9 +101,9 @@ class Saving:
             self.prune()  # a kill may have come between saving the newest and removing the oldest
         return mark
 
-    def _write(self, mark: Mark) -> None:
+    def _write(self, tensors: checkpoint.Contents, mark: Mark) -> None:
         state = _state(self.progress, mark, self.identity, self._before_end)
-        checkpoint.save(self.folder, self.progress.update, self.model, self.optimizer, state)
+        checkpoint.save(self.folder, self.progress.update, tensors, state)
         self.prune()
 
 

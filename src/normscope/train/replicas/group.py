@@ -22,6 +22,8 @@ class Group:
 
     rank = 0
     size = 1
+    in_step = False
+    """Whether a model's forward pass needs all processes, so that all of them pass the same items through."""
 
     @property
     def first(self) -> bool:
@@ -48,8 +50,14 @@ class Group:
         """What the first has as `value`."""
         return value
 
+    def said(self, words: str | None) -> str | None:
+        """What somebody has to say, the lowest rank of several; None where nobody has."""
+        return next(filter(None, self.gather(words)), None)
+
     def share(self, items: Sequence[Item], compute: Callable[[Item], Result]) -> list[Result]:
         """What `compute` gives for each item, in their order: computed by one of us, and known to all."""
+        if self.in_step:
+            return [compute(item) for item in items]
         mine = [compute(item) for item in items[self.rank :: self.size]]
         parts = self.gather(mine)
         return [parts[number % self.size][number // self.size] for number in range(len(items))]
