@@ -16,6 +16,7 @@ from normscope.runs.run import train_run
 from normscope.runs.sharding import sharded
 from normscope.settings.tables import to_toml
 from normscope.tasks.registry import task_of
+from normscope.train import RunFolder
 from normscope.train.replicas import ALONE, joining
 from normscope.train.replicas.group import Replicas
 from normscope.train.replicas.shards import is_part, parted_as, scale, total_norm, whole
@@ -154,7 +155,7 @@ def test_a_sharded_run_is_that_of_one_process_and_goes_on_in_any_number(tmp_path
     for name, tensor in one.items():
         torch.testing.assert_close(several[name], tensor, rtol=1e-4, atol=1e-5)
     losses = [
-        [json.loads(line)["nll_nats"] for line in (tmp_path / name / "metrics.jsonl").open() if "nll_nats" in line]
+        [event["nll_nats"] for event in RunFolder(tmp_path / name).events() if "nll_nats" in event]
         for name in ("one", "several")
     ]
     assert len(losses[0]) == len(losses[1])
