@@ -35,6 +35,9 @@ def train(
     restarts: Annotated[
         int, typer.Option(help="How often they are started again after one of them has failed.", min=0)
     ] = 0,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what it would take in memory and arithmetic, and train nothing.")
+    ] = False,
 ) -> None:
     """Train one model, or resume a run that was stopped.
 
@@ -46,11 +49,27 @@ def train(
     With --devices 4 four processes share out the batches of every update; torchrun -m normscope train does the same on
     any number of machines.
     """
+    if dry_run:
+        _say_plan(config, settings, imports, devices)
+        return
     if devices > 1 and not under_torchrun():
         start_processes(devices, sys.argv[1:], restarts=restarts)
         return
     with spoken_once():
         _train(config, run, settings, imports, on_nonfinite, from_step)
+
+
+def _say_plan(config: Path | None, settings: list[str], imports: list[str], devices: int) -> None:
+    refuse_unreadable(config, settings, imports)
+    from ..runs.config import load
+    from ..runs.plan import plan
+    from ..tasks.registry import task_from_scratch
+    from .plans import plan_lines
+
+    loaded = load(config, settings, imports)
+    task = task_from_scratch(loaded, "a fine-tuning begins with a trained model, whose run says what it takes")
+    for line in plan_lines(plan(task, loaded), loaded, devices):
+        typer.echo(line)
 
 
 def _train(

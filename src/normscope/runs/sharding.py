@@ -12,7 +12,7 @@ from ..train.replicas import Group
 from ..train.replicas.group import Replicas
 from ..train.replicas.shards import shard
 
-_SHARED_OUT = ("embedding", "matrix", "head")
+SHARED_OUT = ("embedding", "matrix", "head")
 """Roles of what is large. An optimiser has a group for each role, so that each holds parts or whole tensors alone."""
 
 
@@ -25,7 +25,7 @@ def sharded(model: nn.Module, config: RunConfig, group: Group) -> None:
         raise UserError(f"train.shard: {problem}")
     if isinstance(group, Replicas):
         of = roles(model)
-        whole = [parameter for name, parameter in model.named_parameters() if of[name] not in _SHARED_OUT]
+        whole = [parameter for name, parameter in model.named_parameters() if of[name] not in SHARED_OUT]
         blocks = [block for stack in model.modules() if isinstance(stack, Stack) for block in stack.blocks]
         shard(model, blocks, whole, group)
 
