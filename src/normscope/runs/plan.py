@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils.flop_counter import FlopCounterMode
+from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count, sdpa_flop_count
 
 from ..model import Stack
 from ..optim import make_optimizer
@@ -23,6 +23,29 @@ from .sharding import SHARED_OUT
 
 SLICE_TOKENS = 1024
 """Tokens of the batch that is measured on, or one sequence where that has more."""
+_Shape = tuple[int, ...]
+
+
+def _added_product(total: _Shape, a: _Shape, b: _Shape, **others: Any) -> int:
+    return 2 * a[0] * a[1] * b[1]
+
+
+def _attention(query: _Shape, key: _Shape, value: _Shape, *others: Any, **more: Any) -> int:
+    count: int = sdpa_flop_count(query, key, value)  # type: ignore[no-untyped-call]
+    return count
+
+
+def _attention_backward(gradient: _Shape, query: _Shape, key: _Shape, value: _Shape, *others: Any, **more: Any) -> int:
+    count: int = sdpa_backward_flop_count(gradient, query, key, value)  # type: ignore[no-untyped-call]
+    return count
+
+
+_COUNTED = {
+    torch.ops.aten.addmm_: _added_product,
+    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: _attention,
+    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward: _attention_backward,
+}
+"""Products on a CPU that torch's counter does not know, by the shapes of what they are given."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +152,7 @@ def _measured(task: Any, config: Any, corpus: Any, codec: Any, device: torch.dev
 
     precision: Precision = "bf16" if config.train.precision == "bf16" else "fp32"
     keeping = torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor)
-    with FlopCounterMode(display=False) as counted:
+    with FlopCounterMode(display=False, custom_mapping=_COUNTED) as counted:
         with keeping, autocast(device, precision):
             loss, _ = objective.loss_sums(model, batch)
         loss.backward()
