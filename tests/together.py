@@ -3,6 +3,7 @@
 import errno
 import os
 import socket
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,8 @@ def started(size: int, *words: str, program: Callable[..., None] | None = None, 
         free.bind(("localhost", 0))
         port = free.getsockname()[1]
     group = {"WORLD_SIZE": str(size), "MASTER_ADDR": "localhost", "MASTER_PORT": str(port)}
+    if sys.platform == "linux":
+        group["GLOO_SOCKET_IFNAME"] = "lo"  # a test machine's name need not lead anywhere
     return [
         call(
             program or _normscope,

@@ -1,5 +1,6 @@
 """One training in several processes on this machine, by torchrun; and what each of them says."""
 
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -37,12 +38,16 @@ def start_processes(count: int, words: Sequence[str], *, restarts: int) -> None:
 
     # Its own log tells of every end in twenty lines; the processes say themselves what has happened.
     logging.disable(logging.CRITICAL)
+    if sys.platform == "linux":
+        # All of them are on this machine, whose name need not lead anywhere.
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     config = LaunchConfig(
         min_nodes=1,
         max_nodes=1,
         nproc_per_node=count,
         rdzv_backend="c10d",
         rdzv_endpoint="localhost:0",
+        local_addr="localhost",
         run_id="normscope",
         max_restarts=restarts,
         monitor_interval=0.1,
