@@ -16,6 +16,8 @@ from normscope.runs import plan as plans
 from normscope.runs.config import load
 from normscope.runs.plan import Plan, plan
 from normscope.tasks.registry import task_from_scratch
+from normscope.train import TrainConfig
+from normscope.train.replicas.sums import TreeSum
 
 SMALL = (
     "model.width=32",
@@ -89,6 +91,17 @@ def test_operations_are_those_of_the_matrices(length: int, least: int | None, mo
     expected = 6 * tokens * matrices
     assert expected + 6 * product == pytest.approx(found.flops_per_update, rel=0.03 + product / expected)
     assert found.flops_per_update > expected
+
+
+@pytest.mark.parametrize("batches", [1, 2, 3, 4, 6, 8, 9])
+def test_gradients_are_counted_as_often_as_the_ordered_sum_holds_them(batches: int) -> None:
+    tree, most = TreeSum(), 0
+    for _ in range(batches):
+        most = max(most, len(tree._waiting) + 1)
+        tree.push([torch.zeros(1)])
+    accumulation = TrainConfig(accumulation=batches)
+    assert plans._gradients_at_once(accumulation) == most
+    assert plans._gradients_at_once(TrainConfig(accumulation=batches, reduction="fast")) == 1
 
 
 def test_shards_take_their_share() -> None:

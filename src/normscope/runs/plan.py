@@ -17,6 +17,7 @@ from ..optim import make_optimizer
 from ..optim.roles import roles
 from ..tasks.protocol import TaskFromScratch
 from ..tasks.run_config import RunConfig
+from ..train import TrainConfig
 from ..train.device import Precision, autocast
 from .machine import prepare_machine
 from .sharding import SHARED_OUT
@@ -55,6 +56,7 @@ class Plan:
     parameters: int
     weights: int
     gradients: int
+    """Of a process alone, which holds several where it adds those of an update's batches in order."""
     optimizer: int
     activations: int
     """What the forward pass of one batch keeps for the backward pass."""
@@ -108,7 +110,7 @@ def plan(task: TaskFromScratch[Any, Any, Any, Any], config: RunConfig) -> Plan:
     return Plan(
         parameters=sum(p.numel() for p in model.parameters()),
         weights=weights,
-        gradients=weights,
+        gradients=weights * _gradients_at_once(config.train),
         optimizer=_bytes(t for t in states if isinstance(t, Tensor)),
         activations=round(measured[0]),
         shared_out=_bytes(shared),
@@ -116,6 +118,11 @@ def plan(task: TaskFromScratch[Any, Any, Any, Any], config: RunConfig) -> Plan:
         outside_blocks=_bytes(shared - within),
         flops_per_update=measured[1] * config.train.accumulation,
     )
+
+
+def _gradients_at_once(train: TrainConfig) -> int:
+    """Gradients of batches, and sums of them, that are held at the worst moment of an update (`TreeSum`)."""
+    return train.accumulation.bit_length() if train.reduction == "ordered" else 1
 
 
 def _carried_on(
