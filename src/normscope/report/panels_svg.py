@@ -40,6 +40,10 @@ class Series:
     high: Sequence[float | None] = ()
 
 
+_LABEL_CHARACTERS = 40
+"""With two blanks each, that stand beside each other below a panel."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Panel:
     """One pair of axes."""
@@ -113,11 +117,19 @@ def _draw(axes: Axes, panel: Panel, handles: dict[str, Line2D]) -> None:
     elif panel.log_x:
         axes.set_xscale("log", base=2)
         places = sorted({at for series in panel.series for at in series.x})
-        axes.set_xticks(places if len(places) <= 8 else places[:: -(-len(places) // 8)])
+        axes.set_xticks(_told_apart(places))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         axes.minorticks_off()
     else:
         axes.xaxis.set_major_locator(MaxNLocator(nbins=7, integer=True))
+
+
+def _told_apart(places: Sequence[float]) -> Sequence[float]:
+    """All of them, or every second, third, …, so that their labels stand beside each other."""
+    for every in range(1, len(places) + 1):
+        if sum(len(f"{place:g}") + 2 for place in places[::every]) <= _LABEL_CHARACTERS:
+            return places[::every]
+    return places
 
 
 def _told(panel: Panel) -> str:
