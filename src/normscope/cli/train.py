@@ -53,6 +53,7 @@ def train(
         _say_plan(config, settings, imports, devices)
         return
     if devices > 1 and not under_torchrun():
+        refuse_unreadable(config, settings, imports)
         start_processes(devices, sys.argv[1:], restarts=restarts)
         return
     with spoken_once():

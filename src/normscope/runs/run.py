@@ -52,13 +52,13 @@ def train_run(
             if group.told(from_step is None and is_over(folder, config)):
                 say(f"{path} is finished; nothing to do")
                 return Progress.of_state(folder.checkpoint("last").state())
+            # All that the user may have to put right comes before the first thing written.
+            start = group.agreed(lambda: _start(config, folder, group, listeners if group.first else (), say))
             if group.size > config.train.accumulation:
                 say(
                     f"note: train.accumulation={config.train.accumulation} gives {group.size} processes fewer batches "
                     "an update than there are of them; the others wait"
                 )
-            # All that the user may have to put right comes before the first thing written.
-            start = group.agreed(lambda: _start(config, folder, group, listeners if group.first else (), say))
             with ExitStack() as held:
                 group.by_first(lambda: held.enter_context(_held(folder, config, start, from_step, say)))
                 return start.trainer.run(from_step=from_step, identity=group.told(start.identity(folder, group)))

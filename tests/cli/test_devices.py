@@ -1,0 +1,41 @@
+"""`normscope train --devices`: torch's launcher, and what of it a user sees."""
+
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from tiny import RUN, finish, options, start
+
+
+def test_the_launcher_passes_a_signal_on_and_all_of_them_save(tmp_path: Path) -> None:
+    words = ("train", "--run", "run", "--devices", "2", *options(*RUN), "--set", "train.duration=4000")
+    process = start(*words, cwd=tmp_path)
+    metrics, deadline = tmp_path / "run/metrics.jsonl", time.monotonic() + 200
+    while not metrics.is_file() or metrics.read_bytes().count(b"\n") < 3:
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    code, out, err = finish(process)
+    assert (code, out) == (143, "")
+    assert err.splitlines()[-1].endswith("; saved; run the same command to resume")
+    assert "Traceback" not in err
+    last = metrics.read_bytes().count(b'"event": "update"')
+    assert (tmp_path / f"run/checkpoints/step-{last}").is_dir()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("nowhere.toml",), "error: cannot read the configuration nowhere.toml: No such file or directory"),
+        (("--set", 'data.corpus="nowhere"'), "error: no corpus at "),
+    ],
+)
+def test_a_mistake_is_one_line(words: tuple[str, ...], message: str, tmp_path: Path) -> None:
+    code, out, err = finish(start("train", "--devices", "2", *words, cwd=tmp_path))
+    assert (code, out) == (2, "")
+    (line,) = err.splitlines()
+    assert line.startswith(message)
+    assert not list(tmp_path.iterdir())
