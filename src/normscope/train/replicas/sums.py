@@ -8,6 +8,7 @@ micro-batch of an update. `fast` leaves the order to autograd and to the backend
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import torch
 import torch.distributed as dist
@@ -101,13 +102,15 @@ class _OrderedExchange(GradientSum):
     def __init__(self, parameters: Sequence[nn.Parameter], group: Replicas) -> None:
         self.group = group
         self.buckets = [(bucket, TreeSum()) for bucket in _buckets(parameters, parts=group.size)]
+        self._under_way: list[_Exchange] = []
+        """Of the last round: it travels while the next one is computed, so that nobody waits for a longer batch."""
 
     def add(self, ranks: Sequence[int]) -> None:
-        for bucket, total in self.buckets:
-            for part in self._exchanged(bucket, ranks):
-                total.push([part])
+        self._arrive()
+        self._under_way = [self._sent(bucket, ranks) for bucket, _ in self.buckets]
 
     def finish(self) -> None:
+        self._arrive()
         for bucket, total in self.buckets:
             (part,) = total.total()
             whole = part.new_empty(bucket.padded)
@@ -115,17 +118,45 @@ class _OrderedExchange(GradientSum):
             self.group.met(lambda parts=parts, part=part: dist.all_gather(parts, part))  # type: ignore[misc]
             bucket.put(whole)
 
-    def _exchanged(self, bucket: "_Bucket", ranks: Sequence[int]) -> list[Tensor]:
-        """This process's part of everybody's gradients, in the order of `ranks`."""
-        size, part = self.group.size, bucket.padded // self.group.size
+    def _arrive(self) -> None:
+        """Wait for what is under way, and add it."""
+        for (_, total), exchange in zip(self.buckets, self._under_way, strict=False):
+            self.group.met(exchange.work.wait)
+            for part in exchange.parts():
+                total.push([part])
+        self._under_way = []
+
+    def _sent(self, bucket: "_Bucket", ranks: Sequence[int]) -> "_Exchange":
+        """Send the others their parts of this process's gradients; what comes is its part of theirs."""
+        size, length = self.group.size, bucket.padded // self.group.size
         has_one = self.group.rank in ranks
-        flat = bucket.taken() if has_one else bucket.empty()
-        come = flat.new_empty(part * len(ranks))
-        come_sizes = [part * (rank in ranks) for rank in range(size)]
-        go_sizes = [part * has_one] * size
-        self.group.met(lambda: dist.all_to_all_single(come, flat, come_sizes, go_sizes))
-        by_rank = dict(zip(sorted(ranks), torch.split(come, part), strict=True))
-        return [by_rank[rank] for rank in ranks]
+        gone = bucket.taken() if has_one else bucket.empty()
+        come = gone.new_empty(length * len(ranks))
+        come_sizes = [length * (rank in ranks) for rank in range(size)]
+        works: list[dist.Work] = []
+        self.group.met(
+            lambda: works.append(
+                dist.all_to_all_single(come, gone, come_sizes, [length * has_one] * size, async_op=True)
+            )
+        )
+        return _Exchange(work=works[0], gone=gone, come=come, ranks=ranks)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Exchange:
+    """Parts of a round's gradients on their way."""
+
+    work: dist.Work
+    gone: Tensor
+    """Held until it has left."""
+    come: Tensor
+    ranks: Sequence[int]
+    """Whose parts come, in the order of their micro-batches' numbers."""
+
+    def parts(self) -> list[Tensor]:
+        """In that order."""
+        by_rank = dict(zip(sorted(self.ranks), torch.split(self.come, len(self.come) // len(self.ranks)), strict=True))
+        return [by_rank[rank] for rank in self.ranks]
 
 
 class _Bucket:
@@ -142,9 +173,8 @@ class _Bucket:
 
     def taken(self) -> Tensor:
         """The gradients end to end, then zeros; the parameters are left without."""
-        flat = self.parameters[0].new_zeros(self.padded)
-        torch.cat([_taken(parameter).reshape(-1) for parameter in self.parameters], out=flat[: self._length])
-        return flat
+        padding = self.parameters[0].new_zeros(self.padded - self._length)
+        return torch.cat([*(_taken(parameter).reshape(-1) for parameter in self.parameters), padding])
 
     def put(self, flat: Tensor) -> None:
         sizes = [parameter.numel() for parameter in self.parameters]
