@@ -56,7 +56,9 @@ class UpdateGradients:
     def __call__(self, numbers: range) -> Losses:
         """The gradients of the micro-batches of these numbers, which the processes of the group share out."""
         # An update's batches are known before its first backward pass, so each is divided by the tokens of all.
-        batches = {number: self.objective.micro_batch(number) for number in numbers if self.owner(number) == self._own}
+        batches = {
+            number: self.objective.micro_batch(number) for number in numbers if self.owner(number) == self.group.rank
+        }
         tokens = sum(
             self.objective.target_tokens(batches[number]) if number in batches else self.objective.tokens_of(number)
             for number in numbers
@@ -89,13 +91,9 @@ class UpdateGradients:
             return None
         found = None
         for number in numbers:
-            if found is None and self.owner(number) == self._own:
+            if found is None and self.owner(number) == self.group.rank:
                 found = first_bad_gradient(self.model, number, lambda number=number: self._alone(number))  # type: ignore[misc]
         return min(filter(None, self.group.gather(found)), key=lambda bad: bad.micro_batch, default=None)
-
-    @property
-    def _own(self) -> int:
-        return self.group.rank
 
     def owner(self, number: int) -> int:
         """The process that works on the micro-batch of that number."""

@@ -105,10 +105,10 @@ class Replicas(Group):
         self.met(lambda: dist.all_reduce(highest, op=dist.ReduceOp.MAX))
         return int(highest) or None
 
-    def met(self, collective: Callable[[], object]) -> None:
-        """Call what all of us call together. Raises PeerLost where somebody has gone."""
+    def met(self, collective: Callable[[], Result]) -> Result:
+        """What comes of a call that all of us make together. Raises PeerLost where somebody has gone."""
         try:
-            collective()
+            return collective()
         except RuntimeError as error:
             raise PeerLost(
                 f"process {self.rank} of {self.size} has lost another one, which says why, here or on its own machine"

@@ -133,13 +133,9 @@ class _OrderedExchange(GradientSum):
         gone = bucket.taken() if has_one else bucket.empty()
         come = gone.new_empty(length * len(ranks))
         come_sizes = [length * (rank in ranks) for rank in range(size)]
-        works: list[dist.Work] = []
-        self.group.met(
-            lambda: works.append(
-                dist.all_to_all_single(come, gone, come_sizes, [length * has_one] * size, async_op=True)
-            )
-        )
-        return _Exchange(work=works[0], gone=gone, come=come, ranks=ranks)
+        go_sizes = [length * has_one] * size
+        work = self.group.met(lambda: dist.all_to_all_single(come, gone, come_sizes, go_sizes, async_op=True))
+        return _Exchange(work=work, gone=gone, come=come, ranks=ranks)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,8 +160,8 @@ class _Bucket:
 
     def __init__(self, parameters: list[nn.Parameter], parts: int) -> None:
         self.parameters = parameters
-        length = sum(parameter.numel() for parameter in parameters)
-        self.padded = -(-length // parts) * parts
+        self.length = sum(parameter.numel() for parameter in parameters)
+        self.padded = -(-self.length // parts) * parts
         """A length that `parts` processes share evenly."""
 
     def empty(self) -> Tensor:
@@ -173,18 +169,14 @@ class _Bucket:
 
     def taken(self) -> Tensor:
         """The gradients end to end, then zeros; the parameters are left without."""
-        padding = self.parameters[0].new_zeros(self.padded - self._length)
+        padding = self.parameters[0].new_zeros(self.padded - self.length)
         return torch.cat([*(_taken(parameter).reshape(-1) for parameter in self.parameters), padding])
 
     def put(self, flat: Tensor) -> None:
         sizes = [parameter.numel() for parameter in self.parameters]
-        for parameter, gradient in zip(self.parameters, torch.split(flat[: self._length], sizes), strict=True):
+        for parameter, gradient in zip(self.parameters, torch.split(flat[: self.length], sizes), strict=True):
             # Tensors of their own, as a process alone has them: nothing that reads them sees where they came from.
             parameter.grad = gradient.view_as(parameter).clone()
-
-    @property
-    def _length(self) -> int:
-        return sum(parameter.numel() for parameter in self.parameters)
 
 
 def _buckets(parameters: Sequence[nn.Parameter], parts: int = 1) -> Iterator[_Bucket]:
