@@ -29,7 +29,13 @@ def console(request: pytest.FixtureRequest, file: io.StringIO) -> Console:
 
 
 def update(number: int) -> dict[str, Any]:
-    numbers = {"loss_nats": 5.0, "lr": 1e-3, "gradient_norm": 0.5, "target_tokens_per_second": 12345.6}
+    numbers = {
+        "loss_nats": 5.0,
+        "lr": 1e-3,
+        "gradient_norm": 0.5,
+        "target_tokens_per_second": 12345.6,
+        "input_wait_share": 0.021,
+    }
     return {"event": "update", "update": number, "updates": 100, "elapsed_seconds": 2.0, **numbers}
 
 
@@ -51,7 +57,8 @@ def test_training_shows_updates_validations_skips_and_the_end(console: Console, 
         assert "\x1b" not in text
         assert text.count("loss 5.000 nats") == 1  # once, then not again for ten seconds
         assert text.startswith(
-            "[red]run:x:: update 1/100  loss 5.000 nats  lr 1.00e-03  |g| 0.50  12,346 tokens/s  3 min 18 s left\n"
+            "[red]run:x:: update 1/100  loss 5.000 nats  lr 1.00e-03  |g| 0.50  12,346 tokens/s  "
+            "2.1% waiting for data  3 min 18 s left\n"
         )
 
 
@@ -62,7 +69,7 @@ def test_a_resumed_run_tells_what_is_left_at_its_rate_since_then(file: io.String
         display(update(60))
         display._last_plain = -math.inf
         display(update(61))
-    assert file.getvalue().endswith("tokens/s  39 s left\n")
+    assert file.getvalue().endswith("waiting for data  39 s left\n")
 
 
 class Clock:

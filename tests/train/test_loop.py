@@ -220,7 +220,7 @@ def test_settings_that_mean_nothing_are_refused(setting: dict[str, Any], message
 def test_listeners_see_every_event_with_timings_that_the_record_leaves_out(tmp_path: Path) -> None:
     seen: list[dict[str, Any]] = []
     run.train_run(tiny(*SHORT), tmp_path, listeners=[seen.append])
-    timings = {"elapsed_seconds", "target_tokens_per_second", "updates"}
+    timings = {"elapsed_seconds", "target_tokens_per_second", "input_wait_share", "updates"}
     assert [{k: v for k, v in event.items() if k not in timings} for event in seen] == RunFolder(tmp_path).events()
     assert all(timings <= event.keys() for event in seen)
     assert json.loads((tmp_path / "environment.json").read_text())["threads"] == 1

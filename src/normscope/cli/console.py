@@ -87,7 +87,7 @@ class TrainDisplay:
             self._first = self._first or update
             note = (
                 f"loss {event['loss_nats']:.3f} nats  lr {event['lr']:.2e}  |g| {event['gradient_norm']:.2f}  "
-                f"{event['target_tokens_per_second']:,.0f} tokens/s"
+                f"{event['target_tokens_per_second']:,.0f} tokens/s  {event['input_wait_share']:.1%} waiting for data"
             )
             self.bar.update(self._task, completed=update, total=updates, note=note)
             if not self.console.is_terminal and time.monotonic() - self._last_plain > _PLAIN_EVERY_SECONDS:

@@ -1,4 +1,4 @@
-"""What of a run's configuration may change while it goes on: its length, and when and how many checkpoints it keeps."""
+"""What of a run's configuration may change while it goes on: its length, its checkpoints, who prepares its batches."""
 
 import dataclasses
 from typing import Any

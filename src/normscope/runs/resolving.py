@@ -26,6 +26,7 @@ def resolve(config: Config, folder: RunFolder) -> Config:
         device=str(device),
         precision=precision if precision != "auto" else ("bf16" if device.type == "cuda" else "fp32"),
         threads=available_cores() if threads == "auto" else threads,
+        input_workers=train.input_workers if train.input_workers != "auto" else (2 if device.type == "cuda" else 0),
     )
     resolved: Config = task_of(config).with_absolute_paths(dataclasses.replace(config, train=train))
     return resolved

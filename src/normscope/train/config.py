@@ -31,6 +31,9 @@ class TrainConfig:
     """auto: bf16 autocast on CUDA, fp32 elsewhere."""
     threads: int | Literal["auto"] = "auto"
     """CPU threads; auto for one per core. The same number gives the same bits, another number does not."""
+    input_workers: int | Literal["auto"] = "auto"
+    """Processes that prepare the batches of the next updates; 0 for none, auto for 2 on CUDA and none on a CPU, whose
+    cores the training has use for. Any number gives the same bits."""
     compile: bool = False
     """torch.compile; slower than eager on the CPUs we measured."""
     reduction: Literal["ordered", "fast"] = "ordered"
@@ -58,5 +61,7 @@ class TrainConfig:
             raise ValueError(f"clip_norm must be positive (inf for no clipping), got {self.clip_norm}")
         if not self.clip_update_rms > 0:
             raise ValueError(f"clip_update_rms must be positive (inf for no clipping), got {self.clip_update_rms}")
+        if self.input_workers != "auto" and self.input_workers < 0:
+            raise ValueError(f"input_workers is a number of processes, 0 or auto; got {self.input_workers}")
         if self.threads != "auto" and self.threads < 1:
             raise ValueError(f"threads must be at least 1, or auto, got {self.threads}")

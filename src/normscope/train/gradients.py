@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from .device import Precision, autocast
+from .feed import Feed
 from .nonfinite import FirstBad, first_bad_gradient
 from .protocol import Objective
 from .replicas.group import Group
@@ -39,6 +40,7 @@ class UpdateGradients:
         objective: Objective,
         *,
         forward_model: nn.Module,
+        feed: Feed,
         seed: int,
         device: torch.device,
         precision: Precision,
@@ -47,6 +49,7 @@ class UpdateGradients:
     ) -> None:
         """forward_model: `model`, or what torch.compile has made of it."""
         self.model, self.objective, self.forward_model, self.group = model, objective, forward_model, group
+        self.feed = feed
         self.seed, self.device, self.precision = seed, device, precision
         self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         # The parts of a sharded model are added up by its backward passes themselves.
@@ -56,9 +59,7 @@ class UpdateGradients:
     def __call__(self, numbers: range) -> Losses:
         """The gradients of the micro-batches of these numbers, which the processes of the group share out."""
         # An update's batches are known before its first backward pass, so each is divided by the tokens of all.
-        batches = {
-            number: self.objective.micro_batch(number) for number in numbers if self.owner(number) == self.group.rank
-        }
+        batches = {number: self.feed(number) for number in numbers if self.group.owner(number) == self.group.rank}
         tokens = sum(
             self.objective.target_tokens(batches[number]) if number in batches else self.objective.tokens_of(number)
             for number in numbers
@@ -71,7 +72,7 @@ class UpdateGradients:
                 if number in batches:
                     sums[number - numbers.start] = self._backward(number, batches[number], tokens)
                     reached += torch.tensor([parameter.grad is not None for parameter in self.parameters])
-            self.sum.add([self.owner(number) for number in round_numbers])
+            self.sum.add([self.group.owner(number) for number in round_numbers])
         self.sum.finish()
         known = self.group.summed(torch.cat([sums.flatten(), reached]))
         for parameter, times in zip(self.parameters, known[2 * len(numbers) :].tolist(), strict=True):
@@ -91,13 +92,9 @@ class UpdateGradients:
             return None
         found = None
         for number in numbers:
-            if found is None and self.owner(number) == self.group.rank:
+            if found is None and self.group.owner(number) == self.group.rank:
                 found = first_bad_gradient(self.model, number, lambda number=number: self._alone(number))  # type: ignore[misc]
         return min(filter(None, self.group.gather(found)), key=lambda bad: bad.micro_batch, default=None)
-
-    def owner(self, number: int) -> int:
-        """The process that works on the micro-batch of that number."""
-        return number % self.group.size
 
     def _rounds(self, numbers: range) -> Iterator[range]:
         """As many numbers at a time as there are processes: each has one of them."""

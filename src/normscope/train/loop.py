@@ -15,6 +15,7 @@ from ..optim.clipping import UpdateClipping
 from ..signals import Interrupted, StopRequest
 from .config import TrainConfig
 from .device import autocast
+from .feed import Feed
 from .gradients import UpdateGradients
 from .metrics import Event, Mark, MetricsLog, NoLog
 from .nonfinite import NonFinite, first_bad_weight, unfit_to_keep, what_went_first
@@ -63,10 +64,19 @@ class Trainer:
         self.model, self.objective, self.folder, self.train, self.seed = model, objective, folder, train, seed
         self.device, self.precision, self.peak_lr, self.group = device, precision, optimizer.peak_lr, group
         forward_model: nn.Module = torch.compile(model, dynamic=True) if train.compile else model  # type: ignore[assignment]
+        updates_of = durations(objective, train)
+        self.updates = updates_of(train.duration)
+        self.feed = Feed(
+            objective,
+            workers=train.input_workers if isinstance(train.input_workers, int) else 0,
+            owned=lambda number: range(number, self.updates * train.accumulation, group.size),
+            device=device,
+        )
         self.gradients = UpdateGradients(
             model,
             objective,
             forward_model=forward_model,
+            feed=self.feed,
             seed=seed,
             device=device,
             precision=precision,
@@ -76,9 +86,7 @@ class Trainer:
         self.optimizer = make_optimizer(model, optimizer)
         clips = train.clip_update_rms < math.inf
         self.update_clipping = UpdateClipping(self.optimizer, train.clip_update_rms) if clips else None
-        updates_of = durations(objective, train)
         self.schedule, self.hooks = schedule.in_updates(updates_of), hooks or Hooks()
-        self.updates = updates_of(train.duration)
         self.validate_every, self.checkpoint_every = (
             updates_of.exact(train.validate_every),
             updates_of.exact(train.checkpoint_every),
@@ -121,6 +129,7 @@ class Trainer:
                         raise Interrupted(signal_number, f"after update {self.progress.update}; saved")
                 self.group.by_first(self._end)
         finally:
+            self.feed.close()
             self.log.close()
         return self.progress
 
@@ -193,7 +202,7 @@ class Trainer:
         if self.train.on_nonfinite == "stop":
             where = ""
             if bad is not None and self.group.size > 1:
-                where = f", of process {self.gradients.owner(bad.micro_batch)}"
+                where = f", of process {self.group.owner(bad.micro_batch)}"
             self._stop(update, reason, where)
         self.progress.skipped_updates += 1
         self._emit({"event": "skipped", "update": update, "reason": reason})
@@ -245,6 +254,7 @@ class Trainer:
         elapsed = time.perf_counter() - self.started
         rate = self.tokens_since_start / elapsed if elapsed else 0.0
         timed = event | {"elapsed_seconds": elapsed, "target_tokens_per_second": rate, "updates": self.updates}
+        timed["input_wait_share"] = self.feed.waited_seconds / elapsed if elapsed else 0.0
         for listener in self.listeners:
             listener(timed)
 

@@ -28,8 +28,15 @@ class Objective(Protocol):
     @property
     def micro_batches_per_epoch(self) -> int: ...
 
+    def prepare(self, number: int) -> Any:
+        """The batch of that number, counted from 0 over all epochs, in the machine's memory.
+
+        Other processes may be asked for it too: it depends on the number alone. Its `to` moves it to a device.
+        """
+        ...
+
     def micro_batch(self, number: int) -> Any:
-        """The batch of that number, counted from 0 over all epochs."""
+        """The same batch on the device."""
         ...
 
     def target_tokens(self, batch: Any) -> int: ...

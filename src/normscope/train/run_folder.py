@@ -18,7 +18,7 @@ from .environment import KEYS, OPTIONAL_KEYS
 from .metrics import DamagedMetrics, read_events
 from .metrics import Event as Event
 
-MAY_CHANGE = ("duration", "checkpoint_every", "keep_checkpoints")
+MAY_CHANGE = ("duration", "checkpoint_every", "keep_checkpoints", "input_workers")
 """Settings of [train] that a run may get another value of, since no update of it depends on them."""
 
 _ENVIRONMENT = SealedJson(

@@ -31,8 +31,11 @@ class _Objective:
     def __init__(self, batches: Batches) -> None:
         self.batches = batches
 
-    def micro_batch(self, number: int) -> dict[str, Tensor]:
+    def prepare(self, number: int) -> dict[str, Tensor]:
         return self.batches(number + 1)
+
+    def micro_batch(self, number: int) -> dict[str, Tensor]:
+        return self.prepare(number)
 
     def target_tokens(self, batch: dict[str, Tensor]) -> int:
         return batch["labels"].numel()

@@ -43,9 +43,12 @@ class LanguageModelObjective:
     def micro_batches_per_epoch(self) -> int:
         return len(self.epochs)
 
-    def micro_batch(self, number: int) -> StretchBatch:
+    def prepare(self, number: int) -> StretchBatch:
         _, indices = self.epochs.micro_batch(number)
-        return self.train.batch(indices.tolist()).to(self.device)
+        return self.train.batch(indices.tolist())
+
+    def micro_batch(self, number: int) -> StretchBatch:
+        return self.prepare(number).to(self.device)
 
     def target_tokens(self, batch: StretchBatch) -> int:
         return len(batch.targets_N)

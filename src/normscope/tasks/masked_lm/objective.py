@@ -66,9 +66,12 @@ class MaskedObjective:
     def micro_batches_per_epoch(self) -> int:
         return len(self.epochs)
 
-    def micro_batch(self, number: int) -> PairBatch:
+    def prepare(self, number: int) -> PairBatch:
         epoch, indices = self.epochs.micro_batch(number)
-        return self.train.batch(indices.tolist(), epoch=epoch).to(self.device)
+        return self.train.batch(indices.tolist(), epoch=epoch)
+
+    def micro_batch(self, number: int) -> PairBatch:
+        return self.prepare(number).to(self.device)
 
     def target_tokens(self, batch: PairBatch) -> int:
         """Masked tokens: what `loss_nats` and `nll_nats` are means over."""
@@ -85,8 +88,7 @@ class MaskedObjective:
         return masked + weight * pairs, masked.detach()
 
     def tokens_of(self, number: int) -> int:
-        epoch, indices = self.epochs.micro_batch(number)
-        return self.target_tokens(self.train.batch(indices.tolist(), epoch=epoch))
+        return self.target_tokens(self.prepare(number))
 
     def validate(self, model: nn.Module, share: Share = ALONE.share) -> dict[str, float]:
         """`evaluate` of the validation split."""

@@ -28,9 +28,12 @@ class ClassificationObjective:
     def micro_batches_per_epoch(self) -> int:
         return len(self.epochs)
 
-    def micro_batch(self, number: int) -> LabelledBatch:
+    def prepare(self, number: int) -> LabelledBatch:
         _, indices = self.epochs.micro_batch(number)
-        return self.corpus.splits["train"].batch(indices.tolist()).to(self.device)
+        return self.corpus.splits["train"].batch(indices.tolist())
+
+    def micro_batch(self, number: int) -> LabelledBatch:
+        return self.prepare(number).to(self.device)
 
     def target_tokens(self, batch: LabelledBatch) -> int:
         """The batch's pairs: each has one label to predict, and losses are means over pairs."""

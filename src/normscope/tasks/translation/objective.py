@@ -40,8 +40,11 @@ class TranslationObjective:
     def micro_batches_per_epoch(self) -> int:
         return len(self.schedule)
 
+    def prepare(self, number: int) -> TranslationBatch:
+        return collate(self.train, self.schedule.micro_batch(number))
+
     def micro_batch(self, number: int) -> TranslationBatch:
-        return collate(self.train, self.schedule.micro_batch(number)).to(self.device)
+        return self.prepare(number).to(self.device)
 
     def target_tokens(self, batch: TranslationBatch) -> int:
         return batch.target_tokens

@@ -30,6 +30,10 @@ class Group:
         """Whether this is the process that holds the run folder: it alone writes, and speaks."""
         return self.rank == 0
 
+    def owner(self, number: int) -> int:
+        """The rank of the process that works on the micro-batch of that number."""
+        return number % self.size
+
     def gather(self, value: Item) -> list[Item]:
         """Everybody's value, by rank."""
         return [value]
