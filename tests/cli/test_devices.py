@@ -5,6 +5,7 @@ import time
 from pathlib import Path
 
 import pytest
+from torch.distributed.run import get_args_parser
 
 from tiny import RUN, finish, options, start
 
@@ -24,6 +25,21 @@ def test_the_launcher_passes_a_signal_on_and_all_of_them_save(tmp_path: Path) ->
     assert "Traceback" not in err
     last = metrics.read_bytes().count(b'"event": "update"')
     assert (tmp_path / f"run/checkpoints/step-{last}").is_dir()
+
+
+def test_the_launcher_takes_the_commands_of_the_manual_as_they_are_meant() -> None:
+    manual = (Path(__file__).parents[2] / "docs/devices.md").read_text(encoding="utf-8").replace("\\\n", " ")
+    commands = [line.split()[1:] for line in manual.splitlines() if line.startswith("torchrun ")]
+    assert len(commands) == 2
+    for words in commands:
+        understood = get_args_parser().parse_args(words)
+        assert understood.module
+        assert [understood.training_script, *understood.training_script_args][:3] == [
+            "normscope",
+            "train",
+            "train.toml",
+        ]
+        assert understood.training_script_args[-2] == "--run"
 
 
 @pytest.mark.parametrize(
