@@ -12,16 +12,17 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
-from typing import IO, Any
+from typing import Any
 
 import pytest
 
 from normscope.__main__ import main
-from normscope.studies.grids import lifeline, pool
+from normscope.engines import local
+from normscope.engines.processes import in_threads
+from normscope.engines.seam import Engine, Job
 
 _SERVER = multiprocessing.get_context("forkserver")
 _SERVER.set_forkserver_preload(["warm"])
@@ -89,19 +90,34 @@ def start(*words: str, cwd: Path | None = None, stdin: bytes = b"") -> Forked:
 
 @contextmanager
 def pool_forks() -> Iterator[None]:
-    """Within it the pool of runs forks its processes."""
-
-    def popen(command: Sequence[str], *, stdout: IO[bytes], env: Mapping[str, str], **others: Any) -> Forked:
-        assert command[:3] == [sys.executable, "-m", "normscope"]
-        assert others == {"stderr": subprocess.STDOUT, "stdin": subprocess.PIPE, "start_new_session": True}
-        # The forked process has no pipe to watch: a test that kills its parent starts it from nothing.
-        environment = {name: value for name, value in env.items() if name != lifeline.VARIABLE}
-        log = Path(stdout.name)
-        return Forked(_normscope, command[3:], environment, Path.cwd(), b"", out=log, err=log)
-
+    """Within it local runs are forked from the tests' own server, which knows more than the product's."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pool, "subprocess", SimpleNamespace(**(vars(subprocess) | {"Popen": popen})))
+        for name in ("Forks", "Processes"):
+            patch.setattr(local, name, _Runs)
         yield
+
+
+class _Runs(Engine[Forked]):
+    """They have no pipe to watch: a test that kills their parent takes the product's engines."""
+
+    def __init__(self, at_once: int) -> None:
+        self.at_once = at_once
+
+    def start(self, job: Job) -> Forked:
+        assert job.words[:2] == ["-m", "normscope"]
+        job.log.touch()
+        environment = os.environ | in_threads(job.threads)
+        return Forked(_normscope, job.words[2:], environment, Path.cwd(), b"", out=job.log, err=job.log)
+
+    def poll(self, running: Forked) -> int | None:
+        return running.poll()
+
+    def stop(self, running: Sequence[Forked]) -> None:
+        for process in running:
+            if process.poll() is None:
+                process.terminate()
+        for process in running:
+            process.wait()
 
 
 @contextmanager

@@ -25,6 +25,8 @@ MAY_IMPORT = {
     "processes": set(),
     # A folder is known as a run by its configuration file, and a disk that does not say so is an error of one line.
     "settings": {"files"},
+    # What they start are commands of ours.
+    "engines": {"files", "processes", "settings", "signals"},
     "placement": set(),
     "theory": {"placement"},
     # Configurations are made by hand too, and refuse names that there are not.
@@ -52,6 +54,7 @@ MAY_IMPORT = {
         "adapters",
         "data",
         "doctor",
+        "engines",
         "files",
         "measure",
         "model",

@@ -13,8 +13,10 @@ from typing import Any
 import pytest
 
 from normscope.cli import main as cli
+from normscope.engines.processes import Processes
+from normscope.processes import lifeline
 from normscope.signals import Interrupted
-from normscope.studies.grids import lifeline, pool
+from normscope.studies.grids import pool
 from normscope.studies.grids.grid import Cell, Grid
 from normscope.studies.grids.locks import alone
 from normscope.studies.grids.pool import run_cells
@@ -27,7 +29,8 @@ Cells = Callable[..., list[Cell]]
 @pytest.fixture
 def cells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cells:
     """Runs of two updates whose training is a script for Python; the pool looks at them often."""
-    monkeypatch.setattr(pool, "_POLL_SECONDS", 0.01)
+    for name in ("_POLL_SECONDS", "_WATCH_SECONDS"):
+        monkeypatch.setattr(pool, name, 0.01)
 
     def make(script: str, seeds: int = 1) -> list[Cell]:
         monkeypatch.setattr(pool, "train_command", lambda cell: ["-c", script, "train", str(cell.folder.metrics_file)])
@@ -60,7 +63,7 @@ def test_a_run_that_another_process_still_trains_is_waited_for(cells: Cells) -> 
         if seen[-1] == ["waiting for another process", "finished"]:
             lock.__exit__(None, None, None)
 
-    states = run_cells([held, free], processes=1, watch=watch)
+    states = run_cells([held, free], engine=Processes(1), watch=watch)
     assert [state.status for state in states] == ["finished", "finished"]
     assert ["waiting for another process", "finished"] in seen
 
@@ -68,7 +71,7 @@ def test_a_run_that_another_process_still_trains_is_waited_for(cells: Cells) -> 
 def test_a_failed_evaluation_leaves_the_training_and_says_what_failed(cells: Cells) -> None:
     (state,) = run_cells(
         cells(FINISH),
-        processes=1,
+        engine=Processes(1),
         evaluate=lambda cell: [["-c", "raise SystemExit('no memory')", "evaluate"], ["-c", "", "another"]],
         watch=quietly,
     )
@@ -79,7 +82,7 @@ def test_a_failed_evaluation_leaves_the_training_and_says_what_failed(cells: Cel
 def test_a_failed_training_is_not_evaluated(cells: Cells) -> None:
     (state,) = run_cells(
         cells("raise SystemExit('no room')"),
-        processes=1,
+        engine=Processes(1),
         evaluate=lambda cell: [["-c", "raise SystemExit('asked')", "evaluate"]],
         watch=quietly,
     )
@@ -89,7 +92,7 @@ def test_a_failed_training_is_not_evaluated(cells: Cells) -> None:
 def test_a_process_that_cannot_be_started_is_a_failed_run(cells: Cells, monkeypatch: pytest.MonkeyPatch) -> None:
     made = cells(FINISH, seeds=2)
     monkeypatch.setattr(sys, "executable", "/no/such/python")
-    states = run_cells(made, processes=1, watch=quietly)
+    states = run_cells(made, engine=Processes(1), watch=quietly)
     messages = {(state.status, state.message) for state in states}
     assert messages == {("failed", "its process could not be started: No such file or directory")}
 
@@ -104,15 +107,15 @@ def test_a_signal_ends_every_run_and_is_named(cells: Cells, number: signal.Signa
             os.kill(os.getpid(), number)
 
     with pytest.raises(Interrupted) as stop:
-        run_cells(cells(ENDLESS, seeds=2), processes=2, watch=watch)
+        run_cells(cells(ENDLESS, seeds=2), engine=Processes(2), watch=watch)
     assert stop.value.exit_code == code
     assert [state.status for state in last] == ["stopped", "stopped"]
 
 
 PARENT = """
 import os, subprocess, sys, time
-from normscope.studies.grids.lifeline import with_lifeline
-child = "import sys; from normscope.studies.grids.lifeline import hold_lifeline; hold_lifeline()\\n"
+from normscope.processes.lifeline import with_lifeline
+child = "import sys; from normscope.processes.lifeline import hold_lifeline; hold_lifeline()\\n"
 child += "import signal, time; signal.signal(signal.SIGTERM, lambda *_: sys.exit(open(sys.argv[1], 'w').close()))\\n"
 child += "print(flush=True); time.sleep(60)"
 process = subprocess.Popen([sys.executable, "-c", child, sys.argv[1]], stdin=subprocess.PIPE, stdout=subprocess.PIPE,

@@ -8,7 +8,7 @@ import typer
 
 from .. import __version__
 from ..errors import UserError
-from ..studies.grids.lifeline import hold_lifeline
+from ..processes.lifeline import hold_lifeline
 from .compare import compare, demo
 from .console import say
 from .data import data_app

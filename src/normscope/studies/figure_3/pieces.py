@@ -101,7 +101,8 @@ def _train(cells: list[Cell], pieces: Pieces, device: torch.device) -> None:
     if cells:
         write_configs(cells)
     processes = available_cores() if device.type == "cpu" else 1
-    failed = [s for s in run_cells(cells, processes=processes, evaluate=None, watch=watch) if s.status != "finished"]
+    states = run_cells(cells, engine=pieces.engine(processes), watch=watch)
+    failed = [state for state in states if state.status != "finished"]
     if failed:
         state = failed[0]
         raise UserError(f"{state.cell.name}: {state.status}: {state.message} (log: {state.cell.log_file})")

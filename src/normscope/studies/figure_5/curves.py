@@ -73,7 +73,7 @@ def pretrained(config: Figure5Config, cells: list[Cell], pieces: Pieces) -> Curv
 
     write_configs(cells)
     processes = available_cores() if choose_device(config.device).type == "cpu" else 1
-    states = run_cells(cells, processes=processes, watch=watch)
+    states = run_cells(cells, engine=pieces.engine(processes), watch=watch)
     for state in states:
         if state.status == "failed":
             raise UserError(f"{state.cell.name}: {state.message} (log: {state.cell.log_file})")

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from ...data.labelled.corpus import LabelledCorpus, open_labelled
+from ...engines.local import local
+from ...engines.seam import MakeEngine
 from ...errors import UserError
 from ...files import clear_unfinished, disk_errors, remove_folder, sync, write_atomically
 from ...tasks.pair_classification import PairRunConfig
@@ -72,18 +74,19 @@ def finetune(
     sequence_length: int | None = None,
     settings: Iterable[str] = (),
     processes: int = 0,
+    engine: MakeEngine = local,
     watch: Watch = lambda states: None,
 ) -> FineTuning:
     """Search from the checkpoint `which` of the masked-lm run `run`, in `folder`; or go on with what is there.
 
-    Finished runs are left as they are. Of these only the best setting's keep their checkpoints. Raises UserError before
-    anything runs where run, files, settings or folder do not fit; RunsFailed; Interrupted after every run under way has
-    saved.
+    engine: where they run. Finished runs are left as they are. Of these only the best setting's keep their
+    checkpoints. Raises UserError before anything runs where run, files, settings or folder do not fit; RunsFailed;
+    Interrupted after every run under way has saved.
     """
     start = open_start(run, which)
     base = base_config(start, task, sequence_length=sequence_length, settings=settings)
     corpus = open_labelled(base.data, start.tokeniser)
-    return search(base, corpus, folder, name=task.name, space=space, processes=processes, watch=watch)
+    return search(base, corpus, folder, name=task.name, space=space, processes=processes, engine=engine, watch=watch)
 
 
 def search(
@@ -94,6 +97,7 @@ def search(
     name: str,
     space: SearchSpace,
     processes: int = 0,
+    engine: MakeEngine = local,
     watch: Watch = lambda states: None,
 ) -> FineTuning:
     """As `finetune`, from a configuration. corpus: what `base.data` names."""
@@ -105,14 +109,14 @@ def search(
     searched = tuning_cells(base, space.settings(), [1], folder, **counts)
     with alone(folder, "search"):
         if len(searched) > 1:
-            _train(searched, processes, watch)
+            _train(searched, engine, processes, watch)
             chosen = best_setting(searched)
         else:
             # Nothing to choose: all seeds side by side.
             chosen = searched[0].setting
         first = [cell for cell in searched if cell.setting == chosen]
         others = tuning_cells(base, [chosen], range(2, space.seeds + 1), folder, **counts)
-        _train([*first, *others], processes, watch)
+        _train([*first, *others], engine, processes, watch)
         found = FineTuning(
             task=name,
             base=first[0].config,
@@ -127,7 +131,7 @@ def search(
     return found
 
 
-def _train(cells: Sequence[TuningCell], processes: int, watch: Watch) -> None:
+def _train(cells: Sequence[TuningCell], engine: MakeEngine, processes: int, watch: Watch) -> None:
     """Raises RunsFailed where a run ended neither finished nor non-finite."""
     with disk_errors("writing the configurations of the runs"):
         write_configs(cells)
@@ -137,7 +141,7 @@ def _train(cells: Sequence[TuningCell], processes: int, watch: Watch) -> None:
         tidy(states)
         watch(states)
 
-    states = run_cells(cells, processes=at_once(processes, cells[0].config), watch=look)
+    states = run_cells(cells, engine=engine(at_once(processes, cells[0].config)), watch=look)
     failed = [f"{s.cell.name}: {s.message} (log: {s.cell.log_file})" for s in states if s.status == "failed"]
     if failed:
         raise RunsFailed("\n".join(failed))

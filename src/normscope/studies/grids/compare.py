@@ -4,6 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from ...engines.local import local
+from ...engines.seam import AnyEngine, MakeEngine
 from ...errors import UserError, option
 from ...files import disk_errors
 from ...report.comparison.contents import Comparison
@@ -41,6 +43,7 @@ def run_comparison(
     folder: Path,
     *,
     processes: int,
+    engine: MakeEngine = local,
     evaluate: str | None,
     title: str | None,
     command: str,
@@ -50,10 +53,10 @@ def run_comparison(
 ) -> Compared:
     """Run what is not finished, then write the page of all that the folder holds; after a signal, too.
 
-    processes: runs at a time, 0 for cores / threads of a run. evaluate: split to translate with each best checkpoint.
-    title: None for the one that the folder has. notes: said with how much there is to do. Raises UserError before
-    anything runs where the corpus, a setting or a run folder does not fit, or where another process is at work on this
-    comparison.
+    processes: runs at a time, 0 for cores / threads of a run. engine: where they run. evaluate: split to translate
+    with each best checkpoint. title: None for the one that the folder has. notes: said with how much there is to do.
+    Raises UserError before anything runs where the corpus, a setting or a run folder does not fit, or where another
+    process is at work on this comparison.
     """
     corpus = _corpus(base, evaluate)
     if processes < 0:
@@ -63,15 +66,15 @@ def run_comparison(
     with alone(folder, "comparison"):
         manifest = former_manifest(folder, lambda config: corpus) or about(cells[0].config, corpus)
         refuse_unlike(cells, named_cells(folder, manifest.cells), manifest, corpus.fingerprint, folder)
-        processes = at_once(processes, cells[0].config)
-        announcement = announced(cells, corpus, updates=updates, at_once=processes)
+        chosen = engine(at_once(processes, cells[0].config))
+        announcement = announced(cells, corpus, updates=updates, at_once=chosen.at_once)
         manifest = manifest.grown(title, command, cells)
         with disk_errors(f"writing into {folder}"):
             write_configs(cells)
         write_manifest(folder, manifest)
         for line in (*notes, announcement):
             say(line)
-        states, stopped = _run(cells, processes, updates, _translations(evaluate), watch)
+        states, stopped = _run(cells, chosen, updates, _translations(evaluate), watch)
         failed = {state.cell.name: state.message for state in states if state.status == "failed"}
         manifest = replace(manifest, failed={**manifest.failed, **failed})
         write_manifest(folder, manifest)
@@ -83,7 +86,7 @@ def run_comparison(
 
 
 def _run(
-    cells: list[Cell], processes: int, updates: int, translations: Commands[Cell], watch: Watch
+    cells: list[Cell], engine: AnyEngine, updates: int, translations: Commands[Cell], watch: Watch
 ) -> tuple[list[CellState[Cell]], Interrupted | None]:
     """What became of the cells, and the signal that ended it all early."""
     seen: list[CellState[Cell]] = []
@@ -93,9 +96,7 @@ def _run(
         watch(states)
 
     try:
-        return run_cells(
-            cells, processes=processes, evaluate=translations, updates_of=lambda cell: updates, watch=look
-        ), None
+        return run_cells(cells, engine=engine, evaluate=translations, updates_of=lambda cell: updates, watch=look), None
     except Interrupted as stop:
         return seen, stop
 

@@ -23,8 +23,10 @@ def updates_of(config: RunConfig, corpus: AnyCorpus) -> int:
     return durations(objective, config.train)(config.train.duration)
 
 
-def announced(cells: Sequence[Cell], corpus: AnyCorpus, *, updates: int, at_once: int) -> str:
+def announced(cells: Sequence[Cell], corpus: AnyCorpus, *, updates: int, at_once: int | None) -> str:
     """A line that says how many runs there are, how long each is, and about how long all of them take.
+
+    at_once: how many run at a time; None where that is not known.
 
     Raises UserError where a run has been trained for longer than that.
     """
@@ -43,6 +45,8 @@ def announced(cells: Sequence[Cell], corpus: AnyCorpus, *, updates: int, at_once
         runs += f", {finished} of them finished"
     if not left:
         return runs
+    if at_once is None:
+        return f"{runs}, as many at a time as there is room for"
     said = f"{runs}; {at_once} at a time"
     config = cells[0].config
     if config.train.device != "cpu":

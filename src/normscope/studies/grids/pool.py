@@ -1,40 +1,41 @@
-"""Train many runs as local processes, a few at a time, and tell what each is doing."""
+"""Train many runs by an engine, and tell what each is doing."""
 
 import itertools
-import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import IO, Generic
+from typing import Any, Generic
 
+from ...engines.seam import AnyEngine, Job
 from ...optim import parse_duration
 from ...signals import Interrupted, StopRequest
 from ...tasks.run_config import RunConfig
 from ...train.device import available_cores
-from .lifeline import with_lifeline
 from .locks import is_held
 from .state import C, CellState, PoolCell
 
-_POLL_SECONDS = 0.5
+_POLL_SECONDS = 0.1
+_WATCH_SECONDS = 0.5
 
 Commands = Callable[[C], list[list[str]]]
 
 
 @dataclass(slots=True)
-class _Job(Generic[C]):
+class _Work(Generic[C]):
+    """What is to be done for a cell."""
+
     state: CellState[C]
     commands: list[list[str]]
-    process: subprocess.Popen[bytes] | None = None
-    log: IO[bytes] | None = None
-    running: list[str] = field(default_factory=list)
+    words: list[str] = field(default_factory=list)
+    """Of the command that runs."""
+    running: Any = None
+    """What the engine knows it by; None where it could not be started."""
 
     @property
     def trains(self) -> bool:
         """Whether the command that runs is the training, and not an evaluation."""
-        return "train" in self.running
+        return "train" in self.words
 
 
 def train_command(cell: PoolCell) -> list[str]:
@@ -57,136 +58,127 @@ def stated_updates(cell: PoolCell) -> int | None:
 def run_cells(
     cells: Iterable[C],
     *,
-    processes: int,
+    engine: AnyEngine,
     evaluate: Commands[C] | None = None,
     updates_of: Callable[[C], int | None] = stated_updates,
     watch: Callable[[list[CellState[C]]], None],
 ) -> list[CellState[C]]:
-    """Train every cell that is not over, `processes` at a time. A cell that another process trains is waited for.
+    """Train every cell that is not over. A cell that another process trains is waited for.
 
     evaluate: commands to run after a cell's training, as words after the Python interpreter. updates_of: the updates
     of a cell's whole run. watch: called twice a second with the states of all cells. Raises Interrupted after a signal
-    that asks for an end, when every run under way has saved. Should this process be killed, the runs save and end too.
+    that asks for an end, when every run under way has saved. Should this process be killed, the runs of a local engine
+    save and end too.
     """
     states = [CellState(cell, updates_of(cell)) for cell in cells]
     for state in states:
         state.read_new_events()
-    waiting = [job for job in (_job(state, evaluate) for state in states) if job.commands]
-    running: list[_Job[C]] = []
+    waiting = [work for work in (_work(state, evaluate) for state in states) if work.commands]
+    running: list[_Work[C]] = []
+    watched = -_WATCH_SECONDS
     try:
         with StopRequest() as stop:
             while (waiting or running) and stop.signal_number is None:
-                for job in _free(waiting, processes - len(running)):
-                    waiting.remove(job)
-                    running.append(job)
-                    _start(job)
-                watch(states)
+                room = len(waiting) if engine.at_once is None else engine.at_once - len(running)
+                for work in _free(waiting, room):
+                    waiting.remove(work)
+                    running.append(work)
+                    _start(work, engine)
+                if time.monotonic() - watched >= _WATCH_SECONDS:
+                    watch(states)
+                    watched = time.monotonic()
                 time.sleep(_POLL_SECONDS)
-                running = [job for job in running if _advance(job)]
+                running = [work for work in running if _advance(work, engine)]
             if stop.signal_number is not None:
-                _stop(running)
+                _stop(running, engine)
                 watch(states)
                 raise Interrupted(stop.signal_number, "after every run under way has saved")
     finally:
-        _stop(running)
+        _stop(running, engine)
     watch(states)
     return states
 
 
-def _job(state: CellState[C], evaluate: Commands[C] | None) -> _Job[C]:
+def _work(state: CellState[C], evaluate: Commands[C] | None) -> _Work[C]:
     commands = [] if state.over else [train_command(state.cell)]
     if evaluate is not None and state.status != "non-finite":
         commands += evaluate(state.cell)
-    return _Job(state, commands)
+    return _Work(state, commands)
 
 
-def _free(waiting: Iterable[_Job[C]], count: int) -> list[_Job[C]]:
-    """The first `count` jobs whose run no other process trains, such as one whose parent was killed and that saves."""
+def _free(waiting: Iterable[_Work[C]], count: int) -> list[_Work[C]]:
+    """The first `count` whose run no other process trains, such as one whose parent was killed and that saves."""
 
-    def free(job: _Job[C]) -> bool:
-        held = is_held(job.state.cell.folder.path)
+    def free(work: _Work[C]) -> bool:
+        held = is_held(work.state.cell.folder.path)
         if held:
-            job.state.status = "waiting for another process"
-            job.state.read_new_events()
+            work.state.status = "waiting for another process"
+            work.state.read_new_events()
         return not held
 
     return list(itertools.islice(filter(free, waiting), count))
 
 
-def _start(job: _Job[C]) -> None:
-    """Start the job's next command, its output appended to the cell's log, in threads of its own."""
-    threads = str(job.state.cell.config.train.threads)
-    environment = os.environ | dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), threads)
-    job.running = job.commands.pop(0)
-    job.state.status = "running" if job.trains else "translating"
+def _start(work: _Work[C], engine: AnyEngine) -> None:
+    """Start the next command of a cell."""
+    cell, threads = work.state.cell, work.state.cell.config.train.threads
+    work.words = work.commands.pop(0)
+    begun = "running" if engine.at_once is not None else "queued"
+    work.state.status = begun if work.trains else "translating"
+    job = Job(
+        name=cell.name,
+        words=work.words,
+        folder=cell.folder.path,
+        log=cell.log_file,
+        threads=available_cores() if threads == "auto" else threads,
+    )
     try:
-        job.log = job.state.cell.log_file.open("ab")
-        # A session of its own, so that Ctrl-C reaches the runs through us alone and each can save.
-        job.process = subprocess.Popen(
-            [sys.executable, *job.running],
-            stdout=job.log,
-            stderr=subprocess.STDOUT,
-            stdin=subprocess.PIPE,
-            env=with_lifeline(environment),
-            start_new_session=True,
-        )
+        work.running = engine.start(job)
     except OSError as error:
-        _close(job)
-        _fail(job, f"its process could not be started: {error.strerror}")
+        work.running = None
+        _fail(work, f"its process could not be started: {error.strerror or error}")
 
 
-def _advance(job: _Job[C]) -> bool:
-    """Look at a running job and start its next command; False when it is over."""
-    if job.process is None:
+def _advance(work: _Work[C], engine: AnyEngine) -> bool:
+    """Look at a cell's command and start its next one; False when all are over."""
+    if work.running is None:
         return False
-    job.state.read_new_events()
-    code = job.process.poll()
+    work.state.read_new_events()
+    code = engine.poll(work.running)
     if code is None:
         return True
-    _close(job)
-    job.state.read_new_events()
-    if job.state.status == "non-finite":
+    work.running = None
+    work.state.read_new_events()
+    if work.state.status == "non-finite":
         return False
     if code != 0:
         killed = f"killed by {signal.Signals(-code).name}; the last it said: " if code < 0 else ""
-        _fail(job, killed + _last_line(job.state.cell))
-    elif job.trains:
-        job.state.status = "finished"
-    if job.state.status == "failed" or not job.commands:
-        job.state.status = "failed" if job.state.status == "failed" else "finished"
+        _fail(work, killed + _last_line(work.state.cell))
+    elif work.trains:
+        work.state.status = "finished"
+    if work.state.status == "failed" or not work.commands:
+        work.state.status = "failed" if work.state.status == "failed" else "finished"
         return False
-    _start(job)
+    _start(work, engine)
     return True
 
 
-def _fail(job: _Job[C], why: str) -> None:
+def _fail(work: _Work[C], why: str) -> None:
     """A training that fails leaves no result; an evaluation that fails leaves the training as it is."""
-    if job.trains:
-        job.state.status, job.state.message = "failed", why
+    if work.trains:
+        work.state.status, work.state.message = "failed", why
     else:
-        job.state.status, job.state.message = "finished", f"trained, but {' '.join(job.running[2:])} failed: {why}"
+        work.state.status, work.state.message = "finished", f"trained, but {' '.join(work.words[2:])} failed: {why}"
 
 
-def _stop(running: list[_Job[C]]) -> None:
+def _stop(running: list[_Work[C]], engine: AnyEngine) -> None:
     """Ask every run to save and end, and wait for it."""
-    for job in running:
-        if job.process is not None and job.process.poll() is None:
-            job.process.terminate()
-    for job in running:
-        if job.process is not None:
-            job.process.wait()
-            _close(job)
-        if not job.state.over:
-            job.state.status = "stopped"
-        job.state.read_new_events()
+    engine.stop([work.running for work in running if work.running is not None])
+    for work in running:
+        if not work.state.over:
+            work.state.status = "stopped"
+        work.state.read_new_events()
     running.clear()
-
-
-def _close(job: _Job[C]) -> None:
-    for stream in (job.log, job.process.stdin if job.process is not None else None):
-        if stream is not None:
-            stream.close()
-    job.log = job.process = None
 
 
 def _last_line(cell: PoolCell) -> str:

@@ -64,7 +64,7 @@ class CellState(Generic[C]):
     updates: int | None = None
     """How many the whole run has, where that is known before it ends."""
     status: str = "waiting"
-    """waiting, waiting for another process, running, translating, stopped, finished, non-finite or failed."""
+    """waiting, waiting for another process, queued, running, translating, stopped, finished, non-finite or failed."""
     update: int = 0
     nll_nats: float | None = None
     """Of the last validation, which was that of `nll_update`."""
@@ -113,6 +113,8 @@ class CellState(Generic[C]):
                     self._offset = 0
                     break
                 self._offset += len(line)
+        if self.status == "queued" and self.update != before:
+            self.status = "running"
         if self.status == "running" and self.update != before:
             self._look()
 

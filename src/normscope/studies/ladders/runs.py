@@ -38,7 +38,7 @@ def train(cells: Sequence[Cell], stage: str, pieces: Pieces) -> list[Run]:
 
     write_configs(cells)
     processes = available_cores() if choose_device(cells[0].config.train.device).type == "cpu" else 1
-    states = run_cells(list(cells), processes=processes, watch=watch)
+    states = run_cells(list(cells), engine=pieces.engine(processes), watch=watch)
     failed = [f"{s.cell.name}: {s.message} (log: {s.cell.log_file})" for s in states if s.status == "failed"]
     if failed:
         raise UserError("\n".join(failed))

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from ... import __version__
+from ...engines.local import local
+from ...engines.seam import MakeEngine
 from ...files import disk_errors, make_folders, write_atomically
 from ...limits.sealed import SealedJson
 from ...provenance import source_of
@@ -32,6 +34,8 @@ class Pieces:
     folder: Path
     watch: Callable[[str, int, int], None] = lambda stage, done, total: None
     say: Callable[[str], None] = lambda line: None
+    engine: MakeEngine = local
+    """Where its trainings run."""
     made: list[str] = field(default_factory=list)
     """Names of those that were made by this call."""
 

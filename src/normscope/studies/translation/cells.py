@@ -100,7 +100,7 @@ def train(cells: Sequence[Cell], config: RunsConfig, pieces: Pieces) -> None:
         with alone(cells[0].folder.path.parents[1], "runs of the figures"):
             write_configs(cells)
             processes = available_cores() if choose_device(config.device).type == "cpu" else 1
-            states = run_cells(cells, processes=processes, watch=watch)
+            states = run_cells(cells, engine=pieces.engine(processes), watch=watch)
     failed = [f"{s.cell.name}: {s.message} (log: {s.cell.log_file})" for s in states if s.status == "failed"]
     if failed:
         raise UserError("\n".join(failed))
