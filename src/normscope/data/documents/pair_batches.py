@@ -2,7 +2,7 @@
 
 # N = packed tokens, M = masked tokens, B = sequences
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..moving import moved
 from .corpus import DocumentSplit
 from .masking import Masker
 from .pairs import PackedPairs
@@ -33,8 +34,7 @@ class PairBatch:
 
     def to(self, device: torch.device | str) -> Self:
         """The same batch on `device`; lengths stay on the CPU."""
-        moved = ("tokens_N", "segments_N", "masked_M", "targets_M", "is_random_B")
-        return replace(self, **{name: getattr(self, name).to(device) for name in moved})
+        return moved(self, ("tokens_N", "segments_N", "masked_M", "targets_M", "is_random_B"), device)
 
 
 def sequence(

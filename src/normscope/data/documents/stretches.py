@@ -2,7 +2,7 @@
 
 # B = sequences, N = packed tokens
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..moving import moved
 from .corpus import DocumentSplit
 
 
@@ -25,7 +26,7 @@ class StretchBatch:
 
     def to(self, device: torch.device | str) -> Self:
         """The same batch on `device`; lengths stay on the CPU."""
-        return replace(self, tokens_N=self.tokens_N.to(device), targets_N=self.targets_N.to(device))
+        return moved(self, ("tokens_N", "targets_N"), device)
 
 
 @dataclass(frozen=True, eq=False)

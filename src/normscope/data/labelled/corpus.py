@@ -4,7 +4,7 @@
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
@@ -17,6 +17,7 @@ from ...errors import UserError
 from ..documents.corpus import TOKENISER
 from ..documents.pair_batches import sequence
 from ..documents.tokeniser import TextTokeniser
+from ..moving import moved
 from .pairs import Columns, LabelledPair, hold_out, label_names, largest_share, read_pairs, refuse_unknown_labels
 
 LABELS = "labels.json"
@@ -65,8 +66,7 @@ class LabelledBatch:
 
     def to(self, device: torch.device | str) -> Self:
         """The same batch on `device`; lengths stay on the CPU."""
-        moved = ("tokens_N", "segments_N", "labels_B")
-        return replace(self, **{name: getattr(self, name).to(device) for name in moved})
+        return moved(self, ("tokens_N", "segments_N", "labels_B"), device)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -4,7 +4,7 @@ B = sentences of a batch, S = longest source, T = longest target; both include E
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Self
 
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ...errors import UserError
+from ..moving import moved
 from ..order import permutation
 from .corpus import Split
 from .vocabulary import EOS, PAD
@@ -103,12 +104,7 @@ class TranslationBatch:
 
     def to(self, device: torch.device | str) -> Self:
         """The same batch with its padded tensors on `device`; lengths stay on the CPU."""
-        return replace(
-            self,
-            source_BS=self.source_BS.to(device),
-            target_in_BT=self.target_in_BT.to(device),
-            target_out_BT=self.target_out_BT.to(device),
-        )
+        return moved(self, ("source_BS", "target_in_BT", "target_out_BT"), device)
 
 
 def collate(split: Split, indices: Sequence[int] | NDArray[np.int64]) -> TranslationBatch:
