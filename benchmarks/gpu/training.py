@@ -30,6 +30,7 @@ def _arms(where: Where) -> dict[str, Arm]:
         f"bf16, deterministic{AGAIN}": ("bf16", FIXED),
         f"bf16, deterministic{GONE_ON}": ("bf16", FIXED),
         f"bf16{AGAIN}": ("bf16", ()),
+        "bf16, no process that prepares batches": ("bf16", ("train.input_workers=0",)),
         **{precision: (precision, ()) for precision in precisions[1:]},
         "fp32, deterministic": ("fp32", FIXED),
     }

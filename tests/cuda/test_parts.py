@@ -13,10 +13,14 @@ from normscope.optim import OptimizerConfig, make_optimizer
 from normscope.runs.config import load
 from normscope.runs.plan import counting
 from normscope.tasks.registry import task_from_scratch
+from normscope.train.feed import Feed
 from normscope.train.replicas import ALONE
 from normscope.train.replicas.group import Group, Replicas
 from normscope.train.replicas.sums import gradient_sum
 from tiny import SETTINGS
+
+# Python's, of processes that fork where CUDA has threads: they prepare batches, and never touch the device.
+pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 
 CPU = torch.device("cpu")
 
@@ -71,6 +75,21 @@ def test_a_batch_arrives_as_it_was(device: torch.device) -> None:
             found: Tensor = getattr(there, name)
             assert found.device.type == device.type
             assert torch.equal(found.cpu(), getattr(batch, name))
+
+
+def test_batches_prepared_ahead_are_the_same(device: torch.device) -> None:
+    config = load(None, [*SETTINGS])
+    task = task_from_scratch(config, "")
+    objective = task.objective(config, task.open(config), device)
+    alone, ahead = (
+        Feed(objective, workers=workers, owned=lambda first: range(first, 12), device=device) for workers in (0, 2)
+    )
+    for number in range(12):
+        plain, prepared = alone(number), ahead(number)
+        for name in plain.on_device:
+            assert getattr(prepared, name).device.type == device.type
+            assert torch.equal(getattr(prepared, name), getattr(plain, name))
+    ahead.close()
 
 
 def test_one_process_of_a_group_adds_as_one_alone(device: torch.device, tmp_path: Path) -> None:

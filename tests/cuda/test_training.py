@@ -13,6 +13,9 @@ from normscope.runs.loading import load_run
 from normscope.train import Interrupted, RunFolder
 from tiny import SETTINGS, SHORT, result
 
+# Python's, of processes that fork where CUDA has threads: they prepare batches, and never touch the device.
+pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+
 FIXED = (*SHORT, "train.deterministic=true")
 
 

@@ -1,24 +1,32 @@
 """Batches on their way to a device."""
 
-from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, ClassVar, Self
 
 import torch
 
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
 
-    Batch = TypeVar("Batch", bound=DataclassInstance)
+class Batch:
+    """What the batches of all corpora have in common: a dataclass of tensors, of which some go to the device."""
 
+    on_device: ClassVar[tuple[str, ...]]
+    """The names of those; lengths stay on the CPU, for masks and counts that must not wait for a device."""
 
-def moved(batch: "Batch", names: Iterable[str], device: torch.device | str) -> "Batch":
-    """The batch with these of its tensors on `device`, and the others where they are.
+    def to(self, device: torch.device | str) -> Self:
+        """The same batch with its tensors on `device`; lengths stay on the CPU.
 
-    To CUDA they go from pinned memory, in the order of the device's work: a copy from ordinary memory would wait for
-    all of it to be done. torch keeps pinned memory, and gives it out again when the copy has arrived.
-    """
-    if torch.device(device).type != "cuda":
-        return replace(batch, **{name: getattr(batch, name).to(device) for name in names})
-    sent: dict[str, Any] = {name: getattr(batch, name).pin_memory().to(device, non_blocking=True) for name in names}
-    return replace(batch, **sent)
+        To CUDA they go from pinned memory, in the order of the device's work: a copy from ordinary memory would wait
+        for all of it to be done. torch keeps pinned memory, and gives it out again when the copy has arrived.
+        """
+        cuda = torch.device(device).type == "cuda"
+        batch: Any = self.pin_memory() if cuda else self
+        sent = {name: getattr(batch, name).to(device, non_blocking=cuda) for name in self.on_device}
+        return replace(batch, **sent)  # type: ignore[no-any-return]
+
+    def pin_memory(self) -> Self:
+        """The same batch with what goes to the device in pinned memory; what is there already is not copied.
+
+        torch's DataLoader calls it by this name, in a thread of its own.
+        """
+        pinned = {name: getattr(self, name).pin_memory() for name in self.on_device}
+        return replace(self, **pinned)  # type: ignore[type-var]

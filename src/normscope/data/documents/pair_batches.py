@@ -3,14 +3,13 @@
 # N = packed tokens, M = masked tokens, B = sequences
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..moving import moved
+from ..moving import Batch
 from .corpus import DocumentSplit
 from .masking import Masker
 from .pairs import PackedPairs
@@ -18,8 +17,10 @@ from .tokeniser import CLS, SEP, TextTokeniser
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class PairBatch:
+class PairBatch(Batch):
     """Packed sequences, end to end without padding; int64 throughout."""
+
+    on_device = ("tokens_N", "segments_N", "masked_M", "targets_M", "is_random_B")
 
     tokens_N: Tensor
     segments_N: Tensor
@@ -31,10 +32,6 @@ class PairBatch:
     targets_M: Tensor
     is_random_B: Tensor
     """1 where B does not follow A."""
-
-    def to(self, device: torch.device | str) -> Self:
-        """The same batch on `device`; lengths stay on the CPU."""
-        return moved(self, ("tokens_N", "segments_N", "masked_M", "targets_M", "is_random_B"), device)
 
 
 def sequence(
