@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
 
-.PHONY: demo test mutants faults fuzz lint format bench clean
+.PHONY: demo test mutants faults fuzz lint format bench gpu clean
 
 demo: $(STAMP)
 	$(BIN)/normscope demo
@@ -51,6 +51,15 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/doctor.py
 	$(BIN)/python benchmarks/memory.py
 	$(BIN)/python benchmarks/devices.py
+
+# What needs a CUDA device, tests and then measurements; says so and ends where there is none. PARTS="step-bert decode"
+# takes these alone. GPU_PYTHON=python3 takes an interpreter that has the packages already, and builds no environment.
+PARTS ?= step-translation step-bert step-llama decode training doctor predict
+GPU_OUT ?= results/gpu
+GPU_PYTHON ?= $(BIN)/python
+gpu: $(if $(filter $(BIN)/python,$(GPU_PYTHON)),$(STAMP))
+	PYTHONPATH=src:$(PYTHONPATH) $(GPU_PYTHON) -m pytest tests/cuda
+	PYTHONPATH=src:benchmarks:$(PYTHONPATH) $(GPU_PYTHON) -m gpu --parts $(PARTS) --out $(GPU_OUT)
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis mutants

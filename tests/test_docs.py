@@ -32,6 +32,7 @@ PAGES = [
             "models",
             "run-folders",
             "devices",
+            "gpu",
             "comparing",
             "own-placements",
             "placements",
@@ -49,6 +50,7 @@ GOES_ON_FROM = {
     "docs/training.md": "docs/data.md",
     "docs/run-folders.md": "docs/training.md",
     "docs/devices.md": "docs/training.md",
+    "docs/gpu.md": "docs/training.md",
     "docs/comparing.md": "README.md",
 }
 """Whose corpus, configuration or run a page's examples use."""

@@ -115,6 +115,7 @@ def test_the_default_folder_is_named_after_the_configuration(
         (["--on-nonfinite", "ignore"], ["train.on_nonfinite: Input should be 'stop' or 'skip', got 'ignore'"]),
         (["--set", "train.device=tpu"], ["tpu", "choose auto, cpu, cuda"]),
         (["--set", "train.device=cuda:99"], ["no device 'cuda:99'"]),
+        (["--set", "train.device=cpu", "--set", "train.precision=tf32"], ["this is cpu; choose fp32 or bf16"]),
         (["--run", "file"], ["file is a file; choose another folder (--run"]),
         (["--run", "full"], ["full is not empty and is not a run"]),
         (["--run", "file/below"], ["file/below", "a file stands where a folder is needed"]),

@@ -6,7 +6,14 @@ import pytest
 import torch
 
 from normscope.errors import UserError
-from normscope.train.device import autocast, available_cores, choose_device, set_threads
+from normscope.train.device import (
+    autocast,
+    available_cores,
+    choose_device,
+    prepare_cuda,
+    refuse_precision,
+    set_threads,
+)
 
 CPU = torch.device("cpu")
 
@@ -31,8 +38,36 @@ def test_precisions_by_name():
         assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == torch.bfloat16
     with autocast(CPU, "fp32"):
         assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == torch.float32
-    with pytest.raises(UserError, match="fp32 or bf16"):
+    with pytest.raises(UserError, match="fp32, tf32 or bf16"):
         autocast(CPU, "fp8")
+
+
+def test_tf32_is_of_cuda_alone():
+    refuse_precision(torch.device("cuda"), "tf32")
+    refuse_precision(CPU, "bf16")
+    with pytest.raises(UserError, match="this is cpu; choose fp32 or bf16"):
+        refuse_precision(CPU, "tf32")
+
+
+def test_what_cuda_computes_with_is_set_anew_each_time(monkeypatch: pytest.MonkeyPatch):
+    """Neither what a run before set, nor what its user did, decides how this one computes."""
+    products = torch.backends.cuda.matmul
+    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
+    try:
+        prepare_cuda("tf32", deterministic=True)
+        assert products.allow_tf32
+        assert torch.are_deterministic_algorithms_enabled()
+        assert not torch.is_deterministic_algorithms_warn_only_enabled()
+        assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
+        monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":16:8")
+        prepare_cuda("bf16", deterministic=True)
+        assert not products.allow_tf32
+        assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":16:8"
+        prepare_cuda("fp32", deterministic=False)
+        assert not torch.are_deterministic_algorithms_enabled()
+    finally:
+        prepare_cuda("fp32", deterministic=False)
+        torch.backends.mkldnn.matmul.fp32_precision = "none"
 
 
 def test_cores_are_those_that_this_process_may_use(monkeypatch: pytest.MonkeyPatch):

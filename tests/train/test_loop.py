@@ -170,6 +170,13 @@ def test_bfloat16_autocast_trains_on_a_cpu_and_keeps_float32_weights(tmp_path: P
     assert {p.dtype for p in load_run(tmp_path).model.parameters()} == {torch.float32}
 
 
+def test_on_a_cpu_deterministic_changes_nothing_and_says_so(tmp_path: Path, short: Path) -> None:
+    said: list[str] = []
+    run.train_run(tiny(*SHORT, "train.deterministic=true"), tmp_path, say=said.append)
+    assert result(tmp_path, 12) == result(short, 12)
+    assert [line for line in said if line.startswith("note: train.deterministic is for CUDA")]
+
+
 def test_the_same_seed_gives_the_same_bits_in_another_process_and_another_seed_gives_others(
     tmp_path: Path, short: Path
 ) -> None:

@@ -18,8 +18,8 @@ from ..optim.roles import roles
 from ..tasks.protocol import TaskFromScratch
 from ..tasks.run_config import RunConfig
 from ..train import TrainConfig
-from ..train.device import Precision, autocast
-from .machine import prepare_machine
+from ..train.device import autocast
+from .machine import precision_of, prepare_machine
 from .sharding import SHARED_OUT
 
 SLICE_TOKENS = 1024
@@ -120,6 +120,11 @@ def plan(task: TaskFromScratch[Any, Any, Any, Any], config: RunConfig) -> Plan:
     )
 
 
+def counting() -> FlopCounterMode:
+    """While it is entered, counts the floating-point operations of products, forward and backward, on any device."""
+    return FlopCounterMode(display=False, custom_mapping=_COUNTED)
+
+
 def _gradients_at_once(train: TrainConfig) -> int:
     """Gradients of batches, and sums of them, that are held at the worst moment of an update (`TreeSum`)."""
     return train.accumulation.bit_length() if train.reduction == "ordered" else 1
@@ -157,10 +162,9 @@ def _measured(task: Any, config: Any, corpus: Any, codec: Any, device: torch.dev
             kept[storage.data_ptr()] = storage.nbytes()
         return tensor
 
-    precision: Precision = "bf16" if config.train.precision == "bf16" else "fp32"
     keeping = torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor)
-    with FlopCounterMode(display=False, custom_mapping=_COUNTED) as counted:
-        with keeping, autocast(device, precision):
+    with counting() as counted:
+        with keeping, autocast(device, precision_of(config)):
             loss, _ = objective.loss_sums(model, batch)
         loss.backward()
     return sum(kept.values()), counted.get_total_flops()

@@ -4,7 +4,7 @@ import dataclasses
 
 from ..tasks.registry import task_of
 from ..train import RunFolder
-from ..train.device import available_cores, choose_device
+from ..train.device import available_cores, choose_device, refuse_precision
 from .config import Config, load_run_config
 
 
@@ -12,7 +12,7 @@ def resolve(config: Config, folder: RunFolder) -> Config:
     """The configuration with every `auto` replaced, and paths made absolute.
 
     By what the run in `folder` began with, where there is one: it goes on as it was on a machine with more cores, too.
-    Otherwise by what this machine gives.
+    Otherwise by what this machine gives. Raises UserError for a device or a precision that it does not have.
     """
     train = config.train
     if folder.is_run:
@@ -21,10 +21,13 @@ def resolve(config: Config, folder: RunFolder) -> Config:
         train = dataclasses.replace(train, **{name: getattr(began, name) for name in automatic})
     device = choose_device(train.device)
     precision, threads = train.precision, train.threads
+    if precision == "auto":
+        precision = "bf16" if device.type == "cuda" else "fp32"
+    refuse_precision(device, precision)
     train = dataclasses.replace(
         train,
         device=str(device),
-        precision=precision if precision != "auto" else ("bf16" if device.type == "cuda" else "fp32"),
+        precision=precision,
         threads=available_cores() if threads == "auto" else threads,
         input_workers=train.input_workers if train.input_workers != "auto" else (2 if device.type == "cuda" else 0),
     )

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
@@ -22,7 +22,7 @@ from ..train.replicas import Group, joined, own_device, shards
 from .changing import is_over, refuse_shorter
 from .claiming import claim, keep_environment, mend_vocabularies, refuse_other_configuration
 from .hooks import PlacementHooks
-from .machine import prepare_machine
+from .machine import precision_of, prepare_machine
 from .monitoring import run_monitor
 from .resolving import resolve
 from .sharding import sharded
@@ -59,6 +59,8 @@ def train_run(
                     f"note: train.accumulation={config.train.accumulation} gives {group.size} processes fewer batches "
                     "an update than there are of them; the others wait"
                 )
+            if config.train.deterministic and torch.device(config.train.device).type == "cpu":
+                say("note: train.deterministic is for CUDA; on a CPU the same seed gives the same bits without it")
             with ExitStack() as held:
                 group.by_first(lambda: held.enter_context(_held(folder, config, start, from_step, say)))
                 return start.trainer.run(from_step=from_step, identity=group.told(start.identity(folder, group)))
@@ -119,7 +121,6 @@ def _trainer(
     listeners: Iterable[Listener],
     say: Callable[[str], None],
 ) -> Trainer:
-    precision: Literal["fp32", "bf16"] = "bf16" if config.train.precision == "bf16" else "fp32"
     model = assembly.build().to(device)
     norms = gradient_norms
     if config.train.shard:
@@ -135,7 +136,7 @@ def _trainer(
         schedule=config.schedule,
         seed=config.seed,
         device=device,
-        precision=precision,
+        precision=precision_of(config),
         hooks=PlacementHooks(model, adaptive, drawn=assembly.drawn),
         monitor=run_monitor(model, assembly.objective, config.train),
         probe=lambda model: {"gradient_norms": norms(model)},

@@ -27,8 +27,10 @@ class TrainConfig:
     """Updates from one measurement over depth to the next, written beside the losses; 0 for none."""
     device: str = "auto"
     """auto, cpu, cuda, cuda:1 …"""
-    precision: Literal["auto", "fp32", "bf16"] = "auto"
-    """auto: bf16 autocast on CUDA, fp32 elsewhere."""
+    precision: Literal["auto", "fp32", "tf32", "bf16"] = "auto"
+    """auto: bf16 autocast on CUDA, fp32 elsewhere. tf32: float32 with factors rounded in products, on CUDA alone."""
+    deterministic: bool = False
+    """On CUDA, kernels with fixed bits alone: the same seed gives the same bits. On a CPU it always does."""
     threads: int | Literal["auto"] = "auto"
     """CPU threads; auto for one per core. The same number gives the same bits, another number does not."""
     input_workers: int | Literal["auto"] = "auto"

@@ -1,4 +1,4 @@
-"""Where and how precisely a run computes: device, threads, autocast, and the allocator's habits.
+"""Where and how precisely a run computes: device, threads, precision, and the allocator's habits.
 
 Nothing here happens on import; the loop calls each function once, and writes down what it returned.
 """
@@ -12,7 +12,7 @@ import torch
 
 from ..errors import UserError
 
-Precision = Literal["fp32", "bf16"]
+Precision = Literal["fp32", "tf32", "bf16"]
 
 
 def choose_device(name: str = "auto") -> torch.device:
@@ -44,12 +44,32 @@ def set_threads(threads: int) -> None:
 
 
 def autocast(device: torch.device, precision: Precision) -> AbstractContextManager[object]:
-    """fp32: as written. bf16: factors and results of products in bfloat16; weights and sums stay float32."""
-    if precision == "fp32":
+    """fp32, tf32: as written. bf16: factors and results of products in bfloat16; weights and sums stay float32."""
+    if precision in ("fp32", "tf32"):
         return nullcontext()
     if precision == "bf16":
         return torch.autocast(device.type, torch.bfloat16)
-    raise UserError(f"unknown precision {precision!r}; choose fp32 or bf16")
+    raise UserError(f"unknown precision {precision!r}; choose fp32, tf32 or bf16")
+
+
+def refuse_precision(device: torch.device, precision: Precision) -> None:
+    """Raise UserError for a precision that the device's products do not have."""
+    if precision == "tf32" and device.type != "cuda":
+        raise UserError(f'precision "tf32" is of CUDA devices, and this is {device}; choose fp32 or bf16')
+
+
+def prepare_cuda(precision: Precision, *, deterministic: bool) -> None:
+    """Set for this process how CUDA multiplies float32 matrices, and whether kernels without fixed bits are allowed.
+
+    tf32: factors have 11 significant bits, sums 24. Both settings are made whatever they were before, so that a run
+    computes as its configuration says and not as the run before it did.
+    """
+    # torch's older name for it: torch.compile asks by that name, and a mixture of both names is an error.
+    torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
+    if deterministic:
+        # cuBLAS reads it when it is first used; where that was earlier, torch refuses the first product and says this.
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.use_deterministic_algorithms(deterministic)
 
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # <malloc.h>

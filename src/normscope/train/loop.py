@@ -4,7 +4,7 @@ import math
 import time
 from collections.abc import Callable, Iterable
 from fractions import Fraction
-from typing import Any, Literal, NoReturn
+from typing import Any, NoReturn
 
 import torch
 from torch import nn
@@ -14,7 +14,7 @@ from ..optim import OptimizerConfig, ScheduleConfig, factor, make_optimizer
 from ..optim.clipping import UpdateClipping
 from ..signals import Interrupted, StopRequest
 from .config import TrainConfig
-from .device import autocast
+from .device import Precision, autocast
 from .feed import Feed
 from .gradients import UpdateGradients
 from .metrics import Event, Mark, MetricsLog, NoLog
@@ -52,7 +52,7 @@ class Trainer:
         schedule: ScheduleConfig,
         seed: int,
         device: torch.device,
-        precision: Literal["fp32", "bf16"],
+        precision: Precision,
         hooks: Hooks | None = None,
         probe: Callable[[nn.Module], dict[str, Any]] | None = None,
         monitor: Monitors | None = None,

@@ -2,14 +2,14 @@
 
 # N = packed tokens, M = masked tokens, B = sequences
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Self
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..moving import Batch
 from .corpus import DocumentSplit
 from .masking import Masker
 from .pairs import PackedPairs
@@ -17,8 +17,10 @@ from .tokeniser import CLS, SEP, TextTokeniser
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class PairBatch:
+class PairBatch(Batch):
     """Packed sequences, end to end without padding; int64 throughout."""
+
+    on_device = ("tokens_N", "segments_N", "masked_M", "targets_M", "is_random_B")
 
     tokens_N: Tensor
     segments_N: Tensor
@@ -30,11 +32,6 @@ class PairBatch:
     targets_M: Tensor
     is_random_B: Tensor
     """1 where B does not follow A."""
-
-    def to(self, device: torch.device | str) -> Self:
-        """The same batch on `device`; lengths stay on the CPU."""
-        moved = ("tokens_N", "segments_N", "masked_M", "targets_M", "is_random_B")
-        return replace(self, **{name: getattr(self, name).to(device) for name in moved})
 
 
 def sequence(

@@ -2,7 +2,7 @@
 
 # B = sequences, N = packed tokens
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -10,22 +10,21 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..moving import Batch
 from .corpus import DocumentSplit
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class StretchBatch:
+class StretchBatch(Batch):
     """Packed stretches, end to end; int64 throughout."""
+
+    on_device = ("tokens_N", "targets_N")
 
     tokens_N: Tensor
     targets_N: Tensor
     """The token that follows each."""
     lengths_B: Tensor
     """On the CPU always."""
-
-    def to(self, device: torch.device | str) -> Self:
-        """The same batch on `device`; lengths stay on the CPU."""
-        return replace(self, tokens_N=self.tokens_N.to(device), targets_N=self.targets_N.to(device))
 
 
 @dataclass(frozen=True, eq=False)

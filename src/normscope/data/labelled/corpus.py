@@ -4,9 +4,8 @@
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
 
 import numpy as np
 import torch
@@ -17,6 +16,7 @@ from ...errors import UserError
 from ..documents.corpus import TOKENISER
 from ..documents.pair_batches import sequence
 from ..documents.tokeniser import TextTokeniser
+from ..moving import Batch
 from .pairs import Columns, LabelledPair, hold_out, label_names, largest_share, read_pairs, refuse_unknown_labels
 
 LABELS = "labels.json"
@@ -53,8 +53,10 @@ class PairDataConfig:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class LabelledBatch:
+class LabelledBatch(Batch):
     """Packed sequences, end to end without padding; int64 throughout."""
+
+    on_device = ("tokens_N", "segments_N", "labels_B")
 
     tokens_N: Tensor
     segments_N: Tensor
@@ -62,11 +64,6 @@ class LabelledBatch:
     lengths_B: Tensor
     """On the CPU always, for masks and counts that must not wait for a device."""
     labels_B: Tensor
-
-    def to(self, device: torch.device | str) -> Self:
-        """The same batch on `device`; lengths stay on the CPU."""
-        moved = ("tokens_N", "segments_N", "labels_B")
-        return replace(self, **{name: getattr(self, name).to(device) for name in moved})
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -4,9 +4,9 @@ B = sentences of a batch, S = longest source, T = longest target; both include E
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ...errors import UserError
+from ..moving import Batch
 from ..order import permutation
 from .corpus import Split
 from .vocabulary import EOS, PAD
@@ -86,8 +87,10 @@ def _cached_order(number_of_batches: int, seed: int, epoch: int) -> tuple[int, .
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class TranslationBatch:
+class TranslationBatch(Batch):
     """Padded sentence pairs, int64 throughout."""
+
+    on_device = ("source_BS", "target_in_BT", "target_out_BT")
 
     source_BS: Tensor
     """Right-padded with PAD; each row ends with EOS."""
@@ -100,15 +103,6 @@ class TranslationBatch:
     target_lengths_B: Tensor
     target_tokens: int
     """Target tokens that are not padding, EOS included."""
-
-    def to(self, device: torch.device | str) -> Self:
-        """The same batch with its padded tensors on `device`; lengths stay on the CPU."""
-        return replace(
-            self,
-            source_BS=self.source_BS.to(device),
-            target_in_BT=self.target_in_BT.to(device),
-            target_out_BT=self.target_out_BT.to(device),
-        )
 
 
 def collate(split: Split, indices: Sequence[int] | NDArray[np.int64]) -> TranslationBatch:
