@@ -60,15 +60,40 @@ MAY_IMPORT = {
         "model",
         "optim",
         "placement",
+        "processes",
         "provenance",
         "report",
         "runs",
     }
     | {"settings", "signals", "tasks", "theory", "train"},
     # What Python offers, as the command line does: above everything that it joins.
-    "api": {"decode", "doctor", "model", "optim", "placement", "report", "runs", "settings", "studies", "tasks"}
+    "api": {
+        "decode",
+        "doctor",
+        "engines",
+        "model",
+        "optim",
+        "placement",
+        "report",
+        "runs",
+        "settings",
+        "studies",
+        "tasks",
+    }
     | {"theory", "train"},
-    "cli": {"adapters", "api", "catalogue", "data", "decode", "doctor", "exchange", "files", "optim", "placement"}
+    "cli": {
+        "adapters",
+        "api",
+        "catalogue",
+        "data",
+        "decode",
+        "doctor",
+        "engines",
+        "exchange",
+        "files",
+        "optim",
+        "placement",
+    }
     | {"processes", "provenance", "report", "runs", "settings", "signals", "studies", "targets", "tasks", "theory"}
     | {"train"},
 }

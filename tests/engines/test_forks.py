@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -34,7 +35,14 @@ def job(tmp_path: Path) -> Callable[..., Job]:
         file = tmp_path / f"{name}.toml"
         file.write_text(to_toml(tiny(*SHORT, *settings)), encoding="utf-8")
         words = ["-m", "normscope", "train", str(file), "--run", str(tmp_path / name)]
-        return Job(name=name, words=words, folder=tmp_path / name, log=tmp_path / f"{name}.txt", threads=1)
+        return Job(
+            name=name,
+            words=words,
+            directory=Path.cwd(),
+            folder=tmp_path / name,
+            log=tmp_path / f"{name}.txt",
+            threads=1,
+        )
 
     return make
 
@@ -48,8 +56,8 @@ def ended(engine: AnyEngine, running: Fork | Process) -> int:
 
 
 def under_way(job: Job) -> None:
-    begun = time.monotonic()
-    while not (job.folder / "metrics.jsonl").is_file():
+    begun, metrics = time.monotonic(), job.folder / "metrics.jsonl"
+    while not metrics.is_file() or not metrics.read_bytes():
         assert time.monotonic() - begun < DEADLINE_SECONDS, job.log.read_text()
         time.sleep(0.02)
 
@@ -77,7 +85,7 @@ def test_the_code_of_a_mistake_and_of_a_kill_come_back(forks: Forks, job: Callab
 
 
 def test_a_log_that_cannot_be_written_starts_nothing(forks: Forks, job: Callable[..., Job], tmp_path: Path) -> None:
-    nowhere = Job(name="x", words=job().words, folder=tmp_path, log=tmp_path / "none" / "x.txt", threads=1)
+    nowhere = replace(job(), log=tmp_path / "none" / "x.txt")
     with pytest.raises(FileNotFoundError):
         forks.start(nowhere)
 
@@ -115,7 +123,7 @@ from normscope.engines.forks import Forks
 from normscope.engines.seam import Job
 toml, run, log = map(Path, sys.argv[1:])
 words = ["-m", "normscope", "train", str(toml), "--run", str(run)]
-Forks(1).start(Job(name="run", words=words, folder=run, log=log, threads=1))
+Forks(1).start(Job(name="run", words=words, directory=Path.cwd(), folder=run, log=log, threads=1))
 time.sleep(600)
 """
 

@@ -5,12 +5,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..engines.choosing import chosen
 from ..errors import UserError
 from ..placement import registered
 from ..report.comparison.contents import Comparison as Page
 from ..report.comparison.page import render
 from ..report.notebook import framed
-from ..runs.config import places
+from ..runs.config import engine_table, places
 from ..settings.tables import as_table, flat
 from ..studies.grids.axes import Asked, grid_of
 from ..studies.grids.compare import run_comparison
@@ -88,6 +89,7 @@ def compare(
     seeds: int = 1,
     evaluate: str | None = None,
     processes: int = 0,
+    engine: str | Path | None = None,
     title: str | None = None,
     watch: Watch = lambda states: None,
     **settings: Any,
@@ -99,12 +101,14 @@ def compare(
     have. arms: pairs of a placement and a warm-up, instead of every combination of the two. seeds: runs of each
     configuration. evaluate: a split to translate and score with each best checkpoint. out: the folder of the runs and
     the report, by default runs/compare-NAME-OF-CONFIG; in the folder of a former comparison, it grows. processes: runs
-    at a time, 0 for one on each core. watch: called twice a second with the state of every run.
+    at a time, 0 for one on each core. engine: where they run, "local", "ray" or "slurm", or a TOML file with a table
+    [engine]; by default what the configuration's [engine] says, or local. watch: called twice a second with the state
+    of every run.
 
     Finished runs are skipped and unfinished ones resumed. Raises UserError before anything runs for what does not fit,
     and `normscope.train.Interrupted` after Ctrl-C, when runs and report are saved.
     """
-    base = configuration(config, settings)
+    base, file = configuration(config, settings), Path(config) if isinstance(config, str | Path) else None
     asked = Asked(
         placements=_several(placements, str),
         warmups_updates=_several(warmup_updates, int),
@@ -123,6 +127,7 @@ def compare(
         grid,
         folder,
         processes=processes,
+        engine=chosen(None if engine is None else str(engine), engine_table(file)),
         evaluate=evaluate,
         title=title,
         command=f"normscope.compare(…, out={str(folder)!r})",

@@ -10,7 +10,7 @@ import typer
 from .console import GridDisplay, say, stderr
 from .early import refuse_unreadable
 from .names import PlacementOption, placement_names
-from .shared import Imports, Settings, listed, resumable
+from .shared import EngineName, Imports, Settings, listed, resumable
 
 if TYPE_CHECKING:
     from ..report.comparison.contents import Comparison
@@ -63,6 +63,7 @@ def compare(
         str | None, typer.Option(help="Translate and score this split with the best checkpoint of each run.")
     ] = None,
     processes: Annotated[int, typer.Option(help="Number of runs at a time; 0 for one on each core.")] = 0,
+    engine: EngineName = None,
     title: Annotated[
         str | None, typer.Option(help="Title of the report.  [default: Comparison of norm placements]")
     ] = None,
@@ -80,7 +81,8 @@ def compare(
     """
     refuse_unreadable(config, settings, imports)
     names = placement_names(placements) if placements else None
-    from ..runs.config import load, places
+    from ..engines.choosing import chosen
+    from ..runs.config import engine_table, load, places
     from ..studies.grids.axes import Asked, grid_of
     from ..studies.grids.ranges import numbers
 
@@ -96,13 +98,15 @@ def compare(
     grid, defaults = grid_of(base, places(config, settings), asked)
     notes = [f"not given, so the defaults of compare: {'; '.join(defaults)}"] if defaults else []
     folder = out or Path("runs") / f"compare-{config.stem if config else 'default'}"
-    _compare(base, grid, folder, processes=processes, evaluate=evaluate, title=title, notes=notes)
+    where = chosen(engine, engine_table(config))
+    _compare(base, grid, folder, processes=processes, engine=where, evaluate=evaluate, title=title, notes=notes)
 
 
 @resumable()
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the runs and the report.")] = Path("demo"),
     processes: Annotated[int, typer.Option(help="Number of runs at a time; 0 for one on each core.")] = 0,
+    engine: EngineName = None,
 ) -> None:
     """Train Post-LN and Pre-LN with warm-up and without: about two minutes on two cores.
 
@@ -113,9 +117,11 @@ def demo(
     \b
       normscope demo --out demo
     """
+    from ..engines.choosing import chosen
     from ..studies.grids.demo import DEMO_GRID, DEMO_TITLE, demo_config
 
-    _compare(demo_config(), DEMO_GRID, out, processes=processes, evaluate=None, title=DEMO_TITLE)
+    where = chosen(engine)
+    _compare(demo_config(), DEMO_GRID, out, processes=processes, engine=where, evaluate=None, title=DEMO_TITLE)
 
 
 def print_summary(page: "Comparison", file: Path) -> None:

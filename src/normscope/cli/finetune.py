@@ -7,7 +7,7 @@ import typer
 
 from ..settings.config_file import refuse_no_run
 from .console import GridDisplay, stderr
-from .shared import Which, listed, resumable
+from .shared import EngineName, Which, listed, resumable
 
 if TYPE_CHECKING:
     from ..studies.finetuning.cells import SearchSpace
@@ -73,6 +73,7 @@ def finetune(
     out: Out = None,
     settings: Settings = [],  # noqa: B006
     processes: Processes = 0,
+    engine: EngineName = None,
 ) -> None:
     """Fine-tune a pre-trained encoder on labelled sentence pairs.
 
@@ -86,6 +87,7 @@ def finetune(
     """
     refuse_no_run(run)
     from ..data.labelled.pairs import Columns
+    from ..engines.choosing import chosen
     from ..studies.finetuning.cells import SearchSpace
     from ..studies.finetuning.task import pair_task
 
@@ -99,7 +101,8 @@ def finetune(
         warmup_share=warmup_share,
     )
     folder = out or run.resolve().with_name(f"{run.resolve().name}-finetune-{pairs.name}")
-    options = {"which": which, "sequence_length": sequence_length, "settings": settings, "processes": processes}
+    options: dict[str, Any] = {"which": which, "sequence_length": sequence_length, "settings": settings, "processes": processes}
+    options["engine"] = chosen(engine)
     _search(run, pairs, folder, space, **options)
 
 

@@ -37,6 +37,16 @@ LengthPenalty = Annotated[
         help="Exponent in score = sum of log-probabilities / length ** length_penalty, the end token counted."
     ),
 ]
+EngineName = Annotated[
+    str | None,
+    typer.Option(
+        "--engine",
+        metavar="NAME|FILE.toml",
+        help="Where the runs train: local, ray or slurm, or a TOML file with a table [engine].  [default: the "
+        "configuration's [engine], or local]",
+        show_default=False,
+    ),
+]
 Device = Annotated[str, typer.Option(help="Device: auto, cpu, cuda or cuda:N.")]
 Imports = Annotated[
     list[str], typer.Option("--import", metavar="FILE.py", help="Python file that registers placements of your own.")

@@ -14,7 +14,7 @@ from ..studies.protocol.about import About
 from ..studies.protocol.discovery import studies
 from .console import StageDisplay, say, stderr
 from .help import WholeLines
-from .shared import Imports, resumable, run_imports
+from .shared import EngineName, Imports, resumable, run_imports
 
 if TYPE_CHECKING:
     from ..studies.protocol.study import Findings
@@ -41,9 +41,11 @@ def _study() -> None:
 
 def _verb(name: str, about: About) -> Callable[..., None]:
     @resumable()
-    def verb(*, scale: str, settings: list[str], out: Path | None, imports: list[str], **options: Any) -> None:
+    def verb(
+        *, scale: str, settings: list[str], out: Path | None, engine: str | None, imports: list[str], **options: Any
+    ) -> None:
         run_imports(imports)
-        _run(name, scale, settings, _given(about, options), out or Path("runs") / name)
+        _run(name, scale, settings, _given(about, options), out or Path("runs") / name, engine)
 
     parameters: dict[str, tuple[Any, Any]] = {
         "scale": (_Scale, "cpu"),
@@ -53,6 +55,7 @@ def _verb(name: str, about: About) -> Callable[..., None]:
         },
         "settings": (_Settings, []),
         "out": (_Out, None),
+        "engine": (EngineName, None),
         "imports": (Imports, []),
     }
     # Typer reads a verb's options from its signature.
@@ -83,9 +86,10 @@ def _given(about: About, values: dict[str, Any]) -> dict[str, Any]:
     return given
 
 
-def _run(name: str, scale: str, settings: list[str], given: dict[str, Any], out: Path) -> None:
+def _run(name: str, scale: str, settings: list[str], given: dict[str, Any], out: Path, engine: str | None) -> None:
     import torch
 
+    from ..engines.choosing import chosen
     from ..studies.protocol.discovery import study as study_of
     from ..studies.protocol.pieces import Pieces
     from ..studies.protocol.settings import configured
@@ -95,10 +99,11 @@ def _run(name: str, scale: str, settings: list[str], given: dict[str, Any], out:
     if scale not in study.scales:
         raise UserError(f"--scale must be one of {', '.join(study.scales)}, got {scale!r}")
     config = configured(study.scales[scale].config, settings, given)
+    where = chosen(engine)
     torch.set_num_threads(1)  # the same bits on every number of cores
     command = shlex.join(["normscope", *sys.argv[1:]])
     with StageDisplay(stderr) as display:
-        pieces = Pieces(out, watch=display, say=say)
+        pieces = Pieces(out, watch=display, say=say, engine=where)
         found, page = run_study(study, config, pieces, command=command, scale=scale)
     _print(study.about.title, found, study.caution(scale))
     typer.echo(f"page: {page}")

@@ -16,6 +16,8 @@ class Job:
     name: str
     words: Sequence[str]
     """What follows the Python interpreter."""
+    directory: Path
+    """Where its relative paths begin: that of this process."""
     folder: Path
     """Of the run, which the command locks while it works on it."""
     log: Path

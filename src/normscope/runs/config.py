@@ -19,6 +19,7 @@ def load(path: Path | None, overrides: Iterable[str] = (), imports: Iterable[str
     imports: Python files to run first, beside those the file names. Raises UserError naming file and key.
     """
     table = read_toml(path)
+    table.pop("engine", None)  # where several runs train, and nothing of what they are
     for key, value in read_overrides(overrides).items():
         put(table, key, value)
     if imports:
@@ -26,9 +27,19 @@ def load(path: Path | None, overrides: Iterable[str] = (), imports: Iterable[str
     return config_of(table, source=str(path) if path else "configuration")
 
 
+def engine_table(path: Path | None) -> dict[str, Any]:
+    """What a TOML file says of the machines that its runs train on. Raises UserError where it is no table."""
+    table = read_toml(path).get("engine", {})
+    if not isinstance(table, dict):
+        raise UserError(f'{path}: engine is a table, such as [engine] with a line name = "ray"; got {table!r}')
+    return table
+
+
 def places(path: Path | None, overrides: Iterable[str] = ()) -> dict[str, str]:
     """What sets each dotted key that is not left to its default: the file, or `--set`. Raises UserError."""
-    found = dict.fromkeys(flat(read_toml(path)), str(path))
+    table = read_toml(path)
+    table.pop("engine", None)
+    found = dict.fromkeys(flat(table), str(path))
     for key, value in read_overrides(overrides).items():
         # An override may set a whole section: optimizer={peak_lr=1e-3}.
         found |= dict.fromkeys(flat({key: value}), "--set")

@@ -1,6 +1,7 @@
 """One, two, three and four processes write the same bytes; `fast` sums are as close as another order of batches is."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,6 @@ TRAINING = (
     'train.device="cpu"',
     "model.dropout=0.3",
 )
-TRANSLATION = (*SETTINGS, "data.toy_pairs=200", "data.max_tokens=200", "translation.bleu_sentences=300")
 TEXT = (
     "model.width=16",
     "model.ffn_width=16",
@@ -34,23 +34,35 @@ TEXT = (
     "data.sequence_length=24",
     "data.batch_sequences=16",
 )
-CASES = {
-    "translation-post-ln-2": [*TRANSLATION, 'model.placement="post-ln"'],
-    "translation-admin-3": [*TRANSLATION, 'model.placement="admin"', 'optimizer.name="muon"'],
-    "masked-lm-pre-ln-4": ['task="masked-lm"', *TEXT, 'model.placement="pre-ln"', "masked_lm.valid_sequences=40"],
-    "language-model-ngpt-2": ['task="language-model"', *TEXT, 'model.placement="ngpt"'],
-    "language-model-attn-res-3": [
-        'task="language-model"',
-        *TEXT,
-        'model.placement="attn-res"',
-    ],
-    "language-model-pre-to-post-4": [
-        'task="language-model"',
-        *TEXT,
-        'model.placement="pre-to-post"',
-        "adaptive.over=9",
-    ],
+TASKS = {
+    "translation": (*SETTINGS, "data.toy_pairs=200", "data.max_tokens=200", "translation.bleu_sentences=300"),
+    "masked-lm": ('task="masked-lm"', *TEXT, "masked_lm.valid_sequences=40"),
+    "language-model": ('task="language-model"', *TEXT),
 }
+"""Of translation, 14 updates are several epochs."""
+PLACEMENTS = {
+    "post-ln": (),
+    "pre-ln": (),
+    "admin": ('optimizer.name="muon"',),
+    "ngpt": (),
+    "attn-res": (),
+    "pre-to-post": ("adaptive.over=9",),
+}
+ALL = [(task, placement, (2, 3, 4)) for task in TASKS for placement in PLACEMENTS]
+"""Minutes of two cores, so only where NORMSCOPE_ALL_BITS is set."""
+SOME = [
+    ("translation", "post-ln", (2,)),
+    ("translation", "admin", (3,)),
+    ("masked-lm", "pre-ln", (4,)),
+    ("language-model", "ngpt", (2,)),
+    ("language-model", "attn-res", (3,)),
+    ("language-model", "pre-to-post", (4,)),
+]
+
+
+def configured(task: str, placement: str, *settings: str) -> RunConfig:
+    """A short training in one thread a process."""
+    return load(None, [*TASKS[task], f'model.placement="{placement}"', *PLACEMENTS[placement], *TRAINING, *settings])
 
 
 def together(config: RunConfig, folder: Path, size: int, *words: str) -> None:
@@ -64,13 +76,15 @@ def together(config: RunConfig, folder: Path, size: int, *words: str) -> None:
         assert not rank or err == ""
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_several_processes_write_the_bytes_of_one(case: str, tmp_path: Path) -> None:
-    size = int(case[-1])
-    config = load(None, [*CASES[case], *TRAINING])
+@pytest.mark.parametrize(("task", "placement", "sizes"), ALL if os.environ.get("NORMSCOPE_ALL_BITS") else SOME)
+def test_several_processes_write_the_bytes_of_one(
+    task: str, placement: str, sizes: tuple[int, ...], tmp_path: Path
+) -> None:
+    config = configured(task, placement)
     together(config, tmp_path / "one", 1)
-    together(config, tmp_path / "several", size)
-    assert result(tmp_path / "several", 14) == result(tmp_path / "one", 14)
+    for size in sizes:
+        together(config, tmp_path / str(size), size)
+        assert result(tmp_path / str(size), 14) == result(tmp_path / "one", 14), size
     events = [json.loads(line)["event"] for line in (tmp_path / "one/metrics.jsonl").read_text().splitlines()]
     assert events.count("validation") == 3  # after 5, 10 and 14 updates: something was shared out
 
@@ -86,7 +100,7 @@ def test_fine_tuning_in_two_processes_writes_the_bytes_of_one(tmp_path: Path) ->
 
 
 def test_a_run_goes_on_with_another_number_of_processes(tmp_path: Path) -> None:
-    config = load(None, [*CASES["translation-post-ln-2"], *TRAINING])
+    config = configured("translation", "post-ln")
     together(config, tmp_path / "one", 1)
     several = tmp_path / "several"
     together(config, several, 2)
@@ -97,11 +111,11 @@ def test_a_run_goes_on_with_another_number_of_processes(tmp_path: Path) -> None:
 
 def test_fast_sums_differ_no_more_than_another_order_of_the_batches_does(tmp_path: Path) -> None:
     """The same update in one process with its batches added the other way round is the control."""
-    settings = [*CASES["language-model-ngpt-2"], *TRAINING, "train.duration=3", 'train.reduction="fast"']
-    config = load(None, settings)
+    settings = ("train.duration=3", 'train.reduction="fast"')
+    config = configured("language-model", "ngpt", *settings)
     together(config, tmp_path / "two", 2)
     train_run(config, tmp_path / "one")
-    ordered = load(None, [*settings, 'train.reduction="ordered"'])
+    ordered = configured("language-model", "ngpt", *settings, 'train.reduction="ordered"')
     train_run(ordered, tmp_path / "control")
     weights = {
         name: load_file(tmp_path / name / "checkpoints/step-3/model.safetensors") for name in ("one", "two", "control")

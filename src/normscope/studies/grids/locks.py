@@ -11,8 +11,7 @@ from pathlib import Path
 
 from ...errors import UserError, option
 from ...files import disk_errors, make_folders
-
-_NAME = ".lock"
+from ...processes.locks import LOCK
 
 
 @contextmanager
@@ -24,7 +23,7 @@ def alone(folder: Path, doing: str) -> Iterator[None]:
     with disk_errors(f"opening {folder}"):
         make_folders(folder)
         # Not emptied by opening: it may say who holds it.
-        handle = (folder / _NAME).open("a+", encoding="utf-8")
+        handle = (folder / LOCK).open("a+", encoding="utf-8")
     with handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -39,20 +38,6 @@ def alone(folder: Path, doing: str) -> Iterator[None]:
             handle.write(json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "since": since}) + "\n")
             handle.flush()
         yield
-
-
-def is_held(run: Path) -> bool:
-    """Whether another process trains the run in this folder."""
-    try:
-        handle = (run / _NAME).open("rb")
-    except OSError:
-        return False
-    with handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-    return False
 
 
 def _holder(file: str) -> str:

@@ -5,14 +5,15 @@ import signal
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Generic
 
 from ...engines.seam import AnyEngine, Job
 from ...optim import parse_duration
+from ...processes.locks import is_held
 from ...signals import Interrupted, StopRequest
 from ...tasks.run_config import RunConfig
 from ...train.device import available_cores
-from .locks import is_held
 from .state import C, CellState, PoolCell
 
 _POLL_SECONDS = 0.1
@@ -128,8 +129,9 @@ def _start(work: _Work[C], engine: AnyEngine) -> None:
     job = Job(
         name=cell.name,
         words=work.words,
-        folder=cell.folder.path,
-        log=cell.log_file,
+        directory=Path.cwd(),
+        folder=cell.folder.path.resolve(),
+        log=cell.log_file.resolve(),
         threads=available_cores() if threads == "auto" else threads,
     )
     try:

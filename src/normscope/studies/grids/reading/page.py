@@ -12,12 +12,12 @@ from typing import Any
 from ....errors import UserError
 from ....files import write_atomically
 from ....placement import named
+from ....processes.locks import is_held
 from ....report.comparison.contents import Comparison, Configuration, Name, SeedResult, Status
 from ....report.comparison.page import write
 from ....report.numbers import learning_rate
 from ....train.run_folder import Event
 from ..grid import Arm, Cell
-from ..locks import is_held
 from ..manifest import Manifest
 from ..pool import train_command
 from .conclusion import conclusion

@@ -1,0 +1,58 @@
+"""The engine that a user has asked for, by its name or by a file that says more."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ..errors import UserError, option
+from ..settings.tables import read_toml
+from ..settings.validation import validated
+from .local import local
+from .seam import MakeEngine
+from .settings import RaySettings, SlurmSettings
+
+TABLE = "engine"
+"""Of a TOML file: where its runs are trained, and nothing of what they are."""
+NAMES = ("local", RaySettings.name, SlurmSettings.name)
+
+
+def chosen(asked: str | None, table: Mapping[str, Any] | None = None) -> MakeEngine:
+    """The engine of that name, or of the table [engine] in the TOML file that `asked` names.
+
+    asked: None for what `table` names, or local. table: [engine] of the configuration, where it has one. Raises
+    UserError where there is no such engine, or a setting that it does not have.
+    """
+    source, table = "[engine]", table or {}
+    if asked is not None and asked.endswith(".toml"):
+        source, table = asked, read_toml(Path(asked)).get(TABLE, {})
+        asked = None
+    named = str(table.get("name", "local"))
+    if asked is not None and asked != named:
+        table, named = {}, asked  # its settings are another engine's
+    if named not in NAMES:
+        raise UserError(
+            f"{option('engine')} is {', '.join(NAMES)}, or a TOML file with a table [engine] that names one; "
+            f"got {named!r}"
+        )
+    settings = {key: value for key, value in table.items() if key != "name"}
+    if named == RaySettings.name:
+        of_ray = validated(RaySettings, settings, source=source)
+        return lambda at_once: _on_ray(of_ray)
+    if named == SlurmSettings.name:
+        of_slurm = validated(SlurmSettings, settings, source=source)
+        return lambda at_once: _on_slurm(of_slurm)
+    if settings:
+        raise UserError(f"{source}: the engine local has no settings, got {', '.join(settings)}")
+    return local
+
+
+def _on_ray(settings: RaySettings) -> Any:
+    from .on_ray import OnRay
+
+    return OnRay(settings)
+
+
+def _on_slurm(settings: SlurmSettings) -> Any:
+    from .on_slurm import OnSlurm
+
+    return OnSlurm(settings)
