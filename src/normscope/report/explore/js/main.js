@@ -1,0 +1,26 @@
+// Puts everything in its place once the page has been read.
+
+function start() {
+  state = read(location.hash.slice(1));
+  const figures = new Map();
+  for (const chart of charts) {
+    const figure = document.getElementById(`f-${chart.figure}`);
+    if (figure) figures.set(figure, [...(figures.get(figure) ?? []), chart]);
+  }
+  const ahead = document.querySelector("main > section");
+  if (figures.size && ahead) ahead.before(controls());
+  for (const [figure, of] of figures) mountFigure(figure, of);
+  makeSortable();
+  refresh();
+  watchViews();
+  addEventListener("hashchange", () => {
+    state = read(location.hash.slice(1));
+    refresh();
+  });
+  for (const query of ["(prefers-color-scheme: dark)", "(forced-colors: active)"])
+    matchMedia(query).addEventListener("change", () => refresh());
+  // For the console of the browser, and for tests: what is drawn, and what was chosen.
+  window.normscope = { views, charts, arms, get state() { return state; }, csvOf, pngOf };
+}
+
+start();
