@@ -22,7 +22,7 @@ _VARIANTS: tuple[tuple[Any, str], ...] = (
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 POINTS = 160
 """About so many points are drawn a curve: the lowest and the highest of every stretch; more make the page heavy."""
-_ALL_POINTS, _LEAST_POINTS = 720, 40
+_ALL_POINTS, _LEAST_POINTS = 720, 24
 """Points that all curves of a picture share, and the least that one of them has."""
 _LOG_RATIO = 20.0
 """Largest over smallest value from which a loss is drawn on a log scale: a diverged run must not flatten the rest."""

@@ -11,6 +11,7 @@ from html import escape
 from matplotlib import style
 from matplotlib.figure import Figure
 
+from .printable import printable
 from .svg_shorter import shortened
 
 PAPER, INK, GRID = "#ffffff", "#1b1f24", "#d0d7de"
@@ -94,4 +95,4 @@ def inlined(svg: str, name: str) -> str:
 
 
 def _xml_text(text: str) -> str:
-    return escape(re.sub(r"[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "�", text))
+    return escape(printable(text))

@@ -17,6 +17,7 @@ from normscope.report.comparison.page import render
 from normscope.report.explore.chart import Arm, Chart, Columns, Explorer, Line
 from normscope.report.explore.encode import encoded
 from normscope.report.explore.script import VENDOR, source
+from normscope.report.printable import printable, short_name
 from normscope.report.thinning import kept
 
 
@@ -90,8 +91,10 @@ def test_text_cannot_leave_its_string(text: str) -> None:
     assert plain.isascii()
     assert plain.isprintable()
     assert not set("<>&'") & set(plain)
+    shown = printable(text)
+    assert ("\ufffd" in shown) == ("\x00" in text)
     assert json.loads(plain)["arms"][0] == {
-        "label": text, "facets": {"Placement": text}, "hue": 0, "variant": 0, "shown": True,
+        "label": shown, "facets": {"Placement": shown}, "hue": 0, "variant": 0, "shown": True,
     }  # fmt: skip
 
 
@@ -128,7 +131,8 @@ def test_what_the_pictures_leave_out_is_there_and_off_and_points_know_their_run(
     names = [configuration.name for configuration in comparison.configurations]
     rates = RateCurve(
         name=Name("Post-LN"), peak_lrs=[1e-3, 2e-3], seeds=[1],
-        seeds_losses=[[2.0, 3.0]], seeds_replaced=[[False, True]], initial_nats=[3.0], sensitivity=None, summary="", configurations=names[:2],
+        seeds_losses=[[2.0, 3.0]], seeds_replaced=[[False, True]],
+        initial_nats=[3.0], sensitivity=None, summary="", configurations=names[:2],
     )  # fmt: skip
     undrawn = replace(comparison.valid_curves[1])
     found = explorer(
@@ -157,3 +161,11 @@ def test_a_stopped_run_has_its_cross_at_its_last_finite_value(comparison: Compar
 
 def test_a_page_of_twelve_arms_three_seeds_and_a_thousand_updates_stays_small(large: Comparison) -> None:
     assert len(render(large).encode()) <= 400_000
+
+
+def test_names_stay_names_and_differ() -> None:
+    assert short_name("Post-LN, ←→ ‖x‖² μ 中文") == "Post-LN, ←→ ‖x‖² μ 中文"
+    assert short_name("a\nb\tc\x1b[1m") == "a b c\ufffd[1m"
+    one, other = (Name("long " * 2_000 + end) for end in "ab")
+    assert one != other
+    assert len(str(one)) <= 200

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from ..printable import short_name
 from ..words import Tone
 
 
@@ -30,6 +31,11 @@ class Name:
     """The placement: the hue and the rows of pictures."""
     variant: str = ""
     """What else tells it from the others, such as its warm-up: dash and marker."""
+
+    def __post_init__(self) -> None:
+        # Placements and optimisers of the user's own have names of their own.
+        object.__setattr__(self, "group", short_name(self.group))
+        object.__setattr__(self, "variant", short_name(self.variant))
 
     def __str__(self) -> str:
         return f"{self.group}, {self.variant}" if self.variant else self.group

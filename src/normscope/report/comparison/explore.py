@@ -14,7 +14,7 @@ from ..thinning import kept
 from .contents import Clock, Comparison, Curve, GradientProfile, Name, RateCurve
 
 _NATS = "nats per target token"
-_ALL_POINTS, _LEAST_POINTS, _MOST_POINTS = 720, 20, 120
+_ALL_POINTS, _LEAST_POINTS, _MOST_POINTS = 640, 20, 120
 """Points of one quantity that all configurations share, and the least and the most that one of them has."""
 
 

@@ -5,6 +5,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from ..printable import printable
 from .chart import Chart, Columns, Explorer, Line
 
 _DIGITS = 4
@@ -22,8 +23,8 @@ def encoded(explorer: Explorer) -> str:
     data: dict[str, Any] = {
         "arms": [
             {
-                "label": arm.label,
-                "facets": dict(arm.facets),
+                "label": printable(arm.label),
+                "facets": {name: printable(value) for name, value in arm.facets.items()},
                 "hue": arm.hue,
                 "variant": arm.variant,
                 "shown": arm.shown,
@@ -39,14 +40,14 @@ def encoded(explorer: Explorer) -> str:
 def _chart(chart: Chart, tables: list[Columns]) -> dict[str, Any]:
     return {
         "figure": chart.figure,
-        "title": chart.title,
+        "title": printable(chart.title),
         "x": chart.xlabel,
         "y": chart.ylabel,
         "logX": chart.log_x,
         "logY": chart.log_y,
         "range": None if chart.y_range is None else _values(chart.y_range),
         "level": None if chart.level is None else [chart.level[0], *_values(chart.level[1:])],
-        "ticks": list(chart.ticks),
+        "ticks": [printable(tick) for tick in chart.ticks],
         "frames": list(chart.frames),
         "lines": [_line(line, tables) for line in chart.lines],
     }

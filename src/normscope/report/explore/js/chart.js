@@ -109,6 +109,9 @@ function axesOf(view, colours) {
     };
     x.values = (u, at) => at.map((i) => chart.ticks[i]);
   }
+  const few = [...new Set(chart.lines.filter((line) => line.lights).flatMap((line) => places(chart, line)))].sort((one, other) => one - other);
+  // Rates that were tried, and none between them.
+  if (few.length && few.length <= 10) Object.assign(x, { splits: () => few, filter: (u, at) => at });
   const y = { ...common, ...lines, values: (u, at) => at.map(tick), size: (u, texts) => 14 + 7 * Math.max(3, ...(texts ?? []).map((text) => text.length)) };
   return [x, y];
 }

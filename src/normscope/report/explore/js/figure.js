@@ -9,7 +9,7 @@ function mountFigure(figure, of) {
   for (const chart of of) {
     const view = { chart, height: HEIGHT };
     views.push(view);
-    box.append(mountChart(view, of.length > 1));
+    box.append(mountChart(view, of.length > 1 || !figure.querySelector("h3")));
   }
   figure.insertBefore(box, figure.querySelector("svg"));
   figure.classList.add("explored");
@@ -50,14 +50,15 @@ function sliderOf(view, number) {
   return make("div", { class: "frame" }, make("label", { for: slider.id }, "Recorded at "), slider, output);
 }
 
-/** Draws one chart with all that belongs to it. */
+/** Draws one chart with all that belongs to it, or remembers to do so when it comes near the window. */
 function showView(view) {
+  view.stale = !view.near;
+  if (view.stale) return;
   view.out.hidden = !state.zoom.has(group(view.chart));
   showLegend(view);
   view.showFrame?.();
-  if (view.near) drawChart(view);
-  else view.stale = true;
-  if (view.near) showCrosshair(view);
+  drawChart(view);
+  showCrosshair(view);
 }
 
 /** Charts are drawn when they come near the window: a page of a hundred of them opens at once. */
@@ -66,9 +67,7 @@ function watchViews() {
     for (const entry of entries) {
       const view = views.find((one) => one.host === entry.target);
       view.near = entry.isIntersecting;
-      if (!view.near || !(view.stale ?? true)) continue;
-      view.stale = false;
-      showView(view);
+      if (view.near && view.stale) showView(view);
     }
   }, { rootMargin: "600px" });
   const sized = new ResizeObserver((entries) => {

@@ -20,7 +20,8 @@ function start() {
   for (const query of ["(prefers-color-scheme: dark)", "(forced-colors: active)"])
     matchMedia(query).addEventListener("change", () => refresh());
   // For the console of the browser, and for tests: what is drawn, and what was chosen.
-  window.normscope = { views, charts, arms, get state() { return state; }, csvOf, pngOf };
+  const xs = (line) => places(charts.find((chart) => chart.lines.includes(line)), line);
+  window.normscope = { views, charts, arms, xs, get state() { return state; }, csvOf, pngOf };
 }
 
 start();

@@ -1,6 +1,7 @@
 // Tables that can be sorted by any of their columns.
 
 const sortable = [];
+let sortedBy = null;
 
 /** A button in each column's head. A third press brings back the order in which the page was written. */
 function makeSortable() {
@@ -39,6 +40,8 @@ function compare(one, other, down) {
 
 /** Puts the rows of every table into the order that was chosen, or into their own. */
 function sortTables() {
+  if (sortedBy === state.sort) return;
+  sortedBy = state.sort;
   sortable.forEach(({ body, heads, rows, firsts }, number) => {
     const chosen = state.sort?.table === number && state.sort.column < heads.length ? state.sort : null;
     heads.forEach((head, column) => {
