@@ -57,6 +57,8 @@ class Picture:
 
     svg: str
     caption: str
+    name: str = ""
+    """Of its figure, where its curves can be explored."""
 
 
 @contextmanager

@@ -188,7 +188,7 @@ def test_a_drag_zooms_all_charts_over_updates_and_a_button_zooms_out(page: Tab) 
     for title in (TRAIN, VALID):
         assert scale(page, title, "x") == pytest.approx([245, 500], abs=15)
     assert scale(page, RATE, "x")[1] < 0.02
-    assert address_says(page).startswith("#zoom=updates_")
+    assert address_says(page).startswith("#zoom=update_")
     page.js(f"{view(VALID)}.out.click()")
     drawn(page)
     assert scale(page, VALID, "x") == whole
@@ -265,7 +265,7 @@ def test_reset_brings_back_the_first_view(page: Tab) -> None:
 
 def test_the_address_restores_the_view(tab: Tab, address: str) -> None:
     tab.open(
-        f"{address}#x=epoch&logy=log&smooth=0.7&arms=0.1&zoom=updates_1_4&lit=3_1&frame=6_1&sort=1_2_down",
+        f"{address}#x=epoch&logy=log&smooth=0.7&arms=0.1&zoom=update_1_4&lit=3_1&frame=6_1&sort=1_2_down",
         height=12_000,
     )
     drawn(tab)
@@ -287,7 +287,7 @@ def test_the_address_restores_the_view(tab: Tab, address: str) -> None:
 
 @pytest.mark.parametrize(
     "hostile",
-    ["x=<b>&zoom=a_b_c&lit=99999_x&frame=1_2_3&arms=9999.-1.x&sort=9_9_9&smooth=7", "%%%", "zoom=updates_1e999_NaN"],
+    ["x=<b>&zoom=a_b_c&lit=99999_x&frame=1_2_3&arms=9999.-1.x&sort=9_9_9&smooth=7", "%%%", "zoom=update_1e999_NaN"],
 )
 def test_an_address_that_makes_no_sense_shows_the_page(tab: Tab, address: str, hostile: str) -> None:
     tab.open(f"{address}#{hostile}", height=3_000)

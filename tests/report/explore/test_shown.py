@@ -1,7 +1,5 @@
 """The page as it is seen: on telephones and desks, in every theme, on paper, without scripts, and by its rules."""
 
-import json
-import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +7,7 @@ import pytest
 
 from normscope.report.comparison.contents import Comparison, Name
 from normscope.report.comparison.page import render
+from report.axe import violations
 from report.devtools import Tab
 from report.explore.conftest import comparison_of
 
@@ -124,24 +123,8 @@ def test_hostile_names_are_text(tab: Tab, tmp_path: Path, comparison: Comparison
     assert not {"\u202e", "\x1b", "\u0007"} & set(shown)
 
 
-def axe() -> str:
-    """axe-core's script: npm's package, which is not part of the repository."""
-    places = [os.environ.get("NORMSCOPE_AXE", ""), str(Path(__file__).parents[3] / "node_modules/axe-core/axe.min.js")]
-    found = next((Path(place) for place in places if place and Path(place).is_file()), None)
-    if found is None:
-        pytest.skip("needs axe-core: `npm install --no-save axe-core`, or NORMSCOPE_AXE=path/to/axe.min.js")
-    return found.read_text(encoding="utf-8")
-
-
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_no_rule_of_accessibility_is_broken(tab: Tab, address: str, scheme: str) -> None:
-    rules = axe()
     tab.open(address, prefers_color_scheme=scheme, height=8_000)
     wait(tab)
-    tab.js(f"{rules}\n;0")
-    found = json.loads(
-        tab.js(
-            "axe.run().then(r => JSON.stringify(r.violations.map(v => [v.id, v.nodes.map(n => n.html.slice(0, 200))])))"
-        )
-    )
-    assert found == []
+    assert violations(tab) == []

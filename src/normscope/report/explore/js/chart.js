@@ -82,7 +82,7 @@ function seriesOf(view, lines, colours) {
     const xs = places(view.chart, line), colour = colourOf(line.arm, colours), alpha = strength(view, line);
     const lit = state.lit?.arm === line.arm, width = lit ? 3 : 1.8, dash = dashOf(line);
     if (line.mark === "points") continue;
-    const weight = group(view.chart) === "updates" ? state.smooth : 0;
+    const weight = group(view.chart) === "update" ? state.smooth : 0;
     const fade = weight ? FAINT : 1;
     if (line.banded)
       bands.push({ fill: colour, width: 0, alpha: BAND * alpha * fade, paths: (u) => bandOf(u, xs, line.lows, line.highs) });
@@ -96,24 +96,49 @@ function seriesOf(view, lines, colours) {
   return [...bands, ...raw, ...strokes].map((one) => ({ scale: "y", points: { show: false }, ...one }));
 }
 
-function axesOf(view, colours) {
+/** Ticks of a logarithmic axis: 1, 2, 5 within three decades, powers of ten beyond, and even steps where those are few. */
+function logTicks(u, axis, low, high) {
+  const wide = high / low >= 1e3, found = [];
+  for (let power = Math.floor(Math.log10(low)); power <= Math.ceil(Math.log10(high)); power++)
+    for (const digit of wide ? [1] : [1, 2, 5]) found.push(Number(`${digit}e${power}`));
+  const inside = found.filter((value) => value >= low && value <= high);
+  if (inside.length > 2) {
+    const every = Math.ceil(inside.length / 9);
+    return inside.filter((_, i) => i % every === 0);
+  }
+  const step = 10 ** Math.floor(Math.log10(high - low)), fine = (high - low) / step < 3 ? step / 2 : step;
+  return Array.from({ length: 12 }, (_, i) => Number(((Math.ceil(low / fine) + i) * fine).toPrecision(6))).filter((value) => value <= high);
+}
+
+/** Steps between ticks where every place is a whole number, as of updates and blocks. */
+const WHOLE = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9].flatMap((power) => [1, 2, 5].map((digit) => digit * 10 ** power));
+
+function axesOf(view, colours, { logX, logY }) {
   const { chart } = view;
   const common = { font: "12px system-ui, sans-serif", labelFont: "12px system-ui, sans-serif", stroke: colours.ink };
   const lines = { grid: { stroke: colours.grid, width: 1 }, ticks: { stroke: colours.grid, width: 1, size: 5 } };
-  const x = { ...common, ...lines, label: chosen(chart), labelSize: 18, labelGap: 0, size: 28, values: (u, at) => at.map(tick) };
-  if (choices(chart).length === 1) x.label = chart.x;
-  if (chart.ticks.length) {
-    x.splits = (u, _, low, high) => {
-      const every = Math.ceil(chart.ticks.length / Math.max(1, (u.bbox.width / devicePixelRatio) / 64));
-      return chart.ticks.map((_, i) => i).filter((i) => i % every === 0 && i >= low && i <= high);
-    };
-    x.values = (u, at) => at.map((i) => chart.ticks[i]);
-  }
-  const few = [...new Set(chart.lines.filter((line) => line.lights).flatMap((line) => places(chart, line)))].sort((one, other) => one - other);
+  const logarithmic = { splits: logTicks, filter: (u, at) => at };
+  const texts = (u, at) => at.map(tick);
+  const x = { ...common, ...lines, ...(logX ? logarithmic : {}), label: nameOfX(chart), labelSize: 18, labelGap: 0, size: 28, values: texts };
+  const every = chart.lines.map((line) => places(chart, line));
+  if (!logX && every.every((xs) => xs.every(Number.isInteger))) x.incrs = WHOLE;
   // Rates that were tried, and none between them.
-  if (few.length && few.length <= 10) Object.assign(x, { splits: () => few, filter: (u, at) => at });
-  const y = { ...common, ...lines, values: (u, at) => at.map(tick), size: (u, texts) => 14 + 7 * Math.max(3, ...(texts ?? []).map((text) => text.length)) };
-  return [x, y];
+  const tried = [...new Set(chart.lines.flatMap((line, i) => (line.lights ? every[i] : [])))].sort((one, other) => one - other);
+  if (tried.length && tried.length <= 10) Object.assign(x, { splits: () => tried, filter: (u, at) => at });
+  if (chart.ticks.length) nameTicks(x, chart.ticks);
+  const size = (u, shown) => 14 + 7 * Math.max(3, ...(shown ?? []).map((text) => text.length));
+  return [x, { ...common, ...lines, ...(logY ? logarithmic : {}), values: texts, size }];
+}
+
+/** Names in place of numbers, as many as stand beside each other. */
+function nameTicks(axis, names) {
+  axis.splits = (u, _, low, high) => {
+    const longest = Math.max(...names.map((name) => name.length));
+    const every = Math.ceil(names.length / Math.max(1, u.bbox.width / devicePixelRatio / (7 * longest + 12)));
+    return names.map((_, i) => i).filter((i) => i % every === 0 && i >= low && i <= high);
+  };
+  axis.filter = (u, at) => at;
+  axis.values = (u, at) => at.map((i) => names[i]);
 }
 
 /** Draws the chart anew with all that is chosen now. */
@@ -131,7 +156,8 @@ function drawChart(view) {
     height: view.height,
     legend: { show: false },
     scales: { x: { time: false, distr: logX ? 3 : 1, range: () => x }, y: { distr: logY ? 3 : 1, range: () => y } },
-    axes: axesOf(view, colours),
+    axes: axesOf(view, colours, { logX, logY }),
+    padding: [8, 12, 0, 0],
     series: [{}, ...series],
     cursor: cursorOf(view),
     hooks: { draw: [(u) => drawMarks(u, view, colours)], ...pointerHooks(view) },

@@ -52,10 +52,10 @@ function knobs() {
     choice("x axis", "explore-logx", SCALES, () => state.logX, (value) => ({ logX: value })),
     choice("y axis", "explore-logy", SCALES, () => state.logY, (value) => ({ logY: value })),
   ];
-  const columns = [...new Set(charts.flatMap((chart) => (group(chart) === "updates" ? choices(chart) : [])))];
+  const columns = [...new Set(charts.flatMap((chart) => (group(chart) === "update" ? choices(chart) : [])))];
   if (columns.length) parts.push(smoothing());
   if (columns.length > 1)
-    parts.push(choice("x is", "explore-x", columns.map((name) => [name, name]), () => (columns.includes(state.x) ? state.x : columns[0]), (x) => ({ x, zoom: without("updates") })));
+    parts.push(choice("x is", "explore-x", columns.map((name) => [name, name]), () => (columns.includes(state.x) ? state.x : columns[0]), (x) => ({ x, zoom: without("update") })));
   const lit = make("button", { type: "button", id: "explore-lit", onclick: () => change({ lit: null }) });
   shown.push(() => {
     lit.hidden = !state.lit;

@@ -57,9 +57,9 @@ function places(chart, line) {
   return tables[line.table].get(chosen(chart));
 }
 
-/** Charts over the same choice of columns are zoomed together; each other one is alone. */
+/** Charts over the same quantity have one crosshair and are zoomed together, whatever the reader lets that be. */
 function group(chart) {
-  return choices(chart).includes("update") ? "updates" : String(charts.indexOf(chart));
+  return choices(chart)[0];
 }
 
 /** The point of rising places that is nearest to x; -1 of none. */

@@ -7,8 +7,9 @@ function start() {
     const figure = document.getElementById(`f-${chart.figure}`);
     if (figure) figures.set(figure, [...(figures.get(figure) ?? []), chart]);
   }
-  const ahead = document.querySelector("main > section");
-  if (figures.size && ahead) ahead.before(controls());
+  // Above the first chart: verdicts and claims come before.
+  const first = [...document.querySelectorAll("figure")].find((figure) => figures.has(figure));
+  if (first) (first.closest("main > section") ?? first).before(controls());
   for (const [figure, of] of figures) mountFigure(figure, of);
   makeSortable();
   refresh();

@@ -42,8 +42,8 @@ function read(text) {
   for (const i of (said.get("arms") ?? "").split(".").filter((part) => whole(part, arms.length)).map(Number))
     if (!found.off.delete(i)) found.off.add(i);
   for (const zoom of said.getAll("zoom")) {
-    const [name, from, to] = zoom.split("_");
-    if (Number(from) < Number(to)) found.zoom.set(name, [Number(from), Number(to)]);
+    const parts = zoom.split("_"), [from, to] = parts.splice(-2).map(Number);
+    if (from < to && Number.isFinite(to - from)) found.zoom.set(parts.join("_"), [from, to]);
   }
   const [arm, seed] = (said.get("lit") ?? "").split("_");
   if (whole(arm, arms.length)) found.lit = { arm: Number(arm), seed: whole(seed, 1e6) ? Number(seed) : null };

@@ -5,14 +5,19 @@ let sortedBy = null;
 
 /** A button in each column's head. A third press brings back the order in which the page was written. */
 function makeSortable() {
-  for (const table of document.querySelectorAll("table.wide")) {
+  for (const table of document.querySelectorAll("table.wide:not(.claims)")) {
     const body = table.tBodies[0], heads = [...(table.tHead?.rows[0]?.cells ?? [])];
     if (!body || body.rows.length < 2 || !heads.length) continue;
     const number = sortable.length;
     const rows = [...body.rows];
     sortable.push({ body, heads, rows, firsts: rows.map((row) => row.classList.contains("first")) });
     heads.forEach((head, column) => {
-      const button = make("button", { type: "button", class: "sort", onclick: () => nextOrder(number, column) }, ...head.childNodes);
+      // What a head explains has the focus of its own, which no button may hold.
+      const apart = head.querySelector("[tabindex]") !== null, name = head.textContent.trim();
+      const button = make("button", {
+        type: "button", class: "sort", "aria-label": apart ? `sort by ${name}` : null, onclick: () => nextOrder(number, column),
+      });
+      if (!apart) button.append(...head.childNodes);
       head.append(button);
     });
   }
