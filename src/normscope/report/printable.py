@@ -15,8 +15,8 @@ def printable(text: str) -> str:
 
 
 def short_name(text: str) -> str:
-    """A printable name in one line; of a long one its beginning, and a number by which it differs from others."""
-    text = " ".join(printable(text).split()) if "\n" in text or "\t" in text else printable(text)
+    """A printable name; of a long one its beginning, and a number by which it differs from others."""
+    text = printable(text)
     if len(text) <= _LONGEST:
         return text
     return f"{text[: _LONGEST - 10]}… {hashlib.sha256(text.encode('utf-8', 'replace')).hexdigest()[:6]}"

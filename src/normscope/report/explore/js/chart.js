@@ -116,7 +116,7 @@ const WHOLE = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9].flatMap((power) => [1, 2, 5].map((d
 function axesOf(view, colours, { logX, logY }) {
   const { chart } = view;
   const common = { font: "12px system-ui, sans-serif", labelFont: "12px system-ui, sans-serif", stroke: colours.ink };
-  const lines = { grid: { stroke: colours.grid, width: 1 }, ticks: { stroke: colours.grid, width: 1, size: 5 } };
+  const lines = { grid: { stroke: colours.grid, width: 1, dash: FORCED.matches ? [1, 5] : [] }, ticks: { stroke: colours.grid, width: 1, size: 5 } };
   const logarithmic = { splits: logTicks, filter: (u, at) => at };
   const texts = (u, at) => at.map(tick);
   const x = { ...common, ...lines, ...(logX ? logarithmic : {}), label: nameOfX(chart), labelSize: 18, labelGap: 0, size: 28, values: texts };

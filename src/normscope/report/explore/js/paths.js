@@ -4,9 +4,15 @@ const DASHES = [[], [8, 4], [2, 3], [8, 3, 2, 3], [14, 5]];
 const MARKERS = ["circle", "square", "up", "diamond", "down"];
 const BY_MARK = { dashed: [7, 4], dotted: [2, 4] };
 
-/** The dash of a line: by the arm's variant, or by what kind of curve it is. */
+const FORCED = matchMedia("(forced-colors: active)");
+
+/** The dash of a line: by the arm's variant, or by what kind of curve it is.
+
+Where the system's colours leave two of the hues, the others are told apart by further dashes. */
 function dashOf(line) {
-  return BY_MARK[line.mark] ?? DASHES[arms[line.arm].variant % DASHES.length];
+  const { variant, hue } = arms[line.arm];
+  const further = FORCED.matches && hue > 0 ? 2 * Math.floor(hue / 2) : 0;
+  return BY_MARK[line.mark] ?? DASHES[(variant + further) % DASHES.length];
 }
 
 /** The points that the axes can show, in canvas pixels; null where the line has a gap. */
