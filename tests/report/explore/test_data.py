@@ -79,8 +79,9 @@ def test_numbers_are_short_and_columns_stand_once() -> None:
     assert (first["digits"], first["rows"]) == (3, [[2346, None, 9877], [1500, None, None]])
     assert "digits" not in second
     assert second["rows"] == [[1e-5, 1, 123.5]]
-    with pytest.raises(ValueError, match="columns of one length"):
-        Columns({"a": [1], "b": [1, 2]})
+    for wrong in ({"a": [1], "b": [1, 2]}, {"a": []}, {}):
+        with pytest.raises(ValueError, match="columns of one length"):
+            Columns(wrong)
 
 
 @pytest.mark.parametrize(
@@ -157,6 +158,18 @@ def test_a_stopped_run_has_its_cross_at_its_last_finite_value(comparison: Compar
     never = Curve(name=comparison.valid_curves[0].name, updates=[1], seeds_values=[[math.nan]])
     chart = explorer(replace(comparison, valid_curves=[never])).charts[0]
     assert chart.lines[0].crosses == [(1, None)]
+
+
+def test_a_run_that_has_not_begun_has_no_line(comparison: Comparison) -> None:
+    names = [curve.name for curve in comparison.valid_curves]
+    none = [Curve(name=name, updates=[], seeds_values=[[], []]) for name in names[:2]]
+    never = Curve(name=names[2], updates=[1], seeds_values=[[math.nan]])
+    clock = Clock(name=names[2], updates=[], target_tokens=[], epochs=[], summed_lr=[])
+    found = explorer(replace(comparison, train_curves=[*none, never], clocks=[clock]))
+    assert "train-loss" not in {chart.figure for chart in found.charts}
+    assert found.charts[0].figure == "valid-loss"
+    bare = [replace(comparison.gradient_profiles[0], blocks=[], seeds_norms=[[]])]
+    assert explorer(replace(comparison, train_curves=none, valid_curves=none, gradient_profiles=bare)).charts
 
 
 def test_a_page_of_twelve_arms_three_seeds_and_a_thousand_updates_stays_small(large: Comparison) -> None:

@@ -75,6 +75,8 @@ def _over_updates(comparison: Comparison, names: Mapping[Name, int], arms: int) 
             clock = clocks.get(curve.name)
             # Where a run was stopped, no seed may have a value, nor an update that the clock knows.
             places = [i for i in places if clock is None or np.isfinite(values_SU[:, i]).any()]
+            if not places:
+                continue  # a run that has not begun, or was stopped at its first update
             at = tuple(curve.updates[i] for i in places)
             over = columns.setdefault((curve.name, at), _columns(at, clock))
             rows = [[_known(row[i]) for i in places] for row in values_SU]
@@ -195,6 +197,8 @@ def _depth(title: str, profiles: Sequence[GradientProfile], names: Mapping[Name,
     blocks = list(dict.fromkeys(block for profile in profiles for block in profile.blocks))
     lines = []
     for profile in profiles:
+        if not (profile.blocks and profile.seeds_norms):
+            continue
         at: list[float] = []
         for one, following in pairwise([*profile.blocks, None]):
             at.append(float(blocks.index(one)))  # type: ignore[arg-type]

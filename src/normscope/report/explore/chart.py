@@ -26,14 +26,16 @@ class Arm:
 class Columns:
     """What points may stand over: columns of one length by quantity, the first being the one drawn at first.
 
-    Curves with the same points share one object, which the page holds once. Raises ValueError for unequal lengths.
+    Curves with the same points share one object, which the page holds once. Raises ValueError for unequal lengths, and
+    where there is no point.
     """
 
     by_name: Mapping[str, Sequence[float]]
 
     def __post_init__(self) -> None:
-        if len({len(column) for column in self.by_name.values()}) != 1:
-            raise ValueError(f"columns of one length, got {[len(column) for column in self.by_name.values()]}")
+        lengths = {len(column) for column in self.by_name.values()}
+        if len(lengths) != 1 or 0 in lengths:
+            raise ValueError(f"columns of one length, and not of none, got {sorted(lengths)}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
