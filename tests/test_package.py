@@ -19,6 +19,9 @@ DATA = {
     "py.typed",
     "report/templates/style.css",
     "report/templates/comparison.html.j2",
+    "report/vendor/uplot/LICENSE",
+    "report/vendor/uplot/uPlot.iife.min.js",
+    "report/vendor/uplot/uPlot.min.css",
     "doctor/advise/rule.json",
     "studies/paper/claims.toml",
 }
@@ -44,7 +47,9 @@ def test_wheel_and_source_hold_what_the_package_reads_and_neither_tests_nor_resu
     modules = {path.relative_to(ROOT / "src").as_posix() for path in (ROOT / "src/normscope").rglob("*.py")}
     wanted = modules | {f"normscope/{name}" for name in DATA}
     templates = {
-        f"normscope/report/templates/{path.name}" for path in (ROOT / "src/normscope/report/templates").iterdir()
+        f"normscope/report/{folder}/{path.name}"
+        for folder in ("templates", "explore/js")
+        for path in (ROOT / "src/normscope/report" / folder).iterdir()
     }
     (wheel,) = built.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:

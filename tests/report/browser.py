@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-_FLAGS = [
+FLAGS = [
     "--headless",
     "--no-sandbox",
     "--disable-gpu",
@@ -22,12 +22,17 @@ _FLAGS = [
 ]
 
 
-def opened(page: Path, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def program() -> str:
+    """Where a browser is; skips the test where there is none."""
     names = ("chromium", "chromium-browser", "google-chrome")
-    program = next(filter(None, map(shutil.which, names)), None)
-    if program is None:
+    found = next(filter(None, map(shutil.which, names)), None)
+    if found is None:
         pytest.skip(f"needs a browser to open the page: none of {', '.join(names)} found")
-    command = [program, *_FLAGS, f"--user-data-dir={folder / 'profile'}", *arguments, page.as_uri()]
+    return found
+
+
+def opened(page: Path, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [program(), *FLAGS, f"--user-data-dir={folder / 'profile'}", *arguments, page.as_uri()]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
 
 
@@ -37,7 +42,8 @@ def frames(page_text: str, widths: list[int]) -> str:
     inner = "".join(f'<iframe width="{w}" height="900" srcdoc="{escape(page_text)}"></iframe>' for w in widths)
     script = """onload = () => { for (const frame of document.querySelectorAll("iframe")) {
       const page = frame.contentDocument, root = page.documentElement, line = document.createElement("p")
-      const svg = [...page.querySelectorAll("figure svg")].map(s => Math.round(s.getBoundingClientRect().width))
+      const shown = [...page.querySelectorAll("figure > svg, .plot")].filter(s => s.checkVisibility())
+      const svg = shown.map(s => Math.round(s.getBoundingClientRect().width))
       line.textContent = JSON.stringify({width: root.clientWidth, content: root.scrollWidth,
         pictures: svg, background: frame.contentWindow.getComputedStyle(page.body).backgroundColor})
       document.body.append(line) } }"""

@@ -20,6 +20,7 @@ from report.diagnoses import (
     advice,
     diagnosis,
     encoder_decoder,
+    healthy,
     made,
     with_sublayer,
 )
@@ -211,3 +212,11 @@ def test_sparklines():
     assert level([0.0, 0.5, 1.0, 0.13], logarithmic=False) == "0471"
     assert level([float(2**i) for i in range(100)], count=8) == "01234567"
     assert level([None, None]) == "  "
+
+
+def test_names_do_not_steer_the_terminal():
+    found = healthy()
+    stack = replace(found.stacks[0], name="model\x1b[2J\u202elayers")
+    shown = printed(replace(found, target="Evil\x1b[31m\u0007", stacks=(stack,)))
+    assert "Evil\ufffd[31m\ufffd" in shown
+    assert not {"\x1b", "\u0007", "\u202e"} & set(shown)

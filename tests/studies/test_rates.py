@@ -10,10 +10,10 @@ import pytest
 
 from normscope.cli.compare import print_summary
 from normscope.data.parallel.opening import toy_corpus
-from normscope.report.comparison.contents import Comparison, SeedResult, Status
+from normscope.report.comparison.contents import Comparison, RateCurve, SeedResult, Status
 from normscope.studies.grids.grid import Arm, Grid
 from normscope.studies.grids.manifest import about
-from normscope.studies.grids.reading.page import compare
+from normscope.studies.grids.reading.page import compare, configuration_names
 from normscope.studies.grids.reading.rates import Ran, best_of_each, rate_curves
 from tiny import tiny, write_events
 
@@ -36,6 +36,10 @@ def ran(
     return Ran(Arm(placement, warmup, lr, optimizer), result, events)
 
 
+def rated(runs: list[Ran]) -> tuple[list[RateCurve], list[float]]:
+    return rate_curves(runs, configuration_names(list(dict.fromkeys(run.arm for run in runs))))
+
+
 def test_the_sensitivity_is_that_of_the_definition() -> None:
     # Three seeds at three rates; at the highest one run diverged and one ended worse than it began.
     losses = {0.1: (2.0, 3.0, 2.5), 0.2: (1.0, 2.0, 1.5), 0.4: (math.nan, 7.0, 3.0)}
@@ -44,8 +48,9 @@ def test_the_sensitivity_is_that_of_the_definition() -> None:
         for lr, several in losses.items()
         for seed, loss in enumerate(several, 1)
     ]
-    (curve,), shared = rate_curves(runs)
+    (curve,), shared = rated(runs)
     assert shared == [0.1, 0.2, 0.4]
+    assert [str(name) for name in curve.configurations] == [f"Pre-LN, no warm-up, rate {lr}" for lr in shared]
     means = [2.5, 1.5, (START + START + 3.0) / 3]
     assert curve.sensitivity is not None
     assert curve.sensitivity.value == pytest.approx(sum(means) / 3 - 1.5, rel=1e-14)
@@ -60,7 +65,7 @@ def test_the_sensitivity_is_that_of_the_definition() -> None:
 def test_the_range_is_what_all_configurations_have() -> None:
     more = [ran(lr, 2.0 + lr) for lr in (0.1, 0.2, 0.4)]
     fewer = [ran(lr, 3.0 + lr, placement="post-ln") for lr in (0.2, 0.4, 0.8)]
-    curves, shared = rate_curves([*more, *fewer])
+    curves, shared = rated([*more, *fewer])
     assert shared == [0.2, 0.4]
     assert [str(curve.name) for curve in curves] == ["Pre-LN, no warm-up", "Post-LN, no warm-up"]
     assert [curve.sensitivity and curve.sensitivity.value for curve in curves] == pytest.approx([0.1, 0.1])
@@ -70,7 +75,7 @@ def test_the_range_is_what_all_configurations_have() -> None:
 
 def test_optimisers_and_warm_ups_have_curves_of_their_own() -> None:
     runs = [ran(lr, 2.0, warmup=w, optimizer=o) for w in (0, 5) for o in ("adam", "sgd") for lr in (0.1, 0.2)]
-    curves, _ = rate_curves(runs)
+    curves, _ = rated(runs)
     assert [curve.name.variant for curve in curves] == [
         "no warm-up, adam",
         "no warm-up, sgd",
@@ -92,7 +97,7 @@ def test_optimisers_and_warm_ups_have_curves_of_their_own() -> None:
     ],
 )
 def test_where_there_is_none_it_says_why(runs: list[Ran], says: str) -> None:
-    curve = rate_curves(runs)[0][0]
+    curve = rated(runs)[0][0]
     assert curve.sensitivity is None
     assert curve.summary.startswith("no learning-rate sensitivity: ")
     assert says in curve.summary
@@ -100,19 +105,19 @@ def test_where_there_is_none_it_says_why(runs: list[Ran], says: str) -> None:
 
 def test_a_seed_that_has_not_run_everywhere_is_left_out() -> None:
     runs = [ran(0.1, 2.0), ran(0.2, 3.0), ran(0.1, 9.0, seed=2), ran(0.2, None, seed=2, status=Status.MISSING)]
-    (curve,), _ = rate_curves(runs)
+    (curve,), _ = rated(runs)
     assert curve.sensitivity is not None
     assert (curve.sensitivity.seeds, curve.sensitivity.value) == (1, 0.5)
     assert math.isnan(curve.seeds_losses[1][1])
 
 
 def test_a_run_that_stopped_at_its_first_update_counts_as_the_start_of_its_seed() -> None:
-    (curve,), _ = rate_curves([ran(0.1, 2.0), ran(0.2, None, status=Status.NON_FINITE, start=None)])
+    (curve,), _ = rated([ran(0.1, 2.0), ran(0.2, None, status=Status.NON_FINITE, start=None)])
     assert list(curve.seeds_losses[0]) == [2.0, START]
 
 
 def test_one_rate_has_no_curve() -> None:
-    assert rate_curves([ran(0.1, 2.0), ran(0.1, 2.0, placement="post-ln")]) == ([], [])
+    assert rated([ran(0.1, 2.0), ran(0.1, 2.0, placement="post-ln")]) == ([], [])
 
 
 def test_the_best_of_each_has_the_lowest_mean_of_finished_runs() -> None:

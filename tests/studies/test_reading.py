@@ -11,7 +11,7 @@ from normscope.data.parallel.opening import toy_corpus
 from normscope.report.comparison.contents import Block, Name
 from normscope.studies.grids.grid import Cell, Grid
 from normscope.studies.grids.manifest import Manifest, about
-from normscope.studies.grids.reading.curves import block_squares, gradient_profiles
+from normscope.studies.grids.reading.curves import block_squares, clock, gradient_profiles, later_profiles
 from normscope.studies.grids.reading.page import compare, configuration_names
 from normscope.tasks.translation import TRANSLATION
 from tiny import tiny, write_events
@@ -109,3 +109,32 @@ def test_labels_name_what_differs_and_nothing_else() -> None:
     assert labels() == ["Pre-LN, no warm-up", "Post-LN, warm-up 4"]
     assert labels(peak_lrs=(0.1, 1e-5))[:2] == ["Pre-LN, no warm-up, rate 0.1", "Pre-LN, no warm-up, rate 1e-5"]
     assert labels(optimizers=("adam", "sgd"))[1] == "Pre-LN, no warm-up, sgd"
+
+
+def test_a_clock_is_the_mean_of_what_the_seeds_had_seen_after_each_update() -> None:
+    def runs(*tokens: list[int]) -> Any:
+        line = {"event": "update", "lr": 0.5, "epoch": 0.0}
+        return [
+            (None, [line | {"update": u, "epoch": u / 2, "target_tokens": n} for u, n in enumerate(row, 1)])
+            for row in tokens
+        ]
+
+    found = clock(Name("Post-LN"), runs([10, 20, 30], [20, 30]))
+    assert found is not None
+    assert (found.updates, found.target_tokens) == ([1, 2, 3], [15, 40, 60])
+    assert (found.epochs, found.summed_lr) == ([0.5, 1.0, 1.5], [0.5, 1.0, 1.5])
+    assert clock(Name("Post-LN"), [(None, [])]) is None
+
+
+def test_later_profiles_are_of_the_updates_that_every_seed_recorded() -> None:
+    def monitored(update: int, norm: float) -> dict[str, Any]:
+        at = "normscope/decoder/block_2"
+        norms = {f"{at}/attention/gradient_norm": 3 * norm, f"{at}/feed_forward/gradient_norm": 4 * norm}
+        other = {f"{at}/attention/share": 0.5, "normscope/encoder/block_1/attention/gradient_norm": 2 * norm}
+        return {"event": "monitor", "update": update} | norms | other
+
+    runs: Any = [(None, [monitored(1, 1.0), monitored(9, 2.0)]), (None, [monitored(9, 4.0)])]
+    (found,) = later_profiles([(Name("Pre-LN"), runs), (Name("Post-LN"), [(None, [])])])
+    assert found.update == 9
+    assert [str(block) for block in found.blocks] == ["encoder 1", "decoder 2"]
+    assert [list(row) for row in found.seeds_norms] == [[4.0, 10.0], [8.0, 20.0]]

@@ -244,9 +244,10 @@ def say(text: str) -> None:
 def print_history(explanation: "Explanation") -> None:
     """The page of the terminal, in ASCII where the terminal has nothing else."""
     from ..doctor.history.text import page
+    from ..report.printable import printable
 
     for line in page(explanation):
-        print(_plain_where_needed(line))
+        print(_plain_where_needed(printable(line)))
 
 
 def _plain_where_needed(line: str) -> str:

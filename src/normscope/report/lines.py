@@ -13,14 +13,19 @@ from numpy.typing import NDArray
 from .comparison.contents import Curve, Name
 from .numbers import learning_rate, significant
 from .svg import HUES, INK
+from .thinning import kept
 
 # S = seeds, U = updates or blocks
 _VARIANTS: tuple[tuple[Any, str], ...] = (
     ("-", "o"), ((0, (4, 1.6)), "s"), ((0, (1.2, 1.4)), "^"), ((0, (5, 1.5, 1.2, 1.5)), "D"), ((0, (9, 2)), "v"),
 )  # fmt: skip
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-POINTS = 400
-"""Points drawn a curve; more are not seen apart at this width and make the page heavy."""
+POINTS = 160
+"""About so many points are drawn a curve: the lowest and the highest of every stretch; more make the page heavy."""
+_ALL_POINTS, _LEAST_POINTS = 720, 24
+"""Points that all curves of a picture share, and the least that one of them has."""
+_LOG_RATIO = 20.0
+"""Largest over smallest value from which a loss is drawn on a log scale: a diverged run must not flatten the rest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +101,17 @@ def seed_mean(values_SU: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.where(count_U > 0, total_U / np.maximum(count_U, 1), np.nan)
 
 
+def points_each(curves: int) -> int:
+    """Points drawn a curve where one picture has so many."""
+    return max(_LEAST_POINTS, min(POINTS, _ALL_POINTS // max(1, curves)))
+
+
+def reaches_far(curves: Sequence[Curve], *, log: bool = False) -> bool:
+    """Whether curves are drawn on a log scale: where all values allow it, and they reach far or `log` asks for it."""
+    finite = [v for curve in curves for row in curve.seeds_values for v in row if np.isfinite(v)]
+    return bool(finite) and min(finite) > 0 and (log or max(finite) / min(finite) > _LOG_RATIO)
+
+
 def draw_line(
     axes: Axes,
     label: str,
@@ -105,10 +121,9 @@ def draw_line(
     first_marker: int = 0,
     points: int = POINTS,
 ) -> Line2D:
-    step = max(1, -(-len(x) // points))
-    kept = sorted({*range(0, len(x), step), len(x) - 1}) if len(x) else []
-    x_U, values_SU = np.asarray(x)[kept], values_SU[:, kept]
-    every = max(1, len(kept) // 8) if len(kept) > 16 else 1
+    places = kept(values_SU, points)
+    x_U, values_SU = np.asarray(x)[places], values_SU[:, places]
+    every = max(1, len(places) // 8) if len(places) > 16 else 1
     if values_SU.shape[0] > 1:
         here_SU = np.isfinite(values_SU)
         low_U = np.where(here_SU, values_SU, np.inf).min(0)

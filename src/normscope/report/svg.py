@@ -11,6 +11,9 @@ from html import escape
 from matplotlib import style
 from matplotlib.figure import Figure
 
+from .printable import printable
+from .svg_shorter import shortened
+
 PAPER, INK, GRID = "#ffffff", "#1b1f24", "#d0d7de"
 HUES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 """Okabe and Ito 2008 (jfly.uni-koeln.de/color), the best separated on white first; yellow and black left out."""
@@ -54,6 +57,8 @@ class Picture:
 
     svg: str
     caption: str
+    name: str = ""
+    """Of its figure, where its curves can be explored."""
 
 
 @contextmanager
@@ -80,8 +85,8 @@ def to_svg(figure: Figure, *, title: str, desc: str) -> str:
 
 
 def inlined(svg: str, name: str) -> str:
-    """The part of an HTML page: ids prefixed with `name`, colours by CSS variable, size left to the page."""
-    head, gap, body = svg.partition(">")
+    """The part of an HTML page: ids prefixed with `name`, colours by CSS variable, size left to the page, and short."""
+    head, gap, body = shortened(svg).partition(">")
     head = re.sub(r'\s(?:width|height|version|xmlns|xmlns:xlink)="[^"]*"', "", head)
     head = head.replace('"title desc"', f'"{name}-title {name}-desc"')
     text = re.sub(r'(\sid="|xlink:href="#|url\(#)', rf"\g<1>{name}-", head + gap + body)
@@ -92,4 +97,4 @@ def inlined(svg: str, name: str) -> str:
 
 
 def _xml_text(text: str) -> str:
-    return escape(re.sub(r"[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "�", text))
+    return escape(printable(text))

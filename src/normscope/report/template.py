@@ -4,14 +4,17 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from .printable import printable
+
 _TEMPLATES = Path(__file__).parent / "templates"
 
 
 def environment() -> Environment:
-    """The environment of the templates: everything is escaped, and a name that is not given is an error."""
+    """The environment of the templates: everything is escaped and printable, and a name not given is an error."""
     return Environment(
         loader=FileSystemLoader(_TEMPLATES),
         autoescape=True,
+        finalize=lambda value: printable(value) if type(value) is str else value,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

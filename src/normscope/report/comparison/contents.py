@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from ..printable import short_name
 from ..words import Tone
 
 
@@ -30,6 +31,11 @@ class Name:
     """The placement: the hue and the rows of pictures."""
     variant: str = ""
     """What else tells it from the others, such as its warm-up: dash and marker."""
+
+    def __post_init__(self) -> None:
+        # Placements and optimisers of the user's own have names of their own.
+        object.__setattr__(self, "group", short_name(self.group))
+        object.__setattr__(self, "variant", short_name(self.variant))
 
     def __str__(self) -> str:
         return f"{self.group}, {self.variant}" if self.variant else self.group
@@ -63,14 +69,34 @@ class Curve:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Clock:
+    """How far the runs of a configuration were after each of their updates: what else a curve may stand over."""
+
+    name: Name
+    updates: Sequence[int]
+    """Rising."""
+    target_tokens: Sequence[float]
+    """Seen until then, mean over the seeds that have made the update."""
+    epochs: Sequence[float]
+    summed_lr: Sequence[float]
+    """The cumulative learning rate until then."""
+
+    def __post_init__(self) -> None:
+        if {len(self.target_tokens), len(self.epochs), len(self.summed_lr)} != {len(self.updates)}:
+            raise ValueError(f"clock {self.name}: a value of each for {len(self.updates)} updates")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GradientProfile:
-    """Gradient norm of each block before the first update, once per seed."""
+    """Gradient norm of each block, once per seed."""
 
     names: Sequence[Name]
     """The configurations that it is of: those that differ in their schedule alone start with the same gradients."""
     blocks: Sequence[Block]
     """In order of depth, stack by stack; lines are not drawn across stacks."""
     seeds_norms: Sequence[Sequence[float]]
+    update: int = 0
+    """When it was measured; 0 is before the first update."""
 
     def __post_init__(self) -> None:
         if not self.names:
@@ -175,6 +201,8 @@ class RateCurve:
     sensitivity: Sensitivity | None
     summary: str
     """One sentence with the sensitivity, or why there is none."""
+    configurations: Sequence[Name] = ()
+    """The configuration at each rate; empty where that is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,6 +228,12 @@ class Comparison:
     """Where more than one rate was compared."""
     shared_lrs: Sequence[float] = ()
     """The rates that all of these curves have, over which the sensitivity is taken; rising."""
+    clocks: Sequence[Clock] = ()
+    """Of the configurations whose curves can be drawn over something else than updates."""
+    undrawn_curves: Sequence[Curve] = ()
+    """Validation losses of the configurations that the figures leave out, for those who look for one of them."""
+    later_profiles: Sequence[GradientProfile] = ()
+    """Gradient norms of each block's matrices while the runs trained, where that was recorded."""
     what: Sequence[tuple[str, str]]
     formulas: Sequence[tuple[str, str]]
     commands: Sequence[str]

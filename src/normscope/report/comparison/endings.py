@@ -1,6 +1,7 @@
 """Where every run ended: one row a placement, a mark for each variant, the best at the top."""
 
 import math
+import textwrap
 from collections.abc import Mapping, Sequence
 
 from matplotlib.axes import Axes
@@ -13,6 +14,7 @@ from ..svg import INK, house_style, to_svg
 from .contents import Configuration, Name
 
 _WIDTH_INCHES, _ROW_INCHES = 5.6, 0.3
+_LABEL_CHARACTERS = 28
 _CEILING = 1.3
 """Losses above so many times the unigram baseline, and runs that stopped at a non-finite value, stand at the edge."""
 _BASELINE_DASH = (0, (7, 4))
@@ -55,7 +57,7 @@ def endings_svg(
 
 
 def _label(axes: Axes, groups: Sequence[str], *, empty: bool) -> None:
-    for label in axes.set_yticks(range(len(groups)), labels=groups):
+    for label in axes.set_yticks(range(len(groups)), labels=list(map(_beside, groups))):
         label.label1.set_parse_math(False)  # a label may hold a dollar sign
     axes.set_ylim(max(1, len(groups)) - 0.5, -0.5)
     # Long names leave narrow axes: in their middle the label would run off the picture.
@@ -63,6 +65,12 @@ def _label(axes: Axes, groups: Sequence[str], *, empty: bool) -> None:
     axes.grid(axis="y", visible=False)
     if empty:
         axes.text(0.5, 0.5, "no values yet", ha="center", va="center", transform=axes.transAxes)
+
+
+def _beside(group: str) -> str:
+    """A row's name in at most two lines, which leave the axes room."""
+    most = 2 * _LABEL_CHARACTERS
+    return textwrap.fill(group if len(group) <= most else f"{group[: most - 1]}…", _LABEL_CHARACTERS)
 
 
 def _legend(

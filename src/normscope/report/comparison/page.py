@@ -7,12 +7,14 @@ from itertools import groupby
 from pathlib import Path
 
 from ...files import make_folders, write_atomically
+from ..explore.script import scripted
 from ..lines import styles_for
 from ..numbers import MISSING, NON_FINITE, counted, learning_rate, number, significant
 from ..svg import inlined
-from ..template import environment, style_sheet
+from ..template import environment
 from .contents import Comparison, Configuration, GradientProfile, Status
 from .endings import endings_svg
+from .explore import explorer
 from .plots import curves_svg, gradient_svg, schedule_svg
 from .rates import rates_svg
 
@@ -86,8 +88,8 @@ def _page(comparison: Comparison, pictures: dict[str, str]) -> str:
     }
     return jinja.get_template("comparison.html.j2").render(
         c=comparison,
-        pictures={name: inlined(svg, name.replace("_", "-")) for name, svg in pictures.items()},
-        css=style_sheet(),
+        pictures={name: inlined(svg, f"p{number}") for number, (name, svg) in enumerate(pictures.items(), 1)},
+        scripted=scripted(explorer(comparison)),
         runs=tally(comparison.configurations),
         perplexity=None if comparison.unigram_loss_nats is None else math.exp(comparison.unigram_loss_nats),
         scores=sorted({name for seed in seeds for name in seed.scores}),

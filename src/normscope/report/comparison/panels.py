@@ -10,14 +10,14 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from ..lines import Style, draw_line, log_scale, rate_scale, seed_table, styles_for
+from ..lines import Style, draw_line, log_scale, points_each, rate_scale, seed_table, styles_for
 from ..svg import INK
 from .contents import Curve, GradientProfile, Name, RateCurve
 
 _COLUMNS, _PANEL_WIDTH_INCHES, _PANEL_HEIGHT_INCHES = 4, 1.9, 1.45
 _TITLE_CHARACTERS = 24
 """That stand beside each other above a panel."""
-_POINTS = 80
+_MOST_POINTS = 80
 """Points drawn a curve: a panel is a fifth as wide as a picture."""
 _CEILING = 1.5
 """Losses above so many times the baseline are cut off: a diverged run must not flatten every other panel."""
@@ -37,7 +37,9 @@ def curve_panels(
 
     def draw(axes: Axes, curve: Curve, look: Style) -> Line2D:
         values_SU = seed_table(curve.seeds_values, len(curve.updates))
-        return draw_line(axes, str(curve.name), curve.updates, values_SU, look, points=_POINTS)
+        return draw_line(
+            axes, str(curve.name), curve.updates, values_SU, look, points=min(_MOST_POINTS, points_each(len(curves)))
+        )
 
     figure, panels, handles = _panels(curves, ylabel, "update", draw, styles)
     values = [v for curve in curves for row in curve.seeds_values for v in row if np.isfinite(v)]

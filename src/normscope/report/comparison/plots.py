@@ -17,6 +17,8 @@ from ..lines import (
     draw_cross,
     draw_line,
     log_scale,
+    points_each,
+    reaches_far,
     seed_mean,
     seed_table,
     short,
@@ -30,8 +32,6 @@ from .panels import curve_panels, profile_panels
 # S = seeds, U = updates or blocks
 _WIDTH_INCHES, _HEIGHT_INCHES, _LEGEND_ROW_INCHES = 5.6, 3.5, 0.24
 _LINE_CHARACTERS = 48
-_LOG_RATIO = 20.0
-"""Largest over smallest value from which a loss is drawn on a log scale: a diverged run must not flatten the rest."""
 
 
 def curves_svg(
@@ -74,7 +74,8 @@ def curves_figure(
     for i, curve in enumerate(curves):
         values_SU = seed_table(curve.seeds_values, len(curve.updates))
         look = styles[curve.name]
-        handles.append(draw_line(axes, str(curve.name), curve.updates, values_SU, look, first_marker=i))
+        points = points_each(len(curves))
+        handles.append(draw_line(axes, str(curve.name), curve.updates, values_SU, look, first_marker=i, points=points))
         for row in curve.seeds_values:
             stopped |= draw_cross(axes, curve.updates, row, look.color)
     if baseline is not None and np.isfinite(baseline):
@@ -83,11 +84,10 @@ def curves_figure(
         handles.append(
             Line2D([], [], ls="", marker="x", ms=9, mew=2.5, color=INK, label="stopped at a non-finite value")
         )
-    finite = [v for curve in curves for row in curve.seeds_values for v in row if np.isfinite(v)]
-    if finite and min(finite) > 0 and (log or max(finite) / min(finite) > _LOG_RATIO):
+    if reaches_far(curves, log=log):
         axes.set_ylabel(f"{ylabel}, log scale")
         log_scale(axes)
-    finish(figure, axes, handles, empty=not finite)
+    finish(figure, axes, handles, empty=not any(np.isfinite(row).any() for c in curves for row in c.seeds_values))
     return figure
 
 
@@ -109,7 +109,8 @@ def schedule_svg(
             look = replace(look, color=INK)
         label = _joint_label([curve.name for curve in group])
         values_SU = seed_table(group[0].seeds_values, len(group[0].updates))
-        handles.append(draw_line(axes, label, group[0].updates, values_SU, look, first_marker=i))
+        points = points_each(len(shared))
+        handles.append(draw_line(axes, label, group[0].updates, values_SU, look, first_marker=i, points=points))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda rate, _: f"{rate:g}"))
     axes.set_ylim(bottom=0)
     finish(figure, axes, handles, empty=not handles)

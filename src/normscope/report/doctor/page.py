@@ -6,16 +6,18 @@ from pathlib import Path
 from typing import Protocol
 
 from ...files import write_atomically
+from ..explore.panels import panels_explorer
+from ..explore.script import scripted
 from ..numbers import counted, learning_rate
 from ..svg import Picture, inlined
-from ..template import environment, style_sheet
+from ..template import environment
 from ..words import Tone, kind_name
 from .advice_words import OUTCOMES
 from .contents import DiagnosisContents, Prediction, Severity, Stack, SublayerMeasurements
 from .explanations import COLUMN_TERMS, STACK_TERMS
 from .history import HistorySection
 from .page_advice import advised
-from .svg import depth_pictures
+from .svg import depth_panels, depth_pictures
 from .words import (
     block_span,
     connection_words,
@@ -124,9 +126,14 @@ def render_doctor(
         "tone": _TONES.__getitem__,
     }
     verdict, rate = headline(diagnosis)
+    explored = {
+        _figure(number, name): [panel]
+        for number, stack in enumerate(diagnosis.stacks)
+        for name, panel in depth_panels(stack).items()
+    }
     return jinja.get_template("doctor.html.j2").render(
         d=diagnosis,
-        css=style_sheet("doctor"),
+        scripted=scripted(panels_explorer(explored), "doctor"),
         verdict=verdict,
         rate_headline=rate,
         tone=_TONES[headline_severity(diagnosis)],
@@ -152,7 +159,8 @@ def _stack(number: int, stacks: Sequence[Stack]) -> StackSection:
     pictures = []
     for name, svg in depth_pictures(stack):
         theory = "" if predicted is None or name == "share" else _THEORY + (_FITTED if name == "gradient" else "") + "."
-        pictures.append(Picture(svg=inlined(svg, f"stack-{number + 1}-{name}"), caption=_CAPTIONS[name] + theory))
+        figure = _figure(number, name)
+        pictures.append(Picture(svg=inlined(svg, figure), caption=_CAPTIONS[name] + theory, name=figure))
     groups = same_sublayers(stack)
     return StackSection(
         title=stack_title(stack),
@@ -163,6 +171,10 @@ def _stack(number: int, stacks: Sequence[Stack]) -> StackSection:
         pictures=tuple(pictures),
         assumptions="" if predicted is None else predicted.assumptions,
     )
+
+
+def _figure(number: int, name: str) -> str:
+    return f"stack-{number + 1}-{name}"
 
 
 def _ends(stack: Stack, stacks: Sequence[Stack]) -> list[str]:

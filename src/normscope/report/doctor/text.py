@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..numbers import counted
+from ..printable import printable
 from ..words import kind_name
 from .advice_words import advice_rows, source_words
 from .contents import DiagnosisContents, Finding, Severity, Stack
@@ -78,6 +79,7 @@ class _Layout:
         return len(self.console.render_lines(part, self.options))
 
     def _say(self, words: str, style: str = "") -> Text:
+        words = printable(words)  # classes and modules have the names that others gave them
         if self.ascii:
             words = words.translate(str.maketrans(_ASCII)).encode("ascii", "replace").decode()
         return Text(words, style=style)

@@ -2,7 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
+from ..panels_svg import Panel, panels_svg
 from ..words import Tone
 from .verdict import Verdict
 
@@ -38,6 +40,16 @@ class StudyFigure:
     caption: str
     svg: str
     wide: bool = False
+    panels: Sequence[Panel] = ()
+    """The same curves as values, which readers of the page explore; none of a picture that is not of curves."""
+
+    @classmethod
+    def of_panels(
+        cls, *, panels: Sequence[Panel], told: str, name: str, title: str, caption: str, wide: bool = False
+    ) -> Self:
+        """Curves, drawn and to be explored; told: the title of the picture for those who cannot see it."""
+        svg = panels_svg(panels, title=told)
+        return cls(name=name, title=title, caption=caption, svg=svg, wide=wide, panels=tuple(panels))
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,11 @@
 from pathlib import Path
 
 from ...files import write_atomically
+from ..explore.panels import panels_explorer
+from ..explore.script import scripted
 from ..numbers import significant
 from ..svg import inlined
-from ..template import environment, style_sheet
+from ..template import environment
 from .contents import Cell, Link, Marked, StudyPage
 from .verdict import tally
 
@@ -14,9 +16,15 @@ def render_study(page: StudyPage) -> str:
     """The page as text; the same contents give the same bytes."""
     jinja = environment()
     jinja.filters |= {"cell": cell, "number": is_number, "kind": kind}
-    pictures = [inlined(figure.svg, figure.name.replace("_", "-")) for figure in page.figures]
+    names = [figure.name.replace("_", "-") for figure in page.figures]
+    pictures = [inlined(figure.svg, name) for figure, name in zip(page.figures, names, strict=True)]
+    explored = panels_explorer({name: figure.panels for name, figure in zip(names, page.figures, strict=True)})
     return jinja.get_template("study.html.j2").render(
-        s=page, tally=tally(claim.verdict for claim in page.claims), pictures=pictures, css=style_sheet()
+        s=page,
+        tally=tally(claim.verdict for claim in page.claims),
+        names=names,
+        pictures=pictures,
+        scripted=scripted(explored),
     )
 
 

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from ...report.panels_svg import Panel, Series, panels_svg
+from ...report.panels_svg import Panel, Series
 from ...report.study.contents import StudyFigure
 from .judge import Judged, Named
 
@@ -42,12 +42,13 @@ def _rates(judged: Sequence[Judged]) -> StudyFigure:
         )
         for name, of in asked.items()
     ]
-    return StudyFigure(
+    return StudyFigure.of_panels(
         name="rates",
         title=title,
         caption="A point a case, judged by constants that were fitted without its family. Range tests have as many "
         "updates as probes.",
-        svg=panels_svg(panels, title=title),
+        panels=panels,
+        told=title,
         wide=True,
     )
 
@@ -81,9 +82,10 @@ def _chances(judged: Sequence[Judged]) -> StudyFigure:
             ),
         ],
     )
-    return StudyFigure(
+    return StudyFigure.of_panels(
         name="chances",
         title=title,
         caption="Trainings at and above the best rate of each case, by constants fitted without its family.",
-        svg=panels_svg([panel], title=title),
+        panels=[panel],
+        told=title,
     )

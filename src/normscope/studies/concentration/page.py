@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from ...measure import Estimate
 from ...placement import named
-from ...report.panels_svg import Panel, panels_svg
+from ...report.panels_svg import Panel
 from ...report.study.contents import StudyFigure, StudyTable
 from ...theory import corrected, paper
 from ..protocol.curves import line, measured
@@ -25,21 +25,23 @@ def figures(config: ConcentrationConfig, found: Mapping[str, Found]) -> list[Stu
     ]
     drawn = "; ".join(name_of(name, quantity) for name, quantity in shown.items())
     figures = [
-        StudyFigure(
+        StudyFigure.of_panels(
             name="delta",
             title=f"Share of tokens beyond ε = {config.epsilon:g}, over depth",
             caption=f"Mean over models with a 95 % interval. Shown are: {drawn}. χ² is that of a Gaussian vector.",
-            svg=panels_svg(over_depth, title="Share of tokens whose squared norm leaves its mean, over depth"),
+            panels=over_depth,
+            told="Share of tokens whose squared norm leaves its mean, over depth",
             wide=True,
         )
     ]
     if over_epsilon:
         figures.append(
-            StudyFigure(
+            StudyFigure.of_panels(
                 name="epsilon",
                 title="Share of tokens beyond ε, for what the decoder's last norm reads",
                 caption="Mean over models with a 95 % interval, the exact χ² of d degrees, and eq. (66).",
-                svg=panels_svg(over_epsilon, title="Share of tokens whose squared norm leaves its mean, over epsilon"),
+                panels=over_epsilon,
+                told="Share of tokens whose squared norm leaves its mean, over epsilon",
                 wide=True,
             )
         )

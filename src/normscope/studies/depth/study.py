@@ -9,6 +9,7 @@ from typing import Any
 from ...placement import named
 from ...placement.printing import formula
 from ...report.depth_svg import DepthLine, depth_svg
+from ...report.panels_svg import Panel, Series
 from ...report.study.contents import StudyFigure, StudyTable
 from ..protocol.pieces import Pieces
 from ..protocol.plain import plain
@@ -59,6 +60,30 @@ def picture(depths: Sequence[int], curves: Sequence[dict[str, Any]]) -> StudyFig
         caption="Mean over draws of the weights; both axes are logarithmic. Curves that coincide share a line.",
         svg=depth_svg(lines, groups=tuple(Behaviour), title=ABOUT.title),
         wide=True,
+        panels=[_panel(lines)],
+    )
+
+
+def _panel(lines: Sequence[DepthLine]) -> Panel:
+    """The same curves one by one, for those who look for one of them."""
+    groups = list(Behaviour)
+    series = [
+        Series(
+            label=line.label,
+            kind="measured",
+            hue=groups.index(Behaviour(line.group)),
+            x=[depth for depth, _ in line.points],
+            y=[value for _, value in line.points],
+        )
+        for line in lines
+    ]
+    return Panel(
+        title="Root mean square of the hidden state",
+        xlabel="completed blocks",
+        ylabel="RMS of the hidden state",
+        series=series,
+        log_x=True,
+        log_y=True,
     )
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from ...placement import named
-from ...report.panels_svg import Panel, Series, panels_svg
+from ...report.panels_svg import Panel, Series
 from ...report.study.contents import StudyFigure, StudyTable
 from ...theory import paper
 from ..protocol.evidence import Floats, estimate, with_interval
@@ -30,7 +30,7 @@ def figures(post: Sequence[Profile], pre: Sequence[Profile]) -> list[StudyFigure
             "block down: (2/3)^{(L−l)/2} for Post-LN, the same in all blocks for Pre-LN."
         )
         found.append(
-            StudyFigure(name=f"{stack}s", title=title, caption=caption, svg=panels_svg(panels, title=title), wide=True)
+            StudyFigure.of_panels(name=f"{stack}s", title=title, caption=caption, panels=panels, told=title, wide=True)
         )
     title = "First and last block of encoders over depth"
     ends = [_end_panel(by_case(side)["encoder"], block) for block in (0, -1) for side in (post, pre)]
@@ -40,7 +40,7 @@ def figures(post: Sequence[Profile], pre: Sequence[Profile]) -> list[StudyFigure
     )
     return [
         *found,
-        StudyFigure(name="ends", title=title, caption=caption, svg=panels_svg(ends, title=title), wide=True),
+        StudyFigure.of_panels(name="ends", title=title, caption=caption, panels=ends, told=title, wide=True),
     ]
 
 

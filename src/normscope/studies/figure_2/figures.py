@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from ...report.panels_svg import Panel, panels_svg
+from ...report.panels_svg import Panel
 from ...report.study.contents import StudyFigure
 from ..translation.arms import OPTIMIZERS, Arm
 from ..translation.pictures import SPREAD, Labelled, bleu_panel, loss_panel, rate_panel
@@ -51,11 +51,12 @@ def _family(
         arms, unigram = family(group), found.unigram(group.long)
         panels.append(loss_panel(title, arms, curves, hues, epoch=epoch, unigram=unigram))
         panels.append(bleu_panel(title, arms, curves, hues, epoch=epoch))
-    return StudyFigure(
+    return StudyFigure.of_panels(
         name=f"{optimizer}_{name}",
         title=f"Post-LN under {OPTIMIZERS[optimizer]}: {words}",
         caption=f"Validation loss and BLEU at every epoch, {SPREAD}.",
-        svg=panels_svg(panels, title=f"Loss and BLEU over epochs, {OPTIMIZERS[optimizer]}, {words}"),
+        panels=panels,
+        told=f"Loss and BLEU over epochs, {OPTIMIZERS[optimizer]}, {words}",
         wide=True,
     )
 
@@ -77,11 +78,12 @@ def _over_rates(config: Figure2Config, found: Trained) -> StudyFigure:
     drawn = over_rates(config)
     hues = list(dict.fromkeys(words for kinds in drawn.values() for words in kinds))
     panels = [rate_panel(title, kinds, found.curves, hues) for title, kinds in drawn.items()]
-    return StudyFigure(
+    return StudyFigure.of_panels(
         name="over_rates",
         title="The last loss over the rate",
         caption=f"Last validation loss, {SPREAD}, at the rates that were tried.",
-        svg=panels_svg(panels, title="Last validation loss over the peak rate"),
+        panels=panels,
+        told="Last validation loss over the peak rate",
         wide=True,
     )
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from ...measure import Estimate
-from ...report.panels_svg import Kind, Panel, Series, panels_svg
+from ...report.panels_svg import Kind, Panel, Series
 from ...report.study.contents import StudyFigure
 from ..protocol.evidence import estimate
 from .claims import PUBLISHED
@@ -27,41 +27,38 @@ _CLAIMED: dict[str, tuple[str, str, Callable[[float, float], float]]] = {
 def figures(numbers: Numbers, predictions: Predictions, layers: Condition, trained: str) -> list[StudyFigure]:
     """layers: the condition of panels (a) and (b). trained: what the model that went through the warm-up is."""
     found = [
-        StudyFigure(
+        StudyFigure.of_panels(
             name="figure_3",
             title="Figure 3, in the paper's layout",
             caption="Norms of gradients at initialisation. (a), (b): of the gradient averaged over mini-batches, layer "
             "by layer (e: encoder, d: decoder). (c), (d): of the last W₂, by the number of blocks in each stack. Bands "
             "are 95 % intervals over seeds. The paper's own curves are known by what its text says of them: around "
             f"{PUBLISHED} in (d), and Theorem 1's order 1/√L in (c), drawn through our first value.",
-            svg=panels_svg(
-                [_layers_panel(numbers, predictions, layers, matrix, trained) for matrix in MATRICES]
-                + [_depth_panel(numbers, predictions, placement) for placement in (PRE, POST)],
-                title="Gradient norms by layer and by depth, Post-LN and Pre-LN",
-            ),
+            panels=[_layers_panel(numbers, predictions, layers, matrix, trained) for matrix in MATRICES]
+            + [_depth_panel(numbers, predictions, placement) for placement in (PRE, POST)],
+            told="Gradient norms by layer and by depth, Post-LN and Pre-LN",
             wide=True,
         ),
-        StudyFigure(
+        StudyFigure.of_panels(
             name="noise",
             title="What averaging over batches removes",
             caption="Three sizes of one gradient, of W₂: the mean over batches of its norm; the norm of its mean over "
             "batches, which the paper shows; and the latter with the noise that the average still holds removed, "
             "which is the limit of more and more batches.",
-            svg=panels_svg(
-                [_noise_panel(numbers, placement) for placement in PLACEMENTS],
-                title="Mean of norms and norm of the mean, W₂",
-            ),
+            panels=[_noise_panel(numbers, placement) for placement in PLACEMENTS],
+            told="Mean of norms and norm of the mean, W₂",
             wide=True,
         ),
     ]
     if numbers.after:
         panels = [_warm_up_panel(numbers, matrix) for matrix in MATRICES]
         found.append(
-            StudyFigure(
+            StudyFigure.of_panels(
                 name="warm_up",
                 title="Post-LN before and after the warm-up",
                 caption=f"Both of the same model, {trained}, on the same batches.",
-                svg=panels_svg(panels, title="Gradient norms of Post-LN before and after the warm-up"),
+                panels=panels,
+                told="Gradient norms of Post-LN before and after the warm-up",
                 wide=True,
             )
         )

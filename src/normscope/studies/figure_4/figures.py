@@ -1,6 +1,5 @@
 """Figure 4 in the paper's layout, the controlled schedules beside it, the square of optimisers, and the rate axis."""
 
-from ...report.panels_svg import panels_svg
 from ...report.study.contents import StudyFigure
 from ..translation.arms import DE_EN, PLACEMENTS, POST, PRE, Arm
 from ..translation.pictures import SPREAD, Labelled, bleu_panel, loss_panel, rate_panel
@@ -31,11 +30,12 @@ def _pair(config: Figure4Config, found: Trained, pair: str) -> StudyFigure:
         epoch = config.epoch_updates
         panels.append(loss_panel(title, together, found.curves, hues, epoch=epoch, unigram=unigram))
         panels.append(bleu_panel(title, together, found.curves, hues, epoch=epoch))
-    return StudyFigure(
+    return StudyFigure.of_panels(
         name=pair.replace("-", "_"),
         title=f"{TITLES[pair]}: Post-LN with warm-up, Pre-LN without",
         caption=f"Validation loss and BLEU at every epoch, {SPREAD}; on the paper's schedules and on one decay.",
-        svg=panels_svg(panels, title=f"Loss and BLEU over epochs, {TITLES[pair]}"),
+        panels=panels,
+        told=f"Loss and BLEU over epochs, {TITLES[pair]}",
         wide=True,
     )
 
@@ -48,11 +48,12 @@ def _square(config: Figure4Config, found: Trained, of: Square) -> StudyFigure:
         loss_panel(title, arms, found.curves, hues, epoch=epoch, unigram=unigram),
         bleu_panel(title, arms, found.curves, hues, epoch=epoch),
     ]
-    return StudyFigure(
+    return StudyFigure.of_panels(
         name="optimisers",
         title="Placement and optimiser, without warm-up",
         caption=f"Validation loss and BLEU at every epoch, {SPREAD}.",
-        svg=panels_svg(panels, title="Two placements under Adam and RAdam"),
+        panels=panels,
+        told="Two placements under Adam and RAdam",
         wide=True,
     )
 
@@ -74,9 +75,10 @@ def over_rates(config: Figure4Config) -> dict[str, dict[str, list[Arm]]]:
 
 def _over_rates(config: Figure4Config, found: Trained) -> StudyFigure:
     panels = [rate_panel(title, kinds, found.curves, list(kinds)) for title, kinds in over_rates(config).items()]
-    return StudyFigure(
+    return StudyFigure.of_panels(
         name="over_rates",
         title="The last loss over the rate",
         caption=f"Last validation loss, {SPREAD}, on one decay for all. A comparison at one rate says who was tuned.",
-        svg=panels_svg(panels, title="Last validation loss over the peak rate"),
+        panels=panels,
+        told="Last validation loss over the peak rate",
     )

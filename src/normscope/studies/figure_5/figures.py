@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from ...measure import Estimate
-from ...report.panels_svg import Panel, Series, panels_svg
+from ...report.panels_svg import Panel, Series
 from ...report.study.contents import StudyFigure
 from ..protocol.evidence import estimate
 from .config import PLACEMENTS
@@ -22,21 +22,23 @@ _ALWAYS = "always the same answer"
 def figures(curves: Curves, chance: Chance, tuned: Mapping[str, Tuned]) -> list[StudyFigure]:
     panels = [_loss_panel(curves), *(_accuracy_panel(task, one, curves) for task, one in tuned.items())]
     return [
-        StudyFigure(
+        StudyFigure.of_panels(
             name="figure_5",
             title="Figure 5, in the paper's layout",
             caption="(a): validation loss of masked tokens and next sentences over updates, mean over seeds with the "
             "range of all of them." + (_TUNED_CAPTION if tuned else ""),
-            svg=panels_svg(panels, title="Validation loss and accuracy over updates of pre-training"),
+            panels=panels,
+            told="Validation loss and accuracy over updates of pre-training",
             wide=True,
         ),
-        StudyFigure(
+        StudyFigure.of_panels(
             name="parts",
             title="The loss in its parts",
             caption="Of masked tokens, beside the unigram entropy of the validation text; and the "
             "accuracy on next sentences, beside that of always giving the more frequent answer. Mean over seeds "
             "with the range of all of them.",
-            svg=panels_svg(_part_panels(curves, chance), title="Masked-token loss and next sentences over updates"),
+            panels=_part_panels(curves, chance),
+            told="Masked-token loss and next sentences over updates",
             wide=True,
         ),
     ]

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from ...report.panels_svg import panels_svg
 from ...report.study.contents import StudyFigure
 from ..protocol.evidence import plain_estimate
 from ..protocol.pieces import Pieces
@@ -36,11 +35,12 @@ def figures(config: Figure6Config, found: Trained) -> list[StudyFigure]:
         bleu_panel("BLEU", arms, found.curves, hues, epoch=epoch),
     ]
     return [
-        StudyFigure(
+        StudyFigure.of_panels(
             name="figure_6",
             title="Post-LN at a small fixed rate",
             caption=f"Validation loss and BLEU at every epoch, {SPREAD}.",
-            svg=panels_svg(panels, title="Post-LN at a small fixed rate and at a large one, without and with warm-up"),
+            panels=panels,
+            told="Post-LN at a small fixed rate and at a large one, without and with warm-up",
             wide=True,
         )
     ]

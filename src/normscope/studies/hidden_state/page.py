@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from ...placement import named
-from ...report.panels_svg import Panel, Series, panels_svg
+from ...report.panels_svg import Panel, Series
 from ...report.study.contents import StudyFigure, StudyTable
 from ..protocol.curves import line, measured
 from ..protocol.deviation import Compared, spread_of
@@ -42,12 +42,13 @@ def figures(cases: Sequence[Case], found: Mapping[str, Curves]) -> list[StudyFig
     still = ", ".join(named(name).title for name in deep.placements if name not in moving)
     title = "Size of the hidden state over depth"
     figures = [
-        StudyFigure(
+        StudyFigure.of_panels(
             name="hidden_state",
             title=title,
             caption="Mean over draws with a band of two standard errors, and the prediction. "
             + (f"Not drawn, as their hidden state stays at 1: {still}." if still else ""),
-            svg=panels_svg(panels, title=title),
+            panels=panels,
+            told=title,
             wide=True,
         )
     ]
@@ -56,13 +57,14 @@ def figures(cases: Sequence[Case], found: Mapping[str, Curves]) -> list[StudyFig
         title = "Gradient norms over depth"
         silent = ", ".join(named(name).title for name in deep.placements if name not in loud)
         figures.append(
-            StudyFigure(
+            StudyFigure.of_panels(
                 name="gradients",
                 title=f"{title}: {deep.title.lower()}",
                 caption="Root mean square of the norms over draws, which is what is predicted, with a band of two "
                 "standard errors, and the prediction. "
                 + (f"Not drawn, as every gradient is 0 at first: {silent}." if silent else ""),
-                svg=panels_svg([_gradient_panel(name, found[deep.name][name]) for name in loud], title=title),
+                panels=[_gradient_panel(name, found[deep.name][name]) for name in loud],
+                told=title,
                 wide=True,
             )
         )

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...measure import Estimate
-from ...report.panels_svg import Panel, Series, panels_svg
+from ...report.panels_svg import Panel, Series
 from ...report.study.contents import StudyFigure, StudyTable
 from ...theory import corrected, paper
 from ..protocol.curves import line, measured
@@ -22,26 +22,29 @@ _FIRST_LAYERS = 8
 def figures(config: LemmasConfig, of: Estimates) -> list[StudyFigure]:
     """Pre-LN's bounds, Post-LN's steps, and the Jacobian."""
     return [
-        StudyFigure(
+        StudyFigure.of_panels(
             name="pre_ln",
             title="Lemma 2, Pre-LN: E‖x_l‖² / d and its bounds",
             caption="Left: l completed blocks, x_0 the embedding. Right: x_l the input of layer l, as in section 3.1. "
             "Bands, mostly thinner than the line, are 95 % intervals over seeds.",
-            svg=panels_svg(_pre_ln_panels(config, of.pre_ln), title="Pre-LN: squared norm of the hidden state"),
+            panels=_pre_ln_panels(config, of.pre_ln),
+            told="Pre-LN: squared norm of the hidden state",
             wide=True,
         ),
-        StudyFigure(
+        StudyFigure.of_panels(
             name="post_ln",
             title="Lemma 2, Post-LN: the steps of Table 1",
             caption="E‖x‖² / d of each step. The bounds of x¹ and x² are wide, 0 to 1 and 1 to 2: as tokens become "
             "alike, averaging them takes less away, and both rise from the lower to the upper one.",
-            svg=panels_svg([_post_ln_panel(config, of)], title="Post-LN: squared norms of the steps of a block"),
+            panels=[_post_ln_panel(config, of)],
+            told="Post-LN: squared norms of the steps of a block",
         ),
-        StudyFigure(
+        StudyFigure.of_panels(
             name="jacobian",
             title="Lemma 3: the norm's Jacobian where x has a mean",
             caption="x ~ N(0, I) plus a mean. √d / ‖x‖ is RMSNorm's; LayerNorm takes the mean off and does not see it.",
-            svg=panels_svg([_jacobian_panel(config, of)], title="Spectral norm of the norms' Jacobians"),
+            panels=[_jacobian_panel(config, of)],
+            told="Spectral norm of the norms' Jacobians",
         ),
     ]
 

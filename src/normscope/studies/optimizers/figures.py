@@ -1,7 +1,7 @@
 """The loss over the rate, a panel for each placement and optimiser."""
 
 from ...placement import named
-from ...report.panels_svg import Panel, panels_svg
+from ...report.panels_svg import Panel
 from ...report.study.contents import StudyFigure
 from ..ladders.showing import series
 from .claims import TITLES
@@ -12,15 +12,13 @@ from .verdicts import Pairings
 def figures(config: OptimizersConfig, found: Pairings) -> list[StudyFigure]:
     """One an optimiser, a panel a placement."""
     return [
-        StudyFigure(
+        StudyFigure.of_panels(
             name=f"rates_{optimizer}",
             title=f"{TITLES[optimizer]}: the loss over the rate",
             caption="Mean over the seeds of the ladder with their range; a run that did not stay finite counts as its "
             "loss at initialisation.",
-            svg=panels_svg(
-                [_panel(config, placement, optimizer, found) for placement in config.placements],
-                title=f"Last loss over the peak rate under {TITLES[optimizer]}",
-            ),
+            panels=[_panel(config, placement, optimizer, found) for placement in config.placements],
+            told=f"Last loss over the peak rate under {TITLES[optimizer]}",
             wide=True,
         )
         for optimizer in config.optimizers

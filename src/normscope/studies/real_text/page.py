@@ -6,7 +6,7 @@ import numpy as np
 
 from ...data.parallel.corpus import Corpus
 from ...placement import named
-from ...report.panels_svg import Panel, panels_svg
+from ...report.panels_svg import Panel
 from ...report.study.contents import Claim, StudyFigure, StudyTable
 from ..figure_3.measure import STACKS
 from ..figure_3.pieces import corpus_title
@@ -106,12 +106,13 @@ def _figure(config: RealTextConfig, found: Mapping[Key, Curves], what: str) -> S
                     from_zero=True,
                 )
             )
-    return StudyFigure(
+    return StudyFigure.of_panels(
         name={"q": "hidden_state", "ffn_out": "w2_gradients"}[what],
         title=QUANTITIES[what],
         caption="Measured on real text, mean over seeds with a band of two standard errors, and predicted from how "
         "often the text's entries repeat.",
-        svg=panels_svg(panels, title=f"{QUANTITIES[what]}: measured and predicted"),
+        panels=panels,
+        told=f"{QUANTITIES[what]}: measured and predicted",
         wide=True,
     )
 

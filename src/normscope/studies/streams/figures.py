@@ -6,7 +6,7 @@ from dataclasses import replace
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
-from ...report.panels_svg import Panel, Series, panels_svg
+from ...report.panels_svg import Panel, Series
 from ...report.study.contents import StudyFigure
 from ...report.svg import HUES, INK, house_style, to_svg
 from ..ladders.showing import series
@@ -47,12 +47,13 @@ def figures(config: StreamsConfig, found: Sequence[Standing]) -> list[StudyFigur
         )
         if panels := _rates(config, standing):
             made.append(
-                StudyFigure(
+                StudyFigure.of_panels(
                     name=f"rates_{standing.task.replace('-', '_')}",
                     title=f"{standing.words.capitalize()}: the loss over the rate, without warm-up",
                     caption="Mean over the seeds of the ladder with their range; a run that did not stay finite "
                     "counts as its loss at initialisation. Pre-LN is dotted in every panel.",
-                    svg=panels_svg(panels, title=f"Last loss over the peak rate without warm-up, {standing.words}"),
+                    panels=panels,
+                    told=f"Last loss over the peak rate without warm-up, {standing.words}",
                     wide=True,
                 )
             )

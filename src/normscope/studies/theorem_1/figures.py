@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from ...report.panels_svg import Kind, Panel, Series, panels_svg
+from ...report.panels_svg import Kind, Panel, Series
 from ...report.study.contents import StudyFigure, StudyTable
 from ..protocol.evidence import with_interval
 from .claims import SHORT, Sweep, order_exponent
@@ -23,20 +23,22 @@ def figures(sweeps: Sequence[Sweep]) -> list[StudyFigure]:
     ]
     titles = "The last W₂'s gradient over depth", "The last W₂'s gradient over width"
     return [
-        StudyFigure(
+        StudyFigure.of_panels(
             name="depth",
             title=titles[0],
             caption="Measured with its 95 % interval, predicted, and the bounds, which take ‖∂L/∂x‖ to be 1; of the "
             "paper there is its order with constant 1, and the bound with the constants of its proof.",
-            svg=panels_svg(deep, title=titles[0]),
+            panels=deep,
+            told=titles[0],
             wide=True,
         ),
-        StudyFigure(
+        StudyFigure.of_panels(
             name="width",
             title=titles[1],
             caption="Above with output rows of length 1, as the theorem needs them; below with rows from N(0, 1): "
             "‖∂L/∂x‖ grows as √(2d) and brings the gradient of W₂ to order d.",
-            svg=panels_svg(wide, title=titles[1]),
+            panels=wide,
+            told=titles[1],
             wide=True,
         ),
     ]

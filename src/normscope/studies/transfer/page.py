@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...placement import named
-from ...report.panels_svg import Panel, Series, panels_svg
+from ...report.panels_svg import Panel, Series
 from ...report.study.contents import StudyFigure, StudyTable
 from ..grids.sources import in_words
 from ..protocol.evidence import plain_estimate, with_interval
@@ -47,14 +47,12 @@ def tables(config: TransferConfig, coordinates: Sequence[Drift], rates: Sequence
 def figures(config: TransferConfig, ladders: Mapping[Key, Ladder]) -> list[StudyFigure]:
     """For each axis and warm-up the loss over the rate, a panel a placement and a line a size."""
     return [
-        StudyFigure(
+        StudyFigure.of_panels(
             name=f"rates_over_{axis}_{'warm' if warmup else 'cold'}",
             title=f"The loss over the rate at every {axis}, {_words(warmup)}",
             caption="Mean over seeds; a run that did not stay finite counts as its loss at initialisation.",
-            svg=panels_svg(
-                [_panel(config, placement, axis, warmup, ladders) for placement in config.placements],
-                title=f"Last loss over the peak rate at every {axis}, {_words(warmup)}",
-            ),
+            panels=[_panel(config, placement, axis, warmup, ladders) for placement in config.placements],
+            told=f"Last loss over the peak rate at every {axis}, {_words(warmup)}",
             wide=True,
         )
         for axis in AXES

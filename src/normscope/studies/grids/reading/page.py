@@ -21,7 +21,7 @@ from ..grid import Arm, Cell
 from ..manifest import Manifest
 from ..pool import train_command
 from .conclusion import conclusion
-from .curves import curve, gradient_profiles, schedule
+from .curves import clock, curve, gradient_profiles, later_profiles, schedule
 from .facts import facts, formula_in
 from .rates import Ran, best_of_each, rate_curves
 from .results import results
@@ -59,9 +59,10 @@ def compare(cells: list[Cell], manifest: Manifest, folder: Path) -> tuple[Compar
     ]
     found = judged(rows, unigram)
     ran = _ran(by_arm, rows)
-    by_rate, shared_lrs = rate_curves(ran)
+    by_rate, shared_lrs = rate_curves(ran, names)
     drawn = best_of_each(ran) if by_rate and len(by_arm) > _MOST_DRAWN else set(by_arm)
     named_runs = [(names[arm], runs) for arm, runs in by_arm.items() if arm in drawn]
+    left_out = [(names[arm], runs) for arm, runs in by_arm.items() if arm not in drawn]
     page = Comparison(
         title=manifest.title,
         subtitle=_subtitle(cells),
@@ -76,6 +77,9 @@ def compare(cells: list[Cell], manifest: Manifest, folder: Path) -> tuple[Compar
         schedules=[schedule(name, runs) for name, runs in named_runs],
         rate_curves=by_rate,
         shared_lrs=shared_lrs,
+        clocks=[told for name, runs in (*named_runs, *left_out) if (told := clock(name, runs)) is not None],
+        undrawn_curves=[curve(name, runs, "validation") for name, runs in left_out],
+        later_profiles=later_profiles(named_runs),
         what=facts([cell.config for cell in cells], manifest.corpus.facts, seeds=list(map(len, by_arm.values()))),
         formulas=[(named(p).title, formula_in(p, first)) for p in dict.fromkeys(arm.placement for arm in by_arm)],
         commands=[*manifest.commands, *(shlex.join(["python", *train_command(cell)]) for cell in cells)],

@@ -37,8 +37,11 @@ class Ran:
         return float(next(first, math.nan))
 
 
-def rate_curves(runs: Sequence[Ran]) -> tuple[list[RateCurve], list[float]]:
-    """A curve for each placement, warm-up and optimiser, and the rates that all have; none where there is one rate."""
+def rate_curves(runs: Sequence[Ran], names: Mapping[Arm, Name]) -> tuple[list[RateCurve], list[float]]:
+    """A curve for each placement, warm-up and optimiser, and the rates that all have; none where there is one rate.
+
+    names: of all configurations, for those who look for the run of a point.
+    """
     several_optimizers = len({ran.arm.optimizer for ran in runs}) > 1
     groups: dict[Name, list[Ran]] = {}
     for ran in runs:
@@ -48,7 +51,7 @@ def rate_curves(runs: Sequence[Ran]) -> tuple[list[RateCurve], list[float]]:
     if max(map(len, rates), default=0) < 2:
         return [], []
     shared = sorted(set.intersection(*rates))
-    return [_curve(name, group, shared) for name, group in groups.items()], shared
+    return [_curve(name, group, shared, names) for name, group in groups.items()], shared
 
 
 def best_of_each(runs: Sequence[Ran]) -> set[Arm]:
@@ -61,7 +64,7 @@ def best_of_each(runs: Sequence[Ran]) -> set[Arm]:
     return {min(same, key=lambda arm: math.fsum(same[arm]) / len(same[arm])) for same in losses.values()}
 
 
-def _curve(name: Name, runs: Sequence[Ran], shared: Sequence[float]) -> RateCurve:
+def _curve(name: Name, runs: Sequence[Ran], shared: Sequence[float], names: Mapping[Arm, Name]) -> RateCurve:
     rates = sorted({ran.arm.peak_lr for ran in runs})
     seeds = sorted({ran.result.seed for ran in runs})
     at = {(ran.result.seed, ran.arm.peak_lr): ran for ran in runs}
@@ -73,6 +76,7 @@ def _curve(name: Name, runs: Sequence[Ran], shared: Sequence[float]) -> RateCurv
         for seed in seeds
     }
     losses = {key: ran.loss_nats for key, ran in at.items()}
+    arms = {ran.arm.peak_lr: ran.arm for ran in runs}
     drawn = {key: _counted(loss, initial[key[0]]) for key, loss in losses.items()}
     found, why_not = _sensitivity(losses, initial, shared)
     return RateCurve(
@@ -85,6 +89,7 @@ def _curve(name: Name, runs: Sequence[Ran], shared: Sequence[float]) -> RateCurv
         ],
         initial_nats=[initial[seed] for seed in seeds],
         sensitivity=found,
+        configurations=[names[arms[rate]] for rate in rates],
         summary=_in_words(found, shared) if found else f"no learning-rate sensitivity: {why_not}",
     )
 

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 from ....provenance import provenance
-from ....report.comparison.contents import Comparison, Configuration, Curve, GradientProfile, Name
+from ....report.comparison.contents import Comparison, Configuration, Curve, GradientProfile, Name, RateCurve
 
 
 def results(page: Comparison) -> dict[str, Any]:
@@ -51,8 +51,13 @@ def _sensitivities(page: Comparison) -> dict[str, Any]:
         "source": "Wortsman et al. 2023, arXiv:2309.14322",
         "unit": "nats per target token",
         "rates": list(page.shared_lrs),
-        "arms": [_name(curve.name) | _plain({**asdict(curve), "name": str(curve.name)}) for curve in page.rate_curves],
+        "arms": [_rate_curve(curve) for curve in page.rate_curves],
     }
+
+
+def _rate_curve(curve: RateCurve) -> dict[str, Any]:
+    names = {"name": str(curve.name), "configurations": [str(name) for name in curve.configurations]}
+    return {**_name(curve.name), **_plain(asdict(curve) | names)}
 
 
 def _profile(profile: GradientProfile) -> dict[str, Any]:

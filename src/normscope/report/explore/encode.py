@@ -1,0 +1,110 @@
+"""Charts as JSON that can stand inside of a page: short numbers, and no character that could end the element."""
+
+import json
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ..printable import printable
+from .chart import Chart, Columns, Explorer, Line
+
+_DIGITS = 4
+"""Significant digits of a value: more cannot be read off a chart or its crosshair."""
+_SHARE = 1e-4
+"""How far a column may lie from a fixed share of the first: epochs are recorded to four decimals."""
+_REACH = 9.0
+"""Largest over smallest value of a line that is written in multiples of a unit."""
+_UNSAFE = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&'"}
+
+
+def encoded(explorer: Explorer) -> str:
+    """The page's data. Inside of strings `<`, `>`, `&` and everything that is not ASCII are written as escapes."""
+    tables: list[Columns] = []
+    data: dict[str, Any] = {
+        "arms": [
+            {
+                "label": printable(arm.label),
+                "facets": {name: printable(value) for name, value in arm.facets.items()},
+                "hue": arm.hue,
+                "variant": arm.variant,
+                "shown": arm.shown,
+            }
+            for arm in explorer.arms
+        ],
+        "charts": [_chart(chart, tables) for chart in explorer.charts],
+    }
+    data["tables"] = [_table(table) for table in tables]
+    return json.dumps(data, separators=(",", ":"), allow_nan=False).translate(_UNSAFE)
+
+
+def _chart(chart: Chart, tables: list[Columns]) -> dict[str, Any]:
+    return {
+        "figure": chart.figure,
+        "title": printable(chart.title),
+        "x": chart.xlabel,
+        "y": chart.ylabel,
+        "logX": chart.log_x,
+        "logY": chart.log_y,
+        "range": None if chart.y_range is None else _values(chart.y_range),
+        "level": None if chart.level is None else [chart.level[0], *_values(chart.level[1:])],
+        "ticks": [printable(tick) for tick in chart.ticks],
+        "frames": list(chart.frames),
+        "lines": [_line(line, tables) for line in chart.lines],
+    }
+
+
+def _line(line: Line, tables: list[Columns]) -> dict[str, Any]:
+    place = next((i for i, table in enumerate(tables) if table is line.over), len(tables))
+    if place == len(tables):
+        tables.append(line.over)
+    found: dict[str, Any] = {"arm": line.arm, "table": place, **_rows(line.rows)}
+    if line.low:
+        found |= {"low": _values(line.low), "high": _values(line.high)}
+    for key, value in (("seeds", list(line.seeds)), ("lights", list(line.lights))):
+        found |= {key: value} if value else {}
+    if line.crosses:
+        found["crosses"] = [_values(cross) for cross in line.crosses]
+    if line.mark != "line":
+        found["mark"] = line.mark
+    return found if line.frame is None else found | {"frame": line.frame}
+
+
+def _rows(rows: Sequence[Sequence[float | None]]) -> dict[str, Any]:
+    """Values, or whole multiples of a decimal unit where these are shorter and leave each three digits or more."""
+    plain = [_values(row) for row in rows]
+    sizes = [abs(value) for row in plain for value in row if value]
+    if not sizes or max(sizes) > _REACH * min(sizes):
+        return {"rows": plain}
+    digits = _DIGITS - 1 - math.floor(math.log10(max(sizes)))
+    scaled = [[None if value is None else round(value * 10.0**digits) for value in row] for row in plain]
+    return {"digits": digits, "rows": scaled}
+
+
+def _table(table: Columns) -> list[list[Any]]:
+    """Each column by its name, in the shortest of its forms: differences of counts, a share of the first, or values."""
+    first = next(iter(table.by_name.values()))
+    found: list[list[Any]] = []
+    for name, column in table.by_name.items():
+        if column and all(float(value).is_integer() for value in column):
+            counts = [int(value) for value in column]
+            found.append([name, "steps", [after - before for before, after in zip([0, *counts], counts, strict=False)]])
+        elif (
+            found
+            and first[-1]
+            and all(abs(v - at * column[-1] / first[-1]) <= _SHARE for at, v in zip(first, column, strict=True))
+        ):
+            found.append([name, "share", column[-1] / first[-1]])
+        else:
+            found.append([name, "values", _values(column, _DIGITS + 1)])
+    return found
+
+
+def _values(values: Iterable[float | None], digits: int = _DIGITS) -> list[float | int | None]:
+    return [_short(value, digits) for value in values]
+
+
+def _short(value: float | None, digits: int) -> float | int | None:
+    if value is None or not math.isfinite(value):
+        return None
+    rounded = float(f"{value:.{digits}g}")
+    return int(rounded) if rounded.is_integer() and abs(rounded) < 1e15 else rounded

@@ -1,0 +1,184 @@
+"""What a page holds for its script: which points, how they are written, and that nothing gets out of its place."""
+
+import base64
+import hashlib
+import json
+import math
+import re
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from normscope.report.comparison.contents import Clock, Comparison, Curve, Name, RateCurve
+from normscope.report.comparison.explore import explorer
+from normscope.report.comparison.page import render
+from normscope.report.explore.chart import Arm, Chart, Columns, Explorer, Line
+from normscope.report.explore.encode import encoded
+from normscope.report.explore.script import VENDOR, source
+from normscope.report.printable import printable, short_name
+from normscope.report.thinning import kept
+
+
+def test_uplot_is_the_package_s() -> None:
+    """npm's uplot 1.6.32: `npm pack uplot@1.6.32`, dist/."""
+    sums = {
+        "uPlot.iife.min.js": "19c8d4c6ad88929a79f4ae49d6f7161566dfd0ba3d15cc495e974f787eb78f1f",
+        "uPlot.min.css": "df630c6a8d6f8eeaff264b50f73ce5b114f646ffd9a0bb74f049b0a00135fa04",
+    }
+    assert {name: hashlib.sha256((VENDOR / name).read_bytes()).hexdigest() for name in sums} == sums
+    licence = (VENDOR / "LICENSE").read_text(encoding="utf-8")
+    assert "MIT" in licence
+    assert licence in source()
+
+
+def test_no_peak_no_trough_and_no_end_of_a_seed_is_thinned_away() -> None:
+    dice = np.random.default_rng(1)
+    values_SU = dice.normal(size=(3, 5_000))
+    values_SU[1, 1234], values_SU[2, 4321] = 50.0, -50.0
+    values_SU[0, 2_000:] = np.nan
+    values_SU[:, 3_000] = np.nan
+    places = kept(values_SU, 100)
+    assert places == sorted(set(places))
+    assert {0, 1234, 4321, 1_999, 2_000, 3_000, 4_999} <= set(places)
+    assert len(places) <= 110
+    for stretch in np.array_split(np.arange(5_000), 50):
+        inside = [place for place in places if stretch[0] <= place <= stretch[-1]]
+        assert np.nanmax(values_SU[:, inside]) == np.nanmax(values_SU[:, stretch])
+        assert np.nanmin(values_SU[:, inside]) == np.nanmin(values_SU[:, stretch])
+
+
+@pytest.mark.parametrize("shape", [(0, 5), (2, 0), (2, 1), (2, 30)])
+def test_what_is_short_is_kept_whole(shape: tuple[int, int]) -> None:
+    assert kept(np.ones(shape), 30) == list(range(shape[1]))
+
+
+def decoded(explorer: Explorer) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(encoded(explorer))
+    return found
+
+
+def one_line(**changes: Any) -> Explorer:
+    columns = Columns({"update": [1, 3, 9], "epoch": [0.01, 0.03, 0.09], "rate": [1e-7, 0.25, 3.14159265]})
+    line = Line(arm=0, over=columns, rows=[[2.34567, None, 9.87654], [1.5, math.nan, math.inf]])
+    chart = Chart(figure="f", title="t", xlabel="x", ylabel="y", lines=[line, replace(line, **changes)])
+    return Explorer(arms=[Arm(label="a", hue=0)], charts=[chart])
+
+
+def test_numbers_are_short_and_columns_stand_once() -> None:
+    data = decoded(one_line(rows=[[1e-5, 1.0, 123.456]]))
+    assert data["tables"] == [
+        [
+            ["update", "steps", [1, 2, 6]],
+            ["epoch", "share", pytest.approx(0.01)],
+            ["rate", "values", [1e-7, 0.25, 3.1416]],
+        ]
+    ]
+    first, second = data["charts"][0]["lines"]
+    assert (first["digits"], first["rows"]) == (3, [[2346, None, 9877], [1500, None, None]])
+    assert "digits" not in second
+    assert second["rows"] == [[1e-5, 1, 123.5]]
+    for wrong in ({"a": [1], "b": [1, 2]}, {"a": []}, {}):
+        with pytest.raises(ValueError, match="columns of one length"):
+            Columns(wrong)
+
+
+@pytest.mark.parametrize(
+    "text", ["</script><img src=x onerror=alert(1)>", "<!--<script>", "\u202e\u2028\x00\x1b[31m", "'\"&"]
+)
+def test_text_cannot_leave_its_string(text: str) -> None:
+    plain = encoded(Explorer(arms=[Arm(label=text, hue=0, facets={"Placement": text})]))
+    assert plain.isascii()
+    assert plain.isprintable()
+    assert not set("<>&'") & set(plain)
+    shown = printable(text)
+    assert ("\ufffd" in shown) == ("\x00" in text)
+    assert json.loads(plain)["arms"][0] == {
+        "label": shown, "facets": {"Placement": shown}, "hue": 0, "variant": 0, "shown": True,
+    }  # fmt: skip
+
+
+def test_the_policy_names_the_script_and_the_style_of_the_page(sample_page: str) -> None:
+    (policy,) = re.findall(r'Security-Policy" content="([^"]+)"', sample_page.replace("&#39;", "'"))
+    script = sample_page.rpartition("<script>")[2].partition("</script>")[0]
+    style = sample_page.partition("<style>")[2].partition("</style>")[0]
+    for name, text in (("script-src", script), ("style-src-elem", style)):
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        assert f"{name} 'sha256-{digest}'" in policy
+    assert "default-src 'none'" in policy
+    assert "unsafe-inline" not in policy.partition("script-src")[2].partition(";")[0]
+
+
+def test_curves_stand_over_what_their_clock_knows(comparison: Comparison) -> None:
+    curve = comparison.train_curves[0]
+    updates = list(curve.updates)[1:]
+    clock = Clock(
+        name=curve.name,
+        updates=updates,
+        target_tokens=[10 * u for u in updates],
+        epochs=[u / 100 for u in updates],
+        summed_lr=[u**0.5 for u in updates],
+    )
+    charts = {chart.figure: chart for chart in explorer(replace(comparison, clocks=[clock])).charts}
+    columns = charts["train-loss"].lines[0].over
+    assert list(columns.by_name) == ["update", "target tokens", "epoch", "cumulative learning rate"]
+    assert list(columns.by_name["target tokens"]) == [10 * u for u in columns.by_name["update"]]
+    assert columns is charts["gradient-over-updates"].lines[0].over
+    assert list(charts["train-loss"].lines[1].over.by_name) == ["update"]
+
+
+def test_what_the_pictures_leave_out_is_there_and_off_and_points_know_their_run(comparison: Comparison) -> None:
+    names = [configuration.name for configuration in comparison.configurations]
+    rates = RateCurve(
+        name=Name("Post-LN"), peak_lrs=[1e-3, 2e-3], seeds=[1],
+        seeds_losses=[[2.0, 3.0]], seeds_replaced=[[False, True]],
+        initial_nats=[3.0], sensitivity=None, summary="", configurations=names[:2],
+    )  # fmt: skip
+    undrawn = replace(comparison.valid_curves[1])
+    found = explorer(
+        replace(
+            comparison, valid_curves=[comparison.valid_curves[0]], undrawn_curves=[undrawn], rate_curves=[rates]
+        )
+    )  # fmt: skip
+    assert [arm.shown for arm in found.arms] == [True, False, True, True, True]
+    chart = next(chart for chart in found.charts if chart.figure == "loss-by-rate")
+    assert chart.log_x
+    assert chart.lines[0].lights == [0, 1]
+    assert chart.lines[0].crosses == [(2e-3, 3.0)]
+    assert found.arms[chart.lines[0].arm].label == "Post-LN"
+    valid = next(chart for chart in found.charts if chart.figure == "valid-loss")
+    assert [line.arm for line in valid.lines] == [0, 1]
+
+
+def test_a_stopped_run_has_its_cross_at_its_last_finite_value(comparison: Comparison) -> None:
+    chart = next(chart for chart in explorer(comparison).charts if chart.figure == "valid-loss")
+    (cross,) = chart.lines[3].crosses
+    assert cross == (800, comparison.valid_curves[3].seeds_values[2][16])
+    never = Curve(name=comparison.valid_curves[0].name, updates=[1], seeds_values=[[math.nan]])
+    chart = explorer(replace(comparison, valid_curves=[never])).charts[0]
+    assert chart.lines[0].crosses == [(1, None)]
+
+
+def test_a_run_that_has_not_begun_has_no_line(comparison: Comparison) -> None:
+    names = [curve.name for curve in comparison.valid_curves]
+    none = [Curve(name=name, updates=[], seeds_values=[[], []]) for name in names[:2]]
+    never = Curve(name=names[2], updates=[1], seeds_values=[[math.nan]])
+    clock = Clock(name=names[2], updates=[], target_tokens=[], epochs=[], summed_lr=[])
+    found = explorer(replace(comparison, train_curves=[*none, never], clocks=[clock]))
+    assert "train-loss" not in {chart.figure for chart in found.charts}
+    assert found.charts[0].figure == "valid-loss"
+    bare = [replace(comparison.gradient_profiles[0], blocks=[], seeds_norms=[[]])]
+    assert explorer(replace(comparison, train_curves=none, valid_curves=none, gradient_profiles=bare)).charts
+
+
+def test_a_page_of_twelve_arms_three_seeds_and_a_thousand_updates_stays_small(large: Comparison) -> None:
+    assert len(render(large).encode()) <= 400_000
+
+
+def test_names_stay_names_and_differ() -> None:
+    assert short_name("Post-LN, ←→ ‖x‖² μ 中文") == "Post-LN, ←→ ‖x‖² μ 中文"
+    assert short_name("a\nb\x1b[1m") == "a\nb\ufffd[1m"
+    one, other = (Name("long " * 2_000 + end) for end in "ab")
+    assert one != other
+    assert len(str(one)) <= 200

@@ -1,0 +1,130 @@
+"""The page as it is seen: on telephones and desks, in every theme, on paper, without scripts, and by its rules."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from normscope.report.comparison.contents import Comparison, Name
+from normscope.report.comparison.page import render
+from report.axe import violations
+from report.devtools import Tab
+from report.explore.conftest import comparison_of
+
+HOSTILE = "</script><img src=x onerror=alert(1)>\u202e\x1b[31m\u0007'\"=1+1 {{ 7 }}"
+SHOWN = "[...document.querySelectorAll('{}')].filter(e => e.checkVisibility()).length"
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory, sample_page: str) -> str:
+    file = tmp_path_factory.mktemp("page") / "report.html"
+    file.write_text(sample_page, encoding="utf-8")
+    return file.as_uri()
+
+
+def wait(tab: Tab) -> None:
+    tab.js("new Promise(done => requestAnimationFrame(() => setTimeout(done, 50)))")
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize(
+    "features", [{}, {"prefers_color_scheme": "dark"}, {"forced_colors": "active"}], ids=["light", "dark", "forced"]
+)
+def test_charts_fit_and_have_the_colours_of_the_theme(
+    tab: Tab, address: str, width: int, features: dict[str, str]
+) -> None:
+    tab.open(address, width=width, height=8_000, **features)
+    wait(tab)
+    assert tab.log == []
+    assert tab.js("document.documentElement.scrollWidth") == width
+    assert tab.js(SHOWN.format(".plot canvas")) == 5
+    assert tab.js(SHOWN.format("figure > svg")) == 1
+    hue = tab.js("normscope.views[0].plot.series.at(-1).stroke()")
+    assert hue == {"": "#d55e00", "dark": "#ff8a3d", "active": "LinkText"}["".join(features.values())]
+
+
+def test_a_theme_that_changes_draws_the_charts_anew(tab: Tab, address: str) -> None:
+    tab.open(address, prefers_color_scheme="light", height=4_000)
+    wait(tab)
+    tab.media(prefers_color_scheme="dark")
+    wait(tab)
+    assert tab.js("normscope.views[0].plot.series.at(-1).stroke()") == "#ff8a3d"
+
+
+@pytest.mark.parametrize("script", [True, False])
+def test_paper_and_readers_without_scripts_have_the_pictures_and_no_controls(
+    tab: Tab, address: str, script: bool
+) -> None:
+    tab.open(address, media="print" if script else "", script=script)
+    assert tab.js(SHOWN.format("figure > svg")) == 6
+    assert tab.js(SHOWN.format("canvas, .chart, #explore")) == 0
+    assert "Pre-LN without warm-up ends at 2.60 nats in two seeds." in tab.js("document.body.innerText")
+    assert tab.log == []
+
+
+def test_charts_of_a_hundred_arms_are_drawn_when_they_come_near(
+    tab: Tab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("normscope.report.comparison.page._pictures", lambda comparison: PICTURES)
+    page = tmp_path / "many.html"
+    page.write_text(render(comparison_of(100)), encoding="utf-8")
+    assert page.stat().st_size < 800_000
+    tab.open(page.as_uri(), height=900)
+    wait(tab)
+    assert tab.js("normscope.views.filter(v => v.plot).length") == 0
+    tab.js("document.querySelector('#f-train-loss').scrollIntoView()")
+    wait(tab)
+    assert tab.js("normscope.views[1].drawn.lines.length") == 100
+    tab.js("document.querySelector('[data-facet=Warm-up]').click()")
+    assert tab.js("normscope.views[1].drawn.lines.length") == 50
+    assert tab.js("normscope.views.filter(v => v.plot).length") < 6
+    assert tab.log == []
+
+
+PICTURES = dict.fromkeys(
+    ("valid_loss", "train_loss", "final_loss", "gradient_over_updates", "gradient_norms", "learning_rate"),
+    '<svg role="img" aria-labelledby="title desc"><title id="title">t</title><desc id="desc">d</desc></svg>',
+)
+
+
+def hostile(comparison: Comparison) -> Comparison:
+    """Names that would leave their place, and one of ten thousand letters."""
+    names = {c.name: Name(HOSTILE, str(i)) for i, c in enumerate(comparison.configurations)}
+    names[comparison.configurations[0].name] = Name("long " * 2_000, "0")
+
+    def renamed(curves: object) -> list[object]:
+        return [replace(curve, name=names[curve.name]) for curve in curves]  # type: ignore[attr-defined]
+
+    return replace(
+        comparison,
+        title=HOSTILE,
+        subtitle=HOSTILE,
+        what=[(HOSTILE, "x" * 10_000)],
+        configurations=[replace(c, name=names[c.name], summary=HOSTILE) for c in comparison.configurations],
+        gradient_profiles=[replace(p, names=[names[p.name]]) for p in comparison.gradient_profiles],
+        **{part: renamed(getattr(comparison, part)) for part in CURVES},  # type: ignore[arg-type]
+    )
+
+
+CURVES = ("valid_curves", "train_curves", "gradient_curves", "schedules")
+
+
+def test_hostile_names_are_text(tab: Tab, tmp_path: Path, comparison: Comparison) -> None:
+    page = tmp_path / "hostile.html"
+    page.write_text(render(hostile(comparison)), encoding="utf-8")
+    tab.open(page.as_uri(), width=390, height=30_000)
+    wait(tab)
+    assert tab.log == []
+    assert tab.js("document.querySelectorAll('img').length") == 0
+    assert tab.js("document.documentElement.scrollWidth") == 390
+    assert tab.js("[...document.querySelectorAll('.legend bdi')].at(-1).textContent").startswith("</script><img")
+    assert tab.js("normscope.csvOf(normscope.views[0]).includes('\"\"=1+1')")
+    shown = tab.js("document.body.innerText + document.title")
+    assert not {"\u202e", "\x1b", "\u0007"} & set(shown)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_no_rule_of_accessibility_is_broken(tab: Tab, address: str, scheme: str) -> None:
+    tab.open(address, prefers_color_scheme=scheme, height=8_000)
+    wait(tab)
+    assert violations(tab) == []
