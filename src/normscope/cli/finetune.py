@@ -101,9 +101,8 @@ def finetune(
         warmup_share=warmup_share,
     )
     folder = out or run.resolve().with_name(f"{run.resolve().name}-finetune-{pairs.name}")
-    options: dict[str, Any] = {"which": which, "sequence_length": sequence_length, "settings": settings, "processes": processes}
-    options["engine"] = chosen(engine)
-    _search(run, pairs, folder, space, **options)
+    options = {"which": which, "sequence_length": sequence_length, "settings": settings, "processes": processes}
+    _search(run, pairs, folder, space, engine=chosen(engine), **options)
 
 
 def _search(run: Path, pairs: "PairTask", folder: Path, space: "SearchSpace", **options: Any) -> None:

@@ -96,7 +96,7 @@ def _script(script: Path, jobs: Sequence[Job], settings: SlurmSettings) -> str:
         "chdir": jobs[0].directory,
         "output": script.with_name("%A_%a.txt"),
     }
-    lines = [f"--{key}={value}" for key, value in asked.items() if value != ""]
+    lines = [f"--{key}={shlex.quote(str(value))}" for key, value in asked.items() if value != ""]
     lines += ["--requeue", "--open-mode=append", *settings.options]
     command = [sys.executable, "-m", "normscope.engines.array_task", str(script)]
     return "\n".join(

@@ -1,0 +1,47 @@
+"""What a user may say of engines."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from normscope.engines.choosing import chosen
+from normscope.engines.local import local
+from normscope.errors import UserError
+
+
+def test_nothing_said_is_this_machine() -> None:
+    assert chosen(None) is chosen("local") is chosen(None, {"name": "local"}) is local
+    assert chosen("local", {"name": "ray", "gpus": 2}) is local  # the settings are of another engine
+
+
+@pytest.mark.parametrize(
+    ("asked", "table", "message"),
+    [
+        ("dask", None, "local, ray, slurm, or a TOML file with a table .engine. that names one; got 'dask'"),
+        (None, {"name": "ray", "gpu": 1}, "unknown key 'gpu'; did you mean 'gpus'"),
+        ("slurm", {"name": "slurm", "gpus": -1}, "gpus must be 0 or more, got -1"),
+        ("slurm", {"name": "slurm", "partition": "a b"}, "without blanks, got 'a b'"),
+        ("slurm", {"name": "slurm", "options": ["-N2"]}, "must begin with --, got .'-N2'."),
+        (None, {"name": "local", "gpus": 1}, "local has no settings, got gpus"),
+    ],
+)
+def test_a_mistake_names_what_is_allowed(asked: str | None, table: dict[str, object] | None, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        chosen(asked, table)
+
+
+def test_a_file_may_name_the_engine(tmp_path: Path) -> None:
+    file = tmp_path / "cluster.toml"
+    file.write_text('[engine]\nname = "slurm"\ngpu = 1\n', encoding="utf-8")
+    with pytest.raises(UserError, match=r"cluster\.toml: unknown key 'gpu'"):
+        chosen(str(file))
+
+
+def test_an_engine_that_is_not_installed_says_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(UserError, match=r"pip install \"normscope\[ray\]\""):
+        chosen("ray")(1)
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(UserError, match="calls sbatch and squeue, and this machine has no such command"):
+        chosen("slurm")(1)
