@@ -37,6 +37,7 @@ PAGES = [
             "own-placements",
             "placements",
             "predicting",
+            "engines",
             "studies",
             "doctor",
             "pretraining",
@@ -50,6 +51,7 @@ GOES_ON_FROM = {
     "docs/training.md": "docs/data.md",
     "docs/run-folders.md": "docs/training.md",
     "docs/devices.md": "docs/training.md",
+    "docs/engines.md": "README.md",
     "docs/gpu.md": "docs/training.md",
     "docs/comparing.md": "README.md",
 }

@@ -1,13 +1,20 @@
 """What a user may say of engines."""
 
+import shlex
 import sys
 from pathlib import Path
 
 import pytest
 
+from normscope.engines.array import Array
 from normscope.engines.choosing import chosen
 from normscope.engines.local import local
+from normscope.engines.settings import SlurmSettings
+from normscope.engines.tasks import with_devices
 from normscope.errors import UserError
+from normscope.studies.grids.grid import Grid
+from normscope.studies.grids.preparing import prepare
+from tiny import tiny
 
 
 def test_nothing_said_is_this_machine() -> None:
@@ -45,3 +52,27 @@ def test_an_engine_that_is_not_installed_says_what_it_needs(monkeypatch: pytest.
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(UserError, match="calls sbatch and squeue, and this machine has no such command"):
         chosen("slurm")(1)
+
+
+def test_a_dry_run_writes_what_slurm_would_be_given_and_starts_nothing(tmp_path: Path) -> None:
+    grid = Grid(placements_and_warmups=(("post-ln", 0), ("pre-ln", 0)), peak_lrs=(1e-3,), optimizers=("adam",), seeds=2)
+    settings = SlurmSettings(partition="gpu", time="30", gpus=2, at_once=3, options=("--constraint=h100",))
+    (line,) = prepare(tiny(), grid, tmp_path / "out", settings)
+    command, file = shlex.split(line)
+    script = Path(file).read_text(encoding="utf-8")
+    assert command == "sbatch"
+    for asked in (
+        "--array=0-3%3",
+        "--gpus=2",
+        "--partition=gpu",
+        "--time=30",
+        "--signal=B:TERM@120",
+        "--constraint=h100",
+    ):
+        assert f"#SBATCH {asked}\n" in script
+    jobs = [Array(Path(file)).job(place) for place in range(4)]
+    assert [devices for _, devices in jobs] == [2] * 4
+    assert all(Path(job.words[3]).is_file() for job, _ in jobs)
+    assert not (tmp_path / "out/runs").exists()
+    assert with_devices(jobs[0][0].words, 2)[-2:] == ["--devices", "2"]
+    assert len(prepare(tiny(), grid, tmp_path / "out", None)) == 4

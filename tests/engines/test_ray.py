@@ -79,8 +79,8 @@ def test_whoever_is_killed_the_bytes_are_those_of_an_undisturbed_grid(cluster: A
         while driver.poll() is None:
             assert time.monotonic() - begun < DEADLINE_SECONDS
             time.sleep(0.1)
+        assert driver.returncode == 0, (there[0].folder.path.parents[1] / "driver.txt").read_text()
         said = {cell.name: cell.log_file.read_text() for cell in there}
-        assert driver.returncode == 0, said
         assert bits(there) == bits(here)
         assert not any("is being trained by another process" in text for text in said.values())
 
@@ -100,7 +100,8 @@ def _driver(cluster: Any, made: list[Cell]) -> "subprocess.Popen[bytes]":
     folder = made[0].folder.path.parents[1]
     path = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
     command = [sys.executable, "-c", DRIVER, str(folder), cluster.address]
-    return subprocess.Popen(command, env=os.environ | {"PYTHONPATH": path}, stderr=subprocess.DEVNULL)
+    with (folder / "driver.txt").open("ab") as said:
+        return subprocess.Popen(command, env=os.environ | {"PYTHONPATH": path}, stdout=said, stderr=said)
 
 
 def _kill_a_worker(cluster: Any) -> None:

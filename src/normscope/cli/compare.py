@@ -64,6 +64,9 @@ def compare(
     ] = None,
     processes: Annotated[int, typer.Option(help="Number of runs at a time; 0 for one on each core.")] = 0,
     engine: EngineName = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Write the configurations, and Slurm's script, and start nothing.")
+    ] = False,
     title: Annotated[
         str | None, typer.Option(help="Title of the report.  [default: Comparison of norm placements]")
     ] = None,
@@ -98,6 +101,9 @@ def compare(
     grid, defaults = grid_of(base, places(config, settings), asked)
     notes = [f"not given, so the defaults of compare: {'; '.join(defaults)}"] if defaults else []
     folder = out or Path("runs") / f"compare-{config.stem if config else 'default'}"
+    if dry_run:
+        _prepare(base, grid, folder, engine, engine_table(config))
+        return
     where = chosen(engine, engine_table(config))
     _compare(base, grid, folder, processes=processes, engine=where, evaluate=evaluate, title=title, notes=notes)
 
@@ -154,6 +160,14 @@ def _compare(base: "RunConfig", grid: "Grid", folder: Path, **options: Any) -> N
         raise typer.Exit(done.stopped.exit_code)
     if done.problems:
         raise typer.Exit(1)
+
+
+def _prepare(base: "RunConfig", grid: "Grid", folder: Path, engine: str | None, table: dict[str, Any]) -> None:
+    from ..engines.choosing import settings_of
+    from ..studies.grids.preparing import prepare
+
+    for line in prepare(base, grid, folder, settings_of(engine, table)):
+        typer.echo(line)
 
 
 def _listed(text: str | None, kind: Any, option: str) -> list[Any] | None:

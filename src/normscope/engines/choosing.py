@@ -20,7 +20,20 @@ def chosen(asked: str | None, table: Mapping[str, Any] | None = None) -> MakeEng
     """The engine of that name, or of the table [engine] in the TOML file that `asked` names.
 
     asked: None for what `table` names, or local. table: [engine] of the configuration, where it has one. Raises
-    UserError where there is no such engine, or a setting that it does not have.
+    UserError as `settings_of` does.
+    """
+    settings = settings_of(asked, table)
+    if isinstance(settings, RaySettings):
+        return lambda at_once: _on_ray(settings)
+    if isinstance(settings, SlurmSettings):
+        return lambda at_once: _on_slurm(settings)
+    return local
+
+
+def settings_of(asked: str | None, table: Mapping[str, Any] | None = None) -> RaySettings | SlurmSettings | None:
+    """What is said of the chosen engine, as of `chosen`; None of the local one, of which there is nothing to say.
+
+    Raises UserError where there is no such engine, or a setting that it does not have.
     """
     source, table = "[engine]", table or {}
     if asked is not None and asked.endswith(".toml"):
@@ -36,14 +49,12 @@ def chosen(asked: str | None, table: Mapping[str, Any] | None = None) -> MakeEng
         )
     settings = {key: value for key, value in table.items() if key != "name"}
     if named == RaySettings.name:
-        of_ray = validated(RaySettings, settings, source=source)
-        return lambda at_once: _on_ray(of_ray)
+        return validated(RaySettings, settings, source=source)
     if named == SlurmSettings.name:
-        of_slurm = validated(SlurmSettings, settings, source=source)
-        return lambda at_once: _on_slurm(of_slurm)
+        return validated(SlurmSettings, settings, source=source)
     if settings:
         raise UserError(f"{source}: the engine local has no settings, got {', '.join(settings)}")
-    return local
+    return None
 
 
 def _on_ray(settings: RaySettings) -> Any:

@@ -99,7 +99,8 @@ class OnRay(Engine[Any]):
             for file in files:
                 with disk_errors(f"writing into {file.parent}"):
                     write_atomically(file, word)
-            answers = self._ray.get([self._on_node(node).remote(files) for node in self._ray.nodes() if node["Alive"]])
+            asked = [self._on_node(node).remote(files) for node in self._ray.nodes() if node["Alive"]]
+            answers = list(filter(None, map(self._answer, asked)))
         finally:
             for file in files:
                 file.unlink(missing_ok=True)
@@ -111,6 +112,14 @@ class OnRay(Engine[Any]):
                 )
         if odd := sorted({f"{a['host']} {a['normscope']}" for a in answers if a["normscope"] != __version__}):
             raise UserError(f"machines of the cluster have another NormScope than {__version__} here: {', '.join(odd)}")
+
+    def _answer(self, asked: Any) -> dict[str, Any] | None:
+        """What a machine sees; None of one that has gone meanwhile, since no job will run there."""
+        try:
+            found: dict[str, Any] = self._ray.get(asked)
+        except self._ray.exceptions.RayError:
+            return None
+        return found
 
     def _on_node(self, node: Mapping[str, Any]) -> Any:
         strategy = self._ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)

@@ -3,7 +3,7 @@
 import itertools
 import signal
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic
@@ -42,6 +42,19 @@ class _Work(Generic[C]):
 def train_command(cell: PoolCell) -> list[str]:
     """What trains the cell, as words after the Python interpreter."""
     return ["-m", "normscope", "train", str(cell.config_file), "--run", str(cell.folder.path)]
+
+
+def job_of(cell: PoolCell, words: Sequence[str]) -> Job:
+    """A command that works on a cell's run, as an engine takes it."""
+    threads = cell.config.train.threads
+    return Job(
+        name=cell.name,
+        words=words,
+        directory=Path.cwd(),
+        folder=cell.folder.path.resolve(),
+        log=cell.log_file.resolve(),
+        threads=available_cores() if threads == "auto" else threads,
+    )
 
 
 def at_once(processes: int, config: RunConfig) -> int:
@@ -122,18 +135,10 @@ def _free(waiting: Iterable[_Work[C]], count: int) -> list[_Work[C]]:
 
 def _start(work: _Work[C], engine: AnyEngine) -> None:
     """Start the next command of a cell."""
-    cell, threads = work.state.cell, work.state.cell.config.train.threads
     work.words = work.commands.pop(0)
     begun = "running" if engine.at_once is not None else "queued"
     work.state.status = begun if work.trains else "translating"
-    job = Job(
-        name=cell.name,
-        words=work.words,
-        directory=Path.cwd(),
-        folder=cell.folder.path.resolve(),
-        log=cell.log_file.resolve(),
-        threads=available_cores() if threads == "auto" else threads,
-    )
+    job = job_of(work.state.cell, work.words)
     try:
         work.running = engine.start(job)
     except OSError as error:
