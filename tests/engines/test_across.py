@@ -14,12 +14,10 @@ from engines import slurm_node
 from normscope.processes.locks import is_held
 
 ray = pytest.importorskip("ray", reason='the engine ray needs Ray: pip install "normscope[ray]"')
+_IGNORED = ("ResourceWarning", "DeprecationWarning", "FutureWarning")  # Ray leaves sockets and files to the collector
 pytestmark = [
     pytest.mark.skipif(bool(slurm_node.missing()), reason=slurm_node.missing() or "Slurm is here"),
-    *(
-        pytest.mark.filterwarnings(f"ignore::{name}")
-        for name in ("ResourceWarning", "DeprecationWarning", "FutureWarning")
-    ),
+    *(pytest.mark.filterwarnings(f"ignore::{name}") for name in _IGNORED),
 ]
 CONFIG = """
 [data]
@@ -47,12 +45,11 @@ def test_a_grid_wanders_from_here_to_ray_to_slurm(tmp_path: Path) -> None:
 
     (tmp_path / "my.toml").write_text(CONFIG, encoding="utf-8")
     assert _compare(tmp_path, "still", "local").wait() == 0
-    _killed_at(_compare(tmp_path, "wandering", "local"), tmp_path / "wandering", updates=60)
+    wandering = tmp_path / "wandering"
+    _killed_at(_compare(tmp_path, "wandering", "local"), wandering, updates=60)
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
     try:
-        _killed_at(
-            _compare(tmp_path, "wandering", "ray", RAY_ADDRESS=cluster.address), tmp_path / "wandering", updates=350
-        )
+        _killed_at(_compare(tmp_path, "wandering", "ray", RAY_ADDRESS=cluster.address), wandering, updates=350)
     finally:
         cluster.shutdown()
     with slurm_node.running(tmp_path / "cluster", 2) as environment:
