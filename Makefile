@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
 
-.PHONY: demo test mutants faults fuzz lint format bench gpu clean
+.PHONY: demo test mutants faults engines fuzz lint format bench gpu clean
 
 demo: $(STAMP)
 	$(BIN)/normscope demo
@@ -26,6 +26,10 @@ faults: $(STAMP)
 	PYTHONPATH=tests $(BIN)/python -m faults.attack power-cut $(WORKS) --every $(EVERY)
 	PYTHONPATH=tests $(BIN)/python -m faults.attack stops $(WORKS) --every $(EVERY)
 	NORMSCOPE_RUN_STATES=200 $(BIN)/python -m pytest tests/faults/test_run_states.py
+
+# The engines Ray and Slurm; Slurm's tests skip without Debian's slurm-wlm and munge, or where they are not run by root.
+engines: $(VENV)/engines
+	$(BIN)/python -m pytest -n 0 tests/engines
 
 # Changed files for every reader, for FUZZ_SECONDS; goes on with other ones where the last call stopped.
 FUZZ_SECONDS ?= 3600
@@ -70,6 +74,10 @@ $(STAMP): requirements.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	touch $(STAMP)
+
+$(VENV)/engines: $(STAMP) requirements-engines.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements-engines.lock
+	touch $(VENV)/engines
 
 $(VENV)/mutants: $(STAMP) requirements-mutants.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements-mutants.lock
