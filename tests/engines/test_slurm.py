@@ -1,5 +1,7 @@
 """Runs as tasks of Slurm arrays end in the bytes of local ones, whatever the cluster does to them meanwhile."""
 
+import os
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +14,7 @@ from normscope.engines.local import local
 from normscope.engines.on_slurm import OnSlurm
 from normscope.engines.settings import SlurmSettings
 from normscope.errors import UserError
+from normscope.signals import Interrupted
 from normscope.studies.grids.grid import Cell
 from normscope.studies.grids.pool import run_cells
 from normscope.studies.grids.state import CellState
@@ -98,3 +101,17 @@ def test_what_sbatch_refuses_is_said_in_one_line(slurm: None, tmp_path: Path) ->
 def _tasks() -> list[str]:
     command = ["squeue", "--noheader", "--array", "--format=%i", "--states=R,PD"]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+
+
+def test_a_signal_to_the_driver_leaves_the_jobs_in_their_queue(slurm: None, tmp_path: Path) -> None:
+    made, sent = cells(tmp_path, 1, LONG)[:1], list[int]()
+
+    def interrupt(states: list[CellState[Cell]]) -> None:
+        if states[0].update > 2 and not sent:
+            sent.append(signal.SIGINT)
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(Interrupted, match="SIGINT while its jobs stay in their queue"):
+        run_cells(made, engine=OnSlurm(SlurmSettings()), watch=interrupt)
+    assert len(_tasks()) == 1
+    subprocess.run(["scancel", *_tasks()], check=True)

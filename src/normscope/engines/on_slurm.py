@@ -35,6 +35,8 @@ class Queued:
 class OnSlurm(Engine[Queued]):
     """All jobs at once: those started before one is asked for become an array. It takes the commands of Slurm."""
 
+    outlived = True
+
     def __init__(self, settings: SlurmSettings) -> None:
         """Raises UserError where there are no commands of Slurm on this machine."""
         if missing := [command for command in ("sbatch", "squeue") if shutil.which(command) is None]:

@@ -31,6 +31,8 @@ class Engine(ABC, Generic[R]):
 
     at_once: int | None = None
     """How many jobs it is given at a time; None where it has a queue of its own, which takes all."""
+    outlived: bool = False
+    """Whether its jobs go on when this process has ended."""
 
     @abstractmethod
     def start(self, job: Job) -> R:

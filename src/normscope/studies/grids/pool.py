@@ -18,6 +18,8 @@ from .state import C, CellState, PoolCell
 
 _POLL_SECONDS = 0.1
 _WATCH_SECONDS = 0.5
+_SAVED = "after every run under way has saved"
+_OUTLIVED = "while its jobs stay in their queue; the same command watches them again"
 
 Commands = Callable[[C], list[list[str]]]
 
@@ -106,7 +108,7 @@ def run_cells(
             if stop.signal_number is not None:
                 _stop(running, engine)
                 watch(states)
-                raise Interrupted(stop.signal_number, "after every run under way has saved")
+                raise Interrupted(stop.signal_number, _OUTLIVED if engine.outlived else _SAVED)
     finally:
         _stop(running, engine)
     watch(states)
@@ -182,7 +184,7 @@ def _stop(running: list[_Work[C]], engine: AnyEngine) -> None:
     """Ask every run to save and end, and wait for it."""
     engine.stop([work.running for work in running if work.running is not None])
     for work in running:
-        if not work.state.over:
+        if not work.state.over and not engine.outlived:
             work.state.status = "stopped"
         work.state.read_new_events()
     running.clear()
