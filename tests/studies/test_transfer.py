@@ -67,9 +67,13 @@ def test_an_exponent_is_that_of_the_power_law_and_decides_by_its_interval() -> N
         assert float(found["pre-ln", "width", warmup].found.mean) == pytest.approx(-1, abs=1e-6)
         assert found["pre-ln", "depth", warmup].carries == Carries.TRANSFERS
         assert found["completep", "width", warmup].carries == Carries.TRANSFERS
-    single = replace(CONFIG, seeds=1)
-    alone = {key: replace(ladder, runs=ladder.runs[:1]) for key, ladder in ladders.items()}
-    assert {drift.carries for drift in rate_drifts(single, alone)} == {Carries.UNDECIDED}
+    ended = dict(ladders)
+    first = Key("completep", *CONFIG.sizes("width")[0], 0)
+    ended[first] = ladder_of(first, [1.0, 1.0, 1.0])
+    beyond = {(drift.placement, drift.axis, drift.at): drift for drift in rate_drifts(CONFIG, ended)}
+    assert beyond["completep", "width", 0].at_an_end == 1
+    assert beyond["completep", "width", 0].carries == Carries.UNDECIDED
+    assert beyond["completep", "width", 10].carries == Carries.TRANSFERS
 
 
 def test_changes_are_judged_along_each_axis_and_the_promise_by_its_own() -> None:

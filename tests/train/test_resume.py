@@ -170,7 +170,10 @@ def test_another_configuration_is_refused_with_what_differs(copy: Path) -> None:
 
 def test_a_run_that_another_process_trains_is_refused(copy: Path) -> None:
     (copy / "metrics.jsonl").write_bytes(b"")  # no longer finished
-    with RunFolder(copy).lock(), pytest.raises(UserError, match="being trained by another process"):
+    with (
+        RunFolder(copy).lock(),
+        pytest.raises(UserError, match=rf"being trained by another process \({os.getpid()} on .*, since 20"),
+    ):
         run.train_run(tiny(*SHORT), copy)
 
 

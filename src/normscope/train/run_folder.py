@@ -1,16 +1,16 @@
 """A run is a folder: config.toml, environment.json, metrics.jsonl, checkpoints/. Everything shown is read from here."""
 
-import fcntl
 import hashlib
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 from ..errors import UserError, option
 from ..files import REPLACED, UNFINISHED, clear_unfinished, disk_errors, make_folders, write_atomically
 from ..limits.sealed import SealedJson, refuse_broken_seal, sealed_lines
+from ..processes.locks import LOCK, Held, hold
 from ..settings.config_file import CONFIG_FILE, is_run, refuse_no_run
 from ..settings.tables import read_toml
 from .checkpoint import Checkpoint, intact, metrics_bytes
@@ -52,7 +52,7 @@ class RunFolder:
         with disk_errors(f"reading {self.path}"):
             if not self.path.is_dir():
                 return not self.path.exists()
-            ours = {".lock", "vocabularies", "checkpoints", "environment.json"}
+            ours = {LOCK, "vocabularies", "checkpoints", "environment.json"}
             begun = self.checkpoints.is_dir() and any(self.checkpoints.iterdir())
             return not begun and all(
                 p.name in ours or p.name.startswith((UNFINISHED, REPLACED)) for p in self.path.iterdir()
@@ -60,20 +60,18 @@ class RunFolder:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Hold the run for this process; its folder is made if need be. Raises UserError where another one has it."""
-        with disk_errors(f"opening the run folder {self.path}"):
-            make_folders(self.checkpoints)
-            handle = (self.path / ".lock").open("w")
-        with handle:
-            with disk_errors(f"opening the run folder {self.path}"):
-                try:
-                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError as error:
-                    raise UserError(
-                        f"{self.path} is being trained by another process; wait for it or stop it"
-                    ) from error
-                clear_unfinished(self.path)
-                clear_unfinished(self.checkpoints)
+        """Hold the run for this process; its folder is made if need be. Raises UserError naming who has it."""
+        with ExitStack() as held:
+            try:
+                with disk_errors(f"opening the run folder {self.path}"):
+                    make_folders(self.checkpoints)
+                    held.enter_context(hold(self.path))
+                    clear_unfinished(self.path)
+                    clear_unfinished(self.checkpoints)
+            except Held as error:
+                raise UserError(
+                    f"{self.path} is being trained by another process{error.holder}; wait for it or stop it"
+                ) from error
             yield
 
     def write_config(self, toml: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ...measure import Estimate, Summary
+from ...measure import Estimate, Summary, t_quantile
 from ...report.numbers import interval
 
 Floats = NDArray[np.float64]
@@ -34,6 +34,25 @@ def slopes(x_X: ArrayLike, y_SX: ArrayLike) -> Floats:
 def exponent(x_X: ArrayLike, y_SX: ArrayLike) -> Estimate:
     """Slope of ln y over ln x, fitted seed by seed: 1/2 for y = √x."""
     return estimate(slopes(np.log(np.asarray(x_X, dtype=np.float64)), y_SX))
+
+
+def pooled_exponent(x_X: ArrayLike, y_SX: ArrayLike) -> Estimate:
+    """Slope of ln y over ln x through the points of all seeds, with the interval of the scatter about the line.
+
+    So a single seed has an interval, which also holds what is no power law. Student's t with points - 2 degrees of
+    freedom; NaN for two points.
+    """
+    y_SX = np.log(np.asarray(y_SX, dtype=np.float64))
+    x = np.tile(np.log(np.asarray(x_X, dtype=np.float64)), len(y_SX))
+    y, centred = y_SX.ravel(), x - x.mean()
+    slope = y @ centred / (centred @ centred)
+    free = len(y) - 2
+    left = y - y.mean() - slope * centred
+    deviation = math.sqrt(left @ left / free) if free else math.nan
+    half_width = t_quantile(0.95, free) * deviation / math.sqrt(centred @ centred) if free else math.nan
+    return Estimate(
+        count=len(y), mean=np.float64(slope), deviation=np.float64(deviation), half_width=np.float64(half_width)
+    )
 
 
 def proportion(count: int, total: int) -> tuple[float, float]:

@@ -27,7 +27,11 @@ class TransferConfig:
     warmup_updates: int = 10
     """Of the runs with warm-up; as many have none."""
     updates: int = 60
+    ladder_seeds: int = 1
+    """Seeds that climb the ladder of rates; the exponent of the best rate has its interval from the scatter of all
+    sizes about the line."""
     seeds: int = 3
+    """Of the coordinate checks."""
     coordinate_lr: float = 1e-3
     """Of the coordinate checks, the same for all sizes and without warm-up."""
     coordinate_updates: tuple[int, ...] = (1, 2, 5, 10)
@@ -59,8 +63,11 @@ class TransferConfig:
             raise ValueError(f"widths must be multiples of head_width={self.head_width}, got {odd}")
         if not 0 < self.warmup_updates < self.updates:
             raise ValueError(f"warmup_updates must lie between 0 and updates={self.updates}, got {self.warmup_updates}")
-        if self.seeds < 1 or not min(self.coordinate_lr, self.coordinate_edge, self.rate_edge, self.ffn_ratio) > 0:
-            raise ValueError("seeds must be at least 1; coordinate_lr, both edges and ffn_ratio positive")
+        if (
+            not 1 <= self.ladder_seeds <= self.seeds
+            or not min(self.coordinate_lr, self.coordinate_edge, self.rate_edge, self.ffn_ratio) > 0
+        ):
+            raise ValueError("1 <= ladder_seeds <= seeds must hold; coordinate_lr, both edges and ffn_ratio positive")
         for placement in self.placements:
             if "decoder-only" not in named(placement).models:
                 raise ValueError(f"placements: {placement} is not defined for a decoder alone")
@@ -115,5 +122,5 @@ SCALES = {
         )
     ),
 }
-"""Cost: smoke takes seconds; cpu some 1,500 runs of five to thirty seconds of one core; paper, with models of up to 900
-million parameters, some 2,000 runs of minutes to hours of an accelerator."""
+"""Cost: smoke takes seconds; cpu some 500 runs of five to thirty seconds of one core; paper, with models of up to 900
+million parameters, some 700 runs of minutes to hours of an accelerator."""

@@ -69,7 +69,7 @@ def trained(config: TransferConfig, pieces: Pieces) -> dict[Key, Ladder]:
                 placements_and_warmups=tuple((placement, warmup) for warmup in config.warmups),
                 peak_lrs=config.peak_lrs,
                 optimizers=("adam",),
-                seeds=config.seeds,
+                seeds=config.ladder_seeds,
             )
             for cell in grid.cells(base, pieces.folder / f"width-{width}_blocks-{blocks}"):
                 cells.append((Key(placement, width, blocks, cell.arm.warmup_updates), cell))
@@ -80,7 +80,7 @@ def trained(config: TransferConfig, pieces: Pieces) -> dict[Key, Ladder]:
         key: Ladder(
             key=key,
             peak_lrs=config.peak_lrs,
-            runs=[[runs[key, seed, lr] for lr in config.peak_lrs] for seed in range(1, config.seeds + 1)],
+            runs=[[runs[key, seed, lr] for lr in config.peak_lrs] for seed in range(1, config.ladder_seeds + 1)],
         )
         for key in dict.fromkeys(key for key, _ in cells)
     }

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...placement import named
+from ...report.numbers import counted
 from ...report.panels_svg import Panel, Series
 from ...report.study.contents import StudyFigure, StudyTable
 from ..grids.sources import in_words
@@ -81,7 +82,8 @@ def _of(drifts: Sequence[Drift], placement: str, axis: str, of: str) -> list[Dri
 
 
 def _cell(drift: Drift) -> str:
-    return f"{drift.carries}: {with_interval(drift.found, 2)}"
+    ends = f"; best at the ladder's end at {counted(drift.at_an_end, 'size')}" if drift.at_an_end else ""
+    return f"{drift.carries}: {with_interval(drift.found, 2)}{ends}"
 
 
 def _words(warmup: int) -> str:
@@ -107,6 +109,7 @@ def data(
                 "of": drift.of,
                 "at": drift.at,
                 "exponent": plain_estimate(drift.found),
+                "sizes_with_the_best_rate_at_an_end": drift.at_an_end,
                 "verdict": str(drift.carries),
             }
             for drift in drifts
@@ -159,11 +162,14 @@ def conditions(config: TransferConfig, unigram_nats: float, trained_by: Mapping[
         (
             "verdict",
             f"transfers: the interval of the exponent lies within {config.coordinate_edge:g} of 0 (changes) or "
-            f"{config.rate_edge:g} (rates); drifts: outside; else undecided",
+            f"{config.rate_edge:g} (rates); drifts: outside; else undecided, as is a rate of which a size has its best at "
+            "the ladder's end",
         ),
         (
             "seeds",
-            f"{config.seeds}: weights and order; intervals of 95 %, Student's t, over exponents seed by seed",
+            f"{config.seeds} for the first updates, {config.ladder_seeds} for the rates: weights and order; intervals of "
+            "95 %, Student's t: of the first updates over exponents seed by seed, of the best rates by the scatter of all "
+            "sizes about the line",
         ),
         ("trained by", in_words(dict(trained_by))),
     ]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from ...measure import Estimate
-from ..protocol.evidence import exponent
+from ..protocol.evidence import exponent, pooled_exponent
 from ..protocol.judging import lies_within
 from .config import AXES, TransferConfig
 from .ladders import Key, Ladder
@@ -36,11 +36,14 @@ class Drift:
     """Updates, of the check or of the warm-up."""
     found: Estimate
     edge: float
+    at_an_end: int = 0
+    """Sizes whose best rate is the ladder's first or last: it may lie beyond."""
 
     @property
     def carries(self) -> Carries:
+        """Undecided, too, where a best rate may lie beyond the ladder."""
         answer = lies_within(self.found, 0.0, self.edge)
-        if answer is None or math.isnan(float(self.found.half_width)):
+        if self.at_an_end or answer is None or math.isnan(float(self.found.half_width)):
             return Carries.UNDECIDED
         return Carries.TRANSFERS if answer else Carries.DRIFTS
 
@@ -75,14 +78,17 @@ def rate_drifts(config: TransferConfig, ladders: Mapping[Key, Ladder]) -> list[D
     for placement in config.placements:
         for axis in AXES:
             for warmup in config.warmups:
-                best = [ladders[Key(placement, *size, warmup)].best_lrs for size in config.sizes(axis)]
+                along = [ladders[Key(placement, *size, warmup)] for size in config.sizes(axis)]
                 drifts.append(
                     Drift(
                         placement=placement,
                         axis=axis,
                         of="best rate",
                         at=warmup,
-                        found=exponent(config.along(axis), list(zip(*best, strict=True))),
+                        found=pooled_exponent(
+                            config.along(axis), list(zip(*(ladder.best_lrs for ladder in along), strict=True))
+                        ),
+                        at_an_end=sum(ladder.at_an_end for ladder in along),
                         edge=config.rate_edge,
                     )
                 )
