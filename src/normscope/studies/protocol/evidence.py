@@ -51,7 +51,7 @@ def pooled_exponent(x_X: ArrayLike, y_SX: ArrayLike) -> Estimate:
     deviation = math.sqrt(left @ left / free) if free else math.nan
     half_width = t_quantile(0.95, free) * deviation / math.sqrt(centred @ centred) if free else math.nan
     return Estimate(
-        count=len(y), mean=np.float64(slope), deviation=np.float64(deviation), half_width=np.float64(half_width)
+        count=len(y), mean=np.asarray(slope), deviation=np.asarray(deviation), half_width=np.asarray(half_width)
     )
 
 

@@ -162,14 +162,14 @@ def conditions(config: TransferConfig, unigram_nats: float, trained_by: Mapping[
         (
             "verdict",
             f"transfers: the interval of the exponent lies within {config.coordinate_edge:g} of 0 (changes) or "
-            f"{config.rate_edge:g} (rates); drifts: outside; else undecided, as is a rate of which a size has its best at "
-            "the ladder's end",
+            f"{config.rate_edge:g} (rates); drifts: outside; else undecided, as is a rate of which a size has its best "
+            "at the ladder's end",
         ),
         (
             "seeds",
-            f"{config.seeds} for the first updates, {config.ladder_seeds} for the rates: weights and order; intervals of "
-            "95 %, Student's t: of the first updates over exponents seed by seed, of the best rates by the scatter of all "
-            "sizes about the line",
+            f"{config.seeds} for the first updates, {config.ladder_seeds} for the rates: weights and order; intervals "
+            "of 95 %, Student's t: of the first updates over exponents seed by seed, of the best rates by the scatter "
+            "of all sizes about the line",
         ),
         ("trained by", in_words(dict(trained_by))),
     ]

@@ -79,15 +79,14 @@ def rate_drifts(config: TransferConfig, ladders: Mapping[Key, Ladder]) -> list[D
         for axis in AXES:
             for warmup in config.warmups:
                 along = [ladders[Key(placement, *size, warmup)] for size in config.sizes(axis)]
+                best = list(zip(*(ladder.best_lrs for ladder in along), strict=True))
                 drifts.append(
                     Drift(
                         placement=placement,
                         axis=axis,
                         of="best rate",
                         at=warmup,
-                        found=pooled_exponent(
-                            config.along(axis), list(zip(*(ladder.best_lrs for ladder in along), strict=True))
-                        ),
+                        found=pooled_exponent(config.along(axis), best),
                         at_an_end=sum(ladder.at_an_end for ladder in along),
                         edge=config.rate_edge,
                     )
