@@ -15,6 +15,7 @@ from torch import nn
 
 import in_process
 from normscope.cli import main as cli
+from normscope.engines.processes import Processes
 from normscope.errors import UserError
 from normscope.model import Layout
 from normscope.studies.figure_3 import pieces as figure_3_pieces
@@ -224,7 +225,7 @@ class TestStudy:
             "normscope.studies.grids.pool.train_command", lambda cell: ["-c", "raise SystemExit('no room')", "train"]
         )
         with pytest.raises(UserError, match=r"seed-1: failed: no room \(log: "):
-            figure_3_pieces.measure(TINY, Pieces(tmp_path))
+            figure_3_pieces.measure(TINY, Pieces(tmp_path, engine=Processes))
 
     def test_without_a_warm_up_nothing_is_trained(self, folder, tmp_path):
         shutil.copytree(folder / "pieces", tmp_path / "pieces")
