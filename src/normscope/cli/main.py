@@ -15,6 +15,7 @@ from .doctor import doctor
 from .finetune import finetune
 from .grids.compare import compare, demo
 from .grids.report import report
+from .grids.watch import watch
 from .help import Verbs
 from .placements import placements_app
 from .predict import predict
@@ -41,6 +42,7 @@ app.add_typer(placements_app, name="placements")
 app.add_typer(data_app, name="data")
 app.command("train")(train)
 app.command("compare")(compare)
+app.command("watch")(watch)
 app.command("report")(report)
 app.command("evaluate")(evaluate)
 app.command("translate")(translate)

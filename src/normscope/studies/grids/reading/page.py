@@ -12,7 +12,7 @@ from typing import Any
 from ....errors import UserError
 from ....files import write_atomically
 from ....placement import named
-from ....processes.locks import is_held
+from ....processes.seen_locks import SeenLocks
 from ....report.comparison.contents import Comparison, Configuration, Name, SeedResult, Status
 from ....report.comparison.page import write
 from ....report.numbers import learning_rate
@@ -170,7 +170,7 @@ def _scores(cell: Cell, events: Sequence[Event]) -> dict[str, float]:
 def _status(last_event: str, cell: Cell) -> Status:
     """How far a run is whose last event this is."""
     ends = {status.value: status for status in (Status.FINISHED, Status.NON_FINITE, Status.MISSING)}
-    return ends.get(last_event) or (Status.RUNNING if is_held(cell.folder.path) else Status.UNFINISHED)
+    return ends.get(last_event) or (Status.RUNNING if SeenLocks.now().held(cell.folder.path) else Status.UNFINISHED)
 
 
 def _environment(cells: Sequence[Cell]) -> list[tuple[str, str]]:
