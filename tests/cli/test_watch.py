@@ -20,8 +20,18 @@ from normscope.report.sparkline import sparkline
 from normscope.settings.tables import to_toml
 from normscope.studies.grids.course import Course
 from normscope.studies.grids.grid import Cell, Grid, write_configs
+from normscope.studies.grids.live_page import LivePage
+from normscope.studies.grids.manifest import FILE, AboutCorpus, Manifest, write_manifest
 from normscope.studies.grids.state import CellState
+from normscope.train.metrics import Mark, MetricsLog
 from tiny import tiny
+
+
+def write_log(cell: Cell, events: list[dict[str, Any]]) -> None:
+    log = MetricsLog(cell.folder.metrics_file, Mark())
+    for event in events:
+        log.append(event)
+    log.close()
 
 
 def made(folder: Path, seeds: int = 3) -> list[Cell]:
@@ -31,13 +41,14 @@ def made(folder: Path, seeds: int = 3) -> list[Cell]:
     write_configs(cells)
     for cell, updates in zip(cells, (8, 4), strict=False):
         cell.folder.path.mkdir(parents=True)
-        cell.folder.config_file.write_text(to_toml(cell.config))
+        cell.folder.write_config(to_toml(cell.config))
         lines: list[dict[str, Any]] = [
-            {"event": "update", "update": update, "nll_nats": 9.0 - update} for update in range(1, updates + 1)
+            {"event": "update", "update": update, "nll_nats": 9.0 - update, "lr": 0.1, "gradient_norm": 1.0}
+            for update in range(1, updates + 1)
         ]
         if updates == 8:
             lines += [{"event": "validation", "update": 8, "nll_nats": 1.5}, {"event": "finished", "update": 8}]
-        cell.folder.metrics_file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        write_log(cell, lines)
     for cell in cells[1:2]:
         cell.log_file.write_text("no \x1b[31mroom\n")
     return cells
@@ -222,3 +233,61 @@ def test_a_course_of_few_validations_is_not_stretched_by_gaps() -> None:
     for update, value in ((0, 4.0), (500, 3.0), (900, 1.0)):
         course.add(update, value)
     assert course.means(16) == [4.0, 3.0, 1.0]
+
+
+def reported(folder: Path) -> list[Cell]:
+    """Runs of a comparison that says what its report needs."""
+    cells = made(folder, seeds=2)
+    corpus = AboutCorpus("f", 5.0, [("Corpus", "none")])
+    write_manifest(folder, Manifest(corpus=corpus, cells=tuple(cell.name for cell in cells)))
+    return cells
+
+
+def test_a_report_follows_and_stays_at_the_end_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    second = reported(tmp_path)[1]
+    page, seen = tmp_path / "elsewhere/report.html", list[str]()
+
+    def sleep(seconds: float) -> None:
+        seen.append(page.read_text(encoding="utf-8"))
+        write_log(second, [{"event": "validation", "update": 8, "nll_nats": 1.0}, {"event": "finished", "update": 8}])
+
+    monkeypatch.setattr(verb.time, "sleep", sleep)
+    before = {path for path in tmp_path.rglob("*") if path != page.parent}
+    assert watched(str(tmp_path), "--html", "--out", str(page.parent), monkeypatch=monkeypatch) == 0
+    assert f"report: {page}" in capsys.readouterr().err
+    assert len(seen) == 1
+    assert 'data-reload-seconds="' in seen[0].partition("<script")[0]
+    last = page.read_text(encoding="utf-8")
+    assert "data-reload-seconds" not in last.partition("<script")[0]
+    assert ("1 finished, 1 unfinished" in seen[0], "2 finished" in last) == (True, True)
+    assert {path for path in tmp_path.rglob("*") if path.parent != page.parent and path != page.parent} == before
+    assert [path.name for path in page.parent.iterdir()] == ["report.html"]
+
+
+def test_a_report_is_written_again_where_something_changed_and_not_too_often(tmp_path: Path) -> None:
+    seconds = 0.0
+    cells = reported(tmp_path)
+    page = LivePage(tmp_path, tmp_path / "report.html", clock=lambda: seconds)
+    assert page.write_if_due(1)
+    seconds = 60.0
+    assert not page.write_if_due(1)
+    assert page.write_if_due(2)
+    assert not page.write_if_due(3)
+    seconds = 62.0
+    assert not page.write_if_due(3)
+    seconds = 63.0
+    assert page.write_if_due(3)
+    (tmp_path / FILE).unlink()  # as a folder of a study, which says of no corpus; it is known by now
+    cells[0].config_file.unlink()
+    page.write_last()
+    assert "1 configuration, 1 run: 1 unfinished" in page.file.read_text(encoding="utf-8")
+
+
+def test_where_a_report_goes_needs_a_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made(tmp_path)
+    assert watched(str(tmp_path), "--out", "x", monkeypatch=monkeypatch) == 2
+    assert "--out x is where --html writes the report; give --html too" in capsys.readouterr().err

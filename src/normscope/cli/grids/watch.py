@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ...errors import UserError
 from ...signals import StopRequest
 from .display import in_words, screen, table, tally, whole
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
+    from ...studies.grids.live_page import LivePage
     from ...studies.grids.state import CellState
 
 _LOOK_EVERY_SECONDS = 0.5
@@ -33,28 +35,47 @@ def watch(
         typer.Argument(metavar="FOLDER", help="Folder of a comparison, a fine-tuning, a study or a run."),
     ],
     once: Annotated[bool, typer.Option("--once", help="Print the table of all runs once, and end.")] = False,
+    html: Annotated[
+        bool,
+        typer.Option(
+            "--html", help="Keep the report of a comparison or a run current as well: its report.html, written anew."
+        ),
+    ] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder for that report.  [default: the comparison's own; report/ in a run's]"),
+    ] = None,
 ) -> None:
     """Follow the runs below a folder, from any machine that sees it.
 
     It shows which wait, run, have failed and at which loss, and when they will end; also after the command that began
-    them has gone. Nothing of the runs is locked or written. It ends when all are over, or with Ctrl-C.
+    them has gone. Nothing of the runs is locked or written. It ends when all are over, or with Ctrl-C. With --html an
+    open report follows as well, and keeps what its reader has chosen.
 
     For example:
 
     \b
       normscope watch runs/compare-my
     """
+    if out is not None and not html:
+        raise UserError(f"--out {out} is where --html writes the report; give --html too, or leave it out")
     from ...studies.grids.watching import Watch
 
     watched = Watch(folder)
     states = watched.look()
+    page = _page(folder, out) if html else None
     if once:
+        if page is not None:
+            page.write_last()
         _print(states)
         return
     from ..console import stderr
 
     with WatchDisplay(stderr) as display, StopRequest() as stop:
         display(states)
+        if page is not None:
+            page.write_if_due(watched.changes)
+            display.say(f"report: {page.file}")
         took = 0.0
         while not watched.over and stop.signal_number is None:
             time.sleep(max(_LOOK_EVERY_SECONDS, _REST * took))
@@ -62,11 +83,23 @@ def watch(
             states = watched.look()
             took = time.monotonic() - begun
             display(states)
+            if page is not None:
+                page.write_if_due(watched.changes)
+    if page is not None:
+        page.write_last()
     if stop.signal_number not in (None, signal.SIGINT):
         raise typer.Exit(128 + stop.signal_number)
     _print(states)
     if not watched.over:
         display.say("no longer watched; the runs go on as they do")
+
+
+def _page(folder: Path, out: Path | None) -> "LivePage":
+    """Where `normscope report` writes it."""
+    from ...settings.config_file import is_run
+    from ...studies.grids.live_page import LivePage
+
+    return LivePage(folder, (out or (folder / "report" if is_run(folder) else folder)) / "report.html")
 
 
 def _print(states: "Sequence[CellState[Any]]") -> None:
