@@ -10,7 +10,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from normscope.cli.console import GridDisplay, stderr
+from normscope.cli.console import stderr
+from normscope.cli.grids.display import GridDisplay
 from normscope.engines.seam import Engine, Job
 from normscope.runs.config import load
 from normscope.studies.grids.grid import Cell, Grid, write_configs

@@ -1,5 +1,6 @@
 """What results/ says in words stands in its data: every number of a reading with two or more decimals."""
 
+import html
 import json
 import math
 import re
@@ -63,6 +64,20 @@ def test_a_result_has_its_figures_and_no_path_of_a_machine(folder: Path) -> None
     assert shown
     assert shown <= figures
     assert not re.search(r'[ "](/[a-z]+){2,}', text)
+
+
+def test_the_page_of_the_demo_is_that_of_its_results_and_names_no_machine() -> None:
+    page = (RESULTS / "demo/report.html").read_text(encoding="utf-8")
+    data = json.loads((RESULTS / "demo/results.json").read_text(encoding="utf-8"))
+    text = html.unescape(page)
+    assert [line for line in (data["title"], *data["conclusion"], *data["commands"]) if line not in text] == []
+    assert all(f"validation loss {arm['seeds'][0]['valid_loss_nats']:.2f} nats" in text for arm in data["arms"])
+    assert not re.search(r'[ ">](/[a-z]+){2,}', page.partition("<script")[0])
+    assert not re.search(r"(src|href)=.(?!data:)(http|/)", page)
+    assert "data-reload-seconds=" not in page.partition("<script")[0]
+    readme = (RESULTS.parent / "README.md").read_text(encoding="utf-8")
+    assert "(results/demo/report.png)](results/demo/report.html)" in readme
+    assert (RESULTS / "demo/report.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_every_result_stands_in_the_index() -> None:

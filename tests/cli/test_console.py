@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from normscope.cli.console import GridDisplay, StageDisplay, TrainDisplay
+from normscope.cli.console import StageDisplay, TrainDisplay
+from normscope.cli.grids.display import GridDisplay
 from normscope.studies.grids.demo import DEMO_GRID, demo_config
 from normscope.studies.grids.grid import Grid
 from normscope.studies.grids.state import CellState, outlook

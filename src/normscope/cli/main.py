@@ -9,15 +9,16 @@ import typer
 from .. import __version__
 from ..errors import UserError
 from ..processes.lifeline import hold_lifeline
-from .compare import compare, demo
 from .console import say
 from .data import data_app
 from .doctor import doctor
 from .finetune import finetune
+from .grids.compare import compare, demo
+from .grids.report import report
+from .grids.watch import watch
 from .help import Verbs
 from .placements import placements_app
 from .predict import predict
-from .report import report
 from .study import study_app
 from .train import train
 from .trained.evaluate import evaluate
@@ -41,6 +42,7 @@ app.add_typer(placements_app, name="placements")
 app.add_typer(data_app, name="data")
 app.command("train")(train)
 app.command("compare")(compare)
+app.command("watch")(watch)
 app.command("report")(report)
 app.command("evaluate")(evaluate)
 app.command("translate")(translate)

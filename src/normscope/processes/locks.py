@@ -38,7 +38,10 @@ def hold(folder: Path) -> Iterator[None]:
 
 
 def is_held(folder: Path) -> bool:
-    """Whether another process works in this folder, such as one that trains the run that it holds."""
+    """Whether another process works in this folder, such as one that trains the run that it holds.
+
+    For the moment of the question the lock is shared, so that a process which asks for it then is refused.
+    """
     try:
         handle = (folder / LOCK).open("rb")
     except OSError:

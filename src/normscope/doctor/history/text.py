@@ -6,11 +6,12 @@ from statistics import median
 from textwrap import wrap
 
 from ...report.numbers import counted, joined, significant
+from ...report.sparkline import BARS, BROKEN
 from .explain import Explained, Explanation
 from .record import Series
 
 WIDTH, MOST_LINES = 96, 38
-_BARS, _MARK, _BROKEN = "▁▂▃▄▅▆▇█", "▲", "×"
+_MARK = "▲"
 _COLUMNS = 64
 
 
@@ -58,8 +59,8 @@ def _course(loss: Series, onsets: Sequence[int]) -> Iterator[str]:
     shown = [_shown(group, at in marked) for at, group in enumerate(groups)]
     known = [value for value in shown if value is not None and math.isfinite(value)]
     low, high = (min(known), max(known)) if known else (0.0, 1.0)
-    step = (high - low) / (len(_BARS) - 1) or 1.0
-    letters = (" " if v is None else _BROKEN if not math.isfinite(v) else _BARS[round((v - low) / step)] for v in shown)
+    step = (high - low) / (len(BARS) - 1) or 1.0
+    letters = (" " if v is None else BROKEN if not math.isfinite(v) else BARS[round((v - low) / step)] for v in shown)
     yield f"loss {significant(high, 3):>6} ┐ {''.join(letters)}"
     marks = "".join(_MARK if at in marked else " " for at in range(columns)).rstrip()
     yield f"     {significant(low, 3):>6} ┘ {marks}".rstrip()

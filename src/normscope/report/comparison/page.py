@@ -28,9 +28,12 @@ _ENDINGS = {
 }
 
 
-def render(comparison: Comparison) -> str:
-    """Return the page as text; the same comparison gives the same bytes."""
-    return _page(comparison, _pictures(comparison))
+def render(comparison: Comparison, *, reload_seconds: int = 0) -> str:
+    """Return the page as text; the same comparison gives the same bytes.
+
+    reload_seconds: after which a browser loads the page again, for one that is written while runs train; 0 for never.
+    """
+    return _page(comparison, _pictures(comparison), reload_seconds)
 
 
 def write(comparison: Comparison, folder: Path) -> Path:
@@ -75,7 +78,7 @@ def _pictures(comparison: Comparison) -> dict[str, str]:
     }
 
 
-def _page(comparison: Comparison, pictures: dict[str, str]) -> str:
+def _page(comparison: Comparison, pictures: dict[str, str], reload_seconds: int = 0) -> str:
     jinja = environment()
     seeds = [seed for row in comparison.configurations for seed in row.seeds]
     jinja.filters |= {
@@ -88,6 +91,7 @@ def _page(comparison: Comparison, pictures: dict[str, str]) -> str:
     }
     return jinja.get_template("comparison.html.j2").render(
         c=comparison,
+        reload_seconds=reload_seconds,
         pictures={name: inlined(svg, f"p{number}") for number, (name, svg) in enumerate(pictures.items(), 1)},
         scripted=scripted(explorer(comparison)),
         runs=tally(comparison.configurations),

@@ -8,11 +8,12 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
+from ..sparkline import ASCII_BARS, BARS
 from .contents import Stack
 from .depth import DepthRow, depth_rows, finite, places, positive
 from .words import figures
 
-_BARS, _ASCII_BARS, _LEAST_BARS, _MOST_BARS = "▁▂▃▄▅▆▇█", "_.-:=+*#", 6, 16
+_LEAST_BARS, _MOST_BARS = 6, 16
 _LEAST_RATIO = 4.0
 """Least ratio between the ends of a logarithmic sparkline, so that a nearly level curve looks level."""
 _BETWEEN = 2
@@ -52,7 +53,7 @@ def _numbers(stack: Stack, shown: Sequence[int], bars: int, say: _Say, ascii_onl
             continue
         cells = [say(row.name)]
         if bars:
-            cells.append(Text(sparkline(row, _ASCII_BARS if ascii_only else _BARS, bars)))
+            cells.append(Text(sparkline(row, ASCII_BARS if ascii_only else BARS, bars)))
         for at in shown:
             cells.append(say(figures(row.measured[at])))
             if theory:

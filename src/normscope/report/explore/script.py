@@ -15,7 +15,7 @@ _ROOM = Path(__file__).parents[1]
 VENDOR = _ROOM / "vendor" / "uplot"
 _PARTS = (
     "numbers", "data", "state", "smooth", "paths", "chart", "pointer", "legend", "figure", "controls", "export",
-    "tables", "main",
+    "tables", "reload", "main",
 )  # fmt: skip
 """Files of `js/` in the order in which they stand in the page."""
 

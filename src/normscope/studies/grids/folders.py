@@ -23,7 +23,7 @@ def report(folders: Sequence[Path], out: Path, *, title: str | None = None) -> t
     A comparison's folder says itself what is needed of its corpus; otherwise the corpus of the run is opened. Raises
     UserError where a folder holds no runs, or where runs cannot stand in one comparison.
     """
-    found = [_opened(folder) for folder in folders]
+    found = [opened(folder) for folder in folders]
     cells, manifest = found[0]
     for folder, (others, of_others) in zip(folders[1:], found[1:], strict=True):
         refuse_unlike(others, cells, manifest, of_others.corpus.fingerprint, folders[0])
@@ -42,8 +42,8 @@ def report(folders: Sequence[Path], out: Path, *, title: str | None = None) -> t
         return compare(cells, replace(manifest, title=title or manifest.title), out)
 
 
-def _opened(folder: Path) -> tuple[list[Cell], Manifest]:
-    """The runs of a folder, which is that of a comparison or a run, and what it says of them."""
+def opened(folder: Path) -> tuple[list[Cell], Manifest]:
+    """The runs of a folder, which is that of a comparison or a run, and what it says of them. Raises UserError."""
     run = RunFolder(folder)
     if run.is_run:
         config = load_run_config(run)

@@ -91,14 +91,15 @@ def former_manifest(folder: Path, open_corpus: Callable[[RunConfig], AnyCorpus])
     open_corpus: asked where the folder does not say what its corpus is, as one of an earlier version.
     """
     names = sorted(file.stem for file in (folder / "cells").glob("*.toml"))
-    found = _read(folder)
+    found = read_manifest(folder)
     if found is not None or not names:
         return found
     cells = named_cells(folder, names)
     return replace(about(cells[0].config, open_corpus(cells[0].config)), cells=tuple(names))
 
 
-def _read(folder: Path) -> Manifest | None:
+def read_manifest(folder: Path) -> Manifest | None:
+    """What a comparison's folder says of itself; None where it says nothing. Raises UserError for a damaged file."""
     file = folder / FILE
     with disk_errors(f"reading {file}"):
         if not file.is_file():

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic
+from typing import Any, Generic, TypeVar
 
 from ...engines.seam import AnyEngine, Job
 from ...optim import parse_duration
@@ -14,13 +14,14 @@ from ...processes.locks import is_held
 from ...signals import Interrupted, StopRequest
 from ...tasks.run_config import RunConfig
 from ...train.device import available_cores
-from .state import C, CellState, PoolCell
+from .state import CellState, PoolCell
 
 _POLL_SECONDS = 0.1
 _WATCH_SECONDS = 0.5
 _SAVED = "after every run under way has saved"
 _OUTLIVED = "while its jobs stay in their queue; the same command watches them again"
 
+C = TypeVar("C", bound=PoolCell)
 Commands = Callable[[C], list[list[str]]]
 
 
@@ -71,6 +72,12 @@ def stated_updates(cell: PoolCell) -> int | None:
     return int(number) if unit == "updates" else None
 
 
+def stated_epochs(cell: PoolCell) -> float | None:
+    """The epochs of a cell's whole run; None where its duration is in updates."""
+    number, unit = parse_duration(cell.config.train.duration)
+    return float(number) if unit == "epochs" else None
+
+
 def run_cells(
     cells: Iterable[C],
     *,
@@ -86,7 +93,7 @@ def run_cells(
     that asks for an end, when every run under way has saved. Should this process be killed, the runs of a local engine
     save and end too.
     """
-    states = [CellState(cell, updates_of(cell)) for cell in cells]
+    states = [CellState(cell, updates_of(cell), epochs=stated_epochs(cell)) for cell in cells]
     for state in states:
         state.read_new_events()
     waiting = [work for work in (_work(state, evaluate) for state in states) if work.commands]

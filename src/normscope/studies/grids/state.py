@@ -9,16 +9,25 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from ...tasks.run_config import RunConfig
 from ...train import RunFolder
+from .course import Course
 
 
-class PoolCell(Protocol):
-    """A run that a command of its own can train."""
+class ShownCell(Protocol):
+    """A run whose state can be shown."""
 
     @property
     def name(self) -> str: ...
 
     @property
     def folder(self) -> RunFolder: ...
+
+    def columns(self) -> Mapping[str, str]:
+        """What tells it from the others, by heading: the first columns of a table of runs."""
+        ...
+
+
+class PoolCell(ShownCell, Protocol):
+    """A run that a command of its own can train."""
 
     @property
     def config(self) -> RunConfig: ...
@@ -28,10 +37,6 @@ class PoolCell(Protocol):
 
     @property
     def log_file(self) -> Path: ...
-
-    def columns(self) -> Mapping[str, str]:
-        """What tells it from the others, by heading: the first columns of a table of runs."""
-        ...
 
 
 class BesideRuns:
@@ -53,7 +58,7 @@ class BesideRuns:
         return run.parents[1] / folder / f"{run.name}{ending}"
 
 
-C = TypeVar("C", bound=PoolCell)
+C = TypeVar("C", bound=ShownCell)
 
 
 @dataclass(slots=True)
@@ -62,7 +67,7 @@ class CellState(Generic[C]):
 
     cell: C
     updates: int | None = None
-    """How many the whole run has, where that is known before it ends."""
+    """How many the whole run has, where its configuration says so."""
     status: str = "waiting"
     """waiting, waiting for another process, queued, running, translating, stopped, finished, non-finite or failed."""
     update: int = 0
@@ -72,6 +77,12 @@ class CellState(Generic[C]):
     message: str = ""
     """Why it failed or stopped; of a finished run, why its evaluation failed."""
     clock: Callable[[], float] = field(default=time.monotonic, repr=False)
+    epochs: float | None = None
+    """How many the whole run has, where its configuration says that."""
+    validations: Course = field(default_factory=Course, repr=False)
+    """The losses of its validations, and of its batches, in nats."""
+    losses: Course = field(default_factory=Course, repr=False)
+    _epoch: float = field(default=0.0, repr=False)
     _offset: int = field(default=0, repr=False)
     _first_look: tuple[int, float] | None = field(default=None, repr=False)
     _last_look: tuple[int, float] | None = field(default=None, repr=False)
@@ -79,6 +90,18 @@ class CellState(Generic[C]):
     @property
     def over(self) -> bool:
         return self.status in ("finished", "non-finite", "failed")
+
+    @property
+    def total_updates(self) -> int | None:
+        """Of the whole run: as its configuration says, or by its epochs and how far it is in them; None before that."""
+        if self.updates is not None or self.epochs is None or not self._epoch:
+            return self.updates
+        return max(self.update, round(self.epochs * self.update / self._epoch))
+
+    def course(self, most: int) -> list[float]:
+        """The loss over updates in at most so many means: of its validations, or of its batches before two of these."""
+        means = self.validations.means(most)
+        return means if len(means) > 1 else self.losses.means(most)
 
     @property
     def updates_per_second(self) -> float | None:
@@ -91,8 +114,13 @@ class CellState(Generic[C]):
     @property
     def seconds_left(self) -> float | None:
         """Until its last update, at the rate so far; None where that is not known."""
-        rate = self.updates_per_second
-        return None if rate is None or self.updates is None else (self.updates - self.update) / rate
+        rate, total = self.updates_per_second, self.total_updates
+        return None if rate is None or total is None else max(0, total - self.update) / rate
+
+    def begin(self) -> None:
+        """It trains, from now on where it did not: its rate is that of this training."""
+        if self.status != "running":
+            self.status, self.message, self._first_look = "running", "", None
 
     def read_new_events(self) -> None:
         """Take in what the run has logged since the last look."""
@@ -101,6 +129,8 @@ class CellState(Generic[C]):
             return
         if file.stat().st_size < self._offset:
             self._offset = 0  # a resumed run has gone back to its checkpoint
+        if not self._offset:
+            self.validations, self.losses = Course(), Course()
         before = self.update
         with file.open("rb") as stream:
             stream.seek(self._offset)
@@ -125,8 +155,15 @@ class CellState(Generic[C]):
 
     def _take(self, event: dict[str, Any]) -> None:
         self.update = event["update"]
-        if event["event"] == "validation":
+        if event["event"] == "update":
+            self._epoch = event.get("epoch", 0.0)
+            if "nll_nats" in event:
+                self.losses.add(self.update, event["nll_nats"])
+            if self.over:
+                self.status = "waiting"  # it has been given more updates since
+        elif event["event"] == "validation":
             self.nll_nats, self.nll_update = event["nll_nats"], event["update"]
+            self.validations.add(self.update, event["nll_nats"])
         elif event["event"] == "non-finite":
             self.status, self.message = event["event"], event.get("reason", "")
         # A run that has been given more updates since is not finished.
@@ -152,11 +189,11 @@ def outlook(states: Sequence[CellState[Any]]) -> Outlook:
     open_states = [state for state in states if not state.over]
     rates = [rate for state in states if state.status == "running" and (rate := state.updates_per_second)]
     done, total = 0, 0
-    known = all(state.updates is not None for state in states)
+    known = all(state.over or state.total_updates is not None for state in states)
     for state in states:
         done += state.update
         # A run that has ended early takes no more updates.
-        total += state.update if state.over else state.updates or 0
+        total += state.update if state.over else state.total_updates or 0
     left = None
     if known and rates:
         # The longest of those under way may outlast a fair share of the rest.

@@ -14,6 +14,7 @@ function start() {
   makeSortable();
   refresh();
   watchViews();
+  reloadWhileRunning();
   addEventListener("hashchange", () => {
     state = read(location.hash.slice(1));
     refresh();

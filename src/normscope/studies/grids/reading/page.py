@@ -12,7 +12,7 @@ from typing import Any
 from ....errors import UserError
 from ....files import write_atomically
 from ....placement import named
-from ....processes.locks import is_held
+from ....processes.seen_locks import SeenLocks
 from ....report.comparison.contents import Comparison, Configuration, Name, SeedResult, Status
 from ....report.comparison.page import write
 from ....report.numbers import learning_rate
@@ -32,10 +32,15 @@ _MOST_DRAWN = 12
 
 
 def compare(cells: list[Cell], manifest: Manifest, folder: Path) -> tuple[Comparison, Path]:
-    """Read all runs of the grid and write `report.html`, its SVG files and `results.json` into `folder`.
+    """Read all runs of the grid and write `report.html`, its SVG files and `results.json` into `folder`."""
+    page = read(cells, manifest)
+    file = write(page, folder)
+    write_atomically(folder / "results.json", json.dumps(results(page), indent=1) + "\n")
+    return page, file
 
-    A run whose log is damaged is one that failed.
-    """
+
+def read(cells: list[Cell], manifest: Manifest) -> Comparison:
+    """All runs of the grid as the contents of their page. A run whose log is damaged is one that failed."""
     unigram, failed = manifest.corpus.unigram_nats, dict(manifest.failed)
     by_arm: dict[Arm, list[tuple[Cell, list[Event]]]] = defaultdict(list)
     for cell in cells:
@@ -63,7 +68,7 @@ def compare(cells: list[Cell], manifest: Manifest, folder: Path) -> tuple[Compar
     drawn = best_of_each(ran) if by_rate and len(by_arm) > _MOST_DRAWN else set(by_arm)
     named_runs = [(names[arm], runs) for arm, runs in by_arm.items() if arm in drawn]
     left_out = [(names[arm], runs) for arm, runs in by_arm.items() if arm not in drawn]
-    page = Comparison(
+    return Comparison(
         title=manifest.title,
         subtitle=_subtitle(cells),
         conclusion=conclusion(found, unigram),
@@ -85,9 +90,6 @@ def compare(cells: list[Cell], manifest: Manifest, folder: Path) -> tuple[Compar
         commands=[*manifest.commands, *(shlex.join(["python", *train_command(cell)]) for cell in cells)],
         environment=_environment(cells),
     )
-    file = write(page, folder)
-    write_atomically(folder / "results.json", json.dumps(results(page), indent=1) + "\n")
-    return page, file
 
 
 def _ran(by_arm: Mapping[Arm, Sequence[tuple[Cell, list[Event]]]], rows: Sequence[Row]) -> list[Ran]:
@@ -170,7 +172,7 @@ def _scores(cell: Cell, events: Sequence[Event]) -> dict[str, float]:
 def _status(last_event: str, cell: Cell) -> Status:
     """How far a run is whose last event this is."""
     ends = {status.value: status for status in (Status.FINISHED, Status.NON_FINITE, Status.MISSING)}
-    return ends.get(last_event) or (Status.RUNNING if is_held(cell.folder.path) else Status.UNFINISHED)
+    return ends.get(last_event) or (Status.RUNNING if SeenLocks.now().held(cell.folder.path) else Status.UNFINISHED)
 
 
 def _environment(cells: Sequence[Cell]) -> list[tuple[str, str]]:

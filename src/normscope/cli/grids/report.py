@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from ..errors import UserError
-from ..settings.config_file import is_run
+from ...errors import UserError
+from ...settings.config_file import is_run
 from .compare import print_summary
 
 
@@ -26,7 +26,7 @@ def report(
     \b
       normscope report runs/compare-my
     """
-    from ..studies.grids.folders import report as write_report
+    from ...studies.grids.folders import report as write_report
 
     if len(folders) > 1 and out is None:
         raise UserError("several folders make one report: say with --out where to write it")

@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .console import GridDisplay, say, stderr
-from .early import refuse_unreadable
-from .names import PlacementOption, placement_names
-from .shared import EngineName, Imports, Settings, listed, resumable
+from ..console import say, stderr
+from ..early import refuse_unreadable
+from ..names import PlacementOption, placement_names
+from ..shared import EngineName, Imports, Settings, listed, resumable
+from .display import GridDisplay
 
 if TYPE_CHECKING:
-    from ..report.comparison.contents import Comparison
-    from ..studies.grids.grid import Grid
-    from ..tasks.run_config import RunConfig
+    from ...report.comparison.contents import Comparison
+    from ...studies.grids.grid import Grid
+    from ...tasks.run_config import RunConfig
 
 
 @resumable()
@@ -84,10 +85,10 @@ def compare(
     """
     refuse_unreadable(config, settings, imports)
     names = placement_names(placements) if placements else None
-    from ..engines.choosing import chosen
-    from ..runs.config import engine_table, load, places
-    from ..studies.grids.axes import Asked, grid_of
-    from ..studies.grids.ranges import numbers
+    from ...engines.choosing import chosen
+    from ...runs.config import engine_table, load, places
+    from ...studies.grids.axes import Asked, grid_of
+    from ...studies.grids.ranges import numbers
 
     base = load(config, settings, imports)
     asked = Asked(
@@ -123,8 +124,8 @@ def demo(
     \b
       normscope demo --out demo
     """
-    from ..engines.choosing import chosen
-    from ..studies.grids.demo import DEMO_GRID, DEMO_TITLE, demo_config
+    from ...engines.choosing import chosen
+    from ...studies.grids.demo import DEMO_GRID, DEMO_TITLE, demo_config
 
     where = chosen(engine)
     _compare(demo_config(), DEMO_GRID, out, processes=processes, engine=where, evaluate=None, title=DEMO_TITLE)
@@ -145,7 +146,7 @@ def print_summary(page: "Comparison", file: Path) -> None:
 def _compare(base: "RunConfig", grid: "Grid", folder: Path, **options: Any) -> None:
     import shlex
 
-    from ..studies.grids.compare import run_comparison
+    from ...studies.grids.compare import run_comparison
 
     command = shlex.join(["normscope", *sys.argv[1:]])
     with GridDisplay(stderr) as display:
@@ -163,8 +164,8 @@ def _compare(base: "RunConfig", grid: "Grid", folder: Path, **options: Any) -> N
 
 
 def _prepare(base: "RunConfig", grid: "Grid", folder: Path, engine: str | None, table: dict[str, Any]) -> None:
-    from ..engines.choosing import settings_of
-    from ..studies.grids.preparing import prepare
+    from ...engines.choosing import settings_of
+    from ...studies.grids.preparing import prepare
 
     for line in prepare(base, grid, folder, settings_of(engine, table)):
         typer.echo(line)

@@ -1,0 +1,138 @@
+"""What the terminal shows of the runs of a grid while they train."""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+
+from ...report.numbers import duration
+from ...report.printable import printable
+from ...report.sparkline import sparkline
+
+if TYPE_CHECKING:
+    from ...studies.grids.state import CellState
+
+_PLAIN_EVERY_SECONDS = 30.0
+_LEAST_LETTERS, _MOST_LETTERS = 6, 16
+"""Of a sparkline; where there is no room for the first, there is none."""
+_LOOKED_FOR = (
+    "running", "translating", "failed", "non-finite", "stopped", "queued", "waiting for another process", "waiting",
+    "finished",
+)  # fmt: skip
+"""States of runs, those first that a reader looks for where not all rows fit."""
+_OTHER_LINES = 6
+"""Of a terminal: the table's head, what is said below it, and a line to spare."""
+
+
+class GridDisplay:
+    """The runs of a grid: a live table on a terminal.
+
+    Elsewhere a line whenever a run changes its state or is validated, and every 30 seconds one about all of them.
+    """
+
+    def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
+        self.console, self.clock, self._seen, self._last_plain = console, clock, dict[str, tuple[str, int]](), clock()
+        self.live = Live(console=console, auto_refresh=False, transient=True) if console.is_terminal else None
+
+    def __enter__(self) -> "GridDisplay":
+        if self.live is not None:
+            self.live.start()
+        return self
+
+    def __exit__(self, *exception: type[BaseException] | BaseException | TracebackType | None) -> None:
+        if self.live is not None:
+            self.live.stop()
+
+    def __call__(self, states: Sequence["CellState[Any]"]) -> None:
+        if self.live is not None:
+            self.live.update(screen(states, self.console, whole(states)), refresh=True)
+            return
+        for state in states:
+            seen = (state.status, state.nll_update)
+            if self._seen.get(state.cell.name, ("waiting", 0)) != seen:
+                self._seen[state.cell.name] = seen
+                self.console.print(f"{state.cell.name}: {in_words(state)}", soft_wrap=True)
+        if self.clock() - self._last_plain > _PLAIN_EVERY_SECONDS:
+            self._last_plain = self.clock()
+            self.console.print(whole(states), soft_wrap=True)
+
+
+def in_words(state: "CellState[Any]") -> str:
+    """What a run is doing, in a line."""
+    parts = [state.status, f"update {_of(state.update, state.total_updates)}"]
+    if state.nll_nats is not None:
+        parts.append(f"validation {state.nll_nats:.3f} nats at update {state.nll_update}")
+    if state.status == "running" and state.seconds_left is not None:
+        parts.append(f"{duration(state.seconds_left)} left")
+    return ", ".join(parts)
+
+
+def whole(states: Sequence["CellState[Any]"]) -> str:
+    """How far all runs together are, in a line."""
+    from ...studies.grids.state import outlook
+
+    found = outlook(states)
+    parts = [f"all {len(states)} runs: update {_of(found.update, found.updates)}"]
+    if found.updates_per_second is not None:
+        parts.append(f"{found.updates_per_second:.3g} updates/s")
+    if found.seconds_left is not None:
+        parts.append(f"about {duration(found.seconds_left)} left")
+    return ", ".join(parts)
+
+
+def tally(states: Iterable["CellState[Any]"]) -> str:
+    """How many runs are in each state: "1 running, 2 waiting"."""
+    found = Counter(state.status for state in states)
+    return ", ".join(f"{found[status]} {status}" for status in _LOOKED_FOR if found[status])
+
+
+def screen(states: Sequence["CellState[Any]"], console: Console, *below: RenderableType) -> RenderableType:
+    """The table with lines below it: all rows where they fit the terminal, else those that a reader looks for."""
+    room = max(1, console.size.height - _OTHER_LINES - len(below))
+    if len(states) <= room:
+        return Group(table(states, console), *below)
+    by_state = sorted(range(len(states)), key=lambda i: (_LOOKED_FOR.index(states[i].status), i))
+    shown = [states[i] for i in sorted(by_state[:room])]
+    rest = tally(states[i] for i in by_state[room:])
+    return Group(table(shown, console), f"and {len(states) - room} more: {rest}", *below)
+
+
+def table(states: Sequence["CellState[Any]"], console: Console) -> Table:
+    """A row for each run, with the course of its loss where the console has room for it."""
+    bare = _table(states, 0, ascii_only=False)
+    room = console.size.width - console.measure(bare).maximum - 2
+    letters = min(_MOST_LETTERS, room)
+    if letters < _LEAST_LETTERS or not any(len(state.course(2)) > 1 for state in states):
+        return bare
+    return _table(states, letters, ascii_only=console.options.ascii_only)
+
+
+def _table(states: Sequence["CellState[Any]"], letters: int, *, ascii_only: bool) -> Table:
+    every = [state.cell.columns() for state in states]
+    # What all have in common tells none from another, and a terminal of 80 columns has no room for it.
+    known = [name for name in every[0] if any(columns[name] for columns in every)]
+    differing = [name for i, name in enumerate(known) if i == 0 or len({columns[name] for columns in every}) > 1]
+    course = ["loss"] if letters else []
+    made = Table(*differing, "state", "update", "updates/s", "left", "validation (nats)", *course, box=None)
+    for state, columns in zip(states, every, strict=True):
+        rate, left = state.updates_per_second, state.seconds_left
+        running = state.status == "running"
+        made.add_row(
+            *(printable(columns[name]) for name in differing),
+            state.status,
+            _of(state.update, state.total_updates),
+            f"{rate:.3g}" if running and rate is not None else "",
+            duration(left) if running and left is not None else "",
+            "" if state.nll_nats is None else f"{state.nll_nats:.3f} at {state.nll_update}",
+            *([sparkline(state.course(letters), ascii_only=ascii_only)] if letters else []),
+        )
+    return made
+
+
+def _of(update: int, updates: int | None) -> str:
+    return str(update) if updates is None else f"{update}/{updates}"

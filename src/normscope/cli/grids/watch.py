@@ -1,0 +1,186 @@
+"""`normscope watch` follows runs that other commands train, on whatever machine."""
+
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ...errors import UserError
+from ...signals import StopRequest
+from .display import in_words, screen, table, tally, whole
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.console import Console
+
+    from ...studies.grids.live_page import LivePage
+    from ...studies.grids.state import CellState
+
+_LOOK_EVERY_SECONDS = 0.5
+_REST = 10.0
+"""Times as long as a look has taken, before the next one: many runs on a slow disk are looked at less often."""
+_PLAIN_EVERY_SECONDS = 10.0
+_WIDE = 200
+"""Columns of a table that is written into a file or a pipe."""
+_MOST_TROUBLES = 5
+
+
+def watch(
+    folder: Annotated[
+        Path,
+        typer.Argument(metavar="FOLDER", help="Folder of a comparison, a fine-tuning, a study or a run."),
+    ],
+    once: Annotated[bool, typer.Option("--once", help="Print the table of all runs once, and end.")] = False,
+    html: Annotated[
+        bool,
+        typer.Option(
+            "--html", help="Keep the report of a comparison or a run current as well: its report.html, written anew."
+        ),
+    ] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder for that report.  [default: the comparison's own; report/ in a run's]"),
+    ] = None,
+) -> None:
+    """Follow the runs below a folder, from any machine that sees it.
+
+    It shows which wait, run, have failed and at which loss, and when they will end; also after the command that began
+    them has gone. Nothing of the runs is locked or written. It ends when all are over, or with Ctrl-C. With --html an
+    open report follows as well, and keeps what its reader has chosen.
+
+    For example:
+
+    \b
+      normscope watch runs/compare-my
+    """
+    if out is not None and not html:
+        raise UserError(f"--out {out} is where --html writes the report; give --html too, or leave it out")
+    from ...studies.grids.watching import Watch
+
+    watched = Watch(folder)
+    states = watched.look()
+    page = _page(folder, out) if html else None
+    if once:
+        if page is not None:
+            page.write_last()
+        _print(states)
+        return
+    from ..console import stderr
+
+    with WatchDisplay(stderr) as display, StopRequest() as stop:
+        display(states)
+        if page is not None:
+            page.write_if_due(watched.changes)
+            display.say(f"report: {page.file}")
+        took = 0.0
+        while not watched.over and stop.signal_number is None:
+            time.sleep(max(_LOOK_EVERY_SECONDS, _REST * took))
+            begun = time.monotonic()
+            states = watched.look()
+            took = time.monotonic() - begun
+            display(states)
+            if page is not None:
+                page.write_if_due(watched.changes)
+    if page is not None:
+        page.write_last()
+    if stop.signal_number not in (None, signal.SIGINT):
+        raise typer.Exit(128 + stop.signal_number)
+    _print(states)
+    if not watched.over:
+        display.say("no longer watched; the runs go on as they do")
+
+
+def _page(folder: Path, out: Path | None) -> "LivePage":
+    """Where `normscope report` writes it."""
+    from ...settings.config_file import is_run
+    from ...studies.grids.live_page import LivePage
+
+    return LivePage(folder, (out or (folder / "report" if is_run(folder) else folder)) / "report.html")
+
+
+def _print(states: "Sequence[CellState[Any]]") -> None:
+    """The table of all runs, and what went wrong in full, on standard output."""
+    from rich.console import Console
+
+    console = Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
+    if not console.is_terminal:
+        console = Console(file=sys.stdout, highlight=False, markup=False, emoji=False, width=_WIDE)
+    console.print(table(states, console))
+    for line in [*troubles(states), said_of_all(states)]:
+        console.print(line, soft_wrap=True)
+
+
+def said_of_all(states: "Sequence[CellState[Any]]") -> str:
+    """How many runs are in each state, how far they are together, and when they will end."""
+    from ...studies.grids.state import outlook
+
+    left = outlook(states).seconds_left
+    ends = "" if left is None else f", ends {_at(left)}"
+    return f"{tally(states)}; {whole(states)}{ends}"
+
+
+def troubles(states: "Sequence[CellState[Any]]", most: int | None = None) -> list[str]:
+    """A line for each run that failed, did not stay finite or has stopped; of more than `most`, those and a count."""
+    from ...report.printable import printable
+
+    lines = [
+        printable(f"{state.status}: {state.cell.name}: {state.message}")
+        for state in states
+        if state.message and state.status in ("failed", "non-finite", "stopped")
+    ]
+    if most is None or len(lines) <= most:
+        return lines
+    return [*lines[:most], f"and {len(lines) - most} more; --once prints them all"]
+
+
+class WatchDisplay:
+    """A live table on a terminal; elsewhere a line every ten seconds, and one for each run that changes its state."""
+
+    def __init__(self, console: "Console") -> None:
+        from rich.live import Live
+
+        self.console = console
+        self.live = Live(console=console, auto_refresh=False, transient=True) if console.is_terminal else None
+        self._seen, self._last_plain = dict[Path, str](), -_PLAIN_EVERY_SECONDS
+
+    def __enter__(self) -> "WatchDisplay":
+        if self.live is not None:
+            self.live.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        if self.live is not None:
+            self.live.stop()
+
+    def __call__(self, states: "Sequence[CellState[Any]]") -> None:
+        """Show what the runs are doing."""
+        if self.live is not None:
+            from rich.text import Text
+
+            cut = [Text(line, no_wrap=True, overflow="crop") for line in troubles(states, _MOST_TROUBLES)]
+            self.live.update(screen(states, self.console, *cut, said_of_all(states)), refresh=True)
+            return
+        for state in states:
+            path = state.cell.folder.path
+            # What there is at first is in the line about all.
+            if self._seen.setdefault(path, state.status) != state.status:
+                self._seen[path] = state.status
+                self.say(f"{state.cell.name}: {in_words(state)}")
+        if time.monotonic() - self._last_plain >= _PLAIN_EVERY_SECONDS:
+            self._last_plain = time.monotonic()
+            self.say(said_of_all(states))
+
+    def say(self, text: str) -> None:
+        """Print a line."""
+        self.console.print(text, soft_wrap=True)
+
+
+def _at(seconds_from_now: float) -> str:
+    """The time of day, with the date where it is another day's."""
+    now = time.time()
+    then, today = time.localtime(now + seconds_from_now), time.localtime(now)
+    return time.strftime("at %H:%M" if then[:3] == today[:3] else "on %Y-%m-%d at %H:%M", then)
