@@ -2,6 +2,7 @@
 
 import fcntl
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -152,6 +153,11 @@ def test_runs_that_are_added_appear_and_those_that_are_removed_go(tmp_path: Path
         (first.name, "."),
         (first.name, "below"),
     ]
+    shutil.rmtree(tmp_path / "below")
+    first.config_file.unlink()
+    clock.seconds = 6.0
+    with pytest.raises(UserError, match="holds no runs and no configurations"):
+        watch.look()
 
 
 def test_a_folder_is_any_above_runs_and_a_run_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,7 +32,7 @@ class _Seen:
 
 @dataclass(slots=True)
 class Watch:
-    """The runs below a folder; nothing of them is locked or written. Raises UserError where there are none."""
+    """The runs below a folder; nothing of them is locked or written."""
 
     folder: Path
     clock: Callable[[], float] = time.monotonic
@@ -46,7 +46,10 @@ class Watch:
     """By folder of a comparison: when its file was written, and which runs it says have failed."""
 
     def look(self) -> list[CellState[FoundRun]]:
-        """What every run is doing now. Only what its log has gained since the last look is read."""
+        """What every run is doing now. Only what its log has gained since the last look is read.
+
+        Raises UserError where there are no runs, or no more, and for a damaged comparison.
+        """
         now, locks = self.clock(), SeenLocks.now()
         before = self._known()
         if self._found_at is None or now - self._found_at >= _FIND_EVERY_SECONDS:
@@ -69,8 +72,7 @@ class Watch:
 
     def _find(self) -> None:
         runs = runs_below(self.folder, {path: seen.state.cell for path, seen in self._seen.items()})
-        if not self._seen:
-            refuse_no_runs(self.folder, runs)
+        refuse_no_runs(self.folder, runs)
         found = dict[Path, _Seen]()
         for run in runs:
             path = run.folder.path
