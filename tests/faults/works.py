@@ -103,6 +103,7 @@ WORKS = {
         ),
         _work("evaluate", "evaluate", "desk/run", "--save", "work/scores", "--output", "work/lines", *_MODEL),
         _work("translate", "translate", "desk/run", *_MODEL, stdin="desk/few.txt", stdout="work/lines"),
+        _work("watch", "watch", "desk/run", "--once", "--html", "--out", "work/report"),
         _work("export", "export", "desk/pre", "work/exported"),
         _work("import", "import", "desk/bert", "work/run"),
         _work("convert-placement", "convert-placement", "desk/pre", "work/run", "--placement", "pre-ln"),

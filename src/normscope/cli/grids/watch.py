@@ -59,6 +59,13 @@ def watch(
     """
     if out is not None and not html:
         raise UserError(f"--out {out} is where --html writes the report; give --html too, or leave it out")
+    try:
+        _watch(folder, out, once=once, html=html)
+    except KeyboardInterrupt:  # a second one, which does not wait for the last page
+        raise typer.Exit(128 + signal.SIGINT) from None
+
+
+def _watch(folder: Path, out: Path | None, *, once: bool, html: bool) -> None:
     from ...studies.grids.watching import Watch
 
     watched = Watch(folder)
