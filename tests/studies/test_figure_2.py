@@ -11,8 +11,8 @@ import pytest
 import in_process
 from made_curves import UNIGRAM, trained_of
 from normscope.report.panels_svg import Panel
+from normscope.report.study import contents
 from normscope.report.svg import HUES
-from normscope.studies.figure_2 import figures as figure_2_figures
 from normscope.studies.figure_2.claims import claims, group_shares, groups
 from normscope.studies.figure_2.config import SCALES, Figure2Config, Group
 from normscope.studies.figure_2.figures import figures
@@ -154,7 +154,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[list[Panel]]:
         noted.append(panels)
         return title
 
-    monkeypatch.setattr(figure_2_figures, "panels_svg", note)
+    monkeypatch.setattr(contents, "panels_svg", note)
     return noted
 
 

@@ -10,7 +10,7 @@ import pytest
 import in_process
 from made_curves import trained_of
 from normscope.report.panels_svg import Panel
-from normscope.studies.figure_4 import figures as figure_4_figures
+from normscope.report.study import contents
 from normscope.studies.figure_4.claims import best_arms, claims, effects
 from normscope.studies.figure_4.config import SCALES, Figure4Config
 from normscope.studies.figure_4.figures import figures
@@ -181,7 +181,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[list[Panel]]:
         noted.append(panels)
         return title
 
-    monkeypatch.setattr(figure_4_figures, "panels_svg", note)
+    monkeypatch.setattr(contents, "panels_svg", note)
     return noted
 
 

@@ -10,8 +10,8 @@ import in_process
 from normscope.errors import UserError
 from normscope.provenance import source_sha256
 from normscope.report.panels_svg import Panel
+from normscope.report.study import contents
 from normscope.studies.figure_5 import curves as figure_5_curves
-from normscope.studies.figure_5 import figures as figure_5_figures
 from normscope.studies.figure_5.claims import PUBLISHED_SHARE, claims, pairings, shares
 from normscope.studies.figure_5.config import SCALES, Figure5Config, check_inputs
 from normscope.studies.figure_5.curves import Arm, Chance, Curve, Curves, chance
@@ -152,7 +152,7 @@ def test_a_single_checkpoint_is_drawn_beside_the_other_arm_s(monkeypatch: pytest
         drawn.extend(panels)
         return title
 
-    monkeypatch.setattr(figure_5_figures, "panels_svg", note)
+    monkeypatch.setattr(contents, "panels_svg", note)
     tuning = tuned([0.70, 0.71, 0.70], [0.73, 0.745, 0.735])["mrpc"]
     last = CONFIG.tuned_updates[-1]
     points = {key: point for key, point in tuning.points.items() if key[1] == last}
