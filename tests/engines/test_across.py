@@ -11,11 +11,13 @@ from pathlib import Path
 import pytest
 
 from engines import slurm_node
+from engines.asked import only_when_asked
 from normscope.processes.locks import is_held
 
 ray = pytest.importorskip("ray", reason='the engine ray needs Ray: pip install "normscope[ray]"')
 _IGNORED = ("ResourceWarning", "DeprecationWarning", "FutureWarning")  # Ray leaves sockets and files to the collector
 pytestmark = [
+    only_when_asked,
     pytest.mark.skipif(bool(slurm_node.missing()), reason=slurm_node.missing() or "Slurm is here"),
     *(pytest.mark.filterwarnings(f"ignore::{name}") for name in _IGNORED),
 ]

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from engines.asked import only_when_asked
 from engines.grids import bits, cells, trained
 from normscope.engines.local import local
 from normscope.engines.on_ray import OnRay
@@ -21,7 +22,7 @@ from normscope.studies.grids.grid import Cell
 
 ray = pytest.importorskip("ray", reason='the engine ray needs Ray: pip install "normscope[ray]"')
 _IGNORED = ("ResourceWarning", "DeprecationWarning", "FutureWarning")  # Ray leaves sockets and files to the collector
-pytestmark = pytest.mark.filterwarnings(*(f"ignore::{name}" for name in _IGNORED))
+pytestmark = [only_when_asked, pytest.mark.filterwarnings(*(f"ignore::{name}" for name in _IGNORED))]
 ROUNDS = int(os.environ.get("NORMSCOPE_FAULT_ROUNDS", "1"))
 DEADLINE_SECONDS = 900
 NODE = {"num_cpus": 1, "include_dashboard": False}
@@ -88,6 +89,7 @@ def test_whoever_is_killed_the_bytes_are_those_of_an_undisturbed_grid(cluster: A
 DRIVER = """
 import sys
 from pathlib import Path
+from engines.asked import only_when_asked
 from engines.grids import cells, trained
 from normscope.engines.on_ray import OnRay
 from normscope.engines.settings import RaySettings

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from engines import slurm_node
+from engines.asked import only_when_asked
 from engines.grids import bits, cells, trained
 from normscope.engines.local import local
 from normscope.engines.on_slurm import OnSlurm
@@ -19,7 +20,10 @@ from normscope.studies.grids.grid import Cell
 from normscope.studies.grids.pool import run_cells
 from normscope.studies.grids.state import CellState
 
-pytestmark = pytest.mark.skipif(bool(slurm_node.missing()), reason=slurm_node.missing() or "Slurm is here")
+pytestmark = [
+    only_when_asked,
+    pytest.mark.skipif(bool(slurm_node.missing()), reason=slurm_node.missing() or "Slurm is here"),
+]
 LONG = "train.duration=4000"
 
 
