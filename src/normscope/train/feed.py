@@ -2,6 +2,8 @@
 
 import ctypes
 import ctypes.util
+import multiprocessing
+import os
 import signal
 import sys
 import time
@@ -108,3 +110,6 @@ def _begin_work(_: int) -> None:
     if sys.platform == "linux":
         # It has inherited the lock of the run folder, which a killed training must let go of at once.
         ctypes.CDLL(ctypes.util.find_library("c"), use_errno=True).prctl(_PARENT_DIED, signal.SIGKILL)
+        parent = multiprocessing.parent_process()
+        if parent is None or os.getppid() != parent.pid:  # killed before it was asked for
+            os.kill(os.getpid(), signal.SIGKILL)
