@@ -48,8 +48,9 @@ PLACEMENTS = {
     "attn-res": (),
     "pre-to-post": ("adaptive.over=9",),
 }
+WHOLE = "NORMSCOPE_ALL_BITS" in os.environ
+"""Every task, placement and number of processes: minutes of two cores."""
 ALL = [(task, placement, (2, 3, 4)) for task in TASKS for placement in PLACEMENTS]
-"""Minutes of two cores, so only where NORMSCOPE_ALL_BITS is set."""
 SOME = [
     ("translation", "post-ln", (2,)),
     ("translation", "admin", (3,)),
@@ -76,7 +77,7 @@ def together(config: RunConfig, folder: Path, size: int, *words: str) -> None:
         assert not rank or err == ""
 
 
-@pytest.mark.parametrize(("task", "placement", "sizes"), ALL if os.environ.get("NORMSCOPE_ALL_BITS") else SOME)
+@pytest.mark.parametrize(("task", "placement", "sizes"), ALL if WHOLE else SOME)
 def test_several_processes_write_the_bytes_of_one(
     task: str, placement: str, sizes: tuple[int, ...], tmp_path: Path
 ) -> None:
@@ -89,14 +90,16 @@ def test_several_processes_write_the_bytes_of_one(
     assert events.count("validation") == 3  # after 5, 10 and 14 updates: something was shared out
 
 
-def test_fine_tuning_in_two_processes_writes_the_bytes_of_one(tmp_path: Path) -> None:
-    start = pretrained(tmp_path / "pre")
+@pytest.mark.parametrize("placement", PLACEMENTS if WHOLE else ["post-ln"])
+def test_fine_tuning_in_several_processes_writes_the_bytes_of_one(placement: str, tmp_path: Path) -> None:
+    start = pretrained(tmp_path / "pre", f'model.placement="{placement}"', *PLACEMENTS[placement])
     settings = ("train.accumulation=2", 'train.duration="2 epochs"')
     config = tuning(start, pairs_file(tmp_path / "pairs.tsv", 60), *settings)
     together(config, tmp_path / "one", 1)
-    together(config, tmp_path / "two", 2)
     last = max(int(path.name.removeprefix("step-")) for path in (tmp_path / "one/checkpoints").iterdir())
-    assert result(tmp_path / "two", last) == result(tmp_path / "one", last)
+    for size in (2, 3, 4) if WHOLE else (2,):
+        together(config, tmp_path / str(size), size)
+        assert result(tmp_path / str(size), last) == result(tmp_path / "one", last), size
 
 
 def test_a_run_goes_on_with_another_number_of_processes(tmp_path: Path) -> None:
