@@ -41,6 +41,8 @@ NodeName={host} NodeAddr=127.0.0.1 CPUs={cores} State=UNKNOWN
 PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """
 """A job that is queued again waits for `cred_expire`: two minutes, where nothing is said."""
+ENDING_SECONDS = 30
+"""A little more than `KillWait`."""
 
 
 def missing() -> str:
@@ -85,10 +87,26 @@ def running(folder: Path, cores: int) -> Iterator[dict[str, str]]:
         _until_idle(environment)
         yield environment
     finally:
+        # slurmd ends when its jobs have, and they need the other daemons for that.
+        _cancel_all(environment)
         for daemon in reversed(started):
             daemon.terminate()
-        for daemon in reversed(started):
-            daemon.wait()
+            try:
+                daemon.wait(timeout=ENDING_SECONDS)
+            except subprocess.TimeoutExpired:
+                daemon.kill()
+                daemon.wait()
+
+
+def _cancel_all(environment: dict[str, str]) -> None:
+    """Returns when no job is left, or when they take too long to end."""
+    end, asking = time.monotonic() + ENDING_SECONDS, {"env": os.environ | environment, "check": False}
+    subprocess.run(["scancel", "--me"], **asking)
+    while time.monotonic() < end:
+        asked = subprocess.run(["squeue", "--noheader"], capture_output=True, **asking)
+        if asked.returncode or not asked.stdout.strip():
+            return
+        time.sleep(0.2)
 
 
 def _until_idle(environment: dict[str, str]) -> None:

@@ -34,7 +34,6 @@ def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         for name, value in environment.items():
             patch.setenv(name, value)
         yield
-        subprocess.run(["scancel", "--me"], check=False)
 
 
 def test_a_grid_has_the_bytes_of_a_local_one_and_a_failed_training_says_so(slurm: None, tmp_path: Path) -> None:
