@@ -29,7 +29,7 @@ faults: $(STAMP)
 
 # The engines Ray and Slurm; Slurm's tests skip without Debian's slurm-wlm and munge, or where they are not run by root.
 engines: $(VENV)/engines
-	NORMSCOPE_TEST_ENGINES=1 $(BIN)/python -m pytest -n 0 tests/engines
+	NORMSCOPE_TEST_ENGINES=1 $(BIN)/python -m pytest -n 0 --timeout 3600 tests/engines
 
 # Changed files for every reader, for FUZZ_SECONDS; goes on with other ones where the last call stopped.
 FUZZ_SECONDS ?= 3600
