@@ -9,7 +9,7 @@ from ..choosing.choice import choose as chosen
 from ..choosing.parts import parts
 from ..choosing.plain import plain
 from ..placement.base import ModelKind
-from ..report.notebook import fragment, paragraph, table
+from ..report.notebook import fragment, heading, paragraph, table
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -40,16 +40,14 @@ class Choice:
         return f"Choice({self.found.case})"
 
     def _repr_html_(self) -> str:
-        shown = [f"<h3>{paragraph(str(self.found.case), tag='span')}</h3>"]
+        shown = [heading(f"Placement, learning rate and warm-up for: {self.found.case}")]
         for part in parts(self.found):
-            shown.append(f"<h4>{paragraph(part.heading, tag='span')}</h4>")
-            shown += [paragraph(line) for line in part.before]
-            shown += [
-                (paragraph(one.title, tag="b") if one.title else "") + table(one.columns, one.rows)
-                for one in part.tables
-            ]
-            shown += [paragraph(line) for line in part.after]
-        return fragment("".join(shown))
+            shown += [heading(part.heading), *map(paragraph, part.before)]
+            for one in part.tables:
+                shown += [paragraph(f"{one.title}:")] if one.title else []
+                shown.append(table(one.columns, one.rows))
+            shown += map(paragraph, part.after)
+        return fragment(shown)
 
 
 def choose(

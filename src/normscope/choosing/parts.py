@@ -56,7 +56,7 @@ def own_parts(choice: Choice) -> list[Part]:
 def advice_part(advice: Sequence[Judged]) -> Part:
     """How often the doctor was right, in the words of its study."""
     said = [f"- {one.statement} Found: {one.found}: {one.verdict} (results/{one.result})." for one in advice]
-    before = ["Of small models of 15 families that its constants were not fitted to, trained for 200 updates:", *said]
+    before = ["Of small models, short trainings, and families that its constants were not fitted to:", *said]
     return Part(heading="How often the doctor's own rates and warm-ups were right", before=before)
 
 
@@ -166,15 +166,21 @@ def _not_known(choice: Choice, answered: Answered) -> Iterator[str]:
     never = [claim for claim in claims if not claim.elsewhere]
     yield f"Not known: {counted(len(claims), 'placement')}."
     if elsewhere:
-        found = [finding for claim in elsewhere for finding in claim.elsewhere]
-        under = sorted({f"{choice.settings[one.setting].model} models under {one.optimizer}" for one in found})
         names = ", ".join(claim.placement for claim in elsewhere)
-        yield f"Measured in {joined(under)} alone, which decides nothing here: {names}."
+        yield f"Measured in {_elsewhere(choice, elsewhere)} alone, which decides nothing here: {names}."
     if elsewhere and len(never) > _NAMED:
         yield f"The other {len(never)} were never measured for this."
     elif never:
         names = ", ".join(claim.placement for claim in never) if len(never) <= _NAMED else "all of them"
         yield f"Never measured for this: {names}."
+
+
+def _elsewhere(choice: Choice, claims: Sequence[Claim]) -> str:
+    """ "decoder-only models (adam, muon) and encoder-decoder models (adam)"."""
+    under: dict[str, set[str]] = {}
+    for finding in (finding for claim in claims for finding in claim.elsewhere):
+        under.setdefault(choice.settings[finding.setting].model, set()).add(finding.optimizer)
+    return joined([f"{model} models ({', '.join(sorted(found))})" for model, found in sorted(under.items())])
 
 
 def _rates(choice: Choice) -> Part:
