@@ -28,7 +28,7 @@ class Choice:
         if question not in answered:
             raise KeyError(f"{question!r} is not asked; there are {', '.join(answered)}")
         groups: dict[str, list[str]] = {}
-        for claim in answered[question].claims:  # type: ignore[index]
+        for claim in answered[question].claims:
             groups.setdefault(claim.group, []).append(claim.placement)
         return groups
 

@@ -146,7 +146,7 @@ def _placements(case: Case, asked: Sequence[str]) -> list[str]:
 def _measured(case: Case, evidence: Evidence) -> list[Measured]:
     found = []
     for name, setting in evidence.settings.items():
-        seen = [*evidence.findings, *evidence.rates]
+        seen: list[Finding | BestRate] = [*evidence.findings, *evidence.rates]
         under = sorted({one.optimizer for one in seen if one.setting == name})
         counting = [optimizer for optimizer in under if counts_for(case.optimizer, optimizer)]
         if setting.model == case.model and counting:

@@ -8,7 +8,7 @@ from .case import NEAR, Case
 from .choice import Choice, choose
 from .parts import Part, Table, advice_part, own_parts, published_part
 from .published import published
-from .values import Evidence
+from .values import BestRate, Evidence, Finding
 
 CASES = (
     Case(model="decoder-only", blocks=24, width=1024, optimizer="muon", tokens=5e9),
@@ -103,7 +103,7 @@ def _results(evidence: Evidence) -> Iterator[str]:
     yield f"| {' | '.join(columns)} |"
     yield f"|{' --- |' * len(columns)}"
     for name, one in evidence.settings.items():
-        seen = [*evidence.findings, *evidence.rates]
+        seen: list[Finding | BestRate] = [*evidence.findings, *evidence.rates]
         optimizers = dict.fromkeys(found.optimizer for found in seen if found.setting == name)
         other = name.removeprefix(one.result)
         cells = [

@@ -38,7 +38,7 @@ def choose(
     For example:
 
     \b
-      normscope choose --model decoder-only --blocks 24 --width 1024 --optimizer muon --tokens 5e9
+      normscope choose --blocks 24 --width 1024 --optimizer muon --tokens 5e9
     """
     run_imports(imports)
     if write_docs is not None:

@@ -56,7 +56,7 @@ def _once(found: Sequence[Kept], *keys: str) -> list[Kept]:
     """The last of those that say the same of a placement and an optimiser: it is the one with the longer ladder."""
 
     def said(one: Kept) -> str:
-        values = [getattr(one, key) for key in ("placement", "optimizer", *keys)]
+        values: list[Any] = [getattr(one, key) for key in ("placement", "optimizer", *keys)]
         return repr([getattr(one, "question", ""), *values])
 
     last = {said(one): one for one in found}

@@ -56,8 +56,8 @@ def own_best(setting: Setting, arms: Sequence[Arm], note: str = "") -> Iterator[
         if cold and warm:
             yield _finding("no-warmup", setting, cold[0], warm[0], said)
         if theirs and pair[0] != BASELINE and not one_rate:
-            lowest = [min(some, key=lambda arm: arm.mean) for some in (own, theirs)]
-            yield _finding("lower-loss", setting, *lowest, said)
+            first, second = (min(some, key=lambda arm: arm.mean) for some in (own, theirs))
+            yield _finding("lower-loss", setting, first, second, said)
 
 
 def _finding(question: QuestionName, setting: Setting, first: Arm, second: Arm, note: str) -> Finding:

@@ -53,8 +53,8 @@ def _pieces(found: DiagnosisContents) -> Iterator[str]:
         yield from (notebook.paragraph(f"note: {note}") for note in found.advice.notes)
     if found.findings:
         heads = ("severity", "finding", "where", "what", "fix")
-        rows = [(one.severity, one.id, one.where, one.message, one.fix) for one in found.findings]
-        yield notebook.table(heads, rows)
+        listed = [(one.severity, one.id, one.where, one.message, one.fix) for one in found.findings]
+        yield notebook.table(heads, listed)
     for stack in found.stacks:
         yield notebook.heading(f"{stack_title(stack)}: {' · '.join(stack_words(stack))}")
         yield _sublayers(stack)
