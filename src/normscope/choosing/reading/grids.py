@@ -7,6 +7,7 @@ from typing import Any, Literal
 from ...placement import registered
 from ..values import BestRate, Finding, Setting
 from .arms import Arm, own_best
+from .settings import measured_in
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,16 +41,14 @@ SIZES: Mapping[str, _Size] = {
 def grid(name: str, data: Any) -> Iterator[Setting | Finding | BestRate]:
     """A comparison, each configuration at the best of its rates; where there was one rate, at that."""
     size = SIZES[name]
-    setting = Setting(
-        name=name,
-        result=name,
-        title=data["title"],
-        created=data["created"],
+    setting = measured_in(
+        name,
+        data,
         model=size.model,
-        blocks=(size.blocks,) * 2,
-        width=(size.width,) * 2,
-        tokens=size.updates * size.batch_tokens,
+        blocks=size.blocks,
+        width=size.width,
         updates=size.updates,
+        update_tokens=size.batch_tokens,
         text=size.text,
         unigram_nats=data["chance_nll_nats"],
     )

@@ -5,6 +5,7 @@ from typing import Any
 
 from ..values import BASELINE, BestRate, Finding, Setting
 from .judged import paired
+from .settings import measured_in
 
 _KINDS = {"language-model": "decoder-only", "translation": "encoder-decoder"}
 
@@ -12,17 +13,15 @@ _KINDS = {"language-model": "decoder-only", "translation": "encoder-decoder"}
 def optimizers(name: str, data: Any) -> Iterator[Setting | Finding | BestRate]:
     """`normscope study optimizers`: seven rates a configuration, three seeds at the best."""
     asked = data["settings"]
-    setting = Setting(
-        name=name,
-        result=name,
-        title=data["title"],
-        created=data["created"],
+    setting = measured_in(
+        name,
+        data,
         model="decoder-only",
-        blocks=(asked["blocks"],) * 2,
-        width=(asked["width"],) * 2,
-        tokens=asked["updates"] * asked["batch_sequences"] * asked["sequence_length"],
+        blocks=asked["blocks"],
+        width=asked["width"],
         updates=asked["updates"],
-        text=_corpus(asked["text"]),
+        update_tokens=asked["batch_sequences"] * asked["sequence_length"],
+        text=asked["text"],
         unigram_nats=data["unigram_nats"],
     )
     yield setting
@@ -61,18 +60,16 @@ def streams(name: str, data: Any) -> Iterator[Setting | Finding | BestRate]:
     asked = data["settings"]
     for task, trial in data["trials"].items():
         decoder = _KINDS[task] == "decoder-only"
-        a_batch = asked["batch_sequences"] * asked["sequence_length"] if decoder else asked["max_tokens"]
-        setting = Setting(
-            name=name if len(data["trials"]) == 1 else f"{name}, {task}",
-            result=name,
-            title=data["title"],
-            created=data["created"],
+        setting = measured_in(
+            name,
+            data,
+            part="" if len(data["trials"]) == 1 else task,
             model="decoder-only" if decoder else "encoder-decoder",
-            blocks=(asked["blocks" if decoder else "stack_blocks"],) * 2,
-            width=(asked["width"],) * 2,
-            tokens=asked["updates"] * a_batch,
+            blocks=asked["blocks" if decoder else "stack_blocks"],
+            width=asked["width"],
             updates=asked["updates"],
-            text=_corpus(asked["text" if decoder else "pairs"]),
+            update_tokens=asked["batch_sequences"] * asked["sequence_length"] if decoder else asked["max_tokens"],
+            text=asked["text" if decoder else "pairs"],
             unigram_nats=trial["unigram_nats"],
         )
         yield setting
@@ -121,7 +118,3 @@ def _rate(key: tuple[str, str], setting: Setting, arm: Any, at: str, ladder: lis
         loss_nats=arm["last_loss_nats"],
         source=f"{at}/last_loss_nats",
     )
-
-
-def _corpus(path: str) -> str:
-    return path.rpartition("/")[2]

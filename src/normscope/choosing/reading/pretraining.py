@@ -5,22 +5,21 @@ from typing import Any
 
 from ..values import BASELINE, BestRate, Finding, Setting
 from .judged import paired
+from .settings import measured_in
 
 
 def pretraining(name: str, data: Any) -> Iterator[Setting | Finding | BestRate]:
     """Each placement at the lower of its two rates."""
     asked = data["settings"]
-    setting = Setting(
-        name=name,
-        result=name,
-        title=data["title"],
-        created=data["created"],
+    setting = measured_in(
+        name,
+        data,
         model="encoder-only",
-        blocks=(asked["blocks"],) * 2,
-        width=(asked["width"],) * 2,
-        tokens=asked["updates"] * asked["batch_sequences"] * asked["sequence_length"],
+        blocks=asked["blocks"],
+        width=asked["width"],
         updates=asked["updates"],
-        text=asked["corpus"].rpartition("/")[2],
+        update_tokens=asked["batch_sequences"] * asked["sequence_length"],
+        text=asked["corpus"],
         # The losses have the next sentence's in them, and the baseline has not.
         unigram_nats=None,
     )

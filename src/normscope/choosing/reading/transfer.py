@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ..values import Answer, Finding, QuestionName, Setting
+from .settings import measured_in
 
 _ANSWERS: Mapping[str, Answer] = {"transfers": "supported", "drifts": "contradicted", "undecided": "undecided"}
 
@@ -11,17 +12,15 @@ _ANSWERS: Mapping[str, Answer] = {"transfers": "supported", "drifts": "contradic
 def transfer(name: str, data: Any) -> Iterator[Setting | Finding]:
     """`normscope study transfer`: the exponent of the best rate over width and depth, with its own verdicts."""
     asked = data["settings"]
-    setting = Setting(
-        name=name,
-        result=name,
-        title=data["title"],
-        created=data["created"],
+    setting = measured_in(
+        name,
+        data,
         model="decoder-only",
-        blocks=(min(asked["depths"]), max(asked["depths"])),
-        width=(min(asked["widths"]), max(asked["widths"])),
-        tokens=asked["updates"] * asked["batch_sequences"] * asked["sequence_length"],
+        blocks=asked["depths"],
+        width=asked["widths"],
         updates=asked["updates"],
-        text=asked["text"].rpartition("/")[2],
+        update_tokens=asked["batch_sequences"] * asked["sequence_length"],
+        text=asked["text"],
         unigram_nats=None,
     )
     yield setting

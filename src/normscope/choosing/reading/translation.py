@@ -5,25 +5,24 @@ from typing import Any
 
 from ..values import BestRate, Finding, Setting
 from .arms import Arm, own_best
+from .settings import measured_in
 
 
 def translation(name: str, data: Any) -> Iterator[Setting | Finding | BestRate]:
     """Runs with warm-up beside those without that have the same decay, under Adam and under each placement."""
     asked = data["settings"]
     texts = {"de-en": asked["corpus"], "en-de": asked["en_de_corpus"]}
-    updates = asked["epochs"] * asked["epoch_updates"]
     for pair in dict.fromkeys(one["text"] for one in data["configurations"]):
-        setting = Setting(
-            name=f"{name}, {pair}",
-            result=name,
-            title=data["title"],
-            created=data["created"],
+        setting = measured_in(
+            name,
+            data,
+            part=pair,
             model="encoder-decoder",
-            blocks=(asked["blocks"],) * 2,
-            width=(asked["width"],) * 2,
-            tokens=updates * asked["max_tokens"],
-            updates=updates,
-            text=texts[pair].rpartition("/")[2],
+            blocks=asked["blocks"],
+            width=asked["width"],
+            updates=asked["epochs"] * asked["epoch_updates"],
+            update_tokens=asked["max_tokens"],
+            text=texts[pair],
             unigram_nats=data["unigram_nats"][pair],
         )
         yield setting
