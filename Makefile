@@ -4,10 +4,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
 
-.PHONY: demo test mutants faults engines fuzz lint format bench gpu clean
+.PHONY: demo gallery test mutants faults engines fuzz lint format bench gpu clean
 
 demo: $(STAMP)
 	$(BIN)/normscope demo
+
+# The manual's notebook with the outputs that its code gives now; a minute.
+gallery: $(STAMP)
+	$(BIN)/python tests/notebooks.py docs/gallery.ipynb
 
 # Bytecode is kept whatever the environment says: the tests start many interpreters, and pytest rewrites every assertion.
 test: $(STAMP)

@@ -66,8 +66,12 @@ MAY_IMPORT = {
         "runs",
     }
     | {"settings", "signals", "tasks", "theory", "train"},
+    # Evidence is what studies have found, looked up by what can be trained.
+    "choosing": {"optim", "placement", "report", "settings", "studies", "theory"},
     # What Python offers, as the command line does: above everything that it joins.
     "api": {
+        "catalogue",
+        "choosing",
         "decode",
         "doctor",
         "engines",
@@ -85,6 +89,7 @@ MAY_IMPORT = {
         "adapters",
         "api",
         "catalogue",
+        "choosing",
         "data",
         "decode",
         "doctor",

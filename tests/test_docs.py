@@ -36,6 +36,7 @@ PAGES = [
             "comparing",
             "own-placements",
             "placements",
+            "choosing",
             "predicting",
             "engines",
             "studies",

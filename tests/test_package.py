@@ -24,6 +24,8 @@ DATA = {
     "report/vendor/uplot/uPlot.min.css",
     "doctor/advise/rule.json",
     "studies/paper/claims.toml",
+    "choosing/evidence.json",
+    "choosing/published.toml",
 }
 
 

@@ -1,4 +1,7 @@
+from .api.choosing import choose as choose
 from .api.comparison import compare as compare
+from .api.comparison import compare_runs as compare_runs
+from .api.placements import placements as placements
 from .api.prediction import predict as predict
 from .api.runs import load_run as load_run
 from .api.runs import open_run as open_run

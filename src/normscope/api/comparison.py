@@ -9,13 +9,15 @@ from ..engines.choosing import chosen
 from ..errors import UserError
 from ..placement import registered
 from ..report.comparison.contents import Comparison as Page
-from ..report.comparison.page import render
-from ..report.notebook import framed
+from ..report.comparison.contents import Curve
+from ..report.comparison.notebook import comparison_html
 from ..runs.config import engine_table, places
 from ..settings.tables import as_table, flat
 from ..studies.grids.axes import Asked, grid_of
 from ..studies.grids.compare import run_comparison
+from ..studies.grids.folders import opened
 from ..studies.grids.grid import Cell
+from ..studies.grids.reading.page import read
 from ..studies.grids.state import CellState
 from .runs import Configuration, Run, configuration
 
@@ -31,11 +33,11 @@ class Comparison:
 
     folder: Path
     report: Path
-    """The page, an HTML file that needs nothing else."""
+    """The page, an HTML file that needs nothing else; `compare` writes it, and `normscope report` at any time."""
     page: Page
     """Everything on it, as values."""
     runs: Mapping[str, Run]
-    """The runs that were asked for, by name; the page may show former ones of the folder as well."""
+    """By name: those that were asked for, where the page may show former ones of the folder as well, or all."""
     problems: Sequence[str]
     """A line for each run that failed, or whose evaluation did."""
 
@@ -62,6 +64,16 @@ class Comparison:
             for seed in row.seeds
         ]
 
+    @property
+    def verdicts(self) -> dict[str, str]:
+        """What became of each configuration, by its name."""
+        return {str(row.name): str(row.verdict.text) for row in self.page.configurations}
+
+    @property
+    def curves(self) -> dict[str, Curve]:
+        """Validation losses of each configuration by its name: `updates`, and a row for each seed in `seeds_values`."""
+        return {str(curve.name): curve for curve in (*self.page.valid_curves, *self.page.undrawn_curves)}
+
     def plot(self) -> "Figure":
         """The validation losses over the updates, as a matplotlib figure."""
         from ..report.comparison.plots import curves_figure
@@ -74,7 +86,7 @@ class Comparison:
         return f"Comparison({len(self.table)} runs{failed}; {self.report})"
 
     def _repr_html_(self) -> str:
-        return framed(render(self.page), height=900)
+        return comparison_html(self.page, str(self.report))
 
 
 def compare(
@@ -137,6 +149,23 @@ def compare(
         raise done.stopped
     runs = {cell.name: Run(cell.folder.path) for cell in cells}
     return Comparison(folder=folder, report=done.file, page=done.page, runs=runs, problems=done.problems)
+
+
+def compare_runs(folder: str | Path) -> Comparison:
+    """What the runs of a folder come to, finished or not: that of a comparison, or a single run's.
+
+    Nothing is trained or written. Raises UserError where there are none, or where a run's corpus cannot be opened.
+    """
+    place = Path(folder)
+    cells, manifest = opened(place)
+    page = read(cells, manifest)
+    return Comparison(
+        folder=place,
+        report=place / "report.html",
+        page=page,
+        runs={cell.name: Run(cell.folder.path) for cell in cells},
+        problems=[f"{name}: {message}" for name, message in manifest.failed.items()],
+    )
 
 
 def _several(values: Any, kind: type) -> list[Any] | None:

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 from ..placement import named, registered
-from ..report.notebook import table
+from ..report.notebook import fragment, picture, table
 from ..report.numbers import significant
 from ..theory.many import predict_many, predict_or_refuse
 from ..theory.predict import ModelSetting, StackPrediction
@@ -95,7 +95,7 @@ class Prediction:
             for line in self._lines()
         ]
         heads = ("placement", "E‖x_0‖² / d", "E‖x_L‖² / d", f"gradient of {GRADIENT_OF}, first block", "last block")
-        return self.svg() + table(heads, rows)
+        return fragment([picture(self.svg()), table(heads, rows)])
 
     def _lines(self) -> "list[PredictedLine]":
         from ..report.prediction_svg import PredictedLine

@@ -12,7 +12,7 @@ from torch import nn
 from ..decode.beam import BeamConfig
 from ..decode.translate import translate_lines
 from ..errors import UserError
-from ..report.notebook import table
+from ..report.notebook import fragment, picture, table
 from ..report.numbers import significant
 from ..runs import config as configs
 from ..runs import loading
@@ -116,7 +116,7 @@ class Run:
             if len(found.updates)
         ]
         heads = ("loss (nats per token)", "measured", "first", "lowest", "last update")
-        return panels_svg([self._panel()], title=title, columns=1) + table(heads, rows)
+        return fragment([picture(panels_svg([self._panel()], title=title, columns=1)), table(heads, rows)])
 
     def _panel(self) -> Any:
         from ..report.panels_svg import Panel, Series

@@ -54,6 +54,16 @@ class _Stderr:
 stderr = Console(file=cast(IO[str], _Stderr()), stderr=True, highlight=False, markup=False, emoji=False)
 
 
+_COLUMNS = 100
+
+
+def standard_output() -> Console:
+    """Standard output, 100 columns wide, or as wide as a narrower terminal."""
+    console = Console(highlight=False, markup=False, emoji=False)
+    console.width = min(console.width, _COLUMNS) if console.is_terminal else _COLUMNS
+    return console
+
+
 class TrainDisplay:
     """The progress of a run: a bar on a terminal; elsewhere a line every ten seconds and one for every validation."""
 

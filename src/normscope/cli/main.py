@@ -9,6 +9,7 @@ import typer
 from .. import __version__
 from ..errors import UserError
 from ..processes.lifeline import hold_lifeline
+from .choose import choose
 from .console import say
 from .data import data_app
 from .doctor import doctor
@@ -39,6 +40,7 @@ app.command("demo")(demo)
 app.command("doctor")(doctor)
 app.command("predict")(predict)
 app.add_typer(placements_app, name="placements")
+app.command("choose")(choose)
 app.add_typer(data_app, name="data")
 app.command("train")(train)
 app.command("compare")(compare)
@@ -74,6 +76,8 @@ Where to start:
       Predict the size of the hidden state and of the gradients over depth from theory, without a model.
   normscope placements
       List every placement with its formula and its source.
+  normscope choose --blocks 24 --width 1024 --optimizer muon
+      Say which placements, rates and warm-ups the evidence supports for a model, and what is not known.
   normscope compare my.toml --placements post-ln,pre-ln
       Train several placements on your own data and write a report.
 

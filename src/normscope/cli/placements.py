@@ -8,17 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..errors import UserError
+from .choose import choose
+from .console import standard_output
 from .help import WholeLines
 from .names import complete_placements, placement_names
 from .shared import Imports, run_imports, write_text
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from ..catalogue.details import Details
     from ..catalogue.rows import Size, StackKind
-
-_COLUMNS = 100
 
 placements_app = typer.Typer(
     cls=WholeLines,
@@ -68,7 +66,7 @@ def placements(
     else:
         from ..catalogue.tables import list_table
 
-        _console().print(list_table(rows(size), size))
+        standard_output().print(list_table(rows(size), size))
 
 
 @placements_app.command()
@@ -123,7 +121,10 @@ def show(
     from ..catalogue.view import details_view
 
     for name, one in found.items():
-        _console().print(details_view(one, size, drawn[name]))
+        standard_output().print(details_view(one, size, drawn[name]))
+
+
+placements_app.command("choose")(choose)
 
 
 def _drawn_stack(asked: str, found: "Details") -> "StackKind":
@@ -132,15 +133,6 @@ def _drawn_stack(asked: str, found: "Details") -> "StackKind":
         if asked in ("", kind):
             return kind
     raise UserError(f"--stack {asked}: the model has {' and '.join(found.wiring)}")
-
-
-def _console() -> "Console":
-    """Standard output, 100 columns wide, or as wide as a narrower terminal."""
-    from rich.console import Console
-
-    console = Console(highlight=False, markup=False, emoji=False)
-    console.width = min(console.width, _COLUMNS) if console.is_terminal else _COLUMNS
-    return console
 
 
 def _typed(context: typer.Context, name: str) -> bool:

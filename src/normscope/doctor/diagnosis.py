@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, overload
 
 from ..report.doctor.advice import Advice
@@ -106,27 +106,17 @@ class Diagnosis:
 
     def plot(self) -> "Figure":
         """Every stack over depth, measured and predicted, as a matplotlib figure. Raises ValueError without a stack."""
-        from ..report.doctor.svg import depth_panels
-        from ..report.doctor.words import stack_title
+        from ..report.doctor.notebook import stack_panels
         from ..report.panels_svg import panels_figure
 
-        stacks = self.contents().stacks
-        if not stacks:
+        if not self.stacks:
             raise ValueError(f"{self.target} has no residual stream, so there is nothing to draw over depth")
-        several = len(stacks) > 1
-        panels = [
-            replace(panel, title=f"{panel.title}, {stack_title(stack)}" if several else panel.title)
-            for stack in stacks
-            for panel in depth_panels(stack).values()
-        ]
-        return panels_figure(panels)
+        return panels_figure(stack_panels(self.contents()))
 
     def _repr_html_(self) -> str:
-        from ..report.doctor.page import render_doctor
-        from ..report.notebook import framed
-        from .lint.linter import RULES
+        from ..report.doctor.notebook import diagnosis_html
 
-        return framed(render_doctor(self.contents(), RULES))
+        return diagnosis_html(self.contents())
 
 
 def _sublayer(found: FoundSublayer, seen: ObservedSublayer) -> Sublayer:

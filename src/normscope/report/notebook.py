@@ -1,17 +1,85 @@
-"""Pages and pictures as the output of a notebook's cell."""
+"""Results as the output of a notebook's cell: static, small, and nothing in it but words, tables and pictures.
 
-from collections.abc import Sequence
+No script, no style sheet and no address: a notebook shows it wherever it is opened, trusted or not, and it does not
+reach what stands around it. Text of others is escaped, and shortened where it is long.
+"""
+
+import base64
+import hashlib
+import re
+from collections.abc import Iterable, Sequence
 from html import escape
 
+from .printable import printable
+from .svg import CSS_NAMES, inlined
 
-def framed(page: str, *, height: int = 640) -> str:
-    """A whole page in a frame of its own, so that neither its style nor the notebook's reaches the other."""
-    style = f"width: 100%; height: {height}px; border: 1px solid #d0d7de; border-radius: 6px"
-    return f'<iframe style="{style}" srcdoc="{escape(page)}"></iframe>'
+LIMIT_BYTES = 100_000
+"""What one output takes at most; a notebook holds many, and is kept under version control."""
+_TABLE_BYTES, _CELL_CHARACTERS = 80_000, 600
+_COLOURS = ";".join(f"{name}:{colour}" for colour, name in CSS_NAMES.items())
 
 
-def table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """A table of text, numbers and nothing that is HTML."""
-    head = "".join(f"<th>{escape(name)}</th>" for name in heads)
-    body = "".join("<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in row) + "</tr>" for row in rows)
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+def fragment(pieces: Iterable[str]) -> str:
+    """The pieces below each other, within `LIMIT_BYTES`; those that no longer fit are left out, and a line says so."""
+    kept, left, room = list[str](), 0, LIMIT_BYTES - 300
+    for piece in pieces:
+        size = len(piece.encode())
+        if size > room:
+            left += 1
+            continue
+        room -= size
+        kept.append(piece)
+    if left:
+        kept.append(paragraph("Some of it is too large for a notebook's cell and left out here; `.plot()` draws it."))
+    return "<div>" + "\n".join(kept) + "</div>"
+
+
+def heading(text: object) -> str:
+    """A line above what belongs together."""
+    return f"<p><strong>{_text(text)}</strong></p>"
+
+
+def paragraph(text: object) -> str:
+    """A sentence or several; what reads as an item of a list stays one."""
+    return f"<p>{_text(text, longest=4000)}</p>"
+
+
+def preformatted(text: object) -> str:
+    """Lines whose letters stand below each other."""
+    return f"<pre>{_text(text, longest=4000)}</pre>"
+
+
+def table(heads: Sequence[object], rows: Sequence[Sequence[object]]) -> str:
+    """A table of text, numbers and nothing that is HTML; of a very long one the beginning, and how much is left."""
+    head = "".join(f"<th>{_text(name)}</th>" for name in heads)
+    shown, room = list[str](), _TABLE_BYTES
+    for row in rows:
+        text = "<tr>" + "".join(f"<td>{_text(cell)}</td>" for cell in row) + "</tr>"
+        room -= len(text.encode())
+        if room < 0:
+            shown.append(f'<tr><td colspan="{len(heads)}">… and {len(rows) - len(shown)} more rows</td></tr>')
+            break
+        shown.append(text)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(shown)}</tbody></table>"
+
+
+def picture(svg: str) -> str:
+    """A figure of ours as part of the page, on white, so that its text can be searched and read aloud.
+
+    Its ids begin with a number made from the picture, so that several can stand in one notebook.
+    """
+    name = f"n{hashlib.sha256(svg.encode()).hexdigest()[:8]}"
+    wide = re.search(r'\swidth="([\d.]+)pt"', svg)
+    style = f"background:#fff;max-width:{float(wide[1]) if wide else 480:.0f}pt;{_COLOURS}"
+    return f'<div style="{style}">{inlined(svg, name)}</div>'
+
+
+def image(svg: str, alt: str) -> str:
+    """A picture that brings its own style, shut off from the page around it."""
+    data = base64.b64encode(svg.encode()).decode()
+    return f'<img alt="{_text(alt)}" src="data:image/svg+xml;base64,{data}">'
+
+
+def _text(value: object, longest: int = _CELL_CHARACTERS) -> str:
+    text = printable(str(value))
+    return escape(text if len(text) <= longest else f"{text[:longest]}…")

@@ -1,0 +1,210 @@
+"""The evidence for one model: what is supported, contradicted, undecided and not known, the nearest first."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from ..placement import named, registered
+from ..settings.choices import check_choice
+from .case import Case, Distance, counts_for, distance
+from .published import published
+from .stored import stored
+from .theory import Theory, theory
+from .values import (
+    BASELINE,
+    NEEDS_NATS,
+    QUESTIONS,
+    RATE_EDGE,
+    Answer,
+    BestRate,
+    Depth,
+    Evidence,
+    Finding,
+    Judged,
+    Published,
+    Question,
+    QuestionName,
+    Setting,
+)
+
+Group = Literal["supported", "contradicted", "undecided", "not known"]
+GROUPS: tuple[Group, ...] = ("supported", "contradicted", "undecided", "not known")
+Scale = Literal["near", "small-scale", "other size"]
+ALWAYS = (BASELINE, "post-ln")
+"""Placements that everybody asks about: rates and theory are told of them beside those that the evidence supports."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """A result that counts for the case, and how far away it is."""
+
+    setting: Setting
+    distance: Distance
+    optimizers: Sequence[str]
+
+    @property
+    def scale(self) -> Scale:
+        """Whether its size is near the case's, smaller, or otherwise unlike it."""
+        if self.distance.is_near:
+            return "near"
+        return "small-scale" if self.distance.is_small_scale else "other size"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """One placement and one question."""
+
+    placement: str
+    group: Group
+    findings: Sequence[Finding]
+    """Those that count, the nearest first."""
+    disagree: bool
+    """Whether one decides and another points the other way, so that it is undecided."""
+    elsewhere: Sequence[Finding]
+    """Under other optimisers or in other kinds of model: they decide nothing here."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    """A question, with a claim for every placement that the model can have."""
+
+    question: Question
+    claims: Sequence[Claim]
+
+    def of(self, group: Group) -> list[Claim]:
+        """The claims of a group, the strongest first."""
+        found = [claim for claim in self.claims if claim.group == group]
+        return sorted(found, key=lambda claim: claim.findings[0].mean if claim.findings else 0.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """What is known for a case."""
+
+    case: Case
+    settings: Mapping[str, Setting]
+    """Everything that was measured, whatever the model, by name."""
+    measured: Sequence[Measured]
+    """Results of the same kind of model and optimiser, the nearest first."""
+    answers: Sequence[Answered]
+    rates: Sequence[BestRate]
+    depths: Sequence[Depth]
+    depth_blocks: int
+    advice: Sequence[Judged]
+    theory: Theory
+    published: Sequence[Published]
+
+    def scale(self, setting: str) -> Scale:
+        """Of a result by the name of its setting."""
+        return next(one.scale for one in self.measured if one.setting.name == setting)
+
+
+def choose(case: Case, placements: Sequence[str] = (), evidence: Evidence | None = None) -> Choice:
+    """The evidence for a case, about these placements or all that the model can have.
+
+    evidence: what the package holds, where none is given. Raises ValueError for an unknown placement or optimiser, and
+    for a placement that is not defined for the kind of model.
+    """
+    evidence = evidence or stored()
+    check_choice("optimizer", case.optimizer, evidence.optimizers)
+    asked = _placements(case, placements)
+    measured = _measured(case, evidence)
+    answers = [_answered(name, case, asked, measured, evidence) for name in QUESTIONS]
+    shown = list(dict.fromkeys(asked if placements else [*ALWAYS, *_supported(answers)]))
+    place = {one.setting.name: at for at, one in enumerate(measured)}
+    rates = [
+        rate
+        for rate in evidence.rates
+        if rate.setting in place and rate.placement in shown and counts_for(case.optimizer, rate.optimizer)
+    ]
+    return Choice(
+        case=case,
+        settings=evidence.settings,
+        measured=measured,
+        answers=answers,
+        rates=sorted(rates, key=lambda rate: (shown.index(rate.placement), place[rate.setting], rate.warmup_updates)),
+        depths=[one for name in shown for one in evidence.depths if one.placement == name],
+        depth_blocks=evidence.depth_blocks,
+        advice=evidence.advice,
+        theory=theory(case, shown),
+        published=_published(case, asked if placements else []),
+    )
+
+
+def _placements(case: Case, asked: Sequence[str]) -> list[str]:
+    """Those asked for by their registered names, or all that the model can have."""
+    if not asked:
+        return [name for name, placement in registered().items() if case.model in placement.models]
+    found = [named(name) for name in asked]
+    for placement in found:
+        if case.model not in placement.models:
+            where = " and ".join(placement.models)
+            raise ValueError(f"{placement.name} is not defined for {case.model} models; it is for {where}")
+    return list(dict.fromkeys(placement.name for placement in found))
+
+
+def _measured(case: Case, evidence: Evidence) -> list[Measured]:
+    found = []
+    for name, setting in evidence.settings.items():
+        seen: list[Finding | BestRate] = [*evidence.findings, *evidence.rates]
+        under = sorted({one.optimizer for one in seen if one.setting == name})
+        counting = [optimizer for optimizer in under if counts_for(case.optimizer, optimizer)]
+        if setting.model == case.model and counting:
+            found.append(Measured(setting=setting, distance=distance(case, setting), optimizers=counting))
+    return sorted(found, key=lambda one: one.distance.total)
+
+
+def _answered(
+    name: QuestionName, case: Case, placements: Sequence[str], measured: Sequence[Measured], evidence: Evidence
+) -> Answered:
+    place = {one.setting.name: at for at, one in enumerate(measured)}
+    claims = []
+    for placement in placements:
+        own = [one for one in evidence.findings if one.question == name and one.placement == placement]
+        counting = [one for one in own if one.setting in place and counts_for(case.optimizer, one.optimizer)]
+        counting.sort(key=lambda one: place[one.setting])
+        decided = {one.answer for one in counting} - {"undecided"}
+        disagree = bool(decided) and len(decided | {_leaning(one) for one in counting} - {None}) > 1
+        group: Group = "not known" if not counting else "undecided" if disagree or not decided else decided.pop()
+        claims.append(
+            Claim(
+                placement=placement,
+                group=group,
+                findings=counting,
+                disagree=disagree,
+                elsewhere=[one for one in own if one not in counting],
+            )
+        )
+    # Nothing is lower than itself.
+    if name == "lower-loss":
+        claims = [claim for claim in claims if claim.placement != BASELINE]
+    return Answered(question=QUESTIONS[name], claims=claims)
+
+
+def _leaning(finding: Finding) -> Answer | None:
+    """The side on which the mean lies, whatever its interval; None for what decides nothing whatever its mean, one seed
+    and runs that have not learned, and for a gain from warm-up that is there and small."""
+    if finding.half_width is None or not finding.learned:
+        return None
+    if finding.question == "lower-loss":
+        return "supported" if finding.mean < 0 else "contradicted"
+    if finding.question == "no-warmup":
+        return "supported" if finding.mean <= 0 else "contradicted" if finding.mean > NEEDS_NATS else None
+    return "supported" if abs(finding.mean) <= RATE_EDGE else "contradicted"
+
+
+def _supported(answers: Sequence[Answered]) -> list[str]:
+    """Placements that end lower, by the evidence that counts."""
+    return [claim.placement for answer in answers[:1] for claim in answer.of("supported")]
+
+
+def _published(case: Case, placements: Sequence[str]) -> list[Published]:
+    """Of the same kind of model, the nearest depth first; of some placements alone where these were asked for."""
+    found = [one for one in published() if one.model == case.model]
+    if placements:
+        found = [one for one in found if set(one.placements) & set(placements)]
+
+    def away(one: Published) -> float:
+        return min((max(case.blocks / blocks, blocks / case.blocks) for blocks in one.blocks), default=float("inf"))
+
+    return sorted(found, key=away)

@@ -1,0 +1,153 @@
+"""docs/choosing.md, written from the evidence."""
+
+from collections.abc import Iterator, Sequence
+from typing import get_args
+
+from ..placement.base import ModelKind
+from .case import NEAR, Case
+from .choice import Choice, choose
+from .parts import Part, Table, advice_part, own_parts, published_part
+from .published import published
+from .values import BestRate, Evidence, Finding
+
+CASES = (
+    Case(model="decoder-only", blocks=24, width=1024, optimizer="muon", tokens=5e9),
+    Case(model="decoder-only", blocks=12, width=768, optimizer="adamw", tokens=1e10),
+    Case(model="decoder-only", blocks=96, width=8192, optimizer="adamw", tokens=1e12),
+    Case(model="decoder-only", blocks=8, width=64, optimizer="adam", tokens=2e5),
+    Case(model="decoder-only", blocks=12, width=256, optimizer="lion", tokens=1e8),
+    Case(model="decoder-only", blocks=6, width=128, optimizer="sgd", tokens=1e6),
+    Case(model="encoder-decoder", blocks=6, width=512, optimizer="adam", tokens=7e7),
+    Case(model="encoder-decoder", blocks=18, width=512, optimizer="radam", tokens=1e9),
+    Case(model="encoder-only", blocks=12, width=768, optimizer="adamw", tokens=1e11),
+    Case(model="encoder-only", blocks=6, width=128, optimizer="muon"),
+)
+"""What the page shows: sizes that people train, sizes that were measured, and some of which nothing is known."""
+
+_INTRODUCTION = f"""\
+# Choosing a placement, a learning rate and a warm-up
+
+<!-- Written by `normscope placements choose --write-docs docs`; change the results or the code, not this page. -->
+
+`normscope choose` says, for a model that you want to train, what is known: which placements end lower, which do without
+warm-up, at which rates they were best, and which of this is **supported**, **contradicted**, **undecided** or **not
+known**. It knows nothing by itself: every number is in a result of this repository or in a source that is cited beside
+it, and says so.
+
+```console
+$ normscope choose --model decoder-only --blocks 24 --width 1024 --optimizer muon --tokens 5e9
+$ normscope choose peri-ln deepnorm --model decoder-only --blocks 24 --width 1024 --optimizer muon --json
+```
+
+Names of placements limit the answer to these; `--json` prints [the same as data](#as-data), with the place of every
+number in its file. In Python, [`normscope.choose`](python.md#choose) gives the same.
+
+**How the evidence is ranked.** A result counts for a model of the same kind under the same optimiser (Adam and AdamW
+count for one another); under another, or in another kind of model, it is named and decides nothing. What counts is
+ordered by distance: how many times as deep, as wide and as long the model's training is. Within a factor of {NEAR:g} in
+each, evidence is called *near*. Where the model exceeds it by more, it is *small-scale*. No result of ours says how far
+evidence carries, so that the factor is a convention; the distances stand beside it.
+
+**How verdicts are made.** By a 95 % interval over seeds in pairs (Student's t): on one side of the claim it is
+supported, on the other contradicted, across the edge undecided, and one seed is undecided. Runs that end no lower than
+the unigram baseline decide nothing. Where several results count, one that decides is enough, unless another points the
+other way, with its interval or with its mean alone: then the claim is undecided, and all are shown. Intervals that a
+result holds are printed as they are; others are computed from the losses of its seeds.
+
+**What it cannot say.** Our models are small and their trainings short, many claims are judged side by side, of which
+one in twenty looks certain by chance, and the corpora are few. The section by theory is about initial weights alone.
+"""
+
+_AS_DATA = """\
+## As data
+
+`normscope choose --json` prints one object: `case`; `measured`, a list of results that count (`setting`, with what was
+trained; `distance`, the model's depth, width and tokens over the result's; `optimizers`; `scale`); `answers`, for every
+`question` its `claims` (`placement`, `group`, `disagree`, `findings`, `elsewhere`); `rates`, `depths`, `advice`,
+`theory` and `published`. A finding has `mean`, `half_width` of the 95 % interval (null for one seed), `seeds`, `answer`
+(its own verdict), `note`, `learned` (false where no run came below the unigram baseline), `setting`, and `source`: JSON
+pointers into `results/RESULT/results.json`, one to an interval, or two to the losses whose mean difference it is (`*`
+stands for every entry of a list).
+"""
+
+
+def page(evidence: Evidence) -> str:
+    """docs/choosing.md; the same evidence gives the same bytes."""
+    blocks = [_INTRODUCTION, "\n".join(_results(evidence)), *_by_others(evidence), _AS_DATA]
+    for case in CASES:
+        blocks.append("\n".join(_section(choose(case, evidence=evidence))))
+    return "\n".join(blocks)
+
+
+def _by_others(evidence: Evidence) -> Iterator[str]:
+    """What is said of every case alike, once."""
+    yield "\n".join(_part(advice_part(evidence.advice), level=2))
+    for model in get_args(ModelKind):
+        yield "\n".join(_part(published_part(model, [one for one in published() if one.model == model]), level=2))
+
+
+def command(case: Case) -> str:
+    """What prints the case."""
+    mantissa, _, power = f"{case.tokens or 0:.6e}".partition("e")
+    tokens = "" if case.tokens is None else f" --tokens {float(mantissa):g}e{int(power)}"
+    return (
+        f"normscope choose --model {case.model} --blocks {case.blocks} --width {case.width} "
+        f"--optimizer {case.optimizer}{tokens}"
+    )
+
+
+def _results(evidence: Evidence) -> Iterator[str]:
+    yield "## What was measured\n"
+    yield "Tokens are those that a training saw, or the most it can have seen where batches are filled up to a limit.\n"
+    columns = ("result", "kind of model", "optimisers", "blocks", "width", "updates", "tokens", "text")
+    yield f"| {' | '.join(columns)} |"
+    yield f"|{' --- |' * len(columns)}"
+    for name, one in evidence.settings.items():
+        seen: list[Finding | BestRate] = [*evidence.findings, *evidence.rates]
+        optimizers = dict.fromkeys(found.optimizer for found in seen if found.setting == name)
+        other = name.removeprefix(one.result)
+        cells = [
+            f"[{one.result}](../results/{one.result}/README.md){other}",
+            one.model,
+            ", ".join(optimizers) or "–",
+            "–".join(f"{blocks}" for blocks in dict.fromkeys(one.blocks)),
+            "–".join(f"{width}" for width in dict.fromkeys(one.width)),
+            f"{one.updates:,}",
+            f"{one.tokens:,}",
+            one.text,
+        ]
+        yield f"| {' | '.join(cells)} |"
+    yield ""
+
+
+def _section(choice: Choice) -> Iterator[str]:
+    yield f"## {choice.case}\n"
+    yield f"```console\n$ {command(choice.case)}\n```\n"
+    for part in own_parts(choice):
+        yield from _part(part)
+
+
+def _part(part: Part, level: int = 3) -> Iterator[str]:
+    yield f"{'#' * level} {part.heading}\n"
+    yield from _sentences(part.before)
+    for table in part.tables:
+        yield from _table(table)
+    yield from _sentences(part.after)
+
+
+def _sentences(said: Sequence[str]) -> Iterator[str]:
+    """Paragraphs, and items of a list that belong together."""
+    items = [line for line in said if line.startswith("- ")]
+    yield from (f"{line}\n" for line in said if line not in items)
+    if items:
+        yield "\n".join(items) + "\n"
+
+
+def _table(table: Table) -> Iterator[str]:
+    if table.title:
+        yield f"**{table.title.capitalize()}**\n"
+    yield f"| {' | '.join(table.columns)} |"
+    yield f"|{' --- |' * len(table.columns)}"
+    for row in table.rows:
+        yield f"| {' | '.join(cell.replace('|', chr(92) + '|').replace('*', chr(92) + '*') for cell in row)} |"
+    yield ""

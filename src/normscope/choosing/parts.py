@@ -1,0 +1,260 @@
+"""What is said of a case, in parts of sentences and tables: for the terminal, the manual and notebooks alike."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from ..report.numbers import counted, interval, joined, learning_rate, number, significant
+from .case import NEAR, Distance
+from .choice import GROUPS, Answered, Choice, Claim, Measured
+from .values import Judged, Published
+
+_NAMED = 20
+"""So many placements of which nothing is known are named, and counted beyond."""
+_SCALES = {"small-scale": ", evidence is only small-scale", "other size": ", evidence is of another size", "near": ""}
+_BY_OTHERS = {
+    "read": "read at the place cited",
+    "second-hand": "read in another text",
+    "unverified": "unverified: from memory",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """Cells are text already."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """A heading with what stands below it: sentences, tables, sentences."""
+
+    heading: str
+    before: Sequence[str] = ()
+    tables: Sequence[Table] = ()
+    after: Sequence[str] = field(default_factory=list)
+
+
+def parts(choice: Choice) -> list[Part]:
+    """Everything that is known, the conclusion first."""
+    return [*own_parts(choice), advice_part(choice.advice), published_part(choice.case.model, choice.published)]
+
+
+def own_parts(choice: Choice) -> list[Part]:
+    """What is about this case and no other."""
+    return [
+        _conclusion(choice),
+        _evidence(choice),
+        *(_answer(choice, answered) for answered in choice.answers),
+        _rates(choice),
+        _theory(choice),
+    ]
+
+
+def advice_part(advice: Sequence[Judged]) -> Part:
+    """How often the doctor was right, in the words of its study."""
+    said = [f"- {one.statement} Found: {one.found}: {one.verdict} (results/{one.result})." for one in advice]
+    before = ["Of small models, short trainings, and families that its constants were not fitted to:", *said]
+    return Part(heading="How often the doctor's own rates and warm-ups were right", before=before)
+
+
+def published_part(model: str, published: Sequence[Published]) -> Part:
+    """Each with its source, and whether we have read it."""
+    said = []
+    for one in published:
+        size = [f"{joined([str(blocks) for blocks in one.blocks])} blocks"] if one.blocks else []
+        size += [f"width {joined([str(width) for width in one.width])}"] if one.width else []
+        size += [one.optimizer] if one.optimizer else []
+        where = f"{one.citation}; {', '.join(size) or 'size not known'}; {_BY_OTHERS[one.checked]}"
+        said.append(f"- {one.claim} ({where})")
+    return Part(
+        heading=f"Published by others for {model} models", before=said or ["Nothing that we know of and can cite."]
+    )
+
+
+def _conclusion(choice: Choice) -> Part:
+    said = []
+    if not choice.measured:
+        said.append(f"Nothing of ours was measured on {choice.case.model} models under {choice.case.optimizer}.")
+    elif all(one.scale == "small-scale" for one in choice.measured):
+        said.append("Evidence of ours is only small-scale for this model: it is larger than everything measured.")
+    elif any(one.scale == "near" for one in choice.measured):
+        near = [one.setting.name for one in choice.measured if one.scale == "near"]
+        said.append(f"Near this size was measured {joined([f'results/{name}' for name in near])}; all else is farther.")
+    else:
+        said.append("Evidence of ours is of other sizes than this model's.")
+    for answered in choice.answers:
+        counts = [f"{len(answered.of(group))} {group}" for group in GROUPS if answered.of(group)]
+        said.append(f"{answered.question.heading} {joined(counts).capitalize()}.")
+    said.append(
+        "What is supported at a small scale is a reason to try it, and none to rely on it: `normscope doctor` names a "
+        "rate and a warm-up for a model of yours, and `normscope compare` trains candidates on your own text."
+    )
+    return Part(heading="In short", before=said)
+
+
+def _evidence(choice: Choice) -> Part:
+    rows = [_measured(one) for one in choice.measured]
+    columns = ("results/", "optimiser", "blocks", "width", "tokens", "updates", "this model is", "scale")
+    rule = (
+        f"What was measured within a factor of {NEAR:g} of this model in depth, width and tokens is called near; what "
+        "this model exceeds by more in one of them is small-scale. Of an encoder-decoder, blocks are those of a stack."
+    )
+    table = Table(title="", columns=columns, rows=rows)
+    return Part(heading="Evidence that counts here", before=[rule], tables=[table] if rows else [])
+
+
+def _measured(one: Measured) -> list[str]:
+    setting = one.setting
+    return [
+        setting.name,
+        ", ".join(one.optimizers),
+        _span(setting.blocks),
+        _span(setting.width),
+        f"{setting.tokens:,}",
+        f"{setting.updates:,}",
+        _away(one.distance),
+        one.scale,
+    ]
+
+
+def _away(distance: Distance) -> str:
+    words = {"depth": "as deep", "width": "as wide", "tokens": "the tokens"}
+    return ", ".join(f"{significant(factor, 3)} × {words[what]}" for what, factor in distance.factors.items())
+
+
+def _answer(choice: Choice, answered: Answered) -> Part:
+    question = answered.question
+    value = "exponent" if question.unit == "exponent" else "difference"
+    tables = []
+    for group in GROUPS[:3]:
+        claims = answered.of(group)
+        scales = {choice.scale(finding.setting) for claim in claims for finding in claim.findings}
+        one_scale = scales.pop() if len(scales) == 1 else ""
+        columns = ["placement", value, "seeds", "results/", *([] if one_scale else ["scale"]), "remark"]
+        rows = [row for claim in claims for row in _claim_rows(choice, claim, with_scale=not one_scale)]
+        if rows:
+            tables.append(Table(title=f"{group}{_SCALES.get(one_scale, '')}", columns=columns, rows=rows))
+    after = list(_not_known(choice, answered))
+    unit = "" if question.unit == "exponent" else f"; in {question.unit}"
+    rule = f"{question.rule[0].upper()}{question.rule[1:]}{unit}."
+    return Part(heading=question.heading, before=[rule] if tables else [], tables=tables, after=after)
+
+
+def _claim_rows(choice: Choice, claim: Claim, *, with_scale: bool) -> Iterator[list[str]]:
+    for place, finding in enumerate(claim.findings):
+        remark = finding.note
+        if claim.disagree:
+            remark = "; ".join(filter(None, [f"{finding.answer} here, and results point apart", remark]))
+        yield [
+            claim.placement if place == 0 else "",
+            interval(finding.mean, finding.half_width),
+            str(finding.seeds) if finding.question in ("lower-loss", "no-warmup") else f"{finding.seeds} sizes",
+            _where(choice, finding.setting, finding.optimizer),
+            *([choice.scale(finding.setting)] if with_scale else []),
+            remark,
+        ]
+
+
+def _not_known(choice: Choice, answered: Answered) -> Iterator[str]:
+    claims = answered.of("not known")
+    if not claims:
+        return
+    elsewhere = [claim for claim in claims if claim.elsewhere]
+    never = [claim for claim in claims if not claim.elsewhere]
+    yield f"Not known: {counted(len(claims), 'placement')}."
+    if elsewhere:
+        names = ", ".join(claim.placement for claim in elsewhere)
+        yield f"Measured in {_elsewhere(choice, elsewhere)} alone, which decides nothing here: {names}."
+    if elsewhere and len(never) > _NAMED:
+        yield f"The other {len(never)} were never measured for this."
+    elif never:
+        names = ", ".join(claim.placement for claim in never) if len(never) <= _NAMED else "all of them"
+        yield f"Never measured for this: {names}."
+
+
+def _elsewhere(choice: Choice, claims: Sequence[Claim]) -> str:
+    """ "decoder-only models (adam, muon) and encoder-decoder models (adam)"."""
+    under: dict[str, set[str]] = {}
+    for finding in (finding for claim in claims for finding in claim.elsewhere):
+        under.setdefault(choice.settings[finding.setting].model, set()).add(finding.optimizer)
+    return joined([f"{model} models ({', '.join(sorted(found))})" for model, found in sorted(under.items())])
+
+
+def _rates(choice: Choice) -> Part:
+    rows = [
+        [
+            rate.placement,
+            f"{rate.warmup_updates} updates" if rate.warmup_updates else "none",
+            learning_rate(rate.peak_lr) + (" *" if rate.at_an_end else ""),
+            f"{learning_rate(rate.ladder[0])} to {learning_rate(rate.ladder[1])}",
+            number(sum(rate.loss_nats) / len(rate.loss_nats)),
+            str(len(rate.loss_nats)),
+            _where(choice, rate.setting, rate.optimizer),
+            choice.scale(rate.setting),
+        ]
+        for rate in choice.rates
+    ]
+    columns = ("placement", "warm-up", "best rate", "tried", "mean loss", "seeds", "results/", "scale")
+    after = ["An asterisk marks the first or last rate of the ladder: a better one may lie beyond."] if rows else []
+    if not rows:
+        after.append("Not known: no ladder of rates was trained in such a model under this optimiser.")
+    return Part(
+        heading="Which rate was best, with which warm-up?",
+        tables=[Table(title="", columns=columns, rows=rows)] if rows else [],
+        after=after,
+    )
+
+
+def _theory(choice: Choice) -> Part:
+    depths = {one.placement: one for one in choice.depths}
+    rows = []
+    for one in choice.theory.foreseen:
+        seen = depths.get(one.placement)
+        measured = "–" if seen is None else seen.behaviour
+        if seen is not None and seen.exponent:
+            measured += f", exponent {number(seen.exponent)}"
+        rows.append(
+            [
+                one.placement,
+                significant(one.start_square, 3),
+                significant(one.end_square, 3),
+                significant(one.first_gradient, 3),
+                significant(one.last_gradient, 3),
+                measured,
+            ]
+        )
+    columns = (
+        "placement",
+        "E‖x_0‖²/d",
+        "E‖x_L‖²/d",
+        "first gradient",
+        "last gradient",
+        f"measured over {choice.depth_blocks:,} blocks",
+    )
+    before = [
+        f"This is theory of initial weights, at {counted(choice.case.blocks, 'block')} of width "
+        f"{choice.case.width:,}, and no training: the stream's mean square before the first and after the last block, "
+        "and the gradient norms of the feed-forward's second matrix in both; feed-forward four times the width. "
+        "Norms, schedules and optimisers change what follows from them.",
+        f"Computed by `{choice.theory.command}`. The last column was measured on encoders of width 64 at "
+        "initialisation (results/depth): how the root mean square moves with depth.",
+    ]
+    after = [f"Theory does not follow {joined(list(choice.theory.refused))}."] if choice.theory.refused else []
+    return Part(
+        heading="What depth does, by theory",
+        before=before,
+        tables=[Table(title="", columns=columns, rows=rows)],
+        after=after,
+    )
+
+
+def _where(choice: Choice, setting: str, optimizer: str) -> str:
+    """The folder of results/, what else tells one setting of it from another, and another optimiser that counts."""
+    return setting if optimizer == choice.case.optimizer else f"{setting}, {optimizer}"
+
+
+def _span(sizes: tuple[int, int]) -> str:
+    return f"{sizes[0]:,}" if sizes[0] == sizes[1] else f"{sizes[0]:,} to {sizes[1]:,}"

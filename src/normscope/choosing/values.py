@@ -1,0 +1,183 @@
+"""The evidence as plain values: where it was measured, what it says of a placement, and whose it is."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from ..placement.base import ModelKind
+
+BASELINE = "pre-ln"
+"""The placement that others are compared with, as most decoders of today have it."""
+NEEDS_NATS = 0.1
+"""A loss so much higher without warm-up counts as one that needs it, as in the study of optimisers."""
+RATE_EDGE = 0.25
+"""The best rate stays where its exponent lies within this, as in the study of transfer."""
+Answer = Literal["supported", "contradicted", "undecided"]
+"""Whether the interval lies on the side of the claim, on the other, or across the edge."""
+QuestionName = Literal["lower-loss", "no-warmup", "rate-over-depth", "rate-over-width"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What is asked of every placement."""
+
+    name: QuestionName
+    heading: str
+    rule: str
+    """When it counts as answered."""
+    unit: str
+
+
+QUESTIONS: Mapping[QuestionName, Question] = {
+    question.name: question
+    for question in (
+        Question(
+            name="lower-loss",
+            heading="Which placements end lower than Pre-LN?",
+            rule="supported where the 95 % interval of the loss less Pre-LN's lies below 0, contradicted where above",
+            unit="nats per token",
+        ),
+        Question(
+            name="no-warmup",
+            heading="Which placements do without warm-up?",
+            rule="supported where the 95 % interval of the loss without warm-up less that with it lies below "
+            f"{NEEDS_NATS}, "
+            "contradicted where it lies above 0",
+            unit="nats per token",
+        ),
+        Question(
+            name="rate-over-depth",
+            heading="Does the best rate stay when the model gets deeper?",
+            rule="the exponent of the best rate over depth: supported where its 95 % interval lies within "
+            f"{RATE_EDGE} of 0",
+            unit="exponent",
+        ),
+        Question(
+            name="rate-over-width",
+            heading="Does the best rate stay when the model gets wider?",
+            rule="the exponent of the best rate over width: supported where its 95 % interval lies within "
+            f"{RATE_EDGE} of 0",
+            unit="exponent",
+        ),
+    )
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """Where something was measured: a result in one kind of model."""
+
+    name: str
+    result: str
+    """The folder below results/."""
+    title: str
+    created: str
+    model: ModelKind
+    blocks: tuple[int, int]
+    """The least and the greatest number of blocks in a stack."""
+    width: tuple[int, int]
+    tokens: int
+    """That a training saw; where batches are filled up to a limit, the most that it can have seen."""
+    updates: int
+    text: str
+    """What it was trained on."""
+    unigram_nats: float | None
+    """The loss of a model that ignores its input; None where it is not recorded."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One number with its interval, and what it answers."""
+
+    question: QuestionName
+    placement: str
+    optimizer: str
+    setting: str
+    answer: Answer
+    mean: float
+    half_width: float | None
+    """Of the 95 % interval; None for one seed, which decides nothing."""
+    seeds: int
+    """Trainings in pairs, or the sizes that an exponent goes through."""
+    source: Sequence[str]
+    """JSON pointers into the result: the interval itself; or the losses of the seeds, of which this is the mean of the
+    first less the second."""
+    note: str = ""
+    """What has to be said with it."""
+    learned: bool = True
+    """False where no loss of either side is below the unigram baseline: that decides nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BestRate:
+    """The rate with the lowest loss of a ladder."""
+
+    placement: str
+    optimizer: str
+    setting: str
+    warmup_updates: int
+    peak_lr: float
+    ladder: tuple[float, float]
+    """The smallest and the largest rate that was tried."""
+    at_an_end: bool
+    """Whether a better one may lie beyond."""
+    loss_nats: Sequence[float]
+    """Of every seed at that rate."""
+    source: str
+    """JSON pointer to these losses."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Depth:
+    """How the hidden state was seen to move over depth at initialisation."""
+
+    placement: str
+    behaviour: str
+    exponent: float | None
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """A claim that a study has judged, in its own words."""
+
+    result: str
+    statement: str
+    found: str
+    verdict: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """All of ours."""
+
+    settings: Mapping[str, Setting]
+    findings: Sequence[Finding]
+    rates: Sequence[BestRate]
+    depths: Sequence[Depth]
+    depth_blocks: int
+    """Up to how many blocks these were measured."""
+    advice: Sequence[Judged]
+    """How far the doctor's learning rates and warm-ups were right."""
+    optimizers: Sequence[str]
+    """Every optimiser that there is, measured or not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Published:
+    """A number of somebody else."""
+
+    claim: str
+    """A sentence with its numbers."""
+    citation: str
+    model: ModelKind
+    placements: Sequence[str]
+    optimizer: str = ""
+    """Empty where the source does not say, or we do not know."""
+    blocks: Sequence[int] = ()
+    """Of the models that it was measured on, for a stack; empty where not known."""
+    width: Sequence[int] = ()
+    tokens: float | None = None
+    checked: Literal["read", "second-hand", "unverified"]
+    """Whether we read it at the place cited, in another text, or know it from memory."""

@@ -1,0 +1,82 @@
+"""A diagnosis as the output of a notebook's cell: what the terminal says of it, and the pictures over depth."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from .. import notebook
+from ..numbers import counted
+from ..panels_svg import Panel, panels_svg
+from ..words import kind_name
+from .advice_words import advice_rows, source_words
+from .contents import DiagnosisContents, Stack
+from .svg import depth_panels
+from .words import (
+    block_span,
+    figures,
+    headline,
+    loss_words,
+    placement_words,
+    rules_count,
+    same_sublayers,
+    stack_title,
+    stack_words,
+    summary,
+)
+
+
+def diagnosis_html(found: DiagnosisContents) -> str:
+    """The verdict first."""
+    return notebook.fragment(_pieces(found))
+
+
+def stack_panels(found: DiagnosisContents) -> list[Panel]:
+    """Of every stack all that was measured over depth, each named by its stack where there are several."""
+    several = len(found.stacks) > 1
+    return [
+        replace(panel, title=f"{panel.title}, {stack_title(stack)}") if several else panel
+        for stack in found.stacks
+        for panel in depth_panels(stack).values()
+    ]
+
+
+def _pieces(found: DiagnosisContents) -> Iterator[str]:
+    verdict, rate = headline(found)
+    yield notebook.heading(f"{verdict} — {rate or summary(found)}")
+    if rate:
+        yield notebook.paragraph(summary(found))
+    facts = [found.target, counted(found.parameters, "parameter"), loss_words(found.measured)]
+    yield notebook.paragraph(" · ".join([*facts, *(["trained weights"] if found.trained else [])]))
+    if found.advice is not None:
+        yield notebook.heading(f"learning rate with {found.advice.optimizer}, {source_words(found.advice)}")
+        rows = [(row.term.name, row.value, row.meaning) for row in advice_rows(found.advice)]
+        yield notebook.table(("", "", "what it means"), rows)
+        yield from (notebook.paragraph(f"note: {note}") for note in found.advice.notes)
+    if found.findings:
+        heads = ("severity", "finding", "where", "what", "fix")
+        listed = [(one.severity, one.id, one.where, one.message, one.fix) for one in found.findings]
+        yield notebook.table(heads, listed)
+    for stack in found.stacks:
+        yield notebook.heading(f"{stack_title(stack)}: {' · '.join(stack_words(stack))}")
+        yield _sublayers(stack)
+    yield notebook.paragraph(rules_count(found))
+    panels = stack_panels(found)
+    if panels:
+        yield notebook.picture(panels_svg(panels, title="The residual stream over depth"))
+
+
+def _sublayers(stack: Stack) -> str:
+    """A row for all sub-layers that were found to be the same, with what was measured in the first and the last."""
+    rows = []
+    for group in same_sublayers(stack):
+        members = [stack.sublayers[place] for place in group]
+        first, last = members[0].measured, members[-1].measured
+        rows.append(
+            (
+                f"{kind_name(members[0].kind)}, block {block_span(one.block for one in members)}",
+                placement_words(members[0]),
+                members[0].formula,
+                f"{figures(first.stream_square)} to {figures(last.stream_square)}",
+                f"{figures(first.gradient_norm)} to {figures(last.gradient_norm)}",
+            )
+        )
+    return notebook.table(("sub-layers", "placement", "formula", "E‖x‖² / d it reads", "gradient norm"), rows)

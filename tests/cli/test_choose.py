@@ -1,0 +1,86 @@
+"""`normscope choose`, and the same below `placements`."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from normscope.cli.main import main
+from normscope.placement import registry
+from tiny import MY_PLACEMENT
+
+
+@pytest.fixture(autouse=True)
+def _registry(monkeypatch):
+    monkeypatch.setattr(registry, "_REGISTRY", dict(registry._REGISTRY))
+
+
+@pytest.fixture
+def call(capfd, monkeypatch):
+    """`normscope ARGUMENTS` -> exit code, standard output, standard error."""
+
+    def run(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["normscope", *map(str, arguments)])
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as stopped:
+            main()
+        return (int(stopped.value.code or 0), *capfd.readouterr())
+
+    return run
+
+
+CASE = ("--model", "decoder-only", "--blocks", 24, "--width", 1024, "--optimizer", "muon", "--tokens", "5e9")
+
+
+def test_a_case_fits_a_hundred_columns_and_cuts_no_name_and_no_number(call):
+    code, out, err = call("choose", *CASE)
+    assert (code, err) == (0, "")
+    assert max(map(len, out.splitlines())) <= 100
+    assert "…" not in out
+    assert "only small-scale" in out
+    assert "hybrid-norm-star  −0.060 ± 0.020" in out
+    assert call("placements", "choose", *CASE)[1] == out
+
+
+def test_as_data_every_finding_says_where_it_stands(call):
+    code, out, _ = call("choose", "Peri-LN,deepnorm", *CASE, "--json")
+    found = json.loads(out)
+    assert code == 0
+    assert found["case"]["tokens"] == 5e9
+    assert found["measured"][0]["scale"] == "small-scale"
+    claims = {one["question"]["name"]: one["claims"] for one in found["answers"]}
+    assert [claim["placement"] for claim in claims["no-warmup"]] == ["peri-ln", "deepnorm"]
+    assert all(one["source"] for claim in claims["no-warmup"] for one in claim["findings"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--optimizer", "muno"), "did you mean 'muon'?"),
+        (("t-fixup",), "t-fixup is not defined for decoder-only models; it is for encoder-decoder"),
+        (("--model", "decoder"), "did you mean 'decoder-only'?"),
+        (("--tokens", "0"), "tokens must be a number of tokens, such as 5e9, got 0"),
+        (("--width", "0"), "width must be at least 1"),
+        (("--import", "missing.py"), "missing.py"),
+    ],
+)
+def test_a_mistake_is_told_in_a_line(call, arguments, says):
+    code, out, err = call("choose", *arguments)
+    assert (code, out) == (2, "")
+    assert says in err
+    assert len(err.splitlines()) == 1
+
+
+def test_a_placement_of_the_users_own_is_not_known(call, tmp_path: Path):
+    file = tmp_path / "half.py"
+    file.write_text(MY_PLACEMENT, encoding="utf-8")
+    code, out, _ = call("choose", "half-ln", "--import", file, "--blocks", 4, "--width", 64)
+    assert code == 0
+    assert "Never measured for this: half-ln." in out
+
+
+def test_the_manual_is_written_in_a_clone_alone(call, tmp_path: Path):
+    code, _, err = call("placements", "choose", "--write-docs", tmp_path / "docs")
+    assert code == 2
+    assert "no such file; the manual's page is made in a clone" in err
