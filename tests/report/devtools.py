@@ -2,7 +2,9 @@
 
 import json
 import os
+import select
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
@@ -11,6 +13,10 @@ from typing import Any
 
 from report.browser import FLAGS, program
 
+ANSWER_SECONDS = 60.0
+"""How long one wait for the browser may take before the test fails; answers take milliseconds."""
+END_SECONDS = 20.0
+"""How long the browser may take to end when asked to; then it is killed."""
 _KEYS = {"+": ("Equal", 187), "-": ("Minus", 189), "0": ("Digit0", 48), "Enter": ("Enter", 13), "Tab": ("Tab", 9)}
 
 
@@ -35,20 +41,65 @@ def chromium(folder: Path) -> Iterator["Tab"]:
     )
     os.close(down[0])
     os.close(up[1])
-    with os.fdopen(down[1], "wb", buffering=0) as requests, os.fdopen(up[0], "rb") as answers:
+    pipe = Pipe(down[1], up[0])
+    try:
+        yield Tab(pipe)
+    finally:
+        pipe.close()
+        process.terminate()
         try:
-            yield Tab(requests, answers)
-        finally:
-            process.terminate()
-            process.wait(timeout=20)
+            process.wait(timeout=END_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+class Pipe:
+    """Messages to and from the browser, none of which is waited for beyond a limit: one that hangs fails a test."""
+
+    def __init__(self, requests: int, answers: int) -> None:
+        self._requests, self._answers, self._rest = requests, answers, b""
+        os.set_blocking(requests, False)
+        self._deadline, self._awaited = 0.0, ""
+
+    def close(self) -> None:
+        os.close(self._requests)
+        os.close(self._answers)
+
+    def expect(self, what: str) -> None:
+        """Begin to wait for `what`, which has to come within the limit whatever else comes meanwhile."""
+        self._deadline, self._awaited = time.monotonic() + ANSWER_SECONDS, what
+
+    def send(self, message: bytes) -> None:
+        left = memoryview(message)
+        while left:
+            _, ready, _ = select.select([], [self._requests], [], self._seconds_left())
+            try:
+                left = left[os.write(self._requests, left) :] if ready else left
+            except BrokenPipeError:
+                raise AssertionError(f"the browser has ended before {self._awaited}") from None
+
+    def receive(self) -> bytes:
+        while b"\0" not in self._rest:
+            ready, _, _ = select.select([self._answers], [], [], self._seconds_left())
+            if ready:
+                more = os.read(self._answers, 1 << 20)
+                assert more, f"the browser has ended before {self._awaited}"
+                self._rest += more
+        message, _, self._rest = self._rest.partition(b"\0")
+        return message
+
+    def _seconds_left(self) -> float:
+        left = self._deadline - time.monotonic()
+        assert left > 0, f"the browser took more than {ANSWER_SECONDS:g} s for {self._awaited}"
+        return left
 
 
 class Tab:
     """A page, what it has logged, and what may be done to it."""
 
-    def __init__(self, requests: Any, answers: Any) -> None:
-        self._requests, self._answers, self._numbers, self._session = requests, answers, count(1), ""
-        self._rest = b""
+    def __init__(self, pipe: Pipe) -> None:
+        self._pipe, self._numbers, self._session = pipe, count(1), ""
         self.log: list[str] = []
         target = self._call("Target.createTarget", url="about:blank")["targetId"]
         self._session = self._call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
@@ -59,7 +110,8 @@ class Tab:
         number = next(self._numbers)
         request = {"id": number, "method": method, "params": parameters}
         request |= {"sessionId": self._session} if self._session else {}
-        self._requests.write(json.dumps(request).encode() + b"\0")
+        self._pipe.expect(f"the answer to {method} {str(parameters)[:200]}")
+        self._pipe.send(json.dumps(request).encode() + b"\0")
         while True:
             message = self._next()
             if message.get("id") == number:
@@ -67,12 +119,7 @@ class Tab:
                 return message["result"]
 
     def _next(self) -> dict[str, Any]:
-        while b"\0" not in self._rest:
-            more = self._answers.read1(1 << 20)
-            assert more, "the browser has ended"
-            self._rest += more
-        line, _, self._rest = self._rest.partition(b"\0")
-        message = json.loads(line)
+        message: dict[str, Any] = json.loads(self._pipe.receive())
         if message.get("method") in ("Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Log.entryAdded"):
             self.log.append(json.dumps(message["params"]))
         return message
@@ -94,10 +141,13 @@ class Tab:
         self.media(media, **features)
         self._call("Page.navigate", url="about:blank")
         self._call("Page.navigate", url=address)
+        self._pipe.expect(f"the load of {address}")
         while self._next().get("method") != "Page.loadEventFired":
             pass
+        # The first event may be that of the blank page before it.
+        deadline = time.monotonic() + ANSWER_SECONDS
         while self.js("location.href") == "about:blank" or self.js("document.readyState") != "complete":
-            pass
+            assert time.monotonic() < deadline, f"{address} was not complete after {ANSWER_SECONDS:g} s"
 
     def media(self, media: str = "", **features: str) -> None:
         asked = [{"name": name.replace("_", "-"), "value": value} for name, value in features.items()]
