@@ -39,7 +39,8 @@ PAGES = list(
 REFERENCE = "docs/site/reference"
 """Made of docstrings, so the repository holds its outline alone."""
 
-project, author = "NormScope", "NormScope contributors"
+project = "NormScope"
+copyright = "NormScope, Apache-2.0"
 root_doc = "README"
 include_patterns = [*PAGES, f"{REFERENCE}.md"]
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx_copybutton"]
