@@ -101,6 +101,12 @@ def with_index(app: Any, error: Exception | None) -> None:
         shutil.copy(Path(app.outdir) / "README.html", Path(app.outdir) / "index.html")
 
 
+def with_levels(app: Any, page: str, template: str, context: dict[str, Any], tree: Any) -> None:
+    """Give the headings of the menu the level that readers of screens go by."""
+    menu = context["furo_navigation_tree"]
+    context["furo_navigation_tree"] = menu.replace('role="heading"', 'role="heading" aria-level="2"')
+
+
 def with_fields(app: Any, what: str, name: str, of: Any, options: Any, lines: list[str]) -> None:
     """Give a docstring its lists of parameters and errors."""
     try:
@@ -113,4 +119,5 @@ def with_fields(app: Any, what: str, name: str, of: Any, options: Any, lines: li
 def setup(app: Any) -> None:
     app.connect("autodoc-process-docstring", with_fields)
     app.connect("source-read", with_menu)
+    app.connect("html-page-context", with_levels, priority=900)  # after the theme
     app.connect("build-finished", with_index)
