@@ -80,6 +80,12 @@ MENU = {
     },
 }
 """Page -> heading -> pages of the menu below it; those of the folders below come after."""
+ACCESSIBLE = {
+    '<aside class="sidebar-drawer">': '<aside class="sidebar-drawer" aria-label="Menu">',
+    '<aside class="toc-drawer': '<aside aria-label="On this page" class="toc-drawer',
+    "<pre>": '<pre tabindex="0">',
+}
+"""What the theme leaves to be said, by axe-core's rules."""
 FOLDERS = {"docs/placements": "docs/placements/", "results/README": "results/"}
 
 
@@ -95,10 +101,18 @@ def with_menu(app: Any, page: str, source: list[str]) -> None:
         source[0] += f"\n\n```{{toctree}}\n:hidden:\n:titlesonly:\n{caption}\n{names}\n```\n"
 
 
-def with_index(app: Any, error: Exception | None) -> None:
-    """The first page under the name that browsers and servers look for."""
-    if error is None and app.builder.name == "html":
-        shutil.copy(Path(app.outdir) / "README.html", Path(app.outdir) / "index.html")
+def finished(app: Any, error: Exception | None) -> None:
+    """Name the landmarks of every page, let keys scroll code, and give the first page the name that is looked for."""
+    if error is not None or app.builder.name != "html":
+        return
+    out = Path(app.outdir)
+    for page in out.rglob("*.html"):
+        if "_downloads" not in page.parts:  # a report is a page of ours, and as it was written
+            text = page.read_text(encoding="utf-8")
+            for plain, accessible in ACCESSIBLE.items():
+                text = text.replace(plain, accessible)
+            page.write_text(text, encoding="utf-8")
+    shutil.copy(out / "README.html", out / "index.html")
 
 
 def with_levels(app: Any, page: str, template: str, context: dict[str, Any], tree: Any) -> None:
@@ -120,4 +134,4 @@ def setup(app: Any) -> None:
     app.connect("autodoc-process-docstring", with_fields)
     app.connect("source-read", with_menu)
     app.connect("html-page-context", with_levels, priority=900)  # after the theme
-    app.connect("build-finished", with_index)
+    app.connect("build-finished", finished)
