@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
 
-.PHONY: demo gallery test mutants faults engines fuzz lint format bench gpu clean
+.PHONY: demo gallery test mutants faults engines docs fuzz lint format bench gpu clean
 
 demo: $(STAMP)
 	$(BIN)/normscope demo
@@ -34,6 +34,11 @@ faults: $(STAMP)
 # The engines Ray and Slurm; Slurm's tests skip without Debian's slurm-wlm and munge, or where they are not run by root.
 engines: $(VENV)/engines
 	NORMSCOPE_TEST_ENGINES=1 $(BIN)/python -m pytest -n 0 --timeout 3600 tests/engines
+
+# The manual as a site that opens from files, without a network: build/manual/index.html. A warning is an error.
+docs: $(VENV)/docs
+	$(BIN)/sphinx-build -W --keep-going --quiet -c docs/site . build/manual
+	@echo build/manual/index.html
 
 # Changed files for every reader, for FUZZ_SECONDS; goes on with other ones where the last call stopped.
 FUZZ_SECONDS ?= 3600
@@ -70,7 +75,7 @@ gpu: $(if $(filter $(BIN)/python,$(GPU_PYTHON)),$(STAMP))
 	PYTHONPATH=src:benchmarks:$(PYTHONPATH) $(GPU_PYTHON) -m gpu --parts $(PARTS) --out $(GPU_OUT)
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis mutants
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis mutants build/manual
 
 $(STAMP): requirements.lock pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13) and "NormScope needs Python 3.11 to 3.13; set PYTHON=...")'
@@ -82,6 +87,10 @@ $(STAMP): requirements.lock pyproject.toml
 $(VENV)/engines: $(STAMP) requirements-engines.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements-engines.lock
 	touch $(VENV)/engines
+
+$(VENV)/docs: $(STAMP) requirements-docs.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements-docs.lock
+	touch $(VENV)/docs
 
 $(VENV)/mutants: $(STAMP) requirements-mutants.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements-mutants.lock

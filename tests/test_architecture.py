@@ -47,7 +47,8 @@ MAY_IMPORT = {
     "runs": {"doctor", "files", "measure", "model", "optim", "settings", "tasks", "train"},
     "exchange": {"files", "data", "model", "optim", "placement", "runs", "settings", "tasks", "train"},
     "targets": {"adapters", "doctor", "model", "optim", "runs", "settings", "tasks", "train"},
-    "catalogue": {"placement", "model", "report"},
+    # A placement's page has what theory says of it, beside what was measured.
+    "catalogue": {"placement", "model", "report", "theory"},
     # A study drives runs, so it stands above what assembles one from a configuration.
     # Its spikes are made in another library's trainer too.
     "studies": {

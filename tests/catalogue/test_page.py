@@ -1,11 +1,15 @@
-"""docs/placements.md and its pictures are what the placements say today."""
+"""docs/placements.md and the pages of the placements are what formulas and results say today."""
 
 import re
 from pathlib import Path
 
 import pytest
 
+from normscope.catalogue.details import details
+from normscope.catalogue.measured import measured
 from normscope.catalogue.page import files
+from normscope.catalogue.placement_page import placement_page
+from normscope.catalogue.predicted import Predicted
 from normscope.catalogue.rows import Size
 from normscope.placement import registered, registry
 
@@ -19,7 +23,7 @@ def written() -> dict[str, str]:
     ours = {name: p for name, p in registry._REGISTRY.items() if p.__module__.startswith("normscope.placement.")}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(registry, "_REGISTRY", ours)
-        return files(Size())
+        return files(Size(), DOCS.parent / "results")
 
 
 def test_the_manual_is_up_to_date(written):
@@ -27,18 +31,25 @@ def test_the_manual_is_up_to_date(written):
     assert not stale, AGAIN
 
 
-def test_the_manual_has_no_picture_of_a_placement_that_is_gone(written):
+def test_the_manual_has_no_file_of_a_placement_that_is_gone(written):
     assert {f"placements/{path.name}" for path in (DOCS / "placements").iterdir()} <= set(written)
 
 
-def test_the_page_shows_every_placement_with_its_picture(written):
-    page = written["placements.md"]
+def test_every_placement_has_a_page_with_its_pictures(written):
     ours = [name for name, p in registered().items() if p.__module__.startswith("normscope.placement.")]
     for name in ours:
-        assert f'<a id="{name}"></a>' in page
-        assert f"](placements/{name}.svg)" in page
-    for target in re.findall(r"\]\(#([^)]+)\)", page):
-        assert f'id="{target}"' in page or f"## {target.replace('-', ' ').capitalize()}" in page
+        assert f"](placements/{name}.md)" in written["placements.md"]
+        page = written[f"placements/{name}.md"]
+        pictures = {f"placements/{picture}" for picture in re.findall(r"!\[[^]]*\]\(([^)]*)\)", page)}
+        assert f"placements/{name}.svg" in pictures <= set(written)
+        assert (f"placements/{name}-depth.svg" in pictures) == ("Theory does not follow it" not in page)
+
+
+def test_without_results_the_pages_say_so(tmp_path):
+    known = {"pre-ln": registered()["pre-ln"]}
+    nothing = measured(tmp_path / "missing", known)["pre-ln"]
+    page = placement_page(details(known["pre-ln"], Size()), Predicted(command="", told=[]), nothing, [], "a model")
+    assert page.endswith("## Results\n\nNone of the committed results has numbers of it.\n")
 
 
 def _text(path: Path) -> str:

@@ -123,5 +123,5 @@ def test_mistakes_end_in_one_line(call, arguments, message, tmp_path, monkeypatc
 def test_writing_the_manual(call, tmp_path):
     code, out, _ = call("--write-docs", tmp_path / "docs")
     assert (code, out.strip()) == (0, str(tmp_path / "docs/placements.md"))
-    pictures = {path.stem for path in (tmp_path / "docs/placements").iterdir()}
-    assert pictures == set(registered())
+    pages = {path.stem for path in (tmp_path / "docs/placements").glob("*.md")}
+    assert pages == set(registered())

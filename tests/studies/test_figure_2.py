@@ -101,7 +101,9 @@ def test_a_gap_that_is_mostly_summed_rate_is_not_the_warm_up_s() -> None:
     assert found["most of the gap is the warm-up, under Adam"][0] == "not reproduced"
     verdict, conditions = found["warm-up is essential under Adam"]
     assert verdict == "reproduced under conditions"
-    assert re.fullmatch(r"the paper's schedule, rate 0.001.*; not as much summed rate, rate 0.001.*", conditions)
+    assert re.fullmatch(
+        r"the paper's schedule, rate 0.001.*; not as much cumulative learning rate, rate 0.001.*", conditions
+    )
 
 
 def test_where_nothing_is_learned_with_warm_up_nothing_is_decided() -> None:
@@ -164,7 +166,7 @@ def test_the_pictures_have_every_family_and_rate(drawn: list[list[Panel]]) -> No
     paper, controlled, *_, over_rates = drawn
     assert [panel.title for panel in paper] == ["Adam, rate 0.001", "Adam, rate 0.001"] + ["Adam, rate 0.002"] * 2
     assert [one.label for one in paper[0].series] == ["no warm-up", "warm-up 255", "warm-up 32", "unigram baseline"]
-    assert "no warm-up, summed rate of warm-up 255" in [one.label for one in controlled[0].series]
+    assert "no warm-up, cumulative learning rate of warm-up 255" in [one.label for one in controlled[0].series]
     assert [one.x for one in over_rates[0].series] == [[1e-3, 2e-3]] * 3
     assert [list(one.x) for one in over_rates[3].series] == [[0.2, 1.0]] * 2
     # As many colours as there are, and each of one thing.

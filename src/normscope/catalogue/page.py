@@ -1,12 +1,15 @@
-"""docs/placements.md and its pictures, written from the placements themselves."""
+"""docs/placements.md and what lies in docs/placements/, written from the placements and from results."""
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from ..placement import registered
-from ..report.wiring.svg import wiring_svg
 from . import words
-from .details import Details, details
-from .rows import Row, Size, StackKind, rows, sized
+from .details import details
+from .measured import measured
+from .placement_page import diagram, placement_page
+from .predicted import predictions
+from .rows import Row, Size, rows, sized
 
 _INTRODUCTION = """\
 # Placements
@@ -14,8 +17,9 @@ _INTRODUCTION = """\
 <!-- Written by `normscope placements --write-docs docs`; change the placements, not this page. -->
 
 Every placement is one formula in one file of `src/normscope/placement/formulas/`. All on this page is read from those
-formulas: what is printed, drawn and counted here is what trains. F is a sub-layer (attention, cross-attention or
-feed-forward), `norm` the norm the formula asks for, x the residual stream. [A placement of your
+formulas: what is printed and counted here is what trains. A placement's name leads to its own page, with its wiring,
+its initial weights, what theory says of it over depth, and what was measured of it. F is a sub-layer (attention,
+cross-attention or feed-forward), `norm` the norm the formula asks for, x the residual stream. [A placement of your
 own](own-placements.md) appears in the same commands.
 
 ```console
@@ -67,29 +71,30 @@ and `target` as indices of boxes, `subtracted`).
 """
 
 
-def files(size: Size) -> dict[str, str]:
-    """The page and its pictures: path below the folder of the manual -> text. The same code gives the same bytes.
+def files(size: Size, results: Path) -> dict[str, str]:
+    """The pages and their pictures: path below the folder of the manual -> text. The same code gives the same bytes.
 
-    A placement that is not defined for `size` is shown for the first kind of model that it has.
+    A placement that is not defined for `size` is shown for the first kind of model that it has. results: the folder of
+    results, beside that of the manual; it may be missing.
     """
     table = rows(size)
     known = registered()
-    shown = {row.name: details(known[row.name], _fitting(row, size)) for row in table}
-    pictures = {f"placements/{name}.svg": diagram(found, _first(found)) for name, found in shown.items()}
-    return {"placements.md": page(table, list(shown.values()), size)} | pictures
+    predicted, found = predictions(known), measured(results, known)
+    written = {"placements.md": page(table, size)}
+    for row in table:
+        name = row.name
+        shown = details(known[name], _fitting(row, size))
+        variants = [other.name for other in table if other.variant_of == name]
+        written[f"placements/{name}.md"] = placement_page(shown, predicted[name], found[name], variants, str(size))
+        written[f"placements/{name}.svg"] = diagram(shown, next(iter(shown.wiring)))
+        if predicted[name].picture:
+            written[f"placements/{name}-depth.svg"] = predicted[name].picture
+    return written
 
 
-def page(table: Sequence[Row], shown: Sequence[Details], size: Size) -> str:
+def page(table: Sequence[Row], size: Size) -> str:
     """docs/placements.md."""
-    parts = [_INTRODUCTION, *_overview(table, size), _AS_DATA]
-    parts += ["\n".join(_section(found)) for found in shown]
-    return "\n".join(parts)
-
-
-def diagram(found: Details, stack: StackKind) -> str:
-    """The wiring of one stack as SVG."""
-    title = f"Wiring of {found.row.title}, {stack}"
-    return wiring_svg(found.wiring[stack], title=title, desc="; ".join(words.formula(found.row)))
+    return "\n".join([_INTRODUCTION, *_overview(table, size), _AS_DATA])
 
 
 def _fitting(row: Row, size: Size) -> Size:
@@ -99,10 +104,6 @@ def _fitting(row: Row, size: Size) -> Size:
     return sized(row.models[0], blocks, size.width, size.ffn_width, size.heads)
 
 
-def _first(found: Details) -> StackKind:
-    return next(iter(found.wiring))
-
-
 def _overview(table: Sequence[Row], size: Size) -> Iterator[str]:
     yield f"## All of them\n\nNumbers are for {size}; of two, the first is the encoder's and the second the decoder's."
     yield f"{words.EXTRA} {words.COUNTED}\n"
@@ -110,7 +111,7 @@ def _overview(table: Sequence[Row], size: Size) -> Iterator[str]:
     yield f"|{' --- |' * len(_COLUMNS)}"
     for row in table:
         facts = list(row.stacks.values())
-        name = f"[{row.name}](#{row.name})"
+        name = f"[{row.name}](placements/{row.name}.md)"
         cells = [
             f"*{name}*" if row.variant_of else name,
             "<br>".join(f"`{line}`" for line in words.brief_formula(row)),
@@ -129,23 +130,3 @@ def _overview(table: Sequence[Row], size: Size) -> Iterator[str]:
 def _each(cells: Iterator[str]) -> str:
     """Once where all stacks have the same."""
     return " / ".join(dict.fromkeys(cells)) or "–"
-
-
-def _section(found: Details) -> Iterator[str]:
-    row = found.row
-    yield f'<a id="{row.name}"></a>\n\n## {row.title}\n'
-    variant = f" A variant of [{row.variant_of}](#{row.variant_of})." if row.variant_of else ""
-    yield f"`{row.name}`, {row.year}. {row.citation}.{variant}\n"
-    yield "```text\n" + "\n".join(words.formula(row)) + "\n```\n"
-    yield f"{found.description}\n"
-    yield f"![Wiring of {row.title}](placements/{row.name}.svg)\n"
-    yield f"Initial weights: `{found.scheme}`, {found.scheme_source}. Standard deviations:\n"
-    yield f"| weight | {' | '.join(words.weight_columns(found))} |"
-    yield f"| --- |{' --- |' * len(words.weight_columns(found))}"
-    for weight, cells in words.weight_rows(found):
-        yield f"| {weight} | {' | '.join(cells)} |"
-    yield ""
-    yield from (f"- {fact}" for fact in words.facts(found))
-    yield from (f"- Parameter {parameter}." for parameter in words.parameter_lines(found))
-    yield from (f"- Cost, {kind}: {cost}." for kind, cost in words.costs(row).items())
-    yield ""

@@ -111,7 +111,7 @@ def show(
         raise UserError(str(error)) from error
     drawn = {name: _drawn_stack(stack, one) for name, one in found.items()}
     if svg is not None:
-        from ..catalogue.page import diagram
+        from ..catalogue.placement_page import diagram
 
         write_text("--svg", svg, diagram(found[asked[0]], drawn[asked[0]]))
     if as_json:
@@ -158,6 +158,6 @@ def _write_docs(folder: Path, size: "Size") -> None:
 
     with disk_errors(f"writing into {folder}"):
         make_folders(folder / "placements")
-    for name, text in files(size).items():
+    for name, text in files(size, folder.parent / "results").items():
         write_text("--write-docs", folder / name, text)
     typer.echo(str(folder / "placements.md"))

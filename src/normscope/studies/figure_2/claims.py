@@ -50,7 +50,7 @@ def group_shares(group: Group, curves: Curves) -> Shares:
 
 def kept_without(group: Group, found: Trained) -> dict[str, tuple[Arm, Estimate | None]]:
     """By family: the arm without warm-up, and the share it keeps of the gain that the long warm-up has."""
-    arms = {"the paper's schedule": group.without, "as much summed rate": group.without_equal_sum}
+    arms = {"the paper's schedule": group.without, "as much cumulative learning rate": group.without_equal_sum}
     unigram = found.unigram(group.long)
     return {name: (arm, gain_kept(found.curves, arm, group.long, unigram)) for name, arm in arms.items()}
 
@@ -135,7 +135,7 @@ def _summed_rate(of: Sequence[Group], found: Trained) -> Claim:
         holds |= {f"rate {group.peak_lr:g}, {way}": is_so for way, is_so in share.decided(_HALF).items()}
         parts.append(
             f"rate {group.peak_lr:g}: of a gap of {with_interval(share.gap)} nats {with_interval(share.summed_rate)} "
-            f"is summed rate ({with_interval(share.given_back)} when it is given back without warm-up, "
+            f"is cumulative learning rate ({with_interval(share.given_back)} when it is given back without warm-up, "
             f"{with_interval(share.taken_away)} when it is taken away with warm-up)"
         )
     ratio = of[0].long.summed_lr / of[0].without.summed_lr

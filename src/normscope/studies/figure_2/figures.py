@@ -22,8 +22,8 @@ def controlled_family(group: Group) -> dict[str, Arm]:
     long = _warm(group.long)
     found = {
         long: group.long,
-        f"no warm-up, summed rate of {long}": group.without_equal_sum,
-        f"{long}, summed rate of no warm-up": group.long_equal_sum,
+        f"no warm-up, cumulative learning rate of {long}": group.without_equal_sum,
+        f"{long}, cumulative learning rate of no warm-up": group.long_equal_sum,
     }
     if group.controlled_without is not None and group.controlled_short is not None:
         found |= {

@@ -46,9 +46,9 @@ def _shares_table(config: Figure2Config, found: Trained) -> StudyTable:
             columns = (share.gap, share.summed_rate, share.given_back, share.taken_away)
             rows.append((OPTIMIZERS[name], group.peak_lr, *map(with_interval, columns)))
     return StudyTable(
-        title="How much of the gap between no warm-up and warm-up is summed rate",
+        title="How much of the gap between no warm-up and warm-up is cumulative learning rate",
         columns=(
-            *("optimiser", "rate", "gap, nats", "share that is summed rate"),
+            *("optimiser", "rate", "gap, nats", "share that is cumulative learning rate"),
             *("given back without warm-up", "taken away with warm-up"),
         ),
         rows=rows,

@@ -51,7 +51,7 @@ def _inside(standing: Standing) -> StudyTable:
         title=f"{standing.words.capitalize()}: the decoder at the better warm-up, means over seeds. What the last "
         "third of its blocks is worth in nats of loss, how far it turns the output (1 - cos), the correlation of the "
         "output's tokens; and the largest over the smallest gradient norm of its blocks before training",
-        columns=("placement", "last third is worth", "and turns", "token correlation", "gradient spread"),
+        columns=("placement", "last third is worth", "and turns", "cosine similarity of tokens", "gradient spread"),
         rows=[
             (title(name), *(standing.mean_seen(standing.better(name), measure) for measure in MEASURES))
             for name in standing.placements

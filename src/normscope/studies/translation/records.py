@@ -17,7 +17,16 @@ def ends_table(found: Trained) -> StudyTable:
     """Where every run ends."""
     return StudyTable(
         title="Where the runs end",
-        columns=("text", "configuration", "summed rate", "seed", "loss, nats", "loss, bits", "BLEU", "ended"),
+        columns=(
+            "text",
+            "configuration",
+            "cumulative learning rate",
+            "seed",
+            "loss, nats",
+            "loss, bits",
+            "BLEU",
+            "ended",
+        ),
         rows=[
             (
                 arm.pair,

@@ -1,0 +1,205 @@
+"""What committed results say of each placement: every `results.json` below a folder, read by the kind of its tables."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..limits.reading import read_json
+from ..placement import Placement
+from ..report.numbers import counted, interval, learning_rate, number, percentage, significant, span
+
+Table = Mapping[str, Any]
+_NATS = "nats per token"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    what: str
+    found: str
+
+
+@dataclass(slots=True, kw_only=True)
+class Measured:
+    """rows: by the title and folder of a result; mentioned: the other results that have numbers of the placement."""
+
+    rows: dict[tuple[str, str], list[Row]] = field(default_factory=dict)
+    mentioned: list[tuple[str, str]] = field(default_factory=list)
+
+
+def measured(results: Path, placements: Mapping[str, type[Placement]]) -> dict[str, Measured]:
+    """By name. results: a folder of folders; without it nothing was measured. Raises as `read_json` does."""
+    found = {name: Measured() for name in placements}
+    names = {placement.title: name for name, placement in placements.items()} | {name: name for name in placements}
+    for file in sorted(results.glob("*/results.json")):
+        data = read_json(file)
+        result = (data["title"], file.parent.name)
+        for key, reader in _READERS.items():
+            for label, row in reader(data) if data.get(key) else ():
+                if label in names:
+                    found[names[label]].rows.setdefault(result, []).append(row)
+        for name in sorted({names[text] for text in _texts(data) if text in names}):
+            if result not in found[name].rows:
+                found[name].mentioned.append(result)
+    return found
+
+
+def _arms(data: Table) -> Iterator[tuple[str, Row]]:
+    """Of a comparison: the best rate of each placement, warm-up and optimiser."""
+    groups: dict[tuple[str, int, str], list[Table]] = {}
+    for arm in data["arms"]:
+        groups.setdefault((arm["placement"], arm["warmup_updates"], arm["optimizer"]), []).append(arm)
+    for (placement, warmup, optimizer), arms in groups.items():
+        best = min(arms, key=lambda arm: _order(_losses(arm)))
+        updates = max(seed["updates"] for seed in best["seeds"])
+        rates = _rate(best["peak_lr"], len(arms))
+        yield (
+            placement,
+            Row(
+                what=f"validation loss after {counted(updates, 'update')}, {_warmup(warmup)}, {optimizer}, {rates}",
+                found=_loss(_losses(best), len(best["seeds"]), data["chance_nll_nats"]),
+            ),
+        )
+
+
+def _losses(arm: Table) -> list[float]:
+    return _finite([seed["valid_loss_nats"] for seed in arm["seeds"] if seed["status"] == "finished"])
+
+
+def _configurations(data: Table) -> Iterator[tuple[str, Row]]:
+    """Of a figure of the paper's: each schedule at its best rate."""
+    groups: dict[tuple[str, ...], list[Table]] = {}
+    for one in data["configurations"]:
+        groups.setdefault((one["placement"], one["text"], one["optimizer"], one["schedule"]), []).append(one)
+    for (placement, text, optimizer, schedule), several in groups.items():
+        best = min(several, key=lambda one: _order(_finite(one["last_loss_nats"])))
+        rates = _rate(best["peak_lr"], len({one["peak_lr"] for one in several}))
+        losses = _finite(best["last_loss_nats"])
+        yield (
+            placement,
+            Row(
+                what=f"{text}, last validation loss, {schedule}, {optimizer}, {rates}",
+                found=_loss(losses, len(best["last_loss_nats"]), data["unigram_nats"].get(text)),
+            ),
+        )
+
+
+def _trials(data: Table) -> Iterator[tuple[str, Row]]:
+    """Of placements at their own best rates, beside Pre-LN of as many parameters."""
+    for task, trials in data["trials"].items():
+        of = task.replace("-", " ")
+        for name, trial in trials["placements"].items():
+            for ladder in (trial[key] for key in ("without_warmup", "with_warmup") if trial.get(key)):
+                yield name, _best(ladder, f"{of}, ", trials["unigram_nats"])
+            if trial.get("less_pre_ln_nats"):
+                difference = trial["less_pre_ln_nats"]
+                found = f"{interval(difference['mean'], difference['half_width'])} {_NATS}"
+                yield name, Row(what=f"{of}, the last loss less Pre-LN's, each at its best rate", found=found)
+
+
+def _pairings(data: Table) -> Iterator[tuple[str, Row]]:
+    for pairing in data["pairings"]:
+        for ladder in (pairing[key] for key in ("without_warmup", "with_warmup") if pairing.get(key)):
+            yield pairing["placement"], _best(ladder, f"{pairing['optimizer']}, ", data["unigram_nats"])
+
+
+def _best(ladder: Table, before: str, unigram_nats: float) -> Row:
+    losses = _finite(ladder["last_loss_nats"])
+    rate = _rate(ladder["best_lr"], len(ladder["ladder_nats"][0]))
+    end = ", an end of the range" if ladder["best_at_an_end"] else ""
+    return Row(
+        what=f"{before}last validation loss, {_warmup(ladder['warmup_updates'])}, {rate}{end}",
+        found=_loss(losses, len(ladder["last_loss_nats"]), unigram_nats),
+    )
+
+
+def _depths(data: Table) -> Iterator[tuple[str, Row]]:
+    """Of encoders before any update."""
+    deepest = data["depths"][-1]
+    for one in data["placements"]:
+        rms = one["mean_rms"][-1]
+        found = f"{significant(rms)}; {one['behaviour']}" if rms is not None else one["behaviour"]
+        yield one["name"], Row(what=f"RMS of the hidden state after {counted(deepest, 'block')}", found=found)
+
+
+def _deviations(data: Table) -> Iterator[tuple[str, Row]]:
+    """Of predictions, by the models that they were compared in."""
+    for where, placements in data["off_percent"].items():
+        for name, stacks in placements.items():
+            for stack, curves in stacks.items():
+                parts = {"hidden state": curves.get("q"), "gradient of W2": curves.get("ffn_out")}
+                found = ", ".join(f"{what} {percentage(off[0] / 100, 2)}" for what, off in parts.items() if off)
+                models = {"deep": "deep encoder", "pair": "encoder-decoder", "decoder": "decoder"}.get(where)
+                of = models or f"encoder, {where}'s setting"
+                of += f", {stack}" if len(stacks) > 1 else ""
+                yield name, Row(what=f"largest deviation of the prediction, {of}", found=found)
+
+
+def _exponents(data: Table) -> Iterator[tuple[str, Row]]:
+    """Of what should not depend on a model's size, at the last update that was looked at."""
+    last = max(one["at"] for one in data["exponents"] if one["of"] == "logits")
+    for one in data["exponents"]:
+        if one["of"] == "best rate":
+            what = f"exponent of the best rate over {one['axis']}, {_warmup(one['at'])}"
+        elif (one["of"], one["at"]) == ("logits", last):
+            what = f"exponent over {one['axis']} of the change of the logits in {counted(last, 'update')}"
+        else:
+            continue
+        mean, half_width = one["exponent"]["mean"], one["exponent"]["half_width"]
+        yield one["placement"], Row(what=what, found=f"{interval(mean, half_width)}; {one['verdict']}")
+
+
+_READERS: Mapping[str, Callable[[Table], Iterable[tuple[str, Row]]]] = {
+    "arms": _arms,
+    "configurations": _configurations,
+    "trials": _trials,
+    "pairings": _pairings,
+    "depths": _depths,
+    "off_percent": _deviations,
+    "exponents": _exponents,
+}
+"""Which key of a result's data is read how: pairs of a placement, by name or title, and a row."""
+
+
+def _warmup(updates: int) -> str:
+    return f"warm-up {updates:,}" if updates else "no warm-up"
+
+
+def _rate(rate: float, of: int) -> str:
+    return f"rate {learning_rate(rate)}" + (f", the best of {of}" if of > 1 else "")
+
+
+def _loss(losses: Sequence[float], seeds: int, unigram_nats: float | None) -> str:
+    """A mean with its range, beside that of a model that ignores its input."""
+    if not losses:
+        return f"non-finite in {counted(seeds, 'seed')}"
+    several = f" ({span(losses)})" if len(losses) > 1 else ""
+    lost = f", non-finite in {seeds - len(losses)} of {seeds} seeds" if len(losses) < seeds else ""
+    beside = f"; unigram baseline {number(unigram_nats)}" if unigram_nats is not None else ""
+    return f"{number(_mean(losses))}{several} {_NATS}, {counted(seeds, 'seed')}{lost}{beside}"
+
+
+def _finite(values: Sequence[float | None]) -> list[float]:
+    return [value for value in values if value is not None]
+
+
+def _order(losses: Sequence[float]) -> tuple[int, float]:
+    """The best has the most seeds that ended with a loss, and of those the lowest mean."""
+    return -len(losses), _mean(losses) if losses else 0.0
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Every text and every key of plain values, formulas and settings apart."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield key
+            yield from _texts(item) if key not in ("settings", "formulas", "commands") else ()
+    elif isinstance(value, list):
+        for item in value:
+            yield from _texts(item)
