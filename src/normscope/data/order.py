@@ -1,6 +1,6 @@
 """Orders that depend on numbers alone, and take memory only where they are short."""
 
-from typing import Protocol, overload
+from typing import overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,23 +8,6 @@ from numpy.typing import NDArray
 MOST_SORTED = 2**22
 """Up to here an order is sorted random bits, 32 MiB of numbers; longer ones are computed place by place."""
 _ROUNDS = 8
-
-
-class Order(Protocol):
-    """What stands at a stretch of places."""
-
-    def __len__(self) -> int: ...
-
-    @overload
-    def __getitem__(self, places: slice) -> NDArray[np.int64]: ...
-
-    @overload
-    def __getitem__(self, places: int) -> np.int64: ...
-
-
-def order(size: int, *seeds: int) -> Order:
-    """0 to `size` - 1 in an order that depends on nothing but the arguments; never over 32 MiB of it in memory."""
-    return permutation(size, *seeds) if size <= MOST_SORTED else KeyedOrder(size, *seeds)
 
 
 def permutation(size: int, *seeds: int) -> NDArray[np.int64]:
@@ -88,6 +71,14 @@ class KeyedOrder:
             values = (right << high) | left
             low, high = high, low
         return values
+
+
+Order = NDArray[np.int64] | KeyedOrder
+
+
+def order(size: int, *seeds: int) -> Order:
+    """0 to `size` - 1 in an order that depends on nothing but the arguments; never over 32 MiB of it in memory."""
+    return permutation(size, *seeds) if size <= MOST_SORTED else KeyedOrder(size, *seeds)
 
 
 def _mask(bits: np.uint64) -> np.uint64:

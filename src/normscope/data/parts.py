@@ -42,10 +42,11 @@ class Work:
             if _WORK.read(folder / _NOTE) != self._note():
                 return False
             found = 0
-            for entry in os.scandir(folder):
-                found += 0 if entry.name.endswith(".json") else entry.stat().st_size
-                if found >= PART_CHARACTERS:
-                    return True
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    found += 0 if entry.name.endswith(".json") else entry.stat().st_size
+                    if found >= PART_CHARACTERS:
+                        return True
         except (OSError, UserError):
             return False
         return False

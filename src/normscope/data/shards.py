@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from itertools import accumulate
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, Self, overload
+from typing import Any, Self, overload
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -17,21 +17,6 @@ from .manifest import mapped
 
 MOST_SHARD_BYTES = 2**29
 """Of one file: it can be copied, hashed and stored anywhere."""
-
-
-class Numbers(Protocol):
-    """What arrays in memory, in one file and in several have in common."""
-
-    @property
-    def dtype(self) -> np.dtype[Any]: ...
-
-    def __len__(self) -> int: ...
-
-    @overload
-    def __getitem__(self, places: slice) -> NDArray[Any]: ...
-
-    @overload
-    def __getitem__(self, places: int) -> Any: ...
 
 
 class ShardWriter:
@@ -55,8 +40,8 @@ class ShardWriter:
         array = np.ascontiguousarray(numbers, dtype=self._dtype)
         self.written += len(array)
         while len(array) > self._room:
-            self._write(array[: self._room])
-            array = array[self._room :]
+            fits, array = array[: self._room], array[self._room :]
+            self._write(fits)
             self._next_shard()
         self._write(array)
 
@@ -118,9 +103,21 @@ class Shards:
         ]
         return np.concatenate(parts) if parts else np.empty(0, self.dtype)
 
-    def __array__(self, dtype: DTypeLike = None, copy: bool | None = None) -> NDArray[Any]:
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         """All of it in memory: NumPy calls this where an array is needed."""
         return np.asarray(self[:], dtype=dtype)
+
+    def astype(self, dtype: DTypeLike) -> NDArray[Any]:
+        """All of it in memory, as other numbers."""
+        return self[:].astype(dtype)
+
+    def tolist(self) -> list[Any]:
+        """All of it as Python's numbers."""
+        return list(self[:].tolist())
+
+
+Numbers = NDArray[Any] | Shards
+"""An array in memory, in one file or in several."""
 
 
 def mapped_numbers(folder: Path, name: str, dtype: DTypeLike, files: Collection[str]) -> Numbers:

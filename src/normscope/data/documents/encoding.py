@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -138,7 +138,7 @@ def _encode(task: _Encode) -> None:
     numbers_S = np.array(numbers, dtype=np.int64)
     held_out_S = np.isin(numbers_S, list(asked.held_out))
     tokens = tokens.astype(token_dtype(len(tokeniser)))
-    arrays = {}
+    arrays: dict[str, Any] = {}
     for which, mask_S in zip(_WHICH, (~held_out_S, held_out_S), strict=True):
         count = sum(n for number, n in words.items() if (number in asked.held_out) == (which == "held_out"))
         found = Encoded.of(tokens[np.repeat(mask_S, lengths)], lengths[mask_S], numbers_S[mask_S], count)

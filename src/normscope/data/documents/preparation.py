@@ -8,8 +8,8 @@ from typing import Any
 from ...errors import UserError
 from ..sources.opening import FIELD
 from ..text import check_language
+from .learning import Kind
 from .text import Layout
-from .tokeniser import Kind
 
 HOLD_OUT_EVERY = 200
 VOCABULARY_SIZE = 30_000

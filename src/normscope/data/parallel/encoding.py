@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -115,7 +115,7 @@ def _encode(task: _Encode) -> None:
     pairs: dict[str, list[tuple[RawPair, RawPair]]] = {}
     for split, raw, pair in asked.pairs():
         pairs.setdefault(split, []).append((raw, pair))
-    arrays: dict[str, NDArray[np.generic]] = {}
+    arrays: dict[str, Any] = {}
     for split, several in pairs.items():
         for at, (side, form) in enumerate(zip(SIDES, (codec.source, codec.target), strict=True)):
             lines = "".join(raw[at] + "\n" for raw, _ in several) if split != "train" else ""

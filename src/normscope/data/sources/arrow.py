@@ -81,13 +81,13 @@ def _texts(
     batches = iter(batches)
     while True:
         with _told(path, kind):
-            batch = next(batches, None)
+            batch: Any = next(batches, None)
             if batch is None:
                 break
             # Offsets that a stranger wrote may point anywhere; only then does reading a value do so too.
             batch.validate(full=True)
             column = _column(batch, field)
-            texts = [""] * len(column) if column is None else column.to_pylist()
+            texts = column.to_pylist()
         for text in texts:
             number += 1
             unpacked_bytes += max(len(text or ""), 1)
@@ -116,7 +116,7 @@ def _check_field(path: Path, schema: Any, field: str, arrow: Any) -> None:
     ]
     if found is None:
         raise UserError(
-            f"{path}: no field {field!r} in it; it has {', '.join(names) or 'none'}; name the one of the text"
+            f"{path}: no field {field!r} in it; it has {', '.join(names) or 'none'}; name the field of the text"
         )
     if arrow.types.is_dictionary(found):
         found = found.value_type
@@ -128,9 +128,9 @@ def _type_of(schema: Any, field: str, arrow: Any) -> Any:
     if field in schema.names:
         return schema.field(field).type
     name, *parts = field.split(".")
-    found = schema.field(name).type if name in schema.names else None
+    found: Any = schema.field(name).type if name in schema.names else None
     for part in parts:
-        if not arrow.types.is_struct(found) or found.get_field_index(part) < 0:
+        if found is None or not arrow.types.is_struct(found) or found.get_field_index(part) < 0:
             return None
         found = found.field(part).type
     return found
@@ -146,4 +146,4 @@ def _told(path: Path, kind: str) -> Iterator[None]:
         raise UserError(f"{path}: no such file; check the path") from error
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError, OverflowError) as error:
         said = str(error).partition("\n")[0][:200]
-        raise UserError(f"{path}: not a {kind} file, or a damaged one ({said}); fetch or write it again") from error
+        raise UserError(f"{path}: no {kind} file, or a damaged one ({said}); fetch or write it again") from error
