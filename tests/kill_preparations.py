@@ -143,7 +143,7 @@ def main(kills: int) -> None:
                         shutil.rmtree(out)
                     else:
                         killed += 1
-                        went_on += any(folder.glob(".unfinished-corpus/parts/*.*s"))
+                        went_on += any(folder.glob(".unfinished-corpus/parts/train-*"))
                 print(f"{kind.__name__}, {processes} processes: {killed} kills", end="")
                 print(f" ({went_on} with parts to go on from), {whole} whole corpora of the same bytes", flush=True)
 
