@@ -14,6 +14,7 @@ import sys
 import tempfile
 import threading
 import time
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 
@@ -93,6 +94,8 @@ def child(make: Make, out: Path, processes: int = 1, *, kill_at: int | None = No
         make(out, processes)
         (out.parent / "operations").write_text(str(seen))
         code = 0
+    except BaseException:
+        traceback.print_exc()
     finally:
         os._exit(code)
 

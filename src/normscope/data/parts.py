@@ -65,13 +65,23 @@ class Work:
 
 
 def write_part(path: Path, content: bytes) -> None:
-    """Write a file that is under its name only when all of it is on the disk."""
+    """Write a file that is under its name only when all of it is on the disk.
+
+    Only the process that holds the folder does so: others may live a moment longer than it when it is killed.
+    """
     temporary = path.with_name(UNFINISHED + path.name)
     with temporary.open("wb") as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
     temporary.replace(path)
+
+
+def replace_part(old: Path, new: Path, content: bytes) -> None:
+    """Write a part that is made of another one, which is not needed any more."""
+    write_part(new, content)
+    sync(new.parent)  # its name is on the disk before the other is gone
+    old.unlink(missing_ok=True)
 
 
 def cut(items: Iterable[Item], characters: Callable[[Item], int], *, share: int = 1) -> Iterator[list[Item]]:

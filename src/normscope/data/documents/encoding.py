@@ -12,10 +12,9 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ...files import sync
 from ..counting import WordCounts
 from ..manifest import token_dtype
-from ..parts import write_part
+from ..parts import replace_part
 from ..pool import in_order
 from ..words import word_counts
 from .learning import Kind, steps
@@ -100,7 +99,9 @@ def counted(
 def encode_parts(asked: Sequence[Asked], tokeniser: Path, processes: int, told: Callable[[int], None]) -> None:
     """Write the token ids of all parts that are not there yet. told: as of `counted`."""
     missing = [_Encode(one, tokeniser) for one in asked if not one.ids.exists()]
-    for done, _ in enumerate(in_order(_encode, missing, processes=processes), 1 + len(asked) - len(missing)):
+    encoded = zip(missing, in_order(_encode, missing, processes=processes), strict=True)
+    for done, (task, content) in enumerate(encoded, 1 + len(asked) - len(missing)):
+        replace_part(task.asked.text, task.asked.ids, content)
         told(done)
 
 
@@ -131,7 +132,7 @@ class _Encode(NamedTuple):
     tokeniser: Path
 
 
-def _encode(task: _Encode) -> None:
+def _encode(task: _Encode) -> bytes:
     asked, tokeniser = task.asked, _tokeniser(task.tokeniser)
     sentences, numbers, words = asked.sentences()
     tokens, lengths = tokeniser.encode_joined(sentences)
@@ -145,10 +146,7 @@ def _encode(task: _Encode) -> None:
         arrays |= {f"{which}.{name}": array for name, array in found._asdict().items()}
     content = io.BytesIO()
     np.savez(content, **arrays)
-    write_part(asked.ids, content.getvalue())
-    # The ids' name is on the disk before the text's is gone.
-    sync(asked.ids.parent)
-    asked.text.unlink()
+    return content.getvalue()
 
 
 @lru_cache(maxsize=1)

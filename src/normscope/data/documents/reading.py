@@ -59,7 +59,9 @@ def read_parts(config: DocumentsConfig, folder: Path, told: Callable[[int, int],
     total = max(source_bytes(files), 1)
     done = Position()
     parts = []
-    for part in in_order(_split_part, _parts_to_split(config, folder, done), processes=config.processes):
+    for part, content in in_order(_split_part, _parts_to_split(config, folder, done), processes=config.processes):
+        if content:
+            write_part(folder / part.name, content)
         parts.append(part)
         told(min(done.file_bytes, total - 1), total)
     told(total, total)
@@ -96,12 +98,15 @@ def _paragraphs(files: Sequence[Path], config: DocumentsConfig, done: Position) 
         done.file_bytes = before + source_bytes([file])
 
 
-def _split_part(asked: _Split) -> Part:
-    """Its first line says what it holds in all, so that a part that is there need not be read."""
+def _split_part(asked: _Split) -> tuple[Part, bytes]:
+    """A part and what its file is to hold, nothing where it is there already.
+
+    The first line says what it holds in all, so that a part that is there need not be read.
+    """
     if asked.paragraphs is None:
         with asked.path.open(encoding="utf-8") as file:
             documents, words = json.loads(file.readline())
-        return Part(asked.path.name, asked.split, documents, words)
+        return Part(asked.path.name, asked.split, documents, words), b""
     fragments: list[Fragment] = []
     for begins, paragraph in asked.paragraphs:
         if begins or not fragments:
@@ -113,8 +118,8 @@ def _split_part(asked: _Split) -> Part:
     lines = [json.dumps([documents, words])]
     for one in fragments:
         lines += [f"{one.begins:d} {one.words} {len(one.sentences)}", *one.sentences]
-    write_part(asked.path, "".join(line + "\n" for line in lines).encode())
-    return Part(asked.path.name, asked.split, documents, words)
+    content = "".join(line + "\n" for line in lines).encode()
+    return Part(asked.path.name, asked.split, documents, words), content
 
 
 def _check(config: DocumentsConfig, parts: Sequence[Part]) -> None:

@@ -12,10 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...files import sync
 from ..counting import WordCounts
 from ..manifest import token_dtype
-from ..parts import write_part
+from ..parts import replace_part
 from ..pool import in_order
 from .codec import Codec
 from .corpus import SIDES
@@ -79,7 +78,9 @@ def counted(asked: Sequence[Asked], processes: int, told: Callable[[int], None])
 def encode_parts(asked: Sequence[Asked], codec_folder: Path, processes: int, told: Callable[[int], None]) -> None:
     """Write the token ids of all parts that are not there yet. told: as of `counted`."""
     missing = [_Encode(one, codec_folder) for one in asked if not one.ids.exists()]
-    for done, _ in enumerate(in_order(_encode, missing, processes=processes), 1 + len(asked) - len(missing)):
+    encoded = zip(missing, in_order(_encode, missing, processes=processes), strict=True)
+    for done, (task, content) in enumerate(encoded, 1 + len(asked) - len(missing)):
+        replace_part(task.asked.text, task.asked.ids, content)
         told(done)
 
 
@@ -110,7 +111,7 @@ class _Encode(NamedTuple):
     codec_folder: Path
 
 
-def _encode(task: _Encode) -> None:
+def _encode(task: _Encode) -> bytes:
     asked, codec = task.asked, _codec(task.codec_folder)
     pairs: dict[str, list[tuple[RawPair, RawPair]]] = {}
     for split, raw, pair in asked.pairs():
@@ -126,10 +127,7 @@ def _encode(task: _Encode) -> None:
             arrays |= {f"{split}.{side}.{kind}": array for kind, array in zip(_KINDS, found, strict=True)}
     content = io.BytesIO()
     np.savez(content, **arrays)
-    write_part(asked.ids, content.getvalue())
-    # The ids' name is on the disk before the text's is gone.
-    sync(asked.ids.parent)
-    asked.text.unlink()
+    return content.getvalue()
 
 
 def _with_ends(vocabulary: Vocabulary, lines: Sequence[str]) -> tuple[NDArray[np.integer], NDArray[np.int64]]:

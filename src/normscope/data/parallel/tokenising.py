@@ -47,7 +47,9 @@ def tokenised_parts(config: PrepareConfig, folder: Path, told: Callable[[int], N
         return [Part(*part) for part in noted]
     parts: list[Part] = []
     done = 0
-    for part in in_order(_tokenise, _to_tokenise(config, folder), processes=config.workers):
+    for part, content in in_order(_tokenise, _to_tokenise(config, folder), processes=config.workers):
+        if content:
+            write_part(folder / part.name, content)
         parts.append(part)
         done += part.read
         told(done)
@@ -79,11 +81,14 @@ def _to_tokenise(config: PrepareConfig, folder: Path) -> Iterator[_Tokenise]:
             yield _Tokenise(path, split, config, None if path.exists() else part)
 
 
-def _tokenise(task: _Tokenise) -> Part:
-    """Its first line says what it holds in all, so that a part that is there need not be read."""
+def _tokenise(task: _Tokenise) -> tuple[Part, bytes]:
+    """A part and what its file is to hold, nothing where it is there already.
+
+    The first line says what it holds in all, so that a part that is there need not be read.
+    """
     if task.pairs is None:
         with task.path.open(encoding="utf-8", newline="\n") as file:
-            return Part(*json.loads(file.readline()))
+            return Part(*json.loads(file.readline())), b""
     dropped: Counter[str] = Counter()
     lines: list[str] = []
     for raw, pair in zip(task.pairs, prepare_pairs(*task.config.forms(), task.pairs), strict=True):
@@ -93,5 +98,4 @@ def _tokenise(task: _Tokenise) -> Part:
         else:
             lines += [*raw, *pair]
     known: list[Any] = [task.path.name, task.split, len(task.pairs), len(lines) // 4, dict(dropped)]
-    write_part(task.path, "".join(line + "\n" for line in [json.dumps(known), *lines]).encode())
-    return Part(*known)
+    return Part(*known), "".join(line + "\n" for line in [json.dumps(known), *lines]).encode()
