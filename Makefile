@@ -30,6 +30,7 @@ faults: $(STAMP)
 	PYTHONPATH=tests $(BIN)/python -m faults.attack power-cut $(WORKS) --every $(EVERY)
 	PYTHONPATH=tests $(BIN)/python -m faults.attack stops $(WORKS) --every $(EVERY)
 	NORMSCOPE_RUN_STATES=200 $(BIN)/python -m pytest tests/faults/test_run_states.py
+	PYTHONPATH=tests $(BIN)/python tests/kill_preparations.py
 
 # The engines Ray and Slurm; Slurm's tests skip without Debian's slurm-wlm and munge, or where they are not run by root.
 engines: $(VENV)/engines
@@ -64,6 +65,7 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/doctor.py
 	$(BIN)/python benchmarks/memory.py
 	$(BIN)/python benchmarks/devices.py
+	$(BIN)/python benchmarks/corpora.py
 
 # What needs a CUDA device, tests and then measurements; says so and ends where there is none. PARTS="step-bert decode"
 # takes these alone. GPU_PYTHON=python3 takes an interpreter that has the packages already, and builds no environment.

@@ -6,7 +6,7 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from glob import escape
 from pathlib import Path
@@ -26,14 +26,17 @@ _NO_PLACE = {errno.ENAMETOOLONG, errno.ELOOP}
 _FAILING = {errno.EIO, errno.ENXIO, errno.ENODEV, errno.ESTALE, errno.EINTR, errno.ETIMEDOUT, errno.ENOLCK}
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """Write a text file so that a reader, a kill or a power cut finds the old file or the new one, never a part."""
+def write_atomically(path: Path, content: str | bytes) -> None:
+    """Write a file so that a reader, a kill or a power cut finds the old one or the new one, never a part.
+
+    content: bytes, or text, which becomes UTF-8.
+    """
     made: list[Path] = []
     try:
         handle = _temporary_of(path, made)
         temporary = made[-1]
-        with naming(path), os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
+        with naming(path), os.fdopen(handle, "wb") as file:
+            file.write(content if isinstance(content, bytes) else content.encode())
             file.flush()
             os.fsync(file.fileno())
             temporary.replace(path)
@@ -97,6 +100,31 @@ def whole_folder(path: Path) -> Iterator[Path]:
         raise
 
 
+@contextmanager
+def resumable_folder(path: Path, of_use: Callable[[Path], bool]) -> Iterator[Path]:
+    """A folder for long work, whose part of the name of `path` takes the place of `path` when the block ends.
+
+    What a kill left is there again where it is `of_use`; so is what an error or Ctrl-C left. That part is to be made by
+    `whole_folder`, and is then whole. Raises UserError while another process fills the same folder.
+    """
+    recover(path, of_use)
+    make_folders(path.parent)
+    work = path.with_name(UNFINISHED + path.name)
+    work.mkdir(exist_ok=True)
+    lock = _lock(work, path)
+    try:
+        try:
+            yield work
+            _swap(work / path.name, path)
+        finally:
+            os.close(lock)
+    except BaseException:
+        if not of_use(work):
+            _discard(work)
+        raise
+    _discard(work)
+
+
 def _swap(temporary: Path, path: Path) -> None:
     """Put a whole folder in its place; what stood there comes back if that fails."""
     replaced = path.with_name(REPLACED + path.name)
@@ -122,15 +150,17 @@ def _discard(folder: Path) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def recover(path: Path) -> None:
+def recover(path: Path, of_use: Callable[[Path], bool] = lambda left: False) -> None:
     """Clear away what a killed process left of writing `path`, and put a folder back that it was about to replace.
 
-    Raises UserError while another process is writing it.
+    of_use: whether an unfinished folder holds work to go on with, and stays. Raises UserError while another process is
+    writing it.
     """
     temporary, replaced = (path.with_name(prefix + path.name) for prefix in (UNFINISHED, REPLACED))
     if temporary.is_dir():
         os.close(_lock(temporary, path))
-        shutil.rmtree(temporary)
+        if not of_use(temporary):
+            shutil.rmtree(temporary)
     if replaced.exists():
         if path.exists():
             shutil.rmtree(replaced)

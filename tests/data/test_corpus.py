@@ -32,7 +32,7 @@ def write(corpus, folder):
             sentences = getattr(split, side)
             with TokenWriter(folder, name, side, len(WORDS) + 4) as writer:
                 for sentence in sentences:
-                    writer.append(sentence[:-1].tolist())
+                    writer.append(sentence, np.array([len(sentence)]))
             if name != "train":
                 lines = getattr(split, f"{side}_text")
                 (folder / f"{name}.{side}.txt").write_bytes("".join(line + "\n" for line in lines).encode())

@@ -7,6 +7,7 @@ import pytest
 import sacremoses
 
 from normscope.data.parallel import prepare as prepare_module
+from normscope.data.parallel import tokenising
 from normscope.data.parallel.corpus import Corpus, TokenWriter
 from normscope.data.parallel.preparation import PrepareConfig, drop_reason
 from normscope.data.parallel.prepare import prepare
@@ -221,7 +222,7 @@ def bad_inputs():
 @pytest.mark.parametrize("message", bad_inputs())
 def test_bad_input_is_told_and_leaves_nothing(config, text, message, monkeypatch, listing):
     bad_inputs()[message](text)
-    monkeypatch.setattr(prepare_module, "prepared_pairs", lambda *a, **k: pytest.fail("tokenised before checking"))
+    monkeypatch.setattr(prepare_module, "tokenised_parts", lambda *a, **k: pytest.fail("tokenised before checking"))
     with pytest.raises(UserError, match=message) as told:
         prepare(config())
     assert "\n" not in str(told.value)
@@ -299,8 +300,8 @@ def test_nothing_is_left_when_it_ends_early(config, monkeypatch, place, failure,
         raise failure
 
     owner, name = {
-        "tokenise": (prepare_module._PairFiles, "write"),
-        "learn": (Vocabulary, "learn"),
+        "tokenise": (tokenising, "write_part"),
+        "learn": (Vocabulary, "of_counts"),
         "encode": (TokenWriter, "append"),
         "manifest": (prepare_module, "write_manifest"),
     }[place]

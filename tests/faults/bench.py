@@ -15,7 +15,8 @@ from typing import IO, Any
 import torch
 
 from normscope.__main__ import main
-from normscope.data.parallel import opening, pool
+from normscope.data import pool
+from normscope.data.parallel import opening
 from normscope.engines import local
 from normscope.engines.processes import Processes
 from normscope.report.comparison import page

@@ -4,6 +4,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from normscope.data.documents.corpus import DocumentCorpus
 from normscope.data.documents.opening import toy_documents
 from normscope.data.manifest import write_manifest
@@ -32,7 +34,7 @@ def make_parallel(folder: Path) -> None:
             size = len(getattr(made, side).vocabulary)
             with parallel.TokenWriter(folder, name, side, size) as writer:
                 for i in range(min(30, len(sentences))):
-                    writer.append(sentences[i][:-1].tolist())
+                    writer.append(sentences[i], np.array([len(sentences[i])]))
             if name != "train":
                 text = getattr(split, f"{side}_text")[: min(30, len(sentences))]
                 (folder / f"{name}.{side}.txt").write_text("".join(line + "\n" for line in text))
@@ -49,6 +51,8 @@ def read_parallel(folder: Path, changed: Path) -> Any:
 
 def make_documents(folder: Path) -> None:
     from normscope.data.documents import corpus as documents
+    from normscope.data.documents.encoding import Encoded
+    from normscope.data.documents.writing import SplitWriter
 
     made = toy_documents()
     made.save_vocabularies(folder)
@@ -59,7 +63,10 @@ def make_documents(folder: Path) -> None:
             words=80,
             vocabulary_size=len(made.tokeniser),
         )
-        few.save(folder, name, len(made.tokeniser))
+        with SplitWriter(folder, name, len(made.tokeniser)) as writer:
+            lengths, sizes = np.diff(few.sentences), np.diff(few.documents)
+            writer.append(Encoded(few.tokens[:], lengths, np.arange(len(sizes)), sizes, np.array([few.words])))
+            writer.end()
         words[name] = few.words
     form = {"format_name": documents.FORMAT, "version": documents.VERSION}
     write_manifest(folder, **form, splits=list(made.splits), preparation={"report": {"words": words}, "kind": "toy"})

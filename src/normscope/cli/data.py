@@ -1,4 +1,4 @@
-"""`normscope data prepare` and `normscope data documents` make corpora from text files."""
+"""`normscope data prepare` and `normscope data documents` make corpora from texts."""
 
 from itertools import takewhile
 from pathlib import Path
@@ -8,12 +8,13 @@ import typer
 from typer.core import TyperCommand
 
 from ..data.documents.text import Layout
+from ..data.sources.opening import FIELD
 from ..errors import UserError
 from .console import StageDisplay, stderr
 from .help import WholeLines
 
 if TYPE_CHECKING:
-    from ..data.documents.tokeniser import Kind
+    from ..data.documents.learning import Kind
 
 data_app = typer.Typer(
     cls=WholeLines,
@@ -23,7 +24,11 @@ data_app = typer.Typer(
 )
 
 
-_PAIRS = {"--train": "two files", "--valid": "two files", "--test": "two files", "--languages": "two languages"}
+_PAIRS = {
+    **dict.fromkeys(("--train", "--valid", "--test"), "two files"),
+    "--languages": "two languages",
+    "--fields": "two fields",
+}
 
 
 class _OfPairs(TyperCommand):
@@ -47,7 +52,10 @@ def data_prepare(
     out: Annotated[Path, typer.Argument(help="Folder of the corpus to make.")],
     train: Annotated[
         tuple[Path, Path],
-        typer.Option(help="Source and target file of the training text: plain, .gz or .xz."),
+        typer.Option(
+            help="Source and target file of the training text: text or JSON lines, plain, .gz, .xz or .zst; Parquet; "
+            "or a folder that Hugging Face datasets saved. One file of records may stand twice."
+        ),
     ],
     languages: Annotated[
         tuple[str, str],
@@ -82,12 +90,23 @@ def data_prepare(
         typer.Option(help="Drop training pairs whose longer side has more words than this many times the shorter."),
     ] = 1.5,
     workers: Annotated[
-        int, typer.Option(help="Number of processes that tokenise; more than one is faster from about a million pairs.")
+        int,
+        typer.Option(
+            "--processes", "--workers", help="Number of processes that work at once; the corpus is the same for any."
+        ),
     ] = 1,
+    fields: Annotated[
+        tuple[str, str] | None,
+        typer.Option(
+            help="Fields of the source and the target text where the files hold records; without it the codes of the "
+            "languages.",
+        ),
+    ] = None,
 ) -> None:
     """Make a corpus for translation from parallel text.
 
-    The text is tokenised and filtered, a BPE vocabulary is learned, and the sentences are stored as numbers.
+    The text is tokenised and filtered, a BPE vocabulary is learned, and the sentences are stored as numbers. A command
+    that was stopped goes on where it was.
 
     For example:
 
@@ -111,6 +130,7 @@ def data_prepare(
         max_tokens=max_tokens,
         max_length_ratio=max_length_ratio,
         workers=workers,
+        fields=fields,
     )
     with StageDisplay(stderr) as display:
         report = prepare(config, display)
@@ -121,7 +141,13 @@ def data_prepare(
 @data_app.command("documents")
 def data_documents(
     out: Annotated[Path, typer.Argument(help="Folder of the corpus to make.")],
-    train: Annotated[list[Path], typer.Option(help="Text file, plain, .gz or .xz; the option may be repeated.")],
+    train: Annotated[
+        list[Path],
+        typer.Option(
+            help="File of text or of JSON lines, plain, .gz, .xz or .zst; Parquet file; or folder that Hugging Face "
+            "datasets saved. The option may be repeated."
+        ),
+    ],
     valid: Annotated[
         Path | None, typer.Option(help="Validation file; without one every 200th training document is held out.")
     ] = None,
@@ -142,14 +168,20 @@ def data_documents(
     layout: Annotated[
         Layout,
         typer.Option(
-            help="paragraphs: one on each line, and a blank line between documents; wikitext: as in WikiText."
+            help="paragraphs: one on each line, and a blank line between documents, or a record for each; wikitext: as "
+            "in WikiText."
         ),
     ] = "paragraphs",
     language: Annotated[str, typer.Option(help="Language by whose rules paragraphs are split into sentences.")] = "en",
+    field: Annotated[str, typer.Option(help="Field of the text where the files hold records.")] = FIELD,
+    processes: Annotated[
+        int, typer.Option(help="Number of processes that work at once; the corpus is the same for any.")
+    ] = 1,
 ) -> None:
     """Make a corpus for masked-lm or language-model from documents.
 
-    Paragraphs are split into sentences, a tokeniser is learned, and the sentences are stored as numbers.
+    Paragraphs are split into sentences, a tokeniser is learned, and the sentences are stored as numbers. Memory holds a
+    part of the text at a time, and a command that was stopped goes on where it was.
 
     For example:
 
@@ -167,6 +199,8 @@ def data_documents(
         lowercase=lowercase,
         layout=layout,
         language=language,
+        field=field,
+        processes=processes,
     )
     with StageDisplay(stderr) as display:
         report = prepare_documents(config, display)
@@ -176,7 +210,7 @@ def data_documents(
 
 def _tokeniser(asked: str) -> "Kind | Path":
     """Return the kind or the file that was asked for. Raises UserError for anything else."""
-    from ..data.documents.tokeniser import Kind
+    from ..data.documents.learning import Kind
 
     for kind in get_args(Kind):
         if asked == kind:

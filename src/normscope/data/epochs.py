@@ -6,7 +6,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from .order import permutation
+from .order import Order, order
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,8 +28,8 @@ class EpochBatches:
     def micro_batch(self, number: int) -> tuple[int, NDArray[np.int64]]:
         """Epoch and sequence indices of a batch, counted from 0 over all epochs."""
         epoch, place = divmod(number, len(self))
-        order = _order(self.sequences, self.seed, epoch)
-        return epoch, order[place * self.batch_sequences : (place + 1) * self.batch_sequences]
+        epoch_order = _order(self.sequences, self.seed, epoch)
+        return epoch, epoch_order[place * self.batch_sequences : (place + 1) * self.batch_sequences]
 
     def in_order(self) -> list[NDArray[np.int64]]:
         """One epoch as the sequences lie: what validation goes through."""
@@ -37,5 +37,5 @@ class EpochBatches:
 
 
 @lru_cache(maxsize=4)
-def _order(sequences: int, seed: int, epoch: int) -> NDArray[np.int64]:
-    return permutation(sequences, seed, epoch)
+def _order(sequences: int, seed: int, epoch: int) -> Order:
+    return order(sequences, seed, epoch)

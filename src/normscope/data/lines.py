@@ -6,6 +6,7 @@ import lzma
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -20,36 +21,52 @@ _LINE_BYTES = 16
 """What a line counts at least, because a million empty ones are as much work as other ones."""
 
 
-def read_lines(path: Path, *, max_line_bytes: int = MAX_LINE_BYTES) -> Iterator[tuple[int, str]]:
-    """Yield (line number from 1, text without its line end) of a UTF-8 file, plain or `.gz` or `.xz`.
+_TOLD_EVERY_LINES = 256
+
+
+@dataclass(slots=True)
+class Position:
+    """How far a file has been read; whoever reads it keeps it up to date, roughly."""
+
+    file_bytes: int = 0
+    """Of the file as it lies on the disk."""
+
+
+def read_lines(
+    path: Path,
+    *,
+    max_line_bytes: int = MAX_LINE_BYTES,
+    holds: str = "sentence",
+    position: Position | None = None,
+) -> Iterator[tuple[int, str]]:
+    """Yield (line number from 1, text without its line end) of a UTF-8 file, plain, `.gz`, `.xz` or `.zst`.
 
     Only LF and CR LF end a line: other separators of Unicode stand inside sentences of real corpora. A byte order mark
     at the very beginning is left out. Never holds more than about `max_line_bytes` in memory.
 
     Raises UserError for a file that is missing, unreadable, not a regular file, empty, binary, not UTF-8, corrupt,
     holds a line longer than `max_line_bytes`, or becomes over `MOST_TIMES_UNPACKED` times longer when it is unpacked.
+    holds: what a line is, for the message where one is too long.
     """
     number = unpacked_bytes = 0
-    with _told_to_the_user(path), _opened(path) as stream:
-        packed_bytes = path.stat().st_size
-        most_bytes = max(_LEAST_UNPACKED_BYTES, MOST_TIMES_UNPACKED * packed_bytes)
+    with _told_to_the_user(path), path.open("rb") as packed, _unpacked(path, packed) as stream:
+        most_bytes = most_unpacked_bytes(path)
         while line := stream.readline(max_line_bytes + 2):  # + 2 for CR LF
             number += 1
             unpacked_bytes += max(len(line), _LINE_BYTES)
             if unpacked_bytes > most_bytes:
-                raise UserError(
-                    f"{path}:{number}: more than {MOST_TIMES_UNPACKED} times as many bytes come out of this file as "
-                    f"its {packed_bytes:,}, which is no text that people wrote; if it is one, unpack it and give that"
-                )
+                raise UserError(f"{path}:{number}: {too_much_unpacked(path)}")
+            if position is not None and number % _TOLD_EVERY_LINES == 0:
+                position.file_bytes = packed.tell()
             line = line.removesuffix(b"\n").removesuffix(b"\r")
             if len(line) > max_line_bytes:
                 raise UserError(
                     f"{path}:{number}: line of {len(line)} bytes or more, at most {max_line_bytes} are allowed; "
-                    "is this text with one sentence a line?"
+                    f"is this text with one {holds} a line?"
                 )
             yield number, _decoded(path, number, line)
     if number == 0:
-        raise UserError(f"{path}: empty file; give a text file with one sentence a line")
+        raise UserError(f"{path}: empty file; give a text file with one {holds} a line")
 
 
 def count_lines(path: Path) -> int:
@@ -63,12 +80,29 @@ def file_sha256(path: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def _opened(path: Path) -> BinaryIO:
+def most_unpacked_bytes(path: Path) -> int:
+    """How long a text may be that comes out of a file."""
+    return max(_LEAST_UNPACKED_BYTES, MOST_TIMES_UNPACKED * path.stat().st_size)
+
+
+def too_much_unpacked(path: Path) -> str:
+    """What is said of a file whose text is longer than that."""
+    return (
+        f"more than {MOST_TIMES_UNPACKED} times as many bytes come out of this file as its {path.stat().st_size:,}, "
+        "which is no text that people wrote; if it is one, unpack it and give that"
+    )
+
+
+def _unpacked(path: Path, packed: BinaryIO) -> BinaryIO:
     if path.suffix == ".gz":
-        return cast(BinaryIO, gzip.open(path, "rb"))
+        return cast(BinaryIO, gzip.open(packed, "rb"))
     if path.suffix == ".xz":
-        return cast(BinaryIO, lzma.open(path, "rb"))
-    return path.open("rb")
+        return cast(BinaryIO, lzma.open(packed, "rb"))
+    if path.suffix == ".zst":
+        from .sources.arrow import unpacked_zstd
+
+        return unpacked_zstd(packed)
+    return packed
 
 
 def _decoded(path: Path, number: int, line: bytes) -> str:

@@ -29,6 +29,8 @@ class Manifest:
 
     splits: tuple[str, ...]
     fingerprint: str
+    files: frozenset[str]
+    """Names of all others in the folder."""
     preparation: Mapping[str, Any]
 
 
@@ -67,7 +69,7 @@ def open_manifest(folder: Path, *, format_name: str, version: int, made_by: str)
             raise UserError(f"{folder / name}: damaged (its SHA-256 has changed); prepare the corpus again")
     if fingerprint(files) != noted:
         raise UserError(f"{folder / MANIFEST}: damaged (the fingerprint does not fit the files); prepare it again")
-    return Manifest(splits=names, fingerprint=noted, preparation=preparation)
+    return Manifest(splits=names, fingerprint=noted, files=frozenset(files), preparation=preparation)
 
 
 def _kind(format_name: str, version: int, made_by: str = "") -> SealedJson:

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 from ..data.documents import opening
 from ..data.documents.corpus import TOKENISER, DocumentCorpus
-from ..data.documents.tokeniser import SPECIALS, TextTokeniser
+from ..data.documents.learning import SPECIALS
+from ..data.documents.tokeniser import TextTokeniser
 from ..errors import UserError
 from ..limits.memory import bounded_building
 from ..model.sizes import least_weights

@@ -2,7 +2,8 @@
 
 A folder holds `corpus.json` (SHA-256 of every file, how it was made), `tokenizer.json`, and for each split
 `<split>.tokens` (all sentences end to end, without special tokens), `<split>.sentences.offsets` (where each begins, and
-the end, in tokens) and `<split>.documents.offsets` (the same of documents, in sentences). Numbers are little-endian.
+the end, in tokens) and `<split>.documents.offsets` (the same of documents, in sentences); long ones lie in several
+files each (`data/shards.py`).
 """
 
 import hashlib
@@ -15,21 +16,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import UserError
-from ..manifest import MANIFEST, OFFSET_DTYPE, array_digest, fingerprint, mapped, open_manifest, token_dtype
+from ..manifest import MANIFEST, OFFSET_DTYPE, array_digest, fingerprint, open_manifest, token_dtype
+from ..shards import Numbers, mapped_numbers
 from .tokeniser import TextTokeniser
 
 FORMAT, VERSION = "normscope-documents", 2
 TOKENISER = "tokenizer.json"
 
 
+def stored_types(vocabulary_size: int) -> dict[str, np.dtype[Any]]:
+    """What the arrays of a split are called behind its name, and the numbers in each: tokens, sentences, documents."""
+    return {
+        "tokens": token_dtype(vocabulary_size),
+        "sentences.offsets": OFFSET_DTYPE,
+        "documents.offsets": OFFSET_DTYPE,
+    }
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class DocumentSplit:
     """Sentence i is tokens[sentences[i] : sentences[i + 1]]; document k has the sentences from documents[k] on."""
 
-    tokens: NDArray[Any]
-    sentences: NDArray[np.int64]
+    tokens: Numbers
+    sentences: Numbers
     """One more than there are sentences; the first is 0, and none is empty."""
-    documents: NDArray[np.int64]
+    documents: Numbers
     """One more than there are documents; the first is 0, and none is empty."""
     words: int
     """Words of the text, as blanks part them: what a perplexity per word is counted on."""
@@ -58,17 +69,10 @@ class DocumentSplit:
         """SHA-256 of each array as it is stored on the disk."""
         return {name: array_digest(array, dtype) for name, (array, dtype) in self._stored(vocabulary_size).items()}
 
-    def save(self, folder: Path, name: str, vocabulary_size: int) -> None:
-        """Write the files of the split."""
-        for suffix, (array, dtype) in self._stored(vocabulary_size).items():
-            (folder / f"{name}.{suffix}").write_bytes(np.ascontiguousarray(array, dtype=dtype).tobytes())
-
     def _stored(self, vocabulary_size: int) -> dict[str, tuple[NDArray[Any], Any]]:
-        return {
-            "tokens": (self.tokens, token_dtype(vocabulary_size)),
-            "sentences.offsets": (self.sentences, OFFSET_DTYPE),
-            "documents.offsets": (self.documents, OFFSET_DTYPE),
-        }
+        arrays = map(np.asarray, (self.tokens, self.sentences, self.documents))
+        types = stored_types(vocabulary_size)
+        return {kind: (array, types[kind]) for kind, array in zip(types, arrays, strict=True)}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -123,11 +127,10 @@ class DocumentCorpus:
             raise UserError(f"{folder / MANIFEST}: damaged ({error!r}); prepare the corpus again") from error
         splits = {}
         for name in manifest.splits:
-            sentences, documents = (
-                np.array(mapped(folder / f"{name}.{kind}.offsets", OFFSET_DTYPE), dtype=np.int64)
-                for kind in ("sentences", "documents")
+            tokens, sentences, documents = (
+                mapped_numbers(folder, f"{name}.{kind}", dtype, manifest.files)
+                for kind, dtype in stored_types(len(tokeniser)).items()
             )
-            tokens = mapped(folder / f"{name}.tokens", token_dtype(len(tokeniser)))
             splits[name] = DocumentSplit(tokens=tokens, sentences=sentences, documents=documents, words=words[name])
         return cls(
             tokeniser=tokeniser, fingerprint=manifest.fingerprint, splits=splits, preparation=manifest.preparation

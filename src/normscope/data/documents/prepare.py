@@ -1,114 +1,40 @@
-"""From text files to a corpus of documents: split into sentences, learn the tokeniser, write token ids.
+"""From texts to a corpus of documents: split into sentences, learn the tokeniser, write token ids.
 
 Where no validation files are given, every 200th document at random is held out: 199 to 1, as Xiong et al. 2020,
-section 4.1, split Wikipedia.
+section 4.1, split Wikipedia. Texts of any length are prepared in the memory of some parts, by any number of processes,
+and a killed preparation goes on where it was (`data/parts.py`).
 """
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ...errors import UserError
-from ...files import disk_errors, recover, whole_folder
+from ...files import disk_errors, recover, resumable_folder, whole_folder, write_atomically
+from ..counting import counted_every
 from ..lines import file_sha256
 from ..manifest import check_replaceable, write_manifest
-from ..order import permutation
-from ..text import check_language
-from .corpus import FORMAT, TOKENISER, VERSION, DocumentCorpus, DocumentSplit
-from .text import Layout, TextDocument, documents_in
-from .tokeniser import Kind, TextTokeniser
+from ..order import order
+from ..parts import Work
+from ..sources.opening import source_sha256
+from .corpus import FORMAT, TOKENISER, VERSION, DocumentCorpus
+from .encoding import Asked, asked_of, counted, encode_parts, encoded_of
+from .preparation import HOLD_OUT_EVERY, DocumentsConfig, DocumentsReport
+from .reading import Part, documents_in_all, read_parts
+from .tokeniser import TextTokeniser
+from .writing import SplitWriter
 
-HOLD_OUT_EVERY = 200
-VOCABULARY_SIZE = 30_000
-_DOCUMENTS_AT_ONCE = 256
+__all__ = ["HOLD_OUT_EVERY", "DocumentsConfig", "DocumentsReport", "Progress", "prepare_documents"]
 
 Progress = Callable[[str, int, int], None]
 """Called with a stage ("read", "learn", "encode"), how much of it is done, and its total."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DocumentsConfig:
-    """What a corpus of documents is made of."""
-
-    out: Path
-    splits: Mapping[str, tuple[Path, ...]]
-    """Name -> text files; "train" is required, "valid" is taken out of train where it is missing."""
-    tokeniser: Kind | Path = "wordpiece"
-    """wordpiece or bpe to learn one, or a `tokenizer.json` to take."""
-    vocabulary_size: int | None = None
-    """Of one that is learned; 30,000 where it is not said, BERT's."""
-    lowercase: bool = False
-    """Of one that is learned."""
-    layout: Layout = "paragraphs"
-    language: str = "en"
-
-    def __post_init__(self) -> None:
-        try:
-            check_language(self.language)
-        except ValueError as error:
-            raise UserError(f"language: {error}") from error
-        if not self.splits.get("train"):
-            raise UserError("train is missing; name the files of the training text")
-        if isinstance(self.tokeniser, Path) and (self.lowercase or self.vocabulary_size is not None):
-            raise UserError(
-                f"lowercase and a vocabulary size are for a tokeniser that is learned, and {self.tokeniser} has both "
-                "settled; leave them out"
-            )
-
-    @property
-    def entries(self) -> int:
-        """Of the vocabulary of a tokeniser that is learned."""
-        return VOCABULARY_SIZE if self.vocabulary_size is None else self.vocabulary_size
-
-    def options(self) -> dict[str, Any]:
-        """All that decides what the corpus holds, but the bytes of the input."""
-        learned = not isinstance(self.tokeniser, Path)
-        return {
-            "tokeniser": self.tokeniser if learned else "file",
-            "vocabulary_size": self.entries if learned else None,
-            "lowercase": self.lowercase,
-            "layout": self.layout,
-            "language": self.language,
-        }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DocumentsReport:
-    """What was made."""
-
-    out: Path
-    unchanged: bool
-    """True: the corpus stood there already, made from the same files in the same way, and was left alone."""
-    fingerprint: str
-    vocabulary_size: int
-    held_out: bool
-    """True where the validation split was taken out of train."""
-    documents: Mapping[str, int] = field(default_factory=dict)
-    sentences: Mapping[str, int] = field(default_factory=dict)
-    words: Mapping[str, int] = field(default_factory=dict)
-    tokens: Mapping[str, int] = field(default_factory=dict)
-
-    def summary(self) -> list[str]:
-        """The report as lines of text."""
-        lines = [f"{self.out}: {'unchanged, nothing done' if self.unchanged else 'prepared'}"]
-        for name in self.documents:
-            lines.append(
-                f"{name}: {self.documents[name]:,} documents, {self.sentences[name]:,} sentences, "
-                f"{self.words[name]:,} words, {self.tokens[name]:,} tokens"
-            )
-        if self.held_out:
-            lines.append(
-                f"no validation files were given: one document of {HOLD_OUT_EVERY} of the training files became "
-                "validation text, at least two where there are four"
-            )
-        return [*lines, f"vocabulary: {self.vocabulary_size:,}"]
-
-    def state(self) -> dict[str, Any]:
-        """What the corpus notes of it, for JSON."""
-        return {name: value for name, value in asdict(self).items() if name not in ("out", "unchanged", "fingerprint")}
 
 
 def prepare_documents(config: DocumentsConfig, progress: Progress = lambda stage, done, total: None) -> DocumentsReport:
@@ -118,38 +44,76 @@ def prepare_documents(config: DocumentsConfig, progress: Progress = lambda stage
     or cannot be written.
     """
     out = config.out.expanduser().resolve()
+    # Before the files are read: what another command left of replacing a corpus is in its place again.
     with disk_errors(f"writing {out}"):
-        recover(out)
+        recover(out, lambda left: True)
     check_replaceable(out)
-    key = _key(config)
-    standing = _standing(out, key)
+    work = Work(_key(config))
+    standing = _standing(out, work.key)
+    with disk_errors(f"writing {out}"):
+        recover(out, work.of_use if standing is None else lambda left: False)
     if standing is not None:
         return standing
-    texts = _texts(config, progress)
-    tokeniser = _tokeniser(config, texts["train"], progress)
-    size, splits = len(tokeniser), {}
-    for done, (name, documents) in enumerate(texts.items()):
-        progress("encode", done, len(texts))
-        words = sum(document.words for document in documents)
-        splits[name] = DocumentSplit.of(_encoded(tokeniser, documents), words=words, vocabulary_size=size)
-    progress("encode", len(texts), len(texts))
-    report = DocumentsReport(
-        out=out,
-        unchanged=False,
-        fingerprint="",  # known when the manifest, which holds the rest of the report, is written
-        vocabulary_size=size,
-        held_out="valid" not in config.splits,
-        documents={name: len(split) for name, split in splits.items()},
-        sentences={name: len(split.sentences) - 1 for name, split in splits.items()},
-        words={name: split.words for name, split in splits.items()},
-        tokens={name: len(split.tokens) for name, split in splits.items()},
-    )
-    with disk_errors(f"writing {out}"), whole_folder(out) as folder:
+    with disk_errors(f"writing {out}"), resumable_folder(out, work.of_use) as unfinished:
+        folder = work.begin(unfinished)
+        parts = read_parts(config, folder, partial(progress, "read"))
+        held_out = _held_out(config, documents_in_all(parts)["train"])
+        nothing = np.empty(0, dtype=np.int64)
+        asked = {
+            split: asked_of(parts, split, folder, held_out if split == "train" else nothing) for split in config.splits
+        }
+        tokeniser = folder / TOKENISER
+        if not tokeniser.exists():
+            write_atomically(tokeniser, _tokeniser(config, parts, asked["train"], progress).to_json())
+        every = [one for several in asked.values() for one in several]
+        # Encoded, and put together.
+        total = 2 * len(every)
+        encode_parts(every, tokeniser, config.processes, lambda done: progress("encode", done, total))
+        told = lambda done: progress("encode", len(every) + done, total)  # noqa: E731
+        return _written(config, out, unfinished / out.name, asked, tokeniser, work.key, told)
+
+
+def _written(
+    config: DocumentsConfig,
+    out: Path,
+    whole: Path,
+    asked: dict[str, list[Asked]],
+    tokeniser_file: Path,
+    key: str,
+    told: Callable[[int], None],
+) -> DocumentsReport:
+    """Put the parts together. whole: where the corpus is until it takes its place at `out`."""
+    tokeniser = TextTokeniser.load(tokeniser_file)
+    names = [*asked] if "valid" in asked else [*asked, "valid"]
+    done = 0
+    with ExitStack() as stack:
+        folder = stack.enter_context(whole_folder(whole))
         tokeniser.save(folder / TOKENISER)
-        for name, split in splits.items():
-            split.save(folder, name, size)
+        with ExitStack() as files:
+            writers = {name: files.enter_context(SplitWriter(folder, name, len(tokeniser))) for name in names}
+            for split, parts in asked.items():
+                for one in parts:
+                    kept, held_out = encoded_of(one)
+                    writers[split].append(kept)
+                    if split == "train":
+                        writers["valid"].append(held_out)
+                    done += 1
+                    told(done)
+            for writer in writers.values():
+                writer.end()
+        report = DocumentsReport(
+            out=out,
+            unchanged=False,
+            fingerprint="",  # known when the manifest, which holds the rest of the report, is written
+            vocabulary_size=len(tokeniser),
+            held_out="valid" not in config.splits,
+            documents={name: writer.documents for name, writer in writers.items()},
+            sentences={name: writer.sentences for name, writer in writers.items()},
+            words={name: writer.words for name, writer in writers.items()},
+            tokens={name: writer.tokens for name, writer in writers.items()},
+        )
         preparation = {"key": key, "options": config.options(), "report": report.state()}
-        noted = write_manifest(folder, format_name=FORMAT, version=VERSION, splits=splits, preparation=preparation)
+        noted = write_manifest(folder, format_name=FORMAT, version=VERSION, splits=names, preparation=preparation)
     return replace(report, fingerprint=noted)
 
 
@@ -158,7 +122,7 @@ def _key(config: DocumentsConfig) -> str:
     state = {
         "version": VERSION,
         "options": config.options(),
-        "inputs": {name: [file_sha256(file) for file in files] for name, files in config.splits.items()},
+        "inputs": {name: [source_sha256(file) for file in files] for name, files in config.splits.items()},
         "tokeniser": file_sha256(config.tokeniser) if isinstance(config.tokeniser, Path) else "",
     }
     return hashlib.sha256(json.dumps(state, sort_keys=True).encode()).hexdigest()
@@ -175,43 +139,25 @@ def _standing(out: Path, key: str) -> DocumentsReport | None:
         return None  # none there, or a damaged one, which is made anew
 
 
-def _texts(config: DocumentsConfig, progress: Progress) -> dict[str, list[TextDocument]]:
-    """The documents of every split, some of train held out where there is no other validation text."""
-    texts = {}
-    for done, (name, files) in enumerate(config.splits.items()):
-        progress("read", done, len(config.splits))
-        texts[name] = list(documents_in(files, config.layout, config.language))
-        if not texts[name]:
-            raise UserError(f"{files[0]}: no text in it; give a paragraph a line, and a blank line between documents")
-    progress("read", len(config.splits), len(config.splits))
-    if len(texts["train"]) < 2:
-        raise UserError(
-            f"{config.splits['train'][0]}: only one document; at least 2 are needed, since a random next sentence "
-            "comes from another document. Put a blank line between documents, or for WikiText take --layout wikitext"
-        )
-    if "valid" not in texts:
-        train = texts["train"]
-        # Two of a small corpus, where two are left to train on: a random next sentence comes from another document.
-        count = max(len(train) // HOLD_OUT_EVERY, min(2, len(train) // 2))
-        held_out = set(permutation(len(train), 0)[:count].tolist())
-        texts["valid"] = [document for number, document in enumerate(train) if number in held_out]
-        texts["train"] = [document for number, document in enumerate(train) if number not in held_out]
-    return texts
+def _held_out(config: DocumentsConfig, documents: int) -> NDArray[np.int64]:
+    """The numbers of the training documents that become validation text, in ascending order."""
+    if "valid" in config.splits:
+        return np.empty(0, dtype=np.int64)
+    # Two of a small corpus, where two are left to train on: a random next sentence comes from another document.
+    count = max(documents // HOLD_OUT_EVERY, min(2, documents // 2))
+    return np.sort(order(documents, 0)[:count])
 
 
-def _tokeniser(config: DocumentsConfig, documents: list[TextDocument], progress: Progress) -> TextTokeniser:
+def _tokeniser(
+    config: DocumentsConfig, parts: Sequence[Part], asked: Sequence[Asked], progress: Progress
+) -> TextTokeniser:
     if isinstance(config.tokeniser, Path):
         return TextTokeniser.load(config.tokeniser)
-    progress("learn", 0, 1)
-    texts = (sentence for document in documents for sentence in document.sentences)
-    learned = TextTokeniser.learn(texts, config.entries, kind=config.tokeniser, lowercase=config.lowercase)
-    progress("learn", 1, 1)
+    kind, lowercase = config.tokeniser, config.lowercase
+    chosen = asked[:: counted_every(sum(part.words for part in parts if part.split == "train"))]
+    total = len(chosen) + 1
+    progress("learn", 0, total)
+    counts = counted(chosen, kind, lowercase, config.processes, lambda done: progress("learn", done, total))
+    learned = TextTokeniser.of_counts(counts, config.entries, kind=kind, lowercase=lowercase)
+    progress("learn", total, total)
     return learned
-
-
-def _encoded(tokeniser: TextTokeniser, documents: list[TextDocument]) -> Iterator[list[list[int]]]:
-    for start in range(0, len(documents), _DOCUMENTS_AT_ONCE):
-        some = documents[start : start + _DOCUMENTS_AT_ONCE]
-        ids = iter(tokeniser.encode_many([sentence for document in some for sentence in document.sentences]))
-        for document in some:
-            yield [next(ids) for _ in document.sentences]

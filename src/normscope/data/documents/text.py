@@ -1,4 +1,4 @@
-"""Text files to documents of sentences."""
+"""Texts to paragraphs, and paragraphs to documents of sentences."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -7,7 +7,8 @@ from itertools import chain, pairwise
 from pathlib import Path
 from typing import Literal
 
-from ..lines import read_lines
+from ..lines import Position
+from ..sources.opening import FIELD, has_records, texts_in
 from .sentences import sentences_of
 
 Layout = Literal["paragraphs", "wikitext"]
@@ -25,32 +26,57 @@ class TextDocument:
     """As blanks part them."""
 
 
-def documents_in(files: Iterable[Path], layout: Layout, language: str) -> Iterator[TextDocument]:
-    """The documents of text files, one after the other; those without text are left out.
+def paragraphs_in(
+    file: Path, layout: Layout, field: str = FIELD, position: Position | None = None
+) -> Iterator[tuple[bool, str]]:
+    """Yield (whether a document begins with it, paragraph) of a file, without blanks at either end; none is empty.
 
-    paragraphs: a paragraph a line, which is split into sentences, and a blank line between documents. wikitext: a
-    document begins with a line such as `= Title =` between blank ones, and its lines, tokenised already, stay whole. A
-    document ends with its file. Raises UserError for a file that cannot be read, with its line.
+    paragraphs: in text a paragraph a line, and a blank line between documents; in records, JSON lines or Parquet for
+    instance, a document is the `field` of one. wikitext: a document begins with a line such as `= Title =` between
+    blank ones, in text and over all records alike. Raises UserError for a file that cannot be read, with its line.
+    """
+    texts = (text for _, text in texts_in(file, field, position))
+    if has_records(file) and layout == "paragraphs":
+        for text in texts:
+            begins = True
+            for line in filter(None, map(str.strip, text.split("\n"))):
+                yield begins, line
+                begins = False
+        return
+    begins, before = True, ""
+    lines = (line.strip() for text in texts for line in text.removesuffix("\n").split("\n"))
+    for line, after in pairwise(chain(lines, [""])):
+        # WikiText's tables have lines like titles, such as `= Played , W =`, but not between blank lines.
+        title = _TITLE.fullmatch(line) is not None and not before and not after
+        if title if layout == "wikitext" else not line:
+            begins = True
+        if line:
+            yield begins, line
+            begins = False
+        before = line
+
+
+def documents_in(files: Iterable[Path], layout: Layout, language: str) -> Iterator[TextDocument]:
+    """The documents of files, one after the other, as `paragraphs_in` finds them; a document ends with its file.
+
+    Raises UserError for a file that cannot be read, with its line.
     """
     for file in files:
         begun: list[str] = []
-        before = ""
-        for line, after in pairwise(chain((line.strip() for _, line in read_lines(file)), [""])):
-            # WikiText's tables have lines like titles, such as `= Played , W =`, but not between blank lines.
-            title = _TITLE.fullmatch(line) is not None and not before and not after
-            if begun and (title if layout == "wikitext" else not line):
+        for begins, paragraph in paragraphs_in(file, layout):
+            if begins and begun:
                 yield _document(begun, layout, language)
                 begun = []
-            if line:
-                begun.append(line)
-            before = line
+            begun.append(paragraph)
         if begun:
             yield _document(begun, layout, language)
 
 
+def sentences_in(paragraph: str, layout: Layout, language: str) -> list[str]:
+    """The sentences of a paragraph; WikiText's lines stay whole."""
+    return [paragraph] if layout == "wikitext" else sentences_of(paragraph, language)
+
+
 def _document(paragraphs: Sequence[str], layout: Layout, language: str) -> TextDocument:
-    if layout == "wikitext":
-        sentences = list(paragraphs)
-    else:
-        sentences = [sentence for paragraph in paragraphs for sentence in sentences_of(paragraph, language)]
+    sentences = [sentence for paragraph in paragraphs for sentence in sentences_in(paragraph, layout, language)]
     return TextDocument(tuple(sentences), sum(len(paragraph.split()) for paragraph in paragraphs))

@@ -1,32 +1,27 @@
 """Text to token ids for language models: WordPiece or byte-level BPE, kept in one `tokenizer.json`."""
 
 import json
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
-from tokenizers import AddedToken, Tokenizer, decoders, normalizers, pre_tokenizers
-from tokenizers.models import BPE, WordPiece
-from tokenizers.trainers import BpeTrainer
+from tokenizers import Tokenizer
+from tokenizers.models import WordPiece
 
 from ...errors import UserError
 from ...limits.reading import read_text
 from ..growth import refuse_growth
+from ..words import WordEncoder, word_counts
+from .learning import SPECIALS, Kind, learned, steps
 
-Kind = Literal["wordpiece", "bpe"]
-
-PAD, UNK, CLS, SEP, MASK = SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-_CONTINUES = "##"
+PAD, UNK, CLS, SEP, MASK = SPECIALS
 _WORD_BEGINS = ("Ġ", "▁")
 """Of byte-level BPE, and of SentencePiece."""
-_MIN_PAIR_COUNT = 2
-_ALPHABET_SHARE = 8
-"""WordPiece has an entry a character, and one more for it inside a word: at most an eighth of the vocabulary each."""
-_WORDS_A_STRING = 1000
+_SPLIT_AT_BLANKS = ("BertPreTokenizer", "ByteLevel")
+_CHARACTERS_APART = ("BertNormalizer", "NFC", "Lowercase", None)
 _NAMES = {
     PAD: ("[PAD]", "<pad>"),
     UNK: ("[UNK]", "<unk>"),
@@ -68,8 +63,12 @@ class TextTokeniser:
         GPT-2's and RoBERTa's, so that no text is unknown. The same texts give the same ids in every process. Raises
         UserError where the text cannot give `size` entries, or its characters need more.
         """
-        learn = _learned_wordpiece if kind == "wordpiece" else _learned_bpe
-        return cls(learn(texts, size, lowercase))
+        return cls.of_counts(word_counts(texts, *steps(kind, lowercase)), size, kind=kind, lowercase=lowercase)
+
+    @classmethod
+    def of_counts(cls, counts: Mapping[str, int], size: int, *, kind: Kind, lowercase: bool) -> Self:
+        """As `learn`, from how often each word occurs, as `word_counts` tells with the `steps` of the kind."""
+        return cls(learned(counts, size, kind, lowercase))
 
     @classmethod
     def load(cls, path: Path) -> Self:
@@ -106,6 +105,28 @@ class TextTokeniser:
         special, unknown = set(self.ids.values()), self.ids[UNK]
         return [[unknown if i in special else i for i in encoding.ids] for encoding in encodings]
 
+    def encode_joined(self, texts: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The ids of all texts as of `encode_many`, end to end, and how many are of each; faster for many texts."""
+        if self._by_words is not None:
+            return self._by_words.encode(texts)
+        rows = self.encode_many(texts)
+        joined = np.concatenate([np.empty(0, dtype=np.int64), *(np.array(row, dtype=np.int64) for row in rows)])
+        return joined, np.array([len(row) for row in rows], dtype=np.int64)
+
+    @cached_property
+    def _by_words(self) -> WordEncoder | None:
+        """Where a text's ids are those of its words, one after the other; None where that is not sure."""
+        state = json.loads(self.to_json())
+        tokens, normal, splitter = state["added_tokens"], state["normalizer"] or {}, state["pre_tokenizer"] or {}
+        types = [step["type"] for step in normal.get("normalizers", [normal] if normal else [])]
+        sure = (
+            splitter.get("type") in _SPLIT_AT_BLANKS
+            and splitter.get("use_regex", True)
+            and all(name in _CHARACTERS_APART for name in types)
+            and not any(token["rstrip"] or " " in token["content"] for token in tokens)
+        )
+        return WordEncoder(self.encode_many) if sure else None
+
     def decode(self, ids: Iterable[int]) -> str:
         """The text, special tokens left out."""
         return str(self._tokenizer.decode(list(ids), skip_special_tokens=True))
@@ -124,95 +145,3 @@ class TextTokeniser:
         """Every id that is not of a special token: what a random token is drawn from."""
         special = set(self.ids.values())
         return np.array([i for i in range(len(self)) if i not in special], dtype=np.int64)
-
-
-def _learned_bpe(texts: Iterable[str], size: int, lowercase: bool) -> Tokenizer:
-    tokenizer = Tokenizer(BPE())
-    tokenizer.normalizer = _normalizer([normalizers.NFC()], lowercase)
-    # A blank before the first word, so that it is the same token as inside a sentence.
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
-    tokenizer.decoder = decoders.ByteLevel()
-    trainer = BpeTrainer(
-        vocab_size=size,
-        min_frequency=_MIN_PAIR_COUNT,
-        special_tokens=list(SPECIALS),
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    tokenizer.train_from_iterator(texts, trainer)
-    _check_size(tokenizer, size, len(SPECIALS) + 256)
-    return tokenizer
-
-
-def _learned_wordpiece(texts: Iterable[str], size: int, lowercase: bool) -> Tokenizer:
-    normalizer = normalizers.BertNormalizer(lowercase=lowercase)
-    splitter = pre_tokenizers.BertPreTokenizer()
-    counts = Counter(word for text in texts for word, _ in splitter.pre_tokenize_str(normalizer.normalize_str(text)))
-    characters = _characters(counts)
-    alphabet = _alphabet(characters, size // _ALPHABET_SHARE)
-    # As special tokens, numbered here: the trainer numbers pieces inside a word in the order of a hash table, and
-    # breaks ties between merges by these numbers.
-    trainer = BpeTrainer(
-        vocab_size=size,
-        min_frequency=_MIN_PAIR_COUNT,
-        special_tokens=[*SPECIALS, *alphabet],
-        limit_alphabet=0,
-        continuing_subword_prefix=_CONTINUES,
-        show_progress=False,
-    )
-    known = {character.removeprefix(_CONTINUES) for character in alphabet}
-    spelt = Counter({word: count for word, count in counts.items() if known.issuperset(word)})
-    trained = Tokenizer(BPE(unk_token=UNK, continuing_subword_prefix=_CONTINUES))
-    trained.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    trained.train_from_iterator(_repeated(spelt), trainer)
-    if trained.get_vocab_size() < size < _ALPHABET_SHARE * len(characters):
-        raise UserError(
-            f"vocabulary size {size} is too small: it has no room for the {len(characters)} characters of this text, "
-            f"and the words without the others give {trained.get_vocab_size()} entries; ask for at least "
-            f"{_ALPHABET_SHARE * len(characters)}"
-        )
-    _check_size(trained, size, len(SPECIALS) + len(alphabet))
-    vocabulary = json.loads(trained.to_str())["model"]["vocab"]
-    model: Any = WordPiece(vocab=vocabulary, unk_token=UNK, continuing_subword_prefix=_CONTINUES)
-    tokenizer = Tokenizer(model)
-    tokenizer.add_special_tokens([AddedToken(special, special=True, normalized=False) for special in SPECIALS])
-    tokenizer.normalizer, tokenizer.pre_tokenizer = normalizer, splitter
-    tokenizer.decoder = decoders.WordPiece(prefix=_CONTINUES)
-    return tokenizer
-
-
-def _normalizer(steps: list[Any], lowercase: bool) -> Any:
-    return normalizers.Sequence([*steps, *([normalizers.Lowercase()] if lowercase else [])])
-
-
-def _characters(words: Counter[str]) -> Counter[str]:
-    frequencies: Counter[str] = Counter()
-    for word, count in words.items():
-        for character in word:
-            frequencies[character] += count
-    return frequencies
-
-
-def _alphabet(frequencies: Counter[str], most: int) -> list[str]:
-    """The most frequent characters in code point order, then the same as they stand inside a word."""
-    kept = sorted(sorted(frequencies, key=lambda c: (-frequencies[c], c))[: max(most, 1)])
-    return [*kept, *(_CONTINUES + character for character in kept)]
-
-
-def _repeated(counts: Counter[str]) -> Iterable[str]:
-    """Text in which each word stands as often as counted: the trainer takes text, not counts."""
-    for word in sorted(counts):
-        whole, rest = divmod(counts[word], _WORDS_A_STRING)
-        for repeats in [*([_WORDS_A_STRING] * whole), rest]:
-            yield (word + " ") * repeats
-
-
-def _check_size(tokenizer: Tokenizer, size: int, smallest: int) -> None:
-    largest = tokenizer.get_vocab_size()
-    if size < smallest:
-        raise UserError(f"vocabulary size {size} is too small: characters and special tokens alone are {smallest}")
-    if largest < size:
-        raise UserError(
-            f"vocabulary size {size} is more than this text allows: at most {largest} entries can be learned from it; "
-            f"ask for {largest} or fewer, or give more text"
-        )

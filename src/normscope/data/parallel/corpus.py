@@ -2,21 +2,23 @@
 
 A corpus folder holds `corpus.json` (SHA-256 of every file, how it was made), the files of the codec, and for each split
 `<split>.<side>.tokens` (all sentences end to end, each with its EOS) and `<split>.<side>.offsets` (where each
-begins, and the end); every split but train has its raw lines in `<split>.<side>.txt`. Numbers are little-endian.
+begins, and the end); every split but train has its raw lines in `<split>.<side>.txt`. Long arrays lie in several files
+each (`data/shards.py`).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import UserError
-from ..manifest import OFFSET_DTYPE, array_digest, fingerprint, mapped, open_manifest, token_dtype
+from ..manifest import OFFSET_DTYPE, array_digest, fingerprint, open_manifest, token_dtype
+from ..shards import Numbers, ShardWriter, mapped_numbers
 from .codec import Codec, Side
 from .vocabulary import EOS
 
@@ -30,8 +32,8 @@ SIDES = ("source", "target")
 class TokenArray:
     """Sentences end to end: sentence i is tokens[offsets[i] : offsets[i + 1]] and ends with EOS."""
 
-    tokens: NDArray[Any]
-    offsets: NDArray[np.int64]
+    tokens: Numbers
+    offsets: Numbers
     """One more than there are sentences; the first is 0."""
 
     @classmethod
@@ -55,12 +57,12 @@ class TokenArray:
     @property
     def lengths(self) -> NDArray[np.int64]:
         """Tokens of each sentence, EOS included."""
-        return np.diff(self.offsets)
+        return np.diff(np.asarray(self.offsets))
 
     def digests(self, vocabulary_size: int) -> dict[str, str]:
         """SHA-256 of the tokens and of the offsets as they are stored on the disk."""
         stored = {"tokens": (self.tokens, token_dtype(vocabulary_size)), "offsets": (self.offsets, OFFSET_DTYPE)}
-        return {kind: array_digest(array, dtype) for kind, (array, dtype) in stored.items()}
+        return {kind: array_digest(np.asarray(array), dtype) for kind, (array, dtype) in stored.items()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,46 +148,36 @@ class Corpus:
         """
         manifest = open_manifest(folder, format_name=FORMAT, version=VERSION, made_by="`normscope data prepare`")
         codec = Codec.load(folder)
-        splits = {name: _open_split(folder, name, codec) for name in manifest.splits}
+        splits = {name: _open_split(folder, name, codec, manifest.files) for name in manifest.splits}
         return cls(codec.source, codec.target, codec.joint, manifest.fingerprint, splits, manifest.preparation)
 
 
-class TokenWriter:
-    """Writes one side of one split into a corpus folder, sentence by sentence; memory holds the offsets only."""
+class TokenWriter(ExitStack):
+    """Writes one side of one split into a corpus folder, sentences at a time; memory holds those."""
 
     def __init__(self, folder: Path, split: str, side: str, vocabulary_size: int) -> None:
-        self._offsets_path = folder / f"{split}.{side}.offsets"
-        self._stream = (folder / f"{split}.{side}.tokens").open("wb")
-        self._dtype = token_dtype(vocabulary_size)
-        self._ends = [0]
-
-    def __enter__(self) -> Self:
-        return self
+        super().__init__()
+        name = f"{split}.{side}"
+        self._tokens = self.enter_context(ShardWriter(folder, f"{name}.tokens", token_dtype(vocabulary_size)))
+        self._offsets = self.enter_context(ShardWriter(folder, f"{name}.offsets", OFFSET_DTYPE))
+        self._offsets.append([0])
 
     @property
     def tokens(self) -> int:
         """Tokens written so far, EOS included."""
-        return self._ends[-1]
+        return self._tokens.written
 
-    def append(self, ids: Sequence[int]) -> None:
-        """Add a sentence, given without EOS."""
-        # Through `write`, not `tofile`: the latter loses the error number that tells a full disk.
-        self._stream.write(np.array([*ids, EOS], dtype=self._dtype).tobytes())
-        self._ends.append(self._ends[-1] + len(ids) + 1)
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stream.close()
-        if error is None:
-            self._offsets_path.write_bytes(np.array(self._ends, dtype=OFFSET_DTYPE).tobytes())
+    def append(self, tokens: NDArray[Any], lengths: NDArray[np.int64]) -> None:
+        """Add sentences end to end, each with its EOS, and how many tokens are of each."""
+        self._offsets.append(self.tokens + np.cumsum(lengths))
+        self._tokens.append(tokens)
 
 
-def _open_split(folder: Path, name: str, codec: Codec) -> Split:
+def _open_split(folder: Path, name: str, codec: Codec, files: Collection[str]) -> Split:
     def array(side: str, vocabulary_size: int) -> TokenArray:
         return TokenArray(
-            tokens=mapped(folder / f"{name}.{side}.tokens", token_dtype(vocabulary_size)),
-            offsets=np.array(mapped(folder / f"{name}.{side}.offsets", OFFSET_DTYPE), dtype=np.int64),
+            tokens=mapped_numbers(folder, f"{name}.{side}.tokens", token_dtype(vocabulary_size), files),
+            offsets=mapped_numbers(folder, f"{name}.{side}.offsets", OFFSET_DTYPE, files),
         )
 
     raw = [folder / f"{name}.{side}.txt" for side in SIDES]

@@ -31,7 +31,9 @@ class PrepareConfig:
     max_length_ratio: float = 1.5
     """The longer side of a training pair may have so many times the words of the shorter."""
     workers: int = 1
-    """Processes that tokenise; the result does not depend on it. More than 1 needs an importable main module."""
+    """Processes that work at once; the result does not depend on it. More than 1 needs an importable main module."""
+    fields: tuple[str, str] | None = None
+    """What the texts of both sides are called where files hold records; None for the codes of the languages."""
 
     def __post_init__(self) -> None:
         if "train" not in self.splits:
@@ -57,6 +59,11 @@ class PrepareConfig:
         """Source and target."""
         return self.source_language, self.target_language
 
+    @property
+    def named(self) -> tuple[str, str]:
+        """The fields of records that hold the texts of source and target."""
+        return self.fields or self.languages
+
     def forms(self) -> tuple[TextForm, TextForm]:
         """How source and target text is written in the corpus."""
         source = TextForm(self.source_language, tokenise=self.tokenise, lowercase=self.lowercase)
@@ -67,6 +74,9 @@ class PrepareConfig:
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         for without_effect in ("out", "workers"):
             del values[without_effect]
+        # Corpora that were made before there were fields stay what they are.
+        if self.fields is None:
+            del values["fields"]
         return values | {"splits": sorted(self.splits)}
 
 

@@ -1,29 +1,32 @@
-"""From parallel text files to a corpus folder: check, tokenise, filter, learn the vocabularies, write token ids.
+"""From parallel texts to a corpus folder: check, tokenise, filter, learn the vocabularies, write token ids.
 
 The defaults follow fairseq's `examples/translation/prepare-iwslt14.sh`: 1 to 175 words a side, length ratio at most 1.5
-(training pairs only), and every 23rd clean training pair for validation where no validation split is given.
+(training pairs only), and every 23rd clean training pair for validation where no validation split is given. Texts of
+any length are prepared in the memory of some parts, by any number of processes, and a killed preparation goes on where
+it was (`data/parts.py`).
 """
 
 import hashlib
 import json
-import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
-from typing import TextIO
+from typing import BinaryIO
 
 from ...errors import UserError
-from ...files import disk_errors, recover, whole_folder
-from ..lines import count_lines, file_sha256, read_lines
+from ...files import disk_errors, recover, resumable_folder, whole_folder
+from ..counting import WordCounts, counted_every
 from ..manifest import check_replaceable, write_manifest
+from ..parts import Work
+from ..sources.opening import source_sha256, texts_in
 from . import corpus as corpus_files
 from .codec import Codec, Side
 from .corpus import SIDES, Corpus, TokenWriter
-from .pool import CHUNK_PAIRS, RawPair, prepared_pairs
-from .preparation import PrepareConfig, PrepareReport, drop_reason
+from .encoding import Asked, Encoded, asked_of, counted, encode_parts, encoded_of
+from .preparation import PrepareConfig, PrepareReport
+from .tokenising import Part, tokenised_parts
 from .vocabulary import Vocabulary
 
 __all__ = ["HOLD_OUT_EVERY", "PrepareConfig", "PrepareReport", "Progress", "prepare"]
@@ -41,25 +44,33 @@ def prepare(config: PrepareConfig, progress: Progress = lambda stage, done, tota
     used, for an `out` that holds something else, and for a disk that is full or cannot be written.
     """
     out = config.out.expanduser().resolve()
+    # Before the files are read: what another command left of replacing a corpus is in its place again.
     with disk_errors(f"writing {out}"):
-        recover(out)
+        recover(out, lambda left: True)
     check_replaceable(out)
-    key = _key(config, progress)
-    standing = _standing_report(out, key)
+    work = Work(_key(config, progress))
+    standing = _standing_report(out, work.key)
+    with disk_errors(f"writing {out}"):
+        recover(out, work.of_use if standing is None else lambda left: False)
     if standing is not None:
         return standing
     pairs_read = _checked_counts(config, progress)
-    with disk_errors(f"writing {out}"), whole_folder(out) as folder:
-        tokenised = folder / "tokenised"
-        tokenised.mkdir()
-        dropped = _tokenise(config, pairs_read, folder, tokenised, progress)
-        names = [*config.splits] if "valid" in config.splits else [*config.splits, "valid"]
-        kept = {name: _kept(tokenised, name) for name in names}
+    with disk_errors(f"writing {out}"), resumable_folder(out, work.of_use) as unfinished:
+        folder = work.begin(unfinished)
+        total = sum(pairs_read.values())
+        parts = tokenised_parts(config, folder, lambda done: progress("tokenise", done, total))
+        held_out_every = None if "valid" in config.splits else HOLD_OUT_EVERY
+        kept, dropped = _kept(parts, held_out_every), _dropped(parts)
         _check_kept(kept, pairs_read, dropped)
-        codec = _learn(config, tokenised, kept["train"], progress)
-        tokens = _encode(codec, tokenised, folder, kept, progress)
-        shutil.rmtree(tokenised)
-        codec.save(folder)
+        asked = asked_of(parts, folder, held_out_every)
+        codec_folder = folder / "codec"
+        if not codec_folder.exists():
+            codec = _learn(config, [one for one in asked if one.split == "train"], parts, progress)
+            with whole_folder(codec_folder) as made:
+                codec.save(made)
+        codec = Codec.load(codec_folder)
+        steps = 2 * len(asked)  # encoded, and put together
+        encode_parts(asked, codec_folder, config.workers, lambda done: progress("encode", done, steps))
         report = PrepareReport(
             out=out,
             unchanged=False,
@@ -67,19 +78,67 @@ def prepare(config: PrepareConfig, progress: Progress = lambda stage, done, tota
             read=pairs_read,
             kept=kept,
             dropped=dropped,
-            held_out_every=None if "valid" in config.splits else HOLD_OUT_EVERY,
+            held_out_every=held_out_every,
             vocabulary_sizes=(len(codec.source.vocabulary), len(codec.target.vocabulary)),
-            tokens=tokens,
+            tokens={},
         )
-        preparation = {"key": key, "options": config.options(), "report": report.state()}
+        told = lambda done: progress("encode", len(asked) + done, steps)  # noqa: E731
+        return _written(config, report, unfinished / out.name, asked, codec, work.key, told)
+
+
+def _written(
+    config: PrepareConfig,
+    report: PrepareReport,
+    whole: Path,
+    asked: Sequence[Asked],
+    codec: Codec,
+    key: str,
+    told: Callable[[int], None],
+) -> PrepareReport:
+    """Put the parts together. whole: where the corpus is until it takes its place."""
+    with whole_folder(whole) as folder:
+        with ExitStack() as stack:
+            writers = {name: _SplitWriter(folder, name, codec, stack) for name in report.kept}
+            for done, one in enumerate(asked, 1):
+                for split, found in encoded_of(one).items():
+                    writers[split].append(found)
+                told(done)
+        codec.save(folder)
+        report = replace(report, tokens={name: writer.tokens for name, writer in writers.items()})
         fingerprint = write_manifest(
             folder,
             format_name=corpus_files.FORMAT,
             version=corpus_files.VERSION,
-            splits=names,
-            preparation=preparation,
+            splits=report.kept,
+            preparation={"key": key, "options": config.options(), "report": report.state()},
         )
     return replace(report, fingerprint=fingerprint)
+
+
+class _SplitWriter:
+    """The files of one split: token ids of both sides, and raw text where the split is one to score on."""
+
+    def __init__(self, folder: Path, name: str, codec: Codec, stack: ExitStack) -> None:
+        sizes = len(codec.source.vocabulary), len(codec.target.vocabulary)
+        self._tokens = {
+            side: stack.enter_context(TokenWriter(folder, name, side, size))
+            for side, size in zip(SIDES, sizes, strict=True)
+        }
+        self._raw: dict[str, BinaryIO] = {
+            side: stack.enter_context((folder / f"{name}.{side}.txt").open("wb")) for side in SIDES if name != "train"
+        }
+
+    @property
+    def tokens(self) -> tuple[int, int]:
+        """Of source and target, so far."""
+        return self._tokens["source"].tokens, self._tokens["target"].tokens
+
+    def append(self, found: Encoded) -> None:
+        """Add what a part holds."""
+        for side, writer in self._tokens.items():
+            writer.append(found.tokens[side], found.lengths[side])
+        for side, stream in self._raw.items():
+            stream.write(found.raw[side])
 
 
 def _key(config: PrepareConfig, progress: Progress) -> str:
@@ -88,7 +147,7 @@ def _key(config: PrepareConfig, progress: Progress) -> str:
     digests = []
     for done, path in enumerate(paths):
         progress("check", done, 2 * len(paths))
-        digests.append(file_sha256(path))
+        digests.append(source_sha256(path))
     names = [f"{name}.{side}" for name in config.splits for side in SIDES]
     state = {
         "version": corpus_files.VERSION,
@@ -117,9 +176,9 @@ def _checked_counts(config: PrepareConfig, progress: Progress) -> dict[str, int]
     counts = {}
     for done, (name, (source, target)) in enumerate(config.splits.items()):
         files = 2 * len(config.splits)
-        source_lines = count_lines(source)
+        source_lines = sum(1 for _ in texts_in(source, config.named[0]))
         progress("check", files + 2 * done + 1, 2 * files)
-        target_lines = count_lines(target)
+        target_lines = sum(1 for _ in texts_in(target, config.named[1]))
         progress("check", files + 2 * done + 2, 2 * files)
         if source_lines != target_lines:
             raise UserError(
@@ -130,66 +189,27 @@ def _checked_counts(config: PrepareConfig, progress: Progress) -> dict[str, int]
     return counts
 
 
-def _tokenise(
-    config: PrepareConfig, pairs_read: Mapping[str, int], folder: Path, tokenised: Path, progress: Progress
-) -> dict[str, int]:
-    """Write tokenised text of all splits into `tokenised`, raw text of all but train into `folder`.
+_WORDS_A_PAIR = 50
+"""About as many, of both sides, by which very many pairs are known to be."""
 
-    Returns the number of training pairs dropped for each reason.
-    """
+
+def _kept(parts: Sequence[Part], held_out_every: int | None) -> dict[str, int]:
+    """Split -> pairs of it."""
+    kept: Counter[str] = Counter()
+    for part in parts:
+        kept[part.split] += part.kept
+    if held_out_every:
+        kept["valid"] = kept["train"] // held_out_every
+        kept["train"] -= kept["valid"]
+    return dict(kept)
+
+
+def _dropped(parts: Sequence[Part]) -> dict[str, int]:
+    """Reason -> training pairs, as they were met."""
     dropped: Counter[str] = Counter()
-    done, total = 0, sum(pairs_read.values())
-    for name, (source, target) in config.splits.items():
-        raw_pairs = _raw_pairs(source, target)
-        clean = 0
-        with ExitStack() as stack:
-            files = {name: stack.enter_context(_PairFiles(folder, tokenised, name))}
-            if name == "train" and "valid" not in config.splits:
-                files["valid"] = stack.enter_context(_PairFiles(folder, tokenised, "valid"))
-            for chunk in prepared_pairs(raw_pairs, *config.forms(), workers=config.workers):
-                for raw, pair in chunk:
-                    reason = drop_reason(*pair, config) if name == "train" else None
-                    if reason:
-                        dropped[reason] += 1
-                        continue
-                    clean += 1
-                    held_out = len(files) == 2 and clean % HOLD_OUT_EVERY == 0
-                    files["valid" if held_out else name].write(raw, pair)
-                done += len(chunk)
-                progress("tokenise", done, total)
+    for part in parts:
+        dropped.update(part.dropped)
     return dict(dropped)
-
-
-def _raw_pairs(source: Path, target: Path) -> Iterator[RawPair]:
-    for (_, source_line), (_, target_line) in zip(read_lines(source), read_lines(target), strict=True):
-        yield source_line, target_line
-
-
-class _PairFiles(ExitStack):
-    """The text files of one split: tokenised, and raw where the split is one to score on."""
-
-    def __init__(self, folder: Path, tokenised: Path, name: str) -> None:
-        super().__init__()
-        self._tokenised = [self._open(tokenised / f"{name}.{side}") for side in SIDES]
-        keeps_raw = name != "train"
-        self._raw = [self._open(folder / f"{name}.{side}.txt") for side in SIDES] if keeps_raw else []
-
-    def write(self, raw: RawPair, pair: tuple[str, str]) -> None:
-        for stream, line in zip([*self._tokenised, *self._raw], [*pair, *(raw if self._raw else ())], strict=True):
-            stream.write(line + "\n")
-
-    def _open(self, path: Path) -> TextIO:
-        return self.enter_context(path.open("w", encoding="utf-8", newline="\n"))
-
-
-def _tokenised_lines(path: Path) -> Iterator[str]:
-    with path.open(encoding="utf-8", newline="\n") as stream:
-        for line in stream:
-            yield line.removesuffix("\n")
-
-
-def _kept(tokenised: Path, name: str) -> int:
-    return sum(1 for _ in _tokenised_lines(tokenised / f"{name}.source"))
 
 
 def _check_kept(kept: Mapping[str, int], pairs_read: Mapping[str, int], dropped: Mapping[str, int]) -> None:
@@ -203,49 +223,26 @@ def _check_kept(kept: Mapping[str, int], pairs_read: Mapping[str, int], dropped:
         )
 
 
-def _learn(config: PrepareConfig, tokenised: Path, pairs: int, progress: Progress) -> Codec:
+def _learn(config: PrepareConfig, asked: Sequence[Asked], parts: Sequence[Part], progress: Progress) -> Codec:
     """The codec, its vocabularies learned on the training split."""
-    total = 2 * pairs
-
-    def lines(*sides: str) -> Iterator[str]:
-        for side in sides:
-            for number, line in enumerate(_tokenised_lines(tokenised / f"train.{side}"), 1):
-                if number % CHUNK_PAIRS == 0:
-                    progress("learn", pairs * SIDES.index(side) + number, total)
-                yield line
-
+    chosen = asked[:: counted_every(_WORDS_A_PAIR * sum(part.kept for part in parts if part.split == "train"))]
+    total = len(chosen) + 1
+    progress("learn", 0, total)
+    counts = counted(chosen, config.workers, lambda done: progress("learn", done, total))
     if config.joint:
-        source = target = Vocabulary.learn(lines(*SIDES), config.vocabulary_size)
+        both = WordCounts()
+        for side in SIDES:
+            both.add(counts[side])
+        source = target = Vocabulary.of_counts(both.most(), config.vocabulary_size)
     else:
-        source, target = (_learn_side(lines(side), config, side) for side in SIDES)
+        source, target = (_learn_side(counts[side], config, side) for side in SIDES)
     progress("learn", total, total)
     source_form, target_form = config.forms()
     return Codec(Side(source_form, source), Side(target_form, target), joint=config.joint)
 
 
-def _learn_side(lines: Iterable[str], config: PrepareConfig, side: str) -> Vocabulary:
+def _learn_side(counts: Mapping[str, int], config: PrepareConfig, side: str) -> Vocabulary:
     try:
-        return Vocabulary.learn(lines, config.vocabulary_size)
+        return Vocabulary.of_counts(counts, config.vocabulary_size)
     except UserError as error:
         raise UserError(f"{side} side ({getattr(config, f'{side}_language')}): {error}") from error
-
-
-def _encode(
-    codec: Codec, tokenised: Path, folder: Path, kept: Mapping[str, int], progress: Progress
-) -> dict[str, tuple[int, int]]:
-    """Write the token ids of all splits; returns their numbers of source and target tokens."""
-    tokens: dict[str, tuple[int, int]] = {}
-    done, total = 0, 2 * sum(kept.values())
-    for name in kept:
-        counts = []
-        for side, vocabulary in zip(SIDES, (codec.source.vocabulary, codec.target.vocabulary), strict=True):
-            lines = _tokenised_lines(tokenised / f"{name}.{side}")
-            with TokenWriter(folder, name, side, len(vocabulary)) as writer:
-                while chunk := list(islice(lines, CHUNK_PAIRS)):
-                    for ids in vocabulary.encode_many(chunk):
-                        writer.append(ids)
-                    done += len(chunk)
-                    progress("encode", done, total)
-                counts.append(writer.tokens)
-        tokens[name] = counts[0], counts[1]
-    return tokens

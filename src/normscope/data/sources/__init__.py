@@ -1,0 +1,1 @@
+"""Where texts come from: lines, JSON lines, Parquet, and the folders of Hugging Face `datasets`."""

@@ -1,0 +1,77 @@
+"""Texts as words that are tokenised alike wherever they stand: each is worked on once, however often it occurs."""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+_MOST_KNOWN = 2**18
+"""Words whose ids are kept: the few that make up most of any text."""
+_MOST_IDS = 2**20
+"""Of them all, because a word may be as long as a text."""
+
+
+def words_of(text: str) -> list[str]:
+    """The words of a text, each with the blank before it, which joined give the text.
+
+    Both kinds of tokenisers split a text before any single blank, whatever stands around it. Of several in a row they
+    do not split each, so that a text with other white space is one word.
+    """
+    if " ".join(text.split()) != text:
+        return [text]
+    return text.replace(" ", "\n ").split("\n")
+
+
+def word_counts(texts: Iterable[str], normalizer: Any, splitter: Any) -> Counter[str]:
+    """How often each word of the tokenizers library's own splitting occurs: what its trainers count themselves."""
+    spelt = Counter(word for text in texts for word in words_of(text))
+    counts: Counter[str] = Counter()
+    for word, count in spelt.items():
+        for piece, _ in splitter.pre_tokenize_str(normalizer.normalize_str(word)):
+            counts[piece] += count
+    return counts
+
+
+class WordEncoder:
+    """Ids of texts, put together from those of their words."""
+
+    def __init__(self, encode_many: Callable[[Sequence[str]], list[list[int]]]) -> None:
+        """encode_many: ids of each text; what it makes of a text must be what it makes of its words, in a row."""
+        self._encode_many = encode_many
+        self._forget()
+
+    def _forget(self) -> None:
+        self._codes: defaultdict[str, int] = defaultdict()
+        self._codes.default_factory = self._codes.__len__
+        self._ids = np.empty(0, dtype=np.int64)
+        self._begins = np.zeros(1, dtype=np.int64)
+
+    def encode(self, texts: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The ids of all texts, end to end, and how many are of each."""
+        if len(self._codes) > _MOST_KNOWN or len(self._ids) > _MOST_IDS:
+            self._forget()
+        codes: list[int] = []
+        firsts: list[int] = []
+        for text in texts:
+            firsts.append(len(codes))
+            codes.extend(map(self._codes.__getitem__, words_of(text)))
+        self._learn()
+        if not codes:
+            return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+        codes_W = np.array(codes)
+        lengths_W = np.diff(self._begins)[codes_W]
+        ends_W = np.cumsum(lengths_W)
+        # Where each id comes from: where its word's ids begin, and how far it is from the first of them.
+        places = np.arange(ends_W[-1]) + np.repeat(self._begins[codes_W] - (ends_W - lengths_W), lengths_W)
+        return self._ids[places], np.add.reduceat(lengths_W, firsts)
+
+    def _learn(self) -> None:
+        """Encode the words that were met for the first time."""
+        new = list(self._codes)[len(self._begins) - 1 :]
+        if not new:
+            return
+        encoded = self._encode_many(new)
+        self._ids = np.concatenate([self._ids, *(np.array(ids, dtype=np.int64) for ids in encoded)])
+        self._begins = np.concatenate([self._begins, self._begins[-1] + np.cumsum([len(ids) for ids in encoded])])

@@ -1,0 +1,166 @@
+"""Preparations in parts: the same bytes for any number and size of parts, processes and kills."""
+
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kill_preparations import Make, child, documents, ended, pairs, stored, undisturbed
+from normscope.data import counting, manifest, parts, shards
+from normscope.data.documents import reading
+from normscope.data.documents.corpus import DocumentCorpus
+from normscope.data.documents.prepare import DocumentsConfig, prepare_documents
+from normscope.data.parallel.corpus import Corpus
+from normscope.data.parallel.vocabulary import Vocabulary
+from normscope.errors import UserError
+
+
+@pytest.mark.parametrize("kind", [documents, pairs])
+def test_neither_parts_nor_processes_nor_kills_change_a_byte(
+    kind: Callable[[Path], Make], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make, out = kind(tmp_path), tmp_path / "corpus"
+    make(out, 1)
+    in_one_part = stored(out)
+    shutil.rmtree(out)
+    wanted, operations = undisturbed(make, out)
+    assert wanted == in_one_part
+    # One after the other, each further on than the last; what was whole by then is found again.
+    for at in range(operations // 6, operations, operations // 6):
+        if ended(child(make, out, kill_at=at)):
+            break
+        assert [path.name for path in tmp_path.glob(".*")] == [".unfinished-corpus"]
+    monkeypatch.setattr(parts, "PART_CHARACTERS", 3000)
+    make(out, 2)
+    assert stored(out) == wanted
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_what_is_done_is_not_done_again_and_other_work_is_cleared_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make, out = documents(tmp_path), tmp_path / "corpus"
+    wanted, operations = undisturbed(make, out)
+    assert not ended(child(make, out, kill_at=operations - 8))
+    left = tmp_path / ".unfinished-corpus/parts"
+    assert (left / "read.json").exists()
+    # A child that is given nothing to read, and does not need to.
+    with monkeypatch.context() as patch:
+        patch.setattr(reading, "paragraphs_in", lambda *a: pytest.fail("read again"))
+        assert ended(child(make, out))
+    assert stored(out) == wanted
+    shutil.rmtree(out)
+    assert not ended(child(make, out, kill_at=operations - 8))
+    monkeypatch.setattr(parts, "PART_CHARACTERS", 10**6)  # by which these are too small to be worth going on with
+    make(out, 1)
+    assert stored(out) == wanted
+
+
+def test_work_is_kept_when_it_is_stopped_from_a_whole_part_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    documents(tmp_path)
+    config = DocumentsConfig(
+        out=tmp_path / "corpus", splits={"train": (tmp_path / "text.txt",)}, tokeniser="bpe", vocabulary_size=300
+    )
+
+    def stop(stage: str, done: int, total: int) -> None:
+        if stage == "learn":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        prepare_documents(config, stop)
+    assert not list(tmp_path.glob(".*"))
+    monkeypatch.setattr(parts, "PART_CHARACTERS", 1500)
+    with pytest.raises(KeyboardInterrupt):
+        prepare_documents(config, stop)
+    note = (tmp_path / ".unfinished-corpus/parts/work.json").read_bytes()
+    with pytest.raises(KeyboardInterrupt):  # another option, other work
+        prepare_documents(replace(config, lowercase=True), stop)
+    assert (tmp_path / ".unfinished-corpus/parts/work.json").read_bytes() != note
+    (tmp_path / ".unfinished-corpus/parts/work.json").write_bytes(b"damaged")
+    prepare_documents(config)
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_a_document_longer_than_a_part_is_one_document(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    long = "\n".join(f"The horse number {number} stands here." for number in range(60))
+    (tmp_path / "text").write_text(f"First house.\n\n{long}\n\nThe last horse.\n", encoding="utf-8")
+    valid = tmp_path / "valid"
+    valid.write_text("One horse.\n\nAnother house.\n", encoding="utf-8")
+    config = DocumentsConfig(
+        out=tmp_path / "corpus",
+        splits={"train": (tmp_path / "text",), "valid": (valid,)},
+        tokeniser="bpe",
+        vocabulary_size=270,
+    )
+    monkeypatch.setattr(parts, "PART_CHARACTERS", 200)
+    report = prepare_documents(config)
+    train = DocumentCorpus.open(report.out).splits["train"]
+    assert train.documents[:].tolist() == [0, 1, 61, 62]
+    assert report.documents == {"train": 3, "valid": 2}
+    assert report.words["train"] == 2 + 60 * 6 + 3
+
+
+@pytest.mark.parametrize("kind", [documents, pairs])
+def test_long_arrays_lie_in_several_files_and_read_the_same(
+    kind: Callable[[Path], Make], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make, out = kind(tmp_path), tmp_path / "corpus"
+    opened = DocumentCorpus.open if kind is documents else Corpus.open
+    make(out, 1)
+    whole = opened(out)
+    expected = {name: numbers_of(split) for name, split in whole.splits.items()}
+    shutil.rmtree(out)
+    monkeypatch.setattr(shards, "MOST_SHARD_BYTES", 1000)
+    make(out, 1)
+    several = opened(out)
+    names = {path.name for path in out.iterdir()}
+    assert {name for name in names if name.endswith("00001.tokens")}
+    assert not {name for name in names if name in ("train.tokens", "train.source.tokens")}
+    assert all(path.stat().st_size <= 1000 for path in out.iterdir() if path.suffix in (".tokens", ".offsets"))
+    assert {name: numbers_of(split) for name, split in several.splits.items()} == expected
+    next(out.glob("*00001.tokens")).unlink()
+    with pytest.raises(UserError, match=r"00001\.tokens: no such file"):
+        opened(out)
+    assert manifest.MANIFEST in names
+
+
+def numbers_of(split: object) -> list[list[int]]:
+    """All arrays of a split, of either kind."""
+    sides = [getattr(split, side) for side in ("source", "target") if hasattr(split, side)]
+    arrays = [array for side in sides for array in (side.tokens, side.offsets)] or [
+        split.tokens,
+        split.sentences,
+        split.documents,
+    ]
+    return [array[:].tolist() for array in arrays]
+
+
+def test_of_very_many_words_the_most_frequent_are_learned_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    exact = counting.WordCounts()
+    exact.add({"a": 3, "b": 2})
+    exact.add({"b": 5})
+    assert exact.most() == {"a": 3, "b": 7}
+    monkeypatch.setattr(counting, "MOST_WORDS", 2)
+    counts = counting.WordCounts()
+    for more in ({"a": 3, "b": 2, "c": 2}, {"d": 1, "e": 9, "c": 1}, {"b": 1}):
+        counts.add(more)
+    # Of five the two most frequent stay, so that b begins anew; b's last one is one too few to be among them.
+    assert counts.most() == {"e": 9, "a": 3}
+    monkeypatch.setattr(counting, "MOST_LEARNED_FROM", 100)
+    assert [counting.counted_every(words) for words in (0, 1, 100, 101, 200, 201)] == [1, 1, 1, 2, 2, 3]
+
+
+def test_a_vocabulary_is_the_same_of_lines_and_of_their_counts() -> None:
+    lines = [f"the horse {number} runs under the bridges {number * 7}" for number in range(60)]
+    counts = {word: " ".join(lines).split().count(word) for line in reversed(lines) for word in line.split()}
+    assert Vocabulary.learn(lines, 60).to_json() == Vocabulary.of_counts(counts, 60).to_json()
+
+
+def test_a_part_appears_under_its_name_when_it_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "fsync", lambda number: (_ for _ in ()).throw(OSError(5, "failing")))
+    with pytest.raises(OSError, match="failing"):
+        parts.write_part(tmp_path / "part", b"half")
+    assert [path.name for path in tmp_path.iterdir()] == [".unfinished-part"]

@@ -1,0 +1,81 @@
+"""Ids of texts from those of their words: as the tokenizers library makes them of whole texts."""
+
+from collections import Counter
+from functools import cache
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tokenizers import AddedToken, Tokenizer, pre_tokenizers
+
+from normscope.data.documents.learning import Kind, steps
+from normscope.data.documents.tokeniser import TextTokeniser
+from normscope.data.parallel.vocabulary import Vocabulary
+from normscope.data.toy.language import toy_pairs
+from normscope.data.words import word_counts, words_of
+
+TEXTS = [
+    "The red house isn't here, it's there: 12,5 km!",
+    "Ünïcode ﬁne – “quoted” 漢字 …",
+    "a [MASK] is [SEP]no token",
+    "two  blanks",
+    " first and last ",
+]
+SOME_TEXT = st.text(st.sampled_from("ab, '.[]M\t\u00a0\u0301\u3000漢İß") | st.characters(codec="utf-8"), max_size=40)
+
+
+def learned(kind: Kind, lowercase: bool) -> TextTokeniser:
+    texts = [*TEXTS * 4, *(english for _, english in toy_pairs(400, seed=1, split="train"))]
+    return TextTokeniser.learn(texts, 400, kind=kind, lowercase=lowercase)
+
+
+KINDS: list[tuple[Kind, bool]] = [("bpe", False), ("bpe", True), ("wordpiece", False), ("wordpiece", True)]
+
+
+@cache
+def tokeniser_of(which: tuple[Kind, bool]) -> TextTokeniser:
+    return learned(*which)
+
+
+@pytest.mark.parametrize("which", KINDS, ids=str)
+@given(texts=st.lists(SOME_TEXT | st.sampled_from(TEXTS), max_size=5))
+def test_words_give_the_ids_of_the_text(which: tuple[Kind, bool], texts: list[str]) -> None:
+    tokeniser = tokeniser_of(which)
+    assert tokeniser._by_words is not None
+    expected = tokeniser.encode_many(texts)
+    ids, lengths = tokeniser.encode_joined(texts)
+    assert lengths.tolist() == [len(row) for row in expected]
+    assert ids.tolist() == [i for row in expected for i in row]
+
+
+@pytest.mark.parametrize("kind", ["bpe", "wordpiece"])
+@given(texts=st.lists(SOME_TEXT | st.sampled_from(TEXTS), max_size=5))
+def test_words_are_counted_as_the_library_splits_texts(kind: Kind, texts: list[str]) -> None:
+    normalizer, splitter = steps(kind, True)
+    expected = Counter(word for text in texts for word, _ in splitter.pre_tokenize_str(normalizer.normalize_str(text)))
+    assert word_counts(texts, normalizer, splitter) == expected
+    assert all("".join(words_of(text)) == text for text in texts)
+
+
+def test_the_vocabulary_of_pairs_gives_the_ids_of_lines() -> None:
+    vocabulary = Vocabulary.learn(TEXTS * 3, 90)
+    ids, lengths = vocabulary.encode_joined([*TEXTS, "", "the house"])
+    expected = [vocabulary.encode(line) for line in [*TEXTS, "", "the house"]]
+    assert lengths.tolist() == [len(row) for row in expected]
+    assert ids.tolist() == [i for row in expected for i in row]
+
+
+def test_a_tokeniser_whose_words_hang_together_is_asked_for_whole_texts() -> None:
+    made = tokeniser_of(("bpe", False))
+    for change in ("splitter", "token"):
+        tokenizer = Tokenizer.from_str(made.to_json())
+        if change == "splitter":
+            tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+        else:
+            tokenizer.add_tokens([AddedToken("red house", rstrip=True)])
+        other = TextTokeniser(tokenizer)
+        assert other._by_words is None
+        ids, lengths = other.encode_joined(TEXTS)
+        assert ids.tolist() == [i for row in other.encode_many(TEXTS) for i in row]
+        assert lengths.sum() == len(ids)
+    assert made.encode_joined([])[0].tolist() == []
