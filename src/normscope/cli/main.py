@@ -15,6 +15,7 @@ from .doctor import doctor
 from .finetune import finetune
 from .grids.compare import compare, demo
 from .grids.report import report
+from .grids.tune import tune
 from .grids.watch import watch
 from .help import Verbs
 from .placements import placements_app
@@ -42,6 +43,7 @@ app.add_typer(placements_app, name="placements")
 app.add_typer(data_app, name="data")
 app.command("train")(train)
 app.command("compare")(compare)
+app.command("tune")(tune)
 app.command("watch")(watch)
 app.command("report")(report)
 app.command("evaluate")(evaluate)

@@ -1,21 +1,24 @@
 """`normscope compare` and `normscope demo` train grids of runs and write their report."""
 
-import contextlib
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ...errors import UserError
 from ..console import say, stderr
 from ..early import refuse_unreadable
 from ..names import PlacementOption, placement_names
 from ..shared import EngineName, Imports, Settings, listed, resumable
 from .display import GridDisplay
+from .ending import end_of
+from .tune import Trials, TrialsTogether, tuning_of
 
 if TYPE_CHECKING:
-    from ...report.comparison.contents import Comparison
     from ...studies.grids.grid import Grid
+    from ...studies.grids.tuning.settings import Tuning
     from ...tasks.run_config import RunConfig
 
 
@@ -71,6 +74,16 @@ def compare(
     title: Annotated[
         str | None, typer.Option(help="Title of the report.  [default: Comparison of norm placements]")
     ] = None,
+    tune: Annotated[
+        str | None,
+        typer.Option(
+            metavar="peak_lr",
+            help="First find the best peak rate of every placement, warm-up and optimiser, between the two rates "
+            "LOW:HIGH of --peak-lr.  [default: a factor of 10 either side of the configuration's]",
+        ),
+    ] = None,
+    trials: Trials = None,
+    trials_together: TrialsTogether = 1,
 ) -> None:
     """Train every combination of the listed values and write report.html.
 
@@ -91,22 +104,26 @@ def compare(
     from ...studies.grids.ranges import numbers
 
     base = load(config, settings, imports)
+    given = places(config, settings)
+    tuning = _tuning(tune, base, given, peak_lr, trials, trials_together)
+    rates = None if peak_lr is None or tuning is not None else numbers(peak_lr, float, "peak-lr")
     asked = Asked(
         placements=names,
         warmups_updates=None if warmup_updates is None else numbers(warmup_updates, int, "warmup-updates"),
         arms=_listed(arms, _placement_and_warmup, "arms"),
-        peak_lrs=None if peak_lr is None else numbers(peak_lr, float, "peak-lr"),
+        peak_lrs=rates,
         optimizers=_listed(optimizers, str, "optimizers"),
         seeds=seeds,
     )
-    grid, defaults = grid_of(base, places(config, settings), asked)
+    grid, defaults = grid_of(base, given, asked)
     notes = [f"not given, so the defaults of compare: {'; '.join(defaults)}"] if defaults else []
     folder = out or Path("runs") / f"compare-{config.stem if config else 'default'}"
     if dry_run:
         _prepare(base, grid, folder, engine, engine_table(config))
         return
     where = chosen(engine, engine_table(config))
-    _compare(base, grid, folder, processes=processes, engine=where, evaluate=evaluate, title=title, notes=notes)
+    options = {"processes": processes, "engine": where, "evaluate": evaluate, "title": title, "notes": notes}
+    _compare(base, grid, folder, tuning=tuning, **options)
 
 
 @resumable()
@@ -131,36 +148,18 @@ def demo(
     _compare(demo_config(), DEMO_GRID, out, processes=processes, engine=where, evaluate=None, title=DEMO_TITLE)
 
 
-def print_summary(page: "Comparison", file: Path) -> None:
-    """Print what a report says of every configuration, and where it is."""
-    for row in page.configurations:
-        typer.echo(f"{row.verdict.text} – {row.summary}")
-    typer.echo(f"\n{page.conclusion.found}\n{page.conclusion.paper}\n")
-    for curve in page.rate_curves:
-        typer.echo(f"{curve.name}: {curve.summary}")
-    if page.rate_curves:
-        typer.echo("")
-    typer.echo(f"report: {file}")
-
-
-def _compare(base: "RunConfig", grid: "Grid", folder: Path, **options: Any) -> None:
+def _compare(base: "RunConfig", grid: "Grid", folder: Path, *, tuning: "Tuning | None" = None, **options: Any) -> None:
     import shlex
+    from functools import partial
 
     from ...studies.grids.compare import run_comparison
+    from ...studies.grids.tuning.compared import run_tuned_comparison
 
+    run = run_comparison if tuning is None else partial(run_tuned_comparison, tuning=tuning)
     command = shlex.join(["normscope", *sys.argv[1:]])
     with GridDisplay(stderr) as display:
-        done = run_comparison(base, grid, folder, watch=display, say=say, command=command, **options)
-    # Where a closed terminal has stopped it there is nobody to tell.
-    with contextlib.suppress(OSError) if done.stopped else contextlib.nullcontext():
-        print_summary(done.page, done.file)
-    for line in done.problems:
-        say(f"failed: {line}")
-    if done.stopped is not None:
-        say(f"{done.stopped}; the report shows what there is. Run the same command to resume")
-        raise typer.Exit(done.stopped.exit_code)
-    if done.problems:
-        raise typer.Exit(1)
+        done = run(base, grid, folder, watch=display, say=say, command=command, **options)
+    end_of(done)
 
 
 def _prepare(base: "RunConfig", grid: "Grid", folder: Path, engine: str | None, table: dict[str, Any]) -> None:
@@ -169,6 +168,26 @@ def _prepare(base: "RunConfig", grid: "Grid", folder: Path, engine: str | None, 
 
     for line in prepare(base, grid, folder, settings_of(engine, table)):
         typer.echo(line)
+
+
+def _tuning(
+    tune: str | None,
+    base: "RunConfig",
+    given: Mapping[str, str],
+    peak_lr: str | None,
+    trials: int | None,
+    together: int,
+) -> "Tuning | None":
+    if tune is None:
+        if trials is not None or together > 1:
+            raise UserError("--trials and --trials-together are for --tune peak_lr; leave them out, or give it")
+        return None
+    if tune != "peak_lr":
+        raise UserError(f"--tune takes peak_lr, the setting that it can tune, got {tune!r}")
+    from ...studies.grids.axes import DEFAULT_RATE
+
+    centre = base.optimizer.peak_lr if "optimizer.peak_lr" in given else DEFAULT_RATE
+    return tuning_of(peak_lr, trials, together, centre=centre)
 
 
 def _listed(text: str | None, kind: Any, option: str) -> list[Any] | None:
