@@ -11,7 +11,7 @@ from ...errors import UserError
 from ..console import say, stderr
 from ..early import refuse_unreadable
 from ..names import PlacementOption, placement_names
-from ..shared import EngineName, Imports, Settings, listed, resumable
+from ..shared import EngineName, Imports, Settings, StopWhen, listed, resumable
 from .display import GridDisplay
 from .ending import end_of
 from .tune import Trials, TrialsTogether, tuning_of
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ...studies.grids.grid import Grid
     from ...studies.grids.tuning.settings import Tuning
     from ...tasks.run_config import RunConfig
+    from ...train import StopRule
 
 
 @resumable()
@@ -68,6 +69,7 @@ def compare(
     ] = None,
     processes: Annotated[int, typer.Option(help="Number of runs at a time; 0 for one on each core.")] = 0,
     engine: EngineName = None,
+    stop_when: StopWhen = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Write the configurations, and Slurm's script, and start nothing.")
     ] = False,
@@ -102,11 +104,12 @@ def compare(
     from ...runs.config import engine_table, load, places
     from ...studies.grids.axes import Asked, grid_of
     from ...studies.grids.ranges import numbers
+    from ...train import StopRule
 
     base = load(config, settings, imports)
     given = places(config, settings)
     tuning = _tuning(tune, base, given, peak_lr, trials, trials_together)
-    rates = None if peak_lr is None or tuning is not None else numbers(peak_lr, float, "peak-lr")
+    rates = None if peak_lr is None else numbers(peak_lr, float, "peak-lr")
     asked = Asked(
         placements=names,
         warmups_updates=None if warmup_updates is None else numbers(warmup_updates, int, "warmup-updates"),
@@ -119,11 +122,11 @@ def compare(
     notes = [f"not given, so the defaults of compare: {'; '.join(defaults)}"] if defaults else []
     folder = out or Path("runs") / f"compare-{config.stem if config else 'default'}"
     if dry_run:
-        _prepare(base, grid, folder, engine, engine_table(config))
+        _prepare(base, grid, folder, engine, engine_table(config), StopRule.of(stop_when))
         return
     where = chosen(engine, engine_table(config))
     options = {"processes": processes, "engine": where, "evaluate": evaluate, "title": title, "notes": notes}
-    _compare(base, grid, folder, tuning=tuning, **options)
+    _compare(base, grid, folder, tuning=tuning, stop_when=StopRule.of(stop_when), **options)
 
 
 @resumable()
@@ -162,11 +165,18 @@ def _compare(base: "RunConfig", grid: "Grid", folder: Path, *, tuning: "Tuning |
     end_of(done)
 
 
-def _prepare(base: "RunConfig", grid: "Grid", folder: Path, engine: str | None, table: dict[str, Any]) -> None:
+def _prepare(
+    base: "RunConfig",
+    grid: "Grid",
+    folder: Path,
+    engine: str | None,
+    table: dict[str, Any],
+    stop_when: "StopRule | None",
+) -> None:
     from ...engines.choosing import settings_of
     from ...studies.grids.preparing import prepare
 
-    for line in prepare(base, grid, folder, settings_of(engine, table)):
+    for line in prepare(base, grid, folder, settings_of(engine, table), stop_when):
         typer.echo(line)
 
 

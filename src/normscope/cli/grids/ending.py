@@ -36,4 +36,12 @@ def print_summary(page: "Comparison", file: Path) -> None:
         typer.echo(f"{curve.name}: {curve.summary}")
     if page.rate_curves:
         typer.echo("")
+    for arm in page.tuned:
+        typer.echo(arm.summary)
+    if page.tuned:
+        typer.echo("")
+    for row in page.configurations:
+        for run in row.seeds:
+            if run.status == "decided":
+                typer.echo(f"stopped early: {row.name}, seed {run.seed}, after update {run.updates}: {run.message}")
     typer.echo(f"report: {file}")

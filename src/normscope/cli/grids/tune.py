@@ -11,7 +11,7 @@ from ...errors import UserError
 from ..console import say, stderr
 from ..early import refuse_unreadable
 from ..names import complete_placements, placement_names
-from ..shared import EngineName, Imports, Settings, resumable
+from ..shared import EngineName, Imports, Settings, StopWhen, resumable
 from .display import GridDisplay
 from .ending import end_of, print_summary
 
@@ -66,6 +66,7 @@ def tune(
     imports: Imports = [],  # noqa: B006
     processes: Annotated[int, typer.Option(help="Number of runs at a time; 0 for one on each core.")] = 0,
     engine: EngineName = None,
+    stop_when: StopWhen = None,
     title: Annotated[str | None, typer.Option(help="Title of the report.  [default: Trials of peak rates]")] = None,
     trials_together: TrialsTogether = 1,
 ) -> None:
@@ -88,6 +89,7 @@ def tune(
     from ...studies.grids.tuning.compared import run_tuning
     from ...studies.grids.tuning.settings import OpenArm
     from ...studies.grids.tuning.tune import Asked
+    from ...train import StopRule
 
     base = load(config, settings, imports)
     if warmups is not None and warmup_updates is not None:
@@ -106,6 +108,7 @@ def tune(
             title=title,
             command=shlex.join(["normscope", *sys.argv[1:]]),
             watch=display,
+            stop_when=StopRule.of(stop_when),
             say=say,
         )
     if not tuned.whole:

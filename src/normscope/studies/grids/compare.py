@@ -13,6 +13,7 @@ from ...signals import Interrupted
 from ...tasks.protocol import AnyCorpus
 from ...tasks.registry import task_from_scratch
 from ...tasks.run_config import RunConfig
+from ...train import StopRule
 from .estimate import announced, updates_of
 from .grid import Cell, Grid, write_configs
 from .locks import alone
@@ -48,15 +49,16 @@ def run_comparison(
     title: str | None,
     command: str,
     watch: Watch,
+    stop_when: StopRule | None = None,
     say: Say = lambda line: None,
     notes: Sequence[str] = (),
 ) -> Compared:
     """Run what is not finished, then write the page of all that the folder holds; after a signal, too.
 
     processes: runs at a time, 0 for cores / threads of a run. engine: where they run. evaluate: split to translate
-    with each best checkpoint. title: None for the one that the folder has. notes: said with how much there is to do.
-    Raises UserError before anything runs where the corpus, a setting or a run folder does not fit, or where another
-    process is at work on this comparison.
+    with each best checkpoint. title: None for the one that the folder has. stop_when: ends runs early. notes: said with
+    how much there is to do. Raises UserError before anything runs where the corpus, a setting or a run folder does not
+    fit, or where another process is at work on this comparison.
     """
     corpus = corpus_of(base, evaluate)
     refuse_processes(processes)
@@ -72,6 +74,7 @@ def run_comparison(
             title=title,
             command=command,
             watch=watch,
+            stop_when=stop_when,
             say=say,
             notes=notes,
         )
@@ -88,6 +91,7 @@ def compare_cells(
     title: str | None,
     command: str,
     watch: Watch,
+    stop_when: StopRule | None,
     say: Say,
     notes: Sequence[str] = (),
 ) -> Compared:
@@ -96,14 +100,14 @@ def compare_cells(
     manifest = former_manifest(folder, lambda config: corpus) or about(cells[0].config, corpus)
     refuse_unlike(cells, named_cells(folder, manifest.cells), manifest, corpus.fingerprint, folder)
     chosen = engine(at_once(processes, cells[0].config))
-    announcement = announced(cells, corpus, updates=updates, at_once=chosen.at_once)
+    announcement = announced(cells, corpus, updates=updates, at_once=chosen.at_once, stop_when=stop_when)
     manifest = manifest.grown(title, command, cells)
     with disk_errors(f"writing into {folder}"):
         write_configs(cells)
     write_manifest(folder, manifest)
     for line in (*notes, announcement):
         say(line)
-    states, stopped = train_all(cells, chosen, updates, _translations(evaluate), watch)
+    states, stopped = train_all(cells, chosen, updates, _translations(evaluate), watch, stop_when)
     failed = {state.cell.name: state.message for state in states if state.status == "failed"}
     manifest = replace(manifest, failed={**manifest.failed, **failed})
     write_manifest(folder, manifest)
@@ -115,7 +119,12 @@ def compare_cells(
 
 
 def train_all(
-    cells: list[Cell], engine: AnyEngine, updates: int, translations: Commands[Cell] | None, watch: Watch
+    cells: list[Cell],
+    engine: AnyEngine,
+    updates: int,
+    translations: Commands[Cell] | None,
+    watch: Watch,
+    stop_when: StopRule | None,
 ) -> tuple[list[CellState[Cell]], Interrupted | None]:
     """What became of the cells, and the signal that ended it all early."""
     seen: list[CellState[Cell]] = []
@@ -125,7 +134,14 @@ def train_all(
         watch(states)
 
     try:
-        return run_cells(cells, engine=engine, evaluate=translations, updates_of=lambda cell: updates, watch=look), None
+        return run_cells(
+            cells,
+            engine=engine,
+            evaluate=translations,
+            updates_of=lambda cell: updates,
+            stop_when=stop_when,
+            watch=look,
+        ), None
     except Interrupted as stop:
         return seen, stop
 

@@ -17,6 +17,8 @@ from ...train import RunFolder
 from .grid import Arm, Cell
 
 FILE = "comparison.json"
+TRIALS = "tuning"
+"""The folder, in that of a comparison, of the trials that it was tuned by."""
 _AXES = ("seed", "model.placement", "schedule.warmup_updates", "optimizer.peak_lr", "optimizer.name")
 _MAY_DIFFER = (*_AXES, "imports", "train.duration", "train.threads", "train.checkpoint_every", "train.keep_checkpoints")
 """Runs of one comparison may differ in these: its axes, and what changes none of their numbers."""

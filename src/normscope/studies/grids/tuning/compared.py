@@ -7,16 +7,14 @@ from ....engines.local import local
 from ....engines.seam import MakeEngine
 from ....files import disk_errors
 from ....tasks.run_config import RunConfig
+from ....train import StopRule
 from ..compare import Compared, Say, Watch, compare_cells, corpus_of, refuse_processes
 from ..grid import Grid, cells_of, registered_name
 from ..locks import alone
-from ..manifest import named_cells
+from ..manifest import TRIALS, named_cells
 from ..reading.page import compare
 from .settings import OpenArm, Tuning
 from .tune import Asked, Tuned, tune
-
-FOLDER = "tuning"
-"""Of the trials, in the folder of the comparison that they are for."""
 
 
 def run_tuned_comparison(
@@ -31,6 +29,7 @@ def run_tuned_comparison(
     title: str | None,
     command: str,
     watch: Watch,
+    stop_when: StopRule | None = None,
     say: Say = lambda line: None,
     notes: tuple[str, ...] = (),
 ) -> Compared:
@@ -47,13 +46,14 @@ def run_tuned_comparison(
         for optimizer in grid.optimizers
     ]
     asked = Asked(base=base, arms=arms, tuning=tuning, corpus=corpus, threads=grid.threads)
-    shared: dict[str, Any] = {"processes": processes, "engine": engine, "command": command, "watch": watch, "say": say}
+    shared: dict[str, Any] = {"processes": processes, "engine": engine, "command": command, "watch": watch}
+    shared |= {"stop_when": stop_when, "say": say}
     with alone(folder, "comparison"):
         for line in notes:
             say(line)
-        tuned = tune(asked, folder / FOLDER, title=None, **shared)
+        tuned = tune(asked, folder / TRIALS, title=None, **shared)
         if not tuned.whole:
-            return of_trials(tuned, folder / FOLDER)
+            return of_trials(tuned, folder / TRIALS)
         best = [tuned.best(arm) for arm in arms]
         seeds = range(base.seed, base.seed + grid.seeds)
         cells = cells_of(best, base, folder, seeds=seeds, threads=grid.threads)

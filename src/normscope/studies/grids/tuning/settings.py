@@ -7,6 +7,8 @@ from typing import Any
 
 from ....adapters.optuna import Axis, ListAxis, LogAxis
 from ....errors import UserError, option
+from ....tasks.run_config import RunConfig
+from ....train import StopRule
 from ..grid import Arm
 
 STARTS = 5
@@ -104,14 +106,17 @@ class Tuning:
         warmups = {"warmup_updates": ListAxis(arm.warmups_updates)} if len(arm.warmups_updates) > 1 else {}
         return {"peak_lr": LogAxis(self.low, self.high), **warmups}
 
-    def record(self, seed: int, duration: int | str) -> dict[str, Any]:
+    def record(self, base: RunConfig, arms: Sequence[OpenArm], stop_when: StopRule | None) -> dict[str, Any]:
         """What the trials of a folder depend on beside their configuration, apart from how many there are."""
+        searched = [list(arm.warmups_updates) for arm in arms if len(arm.warmups_updates) > 1]
         return {
             "low": self.low,
             "high": self.high,
             "together": self.together,
-            "seed": seed,
-            "duration": duration,
+            "seed": base.seed,
+            "duration": base.train.duration,
+            "stop_when": None if stop_when is None else str(stop_when),
+            "warmups_updates": searched[0] if searched else None,
         }
 
 

@@ -14,6 +14,7 @@ from ....report.numbers import counted, duration, learning_rate
 from ....signals import Interrupted
 from ....tasks.protocol import AnyCorpus
 from ....tasks.run_config import RunConfig
+from ....train import StopRule
 from ..compare import Say, Watch, train_all
 from ..estimate import trial_seconds, updates_of
 from ..grid import Arm, Cell, cells_of, write_configs
@@ -72,6 +73,7 @@ def tune(
     title: str | None,
     command: str,
     watch: Watch,
+    stop_when: StopRule | None = None,
     say: Say,
 ) -> Tuned:
     """Give every arm its trials, in rounds that all arms go through together.
@@ -82,7 +84,7 @@ def tune(
     updates = updates_of(asked.base, asked.corpus)
     _refuse_never_peaking(asked.arms, updates)
     with alone(folder, "search"), disk_errors(f"writing into {folder}"):
-        found = Tuned(manifest=_manifest(asked, folder), trials={arm: [] for arm in asked.arms})
+        found = Tuned(manifest=_manifest(asked, folder, stop_when), trials={arm: [] for arm in asked.arms})
         searches = {arm: _search(asked, arm, folder) for arm in asked.arms}
         for numbers in asked.tuning.rounds():
             for arm, search in searches.items():
@@ -97,7 +99,7 @@ def tune(
             chosen = engine(at_once(processes, cells[0].config))
             if not numbers.start:
                 say(_announced(asked, cells[0], updates, chosen.at_once))
-            states, found.stopped = train_all(cells, chosen, updates, None, watch)
+            states, found.stopped = train_all(cells, chosen, updates, None, watch, stop_when)
             _take(found, states, folder)
             if not found.whole:
                 break
@@ -107,10 +109,10 @@ def tune(
     return found
 
 
-def _manifest(asked: Asked, folder: Path) -> Manifest:
+def _manifest(asked: Asked, folder: Path, stop_when: StopRule | None) -> Manifest:
     """That of the search, with what its trials depend on. Raises UserError where they depended on something else."""
     found = former_manifest(folder, lambda config: asked.corpus) or about(asked.base, asked.corpus)
-    record = asked.tuning.record(asked.base.seed, asked.base.train.duration)
+    record = asked.tuning.record(asked.base, asked.arms, stop_when)
     if found.search is None and not found.cells:
         found = replace(found, title=TITLE, search=record)
         # Before there are runs, of which it would not be known what they depended on.
