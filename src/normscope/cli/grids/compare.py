@@ -1,7 +1,6 @@
 """`normscope compare` and `normscope demo` train grids of runs and write their report."""
 
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -102,14 +101,15 @@ def compare(
     names = placement_names(placements) if placements else None
     from ...engines.choosing import chosen
     from ...runs.config import engine_table, load, places
-    from ...studies.grids.axes import Asked, grid_of
+    from ...studies.grids.axes import DEFAULT_RATE, Asked, grid_of
     from ...studies.grids.ranges import numbers
     from ...train import StopRule
 
     base = load(config, settings, imports)
     given = places(config, settings)
-    tuning = _tuning(tune, base, given, peak_lr, trials, trials_together)
-    rates = None if peak_lr is None else numbers(peak_lr, float, "peak-lr")
+    centre = base.optimizer.peak_lr if "optimizer.peak_lr" in given else DEFAULT_RATE
+    tuning = _tuning(tune, peak_lr, trials, trials_together, centre)
+    rates = [centre] if tuning else None if peak_lr is None else numbers(peak_lr, float, "peak-lr")
     asked = Asked(
         placements=names,
         warmups_updates=None if warmup_updates is None else numbers(warmup_updates, int, "warmup-updates"),
@@ -180,23 +180,13 @@ def _prepare(
         typer.echo(line)
 
 
-def _tuning(
-    tune: str | None,
-    base: "RunConfig",
-    given: Mapping[str, str],
-    peak_lr: str | None,
-    trials: int | None,
-    together: int,
-) -> "Tuning | None":
+def _tuning(tune: str | None, peak_lr: str | None, trials: int | None, together: int, centre: float) -> "Tuning | None":
     if tune is None:
         if trials is not None or together > 1:
             raise UserError("--trials and --trials-together are for --tune peak_lr; leave them out, or give it")
         return None
     if tune != "peak_lr":
         raise UserError(f"--tune takes peak_lr, the setting that it can tune, got {tune!r}")
-    from ...studies.grids.axes import DEFAULT_RATE
-
-    centre = base.optimizer.peak_lr if "optimizer.peak_lr" in given else DEFAULT_RATE
     return tuning_of(peak_lr, trials, together, centre=centre)
 
 

@@ -29,7 +29,7 @@ from .trials import Trials, Tuning, seeds_of, trials_of, tuned
 from .verdict import Judged, Row, judged, summary, verdict
 
 _MOST_DRAWN = 12
-"""Configurations that one figure over updates draws; of more, which differ in their rates, the best of each curve."""
+"""Configurations that one figure over updates draws; of more, and of trials, the best of each curve over the rate."""
 
 
 def compare(cells: list[Cell], manifest: Manifest, folder: Path) -> tuple[Comparison, Path]:
@@ -63,7 +63,8 @@ def read(cells: list[Cell], manifest: Manifest) -> Comparison:
     found = judged(rows, unigram)
     ran = _ran(by_arm, rows)
     by_rate, shared_lrs = rate_curves(ran, names)
-    drawn = best_of_each(ran) if by_rate and len(by_arm) > _MOST_DRAWN else set(by_arm)
+    many = manifest.search is not None or len(by_arm) > _MOST_DRAWN
+    drawn = best_of_each(ran) if by_rate and many else set(by_arm)
     named_runs = [(names[arm], runs) for arm, runs in by_arm.items() if arm in drawn]
     left_out = [(names[arm], runs) for arm, runs in by_arm.items() if arm not in drawn]
     return Comparison(
