@@ -1,5 +1,6 @@
 """A run is stopped early by the rule as it is stated, and goes on from there as if it had never been."""
 
+import json
 import re
 from itertools import groupby
 from pathlib import Path
@@ -11,17 +12,21 @@ from hypothesis import strategies as st
 from normscope.errors import UserError
 from normscope.runs.config import replaced
 from normscope.runs.run import train_run
+from normscope.studies.grids.reading.verdict import LEARNED_BELOW
 from normscope.tasks.translation import TRANSLATION
 from normscope.train import RunFolder, StopRule
 from normscope.train.stopping import Stopping
 from tiny import result, tiny
 
+ROOT = Path(__file__).parents[2]
+RESULTS = ("demo", "iwslt14", "lr_sensitivity", "multi30k_averaged", "multi30k_cpu", "multi30k_tiny")
+RESULTS += ("placements_cpu", "placements_cpu_newer")
 STUCK = tiny(
     "optimizer.peak_lr=1e-9", "schedule.warmup_updates=2", "train.duration=12", "train.validate_every=2",
     "train.checkpoint_every=5", "train.keep_checkpoints=9",
 )  # fmt: skip
 """Its loss stays that of its initial weights, which is above the unigram baseline."""
-LEARNS = replaced(STUCK, optimizer__peak_lr=6e-2, train__duration=18, train__validate_every=4)
+LEARNS = replaced(STUCK, optimizer__peak_lr=6e-2, train__duration=24, train__validate_every=4)
 """At chance at its first three validations, and below it at the fourth."""
 
 
@@ -105,3 +110,31 @@ def test_another_rule_is_refused(text: str) -> None:
         StopRule.of(text)
     assert StopRule.of("decided") == StopRule(3)
     assert StopRule.of(str(StopRule(7))) == StopRule(7)
+
+
+def test_of_the_runs_in_results_it_would_have_ended_none_that_learned() -> None:
+    """As docs/tuning.md says: with their numbers, over the results that record validations over updates."""
+    runs = ended = learned = spared = had = 0
+    for folder in RESULTS:
+        data = json.loads((ROOT / "results" / folder / "results.json").read_text(encoding="utf-8"))
+        chance, warmups = data["chance_nll_nats"], {arm["label"]: arm["warmup_updates"] for arm in data["arms"]}
+        for curve in data["validation"]:
+            for row in curve["seeds_values"]:
+                runs += 1
+                stopping = Stopping(StopRule(), chance_nats=chance, peak_update=warmups[curve["label"]])
+                points = [(update, nats) for update, nats in zip(curve["updates"], row, strict=False) if nats]
+                last, at = points[-1], 0
+                for update, nats in points[:-1]:
+                    stopping.take(update, nats)
+                    if stopping.is_decided:
+                        at = update
+                        break
+                if at:
+                    ended += 1
+                    spared, had = spared + last[0] - at, had + last[0]
+                    learned += any(nats < LEARNED_BELOW * chance for update, nats in points if update > at)
+    assert (runs, ended, learned) == (234, 9, 0)
+    page = (ROOT / "docs/tuning.md").read_text(encoding="utf-8")
+    assert f"In the {runs} runs" in page
+    assert f"would have ended {ended}, and none" in page
+    assert f"{spared:,} of {had:,} updates" in page
