@@ -26,8 +26,8 @@ STUCK = tiny(
     "train.checkpoint_every=5", "train.keep_checkpoints=9",
 )  # fmt: skip
 """Its loss stays that of its initial weights, which is above the unigram baseline."""
-LEARNS = replaced(STUCK, optimizer__peak_lr=6e-2, train__duration=24, train__validate_every=4)
-"""At chance at its first three validations, and below it at the fourth."""
+LEARNS = replaced(STUCK, optimizer__peak_lr=6e-2, train__duration=16, train__validate_every=4)
+"""Above 4.6 nats at its first three validations, and below at the fourth."""
 
 
 @pytest.fixture(scope="module")
@@ -97,9 +97,16 @@ def test_a_run_at_chance_is_stopped_says_why_and_goes_on_to_the_bits_of_one_that
     assert result(run.path, 12) == result(uninterrupted, 12)
 
 
-def test_a_run_that_learns_and_one_that_is_at_its_end_are_not_stopped(tmp_path: Path, uninterrupted: Path) -> None:
+def test_a_run_that_learns_and_one_that_is_at_its_end_are_not_stopped(
+    tmp_path: Path, uninterrupted: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(type(TRANSLATION), "chance_nats", lambda task, corpus: 4.6)
     train_run(LEARNS, tmp_path / "learns", stop_when=StopRule(4))
+    losses = [event["nll_nats"] for event in RunFolder(tmp_path / "learns").events() if event["event"] == "validation"]
+    assert [loss < 4.6 for loss in losses] == [False, False, False, True]
     assert RunFolder(tmp_path / "learns").is_finished
+    # That it would have learned is not known after the third.
+    assert train_run(LEARNS, tmp_path / "sooner", stop_when=StopRule(3)).update == 12
     train_run(STUCK, tmp_path / "stuck", stop_when=StopRule(5))
     assert result(tmp_path / "stuck", 12) == result(uninterrupted, 12)
 
