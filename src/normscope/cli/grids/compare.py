@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ...errors import UserError
 from ..console import say, stderr
 from ..early import refuse_unreadable
 from ..names import PlacementOption, placement_names
 from ..shared import EngineName, Imports, Settings, StopWhen, listed, resumable
 from .display import GridDisplay
 from .ending import end_of
-from .tune import Trials, TrialsTogether, tuning_of
+from .tune import Trials, TrialsTogether, rate_range
 
 if TYPE_CHECKING:
     from ...studies.grids.grid import Grid
@@ -103,12 +102,13 @@ def compare(
     from ...runs.config import engine_table, load, places
     from ...studies.grids.axes import DEFAULT_RATE, Asked, grid_of
     from ...studies.grids.ranges import numbers
+    from ...studies.grids.tuning.settings import asked_tuning
     from ...train import StopRule
 
     base = load(config, settings, imports)
     given = places(config, settings)
     centre = base.optimizer.peak_lr if "optimizer.peak_lr" in given else DEFAULT_RATE
-    tuning = _tuning(tune, peak_lr, trials, trials_together, centre)
+    tuning = asked_tuning(tune, rate_range(peak_lr) if tune else None, trials, trials_together, centre=centre)
     rates = [centre] if tuning else None if peak_lr is None else numbers(peak_lr, float, "peak-lr")
     asked = Asked(
         placements=names,
@@ -178,16 +178,6 @@ def _prepare(
 
     for line in prepare(base, grid, folder, settings_of(engine, table), stop_when):
         typer.echo(line)
-
-
-def _tuning(tune: str | None, peak_lr: str | None, trials: int | None, together: int, centre: float) -> "Tuning | None":
-    if tune is None:
-        if trials is not None or together > 1:
-            raise UserError("--trials and --trials-together are for --tune peak_lr; leave them out, or give it")
-        return None
-    if tune != "peak_lr":
-        raise UserError(f"--tune takes peak_lr, the setting that it can tune, got {tune!r}")
-    return tuning_of(peak_lr, trials, together, centre=centre)
 
 
 def _listed(text: str | None, kind: Any, option: str) -> list[Any] | None:

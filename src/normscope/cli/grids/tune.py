@@ -3,7 +3,7 @@
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -14,9 +14,6 @@ from ..names import complete_placements, placement_names
 from ..shared import EngineName, Imports, Settings, StopWhen, resumable
 from .display import GridDisplay
 from .ending import end_of, print_summary
-
-if TYPE_CHECKING:
-    from ...studies.grids.tuning.settings import Tuning
 
 Trials = Annotated[
     int | None, typer.Option(help="Number of trials that every search has; at least 5, its first ones.", min=1)
@@ -87,7 +84,7 @@ def tune(
     from ...studies.grids.compare import corpus_of
     from ...studies.grids.ranges import numbers
     from ...studies.grids.tuning.compared import run_tuning
-    from ...studies.grids.tuning.settings import OpenArm
+    from ...studies.grids.tuning.settings import OpenArm, asked_tuning
     from ...studies.grids.tuning.tune import Asked
     from ...train import StopRule
 
@@ -97,7 +94,8 @@ def tune(
     several = None if warmups is None else numbers(warmups, int, "warmups")
     one = base.schedule.warmup_updates if warmup_updates is None else warmup_updates
     arm = OpenArm(named or base.model.placement, tuple(several or [one]), optimizer or str(base.optimizer.name))
-    tuning = tuning_of(peak_lr, trials, trials_together, centre=base.optimizer.peak_lr)
+    tuning = asked_tuning("peak_lr", rate_range(peak_lr), trials, trials_together, centre=base.optimizer.peak_lr)
+    assert tuning is not None
     folder = out or Path("runs") / f"tune-{config.stem if config else 'default'}"
     with GridDisplay(stderr) as display:
         tuned, done = run_tuning(
@@ -116,17 +114,10 @@ def tune(
     print_summary(done.page, done.file)
 
 
-def tuning_of(peak_lr: str | None, trials: int | None, together: int, *, centre: float) -> "Tuning":
-    """What the options ask for; centre: of the range where none is given. Raises UserError."""
-    from ...studies.grids.tuning.settings import Tuning, range_about
-
-    if trials is None:
-        raise UserError("say with --trials how many trials a search has, such as --trials 8")
-    low, high = range_about(centre) if peak_lr is None else _range(peak_lr)
-    return Tuning(trials=trials, low=low, high=high, together=together)
-
-
-def _range(text: str) -> tuple[float, float]:
+def rate_range(text: str | None) -> tuple[float, float] | None:
+    """The ends LOW:HIGH; None of None. Raises UserError."""
+    if text is None:
+        return None
     try:
         low, high = map(float, text.split(":"))
     except ValueError as error:

@@ -36,6 +36,8 @@ class Compared:
     """A line for each run that failed, or whose evaluation did."""
     stopped: Interrupted | None
     """The signal that ended it before its runs were over."""
+    cells: Sequence[Cell]
+    """The runs that were asked for; where a tuning came to no end, its trials."""
 
 
 def run_comparison(
@@ -115,7 +117,7 @@ def compare_cells(
         page, file = compare(named_cells(folder, manifest.cells), manifest, folder)
     problems = [state for state in states if state.message and state.status in ("failed", "finished")]
     lines = [f"{state.cell.name}: {state.message} (log: {state.cell.log_file})" for state in problems]
-    return Compared(page=page, file=file, problems=lines, stopped=stopped)
+    return Compared(page=page, file=file, problems=lines, stopped=stopped, cells=cells)
 
 
 def train_all(

@@ -71,4 +71,5 @@ def of_trials(tuned: Tuned, folder: Path) -> Compared:
     """The report of trials as that of a comparison of rates."""
     with disk_errors(f"writing the report into {folder}"):
         page, file = compare(named_cells(folder, tuned.manifest.cells), tuned.manifest, folder)
-    return Compared(page=page, file=file, problems=tuned.problems, stopped=tuned.stopped)
+    trials = [cell for cells in tuned.trials.values() for cell in cells]
+    return Compared(page=page, file=file, problems=tuned.problems, stopped=tuned.stopped, cells=trials)

@@ -126,6 +126,27 @@ def rounded(rate: float, among: Sequence[float] = ()) -> float:
     return next((found for found in written if found not in among), rate)
 
 
-def range_about(rate: float) -> tuple[float, float]:
-    """The range that is searched where none is given."""
-    return rounded(rate / _AROUND), rounded(rate * _AROUND)
+def asked_tuning(
+    tune: str | None, ends: Sequence[float] | None, trials: int | None, together: int, *, centre: float
+) -> Tuning | None:
+    """The search that the options of a comparison ask for; None where they ask for none. Raises UserError.
+
+    ends: of the range, None for a factor of ten either side of `centre`.
+    """
+    if tune is None:
+        if trials is not None or together > 1:
+            raise UserError(
+                f"{option('trials')} and {option('trials_together')} are for {option('tune', 'peak_lr')}; leave them "
+                "out, or give it"
+            )
+        return None
+    if tune != "peak_lr":
+        raise UserError(f"{option('tune')} takes peak_lr, the setting that it can tune, got {tune!r}")
+    if trials is None:
+        raise UserError(f"say with {option('trials')} how many trials each arm has, such as {option('trials', 8)}")
+    if ends is not None and len(ends) != 2:
+        raise UserError(
+            f"where rates are searched, {option('peak_lr')} gives the two ends of a range, got {list(ends)}"
+        )
+    low, high = (rounded(centre / _AROUND), rounded(centre * _AROUND)) if ends is None else ends
+    return Tuning(trials=trials, low=low, high=high, together=together)
