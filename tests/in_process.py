@@ -9,15 +9,20 @@ import pytest
 from normscope.cli import main as cli
 from normscope.runs.run import train_run
 from normscope.studies.grids.state import CellState
+from normscope.train import StopRule
 
 
 def run_cells(
-    cells: Iterable[Any], *, evaluate: Callable[[Any], list[list[str]]] | None = None, **options: object
+    cells: Iterable[Any],
+    *,
+    evaluate: Callable[[Any], list[list[str]]] | None = None,
+    stop_when: StopRule | None = None,
+    **options: object,
 ) -> list[CellState[Any]]:
     """As `normscope.studies.pool.run_cells`, one cell after the other."""
     states = [CellState(cell) for cell in cells]
     for state in states:
-        train_run(state.cell.config, state.cell.folder.path)
+        train_run(state.cell.config, state.cell.folder.path, stop_when=stop_when)
         for command in evaluate(state.cell) if evaluate else ():
             _run(command)
         state.read_new_events()

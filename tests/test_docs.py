@@ -34,6 +34,7 @@ PAGES = [
             "devices",
             "gpu",
             "comparing",
+            "tuning",
             "own-placements",
             "placements",
             "choosing",
@@ -55,9 +56,10 @@ GOES_ON_FROM = {
     "docs/engines.md": "README.md",
     "docs/gpu.md": "docs/training.md",
     "docs/comparing.md": "README.md",
+    "docs/tuning.md": "README.md",
 }
 """Whose corpus, configuration or run a page's examples use."""
-NEEDS = {"docs/exchange.md": ("transformers", "ctranslate2")}
+NEEDS = {"docs/exchange.md": ("transformers", "ctranslate2"), "docs/tuning.md": ("optuna",)}
 """Optional libraries that a page's examples are about."""
 ONE_THREAD = ["--set", "train.threads=1"]
 SHORT = [
@@ -71,6 +73,9 @@ SHORT_ALREADY = ("llama.toml", "masked.toml", "language.toml")
 SMALLER = {
     "--vocabulary-size 8000": "--vocabulary-size 300",
     "--seeds 3": "--seeds 1",
+    "--warmup-updates 0,200 --tune": "--warmup-updates 0 --tune",
+    "--placement post-ln --warmup-updates 200": "--placement post-ln --warmup-updates 2",
+    "--trials 8": "--trials 5",
     "--warmup-updates 0,200 --peak-lr 3e-4:3e-1:7": "--warmup-updates 0 --peak-lr 3e-4:3e-1:2",
 }
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -152,7 +157,7 @@ def _run(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
         verb = verb.replace(printed, smaller)
     words = shlex.split(verb)
     assert words[0] == "normscope", command
-    if words[1] in ("train", "compare"):
+    if words[1] in ("train", "compare", "tune"):
         words += ONE_THREAD if words[2] in SHORT_ALREADY else SHORT
     if pipe:
         text = " ".join(shlex.split(typed)[1:]) + "\n"

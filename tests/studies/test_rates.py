@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from normscope.cli.grids.compare import print_summary
+from normscope.cli.grids.ending import print_summary
 from normscope.data.parallel.opening import toy_corpus
 from normscope.report.comparison.contents import Comparison, RateCurve, SeedResult, Status
 from normscope.studies.grids.grid import Arm, Grid

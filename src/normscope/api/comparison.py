@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,12 +14,15 @@ from ..report.comparison.contents import Curve
 from ..report.comparison.notebook import comparison_html
 from ..runs.config import engine_table, places
 from ..settings.tables import as_table, flat
-from ..studies.grids.axes import Asked, grid_of
+from ..studies.grids.axes import DEFAULT_RATE, Asked, grid_of
 from ..studies.grids.compare import run_comparison
 from ..studies.grids.folders import opened
 from ..studies.grids.grid import Cell
 from ..studies.grids.reading.page import read
 from ..studies.grids.state import CellState
+from ..studies.grids.tuning.compared import run_tuned_comparison
+from ..studies.grids.tuning.settings import asked_tuning
+from ..train import StopRule
 from .runs import Configuration, Run, configuration
 
 if TYPE_CHECKING:
@@ -102,6 +106,10 @@ def compare(
     evaluate: str | None = None,
     processes: int = 0,
     engine: str | Path | None = None,
+    stop_when: str | None = None,
+    tune: str | None = None,
+    trials: int | None = None,
+    trials_together: int = 1,
     title: str | None = None,
     watch: Watch = lambda states: None,
     **settings: Any,
@@ -114,27 +122,32 @@ def compare(
     configuration. evaluate: a split to translate and score with each best checkpoint. out: the folder of the runs and
     the report, by default runs/compare-NAME-OF-CONFIG; in the folder of a former comparison, it grows. processes: runs
     at a time, 0 for one on each core. engine: where they run, "local", "ray" or "slurm", or a TOML file with a table
-    [engine]; by default what the configuration's [engine] says, or local. watch: called twice a second with the state
+    [engine]; by default what the configuration's [engine] says, or local. stop_when: "decided" or "decided:5" ends runs
+    early. tune: "peak_lr" finds the best rate of each arm first, by so many trials, between the two ends that peak_lr
+    then gives; trials_together is how many of an arm are asked for at once. watch: called twice a second with the state
     of every run.
 
     Finished runs are skipped and unfinished ones resumed. Raises UserError before anything runs for what does not fit,
     and `normscope.train.Interrupted` after Ctrl-C, when runs and report are saved.
     """
     base, file = configuration(config, settings), Path(config) if isinstance(config, str | Path) else None
+    given, rates = _places(config, settings), _several(peak_lr, float)
+    centre = base.optimizer.peak_lr if "optimizer.peak_lr" in given else DEFAULT_RATE
+    tuning = asked_tuning(tune, rates if tune else None, trials, trials_together, centre=centre)
     asked = Asked(
         placements=_several(placements, str),
         warmups_updates=_several(warmup_updates, int),
         arms=arms,
-        peak_lrs=_several(peak_lr, float),
+        peak_lrs=[centre] if tuning else rates,
         optimizers=_several(optimizers, str),
         seeds=seeds,
     )
-    grid, _ = grid_of(base, _places(config, settings), asked)
+    grid, _ = grid_of(base, given, asked)
     name = Path(config).stem if isinstance(config, str | Path) else "default"
     folder = Path("runs") / f"compare-{name}" if out is None else Path(out)
-    cells = grid.cells(base, folder)
-    _refuse_unknown_to_other_processes(cells)
-    done = run_comparison(
+    _refuse_unknown_to_other_processes(grid.cells(base, folder))
+    run = run_comparison if tuning is None else partial(run_tuned_comparison, tuning=tuning)
+    done = run(
         base,
         grid,
         folder,
@@ -143,11 +156,12 @@ def compare(
         evaluate=evaluate,
         title=title,
         command=f"normscope.compare(…, out={str(folder)!r})",
+        stop_when=StopRule.of(stop_when),
         watch=watch,
     )
     if done.stopped is not None:
         raise done.stopped
-    runs = {cell.name: Run(cell.folder.path) for cell in cells}
+    runs = {cell.name: Run(cell.folder.path) for cell in done.cells}
     return Comparison(folder=folder, report=done.file, page=done.page, runs=runs, problems=done.problems)
 
 

@@ -7,7 +7,7 @@ from typer.core import TyperGroup
 VERBS = {
     "Begin here": ("demo",),
     "Look at placements and models": ("placements", "choose", "predict", "doctor"),
-    "Train and compare": ("data", "train", "compare", "watch", "report"),
+    "Train and compare": ("data", "train", "compare", "tune", "watch", "report"),
     "Use what was trained": ("evaluate", "translate", "generate", "finetune"),
     "To and from other libraries, and other placements": ("export", "import", "convert-placement"),
     "Measure what the paper claims": ("study",),

@@ -16,6 +16,7 @@ from .doctor import doctor
 from .finetune import finetune
 from .grids.compare import compare, demo
 from .grids.report import report
+from .grids.tune import tune
 from .grids.watch import watch
 from .help import Verbs
 from .placements import placements_app
@@ -44,6 +45,7 @@ app.command("choose")(choose)
 app.add_typer(data_app, name="data")
 app.command("train")(train)
 app.command("compare")(compare)
+app.command("tune")(tune)
 app.command("watch")(watch)
 app.command("report")(report)
 app.command("evaluate")(evaluate)

@@ -47,6 +47,16 @@ EngineName = Annotated[
         show_default=False,
     ),
 ]
+StopWhen = Annotated[
+    str | None,
+    typer.Option(
+        "--stop-when",
+        metavar="decided[:N]",
+        help="End a run early once its validation loss is not below the unigram baseline at 3 validations in a row, or "
+        "at N, after the peak of its schedule; without the option such a run goes on.  [default: never]",
+        show_default=False,
+    ),
+]
 Device = Annotated[str, typer.Option(help="Device: auto, cpu, cuda or cuda:N.")]
 Imports = Annotated[
     list[str], typer.Option("--import", metavar="FILE.py", help="Python file that registers placements of your own.")

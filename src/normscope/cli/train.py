@@ -11,7 +11,7 @@ from ..processes.torchrun import rank_of_environment, under_torchrun
 from .console import TrainDisplay, say, stderr
 from .early import refuse_unreadable
 from .processes import spoken_once, start_processes
-from .shared import Imports, Settings, resumable
+from .shared import Imports, Settings, StopWhen, resumable
 
 
 @resumable()
@@ -35,6 +35,7 @@ def train(
     restarts: Annotated[
         int, typer.Option(help="How often they are started again after one of them has failed.", min=0)
     ] = 0,
+    stop_when: StopWhen = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what it would take in memory and arithmetic, and train nothing.")
     ] = False,
@@ -57,7 +58,7 @@ def train(
         start_processes(devices, sys.argv[1:], restarts=restarts)
         return
     with spoken_once():
-        _train(config, run, settings, imports, on_nonfinite, from_step)
+        _train(config, run, settings, imports, on_nonfinite, from_step, stop_when)
 
 
 def _say_plan(config: Path | None, settings: list[str], imports: list[str], devices: int) -> None:
@@ -80,13 +81,14 @@ def _train(
     imports: list[str],
     on_nonfinite: str | None,
     from_step: int | None,
+    stop_when: str | None,
 ) -> None:
     overrides = [*settings, *([f'train.on_nonfinite="{on_nonfinite}"'] if on_nonfinite else [])]
     refuse_unreadable(config, overrides, imports)
     from ..adapters.tensorboard import TensorBoardLog
     from ..runs.config import load
     from ..runs.run import Listener, train_run
-    from ..train import NonFinite, PeerLost
+    from ..train import NonFinite, PeerLost, StopRule
 
     folder = run or Path("runs") / (config.stem if config else "default")
     loaded = load(config, overrides, imports)
@@ -98,7 +100,9 @@ def _train(
             if first:
                 listeners.append(shown.enter_context(TrainDisplay(stderr, folder.name)))
                 listeners.append(shown.enter_context(TensorBoardLog(folder / "tensorboard")))
-            train_run(loaded, folder, listeners=listeners, from_step=from_step, say=speak)
+            train_run(
+                loaded, folder, listeners=listeners, from_step=from_step, stop_when=StopRule.of(stop_when), say=speak
+            )
     except NonFinite as problem:
         speak(f"stopped at {problem}. Every checkpoint is kept; a lower learning rate, a warm-up or clip_norm may help")
         raise typer.Exit(1) from None

@@ -8,17 +8,19 @@ from typing import Any
 
 import torch
 
+from ..errors import option
 from ..files import disk_errors
 from ..measure import gradient_norms
 from ..optim import never_peaks
 from ..tasks.protocol import AnyCorpus, Assembly
-from ..tasks.registry import task_of
+from ..tasks.registry import task_from_scratch, task_of
 from ..tasks.run_config import RunConfig
-from ..train import RunFolder, Trainer, durations
+from ..train import RunFolder, StopRule, Trainer, durations
 from ..train.environment import describe
 from ..train.metrics import Event
 from ..train.progress import Progress
 from ..train.replicas import Group, joined, own_device, shards
+from ..train.stopping import Stopping
 from .changing import is_over, refuse_shorter
 from .claiming import claim, keep_environment, mend_vocabularies, refuse_other_configuration
 from .hooks import PlacementHooks
@@ -36,13 +38,14 @@ def train_run(
     *,
     listeners: Iterable[Listener] = (),
     from_step: int | None = None,
+    stop_when: StopRule | None = None,
     say: Callable[[str], None] = lambda line: None,
 ) -> Progress:
     """Train `config` in the run folder `path`, or go on with the run that is there.
 
     Processes that torchrun has started train together; the first of them holds the folder, and all of them must see it
-    and the corpus. say: takes notes for the user. Raises UserError, Interrupted, NonFinite or PeerLost as `Trainer.run`
-    does.
+    and the corpus. stop_when: ends it early where its outcome is decided; a run that another call has ended so goes on
+    without. say: takes notes for the user. Raises UserError, Interrupted, NonFinite or PeerLost as `Trainer.run` does.
     """
     folder = RunFolder(path)
     with disk_errors(f"training {path}"):
@@ -52,8 +55,13 @@ def train_run(
             if group.told(from_step is None and is_over(folder, config)):
                 say(f"{path} is finished; nothing to do")
                 return Progress.of_state(folder.checkpoint("last").state())
+            if group.told(from_step is None and stop_when is not None and stop_when.has_stopped(folder)):
+                say(f"{path} was stopped early, as decided; nothing to do. It goes on without {option('stop_when')}")
+                return Progress.of_state(folder.checkpoint("last").state())
             # All that the user may have to put right comes before the first thing written.
-            start = group.agreed(lambda: _start(config, folder, group, listeners if group.first else (), say))
+            start = group.agreed(
+                lambda: _start(config, folder, group, listeners if group.first else (), stop_when, say)
+            )
             if group.size > config.train.accumulation:
                 say(
                     f"note: train.accumulation={config.train.accumulation} gives {group.size} processes fewer batches "
@@ -80,7 +88,12 @@ class _Start:
 
 
 def _start(
-    config: RunConfig, folder: RunFolder, group: Group, listeners: Iterable[Listener], say: Callable[[str], None]
+    config: RunConfig,
+    folder: RunFolder,
+    group: Group,
+    listeners: Iterable[Listener],
+    stop_when: StopRule | None,
+    say: Callable[[str], None],
 ) -> _Start:
     device = own_device(torch.device(config.train.device))
     assembly = task_of(config).assemble(config, device)
@@ -89,7 +102,7 @@ def _start(
     return _Start(
         corpus=assembly.corpus,
         environment=describe(device=device, seed=config.seed, data_fingerprint=fingerprint, fast_matmul=fast),
-        trainer=_trainer(config, assembly, folder, device, group, listeners, say),
+        trainer=_trainer(config, assembly, folder, device, group, listeners, stop_when, say),
     )
 
 
@@ -119,6 +132,7 @@ def _trainer(
     device: torch.device,
     group: Group,
     listeners: Iterable[Listener],
+    stop_when: StopRule | None,
     say: Callable[[str], None],
 ) -> Trainer:
     model = assembly.build().to(device)
@@ -126,7 +140,8 @@ def _trainer(
     if config.train.shard:
         sharded(model, config, group)
         norms = gradient_norms if group.size == 1 else shards.gradient_norms
-    adaptive = config.adaptive.in_updates(durations(assembly.objective, config.train))
+    updates_of = durations(assembly.objective, config.train)
+    adaptive = config.adaptive.in_updates(updates_of)
     return Trainer(
         model=model,
         objective=assembly.objective,
@@ -142,6 +157,15 @@ def _trainer(
         probe=lambda model: {"gradient_norms": norms(model)},
         extra_validation=assembly.extra_validation,
         group=group,
+        stopping=_stopping(config, assembly.corpus, stop_when, config.schedule.in_updates(updates_of).warmup_updates),
         listeners=listeners,
         say=say,
     )
+
+
+def _stopping(config: RunConfig, corpus: AnyCorpus, rule: StopRule | None, warmup_updates: int) -> Stopping | None:
+    """Raises UserError for a task that has no loss at chance."""
+    if rule is None:
+        return None
+    task = task_from_scratch(config, f"{option('stop_when')} knows no loss at chance of task {config.task}")
+    return Stopping(rule, chance_nats=task.chance_nats(corpus), peak_update=warmup_updates)

@@ -7,6 +7,7 @@ from .nonfinite import NonFinite
 from .protocol import Hooks, Objective, Share, durations
 from .replicas import ALONE, Group, PeerLost
 from .run_folder import RunFolder
+from .stopping import StopRule
 
 __all__ = [
     "ALONE",
@@ -18,6 +19,7 @@ __all__ = [
     "PeerLost",
     "RunFolder",
     "Share",
+    "StopRule",
     "TrainConfig",
     "Trainer",
     "durations",

@@ -25,6 +25,7 @@ from .replicas import ALONE, Group
 from .replicas.shards import scale, take_apart, total_norm
 from .run_folder import RunFolder
 from .saving import Saving
+from .stopping import DECIDED, Stopping
 
 _CLIP_EPSILON = 1e-6
 """Beside the norm that a gradient is divided by, as in torch's clipping."""
@@ -38,7 +39,8 @@ class Trainer:
     probe: called once, with the first update's gradients in place and before the optimiser moves; what it returns is
     logged as update 0. monitor: measures some updates, which are events of their own. extra_validation: further numbers
     for each validation (such as BLEU). group: the processes that train together, each with a Trainer; only the first
-    writes, and has listeners. listeners: see every event, with timings added. say: takes notes for the user.
+    writes, and has listeners. stopping: ends the run where its outcome is decided. listeners: see every event, with
+    timings added. say: takes notes for the user.
     """
 
     def __init__(
@@ -58,6 +60,7 @@ class Trainer:
         monitor: Monitors | None = None,
         extra_validation: Callable[[nn.Module, Share], dict[str, float]] | None = None,
         group: Group = ALONE,
+        stopping: Stopping | None = None,
         listeners: Iterable[Callable[[Event], None]] = (),
         say: Callable[[str], None] = lambda line: None,
     ) -> None:
@@ -95,7 +98,7 @@ class Trainer:
         self.probe, self.extra_validation = probe, extra_validation
         # It reads what all have; so the first measures while the others wait for it.
         self.monitor = monitor if group.first else None
-        self.listeners = list(listeners)
+        self.stopping, self.say, self.listeners = stopping, say, list(listeners)
         self.saving = Saving(folder, model, self.optimizer, keep_last=train.keep_checkpoints, group=group, say=say)
 
     @property
@@ -106,7 +109,8 @@ class Trainer:
     def run(self, *, from_step: int | None = None, identity: str = "") -> Progress:
         """Train to the end, from the newest checkpoint (or `from_step`) where there is one.
 
-        identity: of the run, which every checkpoint keeps; one that has another is refused.
+        identity: of the run, which every checkpoint keeps; one that has another is refused. A run whose outcome is
+        decided ends before that, saved, and goes on from there where it is asked to without `stopping`.
 
         The caller of the first process holds `folder.lock()`. Raises Interrupted after SIGINT, SIGTERM or SIGHUP of any
         process, having saved; NonFinite where the run must stop; UserError where the checkpoint is damaged or the disk
@@ -117,11 +121,17 @@ class Trainer:
             self._begin()
         self.log: MetricsLog | NoLog = NoLog()
         self.group.by_first(lambda: self._open_log(mark or Mark()))
+        if self.stopping is not None:
+            events = self.group.agreed(lambda: self.folder.events() if self.group.first else [])
+            self.stopping.restore(self.group.told(events), self.progress.update)
         self.started, self.tokens_since_start = time.perf_counter(), 0
         try:
             with StopRequest(passed_on_seconds=_PASSED_ON_SECONDS if self.group.size > 1 else 0.0) as stop:
                 while self.progress.update < self.updates:
                     self._one_update()
+                    if self.progress.update < self.updates and self.stopping is not None and self.stopping.is_decided:
+                        self._stop_early(self.stopping)
+                        return self.progress
                     signal_number = self.group.any_signal(stop.signal_number)
                     if signal_number is not None and self.progress.update < self.updates:
                         self._stop_if_unfit()
@@ -149,6 +159,14 @@ class Trainer:
         files.sync(self.folder.checkpoints)
         self._emit({"event": "finished", "update": self.progress.update, **self._totals()})
         self.log.mark()
+
+    def _stop_early(self, stopping: Stopping) -> None:
+        """Behind the checkpoint, which a run that goes on after all is continued from: it never had this event."""
+        self.saving.save(self.log.mark)
+        reason = {"reason": stopping.reason, "validations": stopping.in_a_row}
+        self._emit({"event": DECIDED, "update": self.progress.update, **reason, **self._totals()})
+        self.log.mark()
+        self.say(f"stopped early after update {self.progress.update}: {stopping.reason}")
 
     def _one_update(self) -> None:
         update = self.progress.update + 1
@@ -231,6 +249,8 @@ class Trainer:
             if numbers["nll_nats"] < self.progress.best_nll_nats:
                 self.progress.best_nll_nats, self.progress.best_update = numbers["nll_nats"], update
             self._emit({"event": "validation", "update": update, "epoch": self._epoch(update)} | numbers)
+            if self.stopping is not None:
+                self.stopping.take(update, numbers["nll_nats"])
         if save or self.progress.best_update == update:
             self.saving.save(self.log.mark)
 

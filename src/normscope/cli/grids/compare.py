@@ -1,6 +1,5 @@
 """`normscope compare` and `normscope demo` train grids of runs and write their report."""
 
-import contextlib
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,13 +9,16 @@ import typer
 from ..console import say, stderr
 from ..early import refuse_unreadable
 from ..names import PlacementOption, placement_names
-from ..shared import EngineName, Imports, Settings, listed, resumable
+from ..shared import EngineName, Imports, Settings, StopWhen, listed, resumable
 from .display import GridDisplay
+from .ending import end_of
+from .tune import Trials, TrialsTogether, rate_range
 
 if TYPE_CHECKING:
-    from ...report.comparison.contents import Comparison
     from ...studies.grids.grid import Grid
+    from ...studies.grids.tuning.settings import Tuning
     from ...tasks.run_config import RunConfig
+    from ...train import StopRule
 
 
 @resumable()
@@ -65,12 +67,23 @@ def compare(
     ] = None,
     processes: Annotated[int, typer.Option(help="Number of runs at a time; 0 for one on each core.")] = 0,
     engine: EngineName = None,
+    stop_when: StopWhen = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Write the configurations, and Slurm's script, and start nothing.")
     ] = False,
     title: Annotated[
         str | None, typer.Option(help="Title of the report.  [default: Comparison of norm placements]")
     ] = None,
+    tune: Annotated[
+        str | None,
+        typer.Option(
+            metavar="peak_lr",
+            help="First find the best peak rate of every placement, warm-up and optimiser, between the two rates "
+            "LOW:HIGH of --peak-lr.  [default: a factor of 10 either side of the configuration's]",
+        ),
+    ] = None,
+    trials: Trials = None,
+    trials_together: TrialsTogether = 1,
 ) -> None:
     """Train every combination of the listed values and write report.html.
 
@@ -87,26 +100,33 @@ def compare(
     names = placement_names(placements) if placements else None
     from ...engines.choosing import chosen
     from ...runs.config import engine_table, load, places
-    from ...studies.grids.axes import Asked, grid_of
+    from ...studies.grids.axes import DEFAULT_RATE, Asked, grid_of
     from ...studies.grids.ranges import numbers
+    from ...studies.grids.tuning.settings import asked_tuning
+    from ...train import StopRule
 
     base = load(config, settings, imports)
+    given = places(config, settings)
+    centre = base.optimizer.peak_lr if "optimizer.peak_lr" in given else DEFAULT_RATE
+    tuning = asked_tuning(tune, rate_range(peak_lr) if tune else None, trials, trials_together, centre=centre)
+    rates = [centre] if tuning else None if peak_lr is None else numbers(peak_lr, float, "peak-lr")
     asked = Asked(
         placements=names,
         warmups_updates=None if warmup_updates is None else numbers(warmup_updates, int, "warmup-updates"),
         arms=_listed(arms, _placement_and_warmup, "arms"),
-        peak_lrs=None if peak_lr is None else numbers(peak_lr, float, "peak-lr"),
+        peak_lrs=rates,
         optimizers=_listed(optimizers, str, "optimizers"),
         seeds=seeds,
     )
-    grid, defaults = grid_of(base, places(config, settings), asked)
+    grid, defaults = grid_of(base, given, asked)
     notes = [f"not given, so the defaults of compare: {'; '.join(defaults)}"] if defaults else []
     folder = out or Path("runs") / f"compare-{config.stem if config else 'default'}"
     if dry_run:
-        _prepare(base, grid, folder, engine, engine_table(config))
+        _prepare(base, grid, folder, engine, engine_table(config), StopRule.of(stop_when))
         return
     where = chosen(engine, engine_table(config))
-    _compare(base, grid, folder, processes=processes, engine=where, evaluate=evaluate, title=title, notes=notes)
+    options = {"processes": processes, "engine": where, "evaluate": evaluate, "title": title, "notes": notes}
+    _compare(base, grid, folder, tuning=tuning, stop_when=StopRule.of(stop_when), **options)
 
 
 @resumable()
@@ -131,43 +151,32 @@ def demo(
     _compare(demo_config(), DEMO_GRID, out, processes=processes, engine=where, evaluate=None, title=DEMO_TITLE)
 
 
-def print_summary(page: "Comparison", file: Path) -> None:
-    """Print what a report says of every configuration, and where it is."""
-    for row in page.configurations:
-        typer.echo(f"{row.verdict.text} – {row.summary}")
-    typer.echo(f"\n{page.conclusion.found}\n{page.conclusion.paper}\n")
-    for curve in page.rate_curves:
-        typer.echo(f"{curve.name}: {curve.summary}")
-    if page.rate_curves:
-        typer.echo("")
-    typer.echo(f"report: {file}")
-
-
-def _compare(base: "RunConfig", grid: "Grid", folder: Path, **options: Any) -> None:
+def _compare(base: "RunConfig", grid: "Grid", folder: Path, *, tuning: "Tuning | None" = None, **options: Any) -> None:
     import shlex
+    from functools import partial
 
     from ...studies.grids.compare import run_comparison
+    from ...studies.grids.tuning.compared import run_tuned_comparison
 
+    run = run_comparison if tuning is None else partial(run_tuned_comparison, tuning=tuning)
     command = shlex.join(["normscope", *sys.argv[1:]])
     with GridDisplay(stderr) as display:
-        done = run_comparison(base, grid, folder, watch=display, say=say, command=command, **options)
-    # Where a closed terminal has stopped it there is nobody to tell.
-    with contextlib.suppress(OSError) if done.stopped else contextlib.nullcontext():
-        print_summary(done.page, done.file)
-    for line in done.problems:
-        say(f"failed: {line}")
-    if done.stopped is not None:
-        say(f"{done.stopped}; the report shows what there is. Run the same command to resume")
-        raise typer.Exit(done.stopped.exit_code)
-    if done.problems:
-        raise typer.Exit(1)
+        done = run(base, grid, folder, watch=display, say=say, command=command, **options)
+    end_of(done)
 
 
-def _prepare(base: "RunConfig", grid: "Grid", folder: Path, engine: str | None, table: dict[str, Any]) -> None:
+def _prepare(
+    base: "RunConfig",
+    grid: "Grid",
+    folder: Path,
+    engine: str | None,
+    table: dict[str, Any],
+    stop_when: "StopRule | None",
+) -> None:
     from ...engines.choosing import settings_of
     from ...studies.grids.preparing import prepare
 
-    for line in prepare(base, grid, folder, settings_of(engine, table)):
+    for line in prepare(base, grid, folder, settings_of(engine, table), stop_when):
         typer.echo(line)
 
 

@@ -7,7 +7,7 @@ import typer
 
 from ...errors import UserError
 from ...settings.config_file import is_run
-from .compare import print_summary
+from .ending import print_summary
 
 
 def report(

@@ -14,6 +14,8 @@ class Status(StrEnum):
     FINISHED = "finished"
     NON_FINITE = "non-finite"
     """It stopped at a value that is not finite."""
+    DECIDED = "decided"
+    """It was stopped early, at chance for as many validations as the rule asks for; its message says so."""
     RUNNING = "running"
     UNFINISHED = "unfinished"
     """It was stopped, and its command resumes it."""
@@ -21,6 +23,11 @@ class Status(StrEnum):
     """Nothing of it is there."""
     FAILED = "failed"
     """Its process ended without finishing it."""
+
+    @property
+    def has_loss(self) -> bool:
+        """Whether its last validation loss is the one that it is judged by."""
+        return self in (Status.FINISHED, Status.DECIDED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +213,28 @@ class RateCurve:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TunedArm:
+    """What the search for the best peak rate of one placement, warm-up and optimiser came to."""
+
+    name: Name
+    trials: int
+    """That are over."""
+    low: float
+    high: float
+    """Ends of the range that was searched."""
+    peak_lr: float
+    """That won, by the lowest validation loss at the end of its trial."""
+    warmup_updates: int
+    """Of the trial that won."""
+    loss_nats: float
+    """Of the trial that won; infinite where none stayed finite."""
+    beyond: str
+    """"lower" or "higher" where no such rate than the best was tried; empty where the best lies between others."""
+    summary: str
+    """One sentence."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
     """Everything on the page."""
 
@@ -232,6 +261,10 @@ class Comparison:
     """Of the configurations whose curves can be drawn over something else than updates."""
     undrawn_curves: Sequence[Curve] = ()
     """Validation losses of the configurations that the figures leave out, for those who look for one of them."""
+    tuned: Sequence[TunedArm] = ()
+    """Where the runs are trials of peak rates, or were tuned by such."""
+    trial_curves: Sequence[RateCurve] = ()
+    """The losses of these trials over the rate; empty where they are the runs of the page."""
     later_profiles: Sequence[GradientProfile] = ()
     """Gradient norms of each block's matrices while the runs trained, where that was recorded."""
     what: Sequence[tuple[str, str]]

@@ -26,7 +26,9 @@ def explorer(comparison: Comparison) -> Explorer:
         names.setdefault(name, len(names))
     arms = _arms(comparison, list(names))
     over = list(_over_updates(comparison, names, max(len(curves[0]), len(curves[1]), 1)))
-    charts = [*_rates(comparison, names, arms), *over, *_profiles(comparison, names)]
+    by_rate = list(_rates("loss-by-rate", comparison.rate_curves, comparison, names, arms))
+    by_rate += _rates("loss-by-rate-of-trials", comparison.trial_curves, comparison, names, arms)
+    charts = [*by_rate, *over, *_profiles(comparison, names)]
     return Explorer(arms=arms, charts=[chart for chart in charts if chart.lines])
 
 
@@ -138,10 +140,12 @@ def _crosses(updates: Sequence[int], row: Sequence[float]) -> list[tuple[float, 
     return [(updates[finite[-1]], row[finite[-1]]) if finite else (updates[0], None)]
 
 
-def _rates(comparison: Comparison, names: Mapping[Name, int], arms: list[Arm]) -> Iterator[Chart]:
+def _rates(
+    figure: str, curves: Sequence[RateCurve], comparison: Comparison, names: Mapping[Name, int], arms: list[Arm]
+) -> Iterator[Chart]:
     """Final losses over the rate: an arm of its own for each curve, which `arms` gets, and the run of each point."""
     lines = list[Line]()
-    for curve in comparison.rate_curves:
+    for curve in curves:
         same = next((arms[names[name]] for name in curve.configurations if name in names), None)
         facets = {"Placement": curve.name.group}
         if same is not None:
@@ -151,13 +155,13 @@ def _rates(comparison: Comparison, names: Mapping[Name, int], arms: list[Arm]) -
                 label=str(curve.name),
                 facets=facets,
                 hue=same.hue if same else len(lines) % len(HUES),
-                variant=list(dict.fromkeys(c.name.variant for c in comparison.rate_curves)).index(curve.name.variant),
+                variant=list(dict.fromkeys(c.name.variant for c in curves)).index(curve.name.variant),
             )
         )
         lines.append(_rate_line(curve, len(arms) - 1, names))
     level = comparison.unigram_loss_nats
     yield Chart(
-        figure="loss-by-rate",
+        figure=figure,
         title="Validation loss at the end",
         xlabel="peak learning rate",
         ylabel=_NATS,

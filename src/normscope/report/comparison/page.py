@@ -21,6 +21,7 @@ from .rates import rates_svg
 _ENDINGS = {
     Status.FINISHED: "finished",
     Status.NON_FINITE: "stopped at a non-finite value",
+    Status.DECIDED: "stopped early",
     Status.RUNNING: "still running",
     Status.UNFINISHED: "unfinished",
     Status.FAILED: "failed",
@@ -58,6 +59,9 @@ def _pictures(comparison: Comparison) -> dict[str, str]:
     valid, train = comparison.valid_curves, comparison.train_curves
     by_rate = comparison.rate_curves
     pictures = {"loss_by_rate": rates_svg(by_rate, baseline=baseline)} if by_rate else {}
+    if comparison.trial_curves:
+        title = "Validation loss at the end of the trials over the learning rate"
+        pictures["loss_by_rate_of_trials"] = rates_svg(comparison.trial_curves, baseline=baseline, title=title)
     return pictures | {
         "final_loss": endings_svg(comparison.drawn, baseline=baseline, styles=styles),
         "valid_loss": curves_svg(

@@ -39,7 +39,8 @@ class _Axis:
 
 _PLACEMENT = _Axis("placements", "model.placement", "placements", ("post-ln", "pre-ln"))
 _WARMUP = _Axis("warm-ups in updates", "schedule.warmup_updates", "warmup_updates", (0, 200))
-_RATE = _Axis("peak learning rate", "optimizer.peak_lr", "peak_lr", (3e-3,))
+DEFAULT_RATE = 3e-3
+_RATE = _Axis("peak learning rate", "optimizer.peak_lr", "peak_lr", (DEFAULT_RATE,))
 _OPTIMIZER = _Axis("optimiser", "optimizer.name", "optimizers", ("adam",))
 
 

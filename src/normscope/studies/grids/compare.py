@@ -13,6 +13,7 @@ from ...signals import Interrupted
 from ...tasks.protocol import AnyCorpus
 from ...tasks.registry import task_from_scratch
 from ...tasks.run_config import RunConfig
+from ...train import StopRule
 from .estimate import announced, updates_of
 from .grid import Cell, Grid, write_configs
 from .locks import alone
@@ -35,6 +36,8 @@ class Compared:
     """A line for each run that failed, or whose evaluation did."""
     stopped: Interrupted | None
     """The signal that ended it before its runs were over."""
+    cells: Sequence[Cell]
+    """The runs that were asked for; where a tuning came to no end, its trials."""
 
 
 def run_comparison(
@@ -48,45 +51,82 @@ def run_comparison(
     title: str | None,
     command: str,
     watch: Watch,
+    stop_when: StopRule | None = None,
     say: Say = lambda line: None,
     notes: Sequence[str] = (),
 ) -> Compared:
     """Run what is not finished, then write the page of all that the folder holds; after a signal, too.
 
     processes: runs at a time, 0 for cores / threads of a run. engine: where they run. evaluate: split to translate
-    with each best checkpoint. title: None for the one that the folder has. notes: said with how much there is to do.
-    Raises UserError before anything runs where the corpus, a setting or a run folder does not fit, or where another
-    process is at work on this comparison.
+    with each best checkpoint. title: None for the one that the folder has. stop_when: ends runs early. notes: said with
+    how much there is to do. Raises UserError before anything runs where the corpus, a setting or a run folder does not
+    fit, or where another process is at work on this comparison.
     """
-    corpus = _corpus(base, evaluate)
-    if processes < 0:
-        raise UserError(f"{option('processes')} must be 0 or more, got {processes}")
+    corpus = corpus_of(base, evaluate)
+    refuse_processes(processes)
     cells = grid.cells(base, folder)
-    updates = updates_of(cells[0].config, corpus)
     with alone(folder, "comparison"):
-        manifest = former_manifest(folder, lambda config: corpus) or about(cells[0].config, corpus)
-        refuse_unlike(cells, named_cells(folder, manifest.cells), manifest, corpus.fingerprint, folder)
-        chosen = engine(at_once(processes, cells[0].config))
-        announcement = announced(cells, corpus, updates=updates, at_once=chosen.at_once)
-        manifest = manifest.grown(title, command, cells)
-        with disk_errors(f"writing into {folder}"):
-            write_configs(cells)
-        write_manifest(folder, manifest)
-        for line in (*notes, announcement):
-            say(line)
-        states, stopped = _run(cells, chosen, updates, _translations(evaluate), watch)
-        failed = {state.cell.name: state.message for state in states if state.status == "failed"}
-        manifest = replace(manifest, failed={**manifest.failed, **failed})
-        write_manifest(folder, manifest)
-        with disk_errors(f"writing the report into {folder}"):
-            page, file = compare(named_cells(folder, manifest.cells), manifest, folder)
+        return compare_cells(
+            cells,
+            folder,
+            corpus,
+            processes=processes,
+            engine=engine,
+            evaluate=evaluate,
+            title=title,
+            command=command,
+            watch=watch,
+            stop_when=stop_when,
+            say=say,
+            notes=notes,
+        )
+
+
+def compare_cells(
+    cells: list[Cell],
+    folder: Path,
+    corpus: AnyCorpus,
+    *,
+    processes: int,
+    engine: MakeEngine,
+    evaluate: str | None,
+    title: str | None,
+    command: str,
+    watch: Watch,
+    stop_when: StopRule | None,
+    say: Say,
+    notes: Sequence[str] = (),
+) -> Compared:
+    """As `run_comparison`, of runs that are given; the caller holds the folder."""
+    updates = updates_of(cells[0].config, corpus)
+    manifest = former_manifest(folder, lambda config: corpus) or about(cells[0].config, corpus)
+    refuse_unlike(cells, named_cells(folder, manifest.cells), manifest, corpus.fingerprint, folder)
+    chosen = engine(at_once(processes, cells[0].config))
+    announcement = announced(cells, corpus, updates=updates, at_once=chosen.at_once, stop_when=stop_when)
+    manifest = manifest.grown(title, command, cells)
+    with disk_errors(f"writing into {folder}"):
+        write_configs(cells)
+    write_manifest(folder, manifest)
+    for line in (*notes, announcement):
+        say(line)
+    states, stopped = train_all(cells, chosen, updates, _translations(evaluate), watch, stop_when)
+    failed = {state.cell.name: state.message for state in states if state.status == "failed"}
+    manifest = replace(manifest, failed={**manifest.failed, **failed})
+    write_manifest(folder, manifest)
+    with disk_errors(f"writing the report into {folder}"):
+        page, file = compare(named_cells(folder, manifest.cells), manifest, folder)
     problems = [state for state in states if state.message and state.status in ("failed", "finished")]
     lines = [f"{state.cell.name}: {state.message} (log: {state.cell.log_file})" for state in problems]
-    return Compared(page=page, file=file, problems=lines, stopped=stopped)
+    return Compared(page=page, file=file, problems=lines, stopped=stopped, cells=cells)
 
 
-def _run(
-    cells: list[Cell], engine: AnyEngine, updates: int, translations: Commands[Cell], watch: Watch
+def train_all(
+    cells: list[Cell],
+    engine: AnyEngine,
+    updates: int,
+    translations: Commands[Cell] | None,
+    watch: Watch,
+    stop_when: StopRule | None,
 ) -> tuple[list[CellState[Cell]], Interrupted | None]:
     """What became of the cells, and the signal that ended it all early."""
     seen: list[CellState[Cell]] = []
@@ -96,7 +136,14 @@ def _run(
         watch(states)
 
     try:
-        return run_cells(cells, engine=engine, evaluate=translations, updates_of=lambda cell: updates, watch=look), None
+        return run_cells(
+            cells,
+            engine=engine,
+            evaluate=translations,
+            updates_of=lambda cell: updates,
+            stop_when=stop_when,
+            watch=look,
+        ), None
     except Interrupted as stop:
         return seen, stop
 
@@ -113,7 +160,7 @@ def _translations(split: str | None) -> Commands[Cell]:
     return commands
 
 
-def _corpus(base: RunConfig, evaluate: str | None) -> AnyCorpus:
+def corpus_of(base: RunConfig, evaluate: str | None) -> AnyCorpus:
     """The corpus of all runs. Raises UserError for a task without comparison, or a split that cannot be evaluated."""
     task = task_from_scratch(
         base,
@@ -127,3 +174,9 @@ def _corpus(base: RunConfig, evaluate: str | None) -> AnyCorpus:
         allowed = ", ".join(name for name in corpus.splits if name != "train")
         raise UserError(f"{option('evaluate', evaluate)}: no such split to translate; the corpus has {allowed}")
     return corpus
+
+
+def refuse_processes(processes: int) -> None:
+    """Raise UserError for a number of runs at a time that there cannot be."""
+    if processes < 0:
+        raise UserError(f"{option('processes')} must be 0 or more, got {processes}")

@@ -10,7 +10,7 @@ from ...report.numbers import counted, duration
 from ...tasks.protocol import AnyCorpus
 from ...tasks.registry import task_from_scratch
 from ...tasks.run_config import RunConfig
-from ...train import durations
+from ...train import StopRule, durations
 from .grid import Cell
 from .state import CellState
 
@@ -23,16 +23,19 @@ def updates_of(config: RunConfig, corpus: AnyCorpus) -> int:
     return durations(objective, config.train)(config.train.duration)
 
 
-def announced(cells: Sequence[Cell], corpus: AnyCorpus, *, updates: int, at_once: int | None) -> str:
+def announced(
+    cells: Sequence[Cell], corpus: AnyCorpus, *, updates: int, at_once: int | None, stop_when: StopRule | None = None
+) -> str:
     """A line that says how many runs there are, how long each is, and about how long all of them take.
 
-    at_once: how many run at a time; None where that is not known.
+    at_once: how many run at a time; None where that is not known. stop_when: ends runs early.
 
     Raises UserError where a run has been trained for longer than that.
     """
     states = [CellState(cell, updates) for cell in cells]
     for state in states:
         state.read_new_events()
+        state.reopen(stop_when)
         if state.update > updates:
             raise UserError(
                 f"{state.cell.folder.path} has been trained for {state.update} updates, and train.duration asks for "

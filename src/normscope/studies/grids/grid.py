@@ -1,7 +1,7 @@
 """A grid of runs: combinations of placement, warm-up, rate, optimiser and seed, each in a run folder of its own."""
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -117,25 +117,37 @@ class Grid:
 
         Raises UserError for values a configuration does not allow, and where a run folder holds something else.
         """
-        cells = []
-        for seed in range(base.seed, base.seed + self.seeds):
-            for arm in self.arms():
-                run = RunFolder(folder / "runs" / f"{arm.name}_seed-{seed}")
-                config = resolve(self._config(base, arm, seed), run)
-                refuse_other_configuration(run, config)
-                cells.append(Cell(arm, seed, run, config))
-        return cells
+        seeds = range(base.seed, base.seed + self.seeds)
+        return cells_of(list(self.arms()), base, folder, seeds=seeds, threads=self.threads)
 
-    def _config(self, base: RunConfig, arm: Arm, seed: int) -> RunConfig:
-        return replaced(
-            base,
-            seed=seed,
-            model__placement=arm.placement,
-            schedule__warmup_updates=arm.warmup_updates,
-            optimizer__peak_lr=arm.peak_lr,
-            optimizer__name=arm.optimizer,
-            train__threads=self.threads if base.train.threads == "auto" else base.train.threads,
-        )
+
+def cells_of(
+    arms: Sequence[Arm], base: RunConfig, folder: Path, *, seeds: Sequence[int], threads: int | Literal["auto"]
+) -> list[Cell]:
+    """A run of every configuration with every seed. Raises UserError as `Grid.cells` does.
+
+    threads: of every run whose configuration leaves them open.
+    """
+    cells = []
+    for seed in seeds:
+        for arm in arms:
+            run = RunFolder(folder / "runs" / f"{arm.name}_seed-{seed}")
+            config = resolve(_config(base, arm, seed, threads), run)
+            refuse_other_configuration(run, config)
+            cells.append(Cell(arm, seed, run, config))
+    return cells
+
+
+def _config(base: RunConfig, arm: Arm, seed: int, threads: int | Literal["auto"]) -> RunConfig:
+    return replaced(
+        base,
+        seed=seed,
+        model__placement=arm.placement,
+        schedule__warmup_updates=arm.warmup_updates,
+        optimizer__peak_lr=arm.peak_lr,
+        optimizer__name=arm.optimizer,
+        train__threads=threads if base.train.threads == "auto" else base.train.threads,
+    )
 
 
 def write_configs(cells: Iterable[PoolCell]) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
+from typing import Any
 
 from ...errors import UserError, option
 from ...files import disk_errors, write_atomically
@@ -16,6 +17,8 @@ from ...train import RunFolder
 from .grid import Arm, Cell
 
 FILE = "comparison.json"
+TRIALS = "tuning"
+"""The folder, in that of a comparison, of the trials that it was tuned by."""
 _AXES = ("seed", "model.placement", "schedule.warmup_updates", "optimizer.peak_lr", "optimizer.name")
 _MAY_DIFFER = (*_AXES, "imports", "train.duration", "train.threads", "train.checkpoint_every", "train.keep_checkpoints")
 """Runs of one comparison may differ in these: its axes, and what changes none of their numbers."""
@@ -47,6 +50,8 @@ class Manifest:
     """Names of its runs, in the order of the report."""
     failed: Mapping[str, str] = field(default_factory=dict)
     """By name, the last message of runs whose process has ended without finishing them."""
+    search: Mapping[str, Any] | None = None
+    """Of a folder of trials, what they depend on (`Tuning.record`); None where the runs are no trials."""
 
     def grown(self, title: str | None, command: str, cells: Sequence[Cell]) -> "Manifest":
         """With the runs of one more command, which is about to try again what failed of them."""
@@ -68,7 +73,8 @@ def _writable(text: str) -> str:
 _KIND = SealedJson(
     format_name="normscope-comparison",
     version=1,
-    keys=frozenset(entry.name for entry in fields(Manifest)),
+    keys=frozenset(entry.name for entry in fields(Manifest)) - {"search"},
+    optional=frozenset({"search"}),  # comparisons of earlier versions have none
     again="remove it and try again: the runs are found without it",
 )
 
@@ -114,6 +120,7 @@ def read_manifest(folder: Path) -> Manifest | None:
             commands=tuple(map(str, table["commands"])),
             cells=tuple(map(str, table["cells"])),
             failed={str(name): str(why) for name, why in table["failed"].items()},
+            search=dict(search) if (search := table.get("search")) is not None else None,
         )
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise UserError(f"{file} is damaged ({type(error).__name__}: {error}); {_KIND.again}") from error

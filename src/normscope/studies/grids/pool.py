@@ -13,13 +13,18 @@ from ...optim import parse_duration
 from ...processes.locks import is_held
 from ...signals import Interrupted, StopRequest
 from ...tasks.run_config import RunConfig
+from ...train import StopRule
 from ...train.device import available_cores
+from ...train.stopping import DECIDED
 from .state import CellState, PoolCell
 
 _POLL_SECONDS = 0.1
 _WATCH_SECONDS = 0.5
 _SAVED = "after every run under way has saved"
 _OUTLIVED = "while its jobs stay in their queue; the same command watches them again"
+
+_WITHOUT_RESULT = ("non-finite", DECIDED)
+"""How a training ends of which there is nothing to evaluate."""
 
 C = TypeVar("C", bound=PoolCell)
 Commands = Callable[[C], list[list[str]]]
@@ -42,9 +47,10 @@ class _Work(Generic[C]):
         return "train" in self.words
 
 
-def train_command(cell: PoolCell) -> list[str]:
-    """What trains the cell, as words after the Python interpreter."""
-    return ["-m", "normscope", "train", str(cell.config_file), "--run", str(cell.folder.path)]
+def train_command(cell: PoolCell, stop_when: StopRule | None = None) -> list[str]:
+    """What trains the cell, as words after the Python interpreter. stop_when: what ends it early."""
+    early = [] if stop_when is None else ["--stop-when", str(stop_when)]
+    return ["-m", "normscope", "train", str(cell.config_file), "--run", str(cell.folder.path), *early]
 
 
 def job_of(cell: PoolCell, words: Sequence[str]) -> Job:
@@ -84,19 +90,21 @@ def run_cells(
     engine: AnyEngine,
     evaluate: Commands[C] | None = None,
     updates_of: Callable[[C], int | None] = stated_updates,
+    stop_when: StopRule | None = None,
     watch: Callable[[list[CellState[C]]], None],
 ) -> list[CellState[C]]:
     """Train every cell that is not over. A cell that another process trains is waited for.
 
     evaluate: commands to run after a cell's training, as words after the Python interpreter. updates_of: the updates
-    of a cell's whole run. watch: called twice a second with the states of all cells. Raises Interrupted after a signal
-    that asks for an end, when every run under way has saved. Should this process be killed, the runs of a local engine
-    save and end too.
+    of a cell's whole run. stop_when: ends runs early; without it, one that was ended so goes on. watch: called twice a
+    second with the states of all cells. Raises Interrupted after a signal that asks for an end, when every run under
+    way has saved. Should this process be killed, the runs of a local engine save and end too.
     """
     states = [CellState(cell, updates_of(cell), epochs=stated_epochs(cell)) for cell in cells]
     for state in states:
         state.read_new_events()
-    waiting = [work for work in (_work(state, evaluate) for state in states) if work.commands]
+        state.reopen(stop_when)
+    waiting = [work for work in (_work(state, evaluate, stop_when) for state in states) if work.commands]
     running: list[_Work[C]] = []
     watched = -_WATCH_SECONDS
     try:
@@ -122,9 +130,9 @@ def run_cells(
     return states
 
 
-def _work(state: CellState[C], evaluate: Commands[C] | None) -> _Work[C]:
-    commands = [] if state.over else [train_command(state.cell)]
-    if evaluate is not None and state.status != "non-finite":
+def _work(state: CellState[C], evaluate: Commands[C] | None, stop_when: StopRule | None) -> _Work[C]:
+    commands = [] if state.over else [train_command(state.cell, stop_when)]
+    if evaluate is not None and state.status not in _WITHOUT_RESULT:
         commands += evaluate(state.cell)
     return _Work(state, commands)
 
@@ -165,7 +173,7 @@ def _advance(work: _Work[C], engine: AnyEngine) -> bool:
         return True
     work.running = None
     work.state.read_new_events()
-    if work.state.status == "non-finite":
+    if work.state.status in _WITHOUT_RESULT:
         return False
     if code != 0:
         killed = f"killed by {signal.Signals(-code).name}; the last it said: " if code < 0 else ""

@@ -7,13 +7,20 @@ from ...engines.array import Array
 from ...engines.settings import RaySettings, SlurmSettings
 from ...files import disk_errors
 from ...tasks.run_config import RunConfig
+from ...train import StopRule
 from .grid import Grid, write_configs
 from .locks import alone
 from .pool import job_of, train_command
 from .state import CellState
 
 
-def prepare(base: RunConfig, grid: Grid, folder: Path, settings: RaySettings | SlurmSettings | None) -> list[str]:
+def prepare(
+    base: RunConfig,
+    grid: Grid,
+    folder: Path,
+    settings: RaySettings | SlurmSettings | None,
+    stop_when: StopRule | None = None,
+) -> list[str]:
     """Write the configurations of the runs, and for Slurm the array of those that are not over.
 
     Returns commands, a line each: of every run, or the one that submits the array. Raises UserError where another
@@ -25,7 +32,8 @@ def prepare(base: RunConfig, grid: Grid, folder: Path, settings: RaySettings | S
         states = [CellState(cell) for cell in cells]
         for state in states:
             state.read_new_events()
-        jobs = [job_of(state.cell, train_command(state.cell)) for state in states if not state.over]
+            state.reopen(stop_when)
+        jobs = [job_of(state.cell, train_command(state.cell, stop_when)) for state in states if not state.over]
         if isinstance(settings, SlurmSettings) and jobs:
             return [shlex.join(["sbatch", str(Array.written(jobs, settings).script)])]
         return [shlex.join(["normscope", *job.words[2:]]) for job in jobs]

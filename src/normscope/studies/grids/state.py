@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
 from ...tasks.run_config import RunConfig
-from ...train import RunFolder
+from ...train import RunFolder, StopRule
+from ...train.stopping import DECIDED
 from .course import Course
 
 
@@ -69,19 +70,22 @@ class CellState(Generic[C]):
     updates: int | None = None
     """How many the whole run has, where its configuration says so."""
     status: str = "waiting"
-    """waiting, waiting for another process, queued, running, translating, stopped, finished, non-finite or failed."""
+    """waiting, waiting for another process, queued, running, translating, stopped, finished, decided (stopped early),
+    non-finite or failed."""
     update: int = 0
     nll_nats: float | None = None
     """Of the last validation, which was that of `nll_update`."""
     nll_update: int = 0
     message: str = ""
-    """Why it failed or stopped; of a finished run, why its evaluation failed."""
+    """Why it failed or stopped, early or not; of a finished run, why its evaluation failed."""
     clock: Callable[[], float] = field(default=time.monotonic, repr=False)
     epochs: float | None = None
     """How many the whole run has, where its configuration says that."""
     validations: Course = field(default_factory=Course, repr=False)
     """The losses of its validations, and of its batches, in nats."""
     losses: Course = field(default_factory=Course, repr=False)
+    decided_by: int = 0
+    """Of a run that was stopped early, validations in a row at which it was at chance."""
     _epoch: float = field(default=0.0, repr=False)
     _offset: int = field(default=0, repr=False)
     _first_look: tuple[int, float] | None = field(default=None, repr=False)
@@ -89,7 +93,7 @@ class CellState(Generic[C]):
 
     @property
     def over(self) -> bool:
-        return self.status in ("finished", "non-finite", "failed")
+        return self.status in ("finished", DECIDED, "non-finite", "failed")
 
     @property
     def total_updates(self) -> int | None:
@@ -116,6 +120,11 @@ class CellState(Generic[C]):
         """Until its last update, at the rate so far; None where that is not known."""
         rate, total = self.updates_per_second, self.total_updates
         return None if rate is None or total is None else max(0, total - self.update) / rate
+
+    def reopen(self, rule: StopRule | None) -> None:
+        """A run that was stopped early goes on, unless it would be stopped by this rule too."""
+        if self.status == DECIDED and (rule is None or self.decided_by < rule.validations):
+            self.status, self.message = "waiting", ""
 
     def begin(self) -> None:
         """It trains, from now on where it did not: its rate is that of this training."""
@@ -164,8 +173,9 @@ class CellState(Generic[C]):
         elif event["event"] == "validation":
             self.nll_nats, self.nll_update = event["nll_nats"], event["update"]
             self.validations.add(self.update, event["nll_nats"])
-        elif event["event"] == "non-finite":
+        elif event["event"] in ("non-finite", DECIDED):
             self.status, self.message = event["event"], event.get("reason", "")
+            self.decided_by = event.get("validations", 0)
         # A run that has been given more updates since is not finished.
         elif event["event"] == "finished" and self.update >= (self.updates or 0):
             self.status, self.message = event["event"], ""

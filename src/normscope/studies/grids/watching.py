@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ...processes.seen_locks import SeenLocks
+from ...train.stopping import DECIDED
 from .found import FoundRun, refuse_no_runs, runs_below
 from .manifest import FILE, read_manifest
 from .state import CellState
@@ -105,7 +106,7 @@ class Watch:
                 seen.moved_at = now
             seen.log_bytes = size
             state.read_new_events()
-        if state.status in ("finished", "non-finite"):
+        if state.status in ("finished", DECIDED, "non-finite"):
             return
         held = locks.held(run.folder.path)
         seen.locked = seen.locked or held

@@ -124,7 +124,10 @@ function axesOf(view, colours, { logX, logY }) {
   if (!logX && every.every((xs) => xs.every(Number.isInteger))) x.incrs = WHOLE;
   // Rates that were tried, and none between them.
   const tried = [...new Set(chart.lines.flatMap((line, i) => (line.lights ? every[i] : [])))].sort((one, other) => one - other);
-  if (tried.length && tried.length <= 10) Object.assign(x, { splits: () => tried, filter: (u, at) => at });
+  // Trials may lie so near one another that their names would not stand beside each other.
+  const least = 0.08 * Math.log(tried.at(-1) / tried[0]);
+  const apart = tried.every((rate, i) => i === 0 || Math.log(rate / tried[i - 1]) > least);
+  if (tried.length && tried.length <= 10 && apart) Object.assign(x, { splits: () => tried, filter: (u, at) => at });
   if (chart.ticks.length) nameTicks(x, chart.ticks);
   const size = (u, shown) => 14 + 7 * Math.max(3, ...(shown ?? []).map((text) => text.length));
   return [x, { ...common, ...lines, ...(logY ? logarithmic : {}), values: texts, size }];

@@ -6,10 +6,12 @@ from typing import Any
 from ....optim import parse_duration
 from ....placement import named
 from ....placement.printing import formula
+from ....report.comparison.contents import Status, TunedArm
+from ....report.numbers import counted, joined
 from ....tasks.protocol import Facts, TaskFromScratch
 from ....tasks.registry import task_from_scratch
 from ....tasks.run_config import RunConfig
-from .verdict import LEARNED_BELOW, MOST_OF_THE_GAIN, WORSE_ABOVE
+from .verdict import LEARNED_BELOW, MOST_OF_THE_GAIN, WORSE_ABOVE, Row
 
 
 def formula_in(placement: str, config: RunConfig) -> str:
@@ -46,6 +48,33 @@ def facts(configs: Sequence[RunConfig], corpus_facts: Facts, *, seeds: Sequence[
         ),
         ("No better", f"from {LEARNED_BELOW:.0%} to {WORSE_ABOVE:.0%} of it; worse: above {WORSE_ABOVE:.0%}"),
         ("Best", "the lowest mean loss of all configurations whose every run learned"),
+    ]
+
+
+def facts_of_tuning(arms: Sequence[TunedArm], seeds: Sequence[int]) -> Facts:
+    """How the peak rates were found, where they were searched; seeds: of the trials."""
+    if not arms:
+        return []
+    counts = sorted({arm.trials for arm in arms})
+    each = f"{counts[0]} trials" if len(counts) == 1 else f"{counts[0]} to {counts[-1]} trials, not the same number"
+    return [("Tuning", f"peak rate of each arm by {each}, with seed {joined([str(seed) for seed in seeds])}")]
+
+
+def facts_of_stopping(rows: Sequence[Row]) -> Facts:
+    """Which runs were stopped early, when and why, where some were."""
+    runs = [(row, seed) for row in rows for seed in row.seeds]
+    early = [(row, seed) for row, seed in runs if seed.status is Status.DECIDED]
+    if not early:
+        return []
+    listed = "; ".join(
+        f"{row.name}, seed {seed.seed}, after update {seed.updates}: {seed.message}" for row, seed in early
+    )
+    return [
+        (
+            "Stopped early",
+            f"{len(early)} of {counted(len(runs), 'run')} ({listed}). This is a rule and no proof: a run that goes on "
+            "may still learn",
+        )
     ]
 
 

@@ -5,7 +5,7 @@ import math
 import shlex
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from ....errors import UserError
 from ....files import write_atomically
 from ....placement import named
 from ....processes.seen_locks import SeenLocks
-from ....report.comparison.contents import Comparison, Configuration, Name, SeedResult, Status
+from ....report.comparison.contents import Comparison, Configuration, Name, RateCurve, SeedResult, Status, TunedArm
 from ....report.comparison.page import write
 from ....report.numbers import learning_rate
 from ....train.run_folder import Event
@@ -22,13 +22,14 @@ from ..manifest import Manifest
 from ..pool import train_command
 from .conclusion import conclusion
 from .curves import clock, curve, gradient_profiles, later_profiles, schedule
-from .facts import facts, formula_in
+from .facts import facts, facts_of_stopping, facts_of_tuning, formula_in
 from .rates import Ran, best_of_each, rate_curves
 from .results import results
+from .trials import Trials, Tuning, seeds_of, trials_of, tuned
 from .verdict import Judged, Row, judged, summary, verdict
 
 _MOST_DRAWN = 12
-"""Configurations that one figure over updates draws; of more, which differ in their rates, the best of each curve."""
+"""Configurations that one figure over updates draws; of more, and of trials, the best of each curve over the rate."""
 
 
 def compare(cells: list[Cell], manifest: Manifest, folder: Path) -> tuple[Comparison, Path]:
@@ -41,22 +42,19 @@ def compare(cells: list[Cell], manifest: Manifest, folder: Path) -> tuple[Compar
 
 def read(cells: list[Cell], manifest: Manifest) -> Comparison:
     """All runs of the grid as the contents of their page. A run whose log is damaged is one that failed."""
-    unigram, failed = manifest.corpus.unigram_nats, dict(manifest.failed)
-    by_arm: dict[Arm, list[tuple[Cell, list[Event]]]] = defaultdict(list)
-    for cell in cells:
-        try:
-            events = cell.folder.events()
-        except UserError as error:
-            events, failed[cell.name] = [], str(error)
-        by_arm[cell.arm].append((cell, events))
+    unigram = manifest.corpus.unigram_nats
+    by_arm, failed = _by_arm(cells, manifest.failed)
+    trials = trials_of(cells, manifest)
+    tuning = _tuning(trials, manifest)
     names = configuration_names(list(by_arm))
     first = cells[0].config
-    settings = _settings(by_arm)
+    settings = _settings(by_arm, tuning.best)
     rows = [
         Row(
             name=names[arm],
             placement=arm.placement,
             warmup_updates=arm.warmup_updates,
+            # Each at its own best, warm-ups are compared though their rates differ.
             setting=settings[arm],
             seeds=tuple(_seed_result(cell, events, failed.get(cell.name)) for cell, events in runs),
         )
@@ -65,7 +63,8 @@ def read(cells: list[Cell], manifest: Manifest) -> Comparison:
     found = judged(rows, unigram)
     ran = _ran(by_arm, rows)
     by_rate, shared_lrs = rate_curves(ran, names)
-    drawn = best_of_each(ran) if by_rate and len(by_arm) > _MOST_DRAWN else set(by_arm)
+    many = manifest.search is not None or len(by_arm) > _MOST_DRAWN
+    drawn = best_of_each(ran) if by_rate and many else set(by_arm)
     named_runs = [(names[arm], runs) for arm, runs in by_arm.items() if arm in drawn]
     left_out = [(names[arm], runs) for arm, runs in by_arm.items() if arm not in drawn]
     return Comparison(
@@ -84,12 +83,50 @@ def read(cells: list[Cell], manifest: Manifest) -> Comparison:
         shared_lrs=shared_lrs,
         clocks=[told for name, runs in (*named_runs, *left_out) if (told := clock(name, runs)) is not None],
         undrawn_curves=[curve(name, runs, "validation") for name, runs in left_out],
+        tuned=tuning.arms,
+        trial_curves=tuning.curves,
         later_profiles=later_profiles(named_runs),
-        what=facts([cell.config for cell in cells], manifest.corpus.facts, seeds=list(map(len, by_arm.values()))),
+        what=[
+            *facts([cell.config for cell in cells], manifest.corpus.facts, seeds=list(map(len, by_arm.values()))),
+            *facts_of_tuning(tuning.arms, seeds_of(trials)),
+            *facts_of_stopping(rows),
+        ],
         formulas=[(named(p).title, formula_in(p, first)) for p in dict.fromkeys(arm.placement for arm in by_arm)],
         commands=[*manifest.commands, *(shlex.join(["python", *train_command(cell)]) for cell in cells)],
         environment=_environment(cells),
     )
+
+
+def _by_arm(
+    cells: Sequence[Cell], failed: Mapping[str, str]
+) -> tuple[dict[Arm, list[tuple[Cell, list[Event]]]], dict[str, str]]:
+    """The runs of each configuration with their events, and those that failed: one whose log is damaged did."""
+    by_arm: dict[Arm, list[tuple[Cell, list[Event]]]] = defaultdict(list)
+    failures = dict(failed)
+    for cell in cells:
+        try:
+            events = cell.folder.events()
+        except UserError as error:
+            events, failures[cell.name] = [], str(error)
+        by_arm[cell.arm].append((cell, events))
+    return by_arm, failures
+
+
+def _tuning(trials: Sequence[Trials], manifest: Manifest) -> Tuning:
+    """What the trials came to."""
+    arms, best, curves = list[TunedArm](), set[Arm](), list[RateCurve]()
+    for one in trials:
+        by_arm, failed = _by_arm(one.cells, manifest.failed if manifest.search is not None else {})
+        ran = [
+            Ran(arm, _seed_result(cell, events, failed.get(cell.name)), events)
+            for arm, runs in by_arm.items()
+            for cell, events in runs
+        ]
+        for arm, won in tuned(ran, one.search):
+            arms.append(arm)
+            best.add(won)
+        curves += [] if manifest.search is not None else rate_curves(ran, configuration_names(list(by_arm)))[0]
+    return Tuning(arms, frozenset(best), curves)
 
 
 def _ran(by_arm: Mapping[Arm, Sequence[tuple[Cell, list[Event]]]], rows: Sequence[Row]) -> list[Ran]:
@@ -116,13 +153,13 @@ def configuration_names(arms: Sequence[Arm]) -> dict[Arm, Name]:
     }
 
 
-def _settings(arms: Iterable[Arm]) -> dict[Arm, str]:
-    """Rate and optimiser of each where they differ within the grid."""
+def _settings(arms: Iterable[Arm], best: Container[Arm] = ()) -> dict[Arm, str]:
+    """Rate and optimiser of each where they differ within the grid. best: those whose rate is called their best."""
     every = list(arms)
     rates, optimizers = {arm.peak_lr for arm in every}, {arm.optimizer for arm in every}
     return {
         arm: ", ".join(
-            ([f"rate {learning_rate(arm.peak_lr)}"] if len(rates) > 1 else [])
+            (["its best rate" if arm in best else f"rate {learning_rate(arm.peak_lr)}"] if len(rates) > 1 else [])
             + ([arm.optimizer] if len(optimizers) > 1 else [])
         )
         for arm in every
@@ -171,7 +208,7 @@ def _scores(cell: Cell, events: Sequence[Event]) -> dict[str, float]:
 
 def _status(last_event: str, cell: Cell) -> Status:
     """How far a run is whose last event this is."""
-    ends = {status.value: status for status in (Status.FINISHED, Status.NON_FINITE, Status.MISSING)}
+    ends = {status.value: status for status in (Status.FINISHED, Status.NON_FINITE, Status.DECIDED, Status.MISSING)}
     return ends.get(last_event) or (Status.RUNNING if SeenLocks.now().held(cell.folder.path) else Status.UNFINISHED)
 
 

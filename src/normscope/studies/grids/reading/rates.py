@@ -22,10 +22,11 @@ class Ran:
 
     @property
     def loss_nats(self) -> float:
-        """Its last validation loss; infinite where it diverged, NaN where it says nothing about its peak rate."""
+        """Its last validation loss, at chance where it was stopped early; infinite where it diverged, NaN where it says
+        nothing about its peak rate."""
         if self.result.status is Status.NON_FINITE:
             return math.inf
-        unfinished = self.result.status is not Status.FINISHED or self.result.valid_loss_nats is None
+        unfinished = not self.result.status.has_loss or self.result.valid_loss_nats is None
         if unfinished or self.arm.warmup_updates > self.result.updates:
             return math.nan
         return float(self.result.valid_loss_nats or 0.0)

@@ -19,6 +19,7 @@ def results(page: Comparison) -> dict[str, Any]:
         "arms": [_configuration(configuration) for configuration in page.configurations],
         "validation": [_curve(curve) for curve in page.valid_curves],
         "learning_rate_sensitivity": _sensitivities(page),
+        **_tuning(page),
         "gradient_norm_at_update_0": [_profile(profile) for profile in page.gradient_profiles],
         "what": dict(page.what),
         "formulas": dict(page.formulas),
@@ -52,6 +53,20 @@ def _sensitivities(page: Comparison) -> dict[str, Any]:
         "unit": "nats per target token",
         "rates": list(page.shared_lrs),
         "arms": [_rate_curve(curve) for curve in page.rate_curves],
+    }
+
+
+def _tuning(page: Comparison) -> dict[str, Any]:
+    """Where peak rates were searched, what won of how many trials, and the losses of the trials over the rate."""
+    if not page.tuned:
+        return {}
+    arms = [{**_name(arm.name), **_plain(asdict(arm) | {"name": str(arm.name)})} for arm in page.tuned]
+    return {
+        "tuning": {
+            "unit": "nats per target token",
+            "arms": arms,
+            "trials": [_rate_curve(curve) for curve in page.trial_curves],
+        }
     }
 
 

@@ -127,7 +127,7 @@ def outcome(row: Row, seed: SeedResult, unigram_nats: float, most_nats: float) -
         return Outcome.DIVERGED
     if seed.status is Status.FAILED:
         return Outcome.FAILED
-    if seed.valid_loss_nats is None or seed.status is not Status.FINISHED:
+    if seed.valid_loss_nats is None or not seed.status.has_loss:
         return Outcome.UNFINISHED
     if row.warmup_updates > seed.updates:
         return Outcome.NEVER_PEAKED
