@@ -46,7 +46,12 @@ PLACEMENTS = {
     "admin": ('optimizer.name="muon"',),
     "ngpt": (),
     "attn-res": (),
-    "pre-to-post": ("adaptive.over=9",),
+    "pre-to-post": (
+        "adaptive.over=9",
+        'adaptive.controller="output-change"',
+        "adaptive.largest_change=0.03",
+        "adaptive.measure_every=2",
+    ),
 }
 ALL = [(task, placement, (2, 3, 4)) for task in TASKS for placement in PLACEMENTS]
 """Minutes of two cores, so only where NORMSCOPE_ALL_BITS is set."""
