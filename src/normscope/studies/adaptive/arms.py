@@ -1,7 +1,7 @@
 """The trainings: a ladder of rates for everything with warm-up and without, then more seeds at the best rate."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,6 +18,16 @@ from ..ladders.trials import language_model_base, translation_base
 from ..protocol.pieces import Pieces
 from .config import AdaptiveStudyConfig
 from .families import Drive
+
+_TASKS: Mapping[str, TaskFromScratch[Any, Any, Any, Any]] = {
+    "language-model": LANGUAGE_MODEL,
+    "translation": TRANSLATION,
+}
+"""The tasks, by the names that the study gives them."""
+_BASES: Mapping[str, Callable[[AdaptiveStudyConfig], RunConfig]] = {
+    "language-model": language_model_base,
+    "translation": translation_base,
+}
 
 
 class Key(NamedTuple):
@@ -88,8 +98,7 @@ def best_rate(ladder: Sequence[Sequence[Run]], peak_lrs: Sequence[float]) -> flo
 def trained(config: AdaptiveStudyConfig, task: str, pieces: Pieces) -> Trial:
     """Train what the folder lacks, the ladder first. Raises UserError for text that is not there or a training that
     failed, and Interrupted."""
-    of: TaskFromScratch[Any, Any, Any, Any] = LANGUAGE_MODEL if task == "language-model" else TRANSLATION
-    base = base_of(config, task)
+    of, base = _TASKS[task], base_of(config, task)
     corpus: AnyCorpus = of.open(base)
     keys = [Key(*kind, warmup) for kind in config.kinds for warmup in config.warmups]
     lrs, seeds = config.peak_lrs, range(1, config.ladder_seeds + 1)
@@ -111,7 +120,7 @@ def trained(config: AdaptiveStudyConfig, task: str, pieces: Pieces) -> Trial:
 
 def base_of(config: AdaptiveStudyConfig, task: str) -> RunConfig:
     """What all runs of a task share; placement, number, warm-up, rate and seed are still to be chosen."""
-    return language_model_base(config) if task == "language-model" else translation_base(config)
+    return _BASES[task](config)
 
 
 def arm_cells(
