@@ -23,9 +23,9 @@ class AdaptiveStudyConfig:
     """Placements whose number a controller moves."""
     best_fixed: tuple[str, ...] = BEST_FIXED
     """The best placements without such a number, beside Pre-LN and Post-LN."""
-    over_updates: int = 40
+    over_updates: int = 100
     """The schedule's length."""
-    controlled_over_updates: int = 16
+    controlled_over_updates: int = 40
     """The shortest time in which a controller moves the number from 0 to 1."""
     largest_change: float = 0.1
     """The controller's bound, for all: the norm of an update's change of the output over the norm of that output."""
@@ -33,13 +33,13 @@ class AdaptiveStudyConfig:
     """Updates from one measurement of the controller to the next."""
     peak_lrs: tuple[float, ...] = (1.75e-3, 4.4e-3, 1.1e-2, 2.75e-2)
     """The ladder, in rising order."""
-    warmup_updates: int = 20
+    warmup_updates: int = 50
     """Of the runs with warm-up; as many have none."""
     ladder_seeds: int = 1
     """Seeds that climb the whole ladder."""
     seeds: int = 5
     """Seeds that are trained at the best rate of the ladder."""
-    updates: int = 100
+    updates: int = 240
     needs_nats: float = 0.1
     """A warm-up is not needed where the runs without it end at most so much higher."""
     text: str = TOY
@@ -146,5 +146,5 @@ SCALES = {
         )
     ),
 }
-"""Cost: smoke takes seconds; cpu some 350 runs of two to six seconds of one core; paper, with models of 80 million
+"""Cost: smoke takes seconds; cpu some 350 runs of five to ten seconds of one core; paper, with models of 80 million
 parameters, some 970 runs of an hour of an accelerator."""

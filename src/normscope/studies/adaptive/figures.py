@@ -1,6 +1,6 @@
 """Where everything ends, how the loss depends on the rate, and how a controller moved its number."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from matplotlib.backends.backend_svg import FigureCanvasSVG
@@ -11,10 +11,11 @@ from ...report.study.contents import StudyFigure
 from ...report.svg import HUES, INK, house_style, to_svg
 from ..ladders.showing import series
 from .config import AdaptiveStudyConfig
-from .families import POST, PRE, title
+from .families import POST, PRE, Drive, title
 from .moving import courses
 from .standing import Standing
 
+_DRIVES: Mapping[Drive, str] = {"schedule": "scheduled", "controller": "controlled"}
 _ROW_INCHES, _EDGES_INCHES, _WIDTH_INCHES = 0.3, 1.5, 9.0
 
 
@@ -88,13 +89,14 @@ def _rates(standing: Standing) -> list[Panel]:
     """Without warm-up and with; what is moved by a controller, what by a schedule, each beside both ends."""
     panels = []
     for words, arm_of in (("no warm-up", standing.without), ("warm-up", standing.warm)):
-        for drive, moved in (("schedule", "scheduled"), ("controller", "controlled")):
-            kinds = [kind for kind in standing.moved if kind[1] == drive]
-            if not kinds:
+        for drive, moved in _DRIVES.items():
+            names = [name for name, by in standing.moved if by == drive]
+            if not names:
                 continue
+            moving = [(name, arm_of((name, drive))) for name in names]
             lines = [
-                series(title(kind[0], "fixed"), hue, arm_of(kind).ladder, arm_of(kind).peak_lrs)
-                for hue, kind in enumerate(sorted(kinds, key=standing.config.kinds.index), 1)
+                series(title(name, "fixed"), _hue(standing.config, name), arm.ladder, arm.peak_lrs)
+                for name, arm in moving
             ]
             for hue, name in ((0, POST), (-1, PRE)):
                 arm = arm_of((name, "fixed"))
@@ -112,20 +114,25 @@ def _rates(standing: Standing) -> list[Panel]:
     return panels
 
 
+def _hue(config: AdaptiveStudyConfig, placement: str) -> int:
+    """One for each placement, whatever moves its number; the first is Post-LN's."""
+    return 1 + list(dict.fromkeys((*config.scheduled, *config.controlled))).index(placement)
+
+
 def _controlled(config: AdaptiveStudyConfig, standing: Standing) -> list[Panel]:
     panels = []
     updates = list(range(1, config.updates + 1))
     line = [min(1.0, update / config.over_updates) for update in updates]
     for words, arm_of in (("no warm-up", standing.without), ("warm-up", standing.warm)):
         lines = [Series(label="the schedule", kind="claimed", hue=-1, x=updates, y=line)]
-        for hue, name in enumerate(config.controlled, 1):
+        for name in config.controlled:
             seen = courses(arm_of((name, "controller")).best)
             columns = list(zip(*(one.values for one in seen), strict=True))
             lines.append(
                 Series(
                     label=title(name, "fixed"),
                     kind="measured",
-                    hue=hue,
+                    hue=_hue(config, name),
                     x=updates[: len(columns)],
                     y=[sum(column) / len(column) for column in columns],
                     low=[min(column) for column in columns],
