@@ -16,7 +16,13 @@ SETTINGS = tuple(setting for setting in SHORT if "duration" not in setting)
 SCHEDULES = {
     "inverse-sqrt": ('schedule.decay="inverse-sqrt"', "schedule.decay_from_updates=4", "schedule.warmup_updates=5"),
     "coupled": ('schedule.decay="coupled-inverse-sqrt"', "schedule.warmup_updates=8"),
-    "moving number": ('model.placement="pre-to-post"', "adaptive.over=9", "train.validate_every='0.7 epochs'"),
+    "moving number": (
+        'model.placement="pre-to-post"',
+        "adaptive.over=9",
+        'adaptive.controller="output-change"',
+        "adaptive.largest_change=0.05",
+        "train.validate_every='0.7 epochs'",
+    ),
 }
 
 

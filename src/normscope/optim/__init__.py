@@ -1,6 +1,6 @@
 """Schedules as pure functions, and torch's optimisers by name."""
 
-from .adaptive import AdaptiveConfig, adaptive_value
+from .adaptive import AdaptiveConfig, Permitted, adaptive_value
 from .groups import DECAY_EVERYWHERE, GroupConfig, GroupsConfig
 from .optimizers import OPTIMIZERS, OptimizerConfig, make_optimizer, optimizer_over
 from .roles import ROLES, Role, roles
@@ -23,6 +23,7 @@ __all__ = [
     "GroupConfig",
     "GroupsConfig",
     "OptimizerConfig",
+    "Permitted",
     "Role",
     "Schedule",
     "ScheduleConfig",

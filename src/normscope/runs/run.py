@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
-from ..errors import option
+from ..errors import UserError, option
 from ..files import disk_errors
 from ..measure import gradient_norms
 from ..optim import never_peaks
@@ -23,7 +24,7 @@ from ..train.replicas import Group, joined, own_device, shards
 from ..train.stopping import Stopping
 from .changing import is_over, refuse_shorter
 from .claiming import claim, keep_environment, mend_vocabularies, refuse_other_configuration
-from .hooks import PlacementHooks
+from .hooks import ControlledHooks, PlacementHooks
 from .machine import precision_of, prepare_machine
 from .monitoring import run_monitor
 from .resolving import resolve
@@ -141,7 +142,6 @@ def _trainer(
         sharded(model, config, group)
         norms = gradient_norms if group.size == 1 else shards.gradient_norms
     updates_of = durations(assembly.objective, config.train)
-    adaptive = config.adaptive.in_updates(updates_of)
     return Trainer(
         model=model,
         objective=assembly.objective,
@@ -152,7 +152,7 @@ def _trainer(
         seed=config.seed,
         device=device,
         precision=precision_of(config),
-        hooks=PlacementHooks(model, adaptive, drawn=assembly.drawn),
+        hooks=_hooks(model, config, assembly, group),
         monitor=run_monitor(model, assembly.objective, config.train),
         probe=lambda model: {"gradient_norms": norms(model)},
         extra_validation=assembly.extra_validation,
@@ -169,3 +169,25 @@ def _stopping(config: RunConfig, corpus: AnyCorpus, rule: StopRule | None, warmu
         return None
     task = task_from_scratch(config, f"{option('stop_when')} knows no loss at chance of task {config.task}")
     return Stopping(rule, chance_nats=task.chance_nats(corpus), peak_update=warmup_updates)
+
+
+def _hooks(model: nn.Module, config: RunConfig, assembly: Assembly, group: Group) -> PlacementHooks:
+    """What the placement asks for. Raises UserError for a controller that has nothing to move."""
+    objective = assembly.objective
+    adaptive = config.adaptive.in_updates(durations(objective, config.train))
+    if adaptive.controller == "none":
+        return PlacementHooks(model, adaptive, drawn=assembly.drawn)
+    batch = objective.micro_batch(0)
+    try:
+        return ControlledHooks(
+            model,
+            adaptive,
+            drawn=assembly.drawn,
+            forward=lambda: objective.loss_sums(model, batch),
+            group=group,
+        )
+    except ValueError as error:
+        raise UserError(
+            f'adaptive.controller = "{adaptive.controller}" and model.placement = "{config.model.placement}": {error}; '
+            'leave the controller out, or choose a placement that has one, such as "pre-to-post"'
+        ) from error

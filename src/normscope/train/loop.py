@@ -99,7 +99,9 @@ class Trainer:
         # It reads what all have; so the first measures while the others wait for it.
         self.monitor = monitor if group.first else None
         self.stopping, self.say, self.listeners = stopping, say, list(listeners)
-        self.saving = Saving(folder, model, self.optimizer, keep_last=train.keep_checkpoints, group=group, say=say)
+        self.saving = Saving(
+            folder, model, self.optimizer, self.hooks, keep_last=train.keep_checkpoints, group=group, say=say
+        )
 
     @property
     def progress(self) -> Progress:
@@ -189,7 +191,7 @@ class Trainer:
                 group["lr"] = learning_rate * group.get("lr_factor", 1.0)
             clipped = self._step()
             measured |= {} if self.monitor is None else self.monitor.stepped(update)
-            self.hooks.after_update()
+            scheduled |= self.hooks.after_update()
             self.progress.summed_lr += learning_rate
         else:
             self._not_finite(update, numbers, losses.loss)

@@ -12,6 +12,7 @@ from ..provenance import source_sha256
 from . import checkpoint
 from .metrics import Mark
 from .progress import Progress
+from .protocol import Hooks
 from .replicas import Group
 from .run_folder import RunFolder
 
@@ -24,13 +25,14 @@ class Saving:
         folder: RunFolder,
         model: nn.Module,
         optimizer: torch.optim.Optimizer,
+        hooks: Hooks,
         *,
         keep_last: int,
         group: Group,
         say: Callable[[str], None],
     ) -> None:
         """say: takes notes for the user."""
-        self.folder, self.model, self.optimizer = folder.checkpoints, model, optimizer
+        self.folder, self.model, self.optimizer, self.hooks = folder.checkpoints, model, optimizer, hooks
         self.keep_last, self.group, self.say = keep_last, group, say
         self.progress = Progress()
         self.identity = ""
@@ -91,6 +93,8 @@ class Saving:
             elif state["before_end"] is not None:
                 state |= state["before_end"]  # what was done because the run ended there has not been done
             self.progress, mark = Progress.of_state(state), Mark.of_state(state)
+            if hooks := state.get("hooks"):
+                self.hooks.restore(hooks)
         except (KeyError, TypeError, ValueError) as error:
             raise UserError(f"{found.folder}: its state.json was written by another version: {error!r}") from error
         self._saved_update = found.update
@@ -102,16 +106,19 @@ class Saving:
         return mark
 
     def _write(self, tensors: checkpoint.Contents, mark: Mark) -> None:
-        state = _state(self.progress, mark, self.identity, self._before_end)
+        state = _state(self.progress, mark, self.identity, self._before_end, self.hooks.to_state())
         checkpoint.save(self.folder, self.progress.update, tensors, state)
         self.prune()
 
 
 def first_state(identity: str) -> dict[str, Any]:
     """What a checkpoint before the first update of the run of that identity holds beside its tensors."""
-    return _state(Progress(), Mark(), identity, None)
+    return _state(Progress(), Mark(), identity, None, {})
 
 
-def _state(progress: Progress, mark: Mark, identity: str, before_end: dict[str, Any] | None) -> dict[str, Any]:
+def _state(
+    progress: Progress, mark: Mark, identity: str, before_end: dict[str, Any] | None, hooks: dict[str, Any]
+) -> dict[str, Any]:
     bound = {"run": identity, "source_sha256": source_sha256(), "before_end": before_end}
+    bound |= {"hooks": hooks} if hooks else {}
     return progress.to_state() | mark.to_state() | bound

@@ -1,4 +1,4 @@
-"""BranchNorm."""
+"""BranchNorm, and its branches let in by depth."""
 
 from torch import Tensor
 
@@ -12,6 +12,16 @@ def branch_norm(x: Tensor, stack: ReferenceStack) -> Tensor:
     return x
 
 
+def by_depth(x: Tensor, stack: ReferenceStack) -> Tensor:
+    """No paper: every block is open by as large a share of the one below as that is of the one below it."""
+    opening = 1.0
+    for block in stack.by_block():
+        opening = opening * stack.scheduled
+        for f in block:
+            x = f.norm(x + opening * f(x))
+    return x
+
+
 EXPECTED = {
     "branch-norm": Expected(
         equations=Equations(stack=branch_norm),
@@ -20,5 +30,13 @@ EXPECTED = {
         starts_closed=True,
         # It is Post-LN at the full rate once its branches are through.
         toy_rate=1e-2,
-    )
+    ),
+    "branch-norm-by-depth": Expected(
+        equations=Equations(stack=by_depth),
+        formula="x ← norm(x + branch_scale^l · F(x))",
+        added=POST,
+        starts_closed=True,
+        # A number that moves is known by its being there; its power is not seen.
+        same_formula="branch-norm",
+    ),
 }

@@ -191,6 +191,7 @@ def test_a_sharded_run_is_that_of_one_process_and_goes_on_in_any_number(tmp_path
         (['optimizer.name="muon"'], "choose another optimizer.name"),
         (["train.clip_update_rms=1.0"], "train.clip_update_rms measures whole steps"),
         (["train.monitor_every=5"], "leave it out"),
+        (['adaptive.controller="output-change"'], "adaptive.controller measures the model in one process"),
         (["train.compile=true"], "leave one of them out"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Pre-LN that turns into Post-LN while it trains."""
+"""Pre-LN that turns into Post-LN while it trains, and the other way round."""
 
 from ..base import End, Norms, Placement, Sublayer, Value
 from ..registry import register
@@ -25,3 +25,21 @@ class PreToPost(Placement):
     def finish(self, state: Value, end: End) -> Value:
         post = end.scheduled("post", initial=0.0)
         return (1 - post) * end.norm(state) + post * state
+
+
+@register
+class PostToPre(PreToPost):
+    """As `pre-to-post`, the other way round: `pre` = 1 - `post` follows `[adaptive]` from 0, where this is Post-LN."""
+
+    name = "post-to-pre"
+    title = "Post-LN to Pre-LN"
+    variant_of = "pre-to-post"
+
+    def join(self, x: Value, sublayer: Sublayer, norm: Norms) -> Value:
+        pre = sublayer.scheduled("pre", initial=0.0)
+        z = x + sublayer(pre * norm.pre(x) + (1 - pre) * x)
+        return pre * z + (1 - pre) * norm.post(z)
+
+    def finish(self, state: Value, end: End) -> Value:
+        pre = end.scheduled("pre", initial=0.0)
+        return pre * end.norm(state) + (1 - pre) * state

@@ -1,21 +1,15 @@
 """The two tasks: what is trained on which text, and a feed-forward width that makes the parameters equal."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...data.documents.opening import TextDataConfig
-from ...data.parallel.opening import DataConfig
 from ...errors import UserError
-from ...model import DecoderConfig, ModelConfig
-from ...optim import OptimizerConfig
 from ...runs.config import replaced
 from ...tasks.language_model import LANGUAGE_MODEL
-from ...tasks.language_model.config import LanguageModelRunConfig
 from ...tasks.protocol import AnyCorpus, TaskFromScratch
 from ...tasks.run_config import RunConfig
-from ...tasks.translation import TRANSLATION, TranslationRunConfig
-from ..ladders.setting import refuse_missing, short_training
+from ...tasks.translation import TRANSLATION
+from ..ladders.trials import language_model_base, translation_base
 from .config import StreamsConfig
 from .sources import BASE
 
@@ -73,51 +67,10 @@ def trials(config: StreamsConfig) -> dict[str, Trial]:
 
 
 def _language_model(config: StreamsConfig) -> Trial:
-    refuse_missing(config.text, "text", "normscope data documents")
-    base = LanguageModelRunConfig(
-        data=TextDataConfig(
-            corpus=config.text, sequence_length=config.sequence_length, batch_sequences=config.batch_sequences
-        ),
-        model=DecoderConfig(
-            **_size(config),
-            blocks=config.blocks,
-            positions=config.sequence_length,
-            initialisation=config.initialisation,
-        ),
-        **_training(config),
-    )
+    base = language_model_base(config)
     return Trial("language-model", LANGUAGE_MODEL, base, "decoder-only", LANGUAGE_MODEL.open(base))
 
 
 def _translation(config: StreamsConfig) -> Trial:
-    refuse_missing(config.pairs, "pairs", "normscope data prepare")
-    base = TranslationRunConfig(
-        data=DataConfig(corpus=config.pairs, toy_pairs=config.toy_pairs, max_tokens=config.max_tokens),
-        model=ModelConfig(
-            **_size(config),
-            encoder_blocks=config.stack_blocks,
-            decoder_blocks=config.stack_blocks,
-            initialisation=config.initialisation,
-        ),
-        **_training(config),
-    )
+    base = translation_base(config)
     return Trial("translation", TRANSLATION, base, "encoder-decoder", TRANSLATION.open(base))
-
-
-def _size(config: StreamsConfig) -> dict[str, Any]:
-    # The text is gone through less than once: nothing can be learned by heart.
-    return {
-        "width": config.width,
-        "ffn_width": config.ffn_width,
-        "heads": config.heads,
-        "dropout": 0.0,
-        "attention_dropout": 0.0,
-    }
-
-
-def _training(config: StreamsConfig) -> Mapping[str, Any]:
-    return {
-        "optimizer": OptimizerConfig(name="adam"),
-        # One decay for both, whatever the warm-up.
-        **short_training(updates=config.updates, warmup_updates=config.warmup_updates, device=config.device),
-    }
