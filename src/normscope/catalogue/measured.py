@@ -88,7 +88,8 @@ def _trials(data: Table) -> Iterator[tuple[str, Row]]:
     """Of placements at their own best rates, beside Pre-LN of as many parameters."""
     for task, trials in data["trials"].items():
         of = task.replace("-", " ")
-        for name, trial in trials["placements"].items():
+        # Where a placement's numbers move, it has several arms, and the result is only mentioned.
+        for name, trial in trials.get("placements", {}).items():
             for ladder in (trial[key] for key in ("without_warmup", "with_warmup") if trial.get(key)):
                 yield name, _best(ladder, f"{of}, ", trials["unigram_nats"])
             if trial.get("less_pre_ln_nats"):
