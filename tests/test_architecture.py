@@ -46,7 +46,7 @@ MAY_IMPORT = {
     # A run may be measured over depth while it trains.
     "runs": {"doctor", "files", "measure", "model", "optim", "settings", "tasks", "train"},
     "exchange": {"files", "data", "model", "optim", "placement", "runs", "settings", "tasks", "train"},
-    "targets": {"adapters", "doctor", "model", "optim", "runs", "settings", "tasks", "train"},
+    "targets": {"adapters", "doctor", "measure", "model", "optim", "runs", "settings", "tasks", "train"},
     "catalogue": {"placement", "model", "report"},
     # A study drives runs, so it stands above what assembles one from a configuration.
     # Its spikes are made in another library's trainer too.

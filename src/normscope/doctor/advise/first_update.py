@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 from ...measure.line import Line, Make, first_updates
 from ...measure.parabola import bottom
+from ...measure.unchanged import left_unchanged
 from ..observe.loss import Backward, backward, loss_of, spread_of
 from ..trace.inputs import Inputs, call_with
-from ..trace.unchanged import left_unchanged
 
 STEPS_A_DECADE = 3
 _LOWEST, _HIGHEST = -7, 4

@@ -57,6 +57,27 @@ def left_unchanged(model: nn.Module, written: Sequence[Tensor] = ()) -> Iterator
                     tensor.copy_(value)
 
 
+@contextmanager
+def restored(model: nn.Module) -> Iterator[Callable[[], None]]:
+    """The context hands out what puts weights and buffers back; at the end they, modes and generators are as before."""
+    held: list[Tensor] = [*model.parameters(), *model.buffers()]
+    gradients = [parameter.grad for parameter in model.parameters()]
+    start = [tensor.detach().clone() for tensor in held]
+
+    @torch.no_grad()
+    def put_back() -> None:
+        for tensor, value in zip(held, start, strict=True):
+            tensor.copy_(value)
+
+    with left_unchanged(model):
+        try:
+            yield put_back
+        finally:
+            put_back()
+            for parameter, gradient in zip(model.parameters(), gradients, strict=True):
+                parameter.grad = gradient
+
+
 def _contents(model: nn.Module) -> list[Callable[[], None]]:
     """What puts back all that modules hold, and the contents of the containers and plain objects among that.
 
