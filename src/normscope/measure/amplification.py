@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from .stream import first_tensor
 from .two_weights import TwoWeights
-from .unchanged import looked_at, restored
+from .unchanged import looked_at, values_kept
 
 Pick = Callable[[Any], Tensor]
 Seen = TypeVar("Seen")
@@ -79,12 +79,13 @@ def amplification(
 
     run: calls the model on one input, the same each time. after: weights after the update by parameter name, as
     `weights_after` gives them; before: those before it; a name that is missing is a weight as it is now. sublayers:
-    modules by name, whole blocks or what is in them: `total` is of their outputs, and `own` of their own parameters.
+    modules by name, whole blocks or what is in them, or both: `total` is of their outputs, and `own` of all parameters
+    that are in them.
     pick: takes the tensor out of an output, of modules and model alike; one that indexes leaves out padding.
 
-    Takes four forward passes, and memory for the sub-layers' outputs and three copies of the weights. Sums are kept in float64;
-    a change smaller than the rounding of the model's own numbers is that rounding. Weights, buffers, gradients, modes,
-    hooks and random generators are at the end what they were.
+    Takes four forward passes, and memory for the sub-layers' outputs and three copies of the weights. Sums are kept in
+    float64; a change smaller than the rounding of the model's own numbers is that rounding. Weights, buffers,
+    gradients, modes, hooks and random generators are at the end what they were.
 
     Raises ValueError for a name that is no parameter, a tensor of another shape, no sub-layer, one that is not called
     or that gives something else when it is called again on the same input (noise, or a cache that it writes into),
@@ -93,7 +94,7 @@ def amplification(
     if not sublayers:
         raise ValueError("name at least one sub-layer: the change of what stands between none cannot be split")
     weights = TwoWeights(model, before or {}, after)
-    with looked_at(model), restored(model):
+    with looked_at(model), values_kept(model):
         weights.put_before()
         with _watching(sublayers, lambda *called: _first_look(weights, pick, *called)) as first:
             output = _kept(pick(run()))
@@ -124,7 +125,7 @@ def changes_alone(
     """
     weights = TwoWeights(model, before or {}, after)
     found = {}
-    with looked_at(model), restored(model):
+    with looked_at(model), values_kept(model):
         weights.put_before()
         output = _kept(pick(run()))
         for name, module in sublayers.items():

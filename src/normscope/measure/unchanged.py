@@ -60,6 +60,13 @@ def left_unchanged(model: nn.Module, written: Sequence[Tensor] = ()) -> Iterator
 @contextmanager
 def restored(model: nn.Module) -> Iterator[Callable[[], None]]:
     """The context hands out what puts weights and buffers back; at the end they, modes and generators are as before."""
+    with left_unchanged(model), values_kept(model) as put_back:
+        yield put_back
+
+
+@contextmanager
+def values_kept(model: nn.Module) -> Iterator[Callable[[], None]]:
+    """The context hands out what puts weights and buffers back; at the end they and `.grad` are as before."""
     held: list[Tensor] = [*model.parameters(), *model.buffers()]
     gradients = [parameter.grad for parameter in model.parameters()]
     start = [tensor.detach().clone() for tensor in held]
@@ -69,13 +76,12 @@ def restored(model: nn.Module) -> Iterator[Callable[[], None]]:
         for tensor, value in zip(held, start, strict=True):
             tensor.copy_(value)
 
-    with left_unchanged(model):
-        try:
-            yield put_back
-        finally:
-            put_back()
-            for parameter, gradient in zip(model.parameters(), gradients, strict=True):
-                parameter.grad = gradient
+    try:
+        yield put_back
+    finally:
+        put_back()
+        for parameter, gradient in zip(model.parameters(), gradients, strict=True):
+            parameter.grad = gradient
 
 
 def _contents(model: nn.Module) -> list[Callable[[], None]]:
