@@ -128,12 +128,11 @@ def _refill(container: Any, fill: Callable[[Any, Any], None], contents: Any) -> 
     fill(container, contents)
 
 
+_NO_PLAIN_OBJECTS = (nn.Module, Tensor, type, ModuleType)
+
+
 def _is_plain_object(held: Any) -> bool:
-    return (
-        hasattr(held, "__dict__")
-        and not isinstance(held, nn.Module | Tensor | type | ModuleType)
-        and not callable(held)
-    )
+    return hasattr(held, "__dict__") and not isinstance(held, _NO_PLAIN_OBJECTS) and not callable(held)
 
 
 @contextmanager

@@ -1,8 +1,6 @@
-"""One drawn stack with its loss, and updates of it."""
+"""One drawn stack with its loss on a batch, and updates of it."""
 
 # N = packed tokens, D = width, V = vocabulary
-from collections.abc import Callable
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -40,30 +38,20 @@ class DrawnStack:
                 for name, matrix in sublayer.f.matrices():
                     matrix.weight.requires_grad_(name in _THEORY_TRAINS)
         self.layout = Layout(torch.full((model.sequences,), model.tokens))
-        self.width, self.vocabulary = model.width, model.vocabulary
         self.rows_VD = torch.randn(model.vocabulary, model.width, dtype=torch.float64) / model.width**0.5
-        self._batches: dict[int, tuple[Tensor, Tensor]] = {}
-        for number in range(2):
-            self.batch(number)
-        profile(self.stack, lambda: self.output(0))
+        tokens = self.layout.tokens
+        self.inputs_ND = torch.randn(tokens, model.width, dtype=torch.float64)
+        self.targets_N = torch.randint(model.vocabulary, (tokens,))
+        profile(self.stack, self.output)
 
-    def batch(self, number: int) -> tuple[Tensor, Tensor]:
-        """Inputs (N, D) and targets (N,) of that number, the same each time."""
-        if number not in self._batches:
-            tokens = self.layout.tokens
-            inputs_ND = torch.randn(tokens, self.width, dtype=torch.float64)
-            self._batches[number] = inputs_ND, torch.randint(self.vocabulary, (tokens,))
-        return self._batches[number]
-
-    def output(self, number: int = 0) -> Tensor:
-        """(N, D) on the batch of that number."""
-        hidden_ND: Tensor = self.stack(self.batch(number)[0], Context(layout=self.layout, causal=False))
+    def output(self) -> Tensor:
+        """(N, D)."""
+        hidden_ND: Tensor = self.stack(self.inputs_ND, Context(layout=self.layout, causal=False))
         return hidden_ND
 
-    def loss(self, update: int) -> Tensor:
-        """Mean cross-entropy per token in nats on the batch of an update, which are counted from 1."""
-        number = update - 1
-        return functional.cross_entropy(self.output(number) @ self.rows_VD.T, self.batch(number)[1])
+    def loss(self) -> Tensor:
+        """Mean cross-entropy per token in nats."""
+        return functional.cross_entropy(self.output() @ self.rows_VD.T, self.targets_N)
 
     def sublayers(self) -> dict[str, nn.Module]:
         """Every F by name, in order."""
@@ -81,9 +69,10 @@ class DrawnStack:
         """The residual stream of a block's output, or the stack's output itself."""
         return value if isinstance(value, Tensor) else self.stack.placement.hidden(value)  # type: ignore[no-any-return, arg-type]
 
-    def updated(self, kind: str, rate: float, updates: tuple[int, ...] = (1,)) -> dict[int, dict[str, Tensor]]:
-        """The weights after each of these updates of an optimiser."""
-        return weights_after(self.stack, _maker(kind, rate), self.loss, updates)
+    def updated(self, kind: str, rate: float) -> dict[str, Tensor]:
+        """The weights after the first update of an optimiser."""
+        config = OptimizerConfig(name=kind, peak_lr=rate)
+        return weights_after(self.stack, lambda stack: make_optimizer(stack, config), lambda _: self.loss())[1]
 
     def moved_at_random(self, rate: float, seed: int) -> dict[str, Tensor]:
         """Weights to each of which N(0, rate²) has been added."""
@@ -93,7 +82,3 @@ class DrawnStack:
             for name, weight in self.stack.named_parameters()
             if weight.requires_grad
         }
-
-
-def _maker(kind: str, rate: float) -> Callable[[nn.Module], torch.optim.Optimizer]:
-    return lambda model: make_optimizer(model, OptimizerConfig(name=kind, peak_lr=rate))

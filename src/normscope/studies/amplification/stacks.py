@@ -7,7 +7,7 @@ from typing import Any
 from ...placement import named
 from ...placement.printing import formula
 from ..protocol.pieces import Pieces
-from .config import SMALL_RATES, TRAINING_RATES, AmplificationConfig
+from .config import SMALL_RATES, AmplificationConfig
 from .measure import changes
 
 Found = Mapping[tuple[str, int], Sequence[Mapping[str, Any]]]
@@ -23,19 +23,16 @@ def measured(config: AmplificationConfig, pieces: Pieces) -> Found:
         for placement, blocks in sizes:
             pieces.watch("stacks", done, len(sizes) * config.seeds)
             model = config.model(blocks)
+            alone_of = config.alone_of if blocks == config.alone_blocks else ()
             asked = {
                 "formula": formula(named(placement), model.shape("encoder")),
                 "model": asdict(model),
                 "small_rates": {kind: SMALL_RATES[kind] for kind in config.updates},
-                "training_rates": dict(TRAINING_RATES),
-                "alone_of": config.alone_of,
-                "later": config.later,
+                "alone_of": alone_of,
                 "seed": seed,
             }
             name = f"{placement}/blocks-{blocks}_seed-{seed}"
-            piece = pieces.get(
-                name, asked, changes, placement, model, config.updates, config.alone_of, config.later, seed
-            )
+            piece = pieces.get(name, asked, changes, placement, model, config.updates, alone_of, seed)
             found[placement, blocks].append(piece)
             done += 1
     pieces.watch("stacks", done, done)
