@@ -60,7 +60,8 @@ def _change_picture(advice: Advice, diagnosis: DiagnosisContents) -> Picture | N
         return None
     caption = (
         f"Mean squared change by one update of {advice.optimizer} at {learning_rate(advice.change.rate)}: of the "
-        "stream that each sub-layer is added to, and of F(x), where its own weights change (own), or its input (amplified)."
+        "stream that each sub-layer is added to, and of F(x), where its own weights change (own) or its "
+        "input (amplified)."
     )
     output = advice.change.output
     whole = "" if output is None else f" That of the model's output is {figures(output)} of its mean square."
