@@ -67,7 +67,7 @@ class DrawnStack:
 
     def hidden(self, value: object) -> Tensor:
         """The residual stream of a block's output, or the stack's output itself."""
-        return value if isinstance(value, Tensor) else self.stack.placement.hidden(value)  # type: ignore[no-any-return, arg-type]
+        return value if isinstance(value, Tensor) else self.stack.placement.hidden(value)
 
     def updated(self, kind: str, rate: float) -> dict[str, Tensor]:
         """The weights after the first update of an optimiser."""
