@@ -12,6 +12,7 @@ _HOMES = {
     "Encoder": "model.grid.stacks",
     "Transformer": "model.grid.stacks",
     "UserError": "errors",
+    "amplification": "measure.amplification",
     "attach": "api.training",
     "choose": "api.choosing",
     "compare": "api.comparison",
@@ -25,6 +26,7 @@ _HOMES = {
     "profile": "api.training",
     "schedule": "api.scheduling",
     "train": "api.runs",
+    "weights_after": "measure.updates",
 }
 """Where each public name lives; `__init__.pyi` says the same to type checkers."""
 __all__ = [*_HOMES]

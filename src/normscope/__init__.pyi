@@ -11,6 +11,8 @@ from .api.training import attach as attach
 from .api.training import profile as profile
 from .doctor.diagnose import diagnose as diagnose
 from .errors import UserError as UserError
+from .measure.amplification import amplification as amplification
+from .measure.updates import weights_after as weights_after
 from .model.grid.place import place as place
 from .model.grid.stacks import Decoder as Decoder
 from .model.grid.stacks import Encoder as Encoder

@@ -13,9 +13,10 @@ from normscope.doctor.advise.optimizers import maker_of
 from normscope.doctor.advise.probe import LEAST_UPDATES, PLACES, length, probe
 from normscope.doctor.advise.reading import LEAST_SPREAD, reading_of
 from normscope.doctor.advise.rule import Linear, ProbeRule
-from normscope.doctor.advise.trial import Trial, restored, train_shortly
+from normscope.doctor.advise.trial import Trial, train_shortly
 from normscope.doctor.advise.warmup import MARGIN, carries, ladder, outcome_of, shortest_warmup
 from normscope.doctor.advise.warmup import length as with_tail
+from normscope.measure.unchanged import restored
 
 RULE = ProbeRule(
     beyond=Linear(offset=-0.1, weights={"lowest": 1.0}, optimizers={"adam": 0.0, "sgd": 0.5}),

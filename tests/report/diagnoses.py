@@ -8,7 +8,15 @@ from normscope.doctor.diagnosis import Diagnosis
 from normscope.doctor.identify.connected import Connected, StreamWeights
 from normscope.doctor.identify.found import FoundStack, FoundSublayer
 from normscope.doctor.observe.observed import Observations, ObservedStack, ObservedSublayer
-from normscope.report.doctor.advice import Advice, RatePlace, RateRange, ShortTraining, WarmupAdvice
+from normscope.report.doctor.advice import (
+    Advice,
+    FirstChange,
+    RatePlace,
+    RateRange,
+    ShortTraining,
+    StackChange,
+    WarmupAdvice,
+)
 from normscope.report.doctor.contents import (
     AskedRule,
     DiagnosisContents,
@@ -231,6 +239,23 @@ def probed_advice(*, shortest: int | None = 20) -> Advice:
     )
 
 
+def first_change(*stacks: Made) -> FirstChange:
+    """Own changes of one size, amplified ones and the stream's that grow; the last sub-layer's is not finite."""
+
+    def change(sublayers: int) -> StackChange:
+        own = tuple(2e-4 for _ in range(sublayers))
+        amplified = tuple(3e-5 * (1 + i) for i in range(sublayers - 1))
+        return StackChange(
+            stream=tuple(2e-4 * i for i in range(sublayers)),
+            total=(*(own[i] + amplified[i] for i in range(sublayers - 1)), None),
+            own=own,
+            amplified=(*amplified, None),
+            end=2e-4 * sublayers,
+        )
+
+    return FirstChange(rate=3e-3, stacks=tuple(change(len(s.found.sublayers)) for s in stacks), output=0.02)
+
+
 def _falling(end: float, updates: int) -> tuple[float, ...]:
     return tuple(10.41 + (end - 10.41) * i / (updates - 1) for i in range(updates))
 
@@ -315,7 +340,7 @@ def encoder_decoder() -> DiagnosisContents:
         decoder,
         parameters=60_506_624,
         findings=(DILUTED, DILUTED, BETAS),
-        advice=probed_advice(),
+        advice=replace(probed_advice(), change=first_change(encoder, decoder)),
         silenced=("untied-embedding",),
     )
 

@@ -80,6 +80,7 @@ def diagnose(
             stacks=stacks,
             probing=probing,
             start=start,
+            observed=observed.stacks,
             watch=watch,
         )
         advice = replace(advice, wanted_warmup_updates=wanted_warmup_updates)

@@ -1,5 +1,6 @@
 """What is recorded from any `nn.Module`."""
 
+from .amplification import Amplification, Change, amplification, changes_alone
 from .concentration import Bound, BoundCounter, is_bounded, smallest_delta, squared_norms
 from .gradients import GradientNorms, expected_gradient_norms, gradient_norms
 from .jacobian import (
@@ -13,10 +14,13 @@ from .sensitivity import Sensitivity, counted_losses, lr_sensitivity
 from .shares import Share, sublayer_shares
 from .stream import Point, StreamMoments, depth_points, first_tensor, measure_stream, points, recording, stream_moments
 from .summary import Estimate, Summary, t_quantile
+from .updates import weights_after
 
 __all__ = [
+    "Amplification",
     "Bound",
     "BoundCounter",
+    "Change",
     "Estimate",
     "GradientNorms",
     "Point",
@@ -24,6 +28,8 @@ __all__ = [
     "Share",
     "StreamMoments",
     "Summary",
+    "amplification",
+    "changes_alone",
     "counted_losses",
     "depth_points",
     "expected_gradient_norms",
@@ -44,4 +50,5 @@ __all__ = [
     "stream_moments",
     "sublayer_shares",
     "t_quantile",
+    "weights_after",
 ]

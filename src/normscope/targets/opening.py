@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 from ..adapters import hugging_face
-from ..doctor.trace.unchanged import random_state_kept
 from ..errors import UserError
+from ..measure.unchanged import random_state_kept
 from ..settings.tables import read_overrides
 from ..train import RunFolder
 from .factory import made_by

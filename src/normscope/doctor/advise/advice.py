@@ -11,10 +11,12 @@ from torch import Tensor, nn
 from ...report.doctor.advice import Advice
 from ..identify.found import FoundStack
 from ..observe.loss import Backward
+from ..observe.observed import ObservedStack
 from ..trace.inputs import Inputs
 from .batches import Probing, batches_of, loss_of_output
+from .change import change_along
 from .facts import facts_of
-from .first_update import first_update
+from .first_update import first_update_and_line
 from .foreseen import Foreseen, advised, warmup_advice
 from .optimizers import maker_of
 from .probe import probe
@@ -32,12 +34,14 @@ def advise(
     stacks: Sequence[FoundStack],
     probing: Probing | None = None,
     start: Backward | None = None,
+    observed: Sequence[ObservedStack] = (),
     watch: Callable[[str, int, int], None] = lambda stage, done, total: None,
 ) -> Advice:
     """By what the first update does at every rate, and constants from trainings; with `probing` by short ones as well.
 
-    start: the backward pass on this batch, where there was one. watch: told of the stage, the rates that were looked
-    at or the updates that were made, and how many there are.
+    start: the backward pass on this batch, where there was one. observed: the stacks as they were measured, of whose
+    sub-layers the change by the first update is told, in two forward passes and a part of one; none for no change.
+    watch: told of the stage, the rates that were looked at or the updates that were made, and how many there are.
     Raises ValueError for an unknown optimiser, one whose class cannot be built from its own settings, a wanted rate
     that is not positive, and too few updates to probe with.
     """
@@ -45,15 +49,17 @@ def advise(
         raise ValueError(f"the wanted rate must be positive and finite, got {wanted_rate}")
     maker, rule = maker_of(model, optimizer), shipped_rule()
     of_output = loss_of_output(loss, batch)
-    seen = first_update(model, batch, of_output, maker.over_one, partial(watch, "rates"), start)
+    seen, line = first_update_and_line(model, batch, of_output, maker.over_one, partial(watch, "rates"), start)
     facts = facts_of(seen, optimizer=maker.name, stacks=stacks)
     instant = Foreseen.instantly(facts, rule)
+    change = change_along(model, batch, line, 10**instant.best if wanted_rate is None else wanted_rate, observed)
+    del line  # its direction is as large as the model
     if probing is None:
-        return advised(seen, facts, rule, instant, wanted_rate)
+        return replace(advised(seen, facts, rule, instant, wanted_rate), change=change)
     batches = batches_of(probing.batches, loss)
     updates = min(probing.updates, rule.probe.updates)
     looked = probe(model, batches, maker, expected=rule.best(facts), rule=rule.probe, updates=updates, watch=watch)
-    advice = advised(seen, facts, rule, instant.looked(looked, rule), wanted_rate)
+    advice = replace(advised(seen, facts, rule, instant.looked(looked, rule), wanted_rate), change=change)
     if wanted_rate is None or advice.wanted_place in ("in range", "below"):
         return advice
     found = shortest_warmup(model, batches, maker, rate=wanted_rate, updates=probing.updates, watch=watch)

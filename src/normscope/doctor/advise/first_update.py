@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 from ...measure.line import Line, Make, first_updates
 from ...measure.parabola import bottom
+from ...measure.unchanged import left_unchanged
 from ..observe.loss import Backward, backward, loss_of, spread_of
 from ..trace.inputs import Inputs, call_with
-from ..trace.unchanged import left_unchanged
 
 STEPS_A_DECADE = 3
 _LOWEST, _HIGHEST = -7, 4
@@ -92,7 +92,19 @@ def first_update(
     watch: Watch = lambda done, total: None,
     start: Backward | None = None,
 ) -> FirstUpdate:
-    """Take the gradient, let the optimiser say where it would go, and look along that line.
+    """What `first_update_and_line` sees."""
+    return first_update_and_line(model, inputs, loss, make, watch, start)[0]
+
+
+def first_update_and_line(
+    model: nn.Module,
+    inputs: Inputs,
+    loss: Callable[[Any], Tensor] | None,
+    make: Make,
+    watch: Watch = lambda done, total: None,
+    start: Backward | None = None,
+) -> tuple[FirstUpdate, Line]:
+    """Take the gradient, let the optimiser say where it would go, and look along that line, which is returned too.
 
     make: an optimiser over one weight, as `first_updates` wants it. Where weights lie behind a gate that starts at 0,
     their gradient is that of a short way along the first one. In evaluation mode; the model is left as it was.
@@ -119,7 +131,7 @@ def first_update(
             line = Line(weights, first_updates(weights, gradients, make))
             gradients.clear()
         with torch.no_grad():
-            return _along(line, model, inputs, loss, start, len(shut), watch)
+            return _along(line, model, inputs, loss, start, len(shut), watch), line
 
 
 def _along(

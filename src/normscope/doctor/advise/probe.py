@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 from torch import nn
 
+from ...measure.unchanged import restored
 from .optimizers import Maker
 from .reading import Reading, reading_of
 from .rule import ProbeRule
-from .trial import Batches, Trial, restored, train_shortly, updates_of
+from .trial import Batches, Trial, train_shortly, updates_of
 
 LEAST_UPDATES = 30
 """Fewer than these tell nothing."""

@@ -1,8 +1,7 @@
 """A real training of a few updates on the user's own batches, after which every weight is what it was."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +11,6 @@ from torch import Tensor, nn
 from ...optim.schedules import linear_warmup
 from ..observe.loss import loss_of, spread_of
 from ..trace.inputs import Inputs, call_with
-from ..trace.unchanged import left_unchanged
 from .optimizers import Maker
 
 Batches = Callable[[int], tuple[Inputs, Callable[[Any], Tensor] | None]]
@@ -44,27 +42,6 @@ def mean_of_last(values: Sequence[float]) -> float:
 def updates_of(trials: Sequence[Trial]) -> int:
     """How many were made in all of them."""
     return sum(len(trial.losses) for trial in trials)
-
-
-@contextmanager
-def restored(model: nn.Module) -> Iterator[Callable[[], None]]:
-    """The context hands out what puts weights and buffers back; at the end they, modes and generators are as before."""
-    held: list[Tensor] = [*model.parameters(), *model.buffers()]
-    gradients = [parameter.grad for parameter in model.parameters()]
-    start = [tensor.detach().clone() for tensor in held]
-
-    @torch.no_grad()
-    def put_back() -> None:
-        for tensor, value in zip(held, start, strict=True):
-            tensor.copy_(value)
-
-    with left_unchanged(model):
-        try:
-            yield put_back
-        finally:
-            put_back()
-            for parameter, gradient in zip(model.parameters(), gradients, strict=True):
-                parameter.grad = gradient
 
 
 def train_shortly(

@@ -6,8 +6,9 @@ from typing import Literal
 
 from torch import nn
 
+from ...measure.unchanged import restored
 from .optimizers import Maker
-from .trial import Batches, Trial, mean_of_last, restored, train_shortly, updates_of
+from .trial import Batches, Trial, mean_of_last, train_shortly, updates_of
 
 LEAST_WARMUP, LONGER = 10, 2
 """The ladder's first warm-up in updates, and by which factor each is longer than the one before."""

@@ -5,13 +5,13 @@ from collections.abc import Mapping
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
+from ...measure.unchanged import looked_at
 from ..trace.finite import floating, is_finite
 from ..trace.graph import Graph
 from ..trace.inputs import Inputs, call_with
 from ..trace.operations import Trace
 from ..trace.outputs import tensors_in
 from ..trace.recording import recorded
-from ..trace.unchanged import looked_at
 from .streams import Stream, find_streams
 
 
@@ -27,7 +27,7 @@ def streams_in(model: nn.Module, inputs: Inputs) -> tuple[Graph, list[Stream]]:
     """
     _check_weights(model)
     with looked_at(model):
-        graph = Graph(_recorded(model, inputs))
+        graph = Graph(recorded_pass(model, inputs))
         streams = find_streams(graph)
     if not streams:
         raise ValueError(
@@ -42,7 +42,8 @@ def _check_weights(model: nn.Module) -> None:
             raise ValueError(f"{name} has values that are not finite")
 
 
-def _recorded(model: nn.Module, inputs: Inputs) -> Trace:
+def recorded_pass(model: nn.Module, inputs: Inputs) -> Trace:
+    """A forward pass within `looked_at`. Raises ValueError where it raises, or returns no floating-point tensor."""
     given = dict(inputs) if isinstance(inputs, Mapping) else inputs
     tensors = None if callable(inputs) else [leaf for leaf in tree_leaves(given) if isinstance(leaf, Tensor)]
     try:

@@ -6,6 +6,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from ...measure.unchanged import left_unchanged
 from ..find.search import streams_in
 from ..find.streams import Stream
 from ..find.surroundings import unused_parameters
@@ -13,7 +14,6 @@ from ..identify.found import FoundStack
 from ..identify.stacks import as_stacks
 from ..trace.graph import Graph
 from ..trace.inputs import Inputs, call_with
-from ..trace.unchanged import left_unchanged
 from .flat_gates import FlatGate, flat_gates
 from .loss import Backward, backward
 from .observed import Observations, ObservedStack, ObservedSublayer, norm_over

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ...measure.line import row_spread
+from ...measure.unchanged import left_unchanged
 from ..trace.outputs import main_tensor, named_in
-from ..trace.unchanged import left_unchanged
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

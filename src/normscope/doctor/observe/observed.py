@@ -10,6 +10,18 @@ from .recipe import Recipe
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a sub-layer stands in a recorded pass, by the numbers of its values."""
+
+    stream: int
+    """What it is added to, before any scale."""
+    addend: int
+    """F(x) as it is added; what `branch_square` is of but for factors of the sum."""
+    inputs: tuple[int, ...]
+    """What F is computed from beside weights: what it reads, of other streams too, and what else comes in."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedSublayer:
     """One sub-layer F at work. Squares are means over all tokens, divided by the width d: 1 is what a norm gives."""
 
@@ -38,6 +50,8 @@ class ObservedSublayer:
     """Places, among the tensors of the model's output in order, of those that are."""
     reaches_loss: bool = True
     """False where the loss is known to depend on none of those tensors."""
+    place: Place | None = field(default=None, repr=False, compare=False)
+    """None where it was not recorded."""
 
 
 def norm_over(names: Sequence[str], norms: Mapping[str, float]) -> float | None:
@@ -60,6 +74,8 @@ class ObservedStack:
     stream, of streams that do not start as copies, and where that cannot be told."""
     recipe: Recipe | None = field(default=None, repr=False, compare=False)
     """What theory predicts the stack from; None where it has no model of it."""
+    end: int | None = field(default=None, repr=False, compare=False)
+    """Number of the stack's result in the recorded pass, a final norm included."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from ...measure.line import Line
+from ...measure.unchanged import left_unchanged
 from ..trace.outputs import tensors_in
-from ..trace.unchanged import left_unchanged
 from .loss import loss_of
 from .observed import Observations, ObservedSublayer
 

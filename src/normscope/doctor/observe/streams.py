@@ -7,15 +7,16 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
+from ..find.branches import Branch
 from ..find.streams import Stream
 from ..identify.stacks import in_order
 from ..trace.graph import Graph
 from ..trace.lanes import apart
 from .copies import stay_copies
-from .observed import ObservedStack, ObservedSublayer
+from .observed import ObservedStack, ObservedSublayer, Place
 from .parameters import Uses
 from .recipe import recipes
-from .sums import Sums, with_gain
+from .sums import BranchSum, Sums, with_gain
 
 
 def observed_stacks(model: nn.Module, graph: Graph, streams: Sequence[Stream]) -> tuple[ObservedStack, ...]:
@@ -55,6 +56,7 @@ def _observed(graph: Graph, stream: Stream, uses: Uses) -> ObservedStack:
                 gradient_norm=None,
                 reaches_output=bool(outputs),
                 outputs=outputs,
+                place=_place(graph, branch, found),
             )
         )
     # In order, the early branches come first.
@@ -64,7 +66,15 @@ def _observed(graph: Graph, stream: Stream, uses: Uses) -> ObservedStack:
         end_square=mean_square(graph.values[with_gain(graph, stream.end)].tensor),
         sublayers=tuple(sublayers),
         streams_stay_copies=stay_copies(graph, stream),
+        end=with_gain(graph, stream.end),
     )
+
+
+def _place(graph: Graph, branch: Branch, found: BranchSum) -> Place:
+    sources = (*branch.reads, *branch.memory)
+    between = {n for source in sources for n in graph.between(source, found.addend)} - set(sources)
+    beside = {n for number in between for n in graph.predecessors[number]} - between
+    return Place(stream=found.stream, addend=found.addend, inputs=tuple(sorted(beside | set(sources))))
 
 
 def _apart(x: Tensor, stream: Stream) -> Tensor:

@@ -49,6 +49,37 @@ class WarmupAdvice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StackChange:
+    """What the first update changes in a stack: one entry a sub-layer, in order; None where it is not finite.
+
+    Squares are means over all tokens, over the width d. With x* and θ* after the update, F(x*; θ*) - F(x; θ) is the sum
+    of the sub-layer's own change F(x; θ*) - F(x; θ) and the amplified one F(x*; θ*) - F(x; θ*), after Liu et al. 2020
+    (arXiv:2004.08249, theorem 2); their squares add up to the total where the two are uncorrelated.
+    """
+
+    stream: tuple[float | None, ...]
+    """E‖x* - x‖²/d of the stream that F is added to."""
+    total: tuple[float | None, ...]
+    """E‖F(x*; θ*) - F(x; θ)‖²/d of F as it is added, but for factors of the sum."""
+    own: tuple[float | None, ...]
+    amplified: tuple[float | None, ...]
+    end: float | None
+    """E‖·‖²/d of the change of the stack's result, a final norm included."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FirstChange:
+    """What the first update changes at one rate."""
+
+    rate: float
+    """The wanted rate, else the one that is foreseen as the best from the first update."""
+    stacks: tuple[StackChange, ...]
+    """In the order of the diagnosis' stacks."""
+    output: float | None
+    """E‖f* - f‖² of the model's output over E‖f‖²; None without a tensor, or where that is 0 or not finite."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
     """Which constant learning rate trains a model best, and what becomes of the wanted one."""
 
@@ -99,6 +130,8 @@ class Advice:
     """By all short trainings together."""
     notes: tuple[str, ...] = ()
     """Reasons to doubt the answer."""
+    change: FirstChange | None = None
+    """None where the forward pass after the update takes other steps than the one before it."""
 
     @property
     def own_warmup(self) -> Literal["none", "carries", "too short", "untested"]:

@@ -2,13 +2,15 @@
 
 from typing import Any
 
-from ..numbers import percentage
+from ..numbers import learning_rate, percentage
 from ..svg import Picture, inlined
 from .advice import Advice, ShortTraining
 from .advice_words import advice_facts, advice_rows, source_words
+from .change_svg import change_picture
 from .contents import DiagnosisContents
 from .explanations import ADVICE_TERMS
 from .rates_svg import loss_picture, rates_picture
+from .words import figures
 
 
 def advised(diagnosis: DiagnosisContents) -> dict[str, Any]:
@@ -24,6 +26,7 @@ def advised(diagnosis: DiagnosisContents) -> dict[str, Any]:
         "trainings": _trainings(advice),
         "rates_picture": _rates_picture(advice),
         "loss_picture": _loss_picture(advice, diagnosis.measured.loss_nats),
+        "change_picture": _change_picture(advice, diagnosis),
     }
 
 
@@ -48,6 +51,21 @@ def _loss_picture(advice: Advice, loss_nats: float | None) -> Picture | None:
         "the first are cut off."
     )
     return Picture(svg=inlined(loss_picture(advice, loss_nats), "advice-loss"), caption=caption)
+
+
+def _change_picture(advice: Advice, diagnosis: DiagnosisContents) -> Picture | None:
+    """None where it was not measured, or nothing changes."""
+    svg = None if advice.change is None else change_picture(advice.change, diagnosis.stacks)
+    if advice.change is None or svg is None:
+        return None
+    caption = (
+        f"Mean squared change by one update of {advice.optimizer} at {learning_rate(advice.change.rate)}: of the "
+        "stream that each sub-layer is added to, and of F(x), where its own weights change (own) or its "
+        "input (amplified)."
+    )
+    output = advice.change.output
+    whole = "" if output is None else f" That of the model's output is {figures(output)} of its mean square."
+    return Picture(svg=inlined(svg, "advice-change"), caption=caption + whole)
 
 
 def _trainings(advice: Advice) -> tuple[ShortTraining, ...]:

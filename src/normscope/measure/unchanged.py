@@ -57,6 +57,33 @@ def left_unchanged(model: nn.Module, written: Sequence[Tensor] = ()) -> Iterator
                     tensor.copy_(value)
 
 
+@contextmanager
+def restored(model: nn.Module) -> Iterator[Callable[[], None]]:
+    """The context hands out what puts weights and buffers back; at the end they, modes and generators are as before."""
+    with left_unchanged(model), values_kept(model) as put_back:
+        yield put_back
+
+
+@contextmanager
+def values_kept(model: nn.Module) -> Iterator[Callable[[], None]]:
+    """The context hands out what puts weights and buffers back; at the end they and `.grad` are as before."""
+    held: list[Tensor] = [*model.parameters(), *model.buffers()]
+    gradients = [parameter.grad for parameter in model.parameters()]
+    start = [tensor.detach().clone() for tensor in held]
+
+    @torch.no_grad()
+    def put_back() -> None:
+        for tensor, value in zip(held, start, strict=True):
+            tensor.copy_(value)
+
+    try:
+        yield put_back
+    finally:
+        put_back()
+        for parameter, gradient in zip(model.parameters(), gradients, strict=True):
+            parameter.grad = gradient
+
+
 def _contents(model: nn.Module) -> list[Callable[[], None]]:
     """What puts back all that modules hold, and the contents of the containers and plain objects among that.
 
@@ -101,12 +128,11 @@ def _refill(container: Any, fill: Callable[[Any, Any], None], contents: Any) -> 
     fill(container, contents)
 
 
+_NO_PLAIN_OBJECTS = (nn.Module, Tensor, type, ModuleType)
+
+
 def _is_plain_object(held: Any) -> bool:
-    return (
-        hasattr(held, "__dict__")
-        and not isinstance(held, nn.Module | Tensor | type | ModuleType)
-        and not callable(held)
-    )
+    return hasattr(held, "__dict__") and not isinstance(held, _NO_PLAIN_OBJECTS) and not callable(held)
 
 
 @contextmanager

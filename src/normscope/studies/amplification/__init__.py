@@ -1,0 +1,11 @@
+"""How far an update moves a model's output at every depth, beside the orders that papers state."""
+
+from ..protocol.about import About
+
+ABOUT = About(
+    title="How does the change of a model by an update grow with its depth?",
+    question="How far does a first update of SGD, Adam or Muon, or a random one, move the output of a stack under each "
+    "placement; what of it is each sub-layer's own change, and what is amplified; and does it grow with the depth as "
+    "papers say?",
+    help="The change of the output by updates of four kinds at four depths, eight placements, beside papers' orders.",
+)
