@@ -6,8 +6,8 @@ from collections.abc import Hashable, Sequence
 
 from ..moments import Use
 from ..products import Products
-from .rules import Rule, Step
-from .tokens import Alike, alike, sandwich, trace
+from .rules import STILL, Rule, Step
+from .tokens import NONE, Alike, alike, sandwich, trace
 
 MOST_OF_GAUSSIAN = math.sqrt(2 / math.pi)
 """E |z|, what of its sign is a standard normal itself."""
@@ -30,8 +30,10 @@ def learnt_steps(rule: Rule, uses: Sequence[Use], gradients: Sequence[Products],
 def _step(rule: Rule, use: Use, g: Alike, square: float, width: int, tokens: int) -> Step:
     """square: E of the number's squared gradient, over all features where it has one for each."""
     x, whole = alike(use.value.products), use.entries == 1
+    if rule == "random":
+        return Step(NONE, x)
     if square <= 0:
-        return Step(Alike(0.0, 0.0), Alike(0.0, 0.0))
+        return STILL
     if rule == "gradient":
         gram = x.scaled(square if whole else square / width)
         coefficients = x

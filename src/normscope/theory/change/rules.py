@@ -6,9 +6,9 @@ from typing import Literal, NamedTuple
 from ..kernels import Activation
 from .nodes import rounded
 from .signs import Response, to_gaussian, to_hidden
-from .tokens import NONE, Alike, product, sandwich, solved, square_root, trace
+from .tokens import NONE, Alike, sandwich, solved, square_root, trace
 
-Rule = Literal["gradient", "sign", "orthogonal"]
+Rule = Literal["gradient", "sign", "orthogonal", "random"]
 UPDATES: dict[str, Rule] = {
     "sgd": "gradient",
     # Its first updates are not adapted yet (Liu et al. 2020, arXiv:1908.03265, algorithm 2).
@@ -17,6 +17,8 @@ UPDATES: dict[str, Rule] = {
     "adamw": "sign",
     "lion": "sign",
     "muon": "orthogonal",
+    # No optimiser, but what Liu et al. 2020 (arXiv:2004.08249, section 4.1) take updates for.
+    "random": "random",
 }
 """Optimisers, and what their first update is proportional to. Decay of weights is left out."""
 MUON_SCALE = 0.2
@@ -61,6 +63,9 @@ def first_step(rule: Rule, matrix: Matrix, tokens: int) -> Step:
     """The step of a matrix's outputs."""
     if matrix.gradient.one <= 0 or matrix.inputs.one <= 0:
         return STILL
+    if rule == "random":
+        # Entries of δW drawn from N(0, η²), whatever the gradient.
+        return Step(NONE, matrix.inputs.scaled(matrix.fan_in))
     if rule == "gradient":
         return _gradient(matrix, tokens)
     return _orthogonal(matrix, tokens) if rule == "orthogonal" else _sign(matrix, tokens)
@@ -112,18 +117,3 @@ def square_of(step: Step, gradient: Alike, fan_out: int, tokens: int) -> Alike:
 def together(left: Step, right: Step) -> Step:
     """Steps whose rests are independent."""
     return Step(left.coefficients.plus(right.coefficients), left.rest.plus(right.rest))
-
-
-__all__ = [
-    "MUON_SCALE",
-    "STILL",
-    "UPDATES",
-    "Hidden",
-    "Matrix",
-    "Rule",
-    "Step",
-    "first_step",
-    "product",
-    "square_of",
-    "together",
-]

@@ -56,7 +56,7 @@ def to_hidden(
     Given what z has in common over tokens, units are independent, and a sum over tokens is close to Gaussian: exactly
     so where all tokens are alike, or in the limit of many.
     """
-    at, weights, given, scatter = _given_shared(activation, variance, inputs, mean)
+    weights, given, scatter = _given_shared(activation, variance, inputs, mean)
     g = normals(tokens, gradients, _GRADIENT)
     total, size = g.sum(1, keepdims=True), np.sqrt(np.square(g).sum(1, keepdims=True))
     spread = np.maximum(size * np.sqrt(scatter), _LEAST)
@@ -68,10 +68,8 @@ def to_hidden(
 
 
 @lru_cache(maxsize=512)
-def _given_shared(
-    activation: Activation, variance: float, inputs: float, mean: float
-) -> tuple[Array, Array, Array, Array]:
-    """Points of what z has in common, their weights, and there the mean and the variance of a unit of size 1."""
+def _given_shared(activation: Activation, variance: float, inputs: float, mean: float) -> tuple[Array, Array, Array]:
+    """At points of what z has in common: their weights, and the mean and the variance of a unit of size 1."""
     shared = max(0.0, inputs)
     weights, alone = (_density(points) for points in (_SHARED, _ALONE))
     z = math.sqrt(shared) * _SHARED[:, None] + math.sqrt(1 - shared) * _ALONE
@@ -82,7 +80,7 @@ def _given_shared(
     size = math.sqrt(float(weights @ (scatter + (given - usual) ** 2)))
     # Size and mean as they are read: 1 together.
     given = (given - usual) / size * math.sqrt(max(0.0, 1 - mean**2)) + mean
-    return _SHARED, weights, given, scatter / size**2 * max(0.0, 1 - mean**2)
+    return weights, given, scatter / size**2 * max(0.0, 1 - mean**2)
 
 
 def _density(points: Array) -> Array:
