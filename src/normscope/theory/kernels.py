@@ -13,6 +13,7 @@ from .products import make
 Activation = Literal["relu", "gelu", "swiglu", "geglu"]
 ACTIVATIONS: tuple[Activation, ...] = ("relu", "gelu", "swiglu")
 """That models of ours have."""
+GATED: tuple[Activation, ...] = ("swiglu", "geglu")
 Array = NDArray[np.float64]
 
 

@@ -134,10 +134,9 @@ class Carried:
         if kind != "feed_forward" and not self.last_is_drawn:
             return STILL
         hidden, inputs = None, alike(made.last_inputs)
-        activation = self.stack.setting.activation
-        if kind == "feed_forward" and activation in ("relu", "gelu"):
+        if kind == "feed_forward":
             x = applied.input
-            hidden = Hidden(activation, made.variance, x.p / x.q, made.last_mean / inputs.one**0.5)
+            hidden = Hidden(self.stack.setting.activation, made.variance, x.p / x.q, made.last_mean / inputs.one**0.5)
         return first_step(self.rule, Matrix(inputs, alike(at.output), made.last_width, self.width, hidden), self.tokens)
 
     def _through(self, applied: Applied, at: Arrived, moved: list[Inner]) -> Step:

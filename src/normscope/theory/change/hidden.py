@@ -84,7 +84,7 @@ def activated(
     of slopes alone do not do.
     """
     above, below = gradients
-    if below.one <= 0:
+    if below.one <= 0 or not (moved.sign or any(moved.coefficients)):
         return Step(NONE, mapped(forward(projection.back, projection.tokens), moved.rest))
     tokens, inputs = projection.tokens, alike(projection.inputs)
     found = _slopes(projection, made, above, activation)

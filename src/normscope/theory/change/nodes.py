@@ -15,7 +15,7 @@ from .tokens import Alike
 Array = NDArray[np.float64]
 _VALUES = 24_000
 """Of one set, over all of its tokens."""
-_FEWEST = 256
+_FEWEST = 1000
 
 
 @lru_cache(maxsize=16)

@@ -11,14 +11,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..kernels import Activation, activated, gate_slope, slope
+from ..kernels import GATED, Activation, activated, gate_slope, slope
 from .nodes import Array, mean_product, normals
 from .tokens import Alike
 
 _GRADIENT, _OWN, _GATE = 1, 2, 3
 """Seeds of variables that are independent of one another."""
-_SHARED = np.linspace(-4.8, 4.8, 33)
-_ALONE = np.linspace(-6.0, 6.0, 121)
+_GRADIENTS, _INPUTS = 1000, 1500
+"""Points at most where both are summed over."""
 _LEAST = 1e-12
 
 
@@ -53,49 +53,28 @@ def to_hidden(
 
     mean: what the units have for a mean, of their root mean square; a norm within F may have taken it off.
 
-    Given what z has in common over tokens, units are independent, and a sum over tokens is close to Gaussian: exactly
-    so where all tokens are alike, or in the limit of many.
+    By points for gradients and points for inputs: as many inputs as there are, a real matrix would have.
     """
-    weights, given, scatter = _given_shared(activation, variance, inputs, mean)
-    g = normals(tokens, gradients, _GRADIENT)
-    total, size = g.sum(1, keepdims=True), np.sqrt(np.square(g).sum(1, keepdims=True))
-    spread = np.maximum(size * np.sqrt(scatter), _LEAST)
-    off = total * given / spread
-    alike_ = (weights * given * _error_function(off / math.sqrt(2))).sum(1, keepdims=True)
-    own = math.sqrt(2 / math.pi) * (weights * scatter / spread * np.exp(-(off**2) / 2)).sum(1, keepdims=True)
-    found = alike_ + own * g
-    return Response(mean_product(found, found), mean_product(g, found))
+    units = _units(tokens, activation, variance, inputs, mean)
+    g = normals(tokens, gradients, _GRADIENT)[:_GRADIENTS]
+    count = len(units)
+    found = np.sign(g @ units.T) @ units / count
+    # A mean over finitely many inputs scatters about the one over all.
+    own, gram = mean_product(units, units), mean_product(found, found)
+    return Response(gram.plus(own, -1 / count).scaled(1 / (1 - 1 / count)), mean_product(g, found))
 
 
-@lru_cache(maxsize=512)
-def _given_shared(activation: Activation, variance: float, inputs: float, mean: float) -> tuple[Array, Array, Array]:
-    """At points of what z has in common: their weights, and the mean and the variance of a unit of size 1."""
-    shared = max(0.0, inputs)
-    weights, alone = (_density(points) for points in (_SHARED, _ALONE))
-    z = math.sqrt(shared) * _SHARED[:, None] + math.sqrt(1 - shared) * _ALONE
-    units = activated(activation, math.sqrt(variance) * z)
-    given = units @ alone
-    scatter = np.maximum(np.square(units) @ alone - given**2, 0.0)
-    usual = float(weights @ given)
-    size = math.sqrt(float(weights @ (scatter + (given - usual) ** 2)))
-    # Size and mean as they are read: 1 together.
-    given = (given - usual) / size * math.sqrt(max(0.0, 1 - mean**2)) + mean
-    return weights, given, scatter / size**2 * max(0.0, 1 - mean**2)
-
-
-def _density(points: Array) -> Array:
-    weights = np.exp(-(points**2) / 2)
-    normalised: Array = weights / weights.sum()
-    return normalised
-
-
-def _error_function(x: Array) -> Array:
-    """Abramowitz & Stegun 1964, eq. 7.1.26, exact to 1.5e-7."""
-    size = np.abs(x)
-    t = 1 / (1 + 0.3275911 * size)
-    series = t * (0.254829592 + t * (-0.284496736 + t * (1.421413741 + t * (-1.453152027 + t * 1.061405429))))
-    found: Array = np.sign(x) * (1 - series * np.exp(-(size**2)))
-    return found
+@lru_cache(maxsize=64)
+def _units(tokens: int, activation: Activation, variance: float, inputs: float, mean: float) -> Array:
+    """(S, tokens) of mean square 1 and that mean."""
+    z = math.sqrt(variance) * normals(tokens, max(0.0, inputs), _OWN)[:_INPUTS]
+    units = activated(activation, z)
+    if activation in GATED:
+        units = units * normals(tokens, max(0.0, inputs), _GATE)[:_INPUTS]
+    units -= units.mean()
+    units *= math.sqrt(max(0.0, 1 - mean**2) / float(np.square(units).mean()))
+    shifted: Array = units + mean
+    return shifted
 
 
 class Slopes(NamedTuple):
