@@ -39,15 +39,6 @@ def predict(
     ] = "theory",
     activation: Annotated[str, typer.Option(help="Activation of the feed-forward: relu, gelu or swiglu.")] = "relu",
     norm: Annotated[str, typer.Option(help="Norm: layer-norm, rms-norm, dyt or derf.")] = "layer-norm",
-    update: Annotated[
-        str | None,
-        typer.Option(
-            metavar="OPTIMIZER",
-            help="Also predict how far the first update moves every block: sgd, radam, adam, adamw, lion, muon, or "
-            "random, which follows no gradient.",
-        ),
-    ] = None,
-    rate: Annotated[float | None, typer.Option(help="The rate of that update.  [default: 0.001]")] = None,
     with_exponents: Annotated[
         bool,
         typer.Option("--exponents", help="Also predict how these grow with depth, fitted over 64 to 1,024 blocks."),
@@ -62,6 +53,15 @@ def predict(
         ),
     ] = False,
     plot: Annotated[Path | None, typer.Option(help="Write the curves as SVG into this file.")] = None,
+    update: Annotated[
+        str | None,
+        typer.Option(
+            metavar="OPTIMIZER",
+            help="Also predict how far the first update moves every block: sgd, radam, adam, adamw, lion, muon, or "
+            "random, which follows no gradient.",
+        ),
+    ] = None,
+    rate: Annotated[float | None, typer.Option(help="The rate of that update.  [default: 0.001]")] = None,
     imports: Imports = [],  # noqa: B006
 ) -> None:
     """Predict the stream and the gradients at initialisation over depth, without a model.
