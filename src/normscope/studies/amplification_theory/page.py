@@ -16,7 +16,12 @@ from ..protocol.deviation import Compared, spread_of
 from ..protocol.judging import judged
 from .config import AmplificationTheoryConfig
 
-PUBLISHED = {"post-ln": "O(N)", "pre-ln": "O(log N)", "admin": "O(log N)", "deepnorm": "O(1)"}
+PUBLISHED = {
+    ("post-ln", "random"): "O(N)",
+    ("pre-ln", "random"): "O(log N)",
+    ("admin", "random"): "O(log N)",
+    ("deepnorm", "sgd"): "O(1)",
+}
 """Of the output's change: Liu et al. 2020, section 4.2 (random updates); Wang et al. 2022, section 4 (SGD)."""
 
 
@@ -123,7 +128,6 @@ def tables(
             rows.append(row)
     of_depth: list[list[str | float | None]] = []
     for (name, update), order in orders.items():
-        published = PUBLISHED.get(name, "") if update == "random" or (update == "sgd" and name == "deepnorm") else ""
         of_depth.append(
             [
                 named(name).title,
@@ -132,7 +136,7 @@ def tables(
                 f"{order.least + 0.0:.2f} to {order.greatest + 0.0:.2f}",
                 order.last,
                 _measured_exponent(name, update, found, config),
-                published,
+                PUBLISHED.get((name, update), ""),
             ]
         )
     ends = f"{min(config.predicted_depths)} to {max(config.predicted_depths)}"
