@@ -57,7 +57,8 @@ def prediction_figure(lines: Sequence[PredictedLine], *, gradient_of: str, chang
         row[0].set(xlabel=f"completed blocks{of_stack}", ylabel="E‖x‖² / d")
         row[1].set(xlabel=f"block{of_stack}", ylabel=f"gradient norm of {gradient_of}")
         if change_by:
-            row[2].set(xlabel=f"completed blocks{of_stack}", ylabel=f"E‖δx‖² / d by one update ({change_by})")
+            row[2].set(xlabel=f"completed blocks{of_stack}", ylabel="change E‖δx‖² / d")
+            row[2].set_title(f"by one update: {change_by}", fontsize="medium")
         for line in (line for line in lines if line.stack == stack):
             place = labels.index(line.label)
             look = {"color": HUES[place % len(HUES)], "ls": _DASHES[place // len(HUES) % len(_DASHES)], "lw": 1.7}
