@@ -12,7 +12,7 @@ from forked import start
 from normscope.cli.main import main
 from normscope.placement import registered
 from normscope.theory import many
-from normscope.theory.predict import ModelSetting, StackPrediction, predict
+from normscope.theory.predict import ModelSetting, StackPrediction, Update, predict
 from tiny import finish
 
 
@@ -97,7 +97,7 @@ def test_the_figure_is_written_whole_or_not_at_all(normscope, tmp_path: Path):
 
 
 def test_what_is_not_finite_is_null(normscope, monkeypatch):
-    def infinite(name: str, model: ModelSetting) -> dict[str, StackPrediction]:
+    def infinite(name: str, model: ModelSetting, update: None = None) -> dict[str, StackPrediction]:
         q = np.array([np.inf])
         return {
             stack: StackPrediction(q=q, p=np.zeros(1), gradient_norm={}, shares={}) for stack in predict(name, model)
@@ -171,3 +171,40 @@ def test_no_torch_is_needed():
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["pre-ln"]["q"][0] == 1.0
+
+
+def test_the_change_by_an_update(normscope, tmp_path: Path):
+    small = ("--blocks", "4", "--width", "64", "--tokens", "6")
+    plot = tmp_path / "curves.svg"
+    asked = ("predict", "pre-ln,post-ln", *small, "--update", "sgd", "--rate", "0.01")
+    code, out, _ = normscope(*asked, "--plot", str(plot))
+    assert code == 0
+    model = ModelSetting(blocks=4, width=64, ffn_width=64, tokens=6)
+    expected = predict("post-ln", model, update=Update(optimizer="sgd", rate=0.01))["encoder"].change
+    rows = [line.split() for line in out.splitlines()]
+    shown = [*expected.stream[[1, 2, 4]], expected.output, expected.loss]
+    assert ["post-ln", *(f"{value:.4g}" for value in shown)] in rows
+    assert "E‖δx_l‖² / d by the first update (sgd, rate 0.01)" in out
+    assert "one update" in plot.read_text()
+    _, out, _ = normscope(*asked, "--json")
+    data = json.loads(out)["post-ln"]["change"]
+    assert (data["update"], data["rate"], data["loss"]) == ("sgd", 0.01, expected.loss)
+    assert data["stream"] == list(expected.stream)
+    assert data["amplified"] == {kind: list(curve) for kind, curve in expected.amplified.items()}
+    _, out, _ = normscope("predict", "pre-ln", *small, "--json")
+    assert "change" not in json.loads(out)["pre-ln"]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (("--update", "adagrad"), "update must be one of sgd, radam, adam, adamw, lion, muon, random"),
+        (("--rate", "0.1"), "name its optimiser"),
+        (("--update", "adam", "--rate", "-1"), "rate must be positive"),
+        (("--update", "adam", "--stack", "encoder-decoder"), "through one stack"),
+    ],
+)
+def test_updates_that_are_not_followed(normscope, given, message):
+    code, out, err = normscope("predict", "pre-ln", "--blocks", "1", *given)
+    assert (code, out) == (2, "")
+    assert message in err

@@ -48,3 +48,14 @@ def test_more_lines_than_hues():
     labels = [f"P{i}" for i in range(34)]
     svg = prediction_svg([line(label) for label in labels], gradient_of="W2", title="t")
     assert all(f"{label}, encoder" in words(svg) for label in labels)
+
+
+def test_the_change_by_an_update_is_a_third_panel():
+    lines = [PredictedLine(label="A", stack="encoder", streams={"x": (1.0, 2.0)}, gradient=(3.0,), change=(0.0, 0.5))]
+    svg = prediction_svg(lines, gradient_of="W2", title="t", change_by="adam, rate 1e-3")
+    assert words(svg) == "A, encoder: stream 1.000 to 2.000, gradient 3.000 to 3.000, change 0.5000 to 0.5000"
+
+    def width(found: str) -> float:
+        return float(re.search(r'width="([\d.]+)pt"', found)[1])
+
+    assert width(svg) == pytest.approx(1.5 * width(prediction_svg(lines, gradient_of="W2", title="t")), rel=0.01)

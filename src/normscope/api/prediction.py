@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 from ..placement import named, registered
 from ..report.notebook import fragment, picture, table
-from ..report.numbers import significant
+from ..report.numbers import learning_rate, significant
 from ..theory.many import predict_many, predict_or_refuse
-from ..theory.predict import ModelSetting, StackPrediction
+from ..theory.predict import ModelSetting, StackPrediction, Update
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -40,6 +40,13 @@ class ModelOptions(TypedDict, total=False):
     label_smoothing: float
 
 
+class UpdateOptions(ModelOptions, total=False):
+    """With the first update of a training, whose change is followed where it is given."""
+
+    update: Literal["sgd", "radam", "adam", "adamw", "lion", "muon", "random"]
+    rate: float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Prediction:
     """What theory says of placements at initialisation.
@@ -68,18 +75,20 @@ class Prediction:
         """The stream beside the gradient over depth, as a matplotlib figure."""
         from ..report.prediction_svg import prediction_figure
 
-        return prediction_figure(self._lines(), gradient_of=f"W2 ({GRADIENT_OF})")
+        return prediction_figure(self._lines(), gradient_of=f"W2 ({GRADIENT_OF})", change_by=self._update())
 
     def svg(self) -> str:
         """The same picture as SVG text."""
         from ..report.prediction_svg import prediction_svg
 
-        title = "Predicted stream and gradients over depth"
-        return prediction_svg(self._lines(), gradient_of=f"W2 ({GRADIENT_OF})", title=title)
+        by = self._update()
+        what = "stream, gradients and change by one update" if by else "stream and gradients"
+        title = f"Predicted {what} over depth"
+        return prediction_svg(self._lines(), gradient_of=f"W2 ({GRADIENT_OF})", title=title, change_by=by)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values by placement: one stack's curves as they are, two by their names. What is not finite is None."""
-        data = {name: {kind: _plain(asdict(one)) for kind, one in found.items()} for name, found in self.stacks.items()}
+        data = {name: {kind: _as_plain(one) for kind, one in found.items()} for name, found in self.stacks.items()}
         return {name: found if len(found) > 1 else next(iter(found.values())) for name, found in data.items()}
 
     def __repr__(self) -> str:
@@ -97,6 +106,11 @@ class Prediction:
         heads = ("placement", "E‖x_0‖² / d", "E‖x_L‖² / d", f"gradient of {GRADIENT_OF}, first block", "last block")
         return fragment([picture(self.svg()), table(heads, rows)])
 
+    def _update(self) -> str:
+        """What the change is of, in words; empty without one."""
+        changes = [one.change for found in self.stacks.values() for one in found.values() if one.change is not None]
+        return f"{changes[0].update}, rate {learning_rate(changes[0].rate)}" if changes else ""
+
     def _lines(self) -> "list[PredictedLine]":
         from ..report.prediction_svg import PredictedLine
 
@@ -106,44 +120,66 @@ class Prediction:
                 stack=stack,
                 streams={stream: curves.q.tolist() for stream, curves in prediction.streams.items()},
                 gradient=prediction.gradient_norm[GRADIENT_OF].tolist(),
+                change=prediction.change.stream.tolist() if prediction.change is not None else (),
             )
             for name, stacks in self.stacks.items()
             for stack, prediction in stacks.items()
         ]
 
 
-def predict(*placements: str, **model: Unpack[ModelOptions]) -> Prediction:
-    """What theory says of these placements at initialisation, in milliseconds and without a model.
+def predict(*placements: str, **model: Unpack[UpdateOptions]) -> Prediction:
+    """What theory says of these placements at initialisation, without a model.
 
     model: fields of `ModelSetting`, such as blocks=48, stack="decoder" or setting="paper"; `ffn_width` is the width
-    where it is not given. Raises ValueError for an unknown placement, one that is not defined for such a model, or a
-    setting that is not allowed.
+    where it is not given. With update="adam" (or sgd, radam, adamw, lion, muon, random), and a rate (1e-3 by default),
+    every stack's `change` says how far the first update of a training moves it, to first order. Raises ValueError for
+    an unknown placement, one that is not defined for such a model, or a setting that is not allowed.
     """
     if not placements:
         raise ValueError('give the name of a placement, such as predict("pre-ln", blocks=48)')
-    unknown = sorted(set(model) - set(ModelOptions.__annotations__))
+    known = {**ModelOptions.__annotations__, **UpdateOptions.__annotations__}
+    unknown = sorted(set(model) - set(known))
     if unknown:
-        raise TypeError(f"predict takes no {', '.join(unknown)}; it takes {', '.join(ModelOptions.__annotations__)}")
+        raise TypeError(f"predict takes no {', '.join(unknown)}; it takes {', '.join(known)}")
     values: dict[str, Any] = {"ffn_width": model.get("width", ModelSetting().width), **model}
-    return predicted(placements, ModelSetting(**values))
+    update = update_of(values.pop("update", None), values.pop("rate", None))
+    return predicted(placements, ModelSetting(**values), update)
 
 
-def every_prediction(model: ModelSetting) -> tuple[Prediction, dict[str, str]]:
+def update_of(optimizer: str | None, rate: float | None) -> Update | None:
+    """The update of these options; None without an optimiser. Raises ValueError for a rate of nothing."""
+    if optimizer is None:
+        if rate is not None:
+            raise ValueError(f"rate={rate} is the rate of an update; name its optimiser, such as update=adam")
+        return None
+    return Update(optimizer=optimizer) if rate is None else Update(optimizer=optimizer, rate=rate)
+
+
+def every_prediction(model: ModelSetting, update: Update | None = None) -> tuple[Prediction, dict[str, str]]:
     """Of all placements that are defined for the model; of those that theory does not follow, why."""
     kind = model.shape("decoder" if model.stack == "decoder" else "encoder").model
     names = [name for name, placement in registered().items() if kind in placement.models]
-    found, refused = predict_or_refuse(names, model)
+    found, refused = predict_or_refuse(names, model, update)
     return Prediction(model=model, stacks=found), {name: str(reason) for name, reason in refused.items()}
 
 
-def predicted(placements: Iterable[str], model: ModelSetting) -> Prediction:
+def predicted(placements: Iterable[str], model: ModelSetting, update: Update | None = None) -> Prediction:
     """The prediction for a model's setting. Raises ValueError as `predict` does."""
-    return Prediction(model=model, stacks=predict_many(list(dict.fromkeys(placements)), model))
+    return Prediction(model=model, stacks=predict_many(list(dict.fromkeys(placements)), model, update))
+
+
+def _as_plain(one: StackPrediction) -> dict[str, Any]:
+    data: dict[str, Any] = _plain(asdict(one))
+    if one.change is None:
+        del data["change"]
+    return data
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
+    if value is None or isinstance(value, str):
+        return value
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     return [_plain(item) for item in value.tolist()]

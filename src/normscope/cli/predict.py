@@ -14,7 +14,7 @@ from .shared import Imports, run_imports, write_text
 if TYPE_CHECKING:
     from ..api.prediction import Prediction
     from ..theory.exponents import Exponent
-    from ..theory.predict import ModelSetting, StackPrediction
+    from ..theory.predict import ModelSetting, StackPrediction, Update
 
     Fitted = dict[str, Exponent]
 
@@ -48,19 +48,31 @@ def predict(
         typer.Option(
             "--json",
             help="Print JSON: for each placement q, p, streams (the same by stream) over completed blocks, and "
-            "gradient_norm (by matrix) and shares (by kind of sub-layer) over blocks; two stacks by their names.",
+            "gradient_norm (by matrix) and shares (by kind of sub-layer) over blocks; two stacks by their names. With "
+            "--update also change.",
         ),
     ] = False,
     plot: Annotated[Path | None, typer.Option(help="Write the curves as SVG into this file.")] = None,
+    update: Annotated[
+        str | None,
+        typer.Option(
+            metavar="OPTIMIZER",
+            help="Also predict how far the first update moves every block: sgd, radam, adam, adamw, lion, muon, or "
+            "random, which follows no gradient.",
+        ),
+    ] = None,
+    rate: Annotated[float | None, typer.Option(help="The rate of that update.  [default: 0.001]")] = None,
     imports: Imports = [],  # noqa: B006
 ) -> None:
-    """Predict the stream and the gradients at initialisation over depth, in milliseconds and without a model.
+    """Predict the stream and the gradients at initialisation over depth, without a model.
 
     For example:
 
     \b
       normscope predict pre-ln post-ln --blocks 48
+      normscope predict pre-ln post-ln --blocks 24 --update adam --rate 1e-3
     """
+    from ..api.prediction import update_of
     from ..theory.exponents import exponents
     from ..theory.predict import ModelSetting
 
@@ -69,9 +81,10 @@ def predict(
     values |= {"vocabulary": vocabulary, "setting": setting, "activation": activation, "norm": norm}
     try:
         model = ModelSetting(ffn_width=width if ffn_width is None else ffn_width, **values)
-        prediction = _prediction([*(placements or ()), *placement] or ["pre-ln"], model)
+        asked = update_of(update, rate)
+        prediction = _prediction([*(placements or ()), *placement] or ["pre-ln"], model, asked)
         found = prediction.stacks
-        fitted = {name: exponents(name, model) for name in found} if with_exponents else {}
+        fitted = {name: exponents(name, model, update=asked) for name in found} if with_exponents else {}
     except ValueError as error:
         raise UserError(str(error)) from error
     if plot is not None:
@@ -79,13 +92,13 @@ def predict(
     if as_json:
         typer.echo(json.dumps(_as_data(prediction, fitted)))
         return
-    for line in [*_table(found, model), *_exponents_table(fitted)]:
+    for line in [*_table(found, model), *_change_table(found, model), *_exponents_table(fitted)]:
         typer.echo(line)
     if plot is not None:
         typer.echo(f"figure: {plot}")
 
 
-def _prediction(given: list[str], model: "ModelSetting") -> "Prediction":
+def _prediction(given: list[str], model: "ModelSetting", update: "Update | None") -> "Prediction":
     """Names in the order given, each once; `all` for those defined for the model that theory follows.
 
     Raises ValueError without any, and where a name is one that theory does not follow.
@@ -94,13 +107,13 @@ def _prediction(given: list[str], model: "ModelSetting") -> "Prediction":
 
     names = placement_names(given)
     if names == ["all"]:
-        prediction, left_out = every_prediction(model)
+        prediction, left_out = every_prediction(model, update)
         if left_out:
             typer.echo(f"left out, since theory does not follow them here: {', '.join(left_out)}", err=True)
         return prediction
     if not names:
         raise ValueError("give the name of a placement, such as pre-ln; `normscope placements` lists them")
-    return predicted(names, model)
+    return predicted(names, model, update)
 
 
 def _as_data(prediction: "Prediction", fitted: "dict[str, dict[str, Fitted]]") -> dict[str, Any]:
@@ -113,8 +126,29 @@ def _as_data(prediction: "Prediction", fitted: "dict[str, dict[str, Fitted]]") -
     return data
 
 
+def _change_table(found: "dict[str, dict[str, StackPrediction]]", model: "ModelSetting") -> list[str]:
+    changes = {name: one.change for name, stacks in found.items() for one in stacks.values() if one.change is not None}
+    if not changes:
+        return []
+    depths, first = _depths(model), next(iter(changes.values()))
+    lines = [
+        "",
+        f"{'':28}E‖δx_l‖² / d by the first update ({first.update}, rate {first.rate:g}); output; loss in nats",
+        f"{'placement':28}" + "".join(f"{depth or '':>10}" for depth in depths) + f"{'output':>10}{'loss':>10}",
+    ]
+    for name, change in changes.items():
+        cells = "".join(f"{change.stream[depth]:>10.4g}" if depth else f"{'':>10}" for depth in depths)
+        lines.append(f"{name:28}{cells}{change.output:>10.4g}{change.loss:>10.4g}")
+    return lines
+
+
+def _depths(model: "ModelSetting") -> list[int]:
+    """Completed blocks that tables show."""
+    return sorted({0, 1, -(-model.blocks // 4), -(-model.blocks // 2), model.blocks})
+
+
 def _table(found: "dict[str, dict[str, StackPrediction]]", model: "ModelSetting") -> list[str]:
-    depths = sorted({0, 1, -(-model.blocks // 4), -(-model.blocks // 2), model.blocks})
+    depths = _depths(model)
     several = model.stack == "encoder-decoder"
     lines = [
         f"{model.setting} setting: {model.blocks} blocks, width {model.width}, feed-forward {model.ffn_width}, "
@@ -145,15 +179,18 @@ def _table(found: "dict[str, dict[str, StackPrediction]]", model: "ModelSetting"
 def _exponents_table(found: "dict[str, dict[str, Fitted]]") -> list[str]:
     if not found:
         return []
-    from ..theory.exponents import DEPTHS, QUANTITIES
+    from ..theory.exponents import CHANGE, CHANGE_DEPTHS, DEPTHS, QUANTITIES
 
+    shown = dict(QUANTITIES)
+    if any(CHANGE in quantities for stacks in found.values() for quantities in stacks.values()):
+        shown[CHANGE] = f"E‖δy‖² of the output by one update, {CHANGE_DEPTHS[0]} to {CHANGE_DEPTHS[-1]} blocks"
     lines = ["", f"exponent of depth, infinitely wide, fitted over {DEPTHS[0]} to {DEPTHS[-1]:,} blocks"]
-    lines += [f"  {name}: {what}" for name, what in QUANTITIES.items()]
-    lines.append(f"{'placement':28}" + "".join(f"{name:>16}" for name in QUANTITIES))
+    lines += [f"  {name}: {what}" for name, what in shown.items()]
+    lines.append(f"{'placement':28}" + "".join(f"{name:>16}" for name in shown))
     for name, stacks in found.items():
         for stack, quantities in stacks.items():
             label = f"{name} ({stack})" if len(stacks) > 1 else name
-            values = [quantities[what].exponent for what in QUANTITIES]
+            values = [quantities[what].exponent for what in shown]
             # A curve of zeros has none; -0.00 reads like an error.
             cells = [f"{value + 0.0:>16.2f}" if math.isfinite(value) else f"{'none':>16}" for value in values]
             lines.append(f"{label:28}" + "".join(cells).replace("-0.00", " 0.00"))

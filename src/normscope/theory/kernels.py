@@ -13,6 +13,7 @@ from .products import make
 Activation = Literal["relu", "gelu", "swiglu", "geglu"]
 ACTIVATIONS: tuple[Activation, ...] = ("relu", "gelu", "swiglu")
 """That models of ours have."""
+GATED: tuple[Activation, ...] = ("swiglu", "geglu")
 Array = NDArray[np.float64]
 
 
@@ -64,6 +65,25 @@ def excess(activation: Activation, variance: float) -> float:
     ratio = float(weights @ value**4) / float(weights @ value**2) ** 2
     # E u⁴ = 3 (E u²)².
     return (ratio if activation == "gelu" else 3 * ratio) - 1
+
+
+def activated(activation: Activation, z: Array) -> Array:
+    """φ(z) of what is not gated, entry by entry; of SwiGLU and GEGLU the gate's part."""
+    if activation == "relu":
+        return np.maximum(z, 0.0)
+    return _silu(z) if activation == "swiglu" else _gelu(z)
+
+
+def slope(activation: Activation, z: Array) -> Array:
+    """φ'(z); of SwiGLU and GEGLU by the gate's partner, where it is the gate's own value."""
+    if activation == "relu":
+        return (z > 0).astype(np.float64)
+    return _gelu_slope(z) if activation == "gelu" else activated(activation, z)
+
+
+def gate_slope(activation: Activation, z: Array, partner: Array) -> Array:
+    """Of SwiGLU and GEGLU by the gate's input."""
+    return (_silu_slope(z) if activation == "swiglu" else _gelu_slope(z)) * partner
 
 
 def _relu(variance: float, correlation: float) -> Kernel:

@@ -12,6 +12,7 @@ a value has atoms, a copy of its lane, is done only where two values have atoms 
 """
 
 from array import array
+from collections.abc import Hashable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,6 +44,8 @@ class Atoms:
         """What a squashing norm has made of a value, which is the same whichever norm it was."""
         self.remainders: list[Remainder] = []
         """Parts that squashing norms brought, in the order of their atoms."""
+        self.learnt: list[Use] = []
+        """Parts of size 0 that an update of a number makes grow, in the order of their atoms."""
         self.summed: Summed | None = None
         """The last history that attention over depth has summed up."""
 
@@ -190,6 +193,8 @@ class Moments:
                 "the formula multiplies a stream with a vector whose entries start from different numbers, which "
                 "theory does not follow: this placement cannot be predicted"
             )
+        if isinstance(factor, Followed):
+            return factor.times(self)
         factor = float(factor)
         made = self.times(factor, factor, normed=False)
         made.normed = self.normed and factor != 0
@@ -254,6 +259,33 @@ class Remainder(NamedTuple):
     atom: int
     back: Linear
     """Gradients at the part to those that the value gets of it."""
+
+
+class Use(NamedTuple):
+    """A value times a trained number, where updates of the number are followed."""
+
+    value: Moments
+    atom: int
+    number: Hashable
+    """Whose it is: one number may be used in several places."""
+    entries: int
+    """1 of a single number for all features."""
+
+
+class Followed(float):
+    """A number whose updates are followed: a value times it has a part, of size 0, that an update makes grow."""
+
+    number: Hashable
+    entries: int
+
+    def times(self, x: Moments) -> Moments:
+        """The product."""
+        atoms = x.atoms
+        part = single(atoms, atoms.add(0.0, 0.0, 0.0, spread=0.0))
+        atoms.learnt.append(Use(x, part.size - 1, self.number, self.entries))
+        made = x * float(self) + part
+        made.normed = x.normed and float(self) != 0
+        return made
 
 
 class Summed(NamedTuple):

@@ -1,10 +1,11 @@
 """A formula's numbers as theory reads them: parameters at their initial values, numbers of a token at their means."""
 
 import math
+from collections.abc import Hashable
 
 from ..placement.base import Initial
 from ..placement.operations import connect
-from .moments import Moments
+from .moments import Followed, Moments
 from .unpredictable import Unpredictable
 
 SMALL = 0.25
@@ -34,6 +35,20 @@ class Number(float):
 
 class Numbers(tuple["Number | Numbers", ...]):
     """A parameter whose entries start from different numbers: its entries, or its rows."""
+
+
+class FollowedNumber(Number, Followed):
+    """A parameter of the formula whose updates are followed wherever it multiplies a value.
+
+    What is computed from it first, such as 1 less it, is a number that stays.
+    """
+
+
+def followed(value: Number, number: Hashable) -> FollowedNumber:
+    """The same, belonging to the parameter of that name."""
+    made = FollowedNumber(value, value.shape, value.std)
+    made.number, made.entries = number, math.prod(value.shape)
+    return made
 
 
 def first_values(initial: Initial, shape: tuple[int, ...], std: float) -> Number | Numbers:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Literal
 
 from ..placement.operations import beside, by_head, joined, mix, stopped, unit
-from .moments import Moments, Summed, without_mean
+from .moments import Followed, Moments, Summed, without_mean
 from .numbers import Number
 from .squashing import Erf, SquashingNorms, Tanh
 from .unpredictable import Unpredictable
@@ -70,6 +70,11 @@ def _mix(
     """
     if float(query) != 0.0:
         raise Unpredictable(f"attention over depth is predicted for a query of 0, where it starts, got {float(query)}")
+    if isinstance(query, Followed):
+        raise Unpredictable(
+            "attention over depth weighs values by a query that the first update moves, which theory does not follow: "
+            "what an update changes cannot be predicted for this placement"
+        )
     values = tuple(map(value, values) if value else values)
     atoms, before, last = values[0].atoms, values[:-1], values[-1]
     if not before:

@@ -9,12 +9,15 @@ from numpy.typing import NDArray
 
 from ..placement import Placement, named
 from .backward import StackGradients, backward
+from .change.prediction import ONE_STACK, Change, change_of
+from .change.prediction import Update as Update
 from .loss import loss_gradient
 from .model_setting import ModelSetting as ModelSetting
 from .operations import CENTRING, Norm
 from .products import Products
 from .settings import Text, of_setting
 from .stream import MomentStack, Setting
+from .unpredictable import Unpredictable
 
 Curve = NDArray[np.float64]
 
@@ -45,19 +48,29 @@ class StackPrediction:
     """What each sub-layer is of the last stream's E‖x‖², by kind, and the embedding's own; they add up to 1."""
     streams: dict[str, StreamPrediction] = field(default_factory=dict)
     """Every residual stream by the name that the formula gives it; of a history of values, the newest one."""
+    change: Change | None = None
+    """What the first update moves, where it was asked for."""
 
 
-def predict(placement: str, model: ModelSetting, *, scatter: bool = True) -> dict[str, StackPrediction]:
+def predict(
+    placement: str, model: ModelSetting, *, scatter: bool = True, update: Update | None = None
+) -> dict[str, StackPrediction]:
     """Predictions by stack: "encoder", "decoder" or both.
 
     scatter: False for the limit of infinite width, where norms divide by the same in every draw.
+    update: the first one of a training, to be followed through the stack.
     Raises ValueError for an unknown placement, or one that is not defined for such a model; Unpredictable, which is one
     too, for a formula that theory does not follow.
     """
     if model.stack != "encoder-decoder":
         kind: Literal["encoder", "decoder"] = "encoder" if model.stack == "encoder" else "decoder"
         stack = _forward(named(placement)(model.shape(kind)), model, model.source, scatter)
-        return {kind: _prediction(stack, backward(stack, loss_gradient(stack, model)))}
+        found = _prediction(stack, backward(stack, loss_gradient(stack, model)))
+        if update is not None:
+            found = replace(found, change=change_of(stack.placement, model, stack.setting, update))
+        return {kind: found}
+    if update is not None:
+        raise Unpredictable(ONE_STACK)
     source_tokens = model.tokens if model.source_tokens is None else model.source_tokens
     encoder = _forward(
         named(placement)(model.shape("encoder")), replace(model, tokens=source_tokens), model.source, scatter

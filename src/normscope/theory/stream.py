@@ -11,7 +11,7 @@ from ..placement import Placement, Site, StackShape
 from ..placement.base import Initial, State
 from .kernels import Activation
 from .moments import Atoms, Coefficients, Moments, single
-from .numbers import Number, Numbers, first_values
+from .numbers import Number, Numbers, first_values, followed
 from .operations import MomentNorms, Norm, norms_of
 from .products import Products
 from .squashing import SquashingNorms
@@ -88,7 +88,10 @@ class MomentSublayer:
         std: float = 0.0,
         shared_by_block: bool = False,
     ) -> Number | Numbers:
-        return first_values(self.stack.profiled(name, initial), shape, std)
+        value = first_values(self.stack.profiled(name, initial), shape, std)
+        if not self.stack.follows or not isinstance(value, Number):
+            return value
+        return followed(value, (name, self.site.block if shared_by_block else self.site))
 
     def scheduled(self, name: str, *, initial: float) -> float:
         return initial
@@ -101,6 +104,8 @@ class MomentStack:
     placement: Placement
     setting: Setting
     atoms: Atoms = field(init=False)
+    follows: bool = False
+    """Whether updates of the formula's own numbers are followed, which takes parts of their own."""
     applied: list[Applied] = field(default_factory=list)
     variances: list[float] = field(default_factory=list)
     """Of every branch so far, over all its elements: its mean over features is 0."""
@@ -112,6 +117,8 @@ class MomentStack:
     """Of the stream that `Placement.hidden` shows after so many blocks, from the embedding on."""
     streams: dict[str, list[Products]] = field(default_factory=dict)
     """The same of every stream under the name that the formula gives it; of a history, its newest value."""
+    states: list[Moments] = field(default_factory=list)
+    """The values that `depths` has the products of."""
     last: Moments = field(init=False)
     """The stream after the last block."""
     output: Moments = field(init=False)
@@ -148,7 +155,8 @@ class MomentStack:
         return self.output
 
     def _record(self, state: State) -> None:
-        self.depths.append(self.placement.hidden(state).products)
+        self.states.append(self.placement.hidden(state))
+        self.depths.append(self.states[-1].products)
         parts = state if isinstance(state, tuple) else (state,)
         for name, part in zip(self.placement.streams, parts, strict=True):
             newest = part[-1] if isinstance(part, tuple) else part

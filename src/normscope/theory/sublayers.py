@@ -45,6 +45,10 @@ class Map(NamedTuple):
     last: str
     last_inputs: Products
     last_width: int
+    last_mean: float = 0.0
+    """E of an entry of the last matrix's inputs."""
+    variance: float = 0.0
+    """Of what an activation reads."""
 
 
 def feed_forward(
@@ -68,13 +72,13 @@ def feed_forward(
     variance = x.one * into * scale * scale
     found = kernel(activation, variance, x.two / x.one if x.one else 0.0)
     other = kernel(activation, variance, x.apart / x.one if x.one else 0.0) if apart else _UNASKED
-    hidden, kept = make(Products, (found.q, found.p, other.p)), 1.0
+    hidden, kept, left_mean = make(Products, (found.q, found.p, other.p)), 1.0, found.mean
     if inside and "output" in inside:
         mean = Products(*[found.mean**2] * 3)
         centred = hidden.plus(mean, -1.0)
         inner, inner_mean = inner_scales(inside, "output", ffn_width, centred, mean)
         kept = inner * inner
-        hidden = centred.scaled(kept).plus(mean, inner_mean**2)
+        hidden, left_mean = centred.scaled(kept).plus(mean, inner_mean**2), found.mean * inner_mean
     out = ffn_width * ffn_out_std * ffn_out_std
     back = out * kept * scale * scale
     slopes = make(Linear, (back * found.slope_q, 0.0, 0.0, back * found.slope_p, back * other.slope_p))
@@ -84,7 +88,7 @@ def feed_forward(
         projections = (*projections, Projection("ffn_gate", gate, x, tokens, into))
     output = hidden.scaled(out)
     spread = output.one * output.one * (2 + excess(activation, variance) * width / ffn_width)
-    return make(Map, (output, spread, projections, (), "ffn_out", hidden, ffn_width))
+    return make(Map, (output, spread, projections, (), "ffn_out", hidden, ffn_width, left_mean, variance))
 
 
 _UNASKED = Kernel(0.0, 0.0, 0.0, 0.0, 0.0)
@@ -141,7 +145,7 @@ def attention(
         silent = ()
     output = inputs.scaled(out)
     # Two random matrices: values' and the last.
-    return make(Map, (output, 4 * output.one * output.one, projections, silent, "output", inputs, width))
+    return make(Map, (output, 4 * output.one * output.one, projections, silent, "output", inputs, width, 0.0, 0.0))
 
 
 def _square_of_scale(inside: Inside, place: str, width: int, read: Products, into: float) -> float:

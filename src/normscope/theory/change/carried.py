@@ -1,0 +1,170 @@
+"""The change of one update, carried forward through a stack with the coefficients that carried its values.
+
+To first order every value's change is a sum over the sub-layers below it, with the coefficients that the value has of
+their outputs. The change of a sub-layer's output is made of its own matrices' steps and of what F makes of the change
+at its input. Neither is independent of the matrices above: a step is made of gradients, which came down through those.
+So a change is kept in two parts. Each output's change is a multiple of the gradient there (of all tokens', `Alike`),
+and a rest, which is independent of everything above. A matrix W that has made h = Wᵀg of a gradient g is, given that,
+g hᵀ / ‖h‖²·(‖h‖²/‖g‖²) and otherwise drawn anew: it turns h into g times its gain, and the whole change into fresh
+randomness as large as its mean square gain says.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..backward import Arrived, StackGradients
+from ..moments import Moments
+from ..products import Products
+from ..stream import Applied, MomentStack
+from .hidden import UNMOVED, Inner, activated, attended, own, through_matrix
+from .learnt import learnt_steps
+from .rules import STILL, Hidden, Matrix, Rule, Step, first_step, square_of, together
+from .tokens import Alike, alike, of_values
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """A sub-layer's output after an update at a rate of 1: Gram matrices of its change over tokens."""
+
+    own: Alike
+    """By its own matrices, its input as it was."""
+    amplified: Alike
+    """What it makes of the change at its input."""
+    total: Alike
+
+
+class Carried:
+    """Changes of all parts of a stack's values, sub-layer after sub-layer."""
+
+    def __init__(
+        self, stack: MomentStack, gradients: StackGradients, at_output: Products, rule: Rule, *, last_is_drawn: bool
+    ) -> None:
+        self.stack, self.rule, self.last_is_drawn = stack, rule, last_is_drawn
+        self.tokens, self.width = stack.setting.tokens, stack.atoms.width
+        reads = [*(applied.input for applied in stack.applied), stack.output]
+        arrived = [*(alike(one.input) for one in gradients.arrived), alike(at_output)]
+        self._back = np.zeros((len(reads), stack.atoms.count))
+        for row, read in zip(self._back, reads, strict=True):
+            row[: read.size] = read.gradient_coefficients
+        # Of what all tokens share, and of what they do not: changes of either kind stay so.
+        self._sizes = np.array([gradient.values(self.tokens) for gradient in arrived])
+        self._coefficients = np.zeros((stack.atoms.count, 2))
+        self._rests = np.zeros((stack.atoms.count, 2))
+        self.learnt = self._learnt(gradients)
+        self.moved = [
+            self._move(number, applied, at)
+            for number, (applied, at) in enumerate(zip(stack.applied, gradients.arrived, strict=True))
+        ]
+
+    def gram(self, value: Moments) -> Alike:
+        """E⟨δx_s, δx_t⟩ / d of a value of the stack, once every sub-layer below it has moved."""
+        row = _change_coefficients(value)
+        return self._gram(row, self._by_gradient(row))
+
+    def downhill(self, g: Alike) -> float:
+        """-Σ_t E⟨g_t, δy_t⟩ over all tokens: how much the loss falls, to first order. g: at the output."""
+        shared, apart = self._by_gradient(_change_coefficients(self.stack.output))[-1]
+        g_shared, g_apart = g.values(self.tokens)
+        return float(g_shared * shared + (self.tokens - 1) * g_apart * apart)
+
+    def _by_gradient(self, row: Array) -> Array:
+        """(inputs, 2): the coefficients of the gradients at all inputs, which are independent of one another."""
+        size = len(row)
+        by_gradient: Array = self._back[:, :size] @ (row[:, None] * self._coefficients[:size])
+        return by_gradient
+
+    def _gram(self, row: Array, by_gradient: Array) -> Alike:
+        shared, apart = (by_gradient**2 * self._sizes).sum(0) / self.width
+        one, two = row**2 @ self._rests[: len(row)]
+        return of_values(float(shared), float(apart), self.tokens).plus(Alike(float(one), float(two)))
+
+    def _learnt(self, gradients: StackGradients) -> list[Step]:
+        uses = self.stack.atoms.learnt
+        steps = learnt_steps(self.rule, uses, gradients.learnt, self.width, self.tokens)
+        for use, step in zip(uses, steps, strict=True):
+            self._put(use.atom, step)
+        return steps
+
+    def _put(self, atom: int, step: Step) -> None:
+        self._coefficients[atom] = step.coefficients.values(self.tokens)
+        self._rests[atom] = step.rest
+
+    def _move(self, number: int, applied: Applied, at: Arrived) -> Moved:
+        row = _change_coefficients(applied.input)
+        by_gradient = self._by_gradient(row)
+        gram = self._gram(row, by_gradient)
+        if applied.input.normed:
+            # A norm takes off what lies along its input, and LayerNorm the mean: of what is random, a d-th each.
+            gram = gram.scaled(1 - 2 / self.stack.atoms.scatter_width)
+        shared, apart = by_gradient[number]
+        at_input = of_values(float(shared), float(apart), self.tokens)
+        owns, brought = self._owns(applied, at), self._brought(applied, at_input, gram)
+        last = self._last(applied, at)
+        both = [one.plus(other) for one, other in zip(owns, brought, strict=True)]
+        total = together(self._through(applied, at, both), last)
+        self._put(applied.atom, total)
+        g = alike(at.output)
+
+        def square(step: Step) -> Alike:
+            return square_of(step, g, self.width, self.tokens)
+
+        return Moved(
+            own=square(together(self._through(applied, at, owns), last)),
+            amplified=square(self._through(applied, at, brought)),
+            total=square(total),
+        )
+
+    def _owns(self, applied: Applied, at: Arrived) -> list[Inner]:
+        activates = applied.site.kind == "feed_forward"
+        return [
+            own(self.rule, projection, alike(g), self.width, self._outputs(applied), activated=activates)
+            for projection, g in zip(applied.map.projections, at.projections, strict=True)
+        ]
+
+    def _brought(self, applied: Applied, coefficients: Alike, gram: Alike) -> list[Inner]:
+        return [through_matrix(projection, coefficients, gram) for projection in applied.map.projections]
+
+    def _last(self, applied: Applied, at: Arrived) -> Step:
+        """The step of F's last matrix."""
+        made, kind = applied.map, applied.site.kind
+        if kind != "feed_forward" and not self.last_is_drawn:
+            return STILL
+        hidden, inputs = None, alike(made.last_inputs)
+        if kind == "feed_forward":
+            x = applied.input
+            hidden = Hidden(self.stack.setting.activation, made.variance, x.p / x.q, made.last_mean / inputs.one**0.5)
+        return first_step(self.rule, Matrix(inputs, alike(at.output), made.last_width, self.width, hidden), self.tokens)
+
+    def _through(self, applied: Applied, at: Arrived, moved: list[Inner]) -> Step:
+        """To F's output."""
+        total, outputs = STILL, self._outputs(applied)
+        for projection, one, g in zip(applied.map.projections, moved, at.projections, strict=True):
+            if one == UNMOVED:
+                continue
+            if applied.site.kind == "feed_forward":
+                gradients = (alike(at.output), alike(g))
+                step = activated(projection, one, applied.map, gradients, outputs, self.stack.setting.activation)
+            else:
+                step = attended(projection, one, alike(g), outputs, last_is_drawn=self.last_is_drawn)
+            total = together(total, step)
+        return total
+
+    def _outputs(self, applied: Applied) -> int:
+        """Of F's first matrices."""
+        return applied.site.stack.ffn_width if applied.site.kind == "feed_forward" else self.width
+
+
+def _change_coefficients(x: Moments) -> Array:
+    """Of a value's change: those of gradients, since a norm divides both by the size that was drawn.
+
+    What no gradient passes, a change does pass.
+    """
+    back = x.gradient_coefficients
+    if back.all():
+        return back
+    chosen: Array = np.where(back != 0, back, x.coefficients)
+    return chosen
