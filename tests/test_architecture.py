@@ -46,14 +46,9 @@ MAY_IMPORT = {
     # A run may be measured over depth while it trains.
     "runs": {"doctor", "files", "measure", "model", "optim", "settings", "tasks", "train"},
     "exchange": {"files", "data", "model", "optim", "placement", "runs", "settings", "tasks", "train"},
-<<<<<<< HEAD
-    "targets": {"adapters", "doctor", "model", "optim", "runs", "settings", "tasks", "train"},
+    "targets": {"adapters", "doctor", "measure", "model", "optim", "runs", "settings", "tasks", "train"},
     # A placement's page has what theory says of it, beside what was measured.
     "catalogue": {"placement", "model", "report", "theory"},
-=======
-    "targets": {"adapters", "doctor", "measure", "model", "optim", "runs", "settings", "tasks", "train"},
-    "catalogue": {"placement", "model", "report"},
->>>>>>> amplify-measure
     # A study drives runs, so it stands above what assembles one from a configuration.
     # Its spikes are made in another library's trainer too.
     "studies": {
