@@ -141,7 +141,8 @@ def rank_correlation(x: Sequence[float], y: Sequence[float]) -> tuple[float, flo
         return math.nan, math.nan, math.nan
     r = float(np.corrcoef(_ranks(x), _ranks(y))[0, 1])
     half = 1.959964 * math.sqrt((1 + r**2 / 2) / (len(x) - 3))
-    if abs(r) == 1:
+    # Rounding may leave a perfect order a hair from 1, or beyond it.
+    if abs(r) > 1 - 1e-9:
         return r, r, r
     return r, math.tanh(math.atanh(r) - half), math.tanh(math.atanh(r) + half)
 
