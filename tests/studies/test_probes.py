@@ -159,7 +159,7 @@ def made_up(offset: float, norm: float, worth: float) -> Reading:
         accuracy = [[0.9, 0.9], *([[0.8 + offset + noise, 0.8 + offset + norm + noise]] * 2)]
         return {
             "reached": True, "accuracy": {"case": accuracy}, "control": {"case": [[0.7, 0.7]] * 3},
-            "cka": [[1.0, 0.5, 0.4], [0.5, 1.0, 0.6 + noise], [0.4, 0.6 + noise, 1.0]],
+            "cka": [[1.0, 0.5, 0.4], [0.5, 1.0, 0.6 - offset + noise], [0.4, 0.6 - offset + noise, 1.0]],
             "lens_nats": [5.0, 4.0 - worth + noise, 3.0], "left_out_nats": [1.0, worth + noise],
             "anisotropy": [0.1, 0.2 + noise, 0.3],
         }  # fmt: skip
@@ -186,7 +186,7 @@ def test_verdicts_are_those_of_the_readings() -> None:
     assert said["probes read the model"].verdict == "reproduced"
     assert said["Pre-LN's last block is worth less"].verdict == "reproduced"
     assert said["the output is ready earlier in Pre-LN"].verdict == "not reproduced"
-    assert said["neighbouring blocks are more alike in Pre-LN"].verdict == "undecided"
+    assert said["neighbouring blocks are more alike in Pre-LN"].verdict == "reproduced"
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from ...report.numbers import joined
 from ...report.panels_svg import Panel, Series
 from ...report.study.contents import StudyFigure, StudyTable
+from ...report.svg import HUES
 from ..protocol.evidence import estimate, plain_estimate
 from .claims import Telling, best, less_post, spread_and_loss
 from .config import POST, ConditioningConfig
@@ -16,24 +18,31 @@ from .courses import Placed
 
 def figures(config: ConditioningConfig, telling: Telling, registry: Sequence[Placed]) -> list[StudyFigure]:
     at = [best(placed) for placed in telling.values()]
-    title = "Spread over the blocks, throughout training"
-    return [
-        StudyFigure.of_panels(
-            name="courses",
-            title=title,
-            caption="Each placement at its best rate: geometric mean over seeds, in the range of the seeds. "
-            "Gradients and updates: largest over smallest norm of a block.",
-            panels=[
-                _over_updates("Gradient norms", "largest over smallest", "gradient_spread", at),
-                _over_updates("Update norms", "largest over smallest", "update_spread", at),
-                _over_updates("Block Jacobians", "farthest from 1, as a factor", "off_isometry", at),
-                _over_updates("Their largest singular value", "over the root mean square", "peak", at),
-            ],
-            told=title,
-            wide=True,
-        ),
-        _scatter(config, registry),
+    # A hue for each placement of a figure.
+    count = -(-len(at) // len(HUES))
+    size = -(-len(at) // count)
+    groups = [at[start : start + size] for start in range(0, len(at), size)]
+    return [_courses(f"courses_{number}", group) for number, group in enumerate(groups, 1)] + [
+        _scatter(config, registry)
     ]
+
+
+def _courses(name: str, at: Sequence[Placed]) -> StudyFigure:
+    title = f"Spread over the blocks, throughout training: {joined([one.title for one in at])}"
+    return StudyFigure.of_panels(
+        name=name,
+        title=title,
+        caption="Each placement at its best rate: geometric mean over seeds, in the range of the seeds. "
+        "Gradients and updates: largest over smallest norm of a block.",
+        panels=[
+            _over_updates("Gradient norms", "largest over smallest", "gradient_spread", at),
+            _over_updates("Update norms", "largest over smallest", "update_spread", at),
+            _over_updates("Block Jacobians", "farthest from 1, as a factor", "off_isometry", at),
+            _over_updates("Their largest singular value", "over the root mean square", "peak", at),
+        ],
+        told=title,
+        wide=True,
+    )
 
 
 def _over_updates(title: str, ylabel: str, what: str, at: Sequence[Placed]) -> Panel:
@@ -68,29 +77,29 @@ def _gaps(values: Any) -> list[float | None]:
 
 def _scatter(config: ConditioningConfig, registry: Sequence[Placed]) -> StudyFigure:
     kept = [one for one in registry if all(course.finite for course in one.courses)]
-    names = [name for name in config.telling if name in {one.placement for one in kept}]
+    names = [name for name in config.telling if name in {one.placement for one in kept}][: len(HUES)]
     spreads, finals = spread_and_loss(registry)
     series = [
-        Series(label="other placements", kind="points", hue=-1, x=xs, y=ys)
+        Series(label="other placements", kind="points", hue=-1, x=ys, y=xs)
         for xs, ys in [_others(kept, spreads, finals, names)]
         if xs
     ]
     for hue, name in enumerate(names):
         place = [one.placement for one in kept].index(name)
-        series.append(Series(label=kept[place].title, kind="points", hue=hue, x=[spreads[place]], y=[finals[place]]))
-    title = "The last loss over the largest spread of gradients"
+        series.append(Series(label=kept[place].title, kind="points", hue=hue, x=[finals[place]], y=[spreads[place]]))
+    title = "The largest spread of gradients beside the last loss"
     return StudyFigure.of_panels(
-        name="loss_over_spread",
+        name="spread_and_loss",
         title=title,
         caption=f"Every placement at the common rate of {config.common_lr:g}; those of several seeds are means. A "
         "spread of 1 is the same gradient norm in every block, throughout.",
         panels=[
             Panel(
                 title="",
-                xlabel="largest spread of gradient norms in a training",
-                ylabel="last validation loss, nats",
+                xlabel="last validation loss, nats",
+                ylabel="largest spread of gradient norms",
                 series=series,
-                log_x=True,
+                log_y=True,
             )
         ],
         told=title,
