@@ -10,9 +10,10 @@ from ..protocol.study import Findings, Study
 from . import ABOUT
 from .claims import claims
 from .config import BASE, SCALES, ProbesConfig
+from .figures import figures
 from .measure import probed
-from .page import conditions, data, figures, tables
 from .readings import Reading, TextReadings
+from .tables import conditions, data, tables
 from .texts import MAKERS, Text
 
 _LONGEST_SENTENCE = 17

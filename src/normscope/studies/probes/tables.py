@@ -1,4 +1,4 @@
-"""Figures, tables and conditions of the study of probes."""
+"""Tables, conditions and data of the study of probes."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -6,91 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from ...report.panels_svg import Panel, Series
-from ...report.study.contents import StudyFigure, StudyTable
+from ...report.study.contents import StudyTable
 from ..protocol.evidence import Floats, estimate, plain_estimate
 from .claims import norm_effect
 from .config import BASE, ProbesConfig
 from .readings import Reading, TextReadings, less, over_blocks
-
-
-def figures(found: Sequence[TextReadings]) -> list[StudyFigure]:
-    made = []
-    for one in found:
-        title = f"What probes read after every block: {one.text}"
-        made.append(
-            StudyFigure.of_panels(
-                name=f"probes_{one.text}",
-                title=title,
-                caption="Accuracy on held-out tokens after the norm, mean over seeds in the range of the seeds; dots "
-                "are the share of the commonest class. 0 completed blocks: the embedding.",
-                panels=[_probe_panel(one, name) for name in one.majority],
-                told=title,
-                wide=True,
-            )
-        )
-        title = f"Selectivity of the probes: {one.text}"
-        made.append(
-            StudyFigure.of_panels(
-                name=f"selectivity_{one.text}",
-                title=title,
-                caption="Accuracy less that on a control task whose labels the word alone decides, at random.",
-                panels=[
-                    _panel(one, name, "selectivity", lambda r, n=name: r.selectivity(n)[:, :, 1])
-                    for name in one.majority
-                ],  # type: ignore[misc]
-                told=title,
-                wide=True,
-            )
-        )
-        title = f"The blocks among themselves: {one.text}"
-        made.append(
-            StudyFigure.of_panels(
-                name=f"blocks_{one.text}",
-                title=title,
-                caption="Mean over seeds in the range of the seeds. The logit lens reads the output from the stream "
-                "after so many blocks; a block left out is replaced by nothing.",
-                panels=[
-                    _panel(one, "Logit lens", "loss, nats", lambda r: r.of("lens_nats")),
-                    _panel(
-                        one, "Without one block", "rise of the loss, nats", lambda r: r.of("left_out_nats"), first=1
-                    ),
-                    _panel(one, "Anisotropy", "mean cosine of two tokens", lambda r: r.of("anisotropy")),
-                    _panel(one, "Likeness to the embedding", "linear CKA", lambda r: r.of("cka")[:, 0]),
-                ],
-                told=title,
-                wide=True,
-            )
-        )
-    return made
-
-
-def _probe_panel(one: TextReadings, name: str) -> Panel:
-    panel = _panel(one, name, "accuracy", lambda reading: reading.accuracy(name)[:, :, 1])
-    x = panel.series[0].x
-    majority = Series(label="commonest class", kind="claimed", hue=-1, x=x, y=[one.majority[name]] * len(x))
-    return Panel(title=panel.title, xlabel=panel.xlabel, ylabel=panel.ylabel, series=[*panel.series, majority])
-
-
-def _panel(one: TextReadings, title: str, ylabel: str, of: Any, first: int = 0) -> Panel:
-    return Panel(
-        title=title[0].upper() + title[1:],
-        xlabel="block" if first else "completed blocks",
-        ylabel=ylabel,
-        series=[_series(reading.title, hue, of(reading), first) for hue, reading in enumerate(one.readings.values())],
-    )
-
-
-def _series(label: str, hue: int, values_SL: Floats, first: int) -> Series:
-    return Series(
-        label=label,
-        kind="measured",
-        hue=hue,
-        x=[float(first + depth) for depth in range(values_SL.shape[1])],
-        y=values_SL.mean(0).tolist(),
-        low=values_SL.min(0).tolist(),
-        high=values_SL.max(0).tolist(),
-    )
 
 
 def tables(found: Sequence[TextReadings]) -> list[StudyTable]:
@@ -131,25 +51,22 @@ def _trained_row(reading: Reading) -> list[str | float | None]:
 
 def _accuracies(one: TextReadings) -> StudyTable:
     names = list(one.majority)
+    rows = [_accuracy_row(reading) for reading in one.readings.values()]
+    rows.append(["commonest class", *(cell for name in names for cell in (one.majority[name], None))])
     return StudyTable(
         title=f"Probes after the norm, {one.text}: mean accuracy over blocks, and how far it is above that of the "
         "control task",
         columns=("placement", *(column for name in names for column in (name, "selectivity"))),
-        rows=[
-            *(
-                [
-                    reading.title,
-                    *(
-                        float(over_blocks(values).mean())
-                        for name in names
-                        for values in (reading.accuracy(name), reading.selectivity(name))
-                    ),
-                ]
-                for reading in one.readings.values()
-            ),
-            ["commonest class", *(cell for name in names for cell in (one.majority[name], None))],
-        ],
+        rows=rows,
     )
+
+
+def _accuracy_row(reading: Reading) -> list[str | float | None]:
+    row: list[str | float | None] = [reading.title]
+    for name in reading.properties:
+        for values in (reading.accuracy(name), reading.selectivity(name)):
+            row.append(float(over_blocks(values).mean()))
+    return row
 
 
 def _norms(one: TextReadings) -> StudyTable:
