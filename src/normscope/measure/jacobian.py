@@ -67,7 +67,7 @@ def jacobian_norm(
     a squared singular value; 1e-4 is what float32 can do.
     Raises ValueError where rows are mixed, or `max_steps` do not reach the tolerance.
     """
-    product = _products(f, x_BD)
+    product = gram_product(f, x_BD)
     generator = torch.Generator().manual_seed(seed)
     v_BD = torch.randn(x_BD.shape, generator=generator, dtype=torch.float64).to(x_BD)
     basis, diagonals, beside = [_unit(v_BD)], list[Tensor](), list[Tensor]()
@@ -142,8 +142,11 @@ def _largest_below(squares_D: Tensor, u_BDR: Tensor) -> Tensor:
     return (low + high) / 2
 
 
-def _products(f: Callable[[Tensor], Tensor], x_BD: Tensor) -> Callable[[Tensor], Tensor]:
-    """v ↦ JᵀJv, row by row. Jv is the derivative by u of Jᵀu, which is linear in u."""
+def gram_product(f: Callable[[Tensor], Tensor], x_BD: Tensor) -> Callable[[Tensor], Tensor]:
+    """v ↦ JᵀJv, row by row, J = ∂f(x)/∂x. Jv is the derivative by u of Jᵀu, which is linear in u.
+
+    f runs once, and its graph is differentiated twice. Raises ValueError where rows are mixed.
+    """
     if x_BD.ndim != 2:
         raise ValueError(f"give rows (B, D), got shape {tuple(x_BD.shape)}")
     with torch.enable_grad():

@@ -21,6 +21,7 @@ from ...errors import UserError
 from ..draw import Draw
 from . import lexicon as lex
 from .lexicon import ACCUSATIVE, DATIVE, NOMINATIVE, PLURAL, SINGULAR
+from .words import Words, agreeing, inflected, pronoun, word
 
 SPLITS: Final = ("train", "valid", "test")
 
@@ -29,13 +30,13 @@ MIN_TOKENS, MAX_TOKENS = 5, 16
 
 
 class Phrase(NamedTuple):
-    """A phrase in both languages; empty strings mean that it is absent. `form` is the verb form it asks for.
+    """A phrase in both languages; one that is absent is empty. `form` is the verb form it asks for.
 
     Definite objects precede the time and "nicht": er kauft das buch heute, but er kauft heute ein buch.
     `may_lead` says whether the phrase may open a main clause before the verb.
     """
 
-    de: str = ""
+    de: Words = ()
     en: str = ""
     form: int = SINGULAR
     gender: str = ""
@@ -45,6 +46,9 @@ class Phrase(NamedTuple):
 
 
 ABSENT: Final = Phrase()
+Pair = tuple[Words, str]
+_STOP: Final = word(".", "mark")
+_COMMA: Final = word(",", "mark")
 
 
 class Clause(NamedTuple):
@@ -57,7 +61,7 @@ class Clause(NamedTuple):
     subject: Phrase
     finite: str
     prefix: str
-    final: str
+    final: Words
     en_plain: str
     en_support: tuple[str, str]
     object: Phrase = ABSENT
@@ -87,15 +91,20 @@ def _noun_phrase(draw: Draw, kinds: Sequence[str], case: int, *, adjectives: flo
     stem = draw.one_of((*_STEMS, "kein") if negative else _STEMS)
     de, en = lex.determiner(stem, case, gender), lex.DETERMINERS[stem][plural]
     noun_en = noun.en_plural if plural else noun.en
+    adjective = ""
     if draw.chance(adjectives):
-        adjective = draw.one_of(lex.FITTING_ADJECTIVES[noun.kind])
-        de = _join(de, lex.adjective(adjective, stem, case, gender))
-        noun_en = f"{lex.ADJECTIVES[adjective]} {noun_en}"
+        of_it = draw.one_of(lex.FITTING_ADJECTIVES[noun.kind])
+        adjective = lex.adjective(of_it, stem, case, gender)
+        noun_en = f"{lex.ADJECTIVES[of_it]} {noun_en}"
     if en == "a" and noun_en[0] in "aeiou":
         en = "an"
     unlike_subject = case == DATIVE or gender == "m"
     return Phrase(
-        _join(de, noun.form(case, plural)),
+        (
+            *inflected(de, "determiner", case, gender),
+            *inflected(adjective, "adjective", case, gender),
+            *inflected(noun.form(case, plural), "noun", case, gender),
+        ),
         _join(en, noun_en),
         PLURAL if plural else SINGULAR,
         gender,
@@ -108,7 +117,7 @@ def _noun_phrase(draw: Draw, kinds: Sequence[str], case: int, *, adjectives: flo
 def _subject(draw: Draw, kinds: Sequence[str], *, adjectives: float, pronouns: float) -> Phrase:
     if draw.chance(pronouns):
         de, en, form = draw.one_of(lex.SUBJECT_PRONOUNS)
-        return Phrase(de, en, form)
+        return Phrase(pronoun(de, en, NOMINATIVE), en, form)
     return _noun_phrase(draw, kinds, NOMINATIVE, adjectives=adjectives)
 
 
@@ -117,7 +126,7 @@ def _object(draw: Draw, verb: lex.Verb, subject: Phrase, *, adjectives: float) -
     if "person" in verb.objects and draw.chance(0.15):
         pronouns = lex.OBJECT_PRONOUNS[verb.case]
         de, en = draw.one_of(pronouns[:1] if subject.en in ("i", "we") else pronouns)
-        return Phrase(de, en, may_lead=True)
+        return Phrase(pronoun(de, en, verb.case), en, may_lead=True)
     return _noun_phrase(draw, verb.objects, verb.case, adjectives=adjectives, negative=True)
 
 
@@ -125,15 +134,15 @@ def _place(draw: Draw, verb: lex.Verb) -> Phrase:
     """Place or company: im garten -> in the garden (in + dem = im), mit der frau -> with the woman."""
     if not verb.objects and (not verb.place or draw.chance(0.4)):
         company = _noun_phrase(draw, ("person", "animal"), DATIVE, adjectives=0.15)
-        return Phrase(f"mit {company.de}", f"with {company.en}")
+        return Phrase((*word("mit", "preposition"), *company.de), f"with {company.en}")
     if not verb.place:
         return ABSENT
     de, en = draw.one_of(lex.PLACES)
     kinds = ("place",) if de == "in" else ("place", "thing", "opening", "text")
     where = _noun_phrase(draw, kinds, DATIVE, adjectives=0.15)
-    german = f"{de} {where.de}"
-    if german.startswith("in dem "):
-        german = "im " + german.removeprefix("in dem ")
+    german: Words = (*word(de, "preposition"), *where.de)
+    if (de, where.de[0].text) == ("in", "dem"):
+        german = (where.de[0]._replace(text="im", part="preposition"), *where.de[1:])
     return Phrase(german, f"{en} {where.en}", may_lead=True)
 
 
@@ -142,9 +151,18 @@ def _state(draw: Draw, subject: Phrase, tense: str) -> Clause:
     finite, en = lex.COPULA[tense]
     stem = draw.one_of(lex.FITTING_ADJECTIVES[subject.kind])
     degree, en_degree = draw.one_of(lex.DEGREES) if draw.chance(0.5) else ("", "")
-    state, en_state = _join(degree, lex.predicate(stem)), _join(en_degree, lex.ADJECTIVES[stem])
+    state = (*word(degree, "adverb"), *word(lex.predicate(stem), "predicate"))
+    en_state = _join(en_degree, lex.ADJECTIVES[stem])
     be = en[subject.form]
-    clause = Clause(subject, finite[subject.form], "", state, f"{be} {en_state}", (be, en_state), is_state=True)
+    clause = Clause(
+        _of(subject, finite[subject.form]),
+        finite[subject.form],
+        "",
+        state,
+        f"{be} {en_state}",
+        (be, en_state),
+        is_state=True,
+    )
     return clause._replace(negated=not degree and draw.chance(0.2))
 
 
@@ -154,15 +172,23 @@ def _action(subject: Phrase, verb: lex.Verb, tense: str, modal: lex.Modal) -> Cl
     do = "does" if third else "do"
     if tense == "past":
         finite = lex.PERFECT[verb.perfect][subject.form]
-        return Clause(subject, finite, "", verb.participle, verb.en_past, ("did", verb.en))
+        participle = word(verb.participle, "participle")
+        return Clause(_of(subject, finite), finite, "", participle, verb.en_past, ("did", verb.en))
     if tense == "present":
         plain = lex.english_s(verb.en) if third else verb.en
-        return Clause(subject, verb.finite[subject.form], verb.prefix, "", plain, (do, verb.en))
+        finite = verb.finite[subject.form]
+        return Clause(_of(subject, finite), finite, verb.prefix, (), plain, (do, verb.en))
     finite, en = modal.finite[subject.form], f"{modal.en} {verb.en}"
+    subject, infinitive = _of(subject, finite), word(verb.infinitive, "infinitive")
     if modal.auxiliary:
-        return Clause(subject, finite, "", verb.infinitive, en, (modal.en, verb.en))
+        return Clause(subject, finite, "", infinitive, en, (modal.en, verb.en))
     plain = ("has to " + verb.en if modal.en == "have to" else lex.english_s(en)) if third else en
-    return Clause(subject, finite, "", verb.infinitive, plain, (do, en))
+    return Clause(subject, finite, "", infinitive, plain, (do, en))
+
+
+def _of(subject: Phrase, finite: str) -> Phrase:
+    """The subject of that verb."""
+    return subject._replace(de=agreeing(subject.de, finite))
 
 
 def _clause(
@@ -183,35 +209,39 @@ def _clause(
     obj = _object(draw, verb, who, adjectives=adjectives) if verb.objects and not gap else ABSENT
     time = place = ABSENT
     if draw.chance(0.5 if rich else 0.15):
-        time = Phrase(*draw.one_of(lex.TIMES["present" if tense == "modal" else tense]), may_lead=True)
+        de, en = draw.one_of(lex.TIMES["present" if tense == "modal" else tense])
+        time = Phrase(word(de, "adverb"), en, may_lead=True)
     if rich and draw.chance(0.35):
         place = _place(draw, verb)
     negated = obj.definite and draw.chance(0.2)
     return clause._replace(object=obj, time=time, place=place, negated=negated)
 
 
-def _middle(clause: Clause) -> str:
+def _middle(clause: Clause) -> Words:
     """Everything between the verbs but the subject: den hund heute nicht im garten; heute einen hund im garten."""
-    early, late = (clause.object.de, "") if clause.object.definite else ("", clause.object.de)
-    return _join(early, clause.time.de, "nicht" if clause.negated else "", late, clause.place.de)
+    early, late = (clause.object.de, ()) if clause.object.definite else ((), clause.object.de)
+    negation = word("nicht" if clause.negated else "", "negation")
+    return (*early, *clause.time.de, *negation, *late, *clause.place.de)
 
 
-def _verb_first(clause: Clause) -> str:
+def _verb_first(clause: Clause) -> Words:
     """Questions, and what follows a fronted phrase: sieht der mann den hund; ruft er morgen an."""
-    return _join(clause.finite, clause.subject.de, _middle(clause), clause.final, clause.prefix)
+    finite, prefix = word(clause.finite, "verb"), word(clause.prefix, "prefix")
+    return (*finite, *clause.subject.de, *_middle(clause), *clause.final, *prefix)
 
 
-def _verb_second(clause: Clause, lead: str = "subject") -> str:
+def _verb_second(clause: Clause, lead: str = "subject") -> Words:
     """Main clause opened by the piece named `lead`: subject, object, time or place."""
     first = {"subject": clause.subject, "object": clause.object, "time": clause.time, "place": clause.place}[lead]
     kept = [ABSENT if piece is first else piece for piece in (clause.subject, clause.object, clause.time, clause.place)]
     rest = clause._replace(subject=kept[0], object=kept[1], time=kept[2], place=kept[3])
-    return _join(first.de, _verb_first(rest))
+    return (*first.de, *_verb_first(rest))
 
 
-def _verb_final(clause: Clause) -> str:
+def _verb_final(clause: Clause) -> Words:
     """Subordinate clause; the prefix returns to its verb: er den mann morgen anruft, er den mann angerufen hat."""
-    return _join(clause.subject.de, _middle(clause), clause.final, clause.prefix + clause.finite)
+    finite = word(clause.prefix + clause.finite, "verb")
+    return (*clause.subject.de, *_middle(clause), *clause.final, *finite)
 
 
 def _english(clause: Clause, *, lead: str = "subject", question: bool = False) -> str:
@@ -225,14 +255,14 @@ def _english(clause: Clause, *, lead: str = "subject", question: bool = False) -
     return _join(place, core, time) if lead == "place" else _join(core, place, time)
 
 
-def _statement(draw: Draw) -> tuple[str, str]:
+def _statement(draw: Draw) -> Pair:
     clause = _clause(draw, rich=True)
     leads = [lead for lead in ("object", "time", "place") if getattr(clause, lead).may_lead]
     lead = draw.one_of(leads) if leads and draw.chance(0.5) else "subject"
-    return f"{_verb_second(clause, lead)} .", f"{_english(clause, lead=lead)} ."
+    return (*_verb_second(clause, lead), *_STOP), f"{_english(clause, lead=lead)} ."
 
 
-def _question(draw: Draw) -> tuple[str, str]:
+def _question(draw: Draw) -> Pair:
     """wann ruft die frau ihn an ? -> when does the woman call him ?"""
     clause = _clause(draw, rich=True)
     de, en = draw.one_of(lex.QUESTION_WORDS) if draw.chance(0.5) else ("", "")
@@ -240,51 +270,58 @@ def _question(draw: Draw) -> tuple[str, str]:
         de, en = "warum", "why"
     if de:
         clause = clause._replace(time=ABSENT, place=ABSENT)
-    return _join(de, _verb_first(clause), "?"), _join(en, _english(clause, question=True), "?")
+    german = (*word(de, "question word"), *_verb_first(clause), *word("?", "mark"))
+    return german, _join(en, _english(clause, question=True), "?")
 
 
-def _subordinate(draw: Draw) -> tuple[str, str]:
+def _subordinate(draw: Draw) -> Pair:
     """wenn er schläft , arbeiten wir . -> if he sleeps , we work .   wir warten , weil ... -> we wait because ..."""
     de, en = draw.one_of(lex.SUBORDINATORS)
     main, side = (_clause(draw, past=de != "wenn") for _ in range(2))
+    german = (*word(de, "conjunction"), *_verb_final(side))
     if draw.chance(0.35):
-        return f"{de} {_verb_final(side)} , {_verb_first(main)} .", f"{en} {_english(side)} , {_english(main)} ."
-    return f"{_verb_second(main)} , {de} {_verb_final(side)} .", f"{_english(main)} {en} {_english(side)} ."
+        return (*german, *_COMMA, *_verb_first(main), *_STOP), f"{en} {_english(side)} , {_english(main)} ."
+    return (*_verb_second(main), *_COMMA, *german, *_STOP), f"{_english(main)} {en} {_english(side)} ."
 
 
-def _report(draw: Draw) -> tuple[str, str]:
+def _report(draw: Draw) -> Pair:
     """sie fragt , ob das kind schläft . -> she asks whether the child sleeps ."""
     finite, en, link, en_link = draw.one_of(lex.REPORTS)
     who, told = _subject(draw, ("person",), adjectives=0.25, pronouns=0.5), _clause(draw)
     verb = lex.english_s(en) if who.form == SINGULAR else en
+    said = finite[who.form]
+    opening = (*_of(who, said).de, *word(said, "verb"), *_COMMA, *word(link, "conjunction"))
     return (
-        f"{who.de} {finite[who.form]} , {link} {_verb_final(told)} .",
+        (*opening, *_verb_final(told), *_STOP),
         f"{who.en} {verb} {en_link} {_english(told)} .",
     )
 
 
-def _coordination(draw: Draw) -> tuple[str, str]:
+def _coordination(draw: Draw) -> Pair:
     """er schläft , aber wir arbeiten . -> he sleeps , but we work ."""
     de, en = draw.one_of(lex.COORDINATORS)
     one, two = _clause(draw), _clause(draw)
+    link = [one for text in de.split() for one in (_COMMA if text == "," else word(text, "conjunction"))]
     return (
-        f"{_verb_second(one)} {de} {_verb_second(two)} .",
+        (*_verb_second(one), *link, *_verb_second(two), *_STOP),
         f"{_english(one)} {en} {_english(two)} .",
     )
 
 
-def _relative(draw: Draw) -> tuple[str, str]:
+def _relative(draw: Draw) -> Pair:
     """der mann , der uns sieht , wartet . -> the man who sees us waits .   der mann , den wir sehen -> whom we see"""
     who = _noun_phrase(draw, ("person",), NOMINATIVE, adjectives=0.2)
     if who.gender == "m" and draw.chance(0.5):
         told = _clause(draw, gap=True)
-        de, en = f"den {_verb_final(told)}", f"whom {_english(told)}"
+        whom = inflected("den", "relative pronoun", ACCUSATIVE, who.gender)
+        de, en = (*whom, *_verb_final(told)), f"whom {_english(told)}"
     else:
-        pronoun = lex.determiner("der", NOMINATIVE, who.gender)
-        told = _clause(draw, subject=who._replace(de=pronoun, en="who"))
+        text = lex.determiner("der", NOMINATIVE, who.gender)
+        relative = inflected(text, "relative pronoun", NOMINATIVE, who.gender)
+        told = _clause(draw, subject=who._replace(de=relative, en="who"))
         de, en = _verb_final(told), _english(told)
-    main = _clause(draw, subject=who._replace(de=f"{who.de} , {de} ,", en=f"{who.en} {en}"))
-    return f"{_verb_second(main)} .", f"{_english(main)} ."
+    main = _clause(draw, subject=who._replace(de=(*who.de, *_COMMA, *de, *_COMMA), en=f"{who.en} {en}"))
+    return (*_verb_second(main), *_STOP), f"{_english(main)} ."
 
 
 _KINDS: Final = (*[_statement] * 9, *[_question] * 3, *[_subordinate] * 4, *[_report] * 2, _coordination, _relative)
@@ -296,12 +333,17 @@ def split_of(source: str) -> str:
     return {0: "valid", 1: "test"}.get(tenth, "train")
 
 
-def _pair(seed: int, split: str, index: int) -> tuple[str, str]:
+def _pair(seed: int, split: str, index: int) -> Pair:
     draw = Draw(f"{seed}/{split}/{index}")
     while True:
         de, en = draw.one_of(_KINDS)(draw)
-        if all(MIN_TOKENS <= side.count(" ") + 1 <= MAX_TOKENS for side in (de, en)) and split_of(de) == split:
+        fits = all(MIN_TOKENS <= tokens <= MAX_TOKENS for tokens in (len(de), en.count(" ") + 1))
+        if fits and split_of(_text(de)) == split:
             return de, en
+
+
+def _text(words: Words) -> str:
+    return " ".join([one.text for one in words])
 
 
 def toy_pairs(count: int, *, seed: int, split: str) -> list[tuple[str, str]]:
@@ -310,6 +352,15 @@ def toy_pairs(count: int, *, seed: int, split: str) -> list[tuple[str, str]]:
     Pair i depends on (seed, split, i) alone, so a shorter list is the start of a longer one. Splits share no
     source sentence, whatever their seeds; within a split a sentence may, rarely, come twice.
     """
+    return [(_text(de), en) for de, en in _pairs(count, seed, split)]
+
+
+def toy_sentences(count: int, *, seed: int, split: str) -> list[Words]:
+    """The German-like sides of `toy_pairs`, word by word with what the grammar knows of each."""
+    return [de for de, _ in _pairs(count, seed, split)]
+
+
+def _pairs(count: int, seed: int, split: str) -> list[Pair]:
     if count < 0:
         raise UserError(f"count={count} must not be negative")
     if split not in SPLITS:
