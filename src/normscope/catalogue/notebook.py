@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from ..report import notebook
 from . import words
 from .details import Details
-from .page import diagram
+from .placement_page import diagram
 from .rows import Row, Size
 
 

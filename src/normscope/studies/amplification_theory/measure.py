@@ -119,7 +119,7 @@ def _moved(
         if weight.grad is not None and weight.grad.any():
             moves = step(weight.grad)
             loss -= float((moves * weight.grad).sum())
-            weight -= _RATE * moves
+            weight.sub_(_RATE * moves)
     after = _Run(stack, x_ND, context)
     own = [
         (sublayer(*read) - made) / _RATE
@@ -156,7 +156,8 @@ def _orthogonal(gradient: Tensor) -> Tensor:
     left, sizes, right = torch.linalg.svd(span.T @ gradient, full_matrices=False)
     there = sizes > 1e-9 * sizes[0]
     scale: float = _MUON_SCALE * max(gradient.shape) ** 0.5
-    return scale * (span @ left[:, there] @ right[there])
+    factor: Tensor = span @ left[:, there] @ right[there]
+    return scale * factor
 
 
 _STEPS: dict[str, Callable[[Tensor], Tensor]] = {

@@ -42,7 +42,8 @@ def to_gaussian(tokens: int, inputs: float, gradients: float) -> Response:
 def _to_gaussian(g: Array, inputs: float) -> Array:
     covariance = (1 - inputs) * g + inputs * g.sum(1, keepdims=True)
     square = np.maximum((g * covariance).sum(1, keepdims=True), 0.0)
-    return math.sqrt(2 / math.pi) * np.divide(covariance, np.sqrt(square), out=np.zeros_like(g), where=square > _LEAST)
+    unit: Array = np.divide(covariance, np.sqrt(square), out=np.zeros_like(g), where=square > _LEAST)
+    return math.sqrt(2 / math.pi) * unit
 
 
 @lru_cache(maxsize=4096)
