@@ -20,6 +20,8 @@ pytestmark = [
     pytest.mark.filterwarnings(r"ignore:`isinstance\(treespec, LeafSpec\)` is deprecated:FutureWarning"),
     # It advises more worker processes; the data is twenty short rows.
     pytest.mark.filterwarnings("ignore:The 'train_dataloader' does not have many workers"),
+    # Where Slurm is installed it advises to use it.
+    pytest.mark.filterwarnings("ignore:The `srun` command is available"),
 ]
 
 VOCABULARY, SEQUENCES, TOKENS, UPDATES, EVERY, RATE, CLIP = 30, 4, 6, 5, 2, 0.5, 0.05

@@ -107,8 +107,8 @@ def test_the_shell_completes_names_after_a_comma_too():
 
 
 def test_a_shell_is_answered_without_torch():
-    """What bash asks when the tab key is pressed after `normscope predict deep`."""
-    asked = {"_NORMSCOPE_COMPLETE": "complete_bash", "COMP_WORDS": "normscope predict deep", "COMP_CWORD": "2"}
+    """What bash asks when the tab key is pressed after `normscope predict deepn`."""
+    asked = {"_NORMSCOPE_COMPLETE": "complete_bash", "COMP_WORDS": "normscope predict deepn", "COMP_CWORD": "2"}
     code = (
         "import sys; from normscope.cli.main import app\n"
         "try: app(prog_name='normscope')\n"
@@ -116,14 +116,14 @@ def test_a_shell_is_answered_without_torch():
     )
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, env=os.environ | asked, capture_output=True, text=True, check=False)
-    assert done.stdout.split() == ["deepnorm", "False"], done.stderr
+    assert done.stdout.split() == ["deepnorm", "deepnorm-to-post", "False"], done.stderr
 
 
 def test_without_a_verb_a_newcomer_is_told_where_to_start(normscope):
     code, out, err = normscope()
     assert (code, err) == (0, "")
     verbs = [line.split()[1] for line in out.splitlines() if line.startswith("  normscope ")]
-    assert verbs == ["demo", "doctor", "predict", "placements", "compare"]
+    assert verbs == ["demo", "doctor", "predict", "placements", "choose", "compare"]
     known = {command.name for command in app.registered_commands} | {group.name for group in app.registered_groups}
     assert set(verbs) <= known
     assert max(map(len, out.splitlines())) <= 120

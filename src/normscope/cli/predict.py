@@ -70,7 +70,6 @@ def predict(
 
     \b
       normscope predict pre-ln post-ln --blocks 48
-      normscope predict pre-ln post-ln --blocks 24 --update adam --rate 1e-3
     """
     from ..api.prediction import update_of
     from ..theory.exponents import exponents
