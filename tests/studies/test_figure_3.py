@@ -222,7 +222,8 @@ class TestStudy:
     def test_a_training_that_fails_is_told(self, folder, tmp_path, monkeypatch):
         shutil.copytree(folder / "pieces", tmp_path / "pieces")
         monkeypatch.setattr(
-            "normscope.studies.grids.pool.train_command", lambda cell: ["-c", "raise SystemExit('no room')", "train"]
+            "normscope.studies.grids.pool.train_command",
+            lambda cell, stop_when=None: ["-c", "raise SystemExit('no room')", "train"],
         )
         with pytest.raises(UserError, match=r"seed-1: failed: no room \(log: "):
             figure_3_pieces.measure(TINY, Pieces(tmp_path, engine=Processes))

@@ -33,7 +33,9 @@ def cells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cells:
         monkeypatch.setattr(pool, name, 0.01)
 
     def make(script: str, seeds: int = 1) -> list[Cell]:
-        monkeypatch.setattr(pool, "train_command", lambda cell: ["-c", script, "train", str(cell.folder.metrics_file)])
+        monkeypatch.setattr(
+            pool, "train_command", lambda cell, stop_when=None: ["-c", script, "train", str(cell.folder.metrics_file)]
+        )
         grid = Grid(placements_and_warmups=(("pre-ln", 0),), peak_lrs=(1e-3,), optimizers=("adam",), seeds=seeds)
         made = grid.cells(tiny("train.duration=2"), tmp_path)
         for cell in made:

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch.nn import functional
 
+from normscope.adapters.linear_probes import probe_accuracy
 from normscope.data.toy.language import toy_sentences, toy_words
 from normscope.model import LanguageModel
 from normscope.studies.probes.claims import claims, differs
@@ -122,7 +123,7 @@ def test_the_lens_at_the_end_is_the_loss_and_a_block_that_adds_nothing_is_worth_
         for sublayer in model.decoder.blocks[1].sublayers():
             for _, matrix in sublayer.f.matrices():
                 matrix.weight.zero_()
-    found = read(model, text)
+    found = read(model, text, probe_accuracy)
     loss = loss_nats(model, text.probed)
     assert found["lens_nats"][-1] == pytest.approx(loss, rel=1e-6)
     assert found["lens_nats"][1] == pytest.approx(loss, rel=1e-6)
@@ -144,9 +145,9 @@ def test_a_training_ends_at_the_first_validation_below_the_target(text: Text) ->
         "seed": 1, "peak_lr": 1e-2, "warmup_updates": 1, "batch_sequences": 8, "validate_every": 2, "most_updates": 12,
     }  # fmt: skip
     config = model_config(CONFIG, "pre-ln")
-    whole = probed(config, text, target_nats=0.1, **settings)
+    whole = probed(config, text, probe_accuracy, target_nats=0.1, **settings)
     assert (whole["update"], whole["reached"]) == (12, False)
-    ended = probed(config, text, target_nats=(whole["valid_nats"] + 6.1) / 2, **settings)
+    ended = probed(config, text, probe_accuracy, target_nats=(whole["valid_nats"] + 6.1) / 2, **settings)
     assert ended["reached"]
     assert 0 < ended["update"] < 12
     assert ended["valid_nats"] > whole["valid_nats"]

@@ -145,9 +145,9 @@ def test_a_killed_study_goes_on_and_trains_nothing_twice(tmp_path: Path, monkeyp
     begun: list[int] = []
     original = in_process.train_run
 
-    def watched(config: Any, path: Path) -> Any:
+    def watched(config: Any, path: Path, **given: Any) -> Any:
         first = lambda event: begun.append(event["update"]) if event["event"] == "update" else None  # noqa: E731
-        return original(config, path, listeners=[first])
+        return original(config, path, listeners=[first], **given)
 
     monkeypatch.setattr(in_process, "train_run", watched)
     train(killed, SMALL, pieces)

@@ -9,7 +9,7 @@ from ...placement.symbol import number as number_symbol
 from ..find.terms import Segment, Term
 from ..trace.graph import Factor
 from ..trace.operations import Origin
-from .sums import branch_factor, sum_of
+from .sums import branch_factor, norms_sum, sum_of
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -51,6 +51,11 @@ class Formula:
         total = sum_of(self.segment, self.branch)
         normed = [term.arguments[0] for term in self.segment.terms if term.kind == "norm"]
         return total is not None and any(_unscaled(inner, self.segment.start) is total for inner in normed)
+
+    @property
+    def norms_a_sum(self) -> bool:
+        """Whether any norm is of a sum with the branch, also where that is one addend of several."""
+        return norms_sum(self.segment, self.branch)
 
     @property
     def branch_is_normed(self) -> bool:

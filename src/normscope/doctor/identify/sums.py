@@ -33,6 +33,12 @@ def sum_of(segment: Segment, branch: Term) -> Term | None:
     return next((term for term in sums if _factor_in(term, segment.start, branch) is not None), None)
 
 
+def norms_sum(segment: Segment, branch: Term) -> bool:
+    """Whether any norm of a segment is of a sum that has a branch among its addends, as it is or scaled."""
+    inner = (term.arguments[0] for term in segment.terms if term.kind == "norm")
+    return any(not _is_branch(term, branch) and _factor_in(term, segment.start, branch) is not None for term in inner)
+
+
 def branch_factor(segment: Segment, branch: Term) -> Factor | None:
     """What a branch is multiplied with in the sum where it meets the stream; None where it is no addend of one."""
     total = sum_of(segment, branch)

@@ -2,7 +2,7 @@
 
 # N = packed tokens, D = width, L = blocks
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,7 +11,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ...adapters.linear_probes import probe_accuracy
 from ...measure.alignment import linear_cka
 from ...measure.anisotropy import anisotropy
 from ...measure.control import control_labels
@@ -27,11 +26,14 @@ _HELD_OUT = 3
 """Every third sequence is held out from the probes."""
 PLACES = ("before", "after")
 """Its norm."""
+Probe = Callable[[NDArray[Any], Ids, NDArray[Any], Ids], float]
+"""Features and labels to fit to, those held out -> the share that is right; given, since adapters do not measure."""
 
 
 def probed(
     model_config: DecoderConfig,
     text: Text,
+    probe: Probe,
     *,
     seed: int,
     peak_lr: float,
@@ -61,10 +63,10 @@ def probed(
             nats = loss_nats(model, text.valid)
     model.eval()
     found = {"update": training.update, "valid_nats": nats, "reached": nats <= target_nats}
-    return found | read(model, text)
+    return found | read(model, text, probe)
 
 
-def read(model: LanguageModel, text: Text) -> dict[str, Any]:
+def read(model: LanguageModel, text: Text, probe: Probe) -> dict[str, Any]:
     """What is read from a model on the probed sequences, by completed blocks.
 
     accuracy and control, by property: of linear probes on held-out tokens, a row for the embedding's stream (one
@@ -83,7 +85,7 @@ def read(model: LanguageModel, text: Text) -> dict[str, Any]:
         [number % _HELD_OUT == 0 for number in range(len(text.probed))], [len(ids) - 1 for ids in text.probed]
     )
     return {
-        **_probes(places, tokens_N.numpy(), text.labels, held_out_N),
+        **_probes(places, tokens_N.numpy(), text.labels, held_out_N, probe),
         "cka": [[linear_cka(one, other) for other in hidden] for one in hidden],
         "anisotropy": [anisotropy(one) for one in hidden],
         "lens_nats": _lens(model, found.states, text.probed),
@@ -92,7 +94,11 @@ def read(model: LanguageModel, text: Text) -> dict[str, Any]:
 
 
 def _probes(
-    places: Sequence[tuple[Tensor, Tensor]], words_N: Ids, labels: Mapping[str, Ids], held_out_N: NDArray[np.bool_]
+    places: Sequence[tuple[Tensor, Tensor]],
+    words_N: Ids,
+    labels: Mapping[str, Ids],
+    held_out_N: NDArray[np.bool_],
+    probe: Probe,
 ) -> dict[str, Any]:
     found: dict[str, dict[str, Any]] = {"accuracy": {}, "control": {}, "majority": {}}
     for name, labels_N in labels.items():
@@ -102,10 +108,7 @@ def _probes(
         control_N[asked] = control_labels(words_N[asked], labels_N[asked], seed=_CONTROL_SEED)
         for task, of_task in (("accuracy", labels_N), ("control", control_N)):
             found[task][name] = [
-                [
-                    probe_accuracy(x[fitted], of_task[fitted], x[held], of_task[held])
-                    for x in (one.numpy() for one in pair)
-                ]
+                [probe(x[fitted], of_task[fitted], x[held], of_task[held]) for x in (one.numpy() for one in pair)]
                 for pair in places
             ]
         counts = np.bincount(labels_N[held])

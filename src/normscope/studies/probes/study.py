@@ -4,6 +4,7 @@ from dataclasses import asdict
 
 import numpy as np
 
+from ...adapters.linear_probes import probe_accuracy
 from ...model import DecoderConfig
 from ..protocol.pieces import Pieces
 from ..protocol.study import Findings, Study
@@ -70,7 +71,7 @@ def _read(
     }
     asked = {"model": asdict(model), "text": fingerprint, **settings}
     name = f"{text.name}/{placement}-seed-{seed}"
-    return pieces.get(name, asked, probed, model, text, **settings)  # type: ignore[no-any-return]
+    return pieces.get(name, asked, probed, model, text, probe_accuracy, **settings)  # type: ignore[no-any-return]
 
 
 def model_config(config: ProbesConfig, placement: str) -> DecoderConfig:

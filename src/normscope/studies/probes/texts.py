@@ -146,7 +146,7 @@ def documents(config: ProbesConfig) -> Text:
 def _stretches(corpus: DocumentCorpus, split: str, length: int) -> list[Ids]:
     stretches = Stretches.of(corpus.splits[split], length=length, end=corpus.tokeniser.ids[SEP])
     whole = stretches.targets // length
-    ids = np.asarray(stretches.text, dtype=np.int64)
+    ids = np.asarray(stretches.text[:], dtype=np.int64)
     return [ids[i * length : (i + 1) * length + 1] for i in range(whole)]
 
 

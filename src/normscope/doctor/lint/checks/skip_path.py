@@ -95,7 +95,7 @@ def _skip_factors(stack: FoundStack) -> Iterator[tuple[FoundSublayer, float]]:
     Of several streams in one tensor that is what they are multiplied with where they are equal.
     """
     for found in stack.sublayers:
-        if found.formula.sum_is_normed:
+        if found.formula.norms_a_sum:
             continue
         if found.connected is not None:
             if found.connected.connect is not None:
