@@ -68,7 +68,7 @@ copybutton_only_copy_prompt_lines = False
 
 MENU = {
     "README": {
-        "Start": ["docs/doctor", "docs/predicting", "docs/comparing", "docs/studies"],
+        "Start": ["docs/doctor", "docs/predicting", "docs/choosing", "docs/comparing", "docs/tuning", "docs/studies"],
         "Placements": ["docs/placements", "docs/own-placements"],
         "Training": [
             *("docs/training", "docs/data", "docs/models", "docs/pretraining", "docs/finetuning", "docs/run-folders"),
