@@ -26,7 +26,7 @@ def batch():
 def looked(model, make=lambda _, p: torch.optim.Adam([p]), **options) -> FirstUpdate:
     x, y = batch()
     loss = options.pop("loss", lambda logits: nn.functional.cross_entropy(logits, y))
-    return first_update(model, x, loss, make)
+    return first_update(model, x, loss, make)[0]
 
 
 def test_losses_are_those_after_a_real_first_update():
@@ -70,7 +70,7 @@ def test_the_critical_rate_of_a_bowl_is_the_newton_step():
         def forward(self, x):
             return self.weight * x
 
-    seen = first_update(
+    seen, _ = first_update(
         Bowl(), torch.ones(1), lambda w: curvature / 2 * w.square().sum(), lambda _, p: torch.optim.SGD([p], lr=1.0)
     )
     assert seen.critical_rate == pytest.approx(1 / curvature, rel=1e-3)
@@ -138,12 +138,13 @@ def test_a_model_that_loses_its_tokens_says_so():
             if weight.ndim > 1:
                 nn.init.xavier_uniform_(weight)
         x = torch.randint(50, (8, 16))
-        return first_update(
+        seen, _ = first_update(
             model,
             x,
             lambda logits: nn.functional.cross_entropy(logits.view(-1, 50), x.roll(1, 1).reshape(-1)),
             lambda _, p: torch.optim.Adam([p], betas=(0.9, 0.98)),
-        ).spread_falls_to(1e-3)
+        )
+        return seen.spread_falls_to(1e-3)
 
     post, pre = spread_lost(False), spread_lost(True)
     assert post is not None

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from ..placement import Profiling
+from .modes import in_mode
 from .stack import PlacedSublayer, Stack
 
 
@@ -31,7 +32,6 @@ def profile(model: nn.Module, run: Callable[[], object], *, finished: Collection
 
 def _run(model: nn.Module, walks: "Sequence[_Walk]", how: Profiling, run: Callable[[], object]) -> None:
     """One forward pass in the mode that is asked for, with every walk watching its stack."""
-    modes = {module: module.training for module in model.modules()}
     devices = {p.device for p in model.parameters() if p.device.type == "cuda"}
     with ExitStack() as undone:
         undone.enter_context(torch.random.fork_rng(sorted(devices, key=str), enabled=how.dropout))
@@ -40,12 +40,8 @@ def _run(model: nn.Module, walks: "Sequence[_Walk]", how: Profiling, run: Callab
             undone.callback(walk.stack.dropout.register_forward_hook(walk.embedding).remove)
             for sublayer in walk.sublayers:
                 undone.callback(sublayer.register_forward_hook(walk.branch).remove)
-        model.train(how.dropout)
-        try:
-            run()
-        finally:
-            for module, training in modes.items():
-                module.training = training
+        undone.enter_context(in_mode(model, training=how.dropout))
+        run()
 
 
 class _Walk:

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from ..model import Stack
+from ..model.modes import in_mode
 
 
 class OutputChange:
@@ -38,12 +39,9 @@ class OutputChange:
     def _output(self) -> Tensor:
         seen: list[Tensor] = []
         watched = self.last_stack.register_forward_hook(lambda stack, inputs, output: seen.append(output))
-        modes = {module: module.training for module in self.model.modules()}
-        self.model.eval()
         try:
-            self.forward()
+            with in_mode(self.model, training=False):
+                self.forward()
         finally:
             watched.remove()
-            for module, training in modes.items():
-                module.training = training
         return seen[-1]

@@ -16,7 +16,7 @@ from ..trace.inputs import Inputs
 from .batches import Probing, batches_of, loss_of_output
 from .change import change_along
 from .facts import facts_of
-from .first_update import first_update_and_line
+from .first_update import first_update
 from .foreseen import Foreseen, advised, warmup_advice
 from .optimizers import maker_of
 from .probe import probe
@@ -49,7 +49,7 @@ def advise(
         raise ValueError(f"the wanted rate must be positive and finite, got {wanted_rate}")
     maker, rule = maker_of(model, optimizer), shipped_rule()
     of_output = loss_of_output(loss, batch)
-    seen, line = first_update_and_line(model, batch, of_output, maker.over_one, partial(watch, "rates"), start)
+    seen, line = first_update(model, batch, of_output, maker.over_one, partial(watch, "rates"), start)
     facts = facts_of(seen, optimizer=maker.name, stacks=stacks)
     instant = Foreseen.instantly(facts, rule)
     change = change_along(model, batch, line, 10**instant.best if wanted_rate is None else wanted_rate, observed)

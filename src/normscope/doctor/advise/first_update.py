@@ -91,18 +91,6 @@ def first_update(
     make: Make,
     watch: Watch = lambda done, total: None,
     start: Backward | None = None,
-) -> FirstUpdate:
-    """What `first_update_and_line` sees."""
-    return first_update_and_line(model, inputs, loss, make, watch, start)[0]
-
-
-def first_update_and_line(
-    model: nn.Module,
-    inputs: Inputs,
-    loss: Callable[[Any], Tensor] | None,
-    make: Make,
-    watch: Watch = lambda done, total: None,
-    start: Backward | None = None,
 ) -> tuple[FirstUpdate, Line]:
     """Take the gradient, let the optimiser say where it would go, and look along that line, which is returned too.
 

@@ -1,19 +1,18 @@
 """The trainings: a ladder of rates for everything with warm-up and without, then more seeds at the best rate."""
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ...measure import Sensitivity, lr_sensitivity
 from ...runs.config import replaced
 from ...tasks.language_model import LANGUAGE_MODEL
 from ...tasks.protocol import AnyCorpus, TaskFromScratch
 from ...tasks.run_config import RunConfig
 from ...tasks.translation import TRANSLATION
 from ..grids.grid import Cell, Grid
-from ..ladders.runs import Run, mean_finals, train
+from ..ladders.arms import BestOfLadder, best_rate
+from ..ladders.runs import Run, train
 from ..ladders.trials import language_model_base, translation_base
 from ..protocol.pieces import Pieces
 from .config import AdaptiveStudyConfig
@@ -39,40 +38,10 @@ class Key(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Arm:
+class Arm(BestOfLadder):
     """A placement, moved in one way, with one warm-up: over the ladder and at its best rate."""
 
     key: Key
-    peak_lrs: Sequence[float]
-    ladder: Sequence[Sequence[Run]]
-    """A row for each seed that climbed the ladder, a column for each rate."""
-    best: Sequence[Run]
-    """One a seed, at `best_lr`."""
-
-    @property
-    def best_lr(self) -> float:
-        """The rate whose mean over the ladder's seeds is lowest; the smaller of two that are equal."""
-        return best_rate(self.ladder, self.peak_lrs)
-
-    @property
-    def at_an_end(self) -> bool:
-        """Whether the best rate is the ladder's first or last, so that a better one may lie beyond."""
-        return self.best_lr in (self.peak_lrs[0], self.peak_lrs[-1])
-
-    @property
-    def finals(self) -> list[float]:
-        """Last losses in nats at the best rate, one a seed."""
-        return [run.final_nats for run in self.best]
-
-    @property
-    def mean_nats(self) -> float:
-        return mean_finals(self.best)
-
-    @property
-    def sensitivity(self) -> Sensitivity:
-        """As `measure.lr_sensitivity`, over the ladder."""
-        losses = [[run.final_nats if run.finite else math.inf for run in row] for row in self.ladder]
-        return lr_sensitivity(losses, [row[0].first_nats for row in self.ladder])
 
     @property
     def cells(self) -> list[Cell]:
@@ -87,12 +56,6 @@ class Trial:
     unigram_nats: float
     base: RunConfig
     arms: Mapping[Key, Arm]
-
-
-def best_rate(ladder: Sequence[Sequence[Run]], peak_lrs: Sequence[float]) -> float:
-    """The rate with the lowest mean loss; the smaller of two that are equal."""
-    means = [mean_finals(column) for column in zip(*ladder, strict=True)]
-    return peak_lrs[means.index(min(means))]
 
 
 def trained(config: AdaptiveStudyConfig, task: str, pieces: Pieces) -> Trial:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from ...data.parallel.opening import TOY
 from ...placement import named
+from ..ladders.checks import check_different, check_ladder, check_rising
 from ..protocol.scale import Scale
 from .families import BEST_FIXED, CONTROLLED, FAMILIES, POST, PRE, Drive
 
@@ -64,18 +65,16 @@ class AdaptiveStudyConfig:
     """auto, cpu, cuda, cuda:1 …"""
 
     def __post_init__(self) -> None:
-        for name in ("tasks", "scheduled", "peak_lrs"):
-            values = getattr(self, name)
-            if not values or len(set(values)) < len(values):
-                raise ValueError(f"{name}: give one or more different values, got {values}")
+        check_different(self, ("tasks", "scheduled", "peak_lrs"))
         if unknown := set(self.tasks) - set(TASKS):
             raise ValueError(f"tasks: {', '.join(sorted(unknown))} is not one; choose from {', '.join(TASKS)}")
-        if list(self.peak_lrs) != sorted(self.peak_lrs) or self.peak_lrs[0] <= 0:
-            raise ValueError(f"peak_lrs must be positive and rise, got {self.peak_lrs}")
-        if not 1 <= self.ladder_seeds <= self.seeds:
-            raise ValueError(f"ladder_seeds must lie in [1, seeds={self.seeds}], got {self.ladder_seeds}")
-        if not 0 < self.warmup_updates < self.updates:
-            raise ValueError(f"warmup_updates must lie between 0 and updates={self.updates}, got {self.warmup_updates}")
+        check_rising(self.peak_lrs)
+        check_ladder(
+            ladder_seeds=self.ladder_seeds,
+            seeds=self.seeds,
+            warmup_updates=self.warmup_updates,
+            updates=self.updates,
+        )
         if not min(self.over_updates, self.controlled_over_updates, self.measure_every) > 0:
             raise ValueError("over_updates, controlled_over_updates and measure_every must be 1 or more")
         if not min(self.largest_change, self.needs_nats) > 0:

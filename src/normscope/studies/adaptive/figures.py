@@ -3,20 +3,15 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from matplotlib.backends.backend_svg import FigureCanvasSVG
-from matplotlib.figure import Figure
-
 from ...report.panels_svg import Panel, Series
 from ...report.study.contents import StudyFigure
-from ...report.svg import HUES, INK, house_style, to_svg
-from ..ladders.showing import series
+from ..ladders.showing import endings_svg, series
 from .config import AdaptiveStudyConfig
 from .families import POST, PRE, Drive, title
 from .moving import courses
 from .standing import Standing
 
 _DRIVES: Mapping[Drive, str] = {"schedule": "scheduled", "controller": "controlled"}
-_ROW_INCHES, _EDGES_INCHES, _WIDTH_INCHES = 0.3, 1.5, 9.0
 
 
 def figures(config: AdaptiveStudyConfig, found: Sequence[Standing]) -> list[StudyFigure]:
@@ -61,28 +56,18 @@ def figures(config: AdaptiveStudyConfig, found: Sequence[Standing]) -> list[Stud
 
 def _endings(standing: Standing) -> str:
     kinds = standing.kinds[::-1]
-    with house_style():
-        figure = Figure(figsize=(_WIDTH_INCHES, _ROW_INCHES * len(kinds) + _EDGES_INCHES), layout="constrained")
-        FigureCanvasSVG(figure)
-        axes = figure.subplots()
-        for words, arm_of, fill in (("no warm-up", standing.without, "none"), ("warm-up", standing.warm, HUES[0])):
-            x = [loss for kind in kinds for loss in arm_of(kind).finals]
-            y = [place for place, kind in enumerate(kinds) for _ in arm_of(kind).finals]
-            axes.plot(x, y, ls="", marker="o", ms=5.5, color=HUES[0], markerfacecolor=fill, label=words)
-        lines = (((0, (1, 2)), standing.pre, "Pre-LN"), ((0, (4, 2)), standing.post, "Post-LN with warm-up"))
-        for style, arm, words in lines:
-            axes.axvline(arm.mean_nats, color=INK, lw=1, ls=style, label=f"{words}, mean")
-        axes.set_yticks(range(len(kinds)), labels=[title(*kind) for kind in kinds])
-        axes.set_xlabel("last validation loss, nats")
-        figure.legend(loc="outside lower center", ncols=4)
-        best, worst = kinds[-1], kinds[0]
-        return to_svg(
-            figure,
-            title=f"Last validation loss of every arm, {standing.words}",
-            desc=f"From {title(*best)} at {standing.better(best).mean_nats:.3f} nats to {title(*worst)} at "
-            f"{standing.better(worst).mean_nats:.3f}; Pre-LN at {standing.pre.mean_nats:.3f}, Post-LN with warm-up at "
-            f"{standing.post.mean_nats:.3f}.",
-        )
+    best, worst = kinds[-1], kinds[0]
+    return endings_svg(
+        {title(*kind): (standing.without(kind), standing.warm(kind)) for kind in kinds},
+        {
+            "Pre-LN, mean": standing.pre.mean_nats,
+            "Post-LN with warm-up, mean": standing.post.mean_nats,
+        },
+        title=f"Last validation loss of every arm, {standing.words}",
+        desc=f"From {title(*best)} at {standing.better(best).mean_nats:.3f} nats to {title(*worst)} at "
+        f"{standing.better(worst).mean_nats:.3f}; Pre-LN at {standing.pre.mean_nats:.3f}, Post-LN with warm-up at "
+        f"{standing.post.mean_nats:.3f}.",
+    )
 
 
 def _rates(standing: Standing) -> list[Panel]:

@@ -26,7 +26,7 @@ def facts_about(case: Case, *, text_file: str, corpus: str) -> dict[str, Any]:
     task = task_of(case, text_file, corpus)
     model, batch = model_of(case, task), task.batch(0)
     _, streams = streams_in(model, batch.run)
-    seen = first_update(model, batch.run, batch.loss, of_config(model, optimizer_of(case, 1.0)).over_one)
+    seen, _ = first_update(model, batch.run, batch.loss, of_config(model, optimizer_of(case, 1.0)).over_one)
     return {
         "facts": asdict(facts_of(seen, optimizer=case.optimizer, stacks=as_stacks(streams))),
         "rates": seen.rates,

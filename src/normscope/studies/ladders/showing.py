@@ -1,12 +1,20 @@
 """How a ladder is drawn, and what of it stands in a study's data."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
 
 from ...measure import Sensitivity
 from ...report.panels_svg import Series
+from ...report.svg import HUES, INK, house_style, to_svg
+from .arms import Climbed
 from .runs import Run
+
+_ROW_INCHES, _EDGES_INCHES, _WIDTH_INCHES = 0.3, 1.5, 9.0
+_DASHES = ((0, (1, 2)), (0, (4, 2)))
 
 
 def series(label: str, hue: int, ladder: Sequence[Sequence[Run]], peak_lrs: Sequence[float]) -> Series:
@@ -38,3 +46,27 @@ def plain_sensitivity(found: Sensitivity) -> dict[str, Any]:
         "sensitivity_low": None if math.isnan(found.low) else found.low,
         "sensitivity_high": None if math.isnan(found.high) else found.high,
     }
+
+
+def endings_svg(
+    rows: Mapping[str, tuple[Climbed, Climbed]], lines: Mapping[str, float], *, title: str, desc: str
+) -> str:
+    """The last losses of every seed at the best rate.
+
+    rows: without warm-up and with it, by what stands beside them, from the bottom up. lines: one or two losses to
+    compare with, by their names.
+    """
+    with house_style():
+        figure = Figure(figsize=(_WIDTH_INCHES, _ROW_INCHES * len(rows) + _EDGES_INCHES), layout="constrained")
+        FigureCanvasSVG(figure)
+        axes = figure.subplots()
+        for number, (words, fill) in enumerate((("no warm-up", "none"), ("warm-up", HUES[0]))):
+            x = [loss for arms in rows.values() for loss in arms[number].finals]
+            y = [place for place, arms in enumerate(rows.values()) for _ in arms[number].finals]
+            axes.plot(x, y, ls="", marker="o", ms=5.5, color=HUES[0], markerfacecolor=fill, label=words)
+        for dash, (words, nats) in zip(_DASHES[: len(lines)], lines.items(), strict=True):
+            axes.axvline(nats, color=INK, lw=1, ls=dash, label=words)
+        axes.set_yticks(range(len(rows)), labels=list(rows))
+        axes.set_xlabel("last validation loss, nats")
+        figure.legend(loc="outside lower center", ncols=2 + len(lines))
+        return to_svg(figure, title=title, desc=desc)

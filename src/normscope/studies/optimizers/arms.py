@@ -1,16 +1,15 @@
 """The trainings: a ladder of rates for every placement, optimiser and warm-up, then more seeds at the best rates."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from ...measure import Sensitivity, lr_sensitivity
 from ...optim import OptimizerConfig
 from ...runs.config import replaced
 from ...tasks.language_model import LanguageModelRunConfig
 from ..grids.grid import Cell, Grid
+from ..ladders.arms import Climbed
 from ..ladders.runs import Run, mean_finals, train
 from ..ladders.setting import language_model
 from ..protocol.pieces import Pieces
@@ -26,13 +25,10 @@ class Key(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Arm:
+class Arm(Climbed):
     """A placement under one optimiser with one warm-up."""
 
     key: Key
-    peak_lrs: Sequence[float]
-    ladder: Sequence[Sequence[Run]]
-    """A row for each seed that climbed the ladder, a column for each rate."""
     again: Mapping[float, Sequence[Run]]
     """By rate, one run a seed: of the rates with the lowest losses on the ladder."""
 
@@ -42,29 +38,13 @@ class Arm:
         return min(sorted(self.again), key=lambda lr: mean_finals(self.again[lr]))
 
     @property
-    def at_an_end(self) -> bool:
-        """Whether the best rate is the ladder's first or last, so that a better one may lie beyond."""
-        return self.best_lr in (self.peak_lrs[0], self.peak_lrs[-1])
-
-    @property
-    def finals(self) -> list[float]:
-        """Last losses in nats at the best rate, one a seed."""
-        return [run.final_nats for run in self.again[self.best_lr]]
-
-    @property
-    def mean_nats(self) -> float:
-        return mean_finals(self.again[self.best_lr])
+    def at_best(self) -> Sequence[Run]:
+        return self.again[self.best_lr]
 
     @property
     def lost(self) -> int:
         """How many runs of the ladder did not stay finite."""
         return sum(not run.finite for row in self.ladder for run in row)
-
-    @property
-    def sensitivity(self) -> Sensitivity:
-        """As `measure.lr_sensitivity`, over the ladder."""
-        losses = [[run.final_nats if run.finite else math.inf for run in row] for row in self.ladder]
-        return lr_sensitivity(losses, [row[0].first_nats for row in self.ladder])
 
     @property
     def cells(self) -> list[Cell]:

@@ -5,6 +5,7 @@ from types import MappingProxyType
 
 from ...data.parallel.opening import TOY
 from ...placement import named
+from ..ladders.checks import check_different, check_ladder
 from ..protocol.scale import Scale
 
 PLACEMENTS = (
@@ -59,22 +60,21 @@ class OptimizersConfig:
     device: str = "cpu"
 
     def __post_init__(self) -> None:
-        for name in ("placements", "optimizers"):
-            values = getattr(self, name)
-            if not values or len(set(values)) < len(values):
-                raise ValueError(f"{name}: give one or more different values, got {values}")
+        check_different(self, ("placements", "optimizers"))
         if unknown := [name for name in self.optimizers if name not in LADDERS]:
             raise ValueError(
                 f"optimizers: {', '.join(unknown)} has no ladder of rates; choose from {', '.join(LADDERS)}"
             )
-        if not 1 <= self.ladder_seeds <= self.seeds:
-            raise ValueError(f"ladder_seeds must lie in [1, seeds={self.seeds}], got {self.ladder_seeds}")
+        check_ladder(
+            ladder_seeds=self.ladder_seeds,
+            seeds=self.seeds,
+            warmup_updates=self.warmup_updates,
+            updates=self.updates,
+        )
         if not 1 <= self.best_rates <= self.rates <= len(LADDERS["adamw"]):
             raise ValueError(
                 f"1 <= best_rates <= rates <= {len(LADDERS['adamw'])} must hold, got {self.best_rates} and {self.rates}"
             )
-        if not 0 < self.warmup_updates < self.updates:
-            raise ValueError(f"warmup_updates must lie between 0 and updates={self.updates}, got {self.warmup_updates}")
         if not self.needs_nats > 0:
             raise ValueError(f"needs_nats must be positive, got {self.needs_nats}")
         for name in self.placements:

@@ -3,13 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from matplotlib.backends.backend_svg import FigureCanvasSVG
-from matplotlib.figure import Figure
-
 from ...report.panels_svg import Panel, Series
 from ...report.study.contents import StudyFigure
-from ...report.svg import HUES, INK, house_style, to_svg
-from ..ladders.showing import series
+from ..ladders.showing import endings_svg, series
 from .config import StreamsConfig
 from .runs import Arm
 from .sources import BASE
@@ -30,7 +26,6 @@ _GROUPS = {
     "branches scaled by depth": ("depth-scaled", "completep", "depth-mup", "minicpm", "granite", "layer-scale"),
     "gates, scaled skips, parallel blocks": ("variance-gate", "gpas", "zaya", "doge", "parallel", "normformer"),
 }
-_ROW_INCHES, _EDGES_INCHES, _WIDTH_INCHES = 0.27, 1.5, 9.0
 
 
 def figures(config: StreamsConfig, found: Sequence[Standing]) -> list[StudyFigure]:
@@ -62,27 +57,15 @@ def figures(config: StreamsConfig, found: Sequence[Standing]) -> list[StudyFigur
 
 def _endings(standing: Standing) -> str:
     names = standing.placements[::-1]
-    with house_style():
-        figure = Figure(figsize=(_WIDTH_INCHES, _ROW_INCHES * len(names) + _EDGES_INCHES), layout="constrained")
-        FigureCanvasSVG(figure)
-        axes = figure.subplots()
-        looks = (("no warm-up", standing.without, "none"), ("warm-up", standing.warm, HUES[0]))
-        for words, arm_of, fill in looks:
-            x = [loss for name in names for loss in arm_of(name).finals]
-            y = [place for place, name in enumerate(names) for _ in arm_of(name).finals]
-            axes.plot(x, y, ls="", marker="o", ms=5.5, color=HUES[0], markerfacecolor=fill, label=words)
-        base = standing.better(BASE).mean_nats
-        axes.axvline(base, color=INK, lw=1, ls=(0, (1, 2)), label="Pre-LN, mean of its better warm-up")
-        axes.set_yticks(range(len(names)), labels=[title(name) for name in names])
-        axes.set_xlabel("last validation loss, nats")
-        figure.legend(loc="outside lower center", ncols=3)
-        best, worst = names[-1], names[0]
-        return to_svg(
-            figure,
-            title=f"Last validation loss of every placement, {standing.words}",
-            desc=f"From {title(best)} at {standing.better(best).mean_nats:.3f} nats to {title(worst)} at "
-            f"{standing.better(worst).mean_nats:.3f}; Pre-LN at {base:.3f}.",
-        )
+    best, worst = names[-1], names[0]
+    base = standing.better(BASE).mean_nats
+    return endings_svg(
+        {title(name): (standing.without(name), standing.warm(name)) for name in names},
+        {"Pre-LN, mean of its better warm-up": base},
+        title=f"Last validation loss of every placement, {standing.words}",
+        desc=f"From {title(best)} at {standing.better(best).mean_nats:.3f} nats to {title(worst)} at "
+        f"{standing.better(worst).mean_nats:.3f}; Pre-LN at {base:.3f}.",
+    )
 
 
 def _rates(config: StreamsConfig, standing: Standing) -> list[Panel]:

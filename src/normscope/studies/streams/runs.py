@@ -1,66 +1,30 @@
 """The trainings: a ladder of rates for every placement with warm-up and without, then more seeds at the best rate."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from ...measure import Sensitivity, lr_sensitivity
 from ...runs.config import replaced
 from ..grids.grid import Cell, Grid
-from ..ladders.runs import Run, mean_finals, train
+from ..ladders.arms import BestOfLadder, best_rate
+from ..ladders.runs import Run, train
 from ..protocol.pieces import Pieces
 from .config import StreamsConfig
 from .models import Trial
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Arm:
+class Arm(BestOfLadder):
     """A placement with one warm-up, over the ladder and at its best rate."""
 
     placement: str
     warmup_updates: int
     ffn_width: int
     parameters: int
-    peak_lrs: Sequence[float]
-    ladder: Sequence[Sequence[Run]]
-    """A row for each seed that climbed the ladder, a column for each rate."""
-    best: Sequence[Run]
-    """One a seed, at the rate whose mean over the ladder's seeds is lowest."""
-
-    @property
-    def sensitivity(self) -> Sensitivity:
-        """As `measure.lr_sensitivity`, over the ladder."""
-        losses = [[run.final_nats if run.finite else math.inf for run in row] for row in self.ladder]
-        return lr_sensitivity(losses, [row[0].first_nats for row in self.ladder])
-
-    @property
-    def best_lr(self) -> float:
-        return best_rate(self.ladder, self.peak_lrs)
-
-    @property
-    def at_an_end(self) -> bool:
-        """Whether the best rate is the ladder's first or last, so that a better one may lie beyond."""
-        return self.best_lr in (self.peak_lrs[0], self.peak_lrs[-1])
-
-    @property
-    def finals(self) -> list[float]:
-        """Last losses in nats at the best rate, one a seed."""
-        return [run.final_nats for run in self.best]
-
-    @property
-    def mean_nats(self) -> float:
-        return mean_finals(self.best)
 
 
 Arms = dict[tuple[str, int], Arm]
 """By placement and warm-up in updates."""
-
-
-def best_rate(ladder: Sequence[Sequence[Run]], peak_lrs: Sequence[float]) -> float:
-    """The rate with the lowest mean loss; the smaller of two that are equal."""
-    means = [mean_finals(column) for column in zip(*ladder, strict=True)]
-    return peak_lrs[means.index(min(means))]
 
 
 def trained(config: StreamsConfig, trial: Trial, pieces: Pieces) -> Arms:
