@@ -6,7 +6,7 @@ import select
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -158,6 +158,17 @@ class Tab:
         found = self._call("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
         assert "exceptionDetails" not in found, found
         return found["result"].get("value")
+
+    def soon(self, expression: str, wanted: Any) -> None:
+        """Asks until the answer is the wanted one; between two pages, and before charts are drawn, there is none."""
+        deadline, found = time.monotonic() + ANSWER_SECONDS, None
+        while True:
+            with suppress(AssertionError):
+                found = self.js(expression)
+            if found == wanted:
+                return
+            assert time.monotonic() < deadline, (expression, found)
+            time.sleep(0.02)
 
     def press(self, key: str, **modifiers: int) -> None:
         code, number = _KEYS.get(key, (key, 0))

@@ -62,10 +62,6 @@ def test_ends_ticks_and_scales_are_the_picture_s() -> None:
     assert chart_of(replace(PANEL, series=[]))["charts"] == []
 
 
-def wait(tab: Tab) -> None:
-    tab.js("new Promise(done => requestAnimationFrame(() => setTimeout(done, 50)))")
-
-
 def test_a_study_s_figure_has_a_chart_for_each_panel(tab: Tab, tmp_path: Path) -> None:
     figure = StudyFigure.of_panels(
         panels=[PANEL, replace(PANEL, title="Other", log_y=True)],
@@ -77,8 +73,7 @@ def test_a_study_s_figure_has_a_chart_for_each_panel(tab: Tab, tmp_path: Path) -
     page = tmp_path / "study.html"
     page.write_text(render_study(replace(PAGE, figures=[figure, *PAGE.figures])), encoding="utf-8")
     tab.open(page.as_uri(), height=4_000)
-    wait(tab)
-    assert tab.js("normscope.views.map(v => v.plot.scales.y.distr)") == [1, 3]
+    tab.soon("normscope.views.map(v => v.plot.scales.y.distr)", [1, 3])
     assert tab.js("document.querySelectorAll('#f-two-panels .plot canvas').length") == 2
     assert tab.js("[...document.querySelectorAll('figure > svg')].filter(s => s.checkVisibility()).length") == 2
     assert tab.js("document.querySelector('#explore').nextElementSibling.querySelector('#f-two-panels') !== null")
@@ -94,7 +89,7 @@ def test_a_diagnosis_is_explored_over_depth(tab: Tab, tmp_path: Path, width: int
     page = tmp_path / "doctor.html"
     page.write_text(render_doctor(broken()), encoding="utf-8")
     tab.open(page.as_uri(), width=width, height=6_000)
-    wait(tab)
+    tab.soon("normscope.views.length > 0 && normscope.views.every(v => v.plot)", wanted=True)
     assert tab.js("normscope.views.length") == tab.js("document.querySelectorAll('.plot canvas').length") > 0
     assert tab.js("document.documentElement.scrollWidth") == width
     assert tab.log == []

@@ -1,11 +1,8 @@
 """A page that is written while runs train loads itself again, and keeps what its reader has chosen."""
 
-import time
-from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -33,18 +30,6 @@ def written(file: Path, at: str, *, live: bool) -> None:
 SHOWN = "document.querySelector('header time').textContent"
 
 
-def soon(tab: Tab, expression: str, wanted: Any) -> None:
-    """Asks until the answer is the wanted one; between two pages there is none."""
-    found = None
-    for _ in range(200):
-        with suppress(AssertionError):
-            found = tab.js(expression)
-        if found == wanted:
-            return
-        time.sleep(0.05)
-    raise AssertionError((expression, found))
-
-
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     return tmp_path / "report.html"
@@ -54,13 +39,13 @@ def test_a_page_of_running_runs_follows_them_and_keeps_the_readers_view(tab: Tab
     written(file, "first", live=True)
     tab.open(f"{file.as_uri()}#logy=log&smooth=0.5", height=4000)
     slider = "document.querySelector('#explore-smooth')"
-    soon(tab, f"{slider}.focus() ?? document.activeElement === {slider}", wanted=True)
+    tab.soon(f"{slider}.focus() ?? document.activeElement === {slider}", wanted=True)
     written(file, "second", live=True)
-    soon(tab, SHOWN, "second")
-    soon(tab, "[normscope.state.logY, normscope.state.smooth]", ["log", 0.5])
-    soon(tab, f"document.activeElement === {slider}", wanted=True)
+    tab.soon(SHOWN, "second")
+    tab.soon("[normscope.state.logY, normscope.state.smooth]", ["log", 0.5])
+    tab.soon(f"document.activeElement === {slider}", wanted=True)
     written(file, "third", live=False)
-    soon(tab, SHOWN, "third")
+    tab.soon(SHOWN, "third")
     tab.js("window.stays = true")
     written(file, "fourth", live=False)
     tab.js("new Promise(done => setTimeout(done, 1000))")
@@ -73,14 +58,14 @@ def test_a_reader_may_keep_the_page_as_it_is(tab: Tab, file: Path) -> None:
     written(file, "first", live=True)
     tab.open(file.as_uri(), height=4000)
     button = "document.querySelector('#explore-still')"
-    soon(tab, f"normscope.state.still || {button}.click() || normscope.state.still", wanted=True)
+    tab.soon(f"normscope.state.still || {button}.click() || normscope.state.still", wanted=True)
     written(file, "second", live=True)
     tab.js("new Promise(done => setTimeout(done, 1000))")
     assert tab.js(SHOWN) == "first"
     assert tab.js("location.hash") == "#still=1"
     assert tab.js(f"{button}.textContent") == "Load again as runs go on"
     tab.js(f"{button}.click()")
-    soon(tab, SHOWN, "second")
+    tab.soon(SHOWN, "second")
     assert tab.log == []
 
 

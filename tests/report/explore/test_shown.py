@@ -22,8 +22,7 @@ def address(tmp_path_factory: pytest.TempPathFactory, sample_page: str) -> str:
     return file.as_uri()
 
 
-def wait(tab: Tab) -> None:
-    tab.js("new Promise(done => requestAnimationFrame(() => setTimeout(done, 50)))")
+HUE = "normscope.views[0].plot.series.at(-1).stroke()"
 
 
 @pytest.mark.parametrize("width", [390, 1280])
@@ -34,21 +33,18 @@ def test_charts_fit_and_have_the_colours_of_the_theme(
     tab: Tab, address: str, width: int, features: dict[str, str]
 ) -> None:
     tab.open(address, width=width, height=8_000, **features)
-    wait(tab)
+    tab.soon(SHOWN.format(".plot canvas"), 5)
     assert tab.log == []
     assert tab.js("document.documentElement.scrollWidth") == width
-    assert tab.js(SHOWN.format(".plot canvas")) == 5
     assert tab.js(SHOWN.format("figure > svg")) == 1
-    hue = tab.js("normscope.views[0].plot.series.at(-1).stroke()")
-    assert hue == {"": "#d55e00", "dark": "#ff8a3d", "active": "LinkText"}["".join(features.values())]
+    assert tab.js(HUE) == {"": "#d55e00", "dark": "#ff8a3d", "active": "LinkText"}["".join(features.values())]
 
 
 def test_a_theme_that_changes_draws_the_charts_anew(tab: Tab, address: str) -> None:
     tab.open(address, prefers_color_scheme="light", height=4_000)
-    wait(tab)
+    tab.soon(HUE, "#d55e00")
     tab.media(prefers_color_scheme="dark")
-    wait(tab)
-    assert tab.js("normscope.views[0].plot.series.at(-1).stroke()") == "#ff8a3d"
+    tab.soon(HUE, "#ff8a3d")
 
 
 @pytest.mark.parametrize("script", [True, False])
@@ -70,16 +66,16 @@ def test_charts_of_a_hundred_arms_are_drawn_when_they_come_near(
     page.write_text(render(comparison_of(100)), encoding="utf-8")
     assert page.stat().st_size < 800_000
     tab.open(page.as_uri(), height=900)
-    wait(tab)
+    tab.soon("normscope.views[0].drawn?.lines.length", 100)
     assert tab.js("normscope.views.filter(v => v.plot).length") <= 2
     assert tab.js("document.querySelector('#explore').getBoundingClientRect().top") < 900
     assert tab.js("document.querySelector('.listed summary').textContent").endswith(": 100 learned")
     tab.media("print")
-    assert tab.js("document.querySelector('.listed li').checkVisibility({contentVisibilityAuto: true})")
+    listed = "document.querySelector('.listed li').checkVisibility({contentVisibilityAuto: true})"
+    tab.soon(listed, wanted=True)
     tab.media()
     tab.js("document.querySelector('#f-train-loss').scrollIntoView()")
-    wait(tab)
-    assert tab.js("normscope.views[1].drawn.lines.length") == 100
+    tab.soon("normscope.views[1].drawn?.lines.length", 100)
     tab.js("document.querySelector('[data-facet=Warm-up]').click()")
     assert tab.js("normscope.views[1].drawn.lines.length") == 50
     assert tab.js("normscope.views.filter(v => v.plot).length") < 6
@@ -118,7 +114,7 @@ def test_hostile_names_are_text(tab: Tab, tmp_path: Path, comparison: Comparison
     page = tmp_path / "hostile.html"
     page.write_text(render(hostile(comparison)), encoding="utf-8")
     tab.open(page.as_uri(), width=390, height=30_000)
-    wait(tab)
+    tab.soon("normscope.views.every(v => v.plot)", wanted=True)
     assert tab.log == []
     assert tab.js("document.querySelectorAll('img').length") == 0
     assert tab.js("document.documentElement.scrollWidth") == 390
@@ -131,5 +127,5 @@ def test_hostile_names_are_text(tab: Tab, tmp_path: Path, comparison: Comparison
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_no_rule_of_accessibility_is_broken(tab: Tab, address: str, scheme: str) -> None:
     tab.open(address, prefers_color_scheme=scheme, height=8_000)
-    wait(tab)
+    tab.soon("normscope.views.every(v => v.plot)", wanted=True)
     assert violations(tab) == []
