@@ -23,6 +23,7 @@ DATA = {
     "report/vendor/uplot/uPlot.iife.min.js",
     "report/vendor/uplot/uPlot.min.css",
     "doctor/advise/rule.json",
+    "doctor/advise/early.json",
     "studies/paper/claims.toml",
     "choosing/evidence.json",
     "choosing/published.toml",

@@ -4,11 +4,13 @@ import html
 import json
 import math
 import re
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from normscope.doctor.advise.early import shipped_early_rule
 from normscope.doctor.advise.rule import shipped_rule, to_table
 from normscope.studies.grids.demo import DEMO_GRID, demo_config
 
@@ -89,6 +91,11 @@ def test_every_result_stands_in_the_index() -> None:
 def test_the_advice_goes_by_the_constants_of_its_study() -> None:
     data = json.loads((RESULTS / "advice" / "results.json").read_text(encoding="utf-8"))
     assert json.loads(json.dumps(to_table(shipped_rule()))) == data["rule"]
+
+
+def test_the_chance_to_be_stuck_goes_by_the_constants_of_its_study() -> None:
+    data = json.loads((RESULTS / "amplification_trainings" / "results.json").read_text(encoding="utf-8"))
+    assert json.loads(json.dumps(asdict(shipped_early_rule()))) == data["early_rule"]
 
 
 def test_the_results_of_the_demo_are_those_of_the_demo_as_it_is() -> None:

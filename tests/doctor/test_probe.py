@@ -216,4 +216,4 @@ def test_a_rate_beyond_the_range_is_tried_with_warm_ups():
     assert above.warmup.shortest_updates is None
     assert len(above.probed) == 5
     assert "50 updates were made" in above.notes[-1]
-    assert above.updates_used == sum(one.updates for one in (*above.probed, *above.warmup.tried))
+    assert above.updates_used == sum(one.updates for one in (*above.probed, above.wanted_training, *above.warmup.tried))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from normscope.doctor.advise.facts import Facts
 from normscope.doctor.advise.rule import of_table
 from normscope.errors import UserError
-from normscope.studies.advice import finder, warmup
+from normscope.studies.advice import finder, measuring, warmup
 from normscope.studies.advice import study as advice
 from normscope.studies.advice.cases.case import Case, rate_of
 from normscope.studies.advice.cases.families import FAMILIES, cases
@@ -272,7 +272,7 @@ def test_a_training_that_explodes_ends_there():
 
 def test_the_study_as_a_whole(tmp_path, monkeypatch):
     """Only the long trainings are made up."""
-    monkeypatch.setattr(advice, "trainings", lambda *_: climb(1, landscape(2, 4)))
+    monkeypatch.setattr(measuring, "trainings", lambda *_: climb(1, landscape(2, 4)))
     monkeypatch.setattr(warmup, "at_rate", lambda *_, warmup_updates, **__: outcome(3.0 if warmup_updates > 8 else 4.6))
     smoke = SCALES["smoke"].config
     config = replace(smoke, cases=smoke.cases[::2], processes=1, warmup_ladder=(10, 20))

@@ -12,7 +12,7 @@ import torch
 from normscope.model import Layout
 from normscope.studies.conditioning.claims import claims
 from normscope.studies.conditioning.config import SCALES, ConditioningConfig
-from normscope.studies.conditioning.courses import Course, Placed, rank_correlation
+from normscope.studies.conditioning.courses import Course, Placed
 from normscope.studies.conditioning.measure import block_spectra, build, followed, recorded_blocks
 from normscope.studies.conditioning.models import run_config, stated_spread
 from normscope.studies.conditioning.study import STUDY
@@ -72,18 +72,6 @@ def test_where_a_placement_leaves_and_comes_back() -> None:
     lost = placed("post-ln", 1.2, [course([1.2, 2.0, 2.0], 9.0, finite=False)])
     assert math.isinf(float(lost.worst_spread().mean))
     assert lost.left(2.0) is None
-
-
-def test_rank_correlation_is_spearman_s() -> None:
-    rng = np.random.default_rng(0)
-    x = rng.standard_normal(40)
-    y = np.round(x + rng.standard_normal(40), 1)
-    stats = pytest.importorskip("scipy.stats", reason="needs SciPy (with the `probes` extra)")
-    r, low, high = rank_correlation(x.tolist(), y.tolist())
-    assert r == pytest.approx(stats.spearmanr(x, y).statistic, abs=1e-12)
-    assert low < r < high
-    assert rank_correlation([1, 2, 3, 4, 5], [1, 4, 9, 16, 25]) == pytest.approx((1, 1, 1), abs=1e-6)
-    assert math.isnan(rank_correlation([1, 2, 3], [1, 2, 3])[0])
 
 
 def test_norms_are_those_of_the_update_that_adam_takes() -> None:

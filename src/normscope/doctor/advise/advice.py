@@ -15,11 +15,12 @@ from ..observe.observed import ObservedStack
 from ..trace.inputs import Inputs
 from .batches import Probing, batches_of, loss_of_output
 from .change import change_along
+from .early import shipped_early_rule
 from .facts import facts_of
 from .first_update import first_update
-from .foreseen import Foreseen, advised, warmup_advice
+from .foreseen import Foreseen, advised, warmup_advice, with_trial
 from .optimizers import maker_of
-from .probe import probe
+from .probe import probe, trial_at
 from .rule import shipped_rule
 from .warmup import shortest_warmup
 
@@ -60,7 +61,12 @@ def advise(
     updates = min(probing.updates, rule.probe.updates)
     looked = probe(model, batches, maker, expected=rule.best(facts), rule=rule.probe, updates=updates, watch=watch)
     advice = replace(advised(seen, facts, rule, instant.looked(looked, rule), wanted_rate), change=change)
-    if wanted_rate is None or advice.wanted_place in ("in range", "below"):
+    if wanted_rate is None:
+        return advice
+    early = shipped_early_rule()
+    trial = trial_at(wanted_rate, model, batches, maker, updates=early.updates, watch=watch)
+    advice = with_trial(advice, trial, early.stuck_chance(facts, trial))
+    if advice.wanted_place in ("in range", "below"):
         return advice
     found = shortest_warmup(model, batches, maker, rate=wanted_rate, updates=probing.updates, watch=watch)
     return replace(advice, warmup=warmup_advice(found), updates_used=advice.updates_used + found.updates_used)

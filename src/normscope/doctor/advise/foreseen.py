@@ -101,6 +101,16 @@ def advised(seen: FirstUpdate, facts: Facts, rule: Rule, foreseen: Foreseen, wan
     )
 
 
+def with_trial(advice: Advice, trial: Trial, chance: float) -> Advice:
+    """With the chance that the wanted rate gets stuck as a short training at it shows it."""
+    return replace(
+        advice,
+        stuck_chance=chance,
+        wanted_training=_short(trial),
+        updates_used=advice.updates_used + len(trial.losses),
+    )
+
+
 def warmup_advice(found: Warmups) -> WarmupAdvice:
     """What was tried, and the shortest that carries the rate."""
     return WarmupAdvice(

@@ -34,6 +34,27 @@ class Probe:
         return updates_of(self.trials)
 
 
+def trial_at(
+    rate: float,
+    model: nn.Module,
+    batches: Batches,
+    maker: Maker,
+    *,
+    updates: int,
+    watch: Callable[[str, int, int], None] = lambda stage, done, total: None,
+) -> Trial:
+    """One short training, after which every weight is what it was; watch: as of a probe."""
+    done = 0
+
+    def told() -> None:
+        nonlocal done
+        done += 1
+        watch("your rate", done, updates)
+
+    with restored(model):
+        return train_shortly(model, batches, maker, rate=rate, updates=updates, watch=told)
+
+
 def length(updates: int) -> int:
     """Updates of each training, for so many in all. Raises ValueError for too few."""
     if updates < LEAST_UPDATES:

@@ -114,6 +114,9 @@ class Advice:
     """Over how many updates the training's own warm-up rises to the wanted rate; None where that is not known."""
     stuck_chance: float | None = None
     """The chance that the wanted rate gets stuck without warm-up."""
+    wanted_training: ShortTraining | None = None
+    """The short training at that rate which the chance was read from; None without a probe, where it was read from the
+    first update."""
     warmup: WarmupAdvice | None = None
     """None without a probe."""
     rates: tuple[float, ...] = ()

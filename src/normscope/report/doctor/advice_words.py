@@ -181,7 +181,9 @@ def distance_words(advice: Advice) -> str:
 def _judged(advice: Advice) -> Iterator[str]:
     yield "not judged" if advice.wanted_place is None else _PLACES[advice.wanted_place]
     if advice.stuck_chance is not None:
-        yield f"{probability(advice.stuck_chance)} chance of getting stuck"
+        looked = advice.wanted_training
+        seen = "" if looked is None else f", by a short training of {counted(looked.updates, 'update')} at it"
+        yield f"{probability(advice.stuck_chance)} chance of getting stuck{seen}"
 
 
 def _warmup(warmup: WarmupAdvice) -> AdviceRow:

@@ -71,4 +71,5 @@ def _change_picture(advice: Advice, diagnosis: DiagnosisContents) -> Picture | N
 def _trainings(advice: Advice) -> tuple[ShortTraining, ...]:
     """Those without warm-up by rising rate, then those with one."""
     warmed = () if advice.warmup is None else advice.warmup.tried
-    return (*sorted(advice.probed, key=lambda one: one.rate), *warmed)
+    wanted = () if advice.wanted_training is None else (advice.wanted_training,)
+    return (*sorted((*advice.probed, *wanted), key=lambda one: one.rate), *warmed)

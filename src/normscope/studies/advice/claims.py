@@ -22,19 +22,19 @@ def claims(cases: Sequence[Judged], warmups: Sequence[Warmup]) -> list[Claim]:
     """All claims of the study."""
     instant, probes = [one.instant for one in cases], [one.probe for one in cases]
     return [
-        _share(
+        share_claim(
             "Instant advice: the best rate",
             "The rate named from the first update lies within a factor of 3 of the best in at least 85 % of cases.",
             [one.within(3) for one in instant],
             least=0.85,
         ),
-        _share(
+        share_claim(
             "Instant advice: stuck",
             "At the rate that is named from the first update at most 5 % of cases are stuck.",
             [one.stuck for one in instant],
             greatest=0.05,
         ),
-        _share(
+        share_claim(
             "Instant advice: its interval",
             f"The interval holds the best rate in {percentage(CONFIDENCE, 0)} of cases, give or take 5.",
             [one.covered for one in instant],
@@ -42,19 +42,19 @@ def claims(cases: Sequence[Judged], warmups: Sequence[Warmup]) -> list[Claim]:
             greatest=CONFIDENCE + COVERED,
         ),
         _separates(cases),
-        _share(
+        share_claim(
             "Probe: the best rate",
             "The rate that a probe names lies within a factor of 2 of the best in at least 90 % of cases.",
             [one.within(2) for one in probes],
             least=0.9,
         ),
-        _share(
+        share_claim(
             "Probe: stuck",
             "At the rate that a probe names at most 2 % of cases are stuck.",
             [one.stuck for one in probes],
             greatest=0.02,
         ),
-        _share(
+        share_claim(
             "Probe: its interval",
             f"The interval holds the best rate in {percentage(CONFIDENCE, 0)} of cases, give or take 5.",
             [one.covered for one in probes],
@@ -66,7 +66,10 @@ def claims(cases: Sequence[Judged], warmups: Sequence[Warmup]) -> list[Claim]:
     ]
 
 
-def _share(name: str, statement: str, holds: Sequence[bool], *, least: float = 0.0, greatest: float = 1.0) -> Claim:
+def share_claim(
+    name: str, statement: str, holds: Sequence[bool], *, least: float = 0.0, greatest: float = 1.0
+) -> Claim:
+    """That the share of cases in which it holds lies between the bounds."""
     count, total = sum(holds), len(holds)
     return judged(
         name=name,
@@ -126,13 +129,13 @@ def _warmups(warmups: Sequence[Warmup]) -> list[Claim]:
     known = [one for one in warmups if one.shortest is not None]
     named = [one for one in warmups if one.named is not None]
     return [
-        _share(
+        share_claim(
             "Warm-up: it suffices",
             "A warm-up that short trainings name carries the rate in whole ones, in at least 90 % of cases.",
             [one.shortest is not None and (one.named or 0) >= one.shortest for one in named],
             least=0.9,
         ),
-        _share(
+        share_claim(
             "Warm-up: it is not too long",
             f"Where a warm-up of the ladder carries the rate, the one that is named is at most {WARMUP_FACTOR} times "
             "the shortest, in at least 90 % of cases.",

@@ -24,7 +24,7 @@ def tables(
         _early(early),
         _deep(judged),
         _failures(known, judged),
-        _warmups(warmups),
+        of_warmups(warmups),
         _cases(judged),
     ]
 
@@ -128,7 +128,8 @@ def _failures(known: Sequence[Known], judged: Sequence[Judged]) -> StudyTable:
     )
 
 
-def _warmups(warmups: Sequence[Warmup]) -> StudyTable:
+def of_warmups(warmups: Sequence[Warmup]) -> StudyTable:
+    """What short trainings say, beside whole ones."""
     return StudyTable(
         title="Warm-ups for the lowest rate that is stuck without one",
         columns=["case", "peak rate", "shortest, updates", "carried in short", "named, updates", "updates used"],
@@ -176,7 +177,7 @@ def data(
     by_case = {one.known.case: one for one in judged}
     return {
         "rule": to_table(rule),
-        "cases": {one.case.name: _of_case(one, by_case.get(one.case)) for one in known},
+        "cases": {one.case.name: of_case(one, by_case.get(one.case)) for one in known},
         "early": [
             {"updates": one.updates, "cases": len(one.off), "within_2": one.within(2), "within_3": one.within(3)}
             | {"ladder_updates": one.ladder_updates}
@@ -186,7 +187,8 @@ def data(
     }
 
 
-def _of_case(known: Known, judged: Judged | None) -> dict[str, Any]:
+def of_case(known: Known, judged: Judged | None) -> dict[str, Any]:
+    """What became of it, and what was named for it, as plain values."""
     low, high = known.good
     found: dict[str, Any] = {
         "family": known.case.family,

@@ -45,7 +45,7 @@ def warmup_cases(known: list[Known]) -> list[Known]:
     return [one for some in by_family.values() for one in some[:MOST_A_FAMILY]]
 
 
-def warmup_of(known: Known, config: AdviceConfig, pieces: Pieces) -> Warmup:
+def warmup_of(config: AdviceConfig, known: Known, pieces: Pieces) -> Warmup:
     """By halving: a warm-up that carries the rate is taken to mean that longer ones do."""
     step = min(step for step, stuck in known.labels().items() if stuck and _all_above(known, step))
     rate, ladder = rate_of(step), config.warmup_ladder

@@ -10,8 +10,9 @@ from ...report.numbers import number
 from ...report.study.contents import Claim
 from ..protocol.evidence import estimate, with_interval
 from ..protocol.judging import Answer, all_hold, answers, between, judged
+from ..protocol.ranks import rank_correlation
 from .config import POST, PRE, ConditioningConfig
-from .courses import Placed, rank_correlation
+from .courses import Placed
 
 Telling = Mapping[str, Sequence[Placed]]
 """By placement, one for each rate."""

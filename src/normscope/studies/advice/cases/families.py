@@ -1,10 +1,13 @@
 """The cases, by family: architecture, text and initialisation."""
 
+from collections.abc import Mapping
+
 from ....optim.optimizers import OptimizerName
 from .case import Architecture, Case, Text
 
 XAVIER, GPT, MEGATRON = "xavier-uniform", "normal-0.02", "megatron"
-FAMILIES: dict[tuple[Architecture, Text, str], str] = {
+Families = Mapping[tuple[Architecture, Text, str], str]
+FAMILIES: Families = {
     ("decoder", "characters", XAVIER): "post-ln 4x32; pre-ln 6x32; deepnorm 12x64; peri-ln 12x64; post-ln 12x64; "
     "post-ln 2x192",
     ("decoder", "characters", GPT): "pre-ln 4x48; post-ln 3x32:lion; deepnorm 6x32; post-ln 12x64; pre-ln 12x64; "
@@ -32,10 +35,10 @@ _LARGE, _WIDE = 300, 128
 """Blocks times width, and width, from which on batches are of the first shape."""
 
 
-def cases() -> list[Case]:
+def cases(families: Families = FAMILIES) -> list[Case]:
     """All of them, family by family."""
     found = []
-    for number, ((architecture, text, initialisation), sizes) in enumerate(FAMILIES.items()):
+    for number, ((architecture, text, initialisation), sizes) in enumerate(families.items()):
         usual = "adamw" if (architecture, text) == ("decoder", "characters") else "adam"
         for place, (placement, blocks, width, optimizer) in enumerate(_read(sizes, usual)):
             tokens, length = (
