@@ -14,6 +14,7 @@ from normscope.studies.amplification.config import RANDOM, SCALES, SMALL_RATES, 
 from normscope.studies.amplification.grown import ORDERS, growths
 from normscope.studies.amplification.measure import changes
 from normscope.studies.amplification.model import DrawnStack
+from normscope.studies.amplification.predicted import predicted_exponent
 from normscope.studies.amplification.study import STUDY
 from normscope.studies.protocol.pieces import Pieces
 from normscope.studies.protocol.study import run_study
@@ -52,8 +53,20 @@ def test_claims_are_judged_by_intervals_of_exponents_and_sums() -> None:
     for name in ("Post-LN: O(N)", "Pre-LN: O(log N)", "DeepNorm: O(1)"):
         assert made[name].verdict == "reproduced under conditions", name
         assert made[name].conditions == "a random update; not Adam", name
+    # Adam's were made up to grow as the square, which theory does not say.
+    assert made["Predicted without a model, Adam"].verdict != "reproduced"
     assert made["Independent changes, a random update"].verdict == "reproduced"
     assert made["Independent changes, Adam"].verdict == "not reproduced"
+
+
+def test_exponents_are_predicted_as_the_command_predicts_them() -> None:
+    from normscope.theory.exponents import fitted, output_changes
+    from normscope.theory.predict import Update
+
+    small = replace(SMOKE, placements=("pre-ln",), depths=(2, 4, 8), alone_blocks=4)
+    values = output_changes("pre-ln", replace(small.model(2), sequences=1), (2, 4, 8), Update(optimizer="adam"))
+    assert predicted_exponent(small, "pre-ln", "adam") == pytest.approx(fitted((2, 4, 8), values["encoder"]).exponent)
+    assert predicted_exponent(small, "attn-res", "adam") is None
 
 
 def test_what_is_measured_is_the_change_of_the_stack_itself() -> None:

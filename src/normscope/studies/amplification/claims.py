@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from ...placement import named
+from ...report.numbers import number
 from ...report.study.contents import Claim
 from ..protocol.evidence import with_interval
 from ..protocol.judging import between, judged, lies_within
@@ -15,7 +16,30 @@ TITLES = {RANDOM: "a random update", "sgd": "SGD", "adam": "Adam", "lion": "Lion
 def claims(config: AmplificationConfig, grown: Sequence[Grown]) -> list[Claim]:
     """One for each placement of which a paper states the order, and one for each kind of update on independence."""
     made = [_order(config, placement, grown) for placement in ORDERS if placement in config.placements]
+    made += [_predicted(config, update, grown) for update in config.updates if _known(update, grown)]
     return [*made, *(_independent(config, update, grown) for update in config.alone_of)]
+
+
+def _known(update: str, grown: Sequence[Grown]) -> list[tuple[Grown, float]]:
+    """Those of an update whose exponent theory predicts."""
+    return [(one, one.predicted) for one in grown if one.update == update and one.predicted is not None]
+
+
+def _predicted(config: AmplificationConfig, update: str, grown: Sequence[Grown]) -> Claim:
+    known = _known(update, grown)
+    return judged(
+        name=f"Predicted without a model, {TITLES[update]}",
+        statement="The exponent of depth that the formula alone gives is the measured one, within "
+        f"{config.edge:g}: of the output's change by a first update, {config.depths[0]} to {config.depths[-1]} blocks.",
+        source="NormScope: normscope predict --update",
+        found="; ".join(
+            f"{named(one.placement).title} {with_interval(one.exponent, 2)}, predicted {number(predicted, 2)}"
+            for one, predicted in known
+        ),
+        holds={
+            named(one.placement).title: lies_within(one.exponent, predicted, config.edge) for one, predicted in known
+        },
+    )
 
 
 def _order(config: AmplificationConfig, placement: str, grown: Sequence[Grown]) -> Claim:

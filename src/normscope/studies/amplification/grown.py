@@ -10,6 +10,7 @@ import numpy as np
 from ...measure import Estimate
 from ..protocol.evidence import estimate, exponent
 from .config import AmplificationConfig
+from .predicted import predicted_exponent
 from .stacks import Found
 
 SUBLAYERS_A_BLOCK = 2
@@ -60,6 +61,8 @@ class Grown:
     update: str
     exponent: Estimate
     """The change of the output goes as the number of blocks to this power."""
+    predicted: float | None
+    """The same power from the formula alone; None where theory does not follow."""
     logs: Sequence[Estimate]
     """Of the logarithm of the change, at each depth."""
     alone: Estimate | None
@@ -81,6 +84,7 @@ def _grown(config: AmplificationConfig, found: Found, placement: str, update: st
         placement=placement,
         update=update,
         exponent=exponent(config.depths, outputs_SX),
+        predicted=predicted_exponent(config, placement, update),
         logs=[estimate([math.log(one["output"]) for one in seeds]) for seeds in at_depth],
         alone=alone,
     )

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...placement import named
-from ...report.numbers import significant
+from ...report.numbers import number, significant
 from ...report.panels_svg import Panel, Series
 from ...report.study.contents import StudyFigure, StudyTable
 from ..protocol.evidence import plain_estimate, with_interval
@@ -29,12 +29,11 @@ def tables(config: AmplificationConfig, grown: Sequence[Grown]) -> list[StudyTab
     made = [
         StudyTable(
             title="How the output's change by one update grows with the depth: exponents",
-            # An exponent that is predicted without a model belongs beside the paper's.
             columns=("placement", *(TITLES[update] for update in config.updates), "the paper's"),
             rows=[
                 (
                     named(placement).title,
-                    *(with_interval(one.exponent, 2) for one in _of(grown, placement)),
+                    *(map(_exponent, _of(grown, placement))),
                     _papers(placement, config),
                 )
                 for placement in config.placements
@@ -70,6 +69,11 @@ def tables(config: AmplificationConfig, grown: Sequence[Grown]) -> list[StudyTab
             )
         )
     return made
+
+
+def _exponent(one: Grown) -> str:
+    told = "" if one.predicted is None else f" (predicted {number(one.predicted, 2)})"
+    return with_interval(one.exponent, 2) + told
 
 
 def _papers(placement: str, config: AmplificationConfig) -> str:
@@ -159,6 +163,7 @@ def data(config: AmplificationConfig, grown: Sequence[Grown], found: Found) -> d
                 "placement": one.placement,
                 "update": one.update,
                 "exponent": plain_estimate(one.exponent),
+                "predicted": one.predicted,
                 "log_changes": [plain_estimate(log) for log in one.logs],
                 "changes": [[seed[one.update]["output"] for seed in found[one.placement, n]] for n in config.depths],
                 "alone": None if one.alone is None else plain_estimate(one.alone),
