@@ -160,3 +160,10 @@ def test_endings_without_values(losses):
 def test_the_page_shows_where_runs_ended(comparison: Comparison):
     svg = endings_svg(comparison.configurations, baseline=comparison.unigram_loss_nats)
     assert "non-finite" in words(svg)
+
+
+@pytest.mark.parametrize("rates", [7, 12])
+def test_one_placement_at_many_rates_leaves_its_axes_room(rates):
+    """A legend of many rows once left none, of which matplotlib warns."""
+    ends = [configuration("Pre-LN", f"rate {rate}", 3.0, 3.1) for rate in range(rates)]
+    assert words(endings_svg(ends, baseline=4.0)).startswith("Pre-LN")

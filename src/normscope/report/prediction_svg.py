@@ -55,7 +55,7 @@ def prediction_figure(lines: Sequence[PredictedLine], *, gradient_of: str, chang
     for row, stack in zip(grid, stacks, strict=True):
         of_stack = f" ({stack})" if len(stacks) > 1 else ""
         row[0].set(xlabel=f"completed blocks{of_stack}", ylabel="E‖x‖² / d")
-        row[1].set(xlabel=f"block{of_stack}", ylabel=f"gradient norm of {gradient_of}")
+        row[1].set(xlabel=f"block{of_stack}", ylabel=f"gradient norm\nof {gradient_of}")
         if change_by:
             row[2].set(xlabel=f"completed blocks{of_stack}", ylabel="change E‖δx‖² / d")
             row[2].set_title(f"by one update: {change_by}", fontsize="medium")

@@ -13,7 +13,9 @@ from ..numbers import significant
 from ..svg import INK, house_style, to_svg
 from .contents import Configuration, Name
 
-_WIDTH_INCHES, _ROW_INCHES = 5.6, 0.3
+_WIDTH_INCHES, _ROW_INCHES, _LEGEND_ROW_INCHES = 5.6, 0.3, 0.24
+_LEGEND_COLUMNS, _LEGEND_ROWS = 2, 2
+"""Rows of the legend that the usual height has room for."""
 _LABEL_CHARACTERS = 28
 _CEILING = 1.3
 """Losses above so many times the unigram baseline, and runs that stopped at a non-finite value, stand at the edge."""
@@ -36,7 +38,10 @@ def endings_svg(
     looks = styles or styles_for(names)
     groups = sorted({name.group for name in names}, key=lambda group: min(map(_ending, _of(configurations, group))))
     variants = list(dict.fromkeys(name.variant for name in names))
-    figure = Figure(figsize=(_WIDTH_INCHES, 1.3 + _ROW_INCHES * len(groups)), layout="constrained")
+    # Beside the variants there may stand the baseline and what lies beyond the edge.
+    more = max(0, -(-(len(variants) + 2) // _LEGEND_COLUMNS) - _LEGEND_ROWS)
+    height = 1.3 + _ROW_INCHES * len(groups) + _LEGEND_ROW_INCHES * more
+    figure = Figure(figsize=(_WIDTH_INCHES, height), layout="constrained")
     axes = figure.add_subplot()
     finite = [loss for configuration in configurations for loss in _losses(configuration) if math.isfinite(loss)]
     edge = max(finite, default=1.0)
@@ -87,7 +92,7 @@ def _legend(
     if beyond:
         handles.append(Line2D([], [], ls="", marker="x", ms=8, mew=2, color=INK, label="beyond the edge"))
     if handles:
-        legend = figure.legend(handles=handles, loc="outside lower center", ncols=2, columnspacing=1.6)
+        legend = figure.legend(handles=handles, loc="outside lower center", ncols=_LEGEND_COLUMNS, columnspacing=1.6)
         for text in legend.get_texts():
             text.set_parse_math(False)  # a label may hold a dollar sign
 
