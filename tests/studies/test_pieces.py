@@ -76,6 +76,7 @@ def test_a_function_of_no_module_of_ours_is_known_by_its_file():
 
 OTHERWISE = (
     "adaptive",
+    "amplification-trainings",
     "figure-2",
     "figure-4",
     "figure-5",
@@ -93,7 +94,8 @@ def test_what_measures_does_not_depend_on_pages(name: str):
     """Else an edited caption would throw hours of measurements away.
 
     Figures 2 and 4 to 6, the cross of optimisers and numbers that move measure by runs alone, the studies of families,
-    flags and spikes by the doctor, whose room makes findings, and that of the paper reads the others.
+    flags and spikes by the doctor, whose room makes findings, and so does that of trainings that are foretold, whose
+    trainings are the advice's; that of the paper reads the others.
     """
     folder = provenance.ROOT / "studies" / name.replace("-", "_")
     module = "trained.training" if name == "advice" else "measure"
