@@ -1,17 +1,23 @@
 """Sentence pairs against BERT's procedure written with lists of tokens, and against the frequencies it promises."""
 
 import math
+import tracemalloc
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import chain
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from normscope.data import spilling
+from normscope.data.documents import pairs as pairs_module
 from normscope.data.documents.corpus import DocumentSplit
 from normscope.data.documents.pairs import PackedPairs, Pair, pack_pairs
 from normscope.data.draw import Draw
+from normscope.data.shards import Numbers, Shards
 
 SIZES = st.lists(st.lists(st.integers(1, 9), min_size=1, max_size=12), min_size=2, max_size=6)
 """Tokens of each sentence of each document."""
@@ -155,6 +161,40 @@ def test_of_two_documents_the_partner_is_always_the_other() -> None:
     assert int(pairs.rows[:, 4].sum()) > 3000  # of which BERT would give up on three
     random = pairs.rows[pairs.rows[:, 4] == 1]
     assert ((random[:, 0] < 20_000) != (random[:, 2] < 20_000)).all()
+
+
+def test_pairs_are_the_same_from_files_and_in_one_and_memory_holds_a_part_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spilling, "MOST_IN_MEMORY", 50)
+    monkeypatch.setattr(pairs_module, "_DOCUMENTS_AT_ONCE", 3)
+    peaks = []
+    for documents in (40, 400):
+        sizes = np.random.default_rng(documents).integers(1, 12, (documents, 20)).tolist()
+        split = DocumentSplit.of(numbered(sizes), words=0, vocabulary_size=10**6)
+        on_disk = replace(
+            split,
+            sentences=in_two_files(split.sentences, tmp_path / "sentences"),
+            documents=in_two_files(split.documents, tmp_path / "documents"),
+        )
+        tracemalloc.start()
+        from_files = pack_pairs(on_disk, sequence_length=30, seed=1)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+        monkeypatch.setattr(spilling, "MOST_IN_MEMORY", 10**6)
+        in_memory = pack_pairs(split, sequence_length=30, seed=1)
+        monkeypatch.setattr(spilling, "MOST_IN_MEMORY", 50)
+        assert isinstance(from_files.rows, np.memmap)
+        assert not isinstance(in_memory.rows, np.memmap)
+        assert np.array_equal(from_files.rows, in_memory.rows)
+    assert peaks[1] < 1.2 * peaks[0]
+    assert peaks[1] < in_memory.rows.nbytes / 2
+
+
+def in_two_files(numbers: Numbers, path: Path) -> Shards:
+    np.asarray(numbers).tofile(path)
+    mapped = np.memmap(path, np.int64, "r")
+    return Shards([mapped[:7], mapped[7:]])
 
 
 def test_what_cannot_be_packed_is_refused() -> None:

@@ -134,6 +134,7 @@ def demo(
     out: Annotated[Path, typer.Option(help="Folder for the runs and the report.")] = Path("demo"),
     processes: Annotated[int, typer.Option(help="Number of runs at a time; 0 for one on each core.")] = 0,
     engine: EngineName = None,
+    stop_when: StopWhen = None,
 ) -> None:
     """Train Post-LN and Pre-LN with warm-up and without: about two minutes on two cores.
 
@@ -146,9 +147,10 @@ def demo(
     """
     from ...engines.choosing import chosen
     from ...studies.grids.demo import DEMO_GRID, DEMO_TITLE, demo_config
+    from ...train import StopRule
 
-    where = chosen(engine)
-    _compare(demo_config(), DEMO_GRID, out, processes=processes, engine=where, evaluate=None, title=DEMO_TITLE)
+    options: dict[str, Any] = {"processes": processes, "evaluate": None, "title": DEMO_TITLE}
+    _compare(demo_config(), DEMO_GRID, out, engine=chosen(engine), stop_when=StopRule.of(stop_when), **options)
 
 
 def _compare(base: "RunConfig", grid: "Grid", folder: Path, *, tuning: "Tuning | None" = None, **options: Any) -> None:

@@ -6,20 +6,24 @@ cut in two at a random sentence; half of the time the second part is replaced by
 those it leaves are gathered again.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..draw import Draw
+from ..spilling import spilled
 from .corpus import DocumentSplit
 
 SPECIAL_TOKENS_A_PAIR = 3
 """[CLS] A [SEP] B [SEP]."""
 SHORT_SHARE = 0.1
 _TRIES = 10
+_DOCUMENTS_AT_ONCE = 2**12
 
 
 class Pair(NamedTuple):
@@ -35,7 +39,7 @@ class Pair(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class PackedPairs:
-    """All pairs of a packing; row i of (pairs, 5) is a `Pair`."""
+    """All pairs of a packing; row i of (pairs, 5) is a `Pair`. Many lie in a file and are read through its map."""
 
     rows: NDArray[np.int64]
 
@@ -54,58 +58,60 @@ class PackedPairs:
 
 
 def pack_pairs(split: DocumentSplit, *, sequence_length: int, seed: int, packings: int = 1) -> PackedPairs:
-    """The pairs of a split, a pure function of the arguments.
+    """The pairs of a split, a pure function of the arguments; memory does not grow with the split.
 
     sequence_length: tokens of the longest sequence, special ones included. packings: how many times the text is
     packed, each time with other random choices (BERT's `dupe_factor`). Raises ValueError for fewer than 2 documents,
-    and for a sequence too short for two tokens beside the special ones.
+    and for a sequence too short for two tokens beside the special ones; UserError where there are too many pairs for
+    memory, and the folder of temporary files has no room for them.
     """
     if len(split) < 2:
         raise ValueError(f"a random next sentence comes from another document, and there are {len(split)}")
     longest = sequence_length - SPECIAL_TOKENS_A_PAIR
     if longest < 2:
         raise ValueError(f"sequence_length must be at least {SPECIAL_TOKENS_A_PAIR + 2}, got {sequence_length}")
-    # Lists: one number of an array at a time is slower than one of a list by an order of magnitude.
-    packer = _Packer(split.sentences.tolist(), split.documents.tolist(), longest)
-    rows = [
+    packer = _Packer(split, longest)
+    rows = (
         pair
         for packing in range(packings)
-        for document in range(len(split))
-        for pair in packer.document(document, Draw(f"pairs {seed} {packing} {document}"))
-    ]
-    return PackedPairs(np.array(rows, dtype=np.int64).reshape(-1, len(Pair._fields)))
+        for number, begin, end in packer.documents()
+        for pair in packer.document(number, begin, end, Draw(f"pairs {seed} {packing} {number}"))
+    )
+    return PackedPairs(spilled(rows, len(Pair._fields), "packing sentence pairs"))
 
 
 @dataclass(frozen=True, slots=True)
 class _Packer:
-    offsets: list[int]
-    """Of sentences, in tokens."""
-    documents: list[int]
-    """Of documents, in sentences."""
+    """Reads of a split what it needs for a pair, a stretch at a time: single numbers of an array are slow to read."""
+
+    split: DocumentSplit
     longest: int
 
-    def document(self, number: int, draw: Draw) -> Iterator[Pair]:
-        """The pairs that begin in one document."""
-        end = self.documents[number + 1]
+    def documents(self) -> Iterator[tuple[int, int, int]]:
+        """Number, first sentence and end of each document."""
+        for begun in range(0, len(self.split), _DOCUMENTS_AT_ONCE):
+            places = self.split.documents[begun : begun + _DOCUMENTS_AT_ONCE + 1].tolist()
+            for number, (begin, end) in enumerate(pairwise(places), start=begun):
+                yield number, begin, end
+
+    def document(self, number: int, first: int, end: int, draw: Draw) -> Iterator[Pair]:
+        """The pairs that begin in one document, which has the sentences `first` to `end`."""
         target = 2 + draw.below(self.longest - 1) if draw.chance(SHORT_SHARE) else self.longest
-        first = self.documents[number]
         while first < end:
-            last = first + 1
-            while last < end and self._tokens(first, last) < target:
-                last += 1
-            middle = first + 1 + (draw.below(last - first - 1) if last - first > 1 else 0)
+            # Where the sentences begin that are gathered, in tokens, and the end of the last.
+            places = self._gathered(first, end, target)
+            last = len(places) - 1
+            middle = 1 + (draw.below(last - 1) if last > 1 else 0)
             is_random = middle == last or draw.chance(0.5)
-            second = (
-                self._elsewhere(number, target - self._tokens(first, middle), draw) if is_random else (middle, last)
-            )
-            spans = (self.offsets[first], self.offsets[middle], *(self.offsets[sentence] for sentence in second))
-            yield Pair(*_truncated(*spans, longest=self.longest, draw=draw), int(is_random))
+            begin, cut = places[0], places[middle]
+            second = self._elsewhere(number, target - (cut - begin), draw) if is_random else (cut, places[last])
+            yield Pair(*_truncated(begin, cut, *second, longest=self.longest, draw=draw), int(is_random))
             # What a random second part took the place of is still to be used.
-            first = middle if is_random else last
+            first += middle if is_random else last
 
     def _elsewhere(self, number: int, wanted: int, draw: Draw) -> tuple[int, int]:
         """Sentences of another document from a random one on, as many as make `wanted` tokens or as there are."""
-        documents = len(self.documents) - 1
+        documents = len(self.split)
         for _ in range(_TRIES):
             other = draw.below(documents)
             if other != number:
@@ -113,15 +119,18 @@ class _Packer:
         else:
             # BERT gives up here and takes the same document; with 2 documents that would be one pair in 1,000.
             other = (number + 1) % documents
-        end = self.documents[other + 1]
-        first = self.documents[other] + draw.below(end - self.documents[other])
-        last = first + 1
-        while last < end and self._tokens(first, last) < wanted:
-            last += 1
-        return first, last
+        begin, end = self.split.documents[other : other + 2].tolist()
+        places = self._gathered(begin + draw.below(end - begin), end, wanted)
+        return places[0], places[-1]
 
-    def _tokens(self, first: int, last: int) -> int:
-        return self.offsets[last] - self.offsets[first]
+    def _gathered(self, first: int, end: int, wanted: int) -> list[int]:
+        """Where the sentences from one on begin, and the end of the last: so many as make `wanted` tokens, or to `end`.
+
+        One at least.
+        """
+        # No sentence is empty, so that no more than `wanted` of them are needed.
+        places: list[int] = self.split.sentences[first : min(end, first + max(1, wanted)) + 1].tolist()
+        return places[: bisect_left(places, places[0] + wanted, lo=1, hi=len(places) - 1) + 1]
 
 
 def _truncated(a: int, a_end: int, b: int, b_end: int, *, longest: int, draw: Draw) -> tuple[int, int, int, int]:

@@ -1,0 +1,32 @@
+"""The verb `demo`: what it passes on to the comparison that it is."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from normscope.cli.main import main
+from normscope.errors import UserError
+from normscope.studies.grids import compare as comparing
+from normscope.train import StopRule
+
+
+@pytest.mark.parametrize(
+    ("words", "rule"),
+    [((), None), (("--stop-when", "decided"), StopRule()), (("--stop-when", "decided:5"), StopRule(5))],
+)
+def test_its_runs_end_early_where_that_is_asked_for(
+    words: tuple[str, ...], rule: StopRule | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[dict[str, Any]] = []
+
+    def run_comparison(base: object, grid: object, folder: Path, **options: Any) -> None:
+        asked.append({"folder": folder, "stop_when": options["stop_when"]})
+        raise UserError("enough was seen")
+
+    monkeypatch.setattr(comparing, "run_comparison", run_comparison)
+    monkeypatch.setattr(sys, "argv", ["normscope", "demo", "--out", str(tmp_path / "demo"), *words])
+    with pytest.raises(SystemExit):
+        main()
+    assert asked == [{"folder": tmp_path / "demo", "stop_when": rule}]
