@@ -168,6 +168,11 @@ class TestWhatFits:
         assert len(set(different)) == len(different)
         assert wiring(named("gpt2")(shape)) == wiring(named("pre-ln")(shape))
 
+    def test_what_expressions_share_is_written_once(self):
+        """A decoder's block of mHC, whose streams each hold all streams before them, would be 58 MB written out."""
+        shape = StackShape(kind="decoder", width=4, encoder_blocks=1, decoder_blocks=1)
+        assert len(repr(wiring(named("mhc")(shape)))) < 100_000
+
     @pytest.mark.parametrize(
         ("model", "form", "message"),
         [

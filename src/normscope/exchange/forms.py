@@ -91,7 +91,34 @@ def wiring(placement: Placement) -> object:
     rows = placement.input_rows(Symbol("E", (), width)), placement.table_rows(Symbol("E", (), width))
     output = placement.output_rows(Symbol("E", (), width), head, 7)
     norms = [[(s.site.kind, s.norm.uses, tuple(s.norm.widths.items())) for s in step.sublayers] for step in steps]
-    return repr((started, [step.after for step in steps], norms, finished, finish.norm.uses, rows, output))
+    expressions = _Expressions()
+    at = expressions.number((started, [step.after for step in steps], finished, rows, output))
+    return at, tuple(expressions.rows), repr((norms, finish.norm.uses))
+
+
+class _Expressions:
+    """Each expression once, under a number that hangs on what it says alone.
+
+    Each of several streams holds all streams before it: written out, one block of a decoder's would be megabytes.
+    """
+
+    def __init__(self) -> None:
+        self.rows: dict[tuple[object, ...], int] = {}
+        self._known: dict[int, tuple[object, int]] = {}
+        """By identity, with the expression itself, so that no other one gets its identity."""
+
+    def number(self, value: object) -> int:
+        if id(value) not in self._known:
+            self._known[id(value)] = value, self.rows.setdefault(self._row(value), len(self.rows))
+        return self._known[id(value)][1]
+
+    def _row(self, value: object) -> tuple[object, ...]:
+        if isinstance(value, tuple | list):
+            return type(value).__name__, *map(self.number, value)
+        if isinstance(value, Symbol):
+            parts = map(self.number, (value.arguments, value.values, value.reads))
+            return value.op, value.width, value.applies_f, value.shape, value.meaning, *parts
+        return (repr(value),)
 
 
 def refuse(form: Form, model: Model) -> None:

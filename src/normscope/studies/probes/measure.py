@@ -107,13 +107,19 @@ def _probes(
         control_N = np.full_like(labels_N, NONE)
         control_N[asked] = control_labels(words_N[asked], labels_N[asked], seed=_CONTROL_SEED)
         for task, of_task in (("accuracy", labels_N), ("control", control_N)):
-            found[task][name] = [
-                [probe(x[fitted], of_task[fitted], x[held], of_task[held]) for x in (one.numpy() for one in pair)]
-                for pair in places
-            ]
+            found[task][name] = [_before_and_after(pair, of_task, fitted, held, probe) for pair in places]
         counts = np.bincount(labels_N[held])
         found["majority"][name] = float(counts.max() / counts.sum())
     return found
+
+
+def _before_and_after(
+    pair: tuple[Tensor, Tensor], labels_N: Ids, fitted: NDArray[np.bool_], held: NDArray[np.bool_], probe: Probe
+) -> list[float]:
+    """A stream that is both is probed once: the embedding's meets no norm."""
+    streams = [x_ND.numpy() for x_ND in (pair[:1] if pair[0] is pair[1] else pair)]
+    found = [probe(x_ND[fitted], labels_N[fitted], x_ND[held], labels_N[held]) for x_ND in streams]
+    return [found[0], found[-1]]
 
 
 @torch.no_grad()
