@@ -8,13 +8,15 @@ import io
 import re
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import in_process
+import together
+from normscope.cli import train
 from normscope.cli.main import main
 from normscope.data.toy.language import toy_pairs
 from normscope.placement import registry
@@ -117,9 +119,10 @@ def test_examples_run(
         pytest.importorskip(library)
     monkeypatch.chdir(desk)
     monkeypatch.syspath_prepend(desk)
-    # The pool's processes have tests of their own.
+    # The pool's processes and torch's launcher have tests of their own.
     for module in (compare, finetune):
         monkeypatch.setattr(module, "run_cells", in_process.run_cells)
+    monkeypatch.setattr(train, "start_processes", _train_together)
     _read(page, desk, read, monkeypatch)
     capfd.readouterr()
 
@@ -148,6 +151,11 @@ def _read(page: str, desk: Path, read: set[str], monkeypatch: pytest.MonkeyPatch
         ran += 1
     assert ran, f"{page} has no example that runs"
     read.add(page)
+
+
+def _train_together(count: int, words: Sequence[str], *, restarts: int) -> None:
+    for code, _, err in together.ended(together.started(count, *words)):
+        assert code == 0, err
 
 
 def _run(command: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from normscope.exchange.export.writing import FORMS, chosen, export
 from normscope.exchange.forms import wiring
 from normscope.model import DecoderConfig, EncoderConfig, EncoderDecoder, LanguageModel, Layout, MaskedEncoder
 from normscope.model import ModelConfig as TranslationModel
-from normscope.placement import StackShape, named
+from normscope.placement import Placement, StackShape, named
 from normscope.tasks.words import Words
 from stacks import CLOSE, perturbed
 
@@ -167,6 +167,21 @@ class TestWhatFits:
         different = [wiring(named(name)(shape)) for name in ("post-ln", "pre-ln", "deepnorm", "residual", "sandwich")]
         assert len(set(different)) == len(different)
         assert wiring(named("gpt2")(shape)) == wiring(named("pre-ln")(shape))
+
+    def test_formulas_that_differ_in_one_number_name_or_operation_differ(self):
+        shape = StackShape(kind="encoder", width=4, encoder_blocks=2)
+
+        def joined(join):
+            return wiring(type("Joined", (Placement,), {"join": join})(shape))
+
+        found = [
+            joined(lambda self, x, f, norm: norm(x + 2 * f(x))),
+            joined(lambda self, x, f, norm: norm(x + 3 * f(x))),
+            joined(lambda self, x, f, norm: norm(x - 2 * f(x))),
+            joined(lambda self, x, f, norm: norm.other(x + 2 * f(x))),
+        ]
+        assert len(set(found)) == 4
+        assert joined(lambda self, x, f, norm: norm(x + 2 * f(x))) == found[0]
 
     def test_what_expressions_share_is_written_once(self):
         """A decoder's block of mHC, whose streams each hold all streams before them, would be 58 MB written out."""
