@@ -26,6 +26,14 @@ pytestmark = [only_when_asked, pytest.mark.filterwarnings(*(f"ignore::{name}" fo
 ROUNDS = int(os.environ.get("NORMSCOPE_FAULT_ROUNDS", "1"))
 DEADLINE_SECONDS = 900
 NODE = {"num_cpus": 1, "include_dashboard": False}
+PATIENT = {
+    "health_check_period_ms": 500,
+    "health_check_failure_threshold": 20,
+    "health_check_timeout_ms": 60_000,
+    "worker_niceness": 0,
+}
+"""A dead machine refuses twenty questions in ten seconds; a busy one, which is not dead, may take a minute for each.
+Beside other work a task at Ray's own niceness of 15 gets nothing done."""
 
 
 @pytest.fixture
@@ -33,9 +41,7 @@ def cluster() -> Iterator[Any]:
     """Two machines, as Ray sees it, of one core each."""
     from ray.cluster_utils import Cluster
 
-    # A busy test machine is no dead one, and beside its other work a task at Ray's niceness of 15 gets nothing done.
-    patient = {"_system_config": {"health_check_failure_threshold": 60, "worker_niceness": 0}}
-    made = Cluster(initialize_head=True, head_node_args=NODE | patient)
+    made = Cluster(initialize_head=True, head_node_args=NODE | {"_system_config": PATIENT})
     made.add_node(num_cpus=1)
     yield made
     ray.shutdown()
