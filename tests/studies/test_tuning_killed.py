@@ -18,7 +18,7 @@ from tiny import finish, leftovers, options, result
 
 optuna = pytest.importorskip("optuna", reason="Optuna is not installed")
 
-TRIALS, UPDATES, KILLS = 6, 6, 4
+TRIALS, UPDATES, KILLS = 5, 6, 2
 WORDS = (
     "tune",
     *("--trials", str(TRIALS), "--peak-lr", "3e-4:3e-2", "--warmup-updates", "2", "--processes", "2"),
@@ -43,7 +43,7 @@ def test_the_study_is_that_of_a_command_left_alone(tmp_path: Path) -> None:
             kills += 1
         if number % 2:
             kill_trials(folder)
-    assert kills >= KILLS // 2
+    assert kills >= 1
     code, _, err = finish(forked.start(*WORDS, "--out", "killed", cwd=tmp_path))
     assert code == 0, err
     assert study(folder) == study(whole)

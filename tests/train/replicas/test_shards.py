@@ -161,13 +161,12 @@ def test_a_sharded_run_is_that_of_one_process_and_goes_on_in_any_number(tmp_path
     config = load(None, settings)
     file = tmp_path / "my.toml"
     file.write_text(to_toml(config), encoding="utf-8")
-    for words in ((), ("--from-step", "4")):
-        for size in (4, 2) if words else (2,):
-            for rank, (code, _, err) in enumerate(
-                ended(started(size, "train", str(file), "--run", str(tmp_path / "several"), *words))
-            ):
-                assert code == 0, err
-                assert not rank or err == ""
+    for size, words in ((2, ()), (4, ("--from-step", "4"))):
+        for rank, (code, _, err) in enumerate(
+            ended(started(size, "train", str(file), "--run", str(tmp_path / "several"), *words))
+        ):
+            assert code == 0, err
+            assert not rank or err == ""
     train_run(config, tmp_path / "one")
     one, several = (load_file(tmp_path / name / "checkpoints/step-9/model.safetensors") for name in ("one", "several"))
     assert one.keys() == several.keys()
