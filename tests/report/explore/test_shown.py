@@ -45,6 +45,7 @@ def test_a_theme_that_changes_draws_the_charts_anew(tab: Tab, address: str) -> N
     tab.soon(HUE, "#d55e00")
     tab.media(prefers_color_scheme="dark")
     tab.soon(HUE, "#ff8a3d")
+    assert tab.log == []
 
 
 @pytest.mark.parametrize("script", [True, False])
