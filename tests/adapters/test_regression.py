@@ -1,9 +1,12 @@
 """Regressions as offset and weights, beside scikit-learn's own answers and closed forms."""
 
+import sys
+
 import numpy as np
 import pytest
 
 from normscope.adapters.regression import logistic, ridge
+from normscope.errors import UserError
 
 linear_model = pytest.importorskip("sklearn.linear_model", reason="needs scikit-learn (the `probes` extra)")
 RNG = np.random.default_rng(0)
@@ -31,3 +34,9 @@ def test_what_does_not_vary_has_no_weight():
     same = np.concatenate([X, np.full((60, 1), 3.0)], axis=1)
     assert ridge(same, X[:, 0]).weights_D[3] == 0
     assert logistic(same, X[:, 0] > 0).weights_D[3] == 0
+
+
+def test_without_scikit_learn_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "sklearn.linear_model", None)
+    with pytest.raises(UserError, match=r"regressions need scikit-learn: .*\[probes\]"):
+        ridge(X, X[:, 0])

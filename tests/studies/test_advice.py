@@ -9,12 +9,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from normscope.doctor.advise.facts import Facts
+from advised import HERE, UNIGRAM, case_of, facts_of, landscape, outcome
 from normscope.doctor.advise.rule import of_table
 from normscope.errors import UserError
 from normscope.studies.advice import finder, measuring, warmup
 from normscope.studies.advice import study as advice
-from normscope.studies.advice.cases.case import Case, rate_of
+from normscope.studies.advice.cases.case import rate_of
 from normscope.studies.advice.cases.families import FAMILIES, cases
 from normscope.studies.advice.config import SCALES, AdviceConfig
 from normscope.studies.advice.fit import CAUTION, FACTS, fitted, left_out
@@ -26,31 +26,6 @@ from normscope.studies.advice.trained.training import held_out_nats, model_of, t
 from normscope.studies.advice.truth import Known
 from normscope.studies.advice.warmup import shortest
 from normscope.studies.protocol.pieces import Pieces
-
-UNIGRAM = 4.6
-HERE = {"text_file": "nowhere", "corpus": "nowhere"}
-
-
-def outcome(nats, train_nats=()):
-    return {"valid_nats": nats, "unigram_nats": UNIGRAM, "train_nats": list(train_nats)}
-
-
-def landscape(best, stuck):
-    """A bowl about a rung, and no more than frequencies from another on."""
-    return lambda step: outcome(3.0 + 0.03 * (step - best) ** 2 if step < stuck else UNIGRAM)
-
-
-def case_of(**changes) -> Case:
-    sizes = {"architecture": "decoder", "text": "toy", "initialisation": "normal-0.02", "placement": "pre-ln"}
-    return Case(**sizes | {"blocks": 1, "width": 16, "tokens": 64, "length": 16} | changes)
-
-
-def facts_of(**changes) -> Facts:
-    return Facts(
-        **{"optimizer": "adam", "reach": 0.0, "fading": 0.0, "rise": 0.0, "sublayers": 1.0, "width": 1.5}
-        | {"normed_sums": 0.0, "normed_depth": 0.0, "normed_branches": 0.0}
-        | changes
-    )
 
 
 def known_of(best, stuck, **changes) -> Known:

@@ -4,20 +4,21 @@ import json
 import math
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 
+from advised import HERE, UNIGRAM, case_of, facts_of, landscape, outcome
 from normscope.doctor.advise.facts import Facts
 from normscope.doctor.advise.trial import Trial
 from normscope.errors import UserError
 from normscope.studies.advice import measuring
 from normscope.studies.advice import warmup as warmups
-from normscope.studies.advice.cases.case import Case, rate_of
+from normscope.studies.advice.cases.case import rate_of
 from normscope.studies.advice.cases.families import FAMILIES, cases
 from normscope.studies.advice.search import climb
 from normscope.studies.advice.truth import Known
-from normscope.studies.amplification_trainings import foretelling
 from normscope.studies.amplification_trainings.claims import SETS
 from normscope.studies.amplification_trainings.config import SCALES, AmplificationTrainingsConfig
 from normscope.studies.amplification_trainings.foretelling import foretold, left_out_foretold, odds, without_constants
@@ -31,32 +32,8 @@ from normscope.studies.amplification_trainings.ways import FACTS, FORMULA_ALONE,
 from normscope.studies.protocol.pieces import Pieces
 from normscope.theory.predict import ModelSetting, Update, predict
 
-UNIGRAM = 4.6
-HERE = {"text_file": "nowhere", "corpus": "nowhere"}
 RESULTS = Path(__file__).parents[2] / "results/advice/results.json"
-SMALL = Case(
-    architecture="decoder",
-    text="toy",
-    initialisation="normal-0.02",
-    placement="pre-ln",
-    blocks=1,
-    width=16,
-    tokens=64,
-    length=16,
-)
-
-
-def outcome(nats):
-    return {"valid_nats": nats, "unigram_nats": UNIGRAM}
-
-
-def landscape(best, stuck):
-    return lambda step: outcome(3.0 + 0.03 * (step - best) ** 2 if step < stuck else UNIGRAM)
-
-
-def facts_of(**changes):
-    plain = dict.fromkeys(("reach", "fading", "rise", "normed_sums", "normed_depth", "normed_branches"), 0.0)
-    return Facts(**{"optimizer": "adam", "sublayers": 1.0, "width": 1.5} | plain | changes)
+SMALL = case_of()
 
 
 def planted(count=24):
@@ -79,7 +56,6 @@ def planted(count=24):
                 rates=(1e-6, 1e3),
                 changes=(1e-12 * noise, 1e6 * noise),
                 trials=trials,
-                trial_updates=2,
             )
         )
     return found
@@ -175,6 +151,16 @@ def test_where_theory_does_not_follow_the_case_is_left_out_of_that_way_alone():
     assert foretold(WAYS[PREDICTED], looked, dark[:5]) == []
 
 
+class Seen(NamedTuple):
+    """As the doctor's rules are asked."""
+
+    optimizer: str
+    numbers: dict[str, float]
+
+    def values(self):
+        return self.numbers
+
+
 def test_odds_are_the_regression_s_and_adam_has_no_constant():
     looked = planted()
     lions = [
@@ -194,7 +180,7 @@ def test_odds_are_the_regression_s_and_adam_has_no_constant():
     assert found.optimizers["adam"] == found.optimizers["adamw"] == found.optimizers["muon"] == 0
     own = foretold(WAYS[PREDICTED], lions, lions)
     values = [
-        found(foretelling._Seen(one.looked.known.case.optimizer, WAYS[PREDICTED].features(one.looked, step)))
+        found(Seen(one.looked.known.case.optimizer, WAYS[PREDICTED].features(one.looked, step)))
         for one in own
         for step in one.steps
     ]

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import UserError, installation
+from .regression import linear_models, spread
 
 
 def probe_accuracy(
@@ -24,17 +24,13 @@ def probe_accuracy(
     that the penalty weighs alike whatever the stream's size; features that do not vary are left out by it. Raises
     UserError where scikit-learn is not installed, ValueError where the fitted rows have one class alone.
     """
-    try:
-        from sklearn.exceptions import ConvergenceWarning
-        from sklearn.linear_model import LogisticRegression
-    except ModuleNotFoundError:
-        raise UserError(f"linear probes need scikit-learn: {installation('probes')}") from None
-    x_ND = np.asarray(x_ND, dtype=np.float64)
-    mean_D, deviation_D = x_ND.mean(0), x_ND.std(0)
-    deviation_D = np.where(deviation_D > 0, deviation_D, np.inf)
-    probe = LogisticRegression(C=inverse_penalty, max_iter=iterations, tol=1e-3)
+    probe = linear_models("linear probes").LogisticRegression(C=inverse_penalty, max_iter=iterations, tol=1e-3)
+    from sklearn.exceptions import ConvergenceWarning
+
+    wide_ND = np.asarray(x_ND, dtype=np.float64)
+    mean_D, deviation_D = spread(wide_ND)
     with warnings.catch_warnings():
         # A probe that could still be improved by a hair is a probe.
         warnings.simplefilter("ignore", ConvergenceWarning)
-        probe.fit((x_ND - mean_D) / deviation_D, labels_N)
+        probe.fit((wide_ND - mean_D) / deviation_D, labels_N)
     return float(probe.score((held_out_MD - mean_D) / deviation_D, held_out_labels_M))

@@ -1,5 +1,6 @@
 """scikit-learn: regressions with an L2 penalty, as an offset and weights."""
 
+from importlib import import_module
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,27 +28,31 @@ def logistic(x_ND: Rows, labels_N: NDArray[np.bool_]) -> Weighted:
 
     Raises UserError where scikit-learn is not installed, ValueError where all labels are alike.
     """
-    fitted = _linear_models().LogisticRegression(C=1 / PENALTY, max_iter=5_000)
+    fitted = linear_models("regressions").LogisticRegression(C=1 / PENALTY, max_iter=5_000)
     return _fitted(fitted, x_ND, labels_N)
 
 
 def ridge(x_ND: Rows, y_N: Rows) -> Weighted:
     """Least squares, with the same penalty. Raises UserError where scikit-learn is not installed."""
-    return _fitted(_linear_models().Ridge(alpha=PENALTY), x_ND, y_N)
+    return _fitted(linear_models("regressions").Ridge(alpha=PENALTY), x_ND, y_N)
 
 
 def _fitted(regression: Any, x_ND: Rows, y_N: NDArray[Any]) -> Weighted:
-    mean_D, deviation_D = x_ND.mean(0), x_ND.std(0)
-    # A feature that does not vary has no weight.
-    deviation_D = np.where(deviation_D > 0, deviation_D, np.inf)
+    mean_D, deviation_D = spread(x_ND)
     regression.fit((x_ND - mean_D) / deviation_D, y_N)
     weights_D = np.ravel(regression.coef_) / deviation_D
     return Weighted(float(np.ravel(regression.intercept_)[0] - weights_D @ mean_D), weights_D)
 
 
-def _linear_models() -> Any:
+def spread(x_ND: Rows) -> tuple[Rows, Rows]:
+    """Mean and deviation of every feature; infinite where it does not vary, so that it has no weight."""
+    deviation_D = x_ND.std(0)
+    return x_ND.mean(0), np.where(deviation_D > 0, deviation_D, np.inf)
+
+
+def linear_models(what: str) -> Any:
+    """The module of scikit-learn; what: needs it, in the UserError where it is not installed."""
     try:
-        from sklearn import linear_model
+        return import_module("sklearn.linear_model")
     except ModuleNotFoundError:
-        raise UserError(f"regressions need scikit-learn: {installation('probes')}") from None
-    return linear_model
+        raise UserError(f"{what} need scikit-learn: {installation('probes')}") from None

@@ -149,8 +149,16 @@ def demo(
     from ...studies.grids.demo import DEMO_GRID, DEMO_TITLE, demo_config
     from ...train import StopRule
 
-    options: dict[str, Any] = {"processes": processes, "evaluate": None, "title": DEMO_TITLE}
-    _compare(demo_config(), DEMO_GRID, out, engine=chosen(engine), stop_when=StopRule.of(stop_when), **options)
+    _compare(
+        demo_config(),
+        DEMO_GRID,
+        out,
+        processes=processes,
+        engine=chosen(engine),
+        evaluate=None,
+        title=DEMO_TITLE,
+        stop_when=StopRule.of(stop_when),
+    )
 
 
 def _compare(base: "RunConfig", grid: "Grid", folder: Path, *, tuning: "Tuning | None" = None, **options: Any) -> None:

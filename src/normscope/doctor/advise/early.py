@@ -10,7 +10,7 @@ from typing import Any
 
 from .facts import Facts
 from .reading import least_spread, loss_after
-from .rule import Linear
+from .rule import Linear, chance_of
 from .trial import Trial
 
 MOST_RISEN_NATS = 20.0
@@ -60,8 +60,7 @@ class EarlyRule:
 
     def stuck_chance(self, facts: Facts, trial: Trial) -> float:
         """That training at the trial's rate, without warm-up, ends stuck."""
-        odds = self.odds(Early.of_trial(facts, trial, self.updates))
-        return 1 / (1 + math.exp(-max(-50.0, min(50.0, odds))))
+        return chance_of(self.odds(Early.of_trial(facts, trial, self.updates)))
 
 
 @cache

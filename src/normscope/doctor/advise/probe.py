@@ -1,7 +1,6 @@
 """Advice that looks: short real trainings at a few rates about the one that is expected."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from torch import nn
@@ -10,7 +9,7 @@ from ...measure.unchanged import restored
 from .optimizers import Maker
 from .reading import Reading, reading_of
 from .rule import ProbeRule
-from .trial import Batches, Trial, train_shortly, updates_of
+from .trial import Batches, Trial, Watch, counting, train_shortly, updates_of
 
 LEAST_UPDATES = 30
 """Fewer than these tell nothing."""
@@ -41,17 +40,11 @@ def trial_at(
     maker: Maker,
     *,
     updates: int,
-    watch: Callable[[str, int, int], None] = lambda stage, done, total: None,
+    watch: Watch = lambda stage, done, total: None,
 ) -> Trial:
     """One short training, after which every weight is what it was; watch: as of a probe."""
-    done = 0
-
-    def told() -> None:
-        nonlocal done
-        done += 1
-        watch("your rate", done, updates)
-
     with restored(model):
+        told = counting(watch, "your rate", updates)
         return train_shortly(model, batches, maker, rate=rate, updates=updates, watch=told)
 
 
@@ -70,7 +63,7 @@ def probe(
     updates: int,
     expected: float,
     rule: ProbeRule,
-    watch: Callable[[str, int, int], None] = lambda stage, done, total: None,
+    watch: Watch = lambda stage, done, total: None,
 ) -> Probe:
     """Train `model` for so many updates in all, at rates about `expected`, and put its weights back bit for bit.
 
@@ -78,13 +71,8 @@ def probe(
     made, and how many there are. Raises ValueError for too few updates, and where a forward pass or the loss raises.
     """
     each = length(updates)
-    total, done = len(PLACES) * each, 0
-
-    def told() -> None:
-        nonlocal done
-        done += 1
-        watch("short trainings", done, total)
-
+    total = len(PLACES) * each
+    told = counting(watch, "short trainings", total)
     trials: list[Trial] = []
     watch("short trainings", 0, total)
     with restored(model) as put_back:

@@ -102,8 +102,12 @@ class Rule:
 
     def stuck_chance(self, facts: Facts, rate: float) -> float:
         """That training at this constant rate, without warm-up, ends stuck."""
-        distance = (math.log10(rate) - self.stuck(facts)) / self.deviation
-        return 1 / (1 + math.exp(-max(-50.0, min(50.0, distance))))
+        return chance_of((math.log10(rate) - self.stuck(facts)) / self.deviation)
+
+
+def chance_of(odds: float) -> float:
+    """The logistic of log odds; beyond 50 nobody asks by how much."""
+    return 1 / (1 + math.exp(-max(-50.0, min(50.0, odds))))
 
 
 @cache

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 import torch
@@ -15,6 +16,9 @@ from .optimizers import Maker
 
 Batches = Callable[[int], tuple[Inputs, Callable[[Any], Tensor] | None]]
 """Number of an update, from 0, to what the model is called with in it and the loss of its output."""
+
+Watch = Callable[[str, int, int], None]
+"""Told of the stage, the updates that were made, and how many there are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +46,12 @@ def mean_of_last(values: Sequence[float]) -> float:
 def updates_of(trials: Sequence[Trial]) -> int:
     """How many were made in all of them."""
     return sum(len(trial.losses) for trial in trials)
+
+
+def counting(watch: Watch, stage: str, total: int) -> Callable[[], None]:
+    """What is called after each update, and tells `watch` how many there were of that stage."""
+    numbers = count(1)
+    return lambda: watch(stage, next(numbers), total)
 
 
 def train_shortly(

@@ -1,6 +1,5 @@
 """The shortest warm-up of a ladder that carries a rate, by a short training with each."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -8,7 +7,7 @@ from torch import nn
 
 from ...measure.unchanged import restored
 from .optimizers import Maker
-from .trial import Batches, Trial, mean_of_last, train_shortly, updates_of
+from .trial import Batches, Trial, Watch, counting, mean_of_last, train_shortly, updates_of
 
 LEAST_WARMUP, LONGER = 10, 2
 """The ladder's first warm-up in updates, and by which factor each is longer than the one before."""
@@ -63,7 +62,7 @@ def shortest_warmup(
     *,
     rate: float,
     updates: int,
-    watch: Callable[[str, int, int], None] = lambda stage, done, total: None,
+    watch: Watch = lambda stage, done, total: None,
 ) -> Warmups:
     """Train with one warm-up after the other until one carries the rate; weights come back bit for bit.
 
@@ -71,13 +70,7 @@ def shortest_warmup(
     how many there are at most. Raises ValueError where a forward pass or the loss raises.
     """
     tried: list[Trial] = []
-    total, done = sum(map(length, ladder(updates))), 0
-
-    def told() -> None:
-        nonlocal done
-        done += 1
-        watch("warm-ups", done, total)
-
+    told = counting(watch, "warm-ups", sum(map(length, ladder(updates))))
     with restored(model) as put_back:
         for warmup in ladder(updates):
             put_back()

@@ -62,7 +62,7 @@ def claims(cases: Sequence[Judged], warmups: Sequence[Warmup]) -> list[Claim]:
             greatest=CONFIDENCE + COVERED,
         ),
         _beats(cases),
-        *_warmups(warmups),
+        *warmup_claims(warmups),
     ]
 
 
@@ -125,7 +125,8 @@ def _beats(cases: Sequence[Judged]) -> Claim:
     )
 
 
-def _warmups(warmups: Sequence[Warmup]) -> list[Claim]:
+def warmup_claims(warmups: Sequence[Warmup]) -> list[Claim]:
+    """Whether the warm-ups that are named suffice, and are not too long."""
     known = [one for one in warmups if one.shortest is not None]
     named = [one for one in warmups if one.named is not None]
     return [

@@ -8,7 +8,7 @@ import numpy as np
 
 from ...doctor.advise.rule import Rule
 from ...measure import Estimate
-from ..protocol.evidence import estimate
+from ..protocol.evidence import jackknife
 from .truth import Known
 
 
@@ -85,7 +85,4 @@ def separation(cases: Sequence[Judged]) -> tuple[float, int, int]:
 def separation_interval(cases: Sequence[Judged]) -> Estimate:
     """The area with its 95 % interval, by leaving out one case at a time (Tukey's jackknife): the trainings of one case
     are not independent. NaN where without some case all trainings are of one kind."""
-    whole, *_ = separation(cases)
-    count = len(cases)
-    without = [separation([other for other in cases if other is not one])[0] for one in cases]
-    return estimate([count * whole - (count - 1) * area for area in without])
+    return jackknife(cases, lambda some: separation(some)[0])

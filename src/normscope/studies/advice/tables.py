@@ -25,7 +25,7 @@ def tables(
         _deep(judged),
         _failures(known, judged),
         of_warmups(warmups),
-        _cases(judged),
+        of_cases(judged),
     ]
 
 
@@ -147,7 +147,8 @@ def of_warmups(warmups: Sequence[Warmup]) -> StudyTable:
     )
 
 
-def _cases(judged: Sequence[Judged]) -> StudyTable:
+def of_cases(judged: Sequence[Judged]) -> StudyTable:
+    """What was named for each, beside what its trainings say."""
     return StudyTable(
         title="Every case that learned",
         columns=["case", "best rate", "good from", "good to", "instant", "probe", "stuck from"],

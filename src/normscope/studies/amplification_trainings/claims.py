@@ -1,11 +1,10 @@
 """What the study of trainings that are foretold says."""
 
-import math
 from collections.abc import Mapping, Sequence
 
 from ...report.numbers import interval
 from ...report.study.contents import Claim
-from ..advice.claims import WARMUP_FACTOR, share_claim
+from ..advice.claims import share_claim, warmup_claims
 from ..advice.judge import Judged
 from ..advice.warmup import Warmup
 from ..protocol.evidence import with_interval
@@ -19,7 +18,7 @@ AREAS = {PREDICTED: 0.9, MEASURED: 0.97, FACTS_AND_EARLY: 0.97}
 SETS = ("families left out", "held out")
 By = Mapping[str, Mapping[str, Sequence[Foretold]]]
 """By set of cases, then by way."""
-_SAFE, _NEAR, _WARMUP = 0.95, 0.95, 0.9
+_SAFE, _NEAR = 0.95, 0.95
 
 
 def claims(found: By, cases: Sequence[Judged], warmups: Sequence[Warmup]) -> list[Claim]:
@@ -59,8 +58,6 @@ def _gains(found: By, way: str, other: str, what: str) -> Claim:
 
 def _advice(cases: Sequence[Judged], warmups: Sequence[Warmup]) -> list[Claim]:
     """Of the constants that the package has, on held-out cases."""
-    known = [one for one in warmups if one.shortest is not None]
-    named = [one for one in warmups if one.named is not None]
     made = []
     for way, rates in {"Instant advice": [c.instant for c in cases], "Probe": [c.probe for c in cases]}.items():
         made += [
@@ -78,20 +75,4 @@ def _advice(cases: Sequence[Judged], warmups: Sequence[Warmup]) -> list[Claim]:
                 least=_NEAR,
             ),
         ]
-    return [
-        *made,
-        share_claim(
-            "Warm-up: it suffices",
-            "A warm-up that short trainings name for a held-out case carries the rate in whole ones, in at least 90 % "
-            "of cases.",
-            [one.shortest is not None and (one.named or 0) >= one.shortest for one in named],
-            least=_WARMUP,
-        ),
-        share_claim(
-            "Warm-up: it is not too long",
-            f"Where a warm-up of the ladder carries the rate, the one that is named is at most {WARMUP_FACTOR} times "
-            "the shortest, in at least 90 % of cases.",
-            [(one.named or math.inf) <= WARMUP_FACTOR * (one.shortest or 0) for one in known],
-            least=_WARMUP,
-        ),
-    ]
+    return [*made, *warmup_claims(warmups)]

@@ -1,11 +1,10 @@
 """Fitting each way to trainings, and what it foretells of others."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,8 +75,7 @@ def odds(way: Way, fit: Sequence[Looked]) -> Linear:
     """Log odds of being stuck, by a regression over the trainings of those that the way applies to."""
     fit = [one for one in fit if way.applies(one)]
     names, x = _rows(way, fit)
-    stuck = np.array([one.known.labels().get(step, False) for one, step in _trainings(fit)])
-    found = logistic(x, stuck)
+    found = logistic(x, _stuck(fit))
     weights = dict(zip(names, map(float, found.weights_D), strict=True))
     kinds = {kind: weights.pop(f"optimizer {kind}") for kind in _KINDS}
     # An optimiser without a constant of its own is taken for Adam, which therefore has none.
@@ -90,12 +88,9 @@ def foretold(way: Way, fit: Sequence[Looked], asked: Sequence[Looked]) -> list[F
     fit, asked = ([one for one in some if way.applies(one)] for some in (fit, asked))
     if not asked:
         return []
-    known = odds(way, fit)
-    seen = [_Seen(one.known.case.optimizer, way.features(one, step)) for one, step in _trainings(asked)]
     (_, x), (_, places) = _rows(way, fit), _rows(way, asked)
     ends = np.array([share for one in fit for share in shares(one)])
-    losses = ridge(_bent(x), ends)(_bent(places))
-    return _by_case(asked, np.array([known(one) for one in seen]), losses)
+    return _by_case(asked, logistic(x, _stuck(fit))(places), ridge(_bent(x), ends)(_bent(places)))
 
 
 def left_out_foretold(way: Way, looked: Sequence[Looked]) -> list[Foretold]:
@@ -116,22 +111,16 @@ def without_constants(way: Way, asked: Sequence[Looked]) -> list[Foretold]:
     return _by_case(asked, scores, np.full(len(scores), math.nan))
 
 
-class _Seen(NamedTuple):
-    """As `Linear` wants it."""
-
-    optimizer: str
-    numbers: Mapping[str, float]
-
-    def values(self) -> Mapping[str, float]:
-        return self.numbers
-
-
 _KINDS = sorted({one.bears_as or name for name, one in OPTIMIZERS.items()})
 """Optimisers with a constant of their own."""
 
 
 def _trainings(looked: Sequence[Looked]) -> list[tuple[Looked, int]]:
     return [(one, step) for one in looked for step in sorted(one.known.outcomes)]
+
+
+def _stuck(looked: Sequence[Looked]) -> NDArray[np.bool_]:
+    return np.array([one.known.labels().get(step, False) for one, step in _trainings(looked)])
 
 
 def _rows(way: Way, looked: Sequence[Looked]) -> tuple[list[str], NDArray[np.float64]]:

@@ -3,17 +3,15 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 import numpy as np
 
 from ...measure import Estimate
 from ..advice.judge import area_under_curve
-from ..protocol.evidence import estimate
+from ..protocol.evidence import jackknife
 from ..protocol.ranks import rank_correlation
 from .foretelling import Foretold
 
-One = TypeVar("One")
 Pairs = Callable[[Foretold], list[tuple[float, bool]]]
 
 
@@ -61,6 +59,7 @@ def skill(found: Sequence[Foretold]) -> Skill:
 
 
 def area(found: Sequence[Foretold], pairs: Pairs) -> Estimate:
+    # The trainings of one case are not independent: cases are left out as a whole.
     return jackknife(found, lambda some: _area(some, pairs))
 
 
@@ -69,13 +68,6 @@ def gained(found: Sequence[Foretold], other: Sequence[Foretold], pairs: Pairs) -
     by_name = {one.looked.name: one for one in other}
     both = [(one, by_name[one.looked.name]) for one in found if one.looked.name in by_name]
     return jackknife(both, lambda some: _area([a for a, _ in some], pairs) - _area([b for _, b in some], pairs))
-
-
-def jackknife(items: Sequence[One], of: Callable[[Sequence[One]], float]) -> Estimate:
-    """Tukey's: the trainings of one case are not independent, and cases are left out as a whole."""
-    whole, count = of(items), len(items)
-    without = [of([other for other in items if other is not one]) for one in items]
-    return estimate([count * whole - (count - 1) * value for value in without])
 
 
 def _area(found: Sequence[Foretold], pairs: Pairs) -> float:

@@ -12,7 +12,7 @@ from ...report.numbers import number
 from ...report.panels_svg import Panel, Series
 from ...report.study.contents import Cell, StudyFigure, StudyTable
 from ..advice.judge import Judged
-from ..advice.tables import of_case, of_warmups
+from ..advice.tables import of_case, of_cases, of_warmups
 from ..advice.truth import Known
 from ..advice.warmup import Warmup
 from ..protocol.evidence import plain_estimate, with_interval
@@ -67,7 +67,8 @@ def _edges(found: By, shown: Sequence[str]) -> StudyFigure:
                 Series(label=name, kind="points", hue=hue, x=[edge for edge, _ in edges], y=[at for _, at in edges])
             )
         ends = [value for one in series for value in (*one.x, *(y for y in one.y if y is not None))] or [0.0, 1.0]
-        line = Series(label="foretold = found", kind="claimed", hue=-1, x=_ends(ends), y=_ends(ends))
+        span = min(ends), max(ends)
+        line = Series(label="foretold = found", kind="claimed", hue=-1, x=span, y=span)
         panels.append(
             Panel(
                 title=way,
@@ -85,10 +86,6 @@ def _edges(found: By, shown: Sequence[str]) -> StudyFigure:
         told=title,
         wide=True,
     )
-
-
-def _ends(values: Sequence[float]) -> tuple[float, float]:
-    return min(values), max(values)
 
 
 def tables(found: By, raw: By, judged: Sequence[Judged], warmups: Sequence[Warmup]) -> list[StudyTable]:
@@ -115,19 +112,9 @@ def tables(found: By, raw: By, judged: Sequence[Judged], warmups: Sequence[Warmu
                 for one in [skill(some)]
             ],
         ),
-        StudyTable(
-            title="Held-out cases that learned: what the advice names, in learning rates",
-            columns=["case", "best rate", "instant", "probe", "stuck from"],
-            rows=[
-                [one.known.case.name, *(None if rate is None else 10**rate for rate in _rates(one))] for one in judged
-            ],
-        ),
+        of_cases(judged),
         of_warmups(warmups),
     ]
-
-
-def _rates(one: Judged) -> list[float | None]:
-    return [one.known.best, one.instant.rate, one.probe.rate, one.known.stuck]
 
 
 def _row(way: str, one: Skill) -> list[Cell]:

@@ -10,7 +10,7 @@ from typing import Any
 from ...doctor.advise.early import EarlyRule
 from ...doctor.advise.rule import shipped_rule
 from ...doctor.advise.trial import Trial
-from ..advice.cases.case import Case, rate_of
+from ..advice.cases.case import rate_of
 from ..advice.conditions import conditions as conditions_of_trainings
 from ..advice.measuring import judged_of, known_of, probed_of
 from ..advice.side_by_side import side_by_side
@@ -35,7 +35,9 @@ _SHOWN = (FORMULA_ALONE, PREDICTED, MEASURED, FACTS, EARLY, FACTS_AND_EARLY)
 def run(config: AmplificationTrainingsConfig, pieces: Pieces) -> Findings:
     """One piece a training, and one a look. Raises UserError for a text, a corpus or results that are not there."""
     fitted_to = known_in(Path(config.known))
-    for case in {(case.architecture, case.text): case for case in (*config.cases, *_cases(fitted_to))}.values():
+    for case in {
+        (case.architecture, case.text): case for case in (*config.cases, *(one.case for one in fitted_to))
+    }.values():
         task_of(case, config.text_file, config.corpus)
     make = partial(side_by_side, processes=config.processes, pieces=pieces)
     known = make(partial(known_of, config), config.cases, stage="held-out cases")
@@ -72,10 +74,6 @@ def run(config: AmplificationTrainingsConfig, pieces: Pieces) -> Findings:
     )
 
 
-def _cases(known: Sequence[Known]) -> list[Case]:
-    return [one.case for one in known]
-
-
 def _looked(config: AmplificationTrainingsConfig, known: Known, pieces: Pieces) -> Looked:
     case, places = known.case, config.places
     asked = {**asdict(case), **places}
@@ -94,7 +92,6 @@ def _looked(config: AmplificationTrainingsConfig, known: Known, pieces: Pieces) 
         rates=along["rates"],
         changes=along["changes"],
         trials={step: _trial(rate_of(step), table) for step, table in zip(steps, trials, strict=True)},
-        trial_updates=updates,
     )
 
 

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -30,7 +31,6 @@ class Looked:
     """Relative squared change of the logits by the first update, at these rates."""
     trials: Mapping[int, Trial]
     """Short trainings, by rung."""
-    trial_updates: int
 
     @property
     def name(self) -> str:
@@ -78,8 +78,8 @@ def _facts(looked: Looked, step: int) -> dict[str, float]:
     return {name: values[name] for name in FIRST_UPDATE}
 
 
-def _early(looked: Looked, step: int) -> dict[str, float]:
-    early = Early.of_trial(looked.known.facts, looked.trials[step], looked.trial_updates)
+def _early(updates: int, looked: Looked, step: int) -> dict[str, float]:
+    early = Early.of_trial(looked.known.facts, looked.trials[step], updates)
     return {"least_spread": early.least_spread, "risen": early.risen}
 
 
@@ -89,6 +89,7 @@ FACTS_AND_CHANGE, EARLY, FACTS_AND_EARLY = "facts and change", "first updates", 
 
 def ways(updates: int) -> list[Way]:
     """All of them; updates: of the short trainings."""
+    early = partial(_early, updates)
     short = (
         f"of a short training of {updates} updates at that rate: the least spread between tokens on the way, and how "
         "far the loss has risen"
@@ -124,11 +125,11 @@ def ways(updates: int) -> list[Way]:
             told="the doctor's facts and the measured change",
             numbers=lambda looked, step: _facts(looked, step) | _first(looked, step),
         ),
-        Way(name=EARLY, told=short, numbers=_early),
+        Way(name=EARLY, told=short, numbers=early),
         Way(
             name=FACTS_AND_EARLY,
             told=f"the doctor's facts, and {short}",
-            numbers=lambda looked, step: _facts(looked, step) | _early(looked, step),
+            numbers=lambda looked, step: _facts(looked, step) | early(looked, step),
         ),
     ]
 

@@ -1,8 +1,8 @@
 """What the numbers are: means, slopes and exponents with their 95 % intervals."""
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -11,7 +11,8 @@ from ...measure import Estimate, Summary, t_quantile
 from ...report.numbers import interval
 
 Floats = NDArray[np.float64]
-_NORMAL = 1.959964
+One = TypeVar("One")
+NORMAL = 1.959964
 """The 97.5 % quantile of the normal distribution."""
 
 
@@ -21,6 +22,13 @@ def estimate(values_S: ArrayLike) -> Estimate:
     for value in np.asarray(values_S, dtype=np.float64):
         summary.add({"": value})
     return summary.estimates()[""]
+
+
+def jackknife(items: Sequence[One], of: Callable[[Sequence[One]], float]) -> Estimate:
+    """A value of all items with its 95 % interval, by leaving out one at a time (Tukey's)."""
+    whole, count = of(items), len(items)
+    without = [of([other for other in items if other is not one]) for one in items]
+    return estimate([count * whole - (count - 1) * value for value in without])
 
 
 def slopes(x_X: ArrayLike, y_SX: ArrayLike) -> Floats:
@@ -59,7 +67,7 @@ def proportion(count: int, total: int) -> tuple[float, float]:
     """The 95 % interval of a share of which `count` of `total` were seen, by Wilson 1927; (0, 1) for none at all."""
     if not total:
         return 0.0, 1.0
-    share, square = count / total, _NORMAL**2 / total
+    share, square = count / total, NORMAL**2 / total
     middle = (share + square / 2) / (1 + square)
     half = math.sqrt(share * (1 - share) * square + square**2 / 4) / (1 + square)
     return max(0.0, middle - half), min(1.0, middle + half)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .evidence import Floats
+from .evidence import NORMAL, Floats
 
 
 def rank_correlation(x: Sequence[float], y: Sequence[float]) -> tuple[float, float, float]:
@@ -18,7 +18,7 @@ def rank_correlation(x: Sequence[float], y: Sequence[float]) -> tuple[float, flo
     if len(x) < 5 or len(set(x)) == 1 or len(set(y)) == 1:
         return math.nan, math.nan, math.nan
     r = float(np.corrcoef(_ranks(x), _ranks(y))[0, 1])
-    half = 1.959964 * math.sqrt((1 + r**2 / 2) / (len(x) - 3))
+    half = NORMAL * math.sqrt((1 + r**2 / 2) / (len(x) - 3))
     # Rounding may leave a perfect order a hair from 1, or beyond it.
     if abs(r) > 1 - 1e-9:
         return r, r, r

@@ -1,0 +1,29 @@
+"""Cases of the study of advice with trainings that are made up."""
+
+from normscope.doctor.advise.facts import Facts
+from normscope.studies.advice.cases.case import Case
+
+UNIGRAM = 4.6
+HERE = {"text_file": "nowhere", "corpus": "nowhere"}
+
+
+def outcome(nats, train_nats=()):
+    return {"valid_nats": nats, "unigram_nats": UNIGRAM, "train_nats": list(train_nats)}
+
+
+def landscape(best, stuck):
+    """A bowl about a rung, and no more than frequencies from another on."""
+    return lambda step: outcome(3.0 + 0.03 * (step - best) ** 2 if step < stuck else UNIGRAM)
+
+
+def case_of(**changes) -> Case:
+    sizes = {"architecture": "decoder", "text": "toy", "initialisation": "normal-0.02", "placement": "pre-ln"}
+    return Case(**sizes | {"blocks": 1, "width": 16, "tokens": 64, "length": 16} | changes)
+
+
+def facts_of(**changes) -> Facts:
+    return Facts(
+        **{"optimizer": "adam", "reach": 0.0, "fading": 0.0, "rise": 0.0, "sublayers": 1.0, "width": 1.5}
+        | {"normed_sums": 0.0, "normed_depth": 0.0, "normed_branches": 0.0}
+        | changes
+    )
