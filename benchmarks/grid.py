@@ -12,10 +12,10 @@ from pathlib import Path
 
 from normscope.cli.console import stderr
 from normscope.cli.grids.display import GridDisplay
+from normscope.compare.grid import Cell, Grid, write_configs
+from normscope.compare.pool import run_cells
 from normscope.engines.seam import Engine, Job
 from normscope.runs.config import load
-from normscope.studies.grids.grid import Cell, Grid, write_configs
-from normscope.studies.grids.pool import run_cells
 from normscope.train.metrics import Mark, MetricsLog
 
 UPDATES = 20

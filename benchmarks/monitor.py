@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import torch
 
-from normscope.doctor.monitor import Monitor
+from normscope.monitor import Monitor
 
 SIZES = ((4, 128, 8, 64), (12, 256, 8, 128), (12, 768, 4, 128))
 """Blocks, width, sequences, tokens of each."""

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from normscope.cli import main as cli
+from normscope.compare.state import CellState
 from normscope.runs.run import train_run
-from normscope.studies.grids.state import CellState
 from normscope.train import StopRule
 
 
@@ -19,7 +19,7 @@ def run_cells(
     stop_when: StopRule | None = None,
     **options: object,
 ) -> list[CellState[Any]]:
-    """As `normscope.studies.pool.run_cells`, one cell after the other."""
+    """As `normscope_studies.pool.run_cells`, one cell after the other."""
     states = [CellState(cell) for cell in cells]
     for state in states:
         train_run(state.cell.config, state.cell.folder.path, stop_when=stop_when)

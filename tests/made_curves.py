@@ -3,9 +3,9 @@
 import random
 from collections.abc import Mapping
 
-from normscope.studies.translation.arms import Arm
-from normscope.studies.translation.curves import Curve
-from normscope.studies.translation.trained import Text, Trained
+from normscope_studies.translation.arms import Arm
+from normscope_studies.translation.curves import Curve
+from normscope_studies.translation.trained import Text, Trained
 
 UNIGRAM = 6.0
 TEXT = Text(unigram_nats=UNIGRAM, train_pairs=10, train_tokens=100, valid_pairs=2, valid_tokens=20, vocabulary=50)

@@ -18,10 +18,10 @@ import in_process
 import together
 from normscope.cli import train
 from normscope.cli.main import main
+from normscope.compare import compare
 from normscope.data.toy.language import toy_pairs
+from normscope.finetune import finetune
 from normscope.placement import registry
-from normscope.studies.finetuning import finetune
-from normscope.studies.grids import compare
 
 ROOT = Path(__file__).parents[1]
 PAGES = [

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 import in_process
+from normscope.compare import compare
 from normscope.report.notebook import LIMIT_BYTES
-from normscope.studies.grids import compare
 from notebooks import Cell, executed, load, told
 
 FILE = Path(__file__).parents[1] / "docs" / "gallery.ipynb"

@@ -24,7 +24,6 @@ DATA = {
     "report/vendor/uplot/uPlot.min.css",
     "doctor/advise/rule.json",
     "doctor/advise/early.json",
-    "studies/paper/claims.toml",
     "choosing/evidence.json",
     "choosing/published.toml",
 }
@@ -47,8 +46,8 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_wheel_and_source_hold_what_the_package_reads_and_neither_tests_nor_results(built: Path) -> None:
-    modules = {path.relative_to(ROOT / "src").as_posix() for path in (ROOT / "src/normscope").rglob("*.py")}
-    wanted = modules | {f"normscope/{name}" for name in DATA}
+    modules = {path.relative_to(ROOT / "src").as_posix() for path in (ROOT / "src").rglob("*.py")}
+    wanted = modules | {f"normscope/{name}" for name in DATA} | {"normscope_studies/paper/claims.toml"}
     templates = {
         f"normscope/report/{folder}/{path.name}"
         for folder in ("templates", "explore/js")

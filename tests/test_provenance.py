@@ -9,14 +9,16 @@ import pytest
 
 from normscope import provenance
 
-MEASURE = "normscope.studies.lemmas.measure"
+MEASURE = "normscope_studies.lemmas.measure"
 
 
 @pytest.fixture
 def copy(tmp_path, monkeypatch):
     """A copy of the package that can be edited."""
     root = tmp_path / "normscope"
-    shutil.copytree(provenance.ROOT, root, ignore=shutil.ignore_patterns("__pycache__"))
+    for package in ("normscope", "normscope_studies"):
+        there = provenance.ROOT.parent / package
+        shutil.copytree(there, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
     monkeypatch.setattr(provenance, "ROOT", root)
     return root
 
@@ -28,7 +30,7 @@ def forget() -> None:
 
 def hashes() -> tuple[str, str]:
     forget()
-    return provenance.source_sha256(), provenance.source_of(MEASURE)
+    return provenance.source_sha256("normscope_studies"), provenance.source_of(MEASURE)
 
 
 @pytest.fixture(autouse=True)
@@ -40,16 +42,16 @@ def _forgotten():
 @pytest.mark.parametrize(
     ("file", "measured"),
     [
-        ("studies/lemmas/measure.py", True),
-        ("placement/formulas/post_ln.py", True),
-        ("model/attention/attention.py", True),
-        ("studies/lemmas/page.py", False),
-        ("cli/main.py", False),
+        ("normscope_studies/lemmas/measure.py", True),
+        ("normscope/placement/formulas/post_ln.py", True),
+        ("normscope/model/attention/attention.py", True),
+        ("normscope_studies/lemmas/page.py", False),
+        ("normscope/cli/main.py", False),
     ],
 )
 def test_an_edit_changes_the_hashes_it_should(copy, file, measured):
     whole, of_measure = hashes()
-    path = copy / file
+    path = copy.parent / file
     path.write_text(path.read_text(encoding="utf-8") + "\n# edited\n", encoding="utf-8")
     whole_now, of_measure_now = hashes()
     assert whole_now != whole
@@ -72,9 +74,9 @@ def test_the_hash_does_not_depend_on_where_the_package_lies(copy):
         provenance.ROOT = moved
 
 
-def test_a_module_of_another_package_is_refused():
-    with pytest.raises(ValueError, match="torch is not a module of normscope"):
-        provenance.source_of("torch")
+def test_a_module_that_is_not_there_is_refused():
+    with pytest.raises(ValueError, match="no_such_package is no package that Python finds"):
+        provenance.source_of("no_such_package.measure")
 
 
 def test_the_commit_says_what_was_modified(copy):
@@ -102,5 +104,5 @@ def test_a_run_names_its_source(copy):
     from normscope.train.environment import describe
 
     found = describe(device=torch.device("cpu"), seed=1, data_fingerprint="", fast_matmul=False)
-    assert found["source_sha256"] == hashes()[0]
+    assert found["source_sha256"] == provenance.source_sha256()
     json.dumps(found)

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from normscope.compare.demo import DEMO_GRID, demo_config
 from normscope.doctor.advise.early import shipped_early_rule
 from normscope.doctor.advise.rule import shipped_rule, to_table
-from normscope.studies.grids.demo import DEMO_GRID, demo_config
 
 RESULTS = Path(__file__).parents[1] / "results"
 FOLDERS = sorted(path.parent for path in RESULTS.glob("*/results.json"))

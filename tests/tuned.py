@@ -9,9 +9,9 @@ from normscope.data.documents import opening
 from normscope.data.documents.corpus import DocumentCorpus
 from normscope.data.documents.tokeniser import TextTokeniser
 from normscope.data.toy.language import toy_pairs
+from normscope.finetune.task import PairTask, base_config
 from normscope.runs.config import changed, load
 from normscope.runs.run import train_run
-from normscope.studies.finetuning.task import PairTask, base_config
 from normscope.tasks.pair_classification import PairRunConfig
 from normscope.tasks.pair_classification.start import open_start
 

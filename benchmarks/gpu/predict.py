@@ -10,9 +10,9 @@ import torch
 from gpu.part import Arm, Measured, Part, Row, Where
 from gpu.timing import set_precision, synchronise
 from normscope.model import Layout
-from normscope.studies.settings.simulation import SEQUENCES, Simulation, mean_of
 from normscope.theory.predict import ModelSetting, predict
 from normscope.train.device import Precision, autocast
+from normscope_studies.settings.simulation import SEQUENCES, Simulation, mean_of
 
 PLACEMENTS = ("post-ln", "pre-ln", "deepnorm", "peri-ln")
 MATRIX = "ffn_out"

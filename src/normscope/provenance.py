@@ -1,7 +1,8 @@
-"""Which code made a number: hashes of the package's own source, and the commit where there is a repository."""
+"""Which code made a number: hashes of the source, and the commit where there is a repository."""
 
 import ast
 import hashlib
+import importlib.util
 import subprocess
 from collections.abc import Iterable
 from functools import cache
@@ -10,51 +11,64 @@ from pathlib import Path
 from . import __version__
 
 ROOT = Path(__file__).parent
-_MEASURING = "studies"
-"""The room whose files are counted one by one: a study's page may change without its measurements being made again."""
+"""Folder of the tool's package; a package that lies beside it is looked for there first."""
 
 
-def provenance() -> dict[str, str]:
-    """Version, hash of the whole package's source, and the commit it was checked out at.
+def provenance(*packages: str) -> dict[str, str]:
+    """Version, hash of the tool's source and of that of `packages`, and the commit they were checked out at.
 
-    `commit` is empty where the package does not lie in a git repository that tracks it, or git is not there; it ends in
-    " (modified)" where a file of the package differs from that commit.
+    packages: others than the tool whose source counts too. `commit` is empty where the tool does not lie in a git
+    repository that tracks it, or git is not there; it ends in " (modified)" where a file of these packages differs from
+    that commit.
     """
-    return {"normscope": __version__, "source_sha256": source_sha256(), "commit": _commit()}
+    return {"normscope": __version__, "source_sha256": source_sha256(*packages), "commit": _commit(*packages)}
 
 
 @cache
-def source_sha256() -> str:
-    """SHA-256 over every file of the package: its Python files, templates and constants."""
-    return _digest(_files(ROOT))
+def source_sha256(*packages: str) -> str:
+    """SHA-256 over every file of the tool and of `packages`: their Python files, templates and constants."""
+    return _digest(file for root in (ROOT, *map(_folder, packages)) for file in _files(root))
 
 
 @cache
 def source_of(module: str) -> str:
-    """SHA-256 over the source that a module's results depend on: its own and that of all it imports of this package.
+    """SHA-256 over the source that a module's results depend on: its own and that of all it imports.
 
-    module: such as "normscope.studies.lemmas.measure". Raises ValueError for a module that is not ours.
+    module: such as "normscope_studies.lemmas.measure". Raises ValueError for a module whose file cannot be found.
     """
     return _digest(files_behind(module))
 
 
 def files_behind(module: str) -> list[Path]:
-    """What `source_of` hashes. Of `studies` the files that are imported count, of every other room all files:
-    placements are discovered, not imported by name. Raises ValueError for a module that is not ours.
+    """What `source_of` hashes: of the module's own package the files that are imported, of the tool whole rooms.
+
+    Placements are discovered, not imported by name, so a room of the tool counts as a whole; of a package of studies a
+    file counts where it is imported, so that an edited page does not make its measurements old. Other packages do not
+    count. Raises ValueError for a module whose file cannot be found.
     """
+    packages = {ROOT.name, module.partition(".")[0]}
     rooms: set[Path] = set()
     files: set[Path] = set()
     left = [_file_of(module)]
     while left:
         file = left.pop()
-        room = ROOT / file.relative_to(ROOT).parts[0]
-        counted_whole = room.is_dir() and room.name != _MEASURING
+        room = _room(file)
         if file in files or room in rooms:
             continue
-        new = _files(room) if counted_whole else [file]
-        (rooms if counted_whole else files).add(room if counted_whole else file)
-        left += [imported for path in new if path.suffix == ".py" for imported in _imported(path)]
-    return sorted(files.union(*(_files(room) for room in rooms)))
+        new = [file] if room is None else _files(room)
+        files.update(new)
+        if room is not None:
+            rooms.add(room)
+        left += [imported for path in new if path.suffix == ".py" for imported in _imported(path, packages)]
+    return sorted(files)
+
+
+def _room(file: Path) -> Path | None:
+    """The folder of the tool that a file lies in; None at the tool's top, and outside the tool."""
+    if not file.is_relative_to(ROOT):
+        return None
+    room = ROOT / file.relative_to(ROOT).parts[0]
+    return room if room.is_dir() else None
 
 
 def _files(folder: Path) -> list[Path]:
@@ -65,24 +79,49 @@ def _digest(files: Iterable[Path]) -> str:
     found = hashlib.sha256()
     for file in files:
         content = hashlib.sha256(file.read_bytes()).hexdigest()
-        found.update(f"{file.relative_to(ROOT).as_posix()} {content}\n".encode())
+        found.update(f"{_name(file)} {content}\n".encode())
     return found.hexdigest()
+
+
+def _name(file: Path) -> str:
+    """A file's name that is the same wherever its package lies: from the package's folder on."""
+    package = file.parent
+    while (package.parent / "__init__.py").is_file():
+        package = package.parent
+    return file.relative_to(package.parent if (package / "__init__.py").is_file() else package).as_posix()
+
+
+def _folder(package: str) -> Path:
+    """Where a package lies: beside the tool, or wherever Python finds it. Raises ValueError where there is none."""
+    if (ROOT.parent / package / "__init__.py").is_file():
+        return ROOT.parent / package
+    spec = importlib.util.find_spec(package)
+    if spec is None or not spec.submodule_search_locations:
+        raise ValueError(f"{package} is no package that Python finds")
+    return Path(spec.submodule_search_locations[0])
 
 
 def _file_of(module: str) -> Path:
     package, *parts = module.split(".")
-    place = ROOT.joinpath(*parts)
+    if not parts and (spec := importlib.util.find_spec(module)) is not None and not spec.submodule_search_locations:
+        return Path(str(spec.origin))
+    place = _folder(package).joinpath(*parts)
     for file in (place.with_suffix(".py"), place / "__init__.py"):
-        if package == ROOT.name and parts and file.is_file():
+        if file.is_file() and (parts or package != ROOT.name):
             return file
-    raise ValueError(f"{module} is not a module of {ROOT.name}")
+    raise ValueError(f"{module} is not a module of {package}")
 
 
-def _imported(file: Path) -> list[Path]:
-    """Files of this package that a file imports by name, wherever in it the import stands."""
-    package = (ROOT.name, *file.relative_to(ROOT).parent.parts)
-    names = _imported_names(file.read_text(encoding="utf-8"), package)
-    return [path for name in names if (path := _ours(name)) is not None]
+def _imported(file: Path, packages: set[str]) -> list[Path]:
+    """Files of these packages that a file imports by name, wherever in it the import stands."""
+    package: list[str] = []
+    folder = file.parent
+    while (folder / "__init__.py").is_file():
+        package.insert(0, folder.name)
+        folder = folder.parent
+    names = _imported_names(file.read_text(encoding="utf-8"), tuple(package))
+    ours = [name for name in names if name.partition(".")[0] in packages]
+    return [path for name in ours if (path := _found(name)) is not None]
 
 
 @cache
@@ -99,7 +138,7 @@ def _imported_names(source: str, package: tuple[str, ...]) -> list[str]:
     return found
 
 
-def _ours(module: str) -> Path | None:
+def _found(module: str) -> Path | None:
     try:
         return _file_of(module)
     except ValueError:
@@ -107,12 +146,13 @@ def _ours(module: str) -> Path | None:
 
 
 @cache
-def _commit() -> str:
+def _commit(*packages: str) -> str:
     try:
         commit = _git("rev-parse", "HEAD")
         # A repository around a virtual environment is not the repository of what is installed in it.
         _git("ls-files", "--error-unmatch", "__init__.py")
-        return commit + (" (modified)" if _git("status", "--porcelain", ".") else "")
+        changed = _git("status", "--porcelain", ".", *(str(_folder(package)) for package in packages))
+        return commit + (" (modified)" if changed else "")
     except (OSError, subprocess.SubprocessError):
         return ""
 

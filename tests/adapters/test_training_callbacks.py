@@ -159,7 +159,7 @@ def by_lightning(folder: Path, batch: dict[str, Tensor] | None) -> tuple[nn.Modu
 
 def by_hand(batch: dict[str, Tensor] | None) -> tuple[nn.Module, Measured]:
     """The same training in a loop of its own, with gradient norms of plain autograd before clipping."""
-    from normscope.doctor.monitor import Monitor
+    from normscope.monitor import Monitor
 
     model = gpt2().train()
     monitor = Monitor(model=model, inputs=batch, every_updates=EVERY)

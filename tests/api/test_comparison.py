@@ -6,8 +6,8 @@ import pytest
 
 import in_process
 import normscope
+from normscope.compare import compare
 from normscope.placement import Placement, register, registry
-from normscope.studies.grids import compare
 from tiny import SETTINGS
 
 

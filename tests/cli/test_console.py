@@ -12,9 +12,9 @@ from rich.console import Console
 
 from normscope.cli.console import StageDisplay, TrainDisplay
 from normscope.cli.grids.display import GridDisplay
-from normscope.studies.grids.demo import DEMO_GRID, demo_config
-from normscope.studies.grids.grid import Grid
-from normscope.studies.grids.state import CellState, outlook
+from normscope.compare.demo import DEMO_GRID, demo_config
+from normscope.compare.grid import Grid
+from normscope.compare.state import CellState, outlook
 from tiny import tiny
 
 

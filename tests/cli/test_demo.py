@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from normscope.cli.main import main
+from normscope.compare import compare as comparing
 from normscope.errors import UserError
-from normscope.studies.grids import compare as comparing
 from normscope.train import StopRule
 
 

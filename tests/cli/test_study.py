@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from normscope.cli import main as cli
-from normscope.studies.lemmas import study as lemmas
-from normscope.studies.protocol.discovery import studies
-from normscope.studies.protocol.discovery import study as study_of
+from normscope_studies.lemmas import study as lemmas
+from normscope_studies.protocol.discovery import studies
 
 TINY = {
     "lemmas": ("seeds=2", "blocks=2", "width=16", "tokens=4", "vectors=20"),
@@ -55,7 +54,7 @@ def test_a_study_from_the_command_line(study, tmp_path: Path, name: str):
 
 @pytest.mark.parametrize("name", studies())
 def test_every_verb_has_its_study(name: str):
-    study = study_of(name)
+    study = studies()[name].load()
     assert set(study.scales) == {"smoke", "cpu", "paper"}
     assert {name for name, scale in study.scales.items() if not scale.decides} == {"smoke"}
     assert study.about.title

@@ -16,13 +16,13 @@ from normscope.cli import main as cli
 from normscope.cli.grids import watch as verb
 from normscope.cli.grids.display import screen, table
 from normscope.cli.grids.watch import WatchDisplay, said_of_all, troubles
+from normscope.compare.course import Course
+from normscope.compare.grid import Cell, Grid, write_configs
+from normscope.compare.live_page import LivePage
+from normscope.compare.manifest import FILE, AboutCorpus, Manifest, write_manifest
+from normscope.compare.state import CellState
 from normscope.report.sparkline import sparkline
 from normscope.settings.tables import to_toml
-from normscope.studies.grids.course import Course
-from normscope.studies.grids.grid import Cell, Grid, write_configs
-from normscope.studies.grids.live_page import LivePage
-from normscope.studies.grids.manifest import FILE, AboutCorpus, Manifest, write_manifest
-from normscope.studies.grids.state import CellState
 from normscope.train.metrics import Mark, MetricsLog
 from tiny import tiny
 

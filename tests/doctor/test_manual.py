@@ -10,7 +10,7 @@ from torch import nn
 
 from normscope.cli.main import app
 from normscope.doctor.lint.linter import RULES
-from normscope.doctor.monitor import Monitor
+from normscope.monitor import Monitor
 from normscope.optim import OPTIMIZERS
 
 PAGE = (Path(__file__).parents[2] / "docs/doctor.md").read_text(encoding="utf-8")

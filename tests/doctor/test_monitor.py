@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from normscope.doctor.monitor import Monitor
-from normscope.doctor.monitor.measuring import is_due
+from normscope.monitor import Monitor
+from normscope.monitor.measuring import is_due
 
 WIDTH, BLOCKS, TOKENS = 16, 3, 5
 # B = sequences, T = tokens, D = width, V = vocabulary

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from normscope.doctor.monitor.watch import Watch
+from normscope.monitor.watch import Watch
 
 
 class Wrapper(nn.Module):

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
+from normscope.compare.grid import Cell, Grid, write_configs
+from normscope.compare.pool import run_cells
 from normscope.engines.seam import AnyEngine
-from normscope.studies.grids.grid import Cell, Grid, write_configs
-from normscope.studies.grids.pool import run_cells
 from tiny import result, tiny
 
 LENGTH = ("train.duration=60", "train.accumulation=2", "train.validate_every=20", "train.checkpoint_every=10")

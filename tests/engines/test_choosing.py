@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from normscope.compare.grid import Grid
+from normscope.compare.preparing import prepare
 from normscope.engines.array import Array
 from normscope.engines.choosing import chosen
 from normscope.engines.local import local
 from normscope.engines.settings import SlurmSettings
 from normscope.engines.tasks import with_devices
 from normscope.errors import UserError
-from normscope.studies.grids.grid import Grid
-from normscope.studies.grids.preparing import prepare
 from tiny import tiny
 
 

@@ -15,10 +15,10 @@ import pytest
 
 from engines.asked import only_when_asked
 from engines.grids import LAST, bits, cells, trained
+from normscope.compare.grid import Cell
 from normscope.engines.local import local
 from normscope.engines.on_ray import OnRay
 from normscope.engines.settings import RaySettings
-from normscope.studies.grids.grid import Cell
 
 ray = pytest.importorskip("ray", reason='the engine ray needs Ray: pip install "normscope[ray]"')
 _IGNORED = ("ResourceWarning", "DeprecationWarning", "FutureWarning")  # Ray leaves sockets and files to the collector

@@ -11,14 +11,14 @@ import pytest
 from engines import slurm_node
 from engines.asked import only_when_asked
 from engines.grids import bits, cells, trained
+from normscope.compare.grid import Cell
+from normscope.compare.pool import run_cells
+from normscope.compare.state import CellState
 from normscope.engines.local import local
 from normscope.engines.on_slurm import OnSlurm
 from normscope.engines.settings import SlurmSettings
 from normscope.errors import UserError
 from normscope.signals import Interrupted
-from normscope.studies.grids.grid import Cell
-from normscope.studies.grids.pool import run_cells
-from normscope.studies.grids.state import CellState
 
 pytestmark = [
     only_when_asked,

@@ -15,13 +15,13 @@ from typing import IO, Any
 import torch
 
 from normscope.__main__ import main
+from normscope.compare import pool as grid_pool
 from normscope.data import pool
 from normscope.data.parallel import opening
 from normscope.engines import local
 from normscope.engines.processes import Processes
 from normscope.report.comparison import page
 from normscope.runs import machine
-from normscope.studies.grids import pool as grid_pool
 
 from .desk import lay_out
 from .disk import Tree, read_tree, write_tree

@@ -6,6 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from normscope.compare.grid import Cell, Grid
+from normscope.compare.manifest import AboutCorpus, Manifest, former_manifest
+from normscope.compare.manifest import write_manifest as write_comparison
 from normscope.data.documents.corpus import DocumentCorpus
 from normscope.data.documents.opening import toy_documents
 from normscope.data.manifest import write_manifest
@@ -18,11 +21,8 @@ from normscope.runs.evaluate import SCORES
 from normscope.runs.loading import load_run
 from normscope.runs.run import train_run
 from normscope.settings.tables import to_toml
-from normscope.studies.grids.grid import Cell, Grid
-from normscope.studies.grids.manifest import AboutCorpus, Manifest, former_manifest
-from normscope.studies.grids.manifest import write_manifest as write_comparison
-from normscope.studies.protocol.pieces import Pieces
 from normscope.train import RunFolder
+from normscope_studies.protocol.pieces import Pieces
 from tiny import SETTINGS
 
 

@@ -23,8 +23,8 @@ from normscope.measure import (
     t_quantile,
 )
 from normscope.model import Context, EncoderDecoder, Layout, ModelConfig
-from normscope.theory import corrected
 from normscope.theory.predict import ModelSetting, predict
+from normscope_studies.theory import corrected
 
 BLOCKS, TOKENS, SENTENCES, SEEDS = 6, 12, 3, 16
 SETTINGS = {

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from normscope.measure import BoundCounter, Point, is_bounded, recording, smallest_delta, squared_norms
-from normscope.theory import corrected, paper
+from normscope_studies.theory import corrected, paper
 
 SAMPLE = torch.tensor([0.5, 0.9, 1.0, 1.05, 1.1, 1.45])
 """Mean 1."""

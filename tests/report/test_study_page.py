@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from normscope.report.study.contents import Claim, StudyFigure, StudyPage, StudyTable
-from normscope.report.study.page import cell, is_number, render_study, write_study
-from normscope.report.study.verdict import Verdict
+from normscope.evidence.verdict import Verdict
 from normscope.report.svg import HUES
+from normscope_studies.protocol.contents import Claim, StudyFigure, StudyPage, StudyTable
+from normscope_studies.protocol.page import cell, is_number, render_study, write_study
 
 SVG = (
     '<svg role="img" aria-labelledby="title desc"><title id="title">T</title><desc id="desc">D</desc>'

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from normscope.compare.demo import DEMO_GRID, demo_config
 from normscope.data.parallel.opening import DataConfig
 from normscope.errors import UserError
 from normscope.model import ModelConfig
@@ -18,7 +19,6 @@ from normscope.optim import OPTIMIZERS, OptimizerConfig, ScheduleConfig
 from normscope.runs.config import load, replaced
 from normscope.settings.own_files import import_file
 from normscope.settings.tables import differences, to_toml
-from normscope.studies.grids.demo import DEMO_GRID, demo_config
 from normscope.tasks.registry import TASKS, config_of
 from normscope.tasks.run_config import RunConfig
 from normscope.tasks.translation import TranslationConfig, TranslationRunConfig

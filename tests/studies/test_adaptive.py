@@ -11,17 +11,17 @@ import in_process
 from normscope.optim import AdaptiveConfig
 from normscope.placement import StackShape, registered
 from normscope.placement.reading import read
-from normscope.studies.adaptive.arms import Arm, Key, arm_cells, base_of
-from normscope.studies.adaptive.claims import claims
-from normscope.studies.adaptive.config import SCALES, AdaptiveStudyConfig
-from normscope.studies.adaptive.families import BEST_FIXED, CONTROLLED, FAMILIES
-from normscope.studies.adaptive.moving import Course, number_of
-from normscope.studies.adaptive.standing import Standing
-from normscope.studies.adaptive.study import STUDY
-from normscope.studies.ladders import runs as runs_module
-from normscope.studies.ladders.runs import Run
-from normscope.studies.protocol.pieces import Pieces
-from normscope.studies.protocol.study import run_study
+from normscope_studies.adaptive.arms import Arm, Key, arm_cells, base_of
+from normscope_studies.adaptive.claims import claims
+from normscope_studies.adaptive.config import SCALES, AdaptiveStudyConfig
+from normscope_studies.adaptive.families import BEST_FIXED, CONTROLLED, FAMILIES
+from normscope_studies.adaptive.moving import Course, number_of
+from normscope_studies.adaptive.standing import Standing
+from normscope_studies.adaptive.study import STUDY
+from normscope_studies.ladders import runs as runs_module
+from normscope_studies.ladders.runs import Run
+from normscope_studies.protocol.pieces import Pieces
+from normscope_studies.protocol.study import run_study
 
 SMOKE: AdaptiveStudyConfig = SCALES["smoke"].config
 CONFIG = replace(SMOKE, scheduled=("pre-to-post", "branch-norm"), best_fixed=("rezero",), warmup_updates=3)

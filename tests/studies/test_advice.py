@@ -12,20 +12,20 @@ from hypothesis import strategies as st
 from advised import HERE, UNIGRAM, case_of, facts_of, landscape, outcome
 from normscope.doctor.advise.rule import of_table
 from normscope.errors import UserError
-from normscope.studies.advice import finder, measuring, warmup
-from normscope.studies.advice import study as advice
-from normscope.studies.advice.cases.case import rate_of
-from normscope.studies.advice.cases.families import FAMILIES, cases
-from normscope.studies.advice.config import SCALES, AdviceConfig
-from normscope.studies.advice.fit import CAUTION, FACTS, fitted, left_out
-from normscope.studies.advice.judge import Judged, Named, area_under_curve, separation, separation_interval
-from normscope.studies.advice.partial import partly
-from normscope.studies.advice.search import REGRET_NATS, climb
-from normscope.studies.advice.trained.tasks import MASKED, task_of
-from normscope.studies.advice.trained.training import held_out_nats, model_of, train_once
-from normscope.studies.advice.truth import Known
-from normscope.studies.advice.warmup import shortest
-from normscope.studies.protocol.pieces import Pieces
+from normscope_studies.advice import finder, measuring, warmup
+from normscope_studies.advice import study as advice
+from normscope_studies.advice.cases.case import rate_of
+from normscope_studies.advice.cases.families import FAMILIES, cases
+from normscope_studies.advice.config import SCALES, AdviceConfig
+from normscope_studies.advice.fit import CAUTION, FACTS, fitted, left_out
+from normscope_studies.advice.judge import Judged, Named, area_under_curve, separation, separation_interval
+from normscope_studies.advice.partial import partly
+from normscope_studies.advice.search import REGRET_NATS, climb
+from normscope_studies.advice.trained.tasks import MASKED, task_of
+from normscope_studies.advice.trained.training import held_out_nats, model_of, train_once
+from normscope_studies.advice.truth import Known
+from normscope_studies.advice.warmup import shortest
+from normscope_studies.protocol.pieces import Pieces
 
 
 def known_of(best, stuck, **changes) -> Known:

@@ -9,15 +9,15 @@ import pytest
 import torch
 from torch.nn import functional
 
-from normscope.studies.amplification.claims import claims
-from normscope.studies.amplification.config import RANDOM, SCALES, SMALL_RATES, AmplificationConfig
-from normscope.studies.amplification.grown import ORDERS, growths
-from normscope.studies.amplification.measure import changes
-from normscope.studies.amplification.model import DrawnStack
-from normscope.studies.amplification.predicted import predicted_exponent
-from normscope.studies.amplification.study import STUDY
-from normscope.studies.protocol.pieces import Pieces
-from normscope.studies.protocol.study import run_study
+from normscope_studies.amplification.claims import claims
+from normscope_studies.amplification.config import RANDOM, SCALES, SMALL_RATES, AmplificationConfig
+from normscope_studies.amplification.grown import ORDERS, growths
+from normscope_studies.amplification.measure import changes
+from normscope_studies.amplification.model import DrawnStack
+from normscope_studies.amplification.predicted import predicted_exponent
+from normscope_studies.amplification.study import STUDY
+from normscope_studies.protocol.pieces import Pieces
+from normscope_studies.protocol.study import run_study
 
 SMOKE: AmplificationConfig = SCALES["smoke"].config
 CONFIG = AmplificationConfig(placements=("post-ln", "pre-ln", "deepnorm"), updates=(RANDOM, "adam"))

@@ -13,24 +13,24 @@ from advised import HERE, UNIGRAM, case_of, facts_of, landscape, outcome
 from normscope.doctor.advise.facts import Facts
 from normscope.doctor.advise.trial import Trial
 from normscope.errors import UserError
-from normscope.studies.advice import measuring
-from normscope.studies.advice import warmup as warmups
-from normscope.studies.advice.cases.case import rate_of
-from normscope.studies.advice.cases.families import FAMILIES, cases
-from normscope.studies.advice.search import climb
-from normscope.studies.advice.truth import Known
-from normscope.studies.amplification_trainings.claims import SETS
-from normscope.studies.amplification_trainings.config import SCALES, AmplificationTrainingsConfig
-from normscope.studies.amplification_trainings.foretelling import foretold, left_out_foretold, odds, without_constants
-from normscope.studies.amplification_trainings.held_out import HELD_OUT
-from normscope.studies.amplification_trainings.judge import gained, skill, upper
-from normscope.studies.amplification_trainings.known import known_in
-from normscope.studies.amplification_trainings.looks import changes_along, trials_at, vocabulary_of
-from normscope.studies.amplification_trainings.predicted import predicted_change
-from normscope.studies.amplification_trainings.study import run
-from normscope.studies.amplification_trainings.ways import FACTS, FORMULA_ALONE, MEASURED, PREDICTED, Looked, ways
-from normscope.studies.protocol.pieces import Pieces
 from normscope.theory.predict import ModelSetting, Update, predict
+from normscope_studies.advice import measuring
+from normscope_studies.advice import warmup as warmups
+from normscope_studies.advice.cases.case import rate_of
+from normscope_studies.advice.cases.families import FAMILIES, cases
+from normscope_studies.advice.search import climb
+from normscope_studies.advice.truth import Known
+from normscope_studies.amplification_trainings.claims import SETS
+from normscope_studies.amplification_trainings.config import SCALES, AmplificationTrainingsConfig
+from normscope_studies.amplification_trainings.foretelling import foretold, left_out_foretold, odds, without_constants
+from normscope_studies.amplification_trainings.held_out import HELD_OUT
+from normscope_studies.amplification_trainings.judge import gained, skill, upper
+from normscope_studies.amplification_trainings.known import known_in
+from normscope_studies.amplification_trainings.looks import changes_along, trials_at, vocabulary_of
+from normscope_studies.amplification_trainings.predicted import predicted_change
+from normscope_studies.amplification_trainings.study import run
+from normscope_studies.amplification_trainings.ways import FACTS, FORMULA_ALONE, MEASURED, PREDICTED, Looked, ways
+from normscope_studies.protocol.pieces import Pieces
 
 RESULTS = Path(__file__).parents[2] / "results/advice/results.json"
 SMALL = case_of()

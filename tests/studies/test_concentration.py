@@ -11,13 +11,13 @@ import torch
 
 from normscope.errors import UserError
 from normscope.measure import Estimate
-from normscope.studies.concentration.claims import bounded, constant
-from normscope.studies.concentration.consequences import chi_square, lower_tail, shrinking, theorem_1
-from normscope.studies.concentration.measure import ConcentrationConfig, gaussians, measure_model, summarised
-from normscope.studies.concentration.study import STUDY, estimated
-from normscope.studies.protocol.pieces import Pieces
-from normscope.studies.protocol.study import run_study
-from normscope.theory import corrected, paper
+from normscope_studies.concentration.claims import bounded, constant
+from normscope_studies.concentration.consequences import chi_square, lower_tail, shrinking, theorem_1
+from normscope_studies.concentration.measure import ConcentrationConfig, gaussians, measure_model, summarised
+from normscope_studies.concentration.study import STUDY, estimated
+from normscope_studies.protocol.pieces import Pieces
+from normscope_studies.protocol.study import run_study
+from normscope_studies.theory import corrected, paper
 
 TINY = ConcentrationConfig(
     toy_pairs=40, blocks=2, width=32, ffn_width=32, heads=2, max_tokens=200, batches=1, seeds=2, vectors=2000

@@ -10,15 +10,15 @@ import pytest
 import torch
 
 from normscope.model import Layout
-from normscope.studies.conditioning.claims import claims
-from normscope.studies.conditioning.config import SCALES, ConditioningConfig
-from normscope.studies.conditioning.courses import Course, Placed
-from normscope.studies.conditioning.measure import block_spectra, build, followed, recorded_blocks
-from normscope.studies.conditioning.models import run_config, stated_spread
-from normscope.studies.conditioning.study import STUDY
-from normscope.studies.protocol.pieces import Pieces
-from normscope.studies.protocol.study import run_study
 from normscope.tasks.language_model import LANGUAGE_MODEL
+from normscope_studies.conditioning.claims import claims
+from normscope_studies.conditioning.config import SCALES, ConditioningConfig
+from normscope_studies.conditioning.courses import Course, Placed
+from normscope_studies.conditioning.measure import block_spectra, build, followed, recorded_blocks
+from normscope_studies.conditioning.models import run_config, stated_spread
+from normscope_studies.conditioning.study import STUDY
+from normscope_studies.protocol.pieces import Pieces
+from normscope_studies.protocol.study import run_study
 
 SMOKE: ConditioningConfig = SCALES["smoke"].config
 CONFIG = ConditioningConfig(telling=("post-ln", "pre-ln", "rezero"), peak_lrs=(1e-3,), looks=(1, 100, 300))

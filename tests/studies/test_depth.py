@@ -13,13 +13,13 @@ from normscope.cli import main as cli
 from normscope.errors import UserError
 from normscope.placement import Placement, register, registry
 from normscope.report.depth_svg import DepthLine, bundled, depth_svg, spread
-from normscope.studies.depth import measure
-from normscope.studies.depth.curves import Behaviour, behaviour, exponent
-from normscope.studies.depth.measure import DepthConfig, encoder_placements, hidden_rms
-from normscope.studies.depth.study import STUDY
-from normscope.studies.protocol.pieces import Pieces
-from normscope.studies.protocol.settings import configured
-from normscope.studies.protocol.study import run_study
+from normscope_studies.depth import measure
+from normscope_studies.depth.curves import Behaviour, behaviour, exponent
+from normscope_studies.depth.measure import DepthConfig, encoder_placements, hidden_rms
+from normscope_studies.depth.study import STUDY
+from normscope_studies.protocol.pieces import Pieces
+from normscope_studies.protocol.settings import configured
+from normscope_studies.protocol.study import run_study
 
 
 def small(*placements: str, **changes: object) -> DepthConfig:

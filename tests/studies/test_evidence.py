@@ -5,19 +5,19 @@ import math
 import numpy as np
 import pytest
 
-from normscope.report.study.verdict import Verdict, tally
-from normscope.studies.protocol.evidence import estimate, exponent, pooled_exponent, proportion, slopes, with_interval
-from normscope.studies.protocol.judging import (
+from normscope.evidence.estimates import estimate, exponent, pooled_exponent, proportion, slopes, with_interval
+from normscope.evidence.judging import (
     all_hold,
     answers,
     between,
     by_place,
     by_setting,
     conditions_of,
-    judged,
     lies_within,
     verdict_of,
 )
+from normscope.evidence.verdict import Verdict, tally
+from normscope_studies.protocol.claims import judged
 
 CLAIM = {"name": "name", "statement": "stated", "source": "somewhere", "found": "Numbers."}
 

@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 
 from normscope.cli import main as cli
-from normscope.studies.extended_theory import measure as extended_measure
-from normscope.studies.extended_theory import study as extended_theory
-from normscope.studies.extended_theory.claims import DECAY, claims, pre_profile
-from normscope.studies.extended_theory.measure import LETTERS, W2, measured
-from normscope.studies.extended_theory.profiles import CASES, Case, Profile, profile
-from normscope.studies.extended_theory.study import PRE, SCALES, STUDY
-from normscope.studies.protocol.evidence import estimate
-from normscope.studies.protocol.pieces import Pieces
-from normscope.studies.protocol.study import run_study
-from normscope.studies.settings.simulation import simulate
-from normscope.theory import corrected, paper
+from normscope.evidence.estimates import estimate
+from normscope_studies.extended_theory import measure as extended_measure
+from normscope_studies.extended_theory import study as extended_theory
+from normscope_studies.extended_theory.claims import DECAY, claims, pre_profile
+from normscope_studies.extended_theory.measure import LETTERS, W2, measured
+from normscope_studies.extended_theory.profiles import CASES, Case, Profile, profile
+from normscope_studies.extended_theory.study import PRE, SCALES, STUDY
+from normscope_studies.protocol.pieces import Pieces
+from normscope_studies.protocol.study import run_study
+from normscope_studies.settings.simulation import simulate
+from normscope_studies.theory import corrected, paper
 
 SMOKE = SCALES["smoke"].config
 SEEDS = 3

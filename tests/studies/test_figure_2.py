@@ -11,17 +11,17 @@ import pytest
 import in_process
 from made_curves import UNIGRAM, trained_of
 from normscope.report.panels_svg import Panel
-from normscope.report.study import contents
 from normscope.report.svg import HUES
-from normscope.studies.figure_2.claims import claims, group_shares, groups
-from normscope.studies.figure_2.config import SCALES, Figure2Config, Group
-from normscope.studies.figure_2.figures import figures
-from normscope.studies.figure_2.study import STUDY
-from normscope.studies.protocol.pieces import Pieces
-from normscope.studies.protocol.study import run_study
-from normscope.studies.translation import cells as cells_module
-from normscope.studies.translation.arms import Arm
-from normscope.studies.translation.trained import Trained, trained
+from normscope_studies.figure_2.claims import claims, group_shares, groups
+from normscope_studies.figure_2.config import SCALES, Figure2Config, Group
+from normscope_studies.figure_2.figures import figures
+from normscope_studies.figure_2.study import STUDY
+from normscope_studies.protocol import contents
+from normscope_studies.protocol.pieces import Pieces
+from normscope_studies.protocol.study import run_study
+from normscope_studies.translation import cells as cells_module
+from normscope_studies.translation.arms import Arm
+from normscope_studies.translation.trained import Trained, trained
 
 CONFIG = Figure2Config(adam_lrs=(1e-3, 2e-3), sgd_lrs=(0.2, 1.0))
 EPOCH = CONFIG.epoch_updates

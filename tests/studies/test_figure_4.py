@@ -10,18 +10,18 @@ import pytest
 import in_process
 from made_curves import trained_of
 from normscope.report.panels_svg import Panel
-from normscope.report.study import contents
-from normscope.studies.figure_4.claims import best_arms, claims, effects
-from normscope.studies.figure_4.config import SCALES, Figure4Config
-from normscope.studies.figure_4.figures import figures
-from normscope.studies.figure_4.pairings import alike, pairings, square
-from normscope.studies.figure_4.study import STUDY
-from normscope.studies.protocol.pieces import Pieces
-from normscope.studies.protocol.study import run_study
-from normscope.studies.translation import cells as cells_module
-from normscope.studies.translation.arms import POST, PRE, Arm
-from normscope.studies.translation.comparing import sooner, updates_shares
-from normscope.studies.translation.trained import Trained
+from normscope_studies.figure_4.claims import best_arms, claims, effects
+from normscope_studies.figure_4.config import SCALES, Figure4Config
+from normscope_studies.figure_4.figures import figures
+from normscope_studies.figure_4.pairings import alike, pairings, square
+from normscope_studies.figure_4.study import STUDY
+from normscope_studies.protocol import contents
+from normscope_studies.protocol.pieces import Pieces
+from normscope_studies.protocol.study import run_study
+from normscope_studies.translation import cells as cells_module
+from normscope_studies.translation.arms import POST, PRE, Arm
+from normscope_studies.translation.comparing import sooner, updates_shares
+from normscope_studies.translation.trained import Trained
 
 CONFIG = Figure4Config(lrs=(1e-3, 2e-3), curve_lrs=(4e-3,), en_de_lrs=(1e-3,))
 EPOCH = CONFIG.epoch_updates

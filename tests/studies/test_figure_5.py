@@ -10,18 +10,18 @@ import in_process
 from normscope.errors import UserError
 from normscope.provenance import source_sha256
 from normscope.report.panels_svg import Panel
-from normscope.report.study import contents
-from normscope.studies.figure_5 import curves as figure_5_curves
-from normscope.studies.figure_5.claims import PUBLISHED_SHARE, claims, pairings, shares
-from normscope.studies.figure_5.config import SCALES, Figure5Config, check_inputs
-from normscope.studies.figure_5.curves import Arm, Chance, Curve, Curves, chance
-from normscope.studies.figure_5.figures import figures
-from normscope.studies.figure_5.study import STUDY
-from normscope.studies.figure_5.tables import data, tables
-from normscope.studies.figure_5.tuning import Point, Tuned
-from normscope.studies.protocol.pieces import Pieces
-from normscope.studies.protocol.study import run_study
 from normscope.train.run_folder import RunFolder
+from normscope_studies.figure_5 import curves as figure_5_curves
+from normscope_studies.figure_5.claims import PUBLISHED_SHARE, claims, pairings, shares
+from normscope_studies.figure_5.config import SCALES, Figure5Config, check_inputs
+from normscope_studies.figure_5.curves import Arm, Chance, Curve, Curves, chance
+from normscope_studies.figure_5.figures import figures
+from normscope_studies.figure_5.study import STUDY
+from normscope_studies.figure_5.tables import data, tables
+from normscope_studies.figure_5.tuning import Point, Tuned
+from normscope_studies.protocol import contents
+from normscope_studies.protocol.pieces import Pieces
+from normscope_studies.protocol.study import run_study
 
 CONFIG = Figure5Config(seeds=2, updates=100, warmup_updates=10, validations=4, tasks=("mrpc",))
 UPDATES = (25, 50, 75, 100)

@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
+from normscope.compare.locks import alone
+from normscope.compare.state import CellState
 from normscope.errors import UserError
+from normscope.finetune import finetune as searching
+from normscope.finetune.cells import Outcome, SearchSpace, Setting, TuningCell, tuning_cells
+from normscope.finetune.finetune import RunsFailed, finetune
+from normscope.finetune.summary import best_setting, interval, lines, summary, table
+from normscope.finetune.task import PairTask, base_config, pair_task
 from normscope.runs.config import load
 from normscope.runs.run import train_run
-from normscope.studies.finetuning import finetune as searching
-from normscope.studies.finetuning.cells import Outcome, SearchSpace, Setting, TuningCell, tuning_cells
-from normscope.studies.finetuning.finetune import RunsFailed, finetune
-from normscope.studies.finetuning.summary import best_setting, interval, lines, summary, table
-from normscope.studies.finetuning.task import PairTask, base_config, pair_task
-from normscope.studies.grids.locks import alone
-from normscope.studies.grids.state import CellState
 from normscope.tasks.pair_classification import PairRunConfig
 from normscope.tasks.pair_classification.start import open_start
 from normscope.train import RunFolder

@@ -6,11 +6,11 @@ from dataclasses import replace
 import pytest
 
 from made_curves import curve, trained_of
-from normscope.studies.figure_2.config import SCALES as FIGURE_2
-from normscope.studies.figure_2.figures import over_rates as over_rates_2
-from normscope.studies.figure_4.config import SCALES as FIGURE_4
-from normscope.studies.figure_4.figures import over_rates as over_rates_4
-from normscope.studies.translation.sensitivity import (
+from normscope_studies.figure_2.config import SCALES as FIGURE_2
+from normscope_studies.figure_2.figures import over_rates as over_rates_2
+from normscope_studies.figure_4.config import SCALES as FIGURE_4
+from normscope_studies.figure_4.figures import over_rates as over_rates_4
+from normscope_studies.translation.sensitivity import (
     of_several_rates,
     sensitivity,
     sensitivity_data,

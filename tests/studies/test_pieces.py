@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from normscope import provenance
-from normscope.studies.lemmas.study import STUDY
-from normscope.studies.protocol.discovery import studies
-from normscope.studies.protocol.pieces import Pieces, source_behind
-from normscope.studies.protocol.study import run_study
+from normscope_studies.lemmas.study import STUDY
+from normscope_studies.protocol.discovery import studies
+from normscope_studies.protocol.pieces import Pieces
+from normscope_studies.protocol.study import run_study
 
 TINY = replace(STUDY.scales["smoke"].config, seeds=2, blocks=2, width=16, tokens=4, vectors=20)
 
@@ -21,7 +21,9 @@ TINY = replace(STUDY.scales["smoke"].config, seeds=2, blocks=2, width=16, tokens
 def package(tmp_path: Path, monkeypatch) -> Iterator[Path]:
     """A copy of the package's source that can be edited; what is measured is still the real one."""
     root = tmp_path / "normscope"
-    shutil.copytree(provenance.ROOT, root, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("normscope", "normscope_studies"):
+        there = provenance.ROOT.parent / name
+        shutil.copytree(there, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     monkeypatch.setattr(provenance, "ROOT", root)
     forget()
     yield root
@@ -50,11 +52,11 @@ def test_an_edited_measurement_is_made_again_and_an_edited_page_is_not(package: 
     assert made(folder) == []
     source = json.loads((folder / "results.json").read_text(encoding="utf-8"))["source_sha256"]
     for name in ("page.py", "claims/pre_ln.py", "study.py"):
-        edit(package / "studies" / "lemmas" / name)
+        edit(package.parent / "normscope_studies" / "lemmas" / name)
     edit(package / "report" / "panels_svg.py")
     assert made(folder) == []
     assert json.loads((folder / "results.json").read_text(encoding="utf-8"))["source_sha256"] != source
-    edit(package / "studies" / "lemmas" / "measure.py")
+    edit(package.parent / "normscope_studies" / "lemmas" / "measure.py")
     assert len(made(folder)) == 8
     edit(package / "model" / "attention" / "attention.py")
     assert len(made(folder)) == 8
@@ -64,14 +66,14 @@ def test_the_page_and_the_data_name_what_made_them(tmp_path: Path):
     forget()
     _, page = run_study(STUDY, TINY, Pieces(tmp_path), command="")
     results = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))
-    assert results["source_sha256"] == results["environment"]["source_sha256"] == provenance.source_sha256()
+    assert (
+        results["source_sha256"]
+        == results["environment"]["source_sha256"]
+        == provenance.source_sha256("normscope_studies")
+    )
     html = page.read_text(encoding="utf-8")
     assert f"NormScope {results['normscope']}, source {results['source_sha256'][:12]}" in html
     assert results["source_sha256"] in html
-
-
-def test_a_function_of_no_module_of_ours_is_known_by_its_file():
-    assert source_behind(made) == source_behind(forget) != source_behind(provenance.provenance)
 
 
 OTHERWISE = (
@@ -97,10 +99,10 @@ def test_what_measures_does_not_depend_on_pages(name: str):
     flags and spikes by the doctor, whose room makes findings, and so does that of trainings that are foretold, whose
     trainings are the advice's; that of the paper reads the others.
     """
-    folder = provenance.ROOT / "studies" / name.replace("-", "_")
+    folder = f"normscope_studies/{name.replace('-', '_')}"
     module = "trained.training" if name == "advice" else "measure"
-    files = provenance.files_behind(f"normscope.studies.{folder.name}.{module}")
-    places = {path.relative_to(provenance.ROOT).as_posix() for path in files}
-    assert f"studies/{folder.name}/{module.replace('.', '/')}.py" in places
-    assert not {place for place in places if place.startswith(("report/", "cli/"))}
+    files = provenance.files_behind(f"{folder.replace('/', '.')}.{module}")
+    places = {path.relative_to(provenance.ROOT.parent).as_posix() for path in files}
+    assert f"{folder}/{module.replace('.', '/')}.py" in places
+    assert not {place for place in places if place.startswith(("normscope/report/", "normscope/cli/"))}
     assert not {place for place in places if Path(place).name in ("page.py", "claims.py", "figures.py", "study.py")}

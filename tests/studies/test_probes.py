@@ -11,17 +11,17 @@ from torch.nn import functional
 
 from normscope.adapters.linear_probes import probe_accuracy
 from normscope.data.toy.language import toy_sentences, toy_words
+from normscope.evidence.estimates import estimate
 from normscope.model import LanguageModel
-from normscope.studies.probes.claims import claims, differs
-from normscope.studies.probes.config import SCALES, ProbesConfig
-from normscope.studies.probes.measure import loss_nats, probed, read, without_block
-from normscope.studies.probes.readings import Reading, TextReadings
-from normscope.studies.probes.streams import around_norms, passed
-from normscope.studies.probes.study import STUDY, model_config
-from normscope.studies.probes.texts import NONE, Text, documents, grammar, packed
-from normscope.studies.protocol.evidence import estimate
-from normscope.studies.protocol.pieces import Pieces
-from normscope.studies.protocol.study import run_study
+from normscope_studies.probes.claims import claims, differs
+from normscope_studies.probes.config import SCALES, ProbesConfig
+from normscope_studies.probes.measure import loss_nats, probed, read, without_block
+from normscope_studies.probes.readings import Reading, TextReadings
+from normscope_studies.probes.streams import around_norms, passed
+from normscope_studies.probes.study import STUDY, model_config
+from normscope_studies.probes.texts import NONE, Text, documents, grammar, packed
+from normscope_studies.protocol.pieces import Pieces
+from normscope_studies.protocol.study import run_study
 
 pytest.importorskip("sklearn", reason="needs scikit-learn (the `probes` extra)")
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from normscope.cli.grids.ending import print_summary
+from normscope.compare.grid import Arm, Grid
+from normscope.compare.manifest import about
+from normscope.compare.reading.page import compare, configuration_names
+from normscope.compare.reading.rates import Ran, best_of_each, rate_curves
 from normscope.data.parallel.opening import toy_corpus
 from normscope.report.comparison.contents import Comparison, RateCurve, SeedResult, Status
-from normscope.studies.grids.grid import Arm, Grid
-from normscope.studies.grids.manifest import about
-from normscope.studies.grids.reading.page import compare, configuration_names
-from normscope.studies.grids.reading.rates import Ran, best_of_each, rate_curves
 from tiny import tiny, write_events
 
 START = 6.0

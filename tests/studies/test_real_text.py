@@ -8,17 +8,17 @@ import pytest
 import torch
 
 from normscope.errors import UserError
-from normscope.studies.figure_3.config import corpus_of
-from normscope.studies.protocol.deviation import Compared, mean_over_draws
-from normscope.studies.protocol.pieces import Pieces
-from normscope.studies.protocol.study import run_study
-from normscope.studies.real_text.page import findings
-from normscope.studies.real_text.study import STUDY
-from normscope.studies.settings.batch_setting import setting_of
 from normscope.tasks.translation import TRANSLATION, TranslationConfig, TranslationObjective, TranslationRunConfig
 from normscope.theory.predict import predict
 from normscope.theory.settings import Text
 from normscope.train.seeds import seed_micro_batch
+from normscope_studies.figure_3.config import corpus_of
+from normscope_studies.protocol.deviation import Compared, mean_over_draws
+from normscope_studies.protocol.pieces import Pieces
+from normscope_studies.protocol.study import run_study
+from normscope_studies.real_text.page import findings
+from normscope_studies.real_text.study import STUDY
+from normscope_studies.settings.batch_setting import setting_of
 
 SMALL = replace(STUDY.scales["smoke"].config, width=32, ffn_width=48, blocks=(2,), max_tokens=128)
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from normscope.studies.settings.simulation import SEQUENCES, Drawn, Simulation, mean_of, simulate
 from normscope.theory.predict import ModelSetting
+from normscope_studies.settings.simulation import SEQUENCES, Drawn, Simulation, mean_of, simulate
 
 ENCODER = ModelSetting(blocks=2, width=16, ffn_width=24, tokens=5, vocabulary=30)
 PAIR = ModelSetting(

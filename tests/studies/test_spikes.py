@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from normscope.studies.protocol.pieces import Pieces
-from normscope.studies.protocol.study import run_study
-from normscope.studies.spikes.config import SpikesConfig
-from normscope.studies.spikes.study import STUDY
+from normscope_studies.protocol.pieces import Pieces
+from normscope_studies.protocol.study import run_study
+from normscope_studies.spikes.config import SpikesConfig
+from normscope_studies.spikes.study import STUDY
 
 SMALL = {"updates": 66, "change_at": 42, "blocks": 2, "every_updates": 8}
 

@@ -12,18 +12,18 @@ import in_process
 from normscope.errors import UserError
 from normscope.placement import named, registered
 from normscope.runs.config import replaced
-from normscope.studies.ladders import runs as runs_module
-from normscope.studies.ladders.runs import Run
-from normscope.studies.protocol.pieces import Pieces
-from normscope.studies.protocol.study import run_study
-from normscope.studies.streams.claims import claims
-from normscope.studies.streams.config import SCALES, StreamsConfig
-from normscope.studies.streams.measure import gradient_spread, measured, without_last_third
-from normscope.studies.streams.models import trials
-from normscope.studies.streams.runs import Arm
-from normscope.studies.streams.sources import NEW, OLD, PROMISES
-from normscope.studies.streams.standing import Standing
-from normscope.studies.streams.study import STUDY
+from normscope_studies.ladders import runs as runs_module
+from normscope_studies.ladders.runs import Run
+from normscope_studies.protocol.pieces import Pieces
+from normscope_studies.protocol.study import run_study
+from normscope_studies.streams.claims import claims
+from normscope_studies.streams.config import SCALES, StreamsConfig
+from normscope_studies.streams.measure import gradient_spread, measured, without_last_third
+from normscope_studies.streams.models import trials
+from normscope_studies.streams.runs import Arm
+from normscope_studies.streams.sources import NEW, OLD, PROMISES
+from normscope_studies.streams.standing import Standing
+from normscope_studies.streams.study import STUDY
 
 SMOKE: StreamsConfig = SCALES["smoke"].config
 

@@ -13,15 +13,15 @@ from normscope.cli import main as cli
 from normscope.model import Context, Layout, Stack, StackConfig
 from normscope.model.initialisation import initialise
 from normscope.placement import StackShape, named
-from normscope.studies.protocol.pieces import Pieces
-from normscope.studies.protocol.study import run_study
-from normscope.studies.theorem_1 import measure as measuring
-from normscope.studies.theorem_1 import study as theorem_1
-from normscope.studies.theorem_1.bounds import SIDES, saturated_loss_gradient
-from normscope.studies.theorem_1.claims import LONG, SHORT, Sweep, claims
-from normscope.studies.theorem_1.measure import ROWS, last_layer_gradients
-from normscope.studies.theorem_1.study import SCALES, STUDY, Theorem1Config
 from normscope.train.seeds import seed_weights
+from normscope_studies.protocol.pieces import Pieces
+from normscope_studies.protocol.study import run_study
+from normscope_studies.theorem_1 import measure as measuring
+from normscope_studies.theorem_1 import study as theorem_1
+from normscope_studies.theorem_1.bounds import SIDES, saturated_loss_gradient
+from normscope_studies.theorem_1.claims import LONG, SHORT, Sweep, claims
+from normscope_studies.theorem_1.measure import ROWS, last_layer_gradients
+from normscope_studies.theorem_1.study import SCALES, STUDY, Theorem1Config
 
 SMOKE = SCALES["smoke"].config
 DEPTHS, WIDTHS, TOKENS, SEEDS, SEQUENCES = (4, 8, 16, 32), (64, 128, 256), 16, 3, 2

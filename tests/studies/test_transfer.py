@@ -11,18 +11,18 @@ import torch
 
 import in_process
 from normscope.errors import UserError
-from normscope.studies.ladders import runs as runs_module
-from normscope.studies.ladders.runs import Run
-from normscope.studies.protocol.pieces import Pieces
-from normscope.studies.protocol.study import run_study
-from normscope.studies.transfer.claims import claims
-from normscope.studies.transfer.config import AXES, SCALES, TransferConfig
-from normscope.studies.transfer.ladders import Key, Ladder
-from normscope.studies.transfer.measure import WHAT, coordinates
-from normscope.studies.transfer.models import run_config
-from normscope.studies.transfer.study import STUDY
-from normscope.studies.transfer.verdicts import Carries, coordinate_drifts, rate_drifts
 from normscope.tasks.language_model import LANGUAGE_MODEL
+from normscope_studies.ladders import runs as runs_module
+from normscope_studies.ladders.runs import Run
+from normscope_studies.protocol.pieces import Pieces
+from normscope_studies.protocol.study import run_study
+from normscope_studies.transfer.claims import claims
+from normscope_studies.transfer.config import AXES, SCALES, TransferConfig
+from normscope_studies.transfer.ladders import Key, Ladder
+from normscope_studies.transfer.measure import WHAT, coordinates
+from normscope_studies.transfer.models import run_config
+from normscope_studies.transfer.study import STUDY
+from normscope_studies.transfer.verdicts import Carries, coordinate_drifts, rate_drifts
 
 SMOKE: TransferConfig = SCALES["smoke"].config
 CONFIG = TransferConfig(placements=("pre-ln", "completep"))

@@ -10,26 +10,26 @@ from typing import Any
 import pytest
 
 import in_process
+from normscope.compare.locks import alone
 from normscope.errors import UserError
 from normscope.optim import ScheduleConfig, factor
 from normscope.optim.schedules import summed_factor
 from normscope.runs.config import load
 from normscope.runs.run import train_run
-from normscope.studies.figure_2.config import SCALES as FIGURE_2
-from normscope.studies.figure_4.config import SCALES as FIGURE_4
-from normscope.studies.figure_6.config import SCALES as FIGURE_6
-from normscope.studies.figure_6.config import Figure6Config
-from normscope.studies.grids.locks import alone
-from normscope.studies.protocol.pieces import Pieces
-from normscope.studies.translation import cells as cells_module
-from normscope.studies.translation.arms import Arm
-from normscope.studies.translation.cells import Cell, cells_of, folder_of, train
-from normscope.studies.translation.config import RunsConfig
-from normscope.studies.translation.curves import Curve, curves_of
-from normscope.studies.translation.records import scaling
-from normscope.studies.translation.schedules import controlled, coupled, of_equal_sum, peak_of_equal_sum
 from normscope.tasks.translation import TranslationRunConfig
 from normscope.train import NonFinite
+from normscope_studies.figure_2.config import SCALES as FIGURE_2
+from normscope_studies.figure_4.config import SCALES as FIGURE_4
+from normscope_studies.figure_6.config import SCALES as FIGURE_6
+from normscope_studies.figure_6.config import Figure6Config
+from normscope_studies.protocol.pieces import Pieces
+from normscope_studies.translation import cells as cells_module
+from normscope_studies.translation.arms import Arm
+from normscope_studies.translation.cells import Cell, cells_of, folder_of, train
+from normscope_studies.translation.config import RunsConfig
+from normscope_studies.translation.curves import Curve, curves_of
+from normscope_studies.translation.records import scaling
+from normscope_studies.translation.schedules import controlled, coupled, of_equal_sum, peak_of_equal_sum
 
 SMALL: Figure6Config = FIGURE_6["smoke"].config
 ARMS = (SMALL.small, SMALL.long)

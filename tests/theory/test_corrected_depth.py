@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from draws import layer_norm, mean_and_error, normals
-from normscope.theory import corrected, paper
-from normscope.theory.corrected import Shares
+from normscope_studies.theory import corrected, paper
+from normscope_studies.theory.corrected import Shares
 
 FEED_FORWARD_ALONE = Shares(attention=0.0)
 COSINES = st.floats(-1, 1)

@@ -5,10 +5,10 @@ import math
 import numpy as np
 import pytest
 
-from normscope.studies.settings.simulation import simulate
-from normscope.theory.corrected import pre_ln_stream
 from normscope.theory.exponents import QUANTITIES, exponents, fitted
 from normscope.theory.predict import ModelSetting, predict
+from normscope_studies.settings.simulation import simulate
+from normscope_studies.theory.corrected import pre_ln_stream
 
 MODEL = ModelSetting(width=64, ffn_width=64, vocabulary=500)
 

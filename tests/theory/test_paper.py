@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from normscope.theory import paper
+from normscope_studies.theory import paper
 
 
 def layer_norm(x):

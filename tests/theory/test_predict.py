@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from normscope.model.sinusoids import sinusoids
 from normscope.placement import named, register, registered
 from normscope.placement.formulas.pre_ln import PreLN
-from normscope.studies.settings.simulation import simulate
 from normscope.theory.loss import loss_gradient
 from normscope.theory.predict import ModelSetting, predict
 from normscope.theory.products import Products
 from normscope.theory.settings import SETTINGS, Text
 from normscope.theory.stream import MomentStack, Setting
 from normscope.theory.unpredictable import Unpredictable
+from normscope_studies.settings.simulation import simulate
 from placement.expected import described, expected
 
 PREDICTED = {name: p for name, p in registered().items() if not expected(name).refused_by_theory}

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from normscope.compare.reading.verdict import LEARNED_BELOW
 from normscope.errors import UserError
 from normscope.runs.config import replaced
 from normscope.runs.run import train_run
-from normscope.studies.grids.reading.verdict import LEARNED_BELOW
 from normscope.tasks.translation import TRANSLATION
 from normscope.train import RunFolder, StopRule
 from normscope.train.stopping import Stopping

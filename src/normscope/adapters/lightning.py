@@ -7,10 +7,10 @@ trainer = lightning.Trainer(callbacks=[NormScopeCallback(every_updates=100)], ..
 import importlib
 from typing import Any
 
-from ..doctor.history.recipe import recipe_values
-from ..doctor.monitor.loop import LoopMonitor
 from ..doctor.trace.inputs import Inputs
 from ..errors import installation
+from ..history.recipe import recipe_values
+from ..monitor.loop import LoopMonitor
 
 
 def _callback_classes() -> tuple[Any, ...]:
@@ -28,7 +28,7 @@ def _callback_classes() -> tuple[Any, ...]:
 
 
 class NormScopeCallback(*_callback_classes()):  # type: ignore[misc]
-    """Logs the measurements of `normscope.doctor.monitor` at the first update and every `every_updates`-th after it.
+    """Logs the measurements of `normscope.monitor` at the first update and every `every_updates`-th after it.
 
     What is measured is the first module that `training_step` calls: the LightningModule, or the model in it.
     batch: what that is called with (by keyword, by position, or a function of it) at every measurement, so that curves

@@ -7,10 +7,10 @@ trainer = transformers.Trainer(callbacks=[NormScopeTrainerCallback(every_updates
 import inspect
 from typing import Any
 
-from ..doctor.history.recipe import recipe_values
-from ..doctor.monitor.loop import LoopMonitor
 from ..doctor.trace.inputs import Inputs
 from ..errors import installation
+from ..history.recipe import recipe_values
+from ..monitor.loop import LoopMonitor
 
 try:
     from transformers import Trainer, TrainerCallback
@@ -23,7 +23,7 @@ except ModuleNotFoundError as error:
 
 
 class NormScopeTrainerCallback(TrainerCallback):
-    """Logs the measurements of `normscope.doctor.monitor` at the first update and every `every_updates`-th after it.
+    """Logs the measurements of `normscope.monitor` at the first update and every `every_updates`-th after it.
 
     They go through the Trainer's `log`: to its log history, its printed lines, and TensorBoard, W&B, MLflow and
     whatever else it reports to, beside the loss of the same update.

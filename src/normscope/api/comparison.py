@@ -6,6 +6,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..compare.axes import DEFAULT_RATE, Asked, grid_of
+from ..compare.compare import run_comparison
+from ..compare.folders import opened
+from ..compare.grid import Cell
+from ..compare.reading.page import read
+from ..compare.state import CellState
+from ..compare.tuning.compared import run_tuned_comparison
+from ..compare.tuning.settings import asked_tuning
 from ..engines.choosing import chosen
 from ..errors import UserError
 from ..placement import registered
@@ -14,14 +22,6 @@ from ..report.comparison.contents import Curve
 from ..report.comparison.notebook import comparison_html
 from ..runs.config import engine_table, places
 from ..settings.tables import as_table, flat
-from ..studies.grids.axes import DEFAULT_RATE, Asked, grid_of
-from ..studies.grids.compare import run_comparison
-from ..studies.grids.folders import opened
-from ..studies.grids.grid import Cell
-from ..studies.grids.reading.page import read
-from ..studies.grids.state import CellState
-from ..studies.grids.tuning.compared import run_tuned_comparison
-from ..studies.grids.tuning.settings import asked_tuning
 from ..train import StopRule
 from .runs import Configuration, Run, configuration
 

@@ -14,7 +14,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from ..report.numbers import duration
 
 if TYPE_CHECKING:
-    from ..doctor.history.explain import Explanation
+    from ..history.explain import Explanation
 
 _PLAIN_EVERY_SECONDS = 10.0
 
@@ -170,7 +170,7 @@ def say(text: str) -> None:
 
 def print_history(explanation: "Explanation") -> None:
     """The page of the terminal, in ASCII where the terminal has nothing else."""
-    from ..doctor.history.text import page
+    from ..history.text import page
     from ..report.printable import printable
 
     for line in page(explanation):

@@ -17,7 +17,7 @@ from .stages import LateStages
 if TYPE_CHECKING:
     from ..doctor.advise.batches import Probing
     from ..doctor.diagnosis import Diagnosis
-    from ..doctor.history.explain import Explanation
+    from ..history.explain import Explanation
     from ..report.doctor.contents import Severity
     from ..targets import Target
 
@@ -266,7 +266,7 @@ def _write(
 
         shown = None
         if history is not None:
-            from ..doctor.history.section import section
+            from ..history.section import section
 
             shown = section(history)
         try:

@@ -11,8 +11,8 @@ from .grids.display import GridDisplay
 from .shared import EngineName, Which, listed, resumable
 
 if TYPE_CHECKING:
-    from ..studies.finetuning.cells import SearchSpace
-    from ..studies.finetuning.task import PairTask
+    from ..finetune.cells import SearchSpace
+    from ..finetune.task import PairTask
 
 PretrainedRun = Annotated[Path, typer.Argument(help="Run folder of a masked-lm run.")]
 Task = Annotated[
@@ -89,8 +89,8 @@ def finetune(
     refuse_no_run(run)
     from ..data.labelled.pairs import Columns
     from ..engines.choosing import chosen
-    from ..studies.finetuning.cells import SearchSpace
-    from ..studies.finetuning.task import pair_task
+    from ..finetune.cells import SearchSpace
+    from ..finetune.task import pair_task
 
     columns = Columns(label=label_column, first=first_column, second=second_column)
     pairs = pair_task(task, data=data, dev=dev, columns=columns, positive_label=positive)
@@ -108,8 +108,8 @@ def finetune(
 
 def _search(run: Path, pairs: "PairTask", folder: Path, space: "SearchSpace", **options: Any) -> None:
     """Show the search while it runs, and print what came of it."""
-    from ..studies.finetuning.finetune import RunsFailed
-    from ..studies.finetuning.finetune import finetune as run_search
+    from ..finetune.finetune import RunsFailed
+    from ..finetune.finetune import finetune as run_search
 
     try:
         with GridDisplay(stderr) as display:

@@ -6,30 +6,19 @@ import lzma
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, cast
 
 from ..errors import UserError
+from .sources.arrow import unpacked_zstd
+from .unpacking import Position, most_unpacked_bytes, too_much_unpacked
 
 MAX_LINE_BYTES = 1_000_000
-MOST_TIMES_UNPACKED = 50
-"""How many times longer than its packed file a text may be; gzip makes text about 3 times shorter, xz 5 times."""
-_LEAST_UNPACKED_BYTES = 20_000_000
-"""From here on that is asked: what is shorter is read in seconds, and a short text may well repeat itself."""
 _LINE_BYTES = 16
 """What a line counts at least, because a million empty ones are as much work as other ones."""
 
 
 _TOLD_EVERY_LINES = 256
-
-
-@dataclass(slots=True)
-class Position:
-    """How far a file has been read; whoever reads it keeps it up to date, roughly."""
-
-    file_bytes: int = 0
-    """Of the file as it lies on the disk."""
 
 
 def read_lines(
@@ -80,27 +69,12 @@ def file_sha256(path: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def most_unpacked_bytes(path: Path) -> int:
-    """How long a text may be that comes out of a file."""
-    return max(_LEAST_UNPACKED_BYTES, MOST_TIMES_UNPACKED * path.stat().st_size)
-
-
-def too_much_unpacked(path: Path) -> str:
-    """What is said of a file whose text is longer than that."""
-    return (
-        f"more than {MOST_TIMES_UNPACKED} times as many bytes come out of this file as its {path.stat().st_size:,}, "
-        "which is no text that people wrote; if it is one, unpack it and give that"
-    )
-
-
 def _unpacked(path: Path, packed: BinaryIO) -> BinaryIO:
     if path.suffix == ".gz":
         return cast(BinaryIO, gzip.open(packed, "rb"))
     if path.suffix == ".xz":
         return cast(BinaryIO, lzma.open(packed, "rb"))
     if path.suffix == ".zst":
-        from .sources.arrow import unpacked_zstd
-
         return unpacked_zstd(packed)
     return packed
 

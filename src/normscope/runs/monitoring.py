@@ -31,7 +31,7 @@ def run_monitor(model: nn.Module, objective: Objective, train: TrainConfig) -> M
 
 class _RunMonitor:
     def __init__(self, monitor: Any) -> None:
-        """monitor: a `normscope.doctor.monitor.Monitor`."""
+        """monitor: a `normscope.monitor.Monitor`."""
         self._monitor = monitor
 
     def __call__(self, update: int) -> dict[str, float]:

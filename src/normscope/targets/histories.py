@@ -4,15 +4,15 @@ import re
 from pathlib import Path
 
 from ..adapters.wandb_datastore import of_datastore
-from ..doctor.history.explain import Explanation, explain
-from ..doctor.history.readers.event_files import PREFIX, of_event_files
-from ..doctor.history.readers.metrics import of_events
-from ..doctor.history.readers.trainer_state import FILE as TRAINER_STATE
-from ..doctor.history.readers.trainer_state import of_trainer_state
-from ..doctor.history.readers.wandb_lines import FILE as WANDB_LINES
-from ..doctor.history.readers.wandb_lines import of_wandb_lines
-from ..doctor.history.record import History
 from ..errors import UserError
+from ..history.explain import Explanation, explain
+from ..history.readers.event_files import PREFIX, of_event_files
+from ..history.readers.metrics import of_events
+from ..history.readers.trainer_state import FILE as TRAINER_STATE
+from ..history.readers.trainer_state import of_trainer_state
+from ..history.readers.wandb_lines import FILE as WANDB_LINES
+from ..history.readers.wandb_lines import of_wandb_lines
+from ..history.record import History
 from ..train import RunFolder
 
 KINDS = (

@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from normscope.doctor.history.episodes import Kind, episodes
-from normscope.doctor.history.explain import EVERYWHERE, NOT_RECORDED, OUTPUT, UNKNOWN, explain
-from normscope.doctor.history.figure import thinned
-from normscope.doctor.history.noise import levels, logarithms
-from normscope.doctor.history.record import History, Recipe, Series
-from normscope.doctor.history.section import section
-from normscope.doctor.history.text import WIDTH, headed, page
+from normscope.history.episodes import Kind, episodes
+from normscope.history.explain import EVERYWHERE, NOT_RECORDED, OUTPUT, UNKNOWN, explain
+from normscope.history.figure import thinned
+from normscope.history.noise import levels, logarithms
+from normscope.history.record import History, Recipe, Series
+from normscope.history.section import section
+from normscope.history.text import WIDTH, headed, page
 
 UPDATES, AT = 240, 150
 PLACES = [f"model.layers/block_{block:02}/{kind}" for block in (1, 2, 3) for kind in ("attention", "feed_forward")]

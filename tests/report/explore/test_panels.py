@@ -11,8 +11,8 @@ from normscope.report.doctor.page import render_doctor
 from normscope.report.explore.encode import encoded
 from normscope.report.explore.panels import panels_explorer
 from normscope.report.panels_svg import Panel, Series
-from normscope.report.study.contents import StudyFigure
-from normscope.report.study.page import render_study
+from normscope_studies.protocol.contents import StudyFigure
+from normscope_studies.protocol.page import render_study
 from report.axe import violations
 from report.devtools import Tab
 from report.diagnoses import broken

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from draws import mean_and_error
-from normscope.studies.amplification_theory.measure import Drawn, changes_of
 from normscope.theory.exponents import CHANGE, exponents, output_changes
 from normscope.theory.predict import ModelSetting, Update, predict
 from normscope.theory.unpredictable import Unpredictable
+from normscope_studies.amplification_theory.measure import Drawn, changes_of
 
 WIDTH, BLOCKS, TOKENS, DRAWS = 96, 3, 8, 10
 MODEL = ModelSetting(blocks=BLOCKS, width=WIDTH, ffn_width=WIDTH, tokens=TOKENS, vocabulary=500)

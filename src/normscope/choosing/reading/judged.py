@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ...studies.protocol.evidence import estimate
+from ...evidence.estimates import estimate
 from ..values import NEEDS_NATS, Answer, Finding, QuestionName, Setting
 
 _UNLEARNED = "neither learned: no loss is below the unigram baseline"

@@ -15,8 +15,8 @@ from .ending import end_of
 from .tune import Trials, TrialsTogether, rate_range
 
 if TYPE_CHECKING:
-    from ...studies.grids.grid import Grid
-    from ...studies.grids.tuning.settings import Tuning
+    from ...compare.grid import Grid
+    from ...compare.tuning.settings import Tuning
     from ...tasks.run_config import RunConfig
     from ...train import StopRule
 
@@ -98,11 +98,11 @@ def compare(
     """
     refuse_unreadable(config, settings, imports)
     names = placement_names(placements) if placements else None
+    from ...compare.axes import DEFAULT_RATE, Asked, grid_of
+    from ...compare.ranges import numbers
+    from ...compare.tuning.settings import asked_tuning
     from ...engines.choosing import chosen
     from ...runs.config import engine_table, load, places
-    from ...studies.grids.axes import DEFAULT_RATE, Asked, grid_of
-    from ...studies.grids.ranges import numbers
-    from ...studies.grids.tuning.settings import asked_tuning
     from ...train import StopRule
 
     base = load(config, settings, imports)
@@ -145,8 +145,8 @@ def demo(
     \b
       normscope demo --out demo
     """
+    from ...compare.demo import DEMO_GRID, DEMO_TITLE, demo_config
     from ...engines.choosing import chosen
-    from ...studies.grids.demo import DEMO_GRID, DEMO_TITLE, demo_config
     from ...train import StopRule
 
     _compare(
@@ -165,8 +165,8 @@ def _compare(base: "RunConfig", grid: "Grid", folder: Path, *, tuning: "Tuning |
     import shlex
     from functools import partial
 
-    from ...studies.grids.compare import run_comparison
-    from ...studies.grids.tuning.compared import run_tuned_comparison
+    from ...compare.compare import run_comparison
+    from ...compare.tuning.compared import run_tuned_comparison
 
     run = run_comparison if tuning is None else partial(run_tuned_comparison, tuning=tuning)
     command = shlex.join(["normscope", *sys.argv[1:]])
@@ -183,8 +183,8 @@ def _prepare(
     table: dict[str, Any],
     stop_when: "StopRule | None",
 ) -> None:
+    from ...compare.preparing import prepare
     from ...engines.choosing import settings_of
-    from ...studies.grids.preparing import prepare
 
     for line in prepare(base, grid, folder, settings_of(engine, table), stop_when):
         typer.echo(line)

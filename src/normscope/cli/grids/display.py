@@ -15,7 +15,7 @@ from ...report.printable import printable
 from ...report.sparkline import sparkline
 
 if TYPE_CHECKING:
-    from ...studies.grids.state import CellState
+    from ...compare.state import CellState
 
 _PLAIN_EVERY_SECONDS = 30.0
 _LEAST_LETTERS, _MOST_LETTERS = 6, 16
@@ -74,7 +74,7 @@ def in_words(state: "CellState[Any]") -> str:
 
 def whole(states: Sequence["CellState[Any]"]) -> str:
     """How far all runs together are, in a line."""
-    from ...studies.grids.state import outlook
+    from ...compare.state import outlook
 
     found = outlook(states)
     parts = [f"all {len(states)} runs: update {_of(found.update, found.updates)}"]

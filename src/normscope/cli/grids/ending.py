@@ -9,8 +9,8 @@ import typer
 from ..console import say
 
 if TYPE_CHECKING:
+    from ...compare.compare import Compared
     from ...report.comparison.contents import Comparison
-    from ...studies.grids.compare import Compared
 
 
 def end_of(done: "Compared") -> None:

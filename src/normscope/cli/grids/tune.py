@@ -79,13 +79,13 @@ def tune(
     """
     refuse_unreadable(config, settings, imports)
     named = None if placement is None else placement_names([placement])[0]
+    from ...compare.compare import corpus_of
+    from ...compare.ranges import numbers
+    from ...compare.tuning.compared import run_tuning
+    from ...compare.tuning.settings import OpenArm, asked_tuning
+    from ...compare.tuning.tune import Asked
     from ...engines.choosing import chosen
     from ...runs.config import engine_table, load
-    from ...studies.grids.compare import corpus_of
-    from ...studies.grids.ranges import numbers
-    from ...studies.grids.tuning.compared import run_tuning
-    from ...studies.grids.tuning.settings import OpenArm, asked_tuning
-    from ...studies.grids.tuning.tune import Asked
     from ...train import StopRule
 
     base = load(config, settings, imports)

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from ...studies.grids.live_page import LivePage
-    from ...studies.grids.state import CellState
+    from ...compare.live_page import LivePage
+    from ...compare.state import CellState
 
 _LOOK_EVERY_SECONDS = 0.5
 _REST = 10.0
@@ -66,7 +66,7 @@ def watch(
 
 
 def _watch(folder: Path, out: Path | None, *, once: bool, html: bool) -> None:
-    from ...studies.grids.watching import Watch
+    from ...compare.watching import Watch
 
     watched = Watch(folder)
     states = watched.look()
@@ -103,8 +103,8 @@ def _watch(folder: Path, out: Path | None, *, once: bool, html: bool) -> None:
 
 def _page(folder: Path, out: Path | None) -> "LivePage":
     """Where `normscope report` writes it."""
+    from ...compare.live_page import LivePage
     from ...settings.config_file import is_run
-    from ...studies.grids.live_page import LivePage
 
     return LivePage(folder, (out or (folder / "report" if is_run(folder) else folder)) / "report.html")
 
@@ -123,7 +123,7 @@ def _print(states: "Sequence[CellState[Any]]") -> None:
 
 def said_of_all(states: "Sequence[CellState[Any]]") -> str:
     """How many runs are in each state, how far they are together, and when they will end."""
-    from ...studies.grids.state import outlook
+    from ...compare.state import outlook
 
     left = outlook(states).seconds_left
     ends = "" if left is None else f", ends {_at(left)}"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from ...errors import UserError, installation
-from ..lines import Position, most_unpacked_bytes, too_much_unpacked
+from ..unpacking import Position, most_unpacked_bytes, too_much_unpacked
 
 _ROWS_AT_ONCE = 256
 _ZSTD_BYTES = 2**18

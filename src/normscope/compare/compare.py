@@ -1,0 +1,182 @@
+"""Compare: run a grid in a folder, whatever was run there before, and write the report of all that is there."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ..engines.local import local
+from ..engines.seam import AnyEngine, MakeEngine
+from ..errors import UserError, option
+from ..files import disk_errors
+from ..report.comparison.contents import Comparison
+from ..signals import Interrupted
+from ..tasks.protocol import AnyCorpus
+from ..tasks.registry import task_from_scratch
+from ..tasks.run_config import RunConfig
+from ..train import StopRule
+from .estimate import announced, updates_of
+from .grid import Cell, Grid, write_configs
+from .locks import alone
+from .manifest import about, former_manifest, named_cells, refuse_unlike, write_manifest
+from .pool import Commands, at_once, run_cells
+from .reading.page import compare
+from .state import CellState
+
+Watch = Callable[[list[CellState[Cell]]], None]
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """What a comparison came to."""
+
+    page: Comparison
+    file: Path
+    problems: Sequence[str]
+    """A line for each run that failed, or whose evaluation did."""
+    stopped: Interrupted | None
+    """The signal that ended it before its runs were over."""
+    cells: Sequence[Cell]
+    """The runs that were asked for; where a tuning came to no end, its trials."""
+
+
+def run_comparison(
+    base: RunConfig,
+    grid: Grid,
+    folder: Path,
+    *,
+    processes: int,
+    engine: MakeEngine = local,
+    evaluate: str | None,
+    title: str | None,
+    command: str,
+    watch: Watch,
+    stop_when: StopRule | None = None,
+    say: Say = lambda line: None,
+    notes: Sequence[str] = (),
+) -> Compared:
+    """Run what is not finished, then write the page of all that the folder holds; after a signal, too.
+
+    processes: runs at a time, 0 for cores / threads of a run. engine: where they run. evaluate: split to translate
+    with each best checkpoint. title: None for the one that the folder has. stop_when: ends runs early. notes: said with
+    how much there is to do. Raises UserError before anything runs where the corpus, a setting or a run folder does not
+    fit, or where another process is at work on this comparison.
+    """
+    corpus = corpus_of(base, evaluate)
+    refuse_processes(processes)
+    cells = grid.cells(base, folder)
+    with alone(folder, "comparison"):
+        return compare_cells(
+            cells,
+            folder,
+            corpus,
+            processes=processes,
+            engine=engine,
+            evaluate=evaluate,
+            title=title,
+            command=command,
+            watch=watch,
+            stop_when=stop_when,
+            say=say,
+            notes=notes,
+        )
+
+
+def compare_cells(
+    cells: list[Cell],
+    folder: Path,
+    corpus: AnyCorpus,
+    *,
+    processes: int,
+    engine: MakeEngine,
+    evaluate: str | None,
+    title: str | None,
+    command: str,
+    watch: Watch,
+    stop_when: StopRule | None,
+    say: Say,
+    notes: Sequence[str] = (),
+) -> Compared:
+    """As `run_comparison`, of runs that are given; the caller holds the folder."""
+    updates = updates_of(cells[0].config, corpus)
+    manifest = former_manifest(folder, lambda config: corpus) or about(cells[0].config, corpus)
+    refuse_unlike(cells, named_cells(folder, manifest.cells), manifest, corpus.fingerprint, folder)
+    chosen = engine(at_once(processes, cells[0].config))
+    announcement = announced(cells, corpus, updates=updates, at_once=chosen.at_once, stop_when=stop_when)
+    manifest = manifest.grown(title, command, cells)
+    with disk_errors(f"writing into {folder}"):
+        write_configs(cells)
+    write_manifest(folder, manifest)
+    for line in (*notes, announcement):
+        say(line)
+    states, stopped = train_all(cells, chosen, updates, _translations(evaluate), watch, stop_when)
+    failed = {state.cell.name: state.message for state in states if state.status == "failed"}
+    manifest = replace(manifest, failed={**manifest.failed, **failed})
+    write_manifest(folder, manifest)
+    with disk_errors(f"writing the report into {folder}"):
+        page, file = compare(named_cells(folder, manifest.cells), manifest, folder)
+    problems = [state for state in states if state.message and state.status in ("failed", "finished")]
+    lines = [f"{state.cell.name}: {state.message} (log: {state.cell.log_file})" for state in problems]
+    return Compared(page=page, file=file, problems=lines, stopped=stopped, cells=cells)
+
+
+def train_all(
+    cells: list[Cell],
+    engine: AnyEngine,
+    updates: int,
+    translations: Commands[Cell] | None,
+    watch: Watch,
+    stop_when: StopRule | None,
+) -> tuple[list[CellState[Cell]], Interrupted | None]:
+    """What became of the cells, and the signal that ended it all early."""
+    seen: list[CellState[Cell]] = []
+
+    def look(states: list[CellState[Cell]]) -> None:
+        seen[:] = states
+        watch(states)
+
+    try:
+        return run_cells(
+            cells,
+            engine=engine,
+            evaluate=translations,
+            updates_of=lambda cell: updates,
+            stop_when=stop_when,
+            watch=look,
+        ), None
+    except Interrupted as stop:
+        return seen, stop
+
+
+def _translations(split: str | None) -> Commands[Cell]:
+    """The command that translates and scores the split with a cell's best checkpoint, unless it was run."""
+
+    def commands(cell: Cell) -> list[list[str]]:
+        if split is None or cell.is_evaluated(split):
+            return []
+        file = str(cell.evaluation_file(split))
+        return [["-m", "normscope", "evaluate", str(cell.folder.path), "--split", split, "--save", file]]
+
+    return commands
+
+
+def corpus_of(base: RunConfig, evaluate: str | None) -> AnyCorpus:
+    """The corpus of all runs. Raises UserError for a task without comparison, or a split that cannot be evaluated."""
+    task = task_from_scratch(
+        base,
+        f"a comparison trains placements from the start, and task {base.task} starts from weights that have one; "
+        "compare their pre-trainings, and fine-tune each with `normscope finetune`",
+    )
+    corpus: AnyCorpus = task.open(base)
+    if evaluate is not None and not task.translates:
+        raise UserError(f"{option('evaluate', evaluate)}: task {base.task} has no translations to score; leave it out")
+    if evaluate is not None and (evaluate == "train" or evaluate not in corpus.splits):
+        allowed = ", ".join(name for name in corpus.splits if name != "train")
+        raise UserError(f"{option('evaluate', evaluate)}: no such split to translate; the corpus has {allowed}")
+    return corpus
+
+
+def refuse_processes(processes: int) -> None:
+    """Raise UserError for a number of runs at a time that there cannot be."""
+    if processes < 0:
+        raise UserError(f"{option('processes')} must be 0 or more, got {processes}")

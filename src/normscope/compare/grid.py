@@ -1,0 +1,166 @@
+"""A grid of runs: combinations of placement, warm-up, rate, optimiser and seed, each in a run folder of its own."""
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from ..errors import UserError
+from ..files import make_folders, write_atomically
+from ..placement import named
+from ..runs.claiming import refuse_other_configuration
+from ..runs.config import replaced
+from ..runs.evaluate import SCORES
+from ..runs.resolving import resolve
+from ..settings.tables import to_toml
+from ..tasks.run_config import RunConfig
+from ..train import RunFolder
+from .state import BesideRuns, PoolCell
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Arm:
+    """What is compared: a setting that is run once per seed."""
+
+    placement: str
+    warmup_updates: int
+    peak_lr: float
+    optimizer: str
+
+    @property
+    def name(self) -> str:
+        """Safe as a file name."""
+        return f"{self.placement}_warmup-{self.warmup_updates}_lr-{self.peak_lr!r}_{self.optimizer}"
+
+    @property
+    def warmup_label(self) -> str:
+        return f"warm-up {self.warmup_updates}" if self.warmup_updates else "no warm-up"
+
+
+@dataclass(frozen=True, slots=True)
+class Cell(BesideRuns):
+    """One run of the grid."""
+
+    arm: Arm
+    seed: int
+    folder: RunFolder
+    config: RunConfig
+
+    @property
+    def name(self) -> str:
+        return f"{self.arm.name}_seed-{self.seed}"
+
+    def evaluation_file(self, split: str) -> Path:
+        return self.folder.path / f"evaluation-{split}.json"
+
+    def columns(self) -> dict[str, str]:
+        """What tells it from the others, by heading."""
+        return {
+            "placement": self.arm.placement,
+            "warm-up": str(self.arm.warmup_updates),
+            "rate": f"{self.arm.peak_lr:g}",
+            "optimiser": self.arm.optimizer,
+            "seed": str(self.seed),
+        }
+
+    def evaluations(self) -> dict[str, dict[str, Any]]:
+        """By split, the scores of the best checkpoint; a file that is not whole is none."""
+        found = {}
+        for file in sorted(self.folder.path.glob("evaluation-*.json")):
+            with suppress(UserError):
+                scores = SCORES.read(file)
+                found[str(scores["split"])] = scores
+        return found
+
+    def is_evaluated(self, split: str) -> bool:
+        """Whether the best checkpoint of the finished run is the one that the scores of this split are of."""
+        try:
+            last = self.folder.events()[-1:]
+        except UserError:
+            return False  # its training says what is damaged
+        best = last[0].get("best_update") if last and last[0]["event"] == "finished" else None
+        return best is not None and self.evaluations().get(split, {}).get("update") == best
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grid:
+    """The axes of a comparison. Raises UserError for an empty or repeated axis."""
+
+    placements_and_warmups: tuple[tuple[str, int], ...]
+    """Pairs of a placement and its warm-up in updates: often every combination, but Post-LN with warm-up against
+    Pre-LN without is a comparison too."""
+    peak_lrs: tuple[float, ...]
+    optimizers: tuple[str, ...]
+    seeds: int
+    """How many: the seed of the configuration and those that follow it."""
+    threads: int | Literal["auto"] = 1
+    """Of every run whose configuration leaves them open."""
+
+    def __post_init__(self) -> None:
+        for axis in ("placements_and_warmups", "peak_lrs", "optimizers"):
+            values = getattr(self, axis)
+            if not values or len(set(values)) < len(values):
+                raise UserError(f"{axis.replace('_', ' ')}: give one or more different values, got {values}")
+        if self.seeds < 1:
+            raise UserError(f"seeds must be at least 1, got {self.seeds}")
+
+    def arms(self) -> Iterator[Arm]:
+        """Every configuration. Raises UserError for a placement that is not registered."""
+        axes = itertools.product(self.placements_and_warmups, self.peak_lrs, self.optimizers)
+        for (placement, warmup_updates), peak_lr, optimizer in axes:
+            yield Arm(registered_name(placement), warmup_updates, peak_lr, optimizer)
+
+    def cells(self, base: RunConfig, folder: Path) -> list[Cell]:
+        """All runs, those of the first seed first, so that a whole picture is there early.
+
+        Raises UserError for values a configuration does not allow, and where a run folder holds something else.
+        """
+        seeds = range(base.seed, base.seed + self.seeds)
+        return cells_of(list(self.arms()), base, folder, seeds=seeds, threads=self.threads)
+
+
+def cells_of(
+    arms: Sequence[Arm], base: RunConfig, folder: Path, *, seeds: Sequence[int], threads: int | Literal["auto"]
+) -> list[Cell]:
+    """A run of every configuration with every seed. Raises UserError as `Grid.cells` does.
+
+    threads: of every run whose configuration leaves them open.
+    """
+    cells = []
+    for seed in seeds:
+        for arm in arms:
+            run = RunFolder(folder / "runs" / f"{arm.name}_seed-{seed}")
+            config = resolve(_config(base, arm, seed, threads), run)
+            refuse_other_configuration(run, config)
+            cells.append(Cell(arm, seed, run, config))
+    return cells
+
+
+def _config(base: RunConfig, arm: Arm, seed: int, threads: int | Literal["auto"]) -> RunConfig:
+    return replaced(
+        base,
+        seed=seed,
+        model__placement=arm.placement,
+        schedule__warmup_updates=arm.warmup_updates,
+        optimizer__peak_lr=arm.peak_lr,
+        optimizer__name=arm.optimizer,
+        train__threads=threads if base.train.threads == "auto" else base.train.threads,
+    )
+
+
+def write_configs(cells: Iterable[PoolCell]) -> None:
+    """Write the configuration file that each cell's command names."""
+    for cell in cells:
+        make_folders(cell.config_file.parent)
+        make_folders(cell.log_file.parent)
+        write_atomically(cell.config_file, to_toml(cell.config))
+
+
+def registered_name(placement: str) -> str:
+    """The registered name of a placement, however it is written. Raises UserError."""
+    try:
+        return named(placement).name
+    except ValueError as error:
+        raise UserError(str(error)) from error

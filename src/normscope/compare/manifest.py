@@ -1,0 +1,164 @@
+"""What a comparison's folder says of itself: `comparison.json`, from which its report can be made at any time."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+from ..errors import UserError, option
+from ..files import disk_errors, write_atomically
+from ..limits.sealed import SealedJson
+from ..runs.config import load, load_run_config
+from ..settings.tables import differences
+from ..tasks.protocol import AnyCorpus, Facts
+from ..tasks.registry import task_from_scratch
+from ..tasks.run_config import RunConfig
+from ..train import RunFolder
+from .grid import Arm, Cell
+
+FILE = "comparison.json"
+TRIALS = "tuning"
+"""The folder, in that of a comparison, of the trials that it was tuned by."""
+_AXES = ("seed", "model.placement", "schedule.warmup_updates", "optimizer.peak_lr", "optimizer.name")
+_MAY_DIFFER = (*_AXES, "imports", "train.duration", "train.threads", "train.checkpoint_every", "train.keep_checkpoints")
+"""Runs of one comparison may differ in these: its axes, and what changes none of their numbers."""
+
+
+TITLE = "Comparison of norm placements"
+
+
+@dataclass(frozen=True, slots=True)
+class AboutCorpus:
+    """What the report needs of the corpus, kept so that it can be made when the corpus is gone."""
+
+    fingerprint: str
+    unigram_nats: float
+    """Entropy of the validation targets: the loss of a model that ignores its input."""
+    facts: Facts
+    """Rows of a table."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """What the runs in a comparison's folder do not say themselves."""
+
+    corpus: AboutCorpus
+    title: str = TITLE
+    commands: tuple[str, ...] = ()
+    """That have made it, the first one first."""
+    cells: tuple[str, ...] = ()
+    """Names of its runs, in the order of the report."""
+    failed: Mapping[str, str] = field(default_factory=dict)
+    """By name, the last message of runs whose process has ended without finishing them."""
+    search: Mapping[str, Any] | None = None
+    """Of a folder of trials, what they depend on (`Tuning.record`); None where the runs are no trials."""
+
+    def grown(self, title: str | None, command: str, cells: Sequence[Cell]) -> "Manifest":
+        """With the runs of one more command, which is about to try again what failed of them."""
+        names = [cell.name for cell in cells]
+        return replace(
+            self,
+            title=_writable(title or self.title),
+            commands=tuple(dict.fromkeys([*self.commands, _writable(command)])),
+            cells=tuple(dict.fromkeys([*self.cells, *names])),
+            failed={name: why for name, why in self.failed.items() if name not in names},
+        )
+
+
+def _writable(text: str) -> str:
+    """With every byte of a command line that is no UTF-8, which no file of text can hold, as its escape."""
+    return text.encode(errors="backslashreplace").decode()
+
+
+_KIND = SealedJson(
+    format_name="normscope-comparison",
+    version=1,
+    keys=frozenset(entry.name for entry in fields(Manifest)) - {"search"},
+    optional=frozenset({"search"}),  # comparisons of earlier versions have none
+    again="remove it and try again: the runs are found without it",
+)
+
+
+def about(config: RunConfig, corpus: AnyCorpus) -> Manifest:
+    """That of a comparison without runs."""
+    task = task_from_scratch(config, "nothing to compare")
+    facts = list(task.corpus_facts(config, corpus))
+    return Manifest(corpus=AboutCorpus(corpus.fingerprint, task.chance_nats(corpus), facts))
+
+
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    with disk_errors(f"writing into {folder}"):
+        write_atomically(folder / FILE, _KIND.text(asdict(manifest)))
+
+
+def former_manifest(folder: Path, open_corpus: Callable[[RunConfig], AnyCorpus]) -> Manifest | None:
+    """What a comparison's folder says of itself; None where it holds none. Raises UserError for a damaged file.
+
+    open_corpus: asked where the folder does not say what its corpus is, as one of an earlier version.
+    """
+    names = sorted(file.stem for file in (folder / "cells").glob("*.toml"))
+    found = read_manifest(folder)
+    if found is not None or not names:
+        return found
+    cells = named_cells(folder, names)
+    return replace(about(cells[0].config, open_corpus(cells[0].config)), cells=tuple(names))
+
+
+def read_manifest(folder: Path) -> Manifest | None:
+    """What a comparison's folder says of itself; None where it says nothing. Raises UserError for a damaged file."""
+    file = folder / FILE
+    with disk_errors(f"reading {file}"):
+        if not file.is_file():
+            return None
+    table = _KIND.read(file)
+    try:
+        corpus = table["corpus"]
+        facts = [(str(name), str(value)) for name, value in corpus["facts"]]
+        return Manifest(
+            title=str(table["title"]),
+            corpus=AboutCorpus(str(corpus["fingerprint"]), float(corpus["unigram_nats"]), facts),
+            commands=tuple(map(str, table["commands"])),
+            cells=tuple(map(str, table["cells"])),
+            failed={str(name): str(why) for name, why in table["failed"].items()},
+            search=dict(search) if (search := table.get("search")) is not None else None,
+        )
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise UserError(f"{file} is damaged ({type(error).__name__}: {error}); {_KIND.again}") from error
+
+
+def named_cells(folder: Path, names: Iterable[str]) -> list[Cell]:
+    """The runs of a comparison's folder by their names, as far as there is anything of them. Raises UserError."""
+    cells = []
+    for name in names:
+        run = RunFolder(folder / "runs" / name)
+        asked = folder / "cells" / f"{name}.toml"
+        if run.is_run:
+            cells.append(cell_of(run, load_run_config(run)))
+        elif asked.is_file():
+            cells.append(cell_of(run, load(asked)))
+    return cells
+
+
+def cell_of(run: RunFolder, config: RunConfig) -> Cell:
+    """A run as one of a comparison, by its configuration."""
+    arm = Arm(
+        config.model.placement, config.schedule.warmup_updates, config.optimizer.peak_lr, str(config.optimizer.name)
+    )
+    return Cell(arm, config.seed, run, config)
+
+
+def refuse_unlike(
+    cells: Sequence[Cell], others: Sequence[Cell], manifest: Manifest, fingerprint: str, folder: Path
+) -> None:
+    """Raise UserError where runs cannot join those of a comparison, naming the settings in which they differ.
+
+    others, manifest, folder: of the comparison. fingerprint: of the corpus of the runs that are to join it.
+    """
+    unlike = differences(others[0].config, cells[0].config, apart_from=_MAY_DIFFER) if others else []
+    if others and fingerprint != manifest.corpus.fingerprint:
+        unlike.append(f"fingerprint of the corpus: {manifest.corpus.fingerprint} there, {fingerprint} now")
+    if unlike:
+        raise UserError(
+            f"{folder} holds a comparison with other settings ({'; '.join(unlike)}). Within one only placement, "
+            f"warm-up, rate, optimiser, seed and duration may differ; choose another folder with {option('out')}"
+        )

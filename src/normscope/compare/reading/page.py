@@ -1,0 +1,227 @@
+"""From the run folders of a grid to the page and its data: everything on it is read from the runs."""
+
+import json
+import math
+import shlex
+import time
+from collections import defaultdict
+from collections.abc import Container, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ...errors import UserError
+from ...files import write_atomically
+from ...placement import named
+from ...processes.seen_locks import SeenLocks
+from ...report.comparison.contents import Comparison, Configuration, Name, RateCurve, SeedResult, Status, TunedArm
+from ...report.comparison.page import write
+from ...report.numbers import learning_rate
+from ...train.run_folder import Event
+from ..grid import Arm, Cell
+from ..manifest import Manifest
+from ..pool import train_command
+from .conclusion import conclusion
+from .curves import clock, curve, gradient_profiles, later_profiles, schedule
+from .facts import facts, facts_of_stopping, facts_of_tuning, formula_in
+from .rates import Ran, best_of_each, rate_curves
+from .results import results
+from .trials import Trials, Tuning, seeds_of, trials_of, tuned
+from .verdict import Judged, Row, judged, summary, verdict
+
+_MOST_DRAWN = 12
+"""Configurations that one figure over updates draws; of more, and of trials, the best of each curve over the rate."""
+
+
+def compare(cells: list[Cell], manifest: Manifest, folder: Path) -> tuple[Comparison, Path]:
+    """Read all runs of the grid and write `report.html`, its SVG files and `results.json` into `folder`."""
+    page = read(cells, manifest)
+    file = write(page, folder)
+    write_atomically(folder / "results.json", json.dumps(results(page), indent=1) + "\n")
+    return page, file
+
+
+def read(cells: list[Cell], manifest: Manifest) -> Comparison:
+    """All runs of the grid as the contents of their page. A run whose log is damaged is one that failed."""
+    unigram = manifest.corpus.unigram_nats
+    by_arm, failed = _by_arm(cells, manifest.failed)
+    trials = trials_of(cells, manifest)
+    tuning = _tuning(trials, manifest)
+    names = configuration_names(list(by_arm))
+    first = cells[0].config
+    settings = _settings(by_arm, tuning.best)
+    rows = [
+        Row(
+            name=names[arm],
+            placement=arm.placement,
+            warmup_updates=arm.warmup_updates,
+            # Each at its own best, warm-ups are compared though their rates differ.
+            setting=settings[arm],
+            seeds=tuple(_seed_result(cell, events, failed.get(cell.name)) for cell, events in runs),
+        )
+        for arm, runs in by_arm.items()
+    ]
+    found = judged(rows, unigram)
+    ran = _ran(by_arm, rows)
+    by_rate, shared_lrs = rate_curves(ran, names)
+    many = manifest.search is not None or len(by_arm) > _MOST_DRAWN
+    drawn = best_of_each(ran) if by_rate and many else set(by_arm)
+    named_runs = [(names[arm], runs) for arm, runs in by_arm.items() if arm in drawn]
+    left_out = [(names[arm], runs) for arm, runs in by_arm.items() if arm not in drawn]
+    return Comparison(
+        title=manifest.title,
+        subtitle=_subtitle(cells),
+        conclusion=conclusion(found, unigram),
+        created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        configurations=[_configuration(arm, one, unigram) for arm, one in zip(by_arm, found, strict=True)],
+        unigram_loss_nats=unigram,
+        valid_curves=[curve(name, runs, "validation") for name, runs in named_runs],
+        train_curves=[curve(name, runs, "update") for name, runs in named_runs],
+        gradient_profiles=gradient_profiles(named_runs),
+        gradient_curves=[curve(name, runs, "update", "gradient_norm") for name, runs in named_runs],
+        schedules=[schedule(name, runs) for name, runs in named_runs],
+        rate_curves=by_rate,
+        shared_lrs=shared_lrs,
+        clocks=[told for name, runs in (*named_runs, *left_out) if (told := clock(name, runs)) is not None],
+        undrawn_curves=[curve(name, runs, "validation") for name, runs in left_out],
+        tuned=tuning.arms,
+        trial_curves=tuning.curves,
+        later_profiles=later_profiles(named_runs),
+        what=[
+            *facts([cell.config for cell in cells], manifest.corpus.facts, seeds=list(map(len, by_arm.values()))),
+            *facts_of_tuning(tuning.arms, seeds_of(trials)),
+            *facts_of_stopping(rows),
+        ],
+        formulas=[(named(p).title, formula_in(p, first)) for p in dict.fromkeys(arm.placement for arm in by_arm)],
+        commands=[*manifest.commands, *(shlex.join(["python", *train_command(cell)]) for cell in cells)],
+        environment=_environment(cells),
+    )
+
+
+def _by_arm(
+    cells: Sequence[Cell], failed: Mapping[str, str]
+) -> tuple[dict[Arm, list[tuple[Cell, list[Event]]]], dict[str, str]]:
+    """The runs of each configuration with their events, and those that failed: one whose log is damaged did."""
+    by_arm: dict[Arm, list[tuple[Cell, list[Event]]]] = defaultdict(list)
+    failures = dict(failed)
+    for cell in cells:
+        try:
+            events = cell.folder.events()
+        except UserError as error:
+            events, failures[cell.name] = [], str(error)
+        by_arm[cell.arm].append((cell, events))
+    return by_arm, failures
+
+
+def _tuning(trials: Sequence[Trials], manifest: Manifest) -> Tuning:
+    """What the trials came to."""
+    arms, best, curves = list[TunedArm](), set[Arm](), list[RateCurve]()
+    for one in trials:
+        by_arm, failed = _by_arm(one.cells, manifest.failed if manifest.search is not None else {})
+        ran = [
+            Ran(arm, _seed_result(cell, events, failed.get(cell.name)), events)
+            for arm, runs in by_arm.items()
+            for cell, events in runs
+        ]
+        for arm, won in tuned(ran, one.search):
+            arms.append(arm)
+            best.add(won)
+        curves += [] if manifest.search is not None else rate_curves(ran, configuration_names(list(by_arm)))[0]
+    return Tuning(arms, frozenset(best), curves)
+
+
+def _ran(by_arm: Mapping[Arm, Sequence[tuple[Cell, list[Event]]]], rows: Sequence[Row]) -> list[Ran]:
+    return [
+        Ran(arm, result, events)
+        for (arm, runs), row in zip(by_arm.items(), rows, strict=True)
+        for (_, events), result in zip(runs, row.seeds, strict=True)
+    ]
+
+
+def _subtitle(cells: Sequence[Cell]) -> str:
+    same = "The same model and data in every row"
+    if len({cell.config.train.duration for cell in cells}) == 1:
+        same = "The same model, data and number of updates in every row"
+    return f"{same}; what differs is named in the row."
+
+
+def configuration_names(arms: Sequence[Arm]) -> dict[Arm, Name]:
+    """A short name for each: placement and warm-up, and rate and optimiser where they differ within the grid."""
+    settings = _settings(arms)
+    return {
+        arm: Name(named(arm.placement).title, ", ".join(filter(None, (arm.warmup_label, settings[arm]))))
+        for arm in arms
+    }
+
+
+def _settings(arms: Iterable[Arm], best: Container[Arm] = ()) -> dict[Arm, str]:
+    """Rate and optimiser of each where they differ within the grid. best: those whose rate is called their best."""
+    every = list(arms)
+    rates, optimizers = {arm.peak_lr for arm in every}, {arm.optimizer for arm in every}
+    return {
+        arm: ", ".join(
+            (["its best rate" if arm in best else f"rate {learning_rate(arm.peak_lr)}"] if len(rates) > 1 else [])
+            + ([arm.optimizer] if len(optimizers) > 1 else [])
+        )
+        for arm in every
+    }
+
+
+def _configuration(arm: Arm, one: Judged, unigram: float) -> Configuration:
+    return Configuration(
+        name=one.row.name,
+        warmup_updates=arm.warmup_updates,
+        peak_lr=arm.peak_lr,
+        optimizer=arm.optimizer,
+        seeds=one.row.seeds,
+        verdict=verdict(one),
+        summary=summary(one, unigram),
+    )
+
+
+def _seed_result(cell: Cell, events: Sequence[Event], failure: str | None) -> SeedResult:
+    last: Event = events[-1] if events else {"event": Status.MISSING.value, "update": 0}
+    status = _status(last["event"], cell)
+    if status not in (Status.UNFINISHED, Status.MISSING):
+        failure = None  # it has gone on since
+    losses = [event["nll_nats"] for event in events if event["event"] == "validation"]
+    return SeedResult(
+        seed=cell.seed,
+        status=status if failure is None else Status.FAILED,
+        updates=last["update"],
+        valid_loss_nats=math.nan if status is Status.NON_FINITE else (losses[-1] if losses else None),
+        scores=_scores(cell, events),
+        summed_lr=math.fsum(event["lr"] for event in events if event["event"] == "update"),
+        message=failure or last.get("reason", ""),
+    )
+
+
+def _scores(cell: Cell, events: Sequence[Event]) -> dict[str, float]:
+    """Scores of every split that the best checkpoint was evaluated on, and the last of those made while training."""
+    in_training = [event["bleu"] for event in events if event["event"] == "validation" and "bleu" in event]
+    found = {"BLEU, valid, while training": in_training[-1]} if in_training else {}
+    for split, scores in cell.evaluations().items():
+        for key, heading in (("bleu", f"BLEU, {split}"), ("bleu_tokenised", f"BLEU, {split}, tokenised")):
+            if key in scores:
+                found[heading] = scores[key]
+    return found
+
+
+def _status(last_event: str, cell: Cell) -> Status:
+    """How far a run is whose last event this is."""
+    ends = {status.value: status for status in (Status.FINISHED, Status.NON_FINITE, Status.DECIDED, Status.MISSING)}
+    return ends.get(last_event) or (Status.RUNNING if SeenLocks.now().held(cell.folder.path) else Status.UNFINISHED)
+
+
+def _environment(cells: Sequence[Cell]) -> list[tuple[str, str]]:
+    found = next(filter(None, map(_environment_of, cells)), {})
+    software = ("normscope", "commit", "source_sha256", "python", "torch")
+    machine = ("platform", "processor", "cores", "threads", "accelerator", "fast_matmul")
+    shown = (*software, *machine)
+    return [(key, str(found[key])) for key in shown if found.get(key) not in (None, "")]
+
+
+def _environment_of(cell: Cell) -> dict[str, Any]:
+    try:
+        return cell.folder.environment()
+    except UserError:
+        return {}  # damaged, which resuming the run says

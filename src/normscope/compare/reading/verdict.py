@@ -1,0 +1,183 @@
+"""What became of a configuration: its runs beside the unigram baseline, and beside the best configuration."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from ...report.comparison.contents import Name, SeedResult, Status, Verdict
+from ...report.numbers import number, percentage, significant
+from ...report.words import Tone
+
+LEARNED_BELOW, WORSE_ABOVE = 0.9, 1.05
+"""Shares of the unigram baseline's loss: below the first a run counts as having learned to use its input, and above the
+second as worse than the baseline. A model of nothing but unigrams ends up to 0.15 nats above it under label smoothing,
+which keeps a share of probability for tokens that do not occur."""
+MOST_OF_THE_GAIN = 0.75
+"""Share of a gain over the unigram baseline from which another is taken to be as good."""
+
+
+class Outcome(StrEnum):
+    """What became of one run."""
+
+    LEARNED = "learned"
+    LESS = "learned less than the best"
+    BASELINE = "no better than the unigram baseline"
+    WORSE = "worse than the unigram baseline"
+    DIVERGED = "diverged"
+    NEVER_PEAKED = "warm-up longer than the training: the peak rate was never reached"
+    """It says nothing about the configuration at its peak rate, and so its loss is not judged."""
+    FAILED = "failed"
+    UNFINISHED = "unfinished"
+
+    @property
+    def learned(self) -> bool:
+        """Whether the run learned to use its input, however far it came."""
+        return self in (Outcome.LEARNED, Outcome.LESS)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the run came to its end, be it a value that is not finite."""
+        return self not in (Outcome.FAILED, Outcome.UNFINISHED)
+
+    @property
+    def decided(self) -> bool:
+        """Whether it says anything about the configuration."""
+        return self.ended and self is not Outcome.NEVER_PEAKED
+
+
+_TONES = {
+    Outcome.LEARNED: Tone.GOOD,
+    Outcome.LESS: Tone.MIXED,
+    Outcome.BASELINE: Tone.STUCK,
+    Outcome.WORSE: Tone.BAD,
+    Outcome.DIVERGED: Tone.BAD,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """A configuration with where its runs ended, as it is judged."""
+
+    name: Name
+    placement: str
+    """As it is registered."""
+    warmup_updates: int
+    setting: str
+    """What else its runs were given, such as "rate 3e-3": warm-ups are compared within one setting."""
+    seeds: tuple[SeedResult, ...]
+
+    @property
+    def losses(self) -> list[float]:
+        """The last finite validation losses, in nats per token, of the seeds that have one."""
+        given = [seed.valid_loss_nats for seed in self.seeds]
+        return [loss for loss in given if loss is not None and math.isfinite(loss)]
+
+    @property
+    def mean_loss(self) -> float:
+        """Over the seeds that have one; NaN where none has."""
+        losses = self.losses
+        return math.fsum(losses) / len(losses) if losses else math.nan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """A configuration with what became of each of its runs."""
+
+    row: Row
+    outcomes: tuple[Outcome, ...]
+    """One a seed."""
+    gain_share: float | None
+    """The gain of its mean loss over the unigram baseline, as a share of the best configuration's; None without one."""
+    best: bool
+    """Whether its mean loss is the lowest of all configurations whose every run learned. One by itself is not."""
+
+    @property
+    def learned(self) -> bool | None:
+        """Whether all its runs learned, or none did; None where they disagree or where one says nothing yet."""
+        several = {outcome.learned if outcome.decided else None for outcome in self.outcomes}
+        return several.pop() if len(several) == 1 else None
+
+
+def judged(rows: Sequence[Row], unigram_nats: float) -> list[Judged]:
+    """Judge all configurations of a comparison: each by itself, and beside the best."""
+    alone = [tuple(outcome(row, seed, unigram_nats, math.nan) for seed in row.seeds) for row in rows]
+    sound = [row for row, own in zip(rows, alone, strict=True) if own and all(one.learned for one in own)]
+    best = min(sound, key=lambda row: row.mean_loss, default=None)
+    if best is None or len(rows) == 1:
+        return [
+            Judged(row=row, outcomes=own, gain_share=None, best=False) for row, own in zip(rows, alone, strict=True)
+        ]
+    most = unigram_nats - best.mean_loss
+    found = []
+    for row, own in zip(rows, alone, strict=True):
+        # The best is not less than itself, in whichever seed.
+        beside = own if row is best else tuple(outcome(row, seed, unigram_nats, most) for seed in row.seeds)
+        share = (unigram_nats - row.mean_loss) / most if row.losses else None
+        found.append(Judged(row=row, outcomes=beside, gain_share=share, best=row is best))
+    return found
+
+
+def outcome(row: Row, seed: SeedResult, unigram_nats: float, most_nats: float) -> Outcome:
+    """Judge one run by how it ended and, where it finished, by its loss.
+
+    most_nats: gain of the best configuration over the unigram baseline; NaN where there is none.
+    """
+    if seed.status is Status.NON_FINITE:
+        return Outcome.DIVERGED
+    if seed.status is Status.FAILED:
+        return Outcome.FAILED
+    if seed.valid_loss_nats is None or not seed.status.has_loss:
+        return Outcome.UNFINISHED
+    if row.warmup_updates > seed.updates:
+        return Outcome.NEVER_PEAKED
+    if seed.valid_loss_nats < LEARNED_BELOW * unigram_nats:
+        less = unigram_nats - seed.valid_loss_nats < MOST_OF_THE_GAIN * most_nats
+        return Outcome.LESS if less else Outcome.LEARNED
+    return Outcome.WORSE if seed.valid_loss_nats > WORSE_ABOVE * unigram_nats else Outcome.BASELINE
+
+
+def verdict(one: Judged) -> Verdict:
+    """A configuration's verdict: the outcome that all its seeds share, or how many of them had which."""
+    kinds = list(dict.fromkeys(one.outcomes))
+    if len(kinds) == 1:
+        return Verdict(f"{kinds[0]}, the best" if one.best else kinds[0], _TONES.get(kinds[0], Tone.PLAIN))
+    if one.learned:
+        return Verdict(f"{Outcome.LEARNED}, {_share(one, Outcome.LESS)} less than the best", Tone.MIXED)
+    if learned := sum(outcome.learned for outcome in one.outcomes):
+        return Verdict(f"undecided: {learned} of {len(one.outcomes)} seeds learned", Tone.MIXED)
+    if still_open := [kind for kind in Outcome if kind in kinds and not kind.decided]:
+        return Verdict(" or ".join(still_open), Tone.PLAIN)
+    if Outcome.DIVERGED in kinds:
+        return Verdict(f"did not learn, and {_share(one, Outcome.DIVERGED)} diverged", Tone.BAD)
+    return Verdict(f"{Outcome.BASELINE}, and {_share(one, Outcome.WORSE)} worse", Tone.STUCK)
+
+
+def summary(one: Judged, unigram_nats: float) -> str:
+    """The configuration in a sentence, with how far it came in numbers and from how many seeds."""
+    row, loss = one.row, one.row.mean_loss
+    if not row.losses:
+        return f"{row.name} ({_seeds(row)})"
+    baseline = f"the unigram baseline ({number(unigram_nats, 2)})"
+    far = f"beside {baseline}"
+    if one.best:
+        far = f"the lowest here, {far}"
+    elif one.gain_share is not None and one.learned:
+        far = f"{percentage(one.gain_share, 0)} of the best configuration's gain over {baseline}"
+    return (
+        f"{row.name}: validation loss {number(loss, 2)} nats per token, perplexity {perplexity(loss)}, {far}, "
+        f"{_seeds(row)}"
+    )
+
+
+def perplexity(loss_nats: float) -> str:
+    """e to the loss, in three digits; a loss beyond all floats has one as well."""
+    return significant(math.exp(loss_nats), 3) if loss_nats < 700 else "over 1e304"
+
+
+def _seeds(row: Row) -> str:
+    return "one seed" if len(row.seeds) == 1 else f"{len(row.seeds)} seeds"
+
+
+def _share(one: Judged, kind: Outcome) -> str:
+    return f"{one.outcomes.count(kind)} of {len(one.outcomes)} seeds"

@@ -1,0 +1,211 @@
+"""What a run of a grid is doing, as the pool and its display know it: read from what the run has logged."""
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar
+
+from ..tasks.run_config import RunConfig
+from ..train import RunFolder, StopRule
+from ..train.stopping import DECIDED
+from .course import Course
+
+
+class ShownCell(Protocol):
+    """A run whose state can be shown."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def folder(self) -> RunFolder: ...
+
+    def columns(self) -> Mapping[str, str]:
+        """What tells it from the others, by heading: the first columns of a table of runs."""
+        ...
+
+
+class PoolCell(ShownCell, Protocol):
+    """A run that a command of its own can train."""
+
+    @property
+    def config(self) -> RunConfig: ...
+
+    @property
+    def config_file(self) -> Path: ...
+
+    @property
+    def log_file(self) -> Path: ...
+
+
+class BesideRuns:
+    """Where a cell's configuration and its output lie: in folders beside that of all runs, under the run's name."""
+
+    __slots__ = ()
+    folder: RunFolder
+
+    @property
+    def config_file(self) -> Path:
+        return self._beside("cells", ".toml")
+
+    @property
+    def log_file(self) -> Path:
+        return self._beside("logs", ".txt")
+
+    def _beside(self, folder: str, ending: str) -> Path:
+        run = self.folder.path
+        return run.parents[1] / folder / f"{run.name}{ending}"
+
+
+C = TypeVar("C", bound=ShownCell)
+
+
+@dataclass(slots=True)
+class CellState(Generic[C]):
+    """What is known of a cell while the pool runs."""
+
+    cell: C
+    updates: int | None = None
+    """How many the whole run has, where its configuration says so."""
+    status: str = "waiting"
+    """waiting, waiting for another process, queued, running, translating, stopped, finished, decided (stopped early),
+    non-finite or failed."""
+    update: int = 0
+    nll_nats: float | None = None
+    """Of the last validation, which was that of `nll_update`."""
+    nll_update: int = 0
+    message: str = ""
+    """Why it failed or stopped, early or not; of a finished run, why its evaluation failed."""
+    clock: Callable[[], float] = field(default=time.monotonic, repr=False)
+    epochs: float | None = None
+    """How many the whole run has, where its configuration says that."""
+    validations: Course = field(default_factory=Course, repr=False)
+    """The losses of its validations, and of its batches, in nats."""
+    losses: Course = field(default_factory=Course, repr=False)
+    decided_by: int = 0
+    """Of a run that was stopped early, validations in a row at which it was at chance."""
+    _epoch: float = field(default=0.0, repr=False)
+    _offset: int = field(default=0, repr=False)
+    _first_look: tuple[int, float] | None = field(default=None, repr=False)
+    _last_look: tuple[int, float] | None = field(default=None, repr=False)
+
+    @property
+    def over(self) -> bool:
+        return self.status in ("finished", DECIDED, "non-finite", "failed")
+
+    @property
+    def total_updates(self) -> int | None:
+        """Of the whole run: as its configuration says, or by its epochs and how far it is in them; None before that."""
+        if self.updates is not None or self.epochs is None or not self._epoch:
+            return self.updates
+        return max(self.update, round(self.epochs * self.update / self._epoch))
+
+    def course(self, most: int) -> list[float]:
+        """The loss over updates in at most so many means: of its validations, or of its batches before two of these."""
+        means = self.validations.means(most)
+        return means if len(means) > 1 else self.losses.means(most)
+
+    @property
+    def updates_per_second(self) -> float | None:
+        """Since the pool has seen it train, validations included; None until it has seen two updates."""
+        if self._first_look is None or self._last_look is None or self._last_look[0] <= self._first_look[0]:
+            return None
+        (before, since), (now, until) = self._first_look, self._last_look
+        return (now - before) / (until - since)
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Until its last update, at the rate so far; None where that is not known."""
+        rate, total = self.updates_per_second, self.total_updates
+        return None if rate is None or total is None else max(0, total - self.update) / rate
+
+    def reopen(self, rule: StopRule | None) -> None:
+        """A run that was stopped early goes on, unless it would be stopped by this rule too."""
+        if self.status == DECIDED and (rule is None or self.decided_by < rule.validations):
+            self.status, self.message = "waiting", ""
+
+    def begin(self) -> None:
+        """It trains, from now on where it did not: its rate is that of this training."""
+        if self.status != "running":
+            self.status, self.message, self._first_look = "running", "", None
+
+    def read_new_events(self) -> None:
+        """Take in what the run has logged since the last look."""
+        file = self.cell.folder.metrics_file
+        if not file.is_file():
+            return
+        if file.stat().st_size < self._offset:
+            self._offset = 0  # a resumed run has gone back to its checkpoint
+        if not self._offset:
+            self.validations, self.losses = Course(), Course()
+        before = self.update
+        with file.open("rb") as stream:
+            stream.seek(self._offset)
+            for line in stream:
+                if not line.endswith(b"\n"):
+                    break
+                try:
+                    self._take(json.loads(line))
+                except (ValueError, TypeError, KeyError):  # gone back and on again meanwhile: read it all next time
+                    self._offset = 0
+                    break
+                self._offset += len(line)
+        if self.status == "queued" and self.update != before:
+            self.status = "running"
+        if self.status == "running" and self.update != before:
+            self._look()
+
+    def _look(self) -> None:
+        self._last_look = (self.update, self.clock())
+        if self._first_look is None or self.update < self._first_look[0]:
+            self._first_look = self._last_look
+
+    def _take(self, event: dict[str, Any]) -> None:
+        self.update = event["update"]
+        if event["event"] == "update":
+            self._epoch = event.get("epoch", 0.0)
+            if "nll_nats" in event:
+                self.losses.add(self.update, event["nll_nats"])
+            if self.over:
+                self.status = "waiting"  # it has been given more updates since
+        elif event["event"] == "validation":
+            self.nll_nats, self.nll_update = event["nll_nats"], event["update"]
+            self.validations.add(self.update, event["nll_nats"])
+        elif event["event"] in ("non-finite", DECIDED):
+            self.status, self.message = event["event"], event.get("reason", "")
+            self.decided_by = event.get("validations", 0)
+        # A run that has been given more updates since is not finished.
+        elif event["event"] == "finished" and self.update >= (self.updates or 0):
+            self.status, self.message = event["event"], ""
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """How far a grid is as a whole."""
+
+    update: int
+    updates: int | None
+    """Of all runs together; None where that of one is not known."""
+    unfinished: int
+    updates_per_second: float | None
+    """Of all runs that train together."""
+    seconds_left: float | None
+
+
+def outlook(states: Sequence[CellState[Any]]) -> Outlook:
+    """How far all runs together are, and how long they take from here at the rate of those that train."""
+    open_states = [state for state in states if not state.over]
+    rates = [rate for state in states if state.status == "running" and (rate := state.updates_per_second)]
+    done, total = 0, 0
+    known = all(state.over or state.total_updates is not None for state in states)
+    for state in states:
+        done += state.update
+        # A run that has ended early takes no more updates.
+        total += state.update if state.over else state.total_updates or 0
+    left = None
+    if known and rates:
+        # The longest of those under way may outlast a fair share of the rest.
+        left = max((total - done) / sum(rates), *(s.seconds_left or 0.0 for s in open_states), 0.0)
+    return Outlook(done, total if known else None, len(open_states), sum(rates) or None, left)

@@ -1,0 +1,95 @@
+"""What the numbers are: means, slopes and exponents with their 95 % intervals."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..measure import Estimate, Summary, t_quantile
+from ..report.numbers import interval
+
+Floats = NDArray[np.float64]
+One = TypeVar("One")
+NORMAL = 1.959964
+"""The 97.5 % quantile of the normal distribution."""
+
+
+def estimate(values_S: ArrayLike) -> Estimate:
+    """Mean over the first axis, the seeds, with its 95 % interval."""
+    summary = Summary()
+    for value in np.asarray(values_S, dtype=np.float64):
+        summary.add({"": value})
+    return summary.estimates()[""]
+
+
+def jackknife(items: Sequence[One], of: Callable[[Sequence[One]], float]) -> Estimate:
+    """A value of all items with its 95 % interval, by leaving out one at a time (Tukey's)."""
+    whole, count = of(items), len(items)
+    without = [of([other for other in items if other is not one]) for one in items]
+    return estimate([count * whole - (count - 1) * value for value in without])
+
+
+def slopes(x_X: ArrayLike, y_SX: ArrayLike) -> Floats:
+    """Least-squares slope of ln y over x for each seed, (S,)."""
+    x_X = np.asarray(x_X, dtype=np.float64)
+    centred_X = x_X - x_X.mean()
+    found: Floats = np.log(np.asarray(y_SX, dtype=np.float64)) @ centred_X / (centred_X @ centred_X)
+    return found
+
+
+def exponent(x_X: ArrayLike, y_SX: ArrayLike) -> Estimate:
+    """Slope of ln y over ln x, fitted seed by seed: 1/2 for y = √x."""
+    return estimate(slopes(np.log(np.asarray(x_X, dtype=np.float64)), y_SX))
+
+
+def pooled_exponent(x_X: ArrayLike, y_SX: ArrayLike) -> Estimate:
+    """Slope of ln y over ln x through the points of all seeds, with the interval of the scatter about the line.
+
+    So a single seed has an interval, which also holds what is no power law. Student's t with points - 2 degrees of
+    freedom; NaN for two points.
+    """
+    y_SX = np.log(np.asarray(y_SX, dtype=np.float64))
+    x = np.tile(np.log(np.asarray(x_X, dtype=np.float64)), len(y_SX))
+    y, centred = y_SX.ravel(), x - x.mean()
+    slope = y @ centred / (centred @ centred)
+    free = len(y) - 2
+    left = y - y.mean() - slope * centred
+    deviation = math.sqrt(left @ left / free) if free else math.nan
+    half_width = t_quantile(0.95, free) * deviation / math.sqrt(centred @ centred) if free else math.nan
+    return Estimate(
+        count=len(y), mean=np.asarray(slope), deviation=np.asarray(deviation), half_width=np.asarray(half_width)
+    )
+
+
+def proportion(count: int, total: int) -> tuple[float, float]:
+    """The 95 % interval of a share of which `count` of `total` were seen, by Wilson 1927; (0, 1) for none at all."""
+    if not total:
+        return 0.0, 1.0
+    share, square = count / total, NORMAL**2 / total
+    middle = (share + square / 2) / (1 + square)
+    half = math.sqrt(share * (1 - share) * square + square**2 / 4) / (1 + square)
+    return max(0.0, middle - half), min(1.0, middle + half)
+
+
+def with_interval(found: Estimate, decimals: int = 3) -> str:
+    """A number with its interval, in words."""
+    return interval(float(found.mean), float(found.half_width), decimals)
+
+
+def part(of: Estimate, places: slice | Sequence[int]) -> Estimate:
+    """Those places of a vector's estimate."""
+    return Estimate(
+        count=of.count, mean=of.mean[places], deviation=of.deviation[places], half_width=of.half_width[places]
+    )
+
+
+def plain_estimate(found: Estimate) -> dict[str, Any]:
+    """For results.json."""
+    return {
+        "mean": found.mean,
+        "half_width": found.half_width,
+        "standard_error": found.deviation / np.sqrt(found.count),
+        "seeds": found.count,
+    }

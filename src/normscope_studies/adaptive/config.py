@@ -1,0 +1,150 @@
+"""How large the study of numbers that move is asked: placements, what moves them, rates, warm-up, texts and models."""
+
+from dataclasses import dataclass
+
+from normscope.data.parallel.opening import TOY
+from normscope.placement import named
+
+from ..ladders.checks import check_different, check_ladder, check_rising
+from ..protocol.scale import Scale
+from .families import BEST_FIXED, CONTROLLED, FAMILIES, POST, PRE, Drive
+
+TASKS = ("language-model", "translation")
+Kind = tuple[str, Drive]
+"""A placement, and what moves its number."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdaptiveStudyConfig:
+    """Small models on two tasks, alike but for the placement and what moves its number."""
+
+    tasks: tuple[str, ...] = TASKS
+    scheduled: tuple[str, ...] = FAMILIES
+    """Placements whose number a schedule moves."""
+    controlled: tuple[str, ...] = CONTROLLED
+    """Placements whose number a controller moves."""
+    best_fixed: tuple[str, ...] = BEST_FIXED
+    """The best placements without such a number, beside Pre-LN and Post-LN."""
+    over_updates: int = 100
+    """The schedule's length."""
+    controlled_over_updates: int = 40
+    """The shortest time in which a controller moves the number from 0 to 1."""
+    largest_change: float = 0.1
+    """The controller's bound, for all: the norm of an update's change of the output over the norm of that output."""
+    measure_every: int = 4
+    """Updates from one measurement of the controller to the next."""
+    peak_lrs: tuple[float, ...] = (1.75e-3, 4.4e-3, 1.1e-2, 2.75e-2)
+    """The ladder, in rising order."""
+    warmup_updates: int = 50
+    """Of the runs with warm-up; as many have none."""
+    ladder_seeds: int = 1
+    """Seeds that climb the whole ladder."""
+    seeds: int = 5
+    """Seeds that are trained at the best rate of the ladder."""
+    updates: int = 240
+    needs_nats: float = 0.1
+    """A warm-up is not needed where the runs without it end at most so much higher."""
+    text: str = TOY
+    """Of the language model: a folder made by `normscope data documents`, or `toy`."""
+    pairs: str = TOY
+    """Of translation: a folder made by `normscope data prepare`, or `toy`."""
+    toy_pairs: int = 5000
+    width: int = 32
+    ffn_width: int = 64
+    heads: int = 4
+    blocks: int = 6
+    """Of the language model."""
+    stack_blocks: int = 3
+    """Of the encoder and of the decoder that translate."""
+    initialisation: str = "paper"
+    """One scheme for all, times the placement's own gains."""
+    sequence_length: int = 32
+    batch_sequences: int = 8
+    max_tokens: int = 256
+    """Of a batch that is translated."""
+    device: str = "cpu"
+    """auto, cpu, cuda, cuda:1 …"""
+
+    def __post_init__(self) -> None:
+        check_different(self, ("tasks", "scheduled", "peak_lrs"))
+        if unknown := set(self.tasks) - set(TASKS):
+            raise ValueError(f"tasks: {', '.join(sorted(unknown))} is not one; choose from {', '.join(TASKS)}")
+        check_rising(self.peak_lrs)
+        check_ladder(
+            ladder_seeds=self.ladder_seeds,
+            seeds=self.seeds,
+            warmup_updates=self.warmup_updates,
+            updates=self.updates,
+        )
+        if not min(self.over_updates, self.controlled_over_updates, self.measure_every) > 0:
+            raise ValueError("over_updates, controlled_over_updates and measure_every must be 1 or more")
+        if not min(self.largest_change, self.needs_nats) > 0:
+            raise ValueError("largest_change and needs_nats must be positive")
+        for name in (*self.scheduled, *self.controlled, *self.best_fixed):
+            if len(named(name).models) < len(TASKS) + 1:
+                raise ValueError(f"{name} is not defined for every kind of model; leave it out")
+
+    @property
+    def warmups(self) -> tuple[int, int]:
+        """In updates."""
+        return 0, self.warmup_updates
+
+    @property
+    def kinds(self) -> list[Kind]:
+        """What is trained: fixed placements, the scheduled, the controlled."""
+        fixed: list[Kind] = [(name, "fixed") for name in dict.fromkeys((PRE, POST, *self.best_fixed))]
+        moved: list[Kind] = [(name, "schedule") for name in self.scheduled]
+        return [*fixed, *moved, *((name, "controller") for name in self.controlled)]
+
+
+SCALES = {
+    "smoke": Scale(
+        config=AdaptiveStudyConfig(
+            tasks=("language-model",),
+            scheduled=("pre-to-post",),
+            controlled=("pre-to-post",),
+            best_fixed=("rezero",),
+            over_updates=2,
+            controlled_over_updates=2,
+            measure_every=1,
+            peak_lrs=(1e-3, 4e-3),
+            seeds=2,
+            updates=4,
+            warmup_updates=2,
+            toy_pairs=300,
+            width=16,
+            ffn_width=16,
+            heads=2,
+            blocks=2,
+            stack_blocks=1,
+            sequence_length=24,
+            batch_sequences=4,
+        ),
+        decides=False,
+    ),
+    "cpu": Scale(config=AdaptiveStudyConfig()),
+    "paper": Scale(
+        config=AdaptiveStudyConfig(
+            over_updates=8_000,
+            controlled_over_updates=1_000,
+            measure_every=20,
+            ladder_seeds=3,
+            updates=20_000,
+            warmup_updates=1_000,
+            peak_lrs=(1e-4, 3e-4, 1e-3, 3e-3, 1e-2),
+            text="corpora/wikitext2",
+            pairs="corpora/iwslt14_deen",
+            width=512,
+            ffn_width=2048,
+            heads=8,
+            blocks=24,
+            stack_blocks=12,
+            sequence_length=512,
+            batch_sequences=32,
+            max_tokens=4096,
+            device="auto",
+        )
+    ),
+}
+"""Cost: smoke takes seconds; cpu some 350 runs of five to ten seconds of one core; paper, with models of 80 million
+parameters, some 970 runs of an hour of an accelerator."""

@@ -1,0 +1,148 @@
+"""What the study of advice says, each claim about families that the rule was not fitted to."""
+
+import math
+from collections.abc import Sequence
+
+from normscope.evidence.estimates import proportion
+from normscope.evidence.judging import Answer, all_hold, answers, between
+from normscope.report.numbers import interval, percentage
+
+from ..protocol.claims import judged
+from ..protocol.contents import Claim
+from .fit import CONFIDENCE
+from .judge import Judged, separation, separation_interval
+from .warmup import Warmup
+
+AREA = 0.95
+"""Under the receiver operating characteristic: what counts as telling stuck trainings from others."""
+COVERED = 0.05
+"""By how much an interval's coverage may differ from what it says."""
+WARMUP_FACTOR = 4
+
+
+def claims(cases: Sequence[Judged], warmups: Sequence[Warmup]) -> list[Claim]:
+    """All claims of the study."""
+    instant, probes = [one.instant for one in cases], [one.probe for one in cases]
+    return [
+        share_claim(
+            "Instant advice: the best rate",
+            "The rate named from the first update lies within a factor of 3 of the best in at least 85 % of cases.",
+            [one.within(3) for one in instant],
+            least=0.85,
+        ),
+        share_claim(
+            "Instant advice: stuck",
+            "At the rate that is named from the first update at most 5 % of cases are stuck.",
+            [one.stuck for one in instant],
+            greatest=0.05,
+        ),
+        share_claim(
+            "Instant advice: its interval",
+            f"The interval holds the best rate in {percentage(CONFIDENCE, 0)} of cases, give or take 5.",
+            [one.covered for one in instant],
+            least=CONFIDENCE - COVERED,
+            greatest=CONFIDENCE + COVERED,
+        ),
+        _separates(cases),
+        share_claim(
+            "Probe: the best rate",
+            "The rate that a probe names lies within a factor of 2 of the best in at least 90 % of cases.",
+            [one.within(2) for one in probes],
+            least=0.9,
+        ),
+        share_claim(
+            "Probe: stuck",
+            "At the rate that a probe names at most 2 % of cases are stuck.",
+            [one.stuck for one in probes],
+            greatest=0.02,
+        ),
+        share_claim(
+            "Probe: its interval",
+            f"The interval holds the best rate in {percentage(CONFIDENCE, 0)} of cases, give or take 5.",
+            [one.covered for one in probes],
+            least=CONFIDENCE - COVERED,
+            greatest=CONFIDENCE + COVERED,
+        ),
+        _beats(cases),
+        *warmup_claims(warmups),
+    ]
+
+
+def share_claim(
+    name: str, statement: str, holds: Sequence[bool], *, least: float = 0.0, greatest: float = 1.0
+) -> Claim:
+    """That the share of cases in which it holds lies between the bounds."""
+    count, total = sum(holds), len(holds)
+    return judged(
+        name=name,
+        statement=statement,
+        source="NormScope",
+        found=shown(count, total),
+        holds={"all": _often(count, total, least, greatest)},
+    )
+
+
+def _often(count: int, total: int, least: float, greatest: float) -> Answer:
+    return all_hold(answers(*proportion(count, total), least, greatest))
+
+
+def shown(count: int, total: int) -> str:
+    """A share with its interval, in words."""
+    low, high = proportion(count, total)
+    return (
+        f"{count} of {total} ({percentage(count / total if total else None)}; 95 % interval {percentage(low)} to "
+        f"{percentage(high)})"
+    )
+
+
+def _separates(cases: Sequence[Judged]) -> Claim:
+    area, bad, good = separation(cases)
+    found = separation_interval(cases)
+    return judged(
+        name="Instant advice: the chance to be stuck",
+        statement="The foreseen chance separates trainings that were stuck from those that were not, of all at and "
+        f"above the best rates, with an area under the ROC curve of at least {AREA:g}.",
+        source="NormScope",
+        found=f"{interval(area, float(found.half_width))}, over {bad} trainings that were stuck and {good} that were "
+        "not; the interval is over cases",
+        holds={"all": between(found, least=AREA)},
+    )
+
+
+def _beats(cases: Sequence[Judged]) -> Claim:
+    """By the cases in which one of the two was right and the other was not: a sign test's question."""
+    found, holds = [], {}
+    for name in cases[0].finders if cases else ():
+        pairs = [(one.probe.within(2), one.finders[name].within(2)) for one in cases]
+        ours, theirs = sum(a and not b for a, b in pairs), sum(b and not a for a, b in pairs)
+        right = sum(b for _, b in pairs)
+        found.append(f"{name} right in {right} of {len(pairs)}, we alone in {ours}, it alone in {theirs}")
+        holds[name] = all_hold(answers(*proportion(ours, ours + theirs), 0.5, 1.0))
+    return judged(
+        name="Probe and range test",
+        statement="With as many updates, a probe is within a factor of 2 of the best more often than an LR range test.",
+        source="NormScope",
+        found="; ".join(found),
+        holds=holds,
+    )
+
+
+def warmup_claims(warmups: Sequence[Warmup]) -> list[Claim]:
+    """Whether the warm-ups that are named suffice, and are not too long."""
+    known = [one for one in warmups if one.shortest is not None]
+    named = [one for one in warmups if one.named is not None]
+    return [
+        share_claim(
+            "Warm-up: it suffices",
+            "A warm-up that short trainings name carries the rate in whole ones, in at least 90 % of cases.",
+            [one.shortest is not None and (one.named or 0) >= one.shortest for one in named],
+            least=0.9,
+        ),
+        share_claim(
+            "Warm-up: it is not too long",
+            f"Where a warm-up of the ladder carries the rate, the one that is named is at most {WARMUP_FACTOR} times "
+            "the shortest, in at least 90 % of cases.",
+            [(one.named or math.inf) <= WARMUP_FACTOR * (one.shortest or 0) for one in known],
+            least=0.9,
+        ),
+    ]

@@ -1,0 +1,75 @@
+"""What the doctor sees of a case before its first update, and in a probe of it."""
+
+from dataclasses import asdict
+from typing import Any
+
+import torch
+
+from normscope.doctor.advise.facts import Facts, facts_of
+from normscope.doctor.advise.first_update import first_update
+from normscope.doctor.advise.optimizers import of_config
+from normscope.doctor.advise.probe import probe
+from normscope.doctor.advise.trial import Batches, Trial
+from normscope.doctor.find.search import streams_in
+from normscope.doctor.identify.stacks import as_stacks
+
+from .cases.case import Case
+from .fit import NO_PROBE
+from .trained.tasks import Task, task_of
+from .trained.training import model_of, optimizer_of
+
+PROBE_SEED = 1000
+"""Added to a case's seed: a probe sees other batches than the training that it foretells."""
+
+
+def facts_about(case: Case, *, text_file: str, corpus: str) -> dict[str, Any]:
+    """As plain values, with the curves they were read from."""
+    task = task_of(case, text_file, corpus)
+    model, batch = model_of(case, task), task.batch(0)
+    _, streams = streams_in(model, batch.run)
+    seen, _ = first_update(model, batch.run, batch.loss, of_config(model, optimizer_of(case, 1.0)).over_one)
+    return {
+        "facts": asdict(facts_of(seen, optimizer=case.optimizer, stacks=as_stacks(streams))),
+        "rates": seen.rates,
+        "losses": seen.losses,
+        "spreads": seen.spreads,
+        "loss_before": seen.loss_before,
+    }
+
+
+def as_facts(table: dict[str, Any]) -> Facts:
+    return Facts(**table["facts"])
+
+
+def trials_of(case: Case, *, expected: float, updates: int, text_file: str, corpus: str) -> Any:
+    """The short trainings of a whole probe as the doctor makes it, of batches that the trainings have not in this
+    order."""
+    model = model_of(case, task_of(case, text_file, corpus))
+    found = probe(
+        model,
+        batches_of(task_of(case, text_file, corpus, case.seed + PROBE_SEED)),
+        of_config(model, optimizer_of(case, 1.0)),
+        updates=updates,
+        expected=expected,
+        rule=NO_PROBE,
+    )
+    return [asdict(trial) for trial in found.trials]
+
+
+def as_trial(table: dict[str, Any]) -> Trial:
+    return Trial(**table | {name: tuple(table[name]) for name in ("losses", "spreads")})
+
+
+def batches_of(task: Task) -> Batches:
+    """As the doctor wants them."""
+
+    def batch(number: int) -> Any:
+        found = task.batch(number)
+        return found.run, found.loss
+
+    return batch
+
+
+def use_one_thread() -> None:
+    """Cases are measured side by side, and one thread gives the same bits wherever they are."""
+    torch.set_num_threads(1)

@@ -1,0 +1,89 @@
+"""How good advice is on families that it was not fitted to."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from normscope.doctor.advise.rule import Rule
+from normscope.evidence.estimates import jackknife
+from normscope.measure import Estimate
+
+from .truth import Known
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Named:
+    """A rate that was named for a case, by the instant rule, by a probe or by a range test."""
+
+    known: Known
+    rate: float | None
+    """log10; None where no rate was named."""
+    interval: tuple[float, float] | None = None
+    """log10 of its ends."""
+
+    @property
+    def off(self) -> float | None:
+        """Decades between it and the best rate."""
+        return None if self.rate is None else abs(self.rate - self.known.best)
+
+    def within(self, factor: float) -> bool:
+        return self.off is not None and self.off <= math.log10(factor)
+
+    @property
+    def stuck(self) -> bool:
+        """Whether it lies beyond the rate from which on trainings of the ladder are stuck."""
+        return self.rate is not None and self.known.stuck is not None and self.rate > self.known.stuck
+
+    @property
+    def good(self) -> bool:
+        """Whether it lies within the range about the best rate whose losses are within the regret."""
+        low, high = self.known.good
+        return self.rate is not None and low <= self.rate <= high
+
+    @property
+    def covered(self) -> bool:
+        return self.interval is not None and self.interval[0] <= self.known.best <= self.interval[1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """One case, and what each way of asking named for it; `rule` was fitted without its family."""
+
+    known: Known
+    rule: Rule
+    instant: Named
+    probe: Named
+    finders: Mapping[str, Named]
+    """By the tool's name: what a range test with the same number of updates would have made it suggest."""
+
+    @property
+    def chances(self) -> list[tuple[float, bool]]:
+        """Foreseen chance to be stuck, and whether it was, of every training at and above the best rate."""
+        return [(self.rule.stuck_chance(self.known.facts, rate), bad) for rate, bad in self.known.labelled_rates()]
+
+
+def area_under_curve(scores: Sequence[float], bad: Sequence[bool]) -> float:
+    """Of the receiver operating characteristic: how often a bad one scores above a good one, ties half (Mann–Whitney).
+
+    NaN where all are of one kind.
+    """
+    high = np.array([score for score, flag in zip(scores, bad, strict=True) if flag])
+    low = np.array([score for score, flag in zip(scores, bad, strict=True) if not flag])
+    if not len(high) or not len(low):
+        return math.nan
+    return float(np.mean((high[:, None] > low) + 0.5 * (high[:, None] == low)))
+
+
+def separation(cases: Sequence[Judged]) -> tuple[float, int, int]:
+    """Area under the curve over all trainings at and above the best rates, and how many were stuck and were not."""
+    pairs = [pair for one in cases for pair in one.chances]
+    bad = [stuck for _, stuck in pairs]
+    return area_under_curve([chance for chance, _ in pairs], bad), sum(bad), len(bad) - sum(bad)
+
+
+def separation_interval(cases: Sequence[Judged]) -> Estimate:
+    """The area with its 95 % interval, by leaving out one case at a time (Tukey's jackknife): the trainings of one case
+    are not independent. NaN where without some case all trainings are of one kind."""
+    return jackknife(cases, lambda some: separation(some)[0])

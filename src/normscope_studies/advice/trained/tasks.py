@@ -1,0 +1,247 @@
+"""What each architecture is trained for: batches, how a model runs on one, and its loss."""
+
+# N = tokens of a batch, V = vocabulary
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from normscope.data.order import raw_bits
+from normscope.data.parallel.batches import TranslationBatch, collate
+from normscope.data.parallel.opening import DataConfig, open_corpus
+from normscope.model import (
+    DecoderConfig,
+    EncoderConfig,
+    EncoderDecoder,
+    LanguageModel,
+    Layout,
+    MaskedEncoder,
+    ModelConfig,
+)
+from normscope.tasks.protocol import TrainingBatch
+from normscope.tasks.translation import TranslationConfig, TranslationObjective
+
+from ..cases.case import HEAD_WIDTH, Case
+from .texts import running_text
+
+VALID_TOKENS = 4000
+"""Target tokens that the loss at the end is measured on, about."""
+MASKED = 0.3
+"""Share of the tokens that an encoder does not see."""
+_ORDER, _MASK = 0, 1
+
+
+class Task(ABC):
+    """Batches without end, in an order that the seed decides."""
+
+    @abstractmethod
+    def model(self, seed: int) -> nn.Module:
+        """With its initial weights."""
+
+    @abstractmethod
+    def batch(self, number: int) -> TrainingBatch:
+        """Training batch, counted from 0."""
+
+    @abstractmethod
+    def held_out(self) -> Sequence[TrainingBatch]:
+        """The same ones whatever the seed."""
+
+    @abstractmethod
+    def held_out_targets(self) -> Tensor:
+        """Their targets, end to end."""
+
+    @abstractmethod
+    def training_tokens(self) -> Tensor:
+        """What targets are of, all of the training text."""
+
+    def unigram_nats(self) -> float:
+        """Held-out cross-entropy of the best model that knows nothing but how frequent each token is in training.
+
+        One is added to every count, for tokens that training does not have.
+        """
+        targets, tokens = self.held_out_targets(), self.training_tokens()
+        counts = torch.bincount(tokens, minlength=int(targets.max()) + 1).double() + 1
+        return float(-(counts / counts.sum()).log()[targets].mean())
+
+
+def task_of(case: Case, text_file: str, corpus: str, seed: int | None = None) -> Task:
+    """text_file: what characters and pieces are of; corpus: the folder of Multi30k. seed: of the batches' order, the
+    case's own by default. Raises UserError for one that is not there."""
+    seed = case.seed if seed is None else seed
+    if case.architecture == "encoder-decoder":
+        return _Translation(case, "toy" if case.text == "toy" else corpus, seed)
+    return (_NextToken if case.architecture == "decoder" else _MaskedTokens)(case, text_file, seed)
+
+
+class _Stretches(Task):
+    """Stretches of running text, all of one length, from anywhere in it."""
+
+    def __init__(self, case: Case, file: str, seed: int) -> None:
+        self.case, self.seed = case, seed
+        self.text = running_text(case.text, file)
+        self.rows = case.tokens // case.length
+        self.layout = Layout(torch.full((self.rows,), case.length))
+
+    def training_tokens(self) -> Tensor:
+        return self.text.train
+
+    def _train(self, number: int) -> Tensor:
+        """(rows, length + 1)."""
+        starts = raw_bits(self.rows, self.seed, _ORDER, number) % np.uint64(len(self.text.train) - self.case.length - 1)
+        return torch.stack([self.text.train[int(start) : int(start) + self.case.length + 1] for start in starts])
+
+    def _valid(self) -> list[Tensor]:
+        stretch = self.case.length + 1
+        whole = len(self.text.valid) // stretch
+        rows = self.text.valid[: whole * stretch].view(whole, stretch)
+        count = max(1, round(VALID_TOKENS / (self.rows * self.case.length)))
+        groups = [rows[start : start + self.rows] for start in range(0, len(rows), self.rows)]
+        return [group for group in groups[:count] if len(group) == self.rows]
+
+
+class _NextToken(_Stretches):
+    def model(self, seed: int) -> nn.Module:
+        torch.manual_seed(seed)
+        return LanguageModel(
+            DecoderConfig(
+                **_sizes(self.case),
+                positions=self.case.length,
+                dropout=0.0,
+                attention_dropout=0.0,
+                blocks=self.case.blocks,
+            ),
+            self.text.vocabulary,
+        )
+
+    def batch(self, number: int) -> TrainingBatch:
+        return self._of(self._train(number))
+
+    def held_out(self) -> Sequence[TrainingBatch]:
+        return [self._of(rows) for rows in self._valid()]
+
+    def held_out_targets(self) -> Tensor:
+        return torch.cat([rows[:, 1:].flatten() for rows in self._valid()])
+
+    def _of(self, rows: Tensor) -> TrainingBatch:
+        tokens_N, targets_N = rows[:, :-1].flatten(), rows[:, 1:].flatten()
+
+        def run(model: nn.Module) -> Tensor:
+            assert isinstance(model, LanguageModel)
+            return model.logits(model(tokens_N, self.layout))
+
+        return TrainingBatch(run=run, loss=lambda logits_NV: functional.cross_entropy(logits_NV, targets_N))
+
+
+class _MaskedTokens(_Stretches):
+    """The text itself, of which some is masked. Masked tokens alone are not learnt in so short trainings."""
+
+    def model(self, seed: int) -> nn.Module:
+        torch.manual_seed(seed)
+        return MaskedEncoder(
+            EncoderConfig(
+                **_sizes(self.case),
+                positions=self.case.length,
+                dropout=0.0,
+                attention_dropout=0.0,
+                blocks=self.case.blocks,
+            ),
+            self.text.vocabulary + 1,
+        )
+
+    def batch(self, number: int) -> TrainingBatch:
+        return self._of(self._train(number), self._masked(self.seed, number))
+
+    def held_out(self) -> Sequence[TrainingBatch]:
+        return [self._of(rows, self._masked(0, place)) for place, rows in enumerate(self._valid())]
+
+    def held_out_targets(self) -> Tensor:
+        return torch.cat([rows[:, 1:].flatten() for rows in self._valid()])
+
+    def _masked(self, seed: int, number: int) -> Tensor:
+        """Places of the masked tokens in a batch, rising."""
+        count = self.rows * self.case.length
+        order = np.argsort(raw_bits(count, seed, _MASK, number), kind="stable")
+        return torch.from_numpy(np.sort(order[: math.ceil(MASKED * count)]))
+
+    def _of(self, rows: Tensor, masked_M: Tensor) -> TrainingBatch:
+        targets_N = rows[:, 1:].flatten()
+        seen_N = targets_N.clone()
+        seen_N[masked_M] = self.text.vocabulary
+
+        def run(model: nn.Module) -> Tensor:
+            assert isinstance(model, MaskedEncoder)
+            return model.logits(model(seen_N, None, self.layout))
+
+        return TrainingBatch(run=run, loss=lambda logits_NV: functional.cross_entropy(logits_NV, targets_N))
+
+
+class _Translation(Task):
+    def __init__(self, case: Case, corpus: str, seed: int) -> None:
+        self.case = case
+        # Plain cross-entropy, so that its end compares with an entropy.
+        loss = TranslationConfig(label_smoothing=0.0)
+        opened = open_corpus(DataConfig(corpus=corpus))
+        self.objective = TranslationObjective(
+            opened, loss, max_tokens=case.tokens, seed=seed, device=torch.device("cpu")
+        )
+
+    def model(self, seed: int) -> nn.Module:
+        torch.manual_seed(seed)
+        case, codec = self.case, self.objective.corpus.codec
+        config = ModelConfig(
+            **_sizes(case),
+            encoder_blocks=case.blocks,
+            decoder_blocks=case.blocks,
+            dropout=0.0,
+        )
+        return EncoderDecoder(config, len(codec.source.vocabulary), len(codec.target.vocabulary))
+
+    def batch(self, number: int) -> TrainingBatch:
+        return _pairs(self.objective.micro_batch(number))
+
+    def held_out(self) -> Sequence[TrainingBatch]:
+        return [_pairs(batch) for batch in self._valid()]
+
+    def held_out_targets(self) -> Tensor:
+        return torch.cat([_packed(batch)[1] for batch in self._valid()])
+
+    def training_tokens(self) -> Tensor:
+        return torch.from_numpy(self.objective.train.target.tokens.astype("int64"))
+
+    def _valid(self) -> list[TranslationBatch]:
+        """From all over the validation split, long sentences and short ones."""
+        batches, split = self.objective.valid_batches, self.objective.valid
+        many = max(1, round(VALID_TOKENS / (int(split.target.lengths.sum()) / len(batches))))
+        chosen = np.unique(np.linspace(0, len(batches) - 1, many).round().astype(int))
+        return [collate(split, batches[place]) for place in chosen]
+
+
+def _packed(batch: TranslationBatch) -> tuple[Layout, Tensor]:
+    target = Layout(batch.target_lengths_B)
+    return target, target.pack(batch.target_out_BT)
+
+
+def _pairs(batch: TranslationBatch) -> TrainingBatch:
+    source, (target, targets_M) = Layout(batch.source_lengths_B), _packed(batch)
+    source_N, target_M = source.pack(batch.source_BS), target.pack(batch.target_in_BT)
+
+    def run(model: nn.Module) -> Tensor:
+        assert isinstance(model, EncoderDecoder)
+        return model.logits(model(source_N, source, target_M, target))
+
+    return TrainingBatch(run=run, loss=lambda logits_MV: functional.cross_entropy(logits_MV, targets_M))
+
+
+def _sizes(case: Case) -> dict[str, Any]:
+    return {
+        "placement": case.placement,
+        "width": case.width,
+        "ffn_width": 2 * case.width,
+        "heads": case.width // HEAD_WIDTH,
+        "initialisation": case.initialisation,
+    }

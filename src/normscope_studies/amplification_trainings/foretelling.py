@@ -1,0 +1,150 @@
+"""Fitting each way to trainings, and what it foretells of others."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from normscope.adapters.regression import logistic, ridge
+from normscope.doctor.advise.rule import ADAM, Linear
+from normscope.optim import OPTIMIZERS
+
+from ..advice.cases.case import rate_of
+from ..advice.search import nats
+from .ways import Looked, Way
+
+_HALF_RUNG = 0.5 * math.log10(2)
+_MOST_SHARE = 1.5
+"""Losses at the end are shares of the unigram entropy, and those beyond this count as it: how far a training that
+diverged has gone says nothing."""
+
+
+@dataclass(frozen=True)
+class Foretold:
+    """What one way foretells of a case, rung by rung, fitted to cases of other families."""
+
+    looked: Looked
+    scores: tuple[float, ...]
+    """Log odds of being stuck, of every rung in rising order."""
+    losses: tuple[float, ...]
+    """The loss at the end, as a share of the unigram entropy."""
+
+    @cached_property
+    def steps(self) -> list[int]:
+        return sorted(self.looked.known.outcomes)
+
+    @property
+    def every(self) -> list[tuple[float, bool]]:
+        """Score and whether it was stuck, of all trainings; those below the best rate were not."""
+        labels = self.looked.known.labels()
+        return [(score, labels.get(step, False)) for step, score in zip(self.steps, self.scores, strict=True)]
+
+    @property
+    def upper(self) -> list[tuple[float, bool]]:
+        """The same of those at and above the best rate."""
+        labels = self.looked.known.labels()
+        return [(score, labels[step]) for step, score in zip(self.steps, self.scores, strict=True) if step in labels]
+
+    @property
+    def edge(self) -> float:
+        """log10 of the rate from which on it is likelier stuck than not; half a rung beyond the ladder at most."""
+        places = [math.log10(rate_of(step)) for step in self.steps]
+        if self.scores[0] > 0:
+            return places[0] - _HALF_RUNG
+        for (low, below), (high, above) in pairwise(zip(places, self.scores, strict=True)):
+            if above > 0:
+                return low + (high - low) * below / (below - above)
+        return places[-1] + _HALF_RUNG
+
+    @property
+    def ends(self) -> list[tuple[float, float]]:
+        """The loss at the end that was foretold, and that was found, as shares of the unigram entropy."""
+        return list(zip(self.losses, shares(self.looked), strict=True))
+
+
+def shares(looked: Looked) -> list[float]:
+    """The losses at the end over the unigram entropy, in rising order of the rate."""
+    known = looked.known
+    return [min(nats(known.outcomes[step]) / known.unigram_nats, _MOST_SHARE) for step in sorted(known.outcomes)]
+
+
+def odds(way: Way, fit: Sequence[Looked]) -> Linear:
+    """Log odds of being stuck, by a regression over the trainings of those that the way applies to."""
+    fit = [one for one in fit if way.applies(one)]
+    names, x = _rows(way, fit)
+    found = logistic(x, _stuck(fit))
+    weights = dict(zip(names, map(float, found.weights_D), strict=True))
+    kinds = {kind: weights.pop(f"optimizer {kind}") for kind in _KINDS}
+    # An optimiser without a constant of its own is taken for Adam, which therefore has none.
+    optimizers = {name: kinds[one.bears_as or name] - kinds[ADAM] for name, one in OPTIMIZERS.items()}
+    return Linear(offset=found.offset + kinds[ADAM], weights=weights, optimizers=optimizers)
+
+
+def foretold(way: Way, fit: Sequence[Looked], asked: Sequence[Looked]) -> list[Foretold]:
+    """Of cases that it applies to, by regressions over those of the fitted that it applies to."""
+    fit, asked = ([one for one in some if way.applies(one)] for some in (fit, asked))
+    if not asked:
+        return []
+    (_, x), (_, places) = _rows(way, fit), _rows(way, asked)
+    ends = np.array([share for one in fit for share in shares(one)])
+    return _by_case(asked, logistic(x, _stuck(fit))(places), ridge(_bent(x), ends)(_bent(places)))
+
+
+def left_out_foretold(way: Way, looked: Sequence[Looked]) -> list[Foretold]:
+    """Each family by a fit to the others."""
+    found = []
+    for family in dict.fromkeys(one.known.case.family for one in looked):
+        own = [one for one in looked if one.known.case.family == family]
+        found += foretold(way, [one for one in looked if one.known.case.family != family], own)
+    return found
+
+
+def without_constants(way: Way, asked: Sequence[Looked]) -> list[Foretold]:
+    """By the way's one number alone, where it has one."""
+    if not way.alone:
+        return []
+    asked = [one for one in asked if way.applies(one)]
+    scores = np.array([way.features(one, step)[way.alone] for one, step in _trainings(asked)])
+    return _by_case(asked, scores, np.full(len(scores), math.nan))
+
+
+_KINDS = sorted({one.bears_as or name for name, one in OPTIMIZERS.items()})
+"""Optimisers with a constant of their own."""
+
+
+def _trainings(looked: Sequence[Looked]) -> list[tuple[Looked, int]]:
+    return [(one, step) for one in looked for step in sorted(one.known.outcomes)]
+
+
+def _stuck(looked: Sequence[Looked]) -> NDArray[np.bool_]:
+    return np.array([one.known.labels().get(step, False) for one, step in _trainings(looked)])
+
+
+def _rows(way: Way, looked: Sequence[Looked]) -> tuple[list[str], NDArray[np.float64]]:
+    """Names of the columns, and a row a training."""
+    tables = []
+    for one, step in _trainings(looked):
+        name = one.known.case.optimizer
+        kind = OPTIMIZERS[name].bears_as or name
+        tables.append({**way.features(one, step), **{f"optimizer {each}": float(each == kind) for each in _KINDS}})
+    return list(tables[0]), np.array([list(table.values()) for table in tables], dtype=np.float64)
+
+
+def _bent(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    """With squares: losses are lowest in the middle of a ladder."""
+    return np.concatenate([x, x**2], axis=1)
+
+
+def _by_case(asked: Sequence[Looked], scores: NDArray[np.float64], losses: NDArray[np.float64]) -> list[Foretold]:
+    found, at = [], 0
+    for one in asked:
+        end = at + len(one.known.outcomes)
+        found.append(
+            Foretold(looked=one, scores=tuple(map(float, scores[at:end])), losses=tuple(map(float, losses[at:end])))
+        )
+        at = end
+    return found

@@ -1,0 +1,123 @@
+"""Trainings that are foretold: fitted to those of the study of advice, judged on families left out and on others."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from normscope.doctor.advise.early import EarlyRule
+from normscope.doctor.advise.rule import shipped_rule
+from normscope.doctor.advise.trial import Trial
+
+from ..advice.cases.case import rate_of
+from ..advice.conditions import conditions as conditions_of_trainings
+from ..advice.measuring import judged_of, known_of, probed_of
+from ..advice.side_by_side import side_by_side
+from ..advice.trained.tasks import task_of
+from ..advice.truth import Known
+from ..advice.warmup import warmup_cases, warmup_of
+from ..protocol.pieces import Pieces
+from ..protocol.study import Findings, Study
+from . import ABOUT
+from .claims import SETS, By, claims
+from .config import SCALES, AmplificationTrainingsConfig
+from .foretelling import foretold, left_out_foretold, odds, without_constants
+from .known import known_in
+from .looks import changes_along, trials_at, vocabulary_of
+from .page import data, figures, tables
+from .predicted import predicted_change
+from .ways import EARLY, FACTS, FACTS_AND_EARLY, FORMULA_ALONE, MEASURED, PREDICTED, Looked, ways
+
+_SHOWN = (FORMULA_ALONE, PREDICTED, MEASURED, FACTS, EARLY, FACTS_AND_EARLY)
+
+
+def run(config: AmplificationTrainingsConfig, pieces: Pieces) -> Findings:
+    """One piece a training, and one a look. Raises UserError for a text, a corpus or results that are not there."""
+    fitted_to = known_in(Path(config.known))
+    for case in {
+        (case.architecture, case.text): case for case in (*config.cases, *(one.case for one in fitted_to))
+    }.values():
+        task_of(case, config.text_file, config.corpus)
+    make = partial(side_by_side, processes=config.processes, pieces=pieces)
+    known = make(partial(known_of, config), config.cases, stage="held-out cases")
+    usable = [one for one in known if one.learned]
+    rule = shipped_rule()
+    probed = make(partial(probed_of, config), [(one, rule) for one in usable], stage="probes")
+    judged = make(partial(judged_of, config), [(one, rule) for one in probed], stage="range tests")
+    warmups = make(partial(warmup_of, config), warmup_cases(usable), stage="warm-ups")
+    seen = [one for one in fitted_to if one.learned]
+    looked = make(partial(_looked, config), [*seen, *usable], stage="looks")
+    asked = ways(config.trial_updates)
+    fit, held_out = looked[: len(seen)], looked[len(seen) :]
+    found = dict(
+        zip(
+            SETS,
+            (
+                {way.name: left_out_foretold(way, fit) for way in asked},
+                {way.name: foretold(way, fit, held_out) for way in asked},
+            ),
+            strict=True,
+        )
+    )
+    raw: By = {
+        name: {way.name: without_constants(way, some) for way in asked}
+        for name, some in zip(SETS, (fit, held_out), strict=True)
+    }
+    early_rule = EarlyRule(odds=odds(asked[-1], fit), updates=config.trial_updates)
+    return Findings(
+        conditions=_conditions(config, fitted_to, known, looked),
+        claims=claims(found, judged, warmups),
+        figures=figures(found, _SHOWN),
+        tables=tables(found, raw, judged, warmups),
+        data=data(found, raw, known, looked, judged, warmups, asked, early_rule),
+    )
+
+
+def _looked(config: AmplificationTrainingsConfig, known: Known, pieces: Pieces) -> Looked:
+    case, places = known.case, config.places
+    asked = {**asdict(case), **places}
+    steps = sorted(known.outcomes)
+    vocabulary = pieces.get(f"{case.name}/vocabulary", asked, vocabulary_of, case, **places)
+    predicted = pieces.get(
+        f"{case.name}/predicted", {**asked, "vocabulary": vocabulary}, predicted_change, case, vocabulary=vocabulary
+    )
+    along: dict[str, Any] = pieces.get(f"{case.name}/along", asked, changes_along, case, **places)
+    updates = config.trial_updates
+    asked |= {"updates": updates, "steps": steps}
+    trials = pieces.get(f"{case.name}/trials-{updates}", asked, trials_at, case, steps, updates=updates, **places)
+    return Looked(
+        known=known,
+        predicted=predicted,
+        rates=along["rates"],
+        changes=along["changes"],
+        trials={step: _trial(rate_of(step), table) for step, table in zip(steps, trials, strict=True)},
+    )
+
+
+def _trial(rate: float, table: Mapping[str, Sequence[float | None]]) -> Trial:
+    """What was not finite is null in a piece."""
+    losses, spreads = (
+        tuple(math.nan if value is None else value for value in table[name]) for name in ("losses", "spreads")
+    )
+    return Trial(rate=rate, warmup_updates=0, losses=losses, spreads=spreads)
+
+
+def _conditions(
+    config: AmplificationTrainingsConfig, fitted_to: Sequence[Known], known: Sequence[Known], looked: Sequence[Looked]
+) -> list[tuple[str, str]]:
+    """As of the trainings; what everything is fitted to, and how a family is judged."""
+    found = dict(conditions_of_trainings(config, known))
+    learned = sum(one.learned for one in fitted_to)
+    held_out = sum(one.learned for one in known)
+    found["cases"] = (
+        f"{learned} of {len(fitted_to)} that learned, of {config.known}, each family judged by constants fitted to the "
+        f"others; {len(known)} held-out ones, of which {held_out} learned, judged by constants fitted to all of those"
+    )
+    found["without a prediction"] = f"{sum(one.predicted is None for one in looked)} cases, left out of that way alone"
+    found["intervals"] = "95 %, over cases, by leaving out one at a time"
+    return list(found.items())
+
+
+STUDY = Study(about=ABOUT, scales=SCALES, run=run)

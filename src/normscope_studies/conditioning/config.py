@@ -1,0 +1,120 @@
+"""What the study of conditioning trains, when it looks, and by which factors it judges."""
+
+from dataclasses import dataclass
+
+from normscope.data.parallel.opening import TOY
+from normscope.placement import named, registered
+
+from ..protocol.scale import Scale
+
+POST, PRE = "post-ln", "pre-ln"
+TELLING = (POST, PRE, "deepnorm", "peri-ln", "residual", "rezero", "mix-ln", "keel")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConditioningConfig:
+    """Small decoders, alike but for their placement. Raises ValueError for what cannot be trained."""
+
+    placements: tuple[str, ...] = ()
+    """Trained once, at the first rate; without any, every placement that is defined for a decoder alone."""
+    telling: tuple[str, ...] = TELLING
+    """Trained at every rate by every seed: what the claims are about."""
+    peak_lrs: tuple[float, ...] = (2e-3, 8e-3)
+    seeds: int = 3
+    updates: int = 300
+    warmup_updates: int = 60
+    looks: tuple[int, ...] = (1, 5, 10, 20, 40, 60, 90, 120, 160, 200, 250, 300)
+    """Updates before which gradients and Jacobians are measured, and whose own size is."""
+    validate_every: int = 50
+    products: int = 6
+    """Of each block's Jacobian and its transpose, a look."""
+    jacobian_sequences: int = 4
+    """Sequences of the batch that Jacobians are measured on, always the same."""
+    stated_factor: float = 2.0
+    """How far the spread of gradients may lie above what the theory states of the first update."""
+    update_factor: float = 2.0
+    """How far update norms may differ between blocks: under Adam the theory states 1 for the first."""
+    isometry_factor: float = 2.0
+    """How far a block's root-mean-square singular value may lie from 1, upwards or downwards."""
+    text: str = TOY
+    """A folder made by `normscope data documents`, or `toy`."""
+    width: int = 32
+    ffn_width: int = 64
+    heads: int = 2
+    blocks: int = 6
+    sequence_length: int = 16
+    batch_sequences: int = 16
+
+    def __post_init__(self) -> None:
+        if not self.telling or len(set(self.telling)) < len(self.telling):
+            raise ValueError(f"telling: give one or more different placements, got {self.telling}")
+        if POST not in self.telling:
+            raise ValueError(f"telling must have {POST} among it, whose last loss the others are compared with")
+        for name in (*self.placements, *self.telling):
+            if "decoder-only" not in named(name).models:
+                raise ValueError(f"{name} is not defined for a decoder alone; leave it out")
+        if not self.peak_lrs or min(self.peak_lrs) <= 0 or len(set(self.peak_lrs)) < len(self.peak_lrs):
+            raise ValueError(f"peak_lrs: give one or more different positive rates, got {self.peak_lrs}")
+        if list(self.looks) != sorted(set(self.looks)) or not self.looks or self.looks[0] != 1:
+            raise ValueError(f"looks must rise from 1, got {self.looks}")
+        if self.looks[-1] > self.updates or self.updates % self.validate_every:
+            raise ValueError("the last look must not lie behind `updates`, a multiple of validate_every")
+        if not 0 < self.warmup_updates < self.updates:
+            raise ValueError(f"warmup_updates must lie between 0 and updates={self.updates}, got {self.warmup_updates}")
+        if min(self.seeds, self.products, self.jacobian_sequences, self.blocks - 1) < 1:
+            raise ValueError("seeds, products and jacobian_sequences must be at least 1, blocks at least 2")
+        if min(self.stated_factor, self.update_factor, self.isometry_factor) <= 1:
+            raise ValueError("stated_factor, update_factor and isometry_factor must be above 1")
+
+    @property
+    def all_placements(self) -> tuple[str, ...]:
+        """The telling ones first."""
+        every = self.placements or [name for name in registered() if "decoder-only" in named(name).models]
+        return tuple(dict.fromkeys((*self.telling, *every)))
+
+    @property
+    def common_lr(self) -> float:
+        """The rate at which every placement is trained."""
+        return self.peak_lrs[0]
+
+
+SCALES = {
+    "smoke": Scale(
+        config=ConditioningConfig(
+            placements=("denseformer",),
+            telling=(POST, PRE),
+            peak_lrs=(2e-3,),
+            seeds=2,
+            updates=6,
+            warmup_updates=2,
+            looks=(1, 6),
+            validate_every=3,
+            products=2,
+            jacobian_sequences=1,
+            width=16,
+            ffn_width=16,
+            blocks=2,
+            batch_sequences=4,
+        ),
+        decides=False,
+    ),
+    "cpu": Scale(config=ConditioningConfig()),
+    "paper": Scale(
+        config=ConditioningConfig(
+            peak_lrs=(1e-3, 3e-4, 3e-3),
+            updates=20_000,
+            warmup_updates=2_000,
+            looks=(1, 10, 100, 500, 1_000, 2_000, 4_000, 7_000, 10_000, 14_000, 17_000, 20_000),
+            validate_every=1_000,
+            text="corpora/wikitext2",
+            width=512,
+            ffn_width=2048,
+            heads=8,
+            blocks=24,
+            sequence_length=256,
+            batch_sequences=32,
+        )
+    ),
+}
+"""Cost: smoke takes seconds; cpu some hundred trainings of ten seconds to half a minute of one core; paper, with models
+of 80 million parameters, about 120 of some hours of an accelerator."""

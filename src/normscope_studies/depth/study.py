@@ -1,0 +1,173 @@
+"""How large the hidden state is after every block at initialisation, a thousand blocks deep."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from normscope.placement import named
+from normscope.placement.printing import formula
+from normscope.report.depth_svg import DepthLine, depth_svg
+from normscope.report.panels_svg import Panel, Series
+
+from ..protocol.contents import StudyFigure, StudyTable
+from ..protocol.pieces import Pieces
+from ..protocol.plain import plain
+from ..protocol.scale import Scale
+from ..protocol.study import Findings, Study
+from . import ABOUT
+from .curves import Behaviour, behaviour, exponent
+from .measure import DepthConfig, encoder_placements, seeds_rms
+
+_SHOWN = (1, 10, 100, 1000)
+"""Depths of the table, with the last one."""
+
+
+def run(config: DepthConfig, pieces: Pieces) -> Findings:
+    """One piece a placement: all its seeds."""
+    names = config.placements or encoder_placements()
+    curves = []
+    for done, name in enumerate(names):
+        pieces.watch("placements", done, len(names))
+        curves.append(_curve(name, config, pieces))
+    pieces.watch("placements", len(curves), len(names))
+    figure = picture(config.depths, curves)
+    return Findings(
+        conditions=_conditions(config),
+        claims=[],
+        figures=[figure],
+        tables=[_table(config.depths, curves)],
+        data={"depths": config.depths, "placements": curves},
+        lines=[*_lines(config.depths, curves), f"figure: {pieces.folder / Path(f'{figure.name}.svg')}"],
+    )
+
+
+def picture(depths: Sequence[int], curves: Sequence[dict[str, Any]]) -> StudyFigure:
+    """All curves, those that coincide sharing a line."""
+    lines = [
+        DepthLine(
+            label=curve["title"],
+            group=curve["behaviour"],
+            note=f"depth^{curve['exponent']:.2g}" if curve["behaviour"] in _MOVING else curve["behaviour"],
+            depths=depths,
+            values=curve["mean_rms"],
+        )
+        for curve in curves
+    ]
+    return StudyFigure(
+        name="hidden_rms",
+        title="Root mean square of the hidden state after every block",
+        caption="Mean over draws of the weights; both axes are logarithmic. Curves that coincide share a line.",
+        svg=depth_svg(lines, groups=tuple(Behaviour), title=ABOUT.title),
+        wide=True,
+        panels=[_panel(lines)],
+    )
+
+
+def _panel(lines: Sequence[DepthLine]) -> Panel:
+    """The same curves one by one, for those who look for one of them."""
+    groups = list(Behaviour)
+    series = [
+        Series(
+            label=line.label,
+            kind="measured",
+            hue=groups.index(Behaviour(line.group)),
+            x=[depth for depth, _ in line.points],
+            y=[value for _, value in line.points],
+        )
+        for line in lines
+    ]
+    return Panel(
+        title="Root mean square of the hidden state",
+        xlabel="completed blocks",
+        ylabel="RMS of the hidden state",
+        series=series,
+        log_x=True,
+        log_y=True,
+    )
+
+
+_MOVING = (Behaviour.GROWS, Behaviour.FALLS)
+
+
+def _curve(name: str, config: DepthConfig, pieces: Pieces) -> dict[str, Any]:
+    """The placement's curves and what they do."""
+    text = formula(named(name), config.shape)
+    settings = {key: value for key, value in asdict(config).items() if key != "placements"}
+    found = pieces.get(name, {"placement": name, "settings": settings, "formula": text}, seeds_rms, name, config)
+    mean_rms = [_mean(values) for values in zip(*found, strict=True)]
+    return {
+        "name": name,
+        "title": named(name).title,
+        "citation": named(name).citation,
+        "formula": text,
+        "behaviour": behaviour(config.depths, mean_rms),
+        "exponent": exponent(config.depths, mean_rms),
+        "mean_rms": mean_rms,
+        "seeds_rms": found,
+    }
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    """None where a seed's value is not finite."""
+    known = [value for value in values if value is not None]
+    return plain(math.fsum(known) / len(known)) if len(known) == len(values) else None
+
+
+def _shown(depths: Sequence[int]) -> list[int]:
+    return [i for i, at in enumerate(depths) if at in (*_SHOWN, depths[-1])]
+
+
+def _by_size(curves: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The largest at the last depth first; what left float32 above all."""
+    return sorted(curves, key=lambda curve: -(curve["mean_rms"][-1] or math.inf))
+
+
+def _table(depths: Sequence[int], curves: Sequence[dict[str, Any]]) -> StudyTable:
+    shown = _shown(depths)
+    return StudyTable(
+        title="Root mean square of the hidden state by depth",
+        columns=["placement", "what it does", "exponent of depth", *(f"{depths[i]:,}" for i in shown)],
+        rows=[
+            [curve["title"], curve["behaviour"], curve["exponent"], *(curve["mean_rms"][i] for i in shown)]
+            for curve in _by_size(curves)
+        ],
+    )
+
+
+def _lines(depths: Sequence[int], curves: Sequence[dict[str, Any]]) -> list[str]:
+    shown = _shown(depths)
+    lines = [f"{'placement':18} {'RMS':15} " + " ".join(f"{depths[i]:>8}" for i in shown)]
+    for curve in _by_size(curves):
+        values = (curve["mean_rms"][i] for i in shown)
+        numbers = " ".join(f"{'none' if value is None else format(value, '.4g'):>8}" for value in values)
+        lines.append(f"{curve['name']:18} {curve['behaviour']:15} {numbers}")
+    return lines
+
+
+def _conditions(config: DepthConfig) -> list[tuple[str, str]]:
+    drawn = "each placement as its source draws it"
+    return [
+        (
+            "Model",
+            f"encoders of {config.blocks:,} blocks, width {config.width}, feed-forward {config.ffn_width}, "
+            f"{config.heads} heads, before any update",
+        ),
+        ("Initialisation", drawn if config.initialisation == "as-placement" else f"{config.initialisation} for all"),
+        ("Tokens", f"{config.sentences} sentences of {config.sentence_tokens} tokens drawn from N(0, 1)"),
+        ("Seeds", f"{config.seeds}, counted from 1: weights and tokens; curves are means over them"),
+        ("Gradient normalisation", "none: no loss and no gradient is computed"),
+        ("Logarithm", "natural, in the exponents of depth"),
+    ]
+
+
+STUDY = Study(
+    about=ABOUT,
+    scales={
+        "smoke": Scale(config=DepthConfig(blocks=40, seeds=2), decides=False),
+        "cpu": Scale(config=DepthConfig()),
+        "paper": Scale(config=DepthConfig(width=512, ffn_width=2048, heads=8)),
+    },
+    run=run,
+)

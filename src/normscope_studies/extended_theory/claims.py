@@ -1,0 +1,241 @@
+"""What appendix F claims of the other layers and what it should have, each against measured gradients."""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+
+from normscope.evidence.estimates import Floats, estimate, exponent, with_interval
+from normscope.evidence.judging import Answer, all_hold, between, by_setting, lies_within
+from normscope.measure import Estimate
+from normscope.placement import named
+from normscope.report.numbers import number, span
+
+from ..protocol.claims import judged
+from ..protocol.contents import Claim
+from ..theory import corrected, paper
+from .measure import LETTERS, W2
+from .profiles import Case, Profile
+
+DECAY = 0.5 * math.log(1.5)
+"""What appendix F's (2/3)^{1/2} a block adds to ln ‖∂L/∂W₂‖ from one block to the next."""
+FLAT_WITHIN = 0.1 * DECAY
+CROSS_WITHIN = 0.15
+"""Of the expected slope."""
+SAME_WITHIN = 0.1
+"""Of 1, for two blocks that the paper says are alike; the corrected profile has them √2 apart."""
+PROFILE_WITHIN = 0.15
+"""Of 1, for measured / expected in every block; the paper and the corrected profile differ by more in six blocks."""
+PREDICTED_WITHIN = 0.2
+"""Of 1, in every block; over fewer than 20 draws the intervals of deep Post-LN stacks are as wide themselves."""
+EXPONENT_WITHIN = 0.1
+"""Of exponents over depth; those claimed differ by 0.5."""
+
+_SOURCE = "Xiong et al. 2020, appendix F"
+
+
+def claims(post: Sequence[Profile], pre: Sequence[Profile]) -> list[Claim]:
+    """Of profiles of Post-LN and Pre-LN in the same cases and depths."""
+    return [
+        _decay(post),
+        _cross(post),
+        _flat_post([p for p in post if not p.cross_share]),
+        _independent(pre),
+        _pre_profile([p for p in pre if p.case.stack == "encoder"]),
+        _top(pre),
+        _everywhere(pre),
+        _bottom(pre, post),
+        _prediction([*post, *pre]),
+    ]
+
+
+def each(profiles: Iterable[Profile], holds: Callable[[Profile], Answer]) -> dict[str, Answer]:
+    """By case, depths together where they agree."""
+    return by_setting({(p.case.title, p.blocks): holds(p) for p in profiles}, "blocks")
+
+
+def at_depth(profiles: Sequence[Profile], names: Sequence[str], block: int) -> dict[str, Estimate]:
+    """Exponent over the number of blocks of one block's gradient (-1 the last), by matrix, for profiles of one case.
+
+    The shallowest is left out where three remain: orders are for large L.
+    """
+    deep = sorted(profiles, key=lambda p: p.blocks)
+    deep = deep[1:] if len(deep) > 3 else deep
+    depths = [p.blocks for p in deep]
+    return {name: exponent(depths, np.stack([p.norms_SL[name][:, block] for p in deep], 1)) for name in names}
+
+
+def by_case(profiles: Iterable[Profile]) -> dict[str, list[Profile]]:
+    found: dict[str, list[Profile]] = {}
+    for one in profiles:
+        found.setdefault(one.case.title, []).append(one)
+    return found
+
+
+def _decay(post: Sequence[Profile]) -> Claim:
+    factor = paper.post_ln_gradient_profile(2)[0]
+    return judged(
+        name="Appendix F, Post-LN: exponential decay",
+        statement="“There exists a term O((2/3)^{(L−l)/2}), which exponentially decreases as l goes smaller”: a factor "
+        f"{factor:.3f} a block, {DECAY:.3f} in ln ‖∂L/∂W₂‖. Held to be so where it is more than half of that.",
+        source=_SOURCE,
+        found=f"Slope of ln ‖∂L/∂W₂‖ per block: {_slopes(post)}.",
+        holds=each(post, lambda p: between(p.slope(), least=DECAY / 2)),
+    )
+
+
+def _cross(post: Sequence[Profile]) -> Claim:
+    crossed = [p for p in post if p.cross_share]
+    expected = _over_depths(crossed, expected_slope)
+    return judged(
+        name="Corrected, Post-LN: decoders decay through cross-attention",
+        statement="A decoder's gradient falls by 1/√(1+a) a block, a being the power that cross-attention adds, "
+        f"because that part of what passes the norm came from the encoder. Expected slope per block: 0 without "
+        f"cross-attention; {expected}.",
+        source="corrected",
+        found=f"Slope of ln ‖∂L/∂W₂‖ per block: {_slopes([p for p in post if p.case.looked_at == 'decoder'])}.",
+        holds=each(
+            [p for p in post if p.case.looked_at == "decoder"],
+            lambda p: lies_within(p.slope(), expected_slope(p), CROSS_WITHIN * expected_slope(p) or FLAT_WITHIN),
+        ),
+    )
+
+
+def expected_slope(one: Profile) -> float:
+    """½ ln(1 + a) for Post-LN, a the share of cross-attention."""
+    return 0.5 * math.log1p(one.cross_share)
+
+
+def _flat_post(post: Sequence[Profile]) -> Claim:
+    return judged(
+        name="Corrected, Post-LN: no decay without cross-attention",
+        statement=f"The residual feed-forward's gain cancels the norm's factor: a slope of 0 within {FLAT_WITHIN:.3f}.",
+        source="corrected",
+        found=f"Slope of ln ‖∂L/∂W₂‖ per block: {_slopes(post)}. First block over last: {_over_depths(post, _ends)}.",
+        holds=each(post, lambda p: lies_within(p.slope(), 0.0, FLAT_WITHIN)),
+    )
+
+
+def _independent(pre: Sequence[Profile]) -> Claim:
+    def middle(one: Profile) -> Estimate:
+        relative_SL = one.norms_SL[W2] / one.norms_SL[W2][:, -1:]
+        return estimate(relative_SL[:, one.blocks // 2 - 1])
+
+    return judged(
+        name="Appendix F, Pre-LN: independent of the layer",
+        statement="The gradient “is independent of l when l is large”: from the middle block to the last it stays the "
+        "same.",
+        source=_SOURCE,
+        found=f"Middle block over last: {_over_depths(pre, lambda p: float(middle(p).mean))}.",
+        holds=each(pre, lambda p: lies_within(middle(p), 1.0, SAME_WITHIN)),
+    )
+
+
+def pre_profile(one: Profile) -> Floats:
+    """√(q_L / q_l) of an encoder, (L,)."""
+    stream = corrected.pre_ln_stream(one.blocks, tokens=one.model.tokens)
+    return np.array(corrected.pre_ln_gradient_profile(stream))
+
+
+def _pre_profile(pre: Sequence[Profile]) -> Claim:
+    def ratio(one: Profile) -> Estimate:
+        return estimate(one.norms_SL[W2] / one.norms_SL[W2][:, -1:] / pre_profile(one))
+
+    return judged(
+        name="Corrected, Pre-LN: as 1/√q",
+        statement="‖∂L/∂W₂‖ of block l over the last's is √(q_L / q_l), q = E‖x‖²/d of the stream: exact in mean field "
+        f"where gradients of positions have nothing in common. Held to be so within {100 * PROFILE_WITHIN:.0f} % in "
+        "every block.",
+        source="corrected",
+        found=f"First block over last: {_over_depths(pre, _ends)}; expected: "
+        f"{_over_depths(pre, lambda p: float(pre_profile(p)[0]))}.",
+        holds=each(pre, lambda p: lies_within(ratio(p), 1.0, PROFILE_WITHIN)),
+    )
+
+
+def _top(pre: Sequence[Profile]) -> Claim:
+    found = {title: at_depth(own, [W2], -1)[W2] for title, own in by_case(pre).items()}
+    return judged(
+        name="Section 3.3, Pre-LN: 1/√L at the top",
+        statement="The last block's gradient falls as 1/√L.",
+        source="Xiong et al. 2020, theorem 1",
+        found="Exponent of the last block's ‖∂L/∂W₂‖ over L: " + _exponents(found) + ".",
+        holds={title: lies_within(value, -0.5, EXPONENT_WITHIN) for title, value in found.items()},
+    )
+
+
+def _everywhere(pre: Sequence[Profile]) -> Claim:
+    found = {title: at_depth(own, list(LETTERS), 0) for title, own in by_case(pre).items()}
+    answers = {
+        title: [lies_within(value, -0.5, EXPONENT_WITHIN) for value in values.values()]
+        for title, values in found.items()
+    }
+    return judged(
+        name="Section 3.3, Pre-LN: 1/√L for all parameters",
+        statement="“The gradients of all parameters will be normalized by √L”: the first block's fall as 1/√L too.",
+        source="Xiong et al. 2020, section 3.3",
+        found="Exponent of the first block's gradients over L, least to greatest of W₂, W₁ and W_V: "
+        + "; ".join(f"{t} {span([float(e.mean) for e in values.values()])}" for t, values in found.items())
+        + ".",
+        holds={title: all_hold(found) for title, found in answers.items()},
+    )
+
+
+def _bottom(pre: Sequence[Profile], post: Sequence[Profile]) -> Claim:
+    found = {title: at_depth(own, [W2], 0)[W2] for title, own in by_case(pre).items()}
+    ratios = first_over_post(pre, post)
+    encoders = [p for p in pre if p.case.stack == "encoder"]
+    return judged(
+        name="Corrected, Pre-LN: the bottom does not fall with depth",
+        statement="The first block's gradient has nothing of 1/√L in it: an exponent of 0.",
+        source="corrected",
+        found=f"Exponent of the first block's ‖∂L/∂W₂‖ over L: {_exponents(found)}. Over Post-LN's: "
+        f"{_over_depths(encoders, lambda p: ratios[p.case, p.blocks])}.",
+        holds={title: lies_within(value, 0.0, EXPONENT_WITHIN) for title, value in found.items()},
+    )
+
+
+def first_over_post(pre: Sequence[Profile], post: Sequence[Profile]) -> dict[tuple[Case, int], float]:
+    """First block's mean ‖∂L/∂W₂‖ of Pre-LN over Post-LN's, by case and depth; both are in the same order."""
+
+    def first(one: Profile) -> float:
+        return float(one.norms_SL[W2][:, 0].mean())
+
+    return {(a.case, a.blocks): first(a) / first(b) for a, b in zip(pre, post, strict=True)}
+
+
+def _prediction(profiles: Sequence[Profile]) -> Claim:
+    def furthest(one: Profile) -> float:
+        return float(np.abs(np.log(one.over_predicted.mean)).max())
+
+    worst = max(profiles, key=furthest)
+    answers: dict[tuple[str, int], list[Answer]] = {}
+    for one in profiles:
+        answer = lies_within(one.over_predicted, 1.0, PREDICTED_WITHIN)
+        answers.setdefault((named(one.placement).title, one.blocks), []).append(answer)
+    return judged(
+        name="Prediction: every block",
+        statement=f"The mean field gives ‖∂L/∂W₂‖ of every block within {100 * PREDICTED_WITHIN:.0f} %, in all stacks.",
+        source="this program's theory",
+        found=f"Measured / predicted is furthest from 1 in {named(worst.placement).title}, {worst.case.title} of "
+        f"{worst.blocks} blocks: {span(worst.over_predicted.mean.tolist())}.",
+        holds=by_setting({where: all_hold(found) for where, found in answers.items()}, "blocks"),
+    )
+
+
+def _slopes(profiles: Sequence[Profile]) -> str:
+    widest = max(float(p.slope().half_width) for p in profiles)
+    return f"{_over_depths(profiles, lambda p: float(p.slope().mean))} (± {number(widest)} at most)"
+
+
+def _over_depths(profiles: Sequence[Profile], value: Callable[[Profile], float]) -> str:
+    """ "encoder 0.001 to 0.002; …": least and greatest over the depths of each case."""
+    return "; ".join(f"{title} {span([value(p) for p in own])}" for title, own in by_case(profiles).items())
+
+
+def _exponents(found: dict[str, Estimate]) -> str:
+    return "; ".join(f"{title} {with_interval(value)}" for title, value in found.items())
+
+
+def _ends(one: Profile) -> float:
+    return float(one.relative.mean[0])

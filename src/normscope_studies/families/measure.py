@@ -1,0 +1,75 @@
+"""One model type: built small, given random inputs, and looked at by the doctor."""
+
+import contextlib
+import io
+import warnings
+from typing import Any
+
+import torch
+
+from normscope.adapters.hugging_face import wanted_placement
+from normscope.adapters.hugging_face_inputs import sample
+from normscope.adapters.hugging_face_small import small_model
+from normscope.doctor.diagnose import diagnose
+from normscope.doctor.diagnosis import Diagnosis
+from normscope.errors import UserError, in_one_line
+
+from .child import in_child
+
+_MOST_LETTERS = 160
+
+
+def measured(
+    *, family: str, tokens: int, sequences: int, largest: int, limit_seconds: float, seed: int
+) -> dict[str, Any]:
+    """How far it came: not built, too large, without inputs, refused, traceback, too long, ended or diagnosed."""
+    options = {"family": family, "tokens": tokens, "sequences": sequences, "largest": largest, "seed": seed}
+    found = in_child(looked_at, limit_seconds, **options)
+    return {"stage": found} if isinstance(found, str) else found
+
+
+def looked_at(*, family: str, tokens: int, sequences: int, largest: int, seed: int) -> dict[str, Any]:
+    """The same in this process, without a limit of time."""
+    torch.set_num_threads(1)
+    torch.manual_seed(seed)
+    # Hundreds of authors' warnings and prints are no part of what is asked.
+    quiet = io.StringIO()
+    with warnings.catch_warnings(), contextlib.redirect_stdout(quiet), contextlib.redirect_stderr(quiet):
+        warnings.simplefilter("ignore")
+        try:
+            model = small_model(family)
+        except UserError as error:
+            return {"stage": "not built", "why": _short(error)}
+        parameters = sum(parameter.numel() for parameter in model.parameters())
+        facts = {"model": type(model).__name__, "parameters": parameters}
+        if parameters > largest:
+            return {"stage": "too large", **facts}
+        try:
+            drawn = sample(model, tokens=tokens, sequences=sequences, generator=torch.Generator().manual_seed(seed))
+        except UserError as error:
+            return {"stage": "without inputs", "why": _short(error), **facts}
+        config = getattr(model, "config", None)
+        placement = None if config is None else wanted_placement(config)
+        try:
+            found = diagnose(model, drawn.inputs, loss=drawn.loss, advise=False, wanted_placement=placement)
+        except ValueError as error:
+            return {"stage": "refused", "why": _short(error), **facts}
+        except Exception as error:
+            return {"stage": "traceback", "why": f"{type(error).__name__}: {_short(error)}", **facts}
+    return {"stage": "diagnosed", **facts, **_told(found)}
+
+
+def _told(found: Diagnosis) -> dict[str, Any]:
+    names = [[s.placement or s.scaled_placement for s in stack.sublayers if s.block > 0] for stack in found.stacks]
+    return {
+        "placements": [stack.placement or stack.scaled_placement for stack in found.stacks],
+        "sublayers": sum(map(len, names)),
+        "named_sublayers": sum(bool(name) for some in names for name in some),
+        "errors": [[one.id, one.where, _short(one.message)] for one in found.findings if one.severity == "error"],
+        "warnings": sorted({one.id for one in found.findings if one.severity == "warning"}),
+    }
+
+
+def _short(error: object) -> str:
+    words = in_one_line(error) if isinstance(error, Exception) else str(error)
+    return words if len(words) <= _MOST_LETTERS else words[: _MOST_LETTERS - 1] + "…"

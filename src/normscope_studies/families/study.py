@@ -1,0 +1,146 @@
+"""Every model type of transformers: which the doctor diagnoses and names, and in which it finds an error."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from normscope.adapters.hugging_face import load_transformers
+from normscope.adapters.hugging_face_small import families
+from normscope.evidence.estimates import proportion
+
+from ..protocol.claims import judged
+from ..protocol.contents import Claim, StudyFigure, StudyTable
+from ..protocol.pieces import Pieces
+from ..protocol.scale import Scale
+from ..protocol.study import Findings, Study
+from . import ABOUT
+from .config import FamiliesConfig
+from .figure import stages_svg
+from .measure import looked_at, measured
+
+_ASKED = ("tokens", "sequences", "largest", "limit_seconds", "seed")
+_SOURCE = "docs/doctor.md, How identification works"
+Rows = Mapping[str, Mapping[str, Any]]
+
+
+def run(config: FamiliesConfig, pieces: Pieces) -> Findings:
+    """One piece a model type."""
+    version = load_transformers().__version__
+    names = (config.families or tuple(families()))[:: config.every]
+    # What every model imports is imported before the first fork, or every child would import it again.
+    looked_at(family="gpt2", **{name: getattr(config, name) for name in _ASKED if name != "limit_seconds"})
+    rows: dict[str, Mapping[str, Any]] = {}
+    for done, family in enumerate(names):
+        pieces.watch("model types", done, len(names))
+        settings = {"family": family, **{name: getattr(config, name) for name in _ASKED}}
+        rows[family] = pieces.get(family, {**settings, "transformers": version}, measured, **settings)
+    pieces.watch("model types", len(names), len(names))
+    diagnosed = {family: row for family, row in rows.items() if row["stage"] == "diagnosed"}
+    counts = _counts(rows)
+    return Findings(
+        conditions=_conditions(config, version),
+        claims=_claims(diagnosed) if diagnosed else [],
+        figures=[
+            StudyFigure(
+                name="stages",
+                title="What became of every model type",
+                caption="Of the types that the installed transformers knows: those that could be built small, given "
+                "inputs and diagnosed, and where the others ended.",
+                svg=stages_svg(list(counts.items())),
+                wide=True,
+            )
+        ],
+        tables=[_with_errors(diagnosed), _ended(rows)],
+        data={"counts": counts, "families": rows},
+    )
+
+
+def _counts(rows: Rows) -> dict[str, int]:
+    diagnosed = [row for row in rows.values() if row["stage"] == "diagnosed"]
+    others = dict.fromkeys(row["stage"] for row in rows.values() if row["stage"] != "diagnosed")
+    return {
+        "looked at": len(rows),
+        "diagnosed": len(diagnosed),
+        "diagnosed, and every stack named": sum(_is_named(row) for row in diagnosed),
+        "diagnosed, with an error": sum(bool(row["errors"]) for row in diagnosed),
+        **{stage: sum(row["stage"] == stage for row in rows.values()) for stage in others},
+    }
+
+
+def _is_named(row: Mapping[str, Any]) -> bool:
+    return bool(row["placements"]) and all(row["placements"])
+
+
+def _claims(diagnosed: Rows) -> list[Claim]:
+    named = {family: _is_named(row) for family, row in diagnosed.items()}
+    silent = {family: not row["errors"] for family, row in diagnosed.items()}
+    return [
+        judged(
+            name="named",
+            statement="every stack of a model that is diagnosed has the name of a registered placement",
+            source=_SOURCE,
+            found=_share(list(named.values())),
+            holds=named,
+        ),
+        judged(
+            name="no error",
+            statement="no error is found in a model as its authors meant it",
+            source="docs/doctor.md, Rules",
+            found=_share(list(silent.values())),
+            holds=silent,
+        ),
+    ]
+
+
+def _share(right: Sequence[bool]) -> str:
+    low, high = proportion(sum(right), len(right))
+    return f"{sum(right)} of {len(right)} model types (95 % interval {low:.2f} to {high:.2f})"
+
+
+def _with_errors(diagnosed: Rows) -> StudyTable:
+    return StudyTable(
+        title="Model types in which an error is found",
+        columns=("model type", "rule", "where", "message"),
+        rows=[[family, *error] for family, row in diagnosed.items() for error in row["errors"]],
+    )
+
+
+def _ended(rows: Rows) -> StudyTable:
+    return StudyTable(
+        title="Model types that were not diagnosed",
+        columns=("model type", "where it ended", "why"),
+        rows=[
+            [family, row["stage"], row.get("why", "")] for family, row in rows.items() if row["stage"] != "diagnosed"
+        ],
+    )
+
+
+def _conditions(config: FamiliesConfig, version: str) -> Sequence[tuple[str, str]]:
+    return [
+        (
+            "Models",
+            f"the main model of every type of transformers {version}, its defaults made small; at most "
+            f"{config.largest:,} parameters",
+        ),
+        (
+            "Inputs",
+            f"random: {config.sequences} sequences of {config.tokens} tokens, or images and audio as the type asks",
+        ),
+        ("Types", "all" if config.every == 1 else f"one in {config.every}, in alphabetical order"),
+        ("Weights", "initial, as the type draws them"),
+        ("Limit", f"{config.limit_seconds:g} seconds of the clock for one type, in a process of its own"),
+        ("Gradient normalisation", "of the model's own loss, or of one on random targets"),
+        ("Logarithm", "natural"),
+        ("Seeds", f"{config.seed}"),
+        ("Spread", "intervals are Wilson's for shares; types often share their code, and are not independent"),
+    ]
+
+
+STUDY = Study(
+    about=ABOUT,
+    scales={
+        "smoke": Scale(config=FamiliesConfig(families=("bert", "gpt2", "t5")), decides=False),
+        "cpu": Scale(config=FamiliesConfig()),
+        "paper": Scale(config=FamiliesConfig(limit_seconds=600.0)),
+    },
+    run=run,
+)

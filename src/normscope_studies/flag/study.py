@@ -1,0 +1,169 @@
+"""Checkpoints under the wrong placement flag: which the doctor finds, and what it says of those under their own."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from itertools import product
+from statistics import fmean
+from typing import Any
+
+from normscope.doctor.lint.checks.training import CLEARLY, LEAST_DIFFERENCE, SHIFTS_TOGETHER
+from normscope.evidence.estimates import proportion
+
+from ..protocol.claims import judged
+from ..protocol.contents import Claim, StudyFigure, StudyTable
+from ..protocol.pieces import Pieces
+from ..protocol.scale import Scale
+from ..protocol.study import Findings, Study
+from . import ABOUT
+from .config import FlagConfig
+from .figure import differences_svg
+from .measure import measured
+from .model import HEADS, SEQUENCES, TOKENS, VOCABULARY, WARMUP_UPDATES
+from .rows import NAMES, Checkpoint, checkpoint
+
+
+def run(config: FlagConfig, pieces: Pieces) -> Findings:
+    """One piece a training, with both flags."""
+    asked = list(product(config.seeds, config.widths, config.blocks, NAMES))
+    found: list[Checkpoint] = []
+    for done, (seed, width, blocks, pre) in enumerate(asked):
+        pieces.watch("trainings", done, len(asked))
+        settings: dict[str, Any] = {"trained_pre": pre, "width": width, "blocks": blocks, "seed": seed}
+        settings |= {"rate": config.rate, "after": config.after}
+        name = f"{NAMES[pre].lower()}/{width}-{blocks}-{seed}"
+        rows = pieces.get(name, settings, measured, **settings)
+        found += [checkpoint(pre, width, blocks, seed, row) for row in rows]
+    pieces.watch("trainings", len(asked), len(asked))
+    wrong = [one for one in found if one.flag_is_wrong]
+    counts = _counts(found)
+    return Findings(
+        conditions=_conditions(config),
+        claims=[*(_found_claim(name, wrong) for name in NAMES.values()), _silence(found)],
+        figures=[
+            StudyFigure(
+                name="differences",
+                title="What the weights and the losses say, under the wrong flag",
+                caption="One point a checkpoint. Left: the correlation of a norm's gains with the columns of its own "
+                "sub-layer's matrices, less that with the next one's, and the correlation of a norm's shifts with the "
+                f"biases of its own sub-layer's output; dotted, what the rule asks for, {LEAST_DIFFERENCE} either way "
+                f"(and {CLEARLY:g} standard errors) or {SHIFTS_TOGETHER}. Right: the loss as the model is wired, and "
+                "wired the other way round; below the line the other wiring is better.",
+                svg=differences_svg(wrong),
+                wide=True,
+            )
+        ],
+        tables=[_summary(counts), _each(found)],
+        data={"counts": counts, "checkpoints": [asdict(one) for one in found]},
+    )
+
+
+def _found_claim(name: str, wrong: Sequence[Checkpoint]) -> Claim:
+    own = [one for one in wrong if one.trained == name]
+    return judged(
+        name=f"{name} found",
+        statement=f"a checkpoint trained as {name} and loaded as the other is found",
+        source="docs/doctor.md, contradicts-training",
+        found=_share([bool(one.said) for one in own]),
+        holds={one.words: bool(one.said) for one in own},
+    )
+
+
+def _silence(found: Sequence[Checkpoint]) -> Claim:
+    own = [one for one in found if not one.flag_is_wrong]
+    return judged(
+        name="silent",
+        statement="nothing is said of a checkpoint under its own flag, with its text or without",
+        source="docs/doctor.md, contradicts-training",
+        found=_share([_is_silent(one) for one in own]),
+        holds={one.words: _is_silent(one) for one in own},
+    )
+
+
+def _is_silent(one: Checkpoint) -> bool:
+    return not one.said and not one.said_of_weights
+
+
+def _share(right: Sequence[bool]) -> str:
+    low, high = proportion(sum(right), len(right))
+    return f"{sum(right)} of {len(right)} checkpoints (95 % interval {low:.2f} to {high:.2f})"
+
+
+def _counts(found: Sequence[Checkpoint]) -> list[dict[str, Any]]:
+    """By training, its length and the flag: how many there are, and of how many something is said."""
+    groups: dict[tuple[str, str, int], list[Checkpoint]] = {}
+    for one in found:
+        groups.setdefault((one.trained, one.loaded, one.updates), []).append(one)
+    return [
+        {
+            "trained": trained,
+            "loaded": loaded,
+            "updates": updates,
+            "checkpoints": len(some),
+            "said": sum(bool(one.said) for one in some),
+            "errors": sum(one.said == "error" for one in some),
+            "said_of_weights": sum(bool(one.said_of_weights) for one in some),
+            "mean_difference": fmean(one.difference for one in some),
+            "mean_shifts": fmean(one.shifts for one in some),
+            "mean_loss_nats": fmean(one.loss_nats for one in some),
+            "mean_rewired_loss_nats": fmean(one.rewired_loss_nats for one in some),
+            "interval_of_said": proportion(sum(bool(one.said) for one in some), len(some)),
+        }
+        for (trained, loaded, updates), some in groups.items()
+    ]
+
+
+def _summary(counts: Sequence[dict[str, Any]]) -> StudyTable:
+    shown = ["trained", "loaded", "updates", "checkpoints", "said", "errors", "said_of_weights"]
+    shown += ["mean_difference", "mean_shifts", "mean_loss_nats", "mean_rewired_loss_nats"]
+    return StudyTable(
+        title="Of how many checkpoints the doctor says that the flag is wrong",
+        columns=(
+            *("trained as", "loaded as", "updates", "checkpoints", "said", "errors", "said of the weights alone"),
+            *("difference", "shifts", "loss, nats", "rewired"),
+        ),
+        rows=[[row[key] for key in shown] for row in counts],
+    )
+
+
+def _each(found: Sequence[Checkpoint]) -> StudyTable:
+    return StudyTable(
+        title="Every checkpoint",
+        columns=[
+            *("trained as", "loaded as", "width", "blocks", "seed", "updates"),
+            *("said", "of the weights alone", "difference", "standard errors", "shifts", "loss, nats", "rewired"),
+        ],
+        rows=[list(asdict(one).values()) for one in found],
+    )
+
+
+def _conditions(config: FlagConfig) -> Sequence[tuple[str, str]]:
+    sizes = [" and ".join(map(str, some)) for some in (config.widths, config.blocks, config.after)]
+    return [
+        ("Models", f"causal language models, width {sizes[0]}, {sizes[1]} blocks, {HEADS} heads; torch's own layers"),
+        ("Text", f"random: each of {VOCABULARY} tokens depends on the two before it"),
+        (
+            "Training",
+            f"{sizes[2]} updates of {SEQUENCES} sequences of {TOKENS} tokens, AdamW at {config.rate:g} after a warm-up "
+            f"of {WARMUP_UPDATES}",
+        ),
+        ("Loaded", "under both flags, with every tensor in its place; looked at on a new batch of the same text"),
+        ("Gradient normalisation", "of the mean loss per token; the rule does not use gradients"),
+        ("Logarithm", "natural"),
+        ("Seeds", f"{', '.join(map(str, config.seeds))}: weights and text; thresholds were chosen on 0 to 2"),
+        ("Spread", "intervals are Wilson's for shares; several lengths are of one training, not independent"),
+    ]
+
+
+STUDY = Study(
+    about=ABOUT,
+    scales={
+        "smoke": Scale(config=FlagConfig(widths=(32,), blocks=(3,), seeds=(101,), after=(40,)), decides=False),
+        "cpu": Scale(config=FlagConfig()),
+        "paper": Scale(
+            config=FlagConfig(
+                widths=(32, 64, 128), blocks=(3, 4, 6, 12), seeds=tuple(range(101, 111)), after=(300, 3000)
+            )
+        ),
+    },
+    run=run,
+)

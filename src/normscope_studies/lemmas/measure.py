@@ -1,0 +1,150 @@
+"""What the study of the lemmas measures: one call a seed, plain numbers out."""
+
+# B = rows, T = tokens of the one sequence, D = width
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from normscope.measure import (
+    Point,
+    depth_points,
+    jacobian_norm,
+    jacobian_singular_values,
+    layer_norm_jacobian_norm,
+    recording,
+    rms_norm_jacobian_norm,
+)
+from normscope.model import Context, Layout, Stack, StackConfig
+from normscope.model.initialisation import initialise
+from normscope.model.norms import NORMS
+from normscope.placement import StackShape, named
+from normscope.train.seeds import seed_weights
+
+Key = TypeVar("Key", bound=Hashable)
+STEPS = 6
+"""The hidden state, and the five superscripts of Table 1."""
+_EQUAL, _ZERO = 1e-6, 1e-6
+"""Of the largest singular value: two are the same, or one is none, up to rounding in float64."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LemmasConfig:
+    """Raises ValueError for what cannot be measured."""
+
+    width: int = 512
+    tokens: int = 256
+    """Of the one sequence of a draw: n of the paper."""
+    blocks: int = 24
+    seeds: int = 60
+    """Each draws its own weights and vectors."""
+    sigmas: tuple[float, ...] = (0.5, 1.0, 3.0)
+    """Lemma 1: standard deviations of X."""
+    vectors: int = 1000
+    """Lemma 1: drawn for each sigma and seed."""
+    means: tuple[float, ...] = (0.0, 0.1, 0.3, 1.0, 3.0)
+    """Lemma 3: added to every feature of x ~ N(0, I)."""
+    singular_width: int = 64
+    """Lemma 3: of the vectors whose singular values are all computed."""
+
+    def __post_init__(self) -> None:
+        for name, least in (("width", 4), ("tokens", 1), ("blocks", 1), ("seeds", 2), ("vectors", 2)):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
+        if not self.sigmas or min(self.sigmas) <= 0:
+            raise ValueError(f"sigmas must be positive, and there must be one, got {self.sigmas}")
+        if not self.means:
+            raise ValueError("means needs at least one number")
+        most = min(512, self.width)
+        if not 3 <= self.singular_width <= most:
+            raise ValueError(
+                f"singular_width must lie between 3 and {most} (it is a part of the width of {self.width}), "
+                f"got {self.singular_width}"
+            )
+
+
+def relu(config: LemmasConfig, seed: int) -> dict[str, list[float]]:
+    """For each sigma: mean of ‖ReLU(X)‖² / (σ² d) over vectors, and the deviation of one as a share of the mean."""
+    generator = torch.Generator().manual_seed(seed)
+    shares, deviations = [], []
+    for sigma in config.sigmas:
+        x_BD = sigma * torch.randn(config.vectors, config.width, generator=generator, dtype=torch.float64)
+        squares_B = x_BD.relu().square().sum(-1)
+        shares.append(float(squares_B.mean()) / (sigma**2 * config.width))
+        deviations.append(float(squares_B.std() / squares_B.mean()))
+    return {"share": shares, "deviation": deviations}
+
+
+def post_ln(config: LemmasConfig, seed: int) -> dict[str, Any]:
+    """E‖x‖² / d of the six steps of Table 1, each for every block; and how far a hidden state's own is from 1."""
+    stack = _stack("post-ln", config, seed)
+    places: dict[tuple[int, int], Point] = {}
+    for i, block in enumerate(stack.blocks):
+        attention, feed_forward = block.sublayers()  # type: ignore[operator]
+        steps = (
+            Point(block),
+            Point(attention),
+            Point(attention.norm, "input"),
+            Point(attention.norm),
+            Point(feed_forward),
+            Point(feed_forward.norm, "input"),
+        )
+        places |= {(step, i): point for step, point in enumerate(steps)}
+    found = _squared_norms(stack, places, config)
+    states = torch.stack([found[0, i] for i in range(config.blocks)])
+    return {
+        "steps": [[float(found[step, i].mean()) for i in range(config.blocks)] for step in range(STEPS)],
+        "hidden_off": float((states - 1).abs().max()),
+    }
+
+
+def pre_ln(config: LemmasConfig, seed: int) -> list[float]:
+    """E‖x_l‖² / d after l = 0 … L completed blocks."""
+    stack = _stack("pre-ln", config, seed)
+    found = _squared_norms(stack, depth_points(stack.blocks), config)
+    return [float(found[f"x_{depth}"].mean()) for depth in range(config.blocks + 1)]
+
+
+def jacobians(config: LemmasConfig, seed: int) -> dict[str, Any]:
+    """Spectral norms for each mean of x, by autograd and by formula, and how many singular values are alike."""
+    generator = torch.Generator().manual_seed(seed)
+    noise_BD = torch.randn(len(config.means), config.width, generator=generator, dtype=torch.float64)
+    x_BD = noise_BD + torch.tensor(config.means, dtype=torch.float64)[:, None]
+    claimed_B = config.width**0.5 / x_BD.norm(dim=-1)
+    found: dict[str, Any] = {"claimed": claimed_B.tolist()}
+    for name, exact in (("layer-norm", layer_norm_jacobian_norm), ("rms-norm", rms_norm_jacobian_norm)):
+        norm = NORMS[name](config.width, 0.0).double()
+        small = NORMS[name](config.singular_width, 0.0).double()
+        values = jacobian_singular_values(small, x_BD[-1, : config.singular_width])
+        measured_B, exact_B = jacobian_norm(norm, x_BD), exact(x_BD, eps=0.0)
+        found[name] = {
+            "measured": measured_B.tolist(),
+            "exact": exact_B.tolist(),
+            "off": float((measured_B / exact_B - 1).abs().max()),
+            "equal": int(((values / values[0] - 1).abs() < _EQUAL).sum()),
+            "zero": int((values < _ZERO * values[0]).sum()),
+        }
+    return found
+
+
+def _stack(placement: str, config: LemmasConfig, seed: int) -> Stack:
+    """An encoder in the setting of section 3.3."""
+    shape = StackShape(
+        kind="encoder", width=config.width, ffn_width=config.width, heads=1, encoder_blocks=config.blocks
+    )
+    seed_weights(seed)
+    stack = Stack(named(placement)(shape), StackConfig())
+    initialise(stack, "theory", named(placement))
+    return stack
+
+
+@torch.no_grad()
+def _squared_norms(stack: Stack, places: dict[Key, Point], config: LemmasConfig) -> dict[Key, Tensor]:
+    """‖x‖² / d of each token, (T,), at each place, of independent tokens with E‖x_0‖² = d."""
+    layout = Layout(torch.tensor([config.tokens]))
+    x_TD = torch.randn(config.tokens, config.width)
+    with recording(places, lambda x: x.double().square().mean(-1)) as found:
+        stack(x_TD, Context(layout=layout))
+    return {name: values[0] for name, values in found.items()}

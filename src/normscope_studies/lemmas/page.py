@@ -1,0 +1,173 @@
+"""Figures and tables of the study of the lemmas."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from normscope.evidence.estimates import Floats
+from normscope.measure import Estimate
+from normscope.report.panels_svg import Panel, Series
+
+from ..protocol.contents import StudyFigure, StudyTable
+from ..protocol.curves import line, measured
+from ..theory import corrected, paper
+from .estimates import Estimates
+from .measure import STEPS, LemmasConfig
+
+_FIRST_LAYERS = 8
+"""Shown apart: where section 3.1's way to count breaks the bound."""
+
+
+def figures(config: LemmasConfig, of: Estimates) -> list[StudyFigure]:
+    """Pre-LN's bounds, Post-LN's steps, and the Jacobian."""
+    return [
+        StudyFigure.of_panels(
+            name="pre_ln",
+            title="Lemma 2, Pre-LN: E‖x_l‖² / d and its bounds",
+            caption="Left: l completed blocks, x_0 the embedding. Right: x_l the input of layer l, as in section 3.1. "
+            "Bands, mostly thinner than the line, are 95 % intervals over seeds.",
+            panels=_pre_ln_panels(config, of.pre_ln),
+            told="Pre-LN: squared norm of the hidden state",
+            wide=True,
+        ),
+        StudyFigure.of_panels(
+            name="post_ln",
+            title="Lemma 2, Post-LN: the steps of Table 1",
+            caption="E‖x‖² / d of each step. The bounds of x¹ and x² are wide, 0 to 1 and 1 to 2: as tokens become "
+            "alike, averaging them takes less away, and both rise from the lower to the upper one.",
+            panels=[_post_ln_panel(config, of)],
+            told="Post-LN: squared norms of the steps of a block",
+        ),
+        StudyFigure.of_panels(
+            name="jacobian",
+            title="Lemma 3: the norm's Jacobian where x has a mean",
+            caption="x ~ N(0, I) plus a mean. √d / ‖x‖ is RMSNorm's; LayerNorm takes the mean off and does not see it.",
+            panels=[_jacobian_panel(config, of)],
+            told="Spectral norm of the norms' Jacobians",
+        ),
+    ]
+
+
+def tables(config: LemmasConfig, of: Estimates) -> list[StudyTable]:
+    """Lemma 1 by σ, Lemma 2 by depth, Lemma 3 by mean."""
+    q, shares, deviation = of.pre_ln, of.relu, of.relu_deviation
+    predicted = corrected.pre_ln_stream(config.blocks, tokens=config.tokens)
+    bounds = [corrected.pre_ln_squared_norm(done, width=1) for done in range(config.blocks + 1)]
+    return [
+        StudyTable(
+            title="Lemma 1",
+            columns=["σ", "E‖ReLU(X)‖² / (σ² d)", "±", "deviation of one / mean"],
+            rows=[list(row) for row in _rows(config.sigmas, shares.mean, shares.half_width, deviation.mean)],
+        ),
+        StudyTable(
+            title="Lemma 2, Pre-LN: E‖x_l‖² / d after l blocks",
+            columns=["l", "measured", "±", "predicted", "1 + l/2", "1 + 3l/2"],
+            rows=[
+                [depth, *_floats((q.mean[depth], q.half_width[depth], predicted[depth][0], *bounds[depth]))]
+                for depth in _some(config.blocks)
+            ],
+        ),
+        StudyTable(
+            title="Lemma 2, Post-LN: E‖x‖² / d by block",
+            columns=["block", *(f"x{sup}" for sup in "¹²³⁴⁵"), "x_{l+1}"],
+            rows=[
+                [block, *_floats(of.steps[step].mean[block - 1] for step in (*range(1, STEPS), 0))]
+                for block in _some(config.blocks)
+                if block
+            ],
+        ),
+        StudyTable(
+            title="Lemma 3: ‖J‖₂ by the mean of x",
+            columns=["mean", "LayerNorm", "√d / ‖x - mean‖", "√d / ‖x‖ (claimed)", "RMSNorm"],
+            rows=[
+                list(row)
+                for row in _rows(
+                    config.means,
+                    of.layer_norm.measured.mean,
+                    of.layer_norm.exact.mean,
+                    of.claimed.mean,
+                    of.rms_norm.measured.mean,
+                )
+            ],
+        ),
+    ]
+
+
+def _pre_ln_panels(config: LemmasConfig, q: Estimate) -> list[Panel]:
+    d, blocks = config.width, config.blocks
+    depths = np.arange(blocks + 1)
+    bounds = np.array([corrected.pre_ln_squared_norm(int(done), width=d) for done in depths]) / d
+    predicted = [one for one, _ in corrected.pre_ln_stream(blocks, tokens=config.tokens)]
+    layers = np.arange(1, min(blocks, _FIRST_LAYERS) + 1)
+    stated = np.array([paper.pre_ln_squared_norm(int(layer), width=d) for layer in layers]) / d
+    digests = line("in digests, a lower bound: 1 + 2l", "claimed", 3, depths, 1.0 + 2 * depths)
+    return [
+        _between("l completed blocks", q, predicted, depths, bounds, [digests]),
+        _between("l the layer that reads x_l", q, predicted, layers, stated, []),
+    ]
+
+
+def _between(
+    title: str, q: Estimate, predicted: Sequence[float], l_X: NDArray[np.int_], bounds_X2: Floats, more: list[Series]
+) -> Panel:
+    """The first len(l_X) states, wherever l starts to count."""
+    count = len(l_X)
+    series = [
+        measured("measured", 0, l_X, q.mean[:count], q.half_width[:count]),
+        line("predicted", "predicted", 0, l_X, predicted[:count]),
+        line("claimed: 1 + l/2", "claimed", 1, l_X, bounds_X2[:, 0]),
+        line("claimed: 1 + 3l/2", "claimed", 2, l_X, bounds_X2[:, 1]),
+        *more,
+    ]
+    return Panel(title=title, xlabel="l", ylabel="E‖x_l‖² / d", series=series, from_zero=True)
+
+
+def _post_ln_panel(config: LemmasConfig, of: Estimates) -> Panel:
+    blocks = np.arange(1, config.blocks + 1)
+    cosines = corrected.post_ln_cosines(config.blocks - 1, tokens=config.tokens)
+    attention = np.array([corrected.uniform_attention_share(rho, tokens=config.tokens) for rho in cosines])
+    series = []
+    for hue, (step, name) in enumerate({1: "x¹", 2: "x²", 4: "x⁴", 5: "x⁵"}.items()):
+        least, greatest = paper.post_ln_squared_norm(step, width=config.width)
+        found = of.steps[step]
+        series.append(measured(f"{name}, measured", hue, blocks, found.mean, found.half_width))
+        if least == greatest:
+            value = least / config.width
+            series.append(line(f"{name}, claimed: {value:g}", "claimed", hue, blocks, value))
+        else:
+            offset = least / config.width
+            series.append(line(f"{name}, predicted", "predicted", hue, blocks, offset + attention))
+    return Panel(
+        title="x¹ is attention, x⁴ the feed-forward", xlabel="block", ylabel="E‖x‖² / d", series=series, from_zero=True
+    )
+
+
+def _jacobian_panel(config: LemmasConfig, of: Estimates) -> Panel:
+    layer, rms = of.layer_norm.measured, of.rms_norm.measured
+    return Panel(
+        title="",
+        xlabel="mean of x, in units of the features' spread",
+        ylabel="‖J‖₂",
+        series=[
+            measured("LayerNorm, measured", 0, config.means, layer.mean, layer.half_width),
+            line("√d / ‖x − mean‖", "predicted", 0, config.means, of.layer_norm.exact.mean),
+            measured("RMSNorm, measured", 1, config.means, rms.mean, rms.half_width),
+            line("claimed of it: √d / ‖x‖", "claimed", 0, config.means, of.claimed.mean),
+        ],
+        from_zero=True,
+    )
+
+
+def _some(blocks: int) -> list[int]:
+    """Depths of a table: all small ones, then every fourth, and the last."""
+    return [depth for depth in range(blocks + 1) if depth <= _FIRST_LAYERS or depth % 4 == 0 or depth == blocks]
+
+
+def _rows(*columns: Any) -> list[tuple[float, ...]]:
+    return list(zip(*(_floats(column) for column in columns), strict=True))
+
+
+def _floats(values: Any) -> list[float]:
+    return [float(value) for value in values]

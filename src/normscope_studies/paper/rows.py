@@ -1,0 +1,86 @@
+"""What the studies' results say of each claim: read from their data, never typed."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from normscope.errors import UserError
+from normscope.evidence.verdict import Verdict
+from normscope.limits.reading import read_json
+
+from .listed import Listed, MeasuredBy
+
+NOT_RUN = "not run"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """A claim beside what was found."""
+
+    listed: Listed
+    found: str
+    """In the words and numbers of the study's data, with their intervals; empty where it was not run."""
+    conditions: str
+    """Under which it was measured: scale, data, model, seeds."""
+    verdict: Verdict | None
+    """None where it was not run."""
+    where: str
+    """In which settings the claim holds and in which it does not; empty where all agree."""
+    command: str
+
+    @property
+    def verdict_words(self) -> str:
+        return NOT_RUN if self.verdict is None else str(self.verdict)
+
+
+def rows(claims: Sequence[Listed], studies: Mapping[str, MeasuredBy], results: Path) -> list[Row]:
+    """One for each claim of the list. results: a folder with a folder for each study.
+
+    Raises UserError where a study's results are damaged, or do not hold a claim that the list says they hold.
+    """
+    read = {name: _read(results / name / "results.json") for name in studies}
+    return [_row(one, studies[one.study], read[one.study], results / one.study) for one in claims]
+
+
+def _row(one: Listed, study: MeasuredBy, data: Mapping[str, Any] | None, folder: Path) -> Row:
+    command = one.command or study.command
+    if data is None or not one.claim:
+        return Row(listed=one, found="", conditions="", verdict=None, where="", command=command)
+    try:
+        claim = next(claim for claim in data["claims"] if claim["name"] == one.claim)
+        return Row(
+            listed=one,
+            found=str(claim["found"]),
+            conditions=_conditions(study, data),
+            verdict=Verdict(claim["verdict"]),
+            where=str(claim["conditions"]),
+            command=command,
+        )
+    except StopIteration:
+        raise UserError(
+            f"{folder}: its results hold no claim {one.claim!r}; make them again: {study.command}"
+        ) from None
+    except (KeyError, TypeError, ValueError) as error:
+        raise UserError(
+            f"{folder}: its results are not those of a study ({error!r}); make them: {study.command}"
+        ) from error
+
+
+def _conditions(study: MeasuredBy, data: Mapping[str, Any]) -> str:
+    stated = data["conditions"]
+    told = [key for key in study.conditions if key in stated] or list(stated)
+    # Results of the first version do not say their scale.
+    scale = [f"scale: {data['scale']}"] if data.get("scale") else []
+    return "; ".join([*scale, *(f"{key}: {stated[key]}" for key in told)])
+
+
+def _read(file: Path) -> Mapping[str, Any] | None:
+    """None where there are no results."""
+    if not file.is_file():
+        return None
+    try:
+        found = read_json(file)
+    except (ValueError, OSError) as error:
+        raise UserError(f"{file} cannot be read ({error}); make the study's results again") from error
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,165 @@
+"""Whether placements are read differently, before and after their norm, and how their blocks share the work."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from normscope.evidence.estimates import Floats, estimate, with_interval
+from normscope.evidence.judging import Answer, between, lies_within
+from normscope.measure import Estimate
+from normscope.report.numbers import number
+
+from ..protocol.claims import judged
+from ..protocol.contents import Claim
+from .config import BASE, POST, ProbesConfig
+from .readings import Reading, TextReadings, less, over_blocks
+
+_ASKED = "an open direction in reviews of the field: the placement may alter what linear probes read"
+
+
+def claims(config: ProbesConfig, found: Sequence[TextReadings]) -> list[Claim]:
+    return [
+        *(_differs(config, one) for one in found),
+        *(_norm(config, one) for one in found),
+        _selective(found),
+        _compared(
+            found,
+            name="Pre-LN's last block is worth less",
+            statement="Without its last block the loss of a Pre-LN model rises less than that of a Post-LN model.",
+            source="dilution: Liu et al. 2020, Sun et al. 2025 (arXiv:2502.05795), of the last blocks of Pre-LN",
+            of=lambda reading: reading.of("left_out_nats")[:, -1],
+            what="rise in nats",
+        ),
+        _compared(
+            found,
+            name="the output is ready earlier in Pre-LN",
+            statement="Read by the logit lens half-way up, a Pre-LN model is nearer to its own final loss than a "
+            "Post-LN model is.",
+            source="not in a paper; asked of the logit lens (nostalgebraist 2020)",
+            of=_lens_gap,
+            what="loss half-way less the final one, in nats",
+        ),
+        _compared(
+            found,
+            name="neighbouring blocks are more alike in Pre-LN",
+            statement="Linear CKA of the streams before and after a block is higher in Pre-LN than in Post-LN, on "
+            "average over blocks.",
+            source="Kornblith et al. 2019 for the measure; the identity path of Pre-LN for the expectation",
+            of=lambda reading: -reading.neighbours(),
+            what="mean CKA",
+            sign=-1,
+        ),
+        _compared(
+            found,
+            name="Pre-LN's stream has a common direction",
+            statement="The mean cosine of two tokens' streams, over the blocks, is higher in Pre-LN than in Post-LN.",
+            source="Ethayarajh 2019 for the measure; the un-normalised sum of Pre-LN for the expectation",
+            of=lambda reading: -reading.of("anisotropy")[:, 1:].mean(1),
+            what="mean cosine",
+            sign=-1,
+        ),
+    ]
+
+
+def differs(found: Estimate, edge: float) -> Answer:
+    """Whether the whole interval lies beyond ± edge; False where it lies within."""
+    within = lies_within(found, 0.0, edge)
+    beyond = between(found, greatest=-edge) or between(found, least=edge)
+    return True if beyond else False if within else None
+
+
+def _others(one: TextReadings) -> list[Reading]:
+    return [reading for name, reading in one.readings.items() if name != BASE]
+
+
+def _differs(config: ProbesConfig, one: TextReadings) -> Claim:
+    """Of every placement and property, Pre-LN's accuracy is taken away."""
+    base = one.readings[BASE]
+    off = {
+        (reading.title, name): less(over_blocks(reading.accuracy(name)), over_blocks(base.accuracy(name)))
+        for reading in _others(one)
+        for name in reading.properties
+    }
+    largest = max(off, key=lambda key: abs(float(off[key].mean)))
+    return judged(
+        name=f"the placement changes what probes read, {one.text}",
+        statement="At the same validation loss the mean accuracy over blocks of a linear probe after the norm differs "
+        f"from Pre-LN's by more than {config.accuracy_edge:g}.",
+        source=_ASKED,
+        found=f"largest difference: {largest[0]}, {largest[1]}, {with_interval(off[largest])}",
+        holds={f"{title}, {name}": differs(value, config.accuracy_edge) for (title, name), value in off.items()},
+    )
+
+
+def norm_effect(reading: Reading, name: str) -> Estimate:
+    """Accuracy after the norm less that before it, mean over blocks; over seeds."""
+    accuracy = reading.accuracy(name)
+    return less(over_blocks(accuracy, 1), over_blocks(accuracy, 0))
+
+
+def _norm(config: ProbesConfig, one: TextReadings) -> Claim:
+    off = {
+        (reading.title, name): norm_effect(reading, name)
+        for reading in one.readings.values()
+        for name in reading.properties
+    }
+    largest = max(off, key=lambda key: abs(float(off[key].mean)))
+    return judged(
+        name=f"before and after the norm probes read differently, {one.text}",
+        statement="A linear probe's mean accuracy over blocks after the norm differs from that before it by more than "
+        f"{config.accuracy_edge:g}.",
+        source=_ASKED,
+        found=f"largest difference: {largest[0]}, {largest[1]}, {with_interval(off[largest])}",
+        holds={f"{title}, {name}": differs(value, config.accuracy_edge) for (title, name), value in off.items()},
+    )
+
+
+def _selective(found: Sequence[TextReadings]) -> Claim:
+    least = {
+        f"{name}, {one.text}": min(
+            (estimate(over_blocks(reading.selectivity(name))) for reading in one.readings.values()),
+            key=lambda value: float(value.low) if np.isfinite(value.low) else float(value.mean),
+        )
+        for one in found
+        for name in one.majority
+    }
+    return judged(
+        name="probes read the model",
+        statement="Under every placement a probe does better on the property than on its control task, in the mean "
+        "over blocks: it reads more than it could learn by heart of the words.",
+        source="Hewitt & Liang 2019 (arXiv:1909.03368)",
+        found="least selectivity: " + "; ".join(f"{name} {with_interval(value)}" for name, value in least.items()),
+        holds={name: between(value, least=0.0) for name, value in least.items()},
+    )
+
+
+def _lens_gap(reading: Reading) -> Floats:
+    lens = reading.of("lens_nats")
+    half = lens.shape[1] // 2
+    gap: Floats = lens[:, half] - lens[:, -1]
+    return gap
+
+
+def _compared(
+    found: Sequence[TextReadings],
+    *,
+    name: str,
+    statement: str,
+    source: str,
+    of: Callable[[Reading], Floats],
+    what: str,
+    sign: int = 1,
+) -> Claim:
+    """That `of` is lower in Pre-LN than in Post-LN; sign: what it is multiplied with to be told."""
+    holds: dict[str, Answer] = {}
+    parts = []
+    for one in found:
+        pre, post = of(one.readings[BASE]), of(one.readings[POST])
+        holds[one.text] = between(less(pre, post), greatest=0.0)
+        parts.append(f"{one.text}: {_told(sign * pre)} beside {_told(sign * post)}")
+    return judged(name=name, statement=statement, source=source, found=f"{what}, {'; '.join(parts)}", holds=holds)
+
+
+def _told(values_S: Floats) -> str:
+    found = estimate(values_S)
+    return with_interval(found) if len(values_S) > 1 else number(float(found.mean))

@@ -1,0 +1,161 @@
+"""One training to the common loss, and what is read from the model: probes, likeness of blocks, what each is worth."""
+
+# N = packed tokens, D = width, L = blocks
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from normscope.measure.alignment import linear_cka
+from normscope.measure.anisotropy import anisotropy
+from normscope.measure.control import control_labels
+from normscope.model import DecoderConfig, LanguageModel, Stack
+from normscope.optim import OptimizerConfig, ScheduleConfig
+from normscope.train.seeds import seed_weights
+
+from ..following.training import Recipe, Training
+from .streams import around_norms, passed
+from .texts import NONE, Ids, Text, batch_of, packed
+
+_CONTROL_SEED = 7
+_HELD_OUT = 3
+"""Every third sequence is held out from the probes."""
+PLACES = ("before", "after")
+"""Its norm."""
+Probe = Callable[[NDArray[Any], Ids, NDArray[Any], Ids], float]
+"""Features and labels to fit to, those held out -> the share that is right; given, since adapters do not measure."""
+
+
+def probed(
+    model_config: DecoderConfig,
+    text: Text,
+    probe: Probe,
+    *,
+    seed: int,
+    peak_lr: float,
+    warmup_updates: int,
+    batch_sequences: int,
+    target_nats: float,
+    validate_every: int,
+    most_updates: int,
+) -> dict[str, Any]:
+    """Of the model at the first validation at or below the target, or at the last one.
+
+    update and valid_nats: where it ended; reached: whether at the target. The rest as `read` gives it.
+    """
+    seed_weights(seed)
+    model = LanguageModel(model_config, text.vocabulary)
+    recipe = Recipe(
+        optimizer=OptimizerConfig(name="adam", peak_lr=peak_lr),
+        schedule=ScheduleConfig(decay="constant", warmup_updates=warmup_updates),
+        updates=most_updates,
+    )
+    training = Training(model, text.batches(batch_sequences, seed), recipe)
+    nats = math.inf
+    while training.update < most_updates and nats > target_nats:
+        training.backward()
+        training.step()
+        if training.update % validate_every == 0:
+            nats = loss_nats(model, text.valid)
+    model.eval()
+    found = {"update": training.update, "valid_nats": nats, "reached": nats <= target_nats}
+    return found | read(model, text, probe)
+
+
+def read(model: LanguageModel, text: Text, probe: Probe) -> dict[str, Any]:
+    """What is read from a model on the probed sequences, by completed blocks.
+
+    accuracy and control, by property: of linear probes on held-out tokens, a row for the embedding's stream (one
+    number, twice) and one for each block's, [before, after] its norm; control is on the property's control task.
+    majority: the share of the commonest class among the held-out tokens. cka: linear CKA of the streams, (L+1, L+1).
+    lens_nats: loss of the output read from each stream through the stack's end. anisotropy: mean cosine of the tokens'
+    streams. left_out_nats: by how much the loss rises without each block, (L,).
+    """
+    tokens_N, layout = packed(text.probed)
+    found = passed(model, tokens_N, layout)
+    stack = model.decoder
+    hidden = [stack.placement.hidden(state) for state in found.states]
+    around = [(one.before_ND, one.after_ND) for one in around_norms(stack, found)]
+    places = [(hidden[0], hidden[0]), *around]
+    held_out_N = np.repeat(
+        [number % _HELD_OUT == 0 for number in range(len(text.probed))], [len(ids) - 1 for ids in text.probed]
+    )
+    return {
+        **_probes(places, tokens_N.numpy(), text.labels, held_out_N, probe),
+        "cka": [[linear_cka(one, other) for other in hidden] for one in hidden],
+        "anisotropy": [anisotropy(one) for one in hidden],
+        "lens_nats": _lens(model, found.states, text.probed),
+        "left_out_nats": _left_out(model, text.probed),
+    }
+
+
+def _probes(
+    places: Sequence[tuple[Tensor, Tensor]],
+    words_N: Ids,
+    labels: Mapping[str, Ids],
+    held_out_N: NDArray[np.bool_],
+    probe: Probe,
+) -> dict[str, Any]:
+    found: dict[str, dict[str, Any]] = {"accuracy": {}, "control": {}, "majority": {}}
+    for name, labels_N in labels.items():
+        asked = labels_N != NONE
+        fitted, held = asked & ~held_out_N, asked & held_out_N
+        control_N = np.full_like(labels_N, NONE)
+        control_N[asked] = control_labels(words_N[asked], labels_N[asked], seed=_CONTROL_SEED)
+        for task, of_task in (("accuracy", labels_N), ("control", control_N)):
+            found[task][name] = [_before_and_after(pair, of_task, fitted, held, probe) for pair in places]
+        counts = np.bincount(labels_N[held])
+        found["majority"][name] = float(counts.max() / counts.sum())
+    return found
+
+
+def _before_and_after(
+    pair: tuple[Tensor, Tensor], labels_N: Ids, fitted: NDArray[np.bool_], held: NDArray[np.bool_], probe: Probe
+) -> list[float]:
+    """A stream that is both is probed once: the embedding's meets no norm."""
+    streams = [x_ND.numpy() for x_ND in (pair[:1] if pair[0] is pair[1] else pair)]
+    found = [probe(x_ND[fitted], labels_N[fitted], x_ND[held], labels_N[held]) for x_ND in streams]
+    return [found[0], found[-1]]
+
+
+@torch.no_grad()
+def loss_nats(model: LanguageModel, sequences: Sequence[Ids]) -> float:
+    """Mean loss per target token."""
+    was_training = model.training
+    model.eval()
+    batch = batch_of(sequences)
+    nats = float(batch.loss(batch.run(model)))
+    model.train(was_training)
+    return nats
+
+
+@torch.no_grad()
+def _lens(model: LanguageModel, states: Sequence[Any], sequences: Sequence[Ids]) -> list[float]:
+    """nostalgebraist 2020: the stack's end and the output projection, read from every depth."""
+    stack, batch = model.decoder, batch_of(sequences)
+    return [float(batch.loss(model.logits(stack.placement.finish(state, stack.finish)))) for state in states]
+
+
+def _left_out(model: LanguageModel, sequences: Sequence[Ids]) -> list[float]:
+    whole = loss_nats(model, sequences)
+    found = []
+    for block in range(len(model.decoder.blocks)):
+        with without_block(model.decoder, block):
+            found.append(loss_nats(model, sequences) - whole)
+    return found
+
+
+@contextmanager
+def without_block(stack: Stack, block: int) -> Iterator[None]:
+    """The stack without one of its blocks, counted from 0: the next one reads what the one before gave."""
+    blocks = stack.blocks
+    try:
+        stack.blocks = nn.ModuleList(one for number, one in enumerate(blocks) if number != block)
+        yield
+    finally:
+        stack.blocks = blocks

@@ -1,0 +1,100 @@
+"""Linear probes of models of the same loss: the trainings, what was read, and the page."""
+
+from dataclasses import asdict
+
+import numpy as np
+
+from normscope.adapters.linear_probes import probe_accuracy
+from normscope.model import DecoderConfig
+
+from ..protocol.pieces import Pieces
+from ..protocol.study import Findings, Study
+from . import ABOUT
+from .claims import claims
+from .config import BASE, SCALES, ProbesConfig
+from .figures import figures
+from .measure import probed
+from .readings import Reading, TextReadings
+from .tables import conditions, data, tables
+from .texts import MAKERS, Text
+
+_LONGEST_SENTENCE = 17
+"""Inputs of a sentence of the toy language, its beginning included."""
+
+
+def run(config: ProbesConfig, pieces: Pieces) -> Findings:
+    """Raises UserError for text that is not there, and where scikit-learn is not installed."""
+    texts = {name: MAKERS[name](config) for name in config.texts}
+    total = len(texts) * len(config.placements) * config.seeds
+    found = []
+    done = 0
+    for name, text in texts.items():
+        fingerprint = text.fingerprint
+        readings = {}
+        for placement in config.placements:
+            seeds = []
+            for seed in range(1, config.seeds + 1):
+                pieces.watch("models", done, total)
+                seeds.append(_read(config, text, fingerprint, placement, seed, pieces))
+                done += 1
+            readings[placement] = Reading(placement=placement, seeds=seeds)
+        found.append(
+            TextReadings(
+                text=name,
+                target_nats=config.target_nats(name),
+                majority=readings[BASE].seeds[0]["majority"],
+                readings=readings,
+            )
+        )
+    pieces.watch("models", total, total)
+    return Findings(
+        conditions=conditions(config, {name: _unigram_nats(text) for name, text in texts.items()}),
+        claims=claims(config, found),
+        figures=figures(found),
+        tables=tables(found),
+        data=data(found),
+    )
+
+
+def _read(
+    config: ProbesConfig, text: Text, fingerprint: str, placement: str, seed: int, pieces: Pieces
+) -> dict[str, object]:
+    model = model_config(config, placement)
+    sequences = config.batch_sequences if text.name == "grammar" else max(1, config.batch_sequences // 2)
+    settings = {
+        "seed": seed,
+        "peak_lr": config.peak_lr,
+        "warmup_updates": config.warmup_updates,
+        "batch_sequences": sequences,
+        "target_nats": config.target_nats(text.name),
+        "validate_every": config.validate_every,
+        "most_updates": config.most_updates,
+    }
+    asked = {"model": asdict(model), "text": fingerprint, **settings}
+    name = f"{text.name}/{placement}-seed-{seed}"
+    return pieces.get(name, asked, probed, model, text, probe_accuracy, **settings)  # type: ignore[no-any-return]
+
+
+def model_config(config: ProbesConfig, placement: str) -> DecoderConfig:
+    """The same for every text."""
+    return DecoderConfig(
+        placement=placement,
+        width=config.width,
+        ffn_width=config.ffn_width,
+        heads=config.heads,
+        blocks=config.blocks,
+        positions=max(config.sequence_length, _LONGEST_SENTENCE),
+        dropout=0.0,
+        attention_dropout=0.0,
+        initialisation="paper",
+    )
+
+
+def _unigram_nats(text: Text) -> float:
+    """Validation loss of a model that knows how frequent tokens are in training, one added to every count."""
+    train, valid = (np.concatenate([ids[1:] for ids in part]) for part in (text.train, text.valid))
+    counts = np.bincount(train, minlength=text.vocabulary) + 1.0
+    return float(-np.log(counts / counts.sum())[valid].mean())
+
+
+STUDY = Study(about=ABOUT, scales=SCALES, run=run)

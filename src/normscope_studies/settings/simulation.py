@@ -1,0 +1,174 @@
+"""Stacks as they are drawn, run on random sequences: what the theory's predictions are compared with."""
+
+# N = packed tokens, B = sequences, T = tokens of each, D = width
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from normscope.model import Context, Layout, Stack, StackConfig, profile
+from normscope.model.embedding import Embedding
+from normscope.model.initialisation import initialise
+from normscope.model.stack import PlacedEnd, norm_maker
+from normscope.placement import named
+from normscope.placement.reading import read_head
+from normscope.theory.predict import ModelSetting
+from normscope.train.seeds import seed_weights
+
+SEQUENCES = 6
+"""Of each draw; their gradients are told apart."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawn:
+    """One stack of one draw, or means over draws; each a mean over the draw's sequences."""
+
+    q: NDArray[np.float64]
+    """‖x_l‖² / d, from the embedding on."""
+    p: NDArray[np.float64]
+    """⟨x_l, x'_l⟩ / d of two tokens of a sequence; NaN for sequences of one."""
+    squares: dict[str, NDArray[np.float64]]
+    """Squared Frobenius norm of each matrix's gradient, block by block; names as in `StackPrediction`."""
+
+    @property
+    def gradient_norm(self) -> dict[str, NDArray[np.float64]]:
+        """Roots of the squares: of a mean over draws, what `predict` predicts."""
+        return {name: np.sqrt(square) for name, square in self.squares.items()}
+
+
+def mean_of(draws: Sequence[Drawn]) -> Drawn:
+    """Means over draws. Raises ValueError without any."""
+    if not draws:
+        raise ValueError("no draws to take means of")
+    return Drawn(
+        q=np.mean([draw.q for draw in draws], axis=0),
+        p=np.mean([draw.p for draw in draws], axis=0),
+        squares={name: np.mean([draw.squares[name] for draw in draws], axis=0) for name in draws[0].squares},
+    )
+
+
+def simulate(placement: str, model: ModelSetting, draws: int, seed: int = 0) -> dict[str, Drawn]:
+    """Means over `draws` models of float32, by stack: "encoder", "decoder" or both."""
+    simulation = Simulation(placement, model)
+    drawn = [simulation.draw(seed * draws + i) for i in range(draws)]
+    return {kind: mean_of([draw[kind] for draw in drawn]) for kind in drawn[0]}
+
+
+class Simulation:
+    """The model of a setting, to be drawn again and again.
+
+    Raises ValueError for an unknown placement, or one that is not defined for such a model.
+    """
+
+    def __init__(self, placement: str, model: ModelSetting) -> None:
+        self.model, self.placement = model, named(placement)
+        kinds: tuple[Literal["encoder", "decoder"], ...] = (
+            ("encoder", "decoder") if model.stack == "encoder-decoder" else (model.stack,)
+        )
+        placements = {kind: self.placement(model.shape(kind)) for kind in kinds}
+        norm = "as-placement" if model.norm == "layer-norm" else model.norm
+        self.stacks = {kind: Stack(placed, StackConfig(norm=norm)) for kind, placed in placements.items()}
+        self.layout = Layout(torch.full((SEQUENCES,), model.tokens))
+        self.embedding = Embedding(model.vocabulary, model.width, placements[kinds[-1]])
+        last = self.stacks[kinds[-1]]
+        asked, make = read_head(last.placement, model.vocabulary), norm_maker(last.placement, norm)
+        self.head = PlacedEnd(asked, make, last.schedules.value)
+        # Gradients of weights are made of those of activations, so that sequences can be told apart.
+        self.modules = nn.ModuleList([*self.stacks.values(), self.embedding]).requires_grad_(False)
+        self._forget()
+        for kind, stack in self.stacks.items():
+            _record_stream(stack, partial(self._add_moments, kind))
+            for sublayer in stack.sublayers():
+                crosses = "cross_" if sublayer.site.kind == "cross_attention" else ""
+                for name, linear in sublayer.f.matrices():
+                    _record_gradient(linear, partial(self._add_square, kind, crosses + name))
+
+    def draw(self, seed: int) -> dict[str, Drawn]:
+        """Weights, sequences, targets and, where it is not tied, the output projection, all of that seed."""
+        seed_weights(seed)
+        initialise(self.modules, self.model.setting, self.placement)
+        inputs = [self._input() for _ in self.stacks]
+        self._forget()
+        profile(self.modules, lambda: self._output(inputs))
+        self._forget()
+        vocabulary, width = self.model.vocabulary, self.model.width
+        own = self.model.setting == "theory" or not self.model.tied
+        rows = torch.randn(vocabulary, width) / width**0.5 if own else self.embedding.weight
+        rows = self.embedding.placement.output_rows(rows, self.head, vocabulary)
+        targets = torch.randint(vocabulary, (self.layout.tokens,))
+        logits = self._output(inputs) @ rows.T
+        (nn.functional.cross_entropy(logits, targets, reduction="sum") / self.model.tokens).backward()  # type: ignore[no-untyped-call]
+        return {kind: _drawn(*found) for kind, found in self.found.items()}
+
+    def _add_moments(self, kind: str, moments: tuple[float, float]) -> None:
+        self.found[kind][0].append(moments)
+
+    def _add_square(self, kind: str, name: str, square: float) -> None:
+        self.found[kind][1].setdefault(name, []).append(square)
+
+    def _forget(self) -> None:
+        self.found: dict[str, tuple[list[Any], dict[str, list[float]]]] = {kind: ([], {}) for kind in self.stacks}
+
+    def _input(self) -> Tensor:
+        """In the theory's setting independent tokens; in the paper's no token twice in a sequence, and positions."""
+        if self.model.setting == "theory":
+            return torch.randn(self.layout.tokens, self.model.width, requires_grad=True)
+        ids = [2 + torch.randperm(self.model.vocabulary - 2)[: self.model.tokens] for _ in range(SEQUENCES)]
+        embedded: Tensor = self.embedding(torch.cat(ids), self.layout.positions_N, self.layout.longest)
+        embedded.requires_grad_()
+        return embedded
+
+    def _output(self, inputs: list[Tensor]) -> Tensor:
+        x = inputs[0]
+        memory: dict[str, Any] = {}
+        for (kind, stack), embedded in zip(self.stacks.items(), inputs, strict=True):
+            x = stack(embedded, Context(layout=self.layout, causal=kind == "decoder", **memory))
+            memory = {"memory_MD": x, "memory_layout": self.layout}
+        return x
+
+
+def _record_stream(stack: Stack, record: Callable[[tuple[float, float]], None]) -> None:
+    hidden = stack.placement.hidden
+    stack.blocks[0].register_forward_pre_hook(lambda _, inputs: record(_moments(hidden(inputs[0]))))
+    for block in stack.blocks:
+        block.register_forward_hook(lambda _, __, state: record(_moments(hidden(state))))
+
+
+def _record_gradient(linear: nn.Linear, record: Callable[[float], None]) -> None:
+    """Its mean squared Frobenius norm for one sequence: of Σ_i g_i x_iᵀ that is Σ_ij ⟨g_i, g_j⟩ ⟨x_i, x_j⟩."""
+
+    def forward(_: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        x = _products(inputs[0].detach())
+        if output.requires_grad:  # not while a placement takes its profile
+            output.register_hook(lambda g: record(float((_products(g) * x).sum()) / SEQUENCES))  # type: ignore[no-untyped-call]
+
+    linear.register_forward_hook(forward)
+
+
+def _products(x_ND: Tensor) -> Tensor:
+    """Of all pairs of tokens, sequence by sequence."""
+    x_BTD = x_ND.view(SEQUENCES, -1, x_ND.shape[-1])
+    return x_BTD @ x_BTD.mT
+
+
+@torch.no_grad()
+def _moments(x_ND: Tensor) -> tuple[float, float]:
+    products = _products(x_ND).mean(0).double() / x_ND.shape[1]
+    one, tokens = float(products.trace()), len(products)
+    pairs = tokens * (tokens - 1)
+    return one / tokens, (float(products.sum()) - one) / pairs if pairs else math.nan
+
+
+def _drawn(stream: list[tuple[float, float]], squares: dict[str, list[float]]) -> Drawn:
+    moments = np.array(stream)
+    # Gradients were recorded from the last block to the first.
+    return Drawn(
+        q=moments[:, 0], p=moments[:, 1], squares={name: np.array(found[::-1]) for name, found in squares.items()}
+    )

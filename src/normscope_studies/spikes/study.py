@@ -1,0 +1,194 @@
+"""Spikes made on purpose: what the doctor says of each log, as a table of confusions."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from normscope.history.causes.registry import CAUSES
+from normscope.history.explain import UNKNOWN
+
+from ..protocol.claims import judged
+from ..protocol.contents import StudyFigure, StudyTable
+from ..protocol.pieces import Pieces
+from ..protocol.scale import Scale
+from ..protocol.study import Findings, Study
+from . import ABOUT
+from .cases import BROKEN, HEALTHY
+from .config import SpikesConfig
+from .figure import losses_svg
+from .measure import measured
+
+WITHIN_UPDATES = 5
+NOTHING = "no alarm"
+Piece = Mapping[str, Any]
+
+
+def run(config: SpikesConfig, pieces: Pieces) -> Findings:
+    """One piece a training: its log and what the doctor says of it."""
+    asked = [
+        (loop, name, seed)
+        for seed in range(1, config.seeds + 1)
+        for loop in config.loops
+        for name in (*config.broken, *config.healthy)
+    ]
+    sizes = {key: value for key, value in asdict(config).items() if key not in ("loops", "broken", "healthy", "seeds")}
+    found: dict[tuple[str, str, int], Piece] = {}
+    for done, (loop, name, seed) in enumerate(asked):
+        pieces.watch("trainings", done, len(asked))
+        settings = {"loop": loop, "case": asdict((BROKEN | HEALTHY)[name]), "seed": seed, "sizes": sizes}
+        found[loop, name, seed] = pieces.get(f"{loop}/{name}-{seed}", settings, measured, loop, name, config, seed)
+    pieces.watch("trainings", len(asked), len(asked))
+    broken = {key: piece for key, piece in found.items() if piece["cause"]}
+    healthy = {key: piece for key, piece in found.items() if not piece["cause"]}
+    confusions = _confusions(found)
+    return Findings(
+        conditions=_conditions(config),
+        claims=[*(_claims(broken) if broken else []), *([_silence(healthy)] if healthy else [])],
+        figures=[
+            StudyFigure(
+                name="losses",
+                title="Losses of the trainings, and the onsets that the doctor found",
+                caption="Dashed: the onset found. Dotted: the update at which it was broken, where that is midway.",
+                svg=losses_svg({name: _of(found, config, name) for name in (*config.broken, *config.healthy)}, config),
+                wide=True,
+            )
+        ],
+        tables=[confusions, _each(found)],
+        data={"trainings": [_row(key, piece) for key, piece in found.items()]},
+    )
+
+
+def _of(found: Mapping[tuple[str, str, int], Piece], config: SpikesConfig, name: str) -> dict[str, Piece]:
+    """By loop, of the first seed."""
+    return {loop: found[loop, name, 1] for loop in config.loops}
+
+
+def is_dated(piece: Piece) -> bool:
+    """Whether an episode begins within five updates of where the training was broken, and none elsewhere."""
+    return bool(piece["episodes"]) and all(
+        abs(e["onset"] - piece["onset"]) <= WITHIN_UPDATES for e in piece["episodes"]
+    )
+
+
+def is_explained(piece: Piece) -> bool:
+    """Whether the first episode has the right cause."""
+    return bool(piece["episodes"]) and piece["episodes"][0]["cause"] == piece["cause"]
+
+
+def is_placed(piece: Piece) -> bool:
+    """Whether the first episode names the block that was broken, or says that none leads."""
+    return bool(piece["episodes"]) and piece["place"] in piece["episodes"][0]["place"]
+
+
+def _claims(broken: Mapping[tuple[str, str, int], Piece]) -> list[Any]:
+    tests = (
+        ("dated", f"the onset is found within {WITHIN_UPDATES} updates, and no other is", is_dated),
+        ("explained", "the cause is the one that was made", is_explained),
+        ("placed", "the place is the block that was broken, the output layer, or none", is_placed),
+    )
+    claims = []
+    for name, statement, test in tests:
+        right = sum(map(test, broken.values()))
+        claims.append(
+            judged(
+                name=name,
+                statement=statement,
+                source="docs/doctor.md, While it trains",
+                found=f"{right} of {len(broken)} trainings",
+                holds={f"{case}, {loop}, seed {seed}": test(piece) for (loop, case, seed), piece in broken.items()},
+            )
+        )
+    return claims
+
+
+def _silence(healthy: Mapping[tuple[str, str, int], Piece]) -> Any:
+    quiet = {f"{case}, {loop}, seed {seed}": not piece["episodes"] for (loop, case, seed), piece in healthy.items()}
+    return judged(
+        name="silent",
+        statement="healthy trainings give no alarm",
+        source="docs/doctor.md, While it trains",
+        found=f"{sum(quiet.values())} of {len(quiet)} trainings",
+        holds=quiet,
+    )
+
+
+def _said(piece: Piece) -> str:
+    return piece["episodes"][0]["cause"] if piece["episodes"] else NOTHING
+
+
+def _confusions(found: Mapping[tuple[str, str, int], Piece]) -> StudyTable:
+    said = [*(cause.id for cause in CAUSES), UNKNOWN, NOTHING]
+    truths = [*(cause.id for cause in CAUSES), ""]
+    counts = {truth: Counter(_said(piece) for piece in found.values() if piece["cause"] == truth) for truth in truths}
+    return StudyTable(
+        title="What was done, by row, and what the doctor says, by column",
+        columns=["", *said],
+        rows=[[truth or "healthy", *(str(count[word]) for word in said)] for truth, count in counts.items() if count],
+    )
+
+
+def _each(found: Mapping[tuple[str, str, int], Piece]) -> StudyTable:
+    return StudyTable(
+        title="Every training",
+        columns=[
+            *("training", "loop", "seed", "broken at", "onset found", "cause found", "place found"),
+            *("loss before, nats", "highest after, nats"),
+        ],
+        rows=[list(_row(key, piece).values()) for key, piece in found.items()],
+    )
+
+
+def _row(key: tuple[str, str, int], piece: Piece) -> dict[str, Any]:
+    loop, name, seed = key
+    first = piece["episodes"][0] if piece["episodes"] else {}
+    return {
+        "training": (BROKEN | HEALTHY)[name].words,
+        "loop": loop,
+        "seed": seed,
+        "broken_at": piece["onset"],
+        "onset": first.get("onset"),
+        "cause": first.get("cause"),
+        "place": first.get("place"),
+        "loss_before": first.get("loss_before"),
+        "loss_worst": first.get("loss_worst"),
+    }
+
+
+def _conditions(config: SpikesConfig) -> Sequence[tuple[str, str]]:
+    return [
+        (
+            "Model",
+            f"causal language models of {config.blocks} blocks, width {config.width}, Pre-LN (the collapse: Post-LN), "
+            f"on a Markov chain over {config.classes} tokens",
+        ),
+        (
+            "Training",
+            f"{config.updates} updates of {config.sequences} sequences of {config.tokens} tokens, AdamW at 3e-3",
+        ),
+        ("Broken", f"at update {config.change_at}, or from the first update on"),
+        (
+            "Logs",
+            "metrics.jsonl of this library's loop, trainer_state.json of Hugging Face's Trainer",
+        ),
+        ("Monitor", f"every {config.every_updates} updates on one batch"),
+        ("Gradient normalisation", "of the mean loss per token"),
+        ("Logarithm", "natural"),
+        ("Seeds", f"{config.seeds}: weights, data, and which block is broken; no spread is estimated"),
+    ]
+
+
+STUDY = Study(
+    about=ABOUT,
+    scales={
+        "smoke": Scale(
+            config=SpikesConfig(
+                loops=("normscope",), broken=("rate",), healthy=("warm-up",), updates=70, change_at=45, blocks=2
+            ),
+            decides=False,
+        ),
+        "cpu": Scale(config=SpikesConfig()),
+        "paper": Scale(config=SpikesConfig(seeds=10, width=64, blocks=6, updates=400, change_at=250)),
+    },
+    run=run,
+)

@@ -1,0 +1,232 @@
+"""What Theorem 1 claims and what it should have, each against measured gradients."""
+
+# S = seeds, X = places of a sweep, Q = sequences
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from normscope.evidence.estimates import Floats, estimate, exponent, with_interval
+from normscope.evidence.judging import Answer, between, lies_within
+from normscope.measure import Estimate
+from normscope.report.numbers import number, span
+
+from ..protocol.claims import judged
+from ..protocol.contents import Claim
+from ..theory import corrected, paper
+from .bounds import DELTA, EPSILON, Side, saturated_loss_gradient
+from .measure import ROWS
+
+SHORT, LONG = ROWS
+"""Rows of length 1, as the theorem needs them, and rows of length √d."""
+EXPONENT_WITHIN = 0.1
+"""Exponents that are told apart differ by 0.5 or more."""
+PREDICTED_WITHIN = 0.1
+"""Of 1, for measured / expected; the paper's order is dozens of times what is expected."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sweep:
+    """Gradients of the last W₂ of one placement over depth or width."""
+
+    side: Side
+    over: Literal["blocks", "width"]
+    tokens: int
+    rows: str
+    shapes: Sequence[tuple[int, int]]
+    """(blocks, width), (X,)."""
+    gradients_SXQ: Floats
+    loss_gradients_SXQ: Floats
+    """Greatest ‖∂L/∂x‖ among each sequence's positions."""
+    predicted_X: Floats
+    """For one token in closed form, else by the mean field; NaN where there is neither."""
+
+    @property
+    def x(self) -> list[int]:
+        return [blocks if self.over == "blocks" else width for blocks, width in self.shapes]
+
+    @property
+    def norms_SX(self) -> Floats:
+        """Root mean square over sequences; predictions are of its mean over seeds."""
+        norms: Floats = np.sqrt(np.square(self.gradients_SXQ).mean(2))
+        return norms
+
+    @property
+    def mean(self) -> Estimate:
+        return estimate(self.norms_SX)
+
+    @property
+    def exponent(self) -> Estimate:
+        """Over width, or over the deeper half of the depths: orders are for large L."""
+        since = len(self.shapes) // 2 if self.over == "blocks" else 0
+        return exponent(self.x[since:], self.norms_SX[:, since:])
+
+    @property
+    def name(self) -> str:
+        return "one token" if self.tokens == 1 else f"{self.tokens} tokens"
+
+    def bounds(self, kind: Literal["paper_order", "paper_bound", "corrected_bound", "one_token"]) -> Floats:
+        return np.array([getattr(self.side, kind)(*shape) for shape in self.shapes])
+
+    def exceeding(self, kind: Literal["paper_bound", "corrected_bound"]) -> int:
+        """Sequences whose gradient is above the bound, ‖∂L/∂x‖ being what was measured for them."""
+        return int((self.gradients_SXQ > self.bounds(kind)[:, None] * self.loss_gradients_SXQ).sum())
+
+    def exceeding_S(self, kind: Literal["paper_bound", "corrected_bound"]) -> Floats:
+        """Share of each seed's sequences above the bound."""
+        above: Floats = (self.gradients_SXQ > self.bounds(kind)[:, None] * self.loss_gradients_SXQ).mean((1, 2))
+        return above
+
+    def slack(self, kind: Literal["paper_order", "paper_bound", "corrected_bound"]) -> tuple[float, float]:
+        """Least and greatest of bound / mean over seeds; ‖∂L/∂x‖ is 1 in an order, and measured in a bound."""
+        loss_X = 1.0 if kind == "paper_order" else np.sqrt(np.square(self.loss_gradients_SXQ).mean((0, 2)))
+        ratios = self.bounds(kind) * loss_X / self.mean.mean
+        return float(ratios.min()), float(ratios.max())
+
+    @property
+    def ratio(self) -> Estimate:
+        """Measured / predicted, (X,)."""
+        return estimate(self.norms_SX / self.predicted_X)
+
+
+def claims(sweeps: Sequence[Sweep]) -> list[Claim]:
+    """All claims of the study; `sweeps` holds both placements, both directions and both kinds of rows."""
+    found = []
+    for side in {id(sweep.side): sweep.side for sweep in sweeps}.values():
+        own = [sweep for sweep in sweeps if sweep.side is side and sweep.rows == SHORT]
+        deep, wide = ([sweep for sweep in own if sweep.over == over] for over in ("blocks", "width"))
+        found += [_bound(side, own), _order(side, wide), _over_depth(side, deep), _right_order(side, wide)]
+        found += [_right_bound(side, own), _value(side, own)]
+    return [*found, _mean_field(sweeps), _long_rows(sweeps)]
+
+
+def _bound(side: Side, sweeps: Sequence[Sweep]) -> Claim:
+    least = paper.theorem_1_probability(epsilon=EPSILON, delta=DELTA)
+    total = sum(sweep.gradients_SXQ.size for sweep in sweeps)
+    above = sum(sweep.exceeding("paper_bound") for sweep in sweeps)
+    return judged(
+        name=f"Theorem 1, {side.title}: the bound",
+        statement=f"The gradient of the last W₂ is at most O({side.order_text}) with probability {least:.3f} at least, "
+        f"which is 0.99 − δ − ε/(0.9+ε) at the reported (ε, δ) = ({EPSILON}, {DELTA}).",
+        source="Xiong et al. 2020, theorem 1; constants from its proof, appendix E",
+        found=f"{above} of {total:,} gradients exceed it. {_looseness(sweeps, 'paper_bound', ',.0f')}",
+        holds={"all": _seldom(sweeps, "paper_bound", 1 - least)},
+    )
+
+
+def _order(side: Side, wide: Sequence[Sweep]) -> Claim:
+    claimed = order_exponent(wide[0])
+    low, high = next(sweep for sweep in wide if sweep.tokens == 1).slack("paper_order")
+    return judged(
+        name=f"Theorem 1, {side.title}: the scale",
+        statement=f"“The scale of the gradients to the last FFN layer is of order O({side.order_text})”: over these "
+        f"widths d to the power {claimed:.3f}.",
+        source="Xiong et al. 2020, after theorem 1",
+        found=f"Fitted exponent over the width: {_exponents(wide)}. {side.order_text} itself is {low:.0f} to "
+        f"{high:.0f} times the gradient of one token.",
+        holds={sweep.name: lies_within(sweep.exponent, claimed, EXPONENT_WITHIN) for sweep in wide},
+    )
+
+
+def order_exponent(sweep: Sweep) -> float:
+    """Slope of the claimed order over the width, fitted as the measured one is."""
+    return float(exponent(sweep.x, sweep.bounds("paper_order")[None]).mean)
+
+
+def _over_depth(side: Side, deep: Sequence[Sweep]) -> Claim:
+    return judged(
+        name=f"Theorem 1, {side.title}: over depth",
+        statement=f"The gradient of the last W₂ {side.over_depth_text}.",
+        source="Xiong et al. 2020, theorem 1",
+        found=f"Fitted exponent over the number of blocks, deeper half: {_exponents(deep)}; "
+        f"{number(side.depth_exponent)} is claimed.",
+        holds={sweep.name: lies_within(sweep.exponent, side.depth_exponent, EXPONENT_WITHIN) for sweep in deep},
+    )
+
+
+def _right_order(side: Side, wide: Sequence[Sweep]) -> Claim:
+    return judged(
+        name=f"Corrected, {side.title}: the scale",
+        statement=f"One position's gradient has rank one, so the scale is O({side.corrected_order_text}), not "
+        f"O({side.order_text}).",
+        source="corrected",
+        found=f"Fitted exponent over the width: {_exponents(wide)}; 0.5 is expected.",
+        holds={sweep.name: lies_within(sweep.exponent, 0.5, EXPONENT_WITHIN) for sweep in wide},
+    )
+
+
+def _right_bound(side: Side, sweeps: Sequence[Sweep]) -> Claim:
+    least = {sweep.name: corrected.theorem_1_probability(delta=DELTA, positions=sweep.tokens) for sweep in sweeps}
+    above = {name: sum(s.exceeding("corrected_bound") for s in sweeps if s.name == name) for name in least}
+    total = {name: sum(s.gradients_SXQ.size for s in sweeps if s.name == name) for name in least}
+    stated = "; ".join(f"{p:.3f} for {name}" for name, p in least.items())
+    return judged(
+        name=f"Corrected, {side.title}: the bound",
+        statement="‖∂L/∂x‖ √(d/2 · (1 + √(500/d))) / √((1−ε) q) is exceeded no more often than its probability "
+        f"0.99 − nδ leaves room for ({stated}; where that is 0 the bound promises nothing).",
+        source="corrected",
+        found=f"{sum(above.values())} of {sum(total.values()):,} gradients exceed it. "
+        f"{_looseness(sweeps, 'corrected_bound', '.1f')}",
+        holds={
+            name: _seldom([sweep for sweep in sweeps if sweep.name == name], "corrected_bound", 1 - least[name])
+            for name in least
+        },
+    )
+
+
+def _value(side: Side, sweeps: Sequence[Sweep]) -> Claim:
+    ones = [sweep for sweep in sweeps if sweep.tokens == 1]
+    return judged(
+        name=f"Corrected, {side.title}: the value",
+        statement="For a sequence of one token the expected size is √(d/2) ‖∂L/∂x‖ / √q.",
+        source="corrected",
+        found=f"Measured / expected is {_ratios(ones)} over all depths and widths, ‖∂L/∂x‖ taken as 1.",
+        holds={f"over {s.over}": lies_within(s.ratio, 1.0, PREDICTED_WITHIN) for s in ones},
+    )
+
+
+def _mean_field(sweeps: Sequence[Sweep]) -> Claim:
+    several = [sweep for sweep in sweeps if sweep.tokens > 1 and sweep.rows == SHORT]
+    return judged(
+        name="Prediction: mean over positions",
+        statement="The mean-field prediction gives the gradient of a mean over several positions.",
+        source="this program's theory",
+        found=f"Measured / predicted is {_ratios(several)} for {several[0].name}.",
+        holds={f"{s.side.title} over {s.over}": lies_within(s.ratio, 1.0, PREDICTED_WITHIN) for s in several},
+    )
+
+
+def _long_rows(sweeps: Sequence[Sweep]) -> Claim:
+    ones = [sweep for sweep in sweeps if sweep.tokens == 1 and sweep.rows == LONG]
+    lengths = " to ".join(f"{np.sqrt(np.square(ones[0].loss_gradients_SXQ[:, i]).mean()):.1f}" for i in (0, -1))
+    return judged(
+        name="Corrected: what “all derivatives are bounded” hides",
+        statement="‖∂L/∂x‖ is O(1) only for output rows of length O(1). With rows from N(0, 1) it is about √(2d) "
+        f"({saturated_loss_gradient(ones[0].x[-1]):.1f} at d = {ones[0].x[-1]}), and the gradient of order d.",
+        source="corrected",
+        found=f"Measured ‖∂L/∂x‖ from {lengths} over the widths; exponent of the gradient: "
+        + "; ".join(f"{with_interval(s.exponent)} ({s.side.title})" for s in ones)
+        + ".",
+        holds={s.side.title: lies_within(s.exponent, 1.0, EXPONENT_WITHIN) for s in ones},
+    )
+
+
+def _seldom(sweeps: Sequence[Sweep], kind: Literal["paper_bound", "corrected_bound"], most: float) -> Answer:
+    """Whether the share of gradients above the bound is at most that, over seeds: those of one seed share weights."""
+    return between(estimate(np.mean([sweep.exceeding_S(kind) for sweep in sweeps], axis=0)), greatest=most)
+
+
+def _exponents(sweeps: Sequence[Sweep]) -> str:
+    return "; ".join(f"{with_interval(sweep.exponent)} for {sweep.name}" for sweep in sweeps)
+
+
+def _looseness(sweeps: Sequence[Sweep], kind: Literal["paper_bound", "corrected_bound"], digits: str) -> str:
+    wide = [(sweep.name, *sweep.slack(kind)) for sweep in sweeps if sweep.over == "width"]
+    factors = "; ".join(f"{low:{digits}} to {high:{digits}} times the gradient for {name}" for name, low, high in wide)
+    return f"Over the widths it is {factors}."
+
+
+def _ratios(sweeps: Sequence[Sweep]) -> str:
+    return span(np.concatenate([sweep.ratio.mean for sweep in sweeps]).tolist())

@@ -1,0 +1,90 @@
+"""The gradient of a stack's last W₂, one sequence at a time, in the setting of Xiong et al. 2020, section 3.3."""
+
+# S = sequences, T = tokens of each, N = S·T packed tokens, D = width, F = inner width (here D), V = vocabulary
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from normscope.model import Context, Layout, Stack, StackConfig
+from normscope.model.feed_forward import FeedForward
+from normscope.model.initialisation import initialise
+from normscope.placement import StackShape, named
+from normscope.train.seeds import seed_weights
+
+ROWS = {"N(0, 1/d)": -0.5, "N(0, 1)": 0.0}
+"""What rows of the output projection are drawn from: their elements have the standard deviation d to this power."""
+
+
+def sweeps_of_seed(
+    placement: str, shapes: Mapping[str, Sequence[tuple[int, int]]], seed: int, **sizes: Any
+) -> dict[str, list[list[dict[str, Any]]]]:
+    """`last_layer_gradients` of one seed at every (blocks, width) of each sweep, by the name of the sweep."""
+    return {
+        over: [
+            last_layer_gradients(placement, blocks=blocks, width=width, seed=seed, **sizes) for blocks, width in places
+        ]
+        for over, places in shapes.items()
+    }
+
+
+def last_layer_gradients(
+    placement: str, *, blocks: int, width: int, tokens: Sequence[int], sequences: int, vocabulary: int, seed: int
+) -> list[dict[str, Any]]:
+    """One draw of an encoder's weights, at each number of tokens and under each kind of output rows.
+
+    Each entry holds `tokens` and `rows`; `gradient_norms`, (S,): ‖∂L̃/∂W^{2,L}‖_F of the mean cross-entropy in nats over
+    one sequence's positions, at random targets; `loss_gradient_norms`, (S,): the greatest ‖∂L/∂x‖ of a position of it,
+    x the stack's output. Raises ValueError for an unknown placement, or one without encoders.
+    """
+    seed_weights(seed)
+    shape = StackShape(kind="encoder", width=width, ffn_width=width, heads=1, encoder_blocks=blocks)
+    stack = Stack(named(placement)(shape), StackConfig()).requires_grad_(False)
+    initialise(stack, "theory", named(placement))
+    rows_VD = torch.randn(vocabulary, width)
+    found = []
+    for count in tokens:
+        layout = Layout(torch.full((sequences,), count))
+        hidden_NF, added_ND, output_ND = _forward(stack, torch.randn(layout.tokens, width), Context(layout=layout))
+        targets_N = torch.randint(vocabulary, (layout.tokens,))
+        for name, power in ROWS.items():
+            logits_NV = output_ND @ rows_VD.T * width**power
+            loss = nn.functional.cross_entropy(logits_NV, targets_N, reduction="sum")
+            added, output = torch.autograd.grad(loss, [added_ND, output_ND], retain_graph=True)
+            found.append(
+                {
+                    "tokens": count,
+                    "rows": name,
+                    "gradient_norms": _frobenius(hidden_NF, added, count) / count,
+                    "loss_gradient_norms": output.norm(dim=1).view(-1, count).amax(1),
+                }
+            )
+    return found
+
+
+def _forward(stack: Stack, x_ND: Tensor, context: Context) -> tuple[Tensor, Tensor, Tensor]:
+    """What the last W₂ reads and gives, and the stack's output; the graph begins at what it gives."""
+    *_, last = stack.sublayers()
+    assert isinstance(last.f, FeedForward)
+    seen: list[Tensor] = []
+
+    def cut(_: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor:
+        seen.extend((inputs[0], output.requires_grad_()))
+        return output
+
+    handle = last.f.ffn_out.register_forward_hook(cut)
+    try:
+        output_ND = stack(x_ND, context)
+    finally:
+        handle.remove()
+    hidden_NF, added_ND = seen
+    return hidden_NF, added_ND, output_ND
+
+
+def _frobenius(hidden_NF: Tensor, gradient_ND: Tensor, tokens: int) -> Tensor:
+    """‖Σ_t h_tᵀ g_t‖ over the tokens of each sequence, (S,)."""
+    h_STF, g_STD = (x.view(-1, tokens, x.shape[-1]) for x in (hidden_NF, gradient_ND))
+    squares = ((h_STF @ h_STF.mT) * (g_STD @ g_STD.mT)).sum((1, 2))
+    return squares.clamp(min=0).sqrt()

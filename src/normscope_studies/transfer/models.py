@@ -1,0 +1,28 @@
+"""What is trained: one configuration for every placement and size."""
+
+from normscope.optim import OptimizerConfig
+from normscope.tasks.language_model import LanguageModelRunConfig
+
+from ..ladders.setting import language_model
+from .config import TransferConfig
+
+
+def run_config(config: TransferConfig, placement: str, width: int, blocks: int) -> LanguageModelRunConfig:
+    """Rate, warm-up and seed are still to be chosen. Raises UserError for text that is not there."""
+    return language_model(
+        preset=config.preset,
+        sizes={
+            "placement": placement,
+            "width": width,
+            "ffn_width": round(config.ffn_ratio * width),
+            "heads": width // config.head_width,
+            "blocks": blocks,
+        },
+        text=config.text,
+        sequence_length=config.sequence_length,
+        batch_sequences=config.batch_sequences,
+        optimizer=OptimizerConfig(name="adam"),
+        updates=config.updates,
+        warmup_updates=config.warmup_updates,
+        device=config.device,
+    )

@@ -1,0 +1,134 @@
+"""The size at which the runs of figures 2, 4 and 6 are made: text, model, batches, epochs, warm-ups."""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from normscope.data.parallel.opening import TOY, DataConfig
+from normscope.errors import UserError
+from normscope.model import ModelConfig
+from normscope.optim import OptimizerConfig
+from normscope.tasks.translation.config import TranslationConfig, TranslationRunConfig
+from normscope.train import TrainConfig
+
+from .arms import EN_DE
+
+PAPER_EPOCHS, PAPER_EPOCH_UPDATES = 15, 1_100
+"""What the paper shows, and about how many batches of 4,096 tokens its 153,000 pairs are."""
+PAPER_LONG, PAPER_SHORT = 4_000, 500
+"""Its warm-ups, in updates (section 3.2)."""
+_SHARED = (
+    *("toy_pairs", "width", "ffn_width", "heads", "blocks", "dropout", "attention_dropout", "label_smoothing"),
+    *("max_tokens", "epoch_updates", "bleu_sentences", "bleu_beam"),
+)
+"""What a run's numbers depend on beside its arm, its seed and what its language pair has of its own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunsConfig:
+    """What all runs of figures 2, 4 and 6 have in common. Runs that figures share are those of equal settings."""
+
+    corpus: str = "corpora/iwslt14_tatoeba_deen"
+    """De-En: a folder made by `normscope data prepare`, or `toy`."""
+    en_de_corpus: str = "corpora/wmt_ende"
+    """En-De text in the WMT style; figure 4 alone reads it."""
+    toy_pairs: int = 20_000
+    cells: str = ""
+    """The folder of the runs, which the three figures share; empty for `translation-cells` beside the study's own."""
+    seeds: int = 3
+    width: int = 64
+    ffn_width: int = 128
+    heads: int = 2
+    blocks: int = 6
+    dropout: float = 0.0
+    """0 where the text is gone through less than once: nothing can be learned by heart."""
+    attention_dropout: float = 0.0
+    label_smoothing: float = 0.1
+    max_tokens: int = 768
+    accumulation: int = 1
+    en_de_accumulation: int = 1
+    en_de_ffn_width: int = 0
+    """0 for that of De-En, as below."""
+    en_de_heads: int = 0
+    """On WMT14 the paper has larger batches and Vaswani et al.'s base model."""
+    epochs: int = 15
+    """A checkpoint after each, as in the paper."""
+    epoch_updates: int = 70
+    """Updates that count as an epoch. The paper's are about 1,100; at a smaller scale the text is not gone through."""
+    long_warmup_updates: int = 255
+    """T_warmup = 4000 of the paper's 15 epochs of 1,100 updates, in the same part of a run."""
+    short_warmup_updates: int = 32
+    """The same of T_warmup = 500."""
+    bleu_sentences: int = 100
+    """The first ones of the validation split, translated at every epoch."""
+    bleu_beam: int = 1
+    device: str = "cpu"
+    """auto, cpu, cuda, cuda:1 …"""
+
+    def __post_init__(self) -> None:
+        if self.seeds < 1 or self.epochs < 2 or self.epoch_updates < 1:
+            raise ValueError("seeds and epoch_updates must be at least 1, and epochs 2")
+        if self.bleu_sentences < 1:
+            raise ValueError(f"bleu_sentences must be at least 1, got {self.bleu_sentences}")
+        if not 1 < self.short_warmup_updates < self.long_warmup_updates < self.updates:
+            raise ValueError(
+                f"short_warmup_updates={self.short_warmup_updates} and long_warmup_updates={self.long_warmup_updates} "
+                f"must rise, above 1 and below the {self.updates:,} updates of a run"
+            )
+        self.training("de-en")
+        self.training(EN_DE)
+
+    @property
+    def updates(self) -> int:
+        return self.epochs * self.epoch_updates
+
+    def digest(self, pair: str) -> str:
+        """Eight hexadecimal digits of what a run's numbers depend on beside its arm and seed."""
+        own = "en_de_" if pair == EN_DE else ""
+        settings = {key: getattr(self, key) for key in _SHARED}
+        settings |= {key: getattr(self, own + key) for key in ("corpus", "accumulation")}
+        settings |= {key: getattr(self, own + key) or getattr(self, key) for key in ("ffn_width", "heads")}
+        return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:8]
+
+    def training(self, pair: str) -> TranslationRunConfig:
+        """What all runs of a language pair share; an arm and a seed are still to be chosen."""
+        english = pair == EN_DE
+        return TranslationRunConfig(
+            data=DataConfig(
+                corpus=self.en_de_corpus if english else self.corpus,
+                toy_pairs=self.toy_pairs,
+                max_tokens=self.max_tokens,
+            ),
+            model=ModelConfig(
+                width=self.width,
+                ffn_width=(english and self.en_de_ffn_width) or self.ffn_width,
+                heads=(english and self.en_de_heads) or self.heads,
+                encoder_blocks=self.blocks,
+                decoder_blocks=self.blocks,
+                dropout=self.dropout,
+                attention_dropout=self.attention_dropout,
+            ),
+            optimizer=OptimizerConfig(),
+            train=TrainConfig(
+                duration=self.updates,
+                accumulation=self.en_de_accumulation if english else self.accumulation,
+                validate_every=self.epoch_updates,
+                checkpoint_every=self.epoch_updates,
+                keep_checkpoints=1,
+                device=self.device,
+                threads=1,
+            ),
+            translation=TranslationConfig(
+                label_smoothing=self.label_smoothing, bleu_sentences=self.bleu_sentences, bleu_beam=self.bleu_beam
+            ),
+        )
+
+
+def refuse_missing(corpus: str, setting: str) -> None:
+    """Raises UserError that says how to come by a corpus where there is none."""
+    if corpus != TOY and not Path(corpus).is_dir():
+        raise UserError(
+            f"no corpus at {corpus!r}: prepare one with `normscope data prepare` (docs/studies.md says which), and "
+            f"give its folder with --set {setting}=FOLDER (or {setting}={TOY} for the embedded language)"
+        )

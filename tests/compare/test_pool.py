@@ -1,0 +1,156 @@
+"""The pool of runs as processes: who waits for whom, what a failure costs, and that no run outlives its command."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from normscope.cli import main as cli
+from normscope.compare import pool
+from normscope.compare.grid import Cell, Grid
+from normscope.compare.locks import alone
+from normscope.compare.pool import run_cells
+from normscope.compare.state import CellState
+from normscope.engines.processes import Processes
+from normscope.processes import lifeline
+from normscope.signals import Interrupted
+from tiny import tiny
+
+Cells = Callable[..., list[Cell]]
+
+
+@pytest.fixture
+def cells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cells:
+    """Runs of two updates whose training is a script for Python; the pool looks at them often."""
+    for name in ("_POLL_SECONDS", "_WATCH_SECONDS"):
+        monkeypatch.setattr(pool, name, 0.01)
+
+    def make(script: str, seeds: int = 1) -> list[Cell]:
+        monkeypatch.setattr(
+            pool, "train_command", lambda cell, stop_when=None: ["-c", script, "train", str(cell.folder.metrics_file)]
+        )
+        grid = Grid(placements_and_warmups=(("pre-ln", 0),), peak_lrs=(1e-3,), optimizers=("adam",), seeds=seeds)
+        made = grid.cells(tiny("train.duration=2"), tmp_path)
+        for cell in made:
+            cell.folder.path.mkdir(parents=True)
+            cell.log_file.parent.mkdir(exist_ok=True)
+        return made
+
+    return make
+
+
+FINISH = f"import sys; open(sys.argv[2], 'w').write('{json.dumps({'event': 'finished', 'update': 2})}' + chr(10))"
+ENDLESS = "import time; time.sleep(600)"
+
+
+def quietly(states: list[CellState[Cell]]) -> None:
+    """A watch that shows nothing."""
+
+
+def test_a_run_that_another_process_still_trains_is_waited_for(cells: Cells) -> None:
+    held, free = cells(FINISH, seeds=2)
+    seen: list[list[str]] = []
+    lock = alone(held.folder.path, "run")
+    lock.__enter__()
+
+    def watch(states: list[CellState[Cell]]) -> None:
+        seen.append([state.status for state in states])
+        if seen[-1] == ["waiting for another process", "finished"]:
+            lock.__exit__(None, None, None)
+
+    states = run_cells([held, free], engine=Processes(1), watch=watch)
+    assert [state.status for state in states] == ["finished", "finished"]
+    assert ["waiting for another process", "finished"] in seen
+
+
+def test_a_failed_evaluation_leaves_the_training_and_says_what_failed(cells: Cells) -> None:
+    (state,) = run_cells(
+        cells(FINISH),
+        engine=Processes(1),
+        evaluate=lambda cell: [["-c", "raise SystemExit('no memory')", "evaluate"], ["-c", "", "another"]],
+        watch=quietly,
+    )
+    assert (state.status, state.update) == ("finished", 2)
+    assert state.message == "trained, but evaluate failed: no memory"
+
+
+def test_a_failed_training_is_not_evaluated(cells: Cells) -> None:
+    (state,) = run_cells(
+        cells("raise SystemExit('no room')"),
+        engine=Processes(1),
+        evaluate=lambda cell: [["-c", "raise SystemExit('asked')", "evaluate"]],
+        watch=quietly,
+    )
+    assert (state.status, state.message) == ("failed", "no room")
+
+
+def test_a_process_that_cannot_be_started_is_a_failed_run(cells: Cells, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = cells(FINISH, seeds=2)
+    monkeypatch.setattr(sys, "executable", "/no/such/python")
+    states = run_cells(made, engine=Processes(1), watch=quietly)
+    messages = {(state.status, state.message) for state in states}
+    assert messages == {("failed", "its process could not be started: No such file or directory")}
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_a_signal_ends_every_run_and_is_named(cells: Cells, number: signal.Signals, code: int) -> None:
+    last: list[CellState[Cell]] = []
+
+    def watch(states: list[CellState[Cell]]) -> None:
+        last[:] = states
+        if all(state.status == "running" for state in states):
+            os.kill(os.getpid(), number)
+
+    with pytest.raises(Interrupted) as stop:
+        run_cells(cells(ENDLESS, seeds=2), engine=Processes(2), watch=watch)
+    assert stop.value.exit_code == code
+    assert [state.status for state in last] == ["stopped", "stopped"]
+
+
+PARENT = """
+import os, subprocess, sys, time
+from normscope.processes.lifeline import with_lifeline
+child = "import sys; from normscope.processes.lifeline import hold_lifeline; hold_lifeline()\\n"
+child += "import signal, time; signal.signal(signal.SIGTERM, lambda *_: sys.exit(open(sys.argv[1], 'w').close()))\\n"
+child += "print(flush=True); time.sleep(60)"
+process = subprocess.Popen([sys.executable, "-c", child, sys.argv[1]], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                           env=with_lifeline(dict(os.environ)), start_new_session=True)
+process.stdout.readline()
+print(process.pid, flush=True)
+time.sleep(60)
+"""
+
+
+def test_no_run_outlives_a_command_that_is_killed(tmp_path: Path) -> None:
+    """Its parent cannot say anything when SIGKILL ends it; the run is asked to stop as by SIGTERM all the same."""
+    parent = subprocess.Popen([sys.executable, "-c", PARENT, tmp_path / "saved"], stdout=subprocess.PIPE)
+    assert parent.stdout is not None
+    child = int(parent.stdout.readline())
+    os.kill(child, 0)
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+    end = time.monotonic() + 60
+    while not (tmp_path / "saved").exists():
+        assert time.monotonic() < end, "the run trains on"
+        time.sleep(0.01)
+
+
+def test_every_command_holds_its_lifeline_and_passes_none_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    watched: list[Any] = []
+    monkeypatch.setattr(lifeline, "_watch", lambda: watched.append("watched"))
+    monkeypatch.setattr(sys, "argv", ["normscope", "--version"])
+    for environment in ({}, lifeline.with_lifeline({})):
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        with pytest.raises(SystemExit):
+            cli.main()
+    assert watched == ["watched"]
+    assert lifeline.VARIABLE not in os.environ
