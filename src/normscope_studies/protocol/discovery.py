@@ -82,7 +82,9 @@ def studies_in(package: str) -> dict[str, ListedStudy]:
     """
     spec = importlib.util.find_spec(package)
     found = {}
-    for part in sorted(pkgutil.iter_modules(spec and spec.submodule_search_locations), key=lambda part: part.name):
+    for part in sorted(
+        pkgutil.iter_modules(spec.submodule_search_locations if spec else ()), key=lambda part: part.name
+    ):
         module = f"{package}.{part.name}"
         about = getattr(importlib.import_module(module), "ABOUT", None) if part.ispkg else _read(module)
         if isinstance(about, About):

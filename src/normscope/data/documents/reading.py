@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ...errors import UserError
-from ..lines import Position
 from ..parts import cut, note_parts, noted_parts, write_part
 from ..pool import in_order
 from ..sources.opening import source_bytes
+from ..unpacking import Position
 from .preparation import DocumentsConfig
 from .text import Layout, paragraphs_in, sentences_in
 

@@ -7,8 +7,8 @@ from itertools import chain, pairwise
 from pathlib import Path
 from typing import Literal
 
-from ..lines import Position
 from ..sources.opening import FIELD, has_records, texts_in
+from ..unpacking import Position
 from .sentences import sentences_of
 
 Layout = Literal["paragraphs", "wikitext"]

@@ -5,7 +5,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from ...errors import UserError
-from ..lines import Position, file_sha256, read_lines
+from ..lines import file_sha256, read_lines
+from ..unpacking import Position
 from .arrow import arrow_texts, parquet_texts
 from .datasets import arrow_files
 from .records import json_texts

@@ -6,7 +6,8 @@ from typing import Any
 
 from ...errors import UserError
 from ...limits.reading import parse_json, shown
-from ..lines import Position, read_lines
+from ..lines import read_lines
+from ..unpacking import Position
 
 MOST_RECORD_BYTES = 2**24
 """Of one line: the longest books have a few million characters."""
