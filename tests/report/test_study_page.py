@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from normscope.evidence.verdict import Verdict
+from normscope.evidence.judging import Verdict
 from normscope.report.svg import HUES
 from normscope_studies.protocol.contents import Claim, StudyFigure, StudyPage, StudyTable
 from normscope_studies.protocol.page import cell, is_number, render_study, write_study

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from normscope.evidence.verdict import Verdict
+from normscope.evidence.judging import Verdict
 from normscope_studies.amplification_theory.config import AmplificationTheoryConfig
 from normscope_studies.amplification_theory.measure import Drawn, changes_of
 from normscope_studies.amplification_theory.page import claims_of

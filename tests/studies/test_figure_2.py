@@ -10,7 +10,7 @@ import pytest
 
 import in_process
 from made_curves import UNIGRAM, trained_of
-from normscope.report.panels_svg import Panel
+from normscope.report.chart import Panel
 from normscope.report.svg import HUES
 from normscope_studies.figure_2.claims import claims, group_shares, groups
 from normscope_studies.figure_2.config import SCALES, Figure2Config, Group

@@ -9,7 +9,7 @@ import pytest
 
 import in_process
 from made_curves import trained_of
-from normscope.report.panels_svg import Panel
+from normscope.report.chart import Panel
 from normscope_studies.figure_4.claims import best_arms, claims, effects
 from normscope_studies.figure_4.config import SCALES, Figure4Config
 from normscope_studies.figure_4.figures import figures

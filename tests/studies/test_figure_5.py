@@ -9,7 +9,7 @@ import pytest
 import in_process
 from normscope.errors import UserError
 from normscope.provenance import source_sha256
-from normscope.report.panels_svg import Panel
+from normscope.report.chart import Panel
 from normscope.train.run_folder import RunFolder
 from normscope_studies.figure_5 import curves as figure_5_curves
 from normscope_studies.figure_5.claims import PUBLISHED_SHARE, claims, pairings, shares

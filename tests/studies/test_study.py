@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from normscope.errors import UserError
-from normscope.evidence.verdict import Verdict
+from normscope.evidence.judging import Verdict
 from normscope_studies.protocol import pieces as pieces_module
 from normscope_studies.protocol.about import About
 from normscope_studies.protocol.contents import Claim, StudyFigure, StudyTable

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from normscope.report.panels_svg import Panel, Series
+from normscope.report.chart import Panel, Series
 
 from ..ladders.showing import endings_svg, series
 from ..protocol.contents import StudyFigure

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from normscope.evidence.estimates import proportion
 from normscope.evidence.judging import Answer, all_hold, answers, between
-from normscope.report.numbers import interval, percentage
+from normscope.report.words import interval, percentage
 
 from ..protocol.claims import judged
 from ..protocol.contents import Claim

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from normscope.evidence.estimates import with_interval
 from normscope.evidence.judging import between, lies_within
 from normscope.placement import named
-from normscope.report.numbers import number
+from normscope.report.words import number
 
 from ..protocol.claims import judged
 from ..protocol.contents import Claim

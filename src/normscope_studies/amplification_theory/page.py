@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from normscope.placement import named
-from normscope.report.numbers import counted, number
-from normscope.report.panels_svg import Panel
+from normscope.report.chart import Panel
+from normscope.report.words import counted, number
 
 from ..protocol.claims import judged
 from ..protocol.contents import Claim, StudyFigure, StudyTable

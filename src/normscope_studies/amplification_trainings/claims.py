@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from normscope.evidence.estimates import with_interval
 from normscope.evidence.judging import between
-from normscope.report.numbers import interval
+from normscope.report.words import interval
 
 from ..advice.claims import share_claim, warmup_claims
 from ..advice.judge import Judged

@@ -9,8 +9,8 @@ import numpy as np
 
 from normscope.doctor.advise.early import EarlyRule
 from normscope.evidence.estimates import plain_estimate, with_interval
-from normscope.report.numbers import number
-from normscope.report.panels_svg import Panel, Series
+from normscope.report.chart import Panel, Series
+from normscope.report.words import number
 
 from ..advice.judge import Judged
 from ..advice.tables import of_case, of_cases, of_warmups

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from normscope.measure import Estimate
 from normscope.placement import named
-from normscope.report.panels_svg import Panel
+from normscope.report.chart import Panel
 
 from ..protocol.contents import StudyFigure, StudyTable
 from ..protocol.curves import line, measured

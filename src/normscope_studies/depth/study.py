@@ -8,8 +8,8 @@ from typing import Any
 
 from normscope.placement import named
 from normscope.placement.printing import formula
+from normscope.report.chart import Panel, Series
 from normscope.report.depth_svg import DepthLine, depth_svg
-from normscope.report.panels_svg import Panel, Series
 
 from ..protocol.contents import StudyFigure, StudyTable
 from ..protocol.pieces import Pieces

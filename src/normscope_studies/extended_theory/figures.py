@@ -6,7 +6,7 @@ import numpy as np
 
 from normscope.evidence.estimates import Floats, estimate, with_interval
 from normscope.placement import named
-from normscope.report.panels_svg import Panel, Series
+from normscope.report.chart import Panel, Series
 
 from ..protocol.contents import StudyFigure, StudyTable
 from ..theory import paper

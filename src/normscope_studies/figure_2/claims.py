@@ -6,7 +6,7 @@ from normscope.compare.reading.verdict import MOST_OF_THE_GAIN
 from normscope.evidence.estimates import estimate, with_interval
 from normscope.evidence.judging import Answer, between
 from normscope.measure import Estimate
-from normscope.report.numbers import number
+from normscope.report.words import number
 
 from ..protocol.claims import judged
 from ..protocol.contents import Claim

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from normscope.report.panels_svg import Panel
+from normscope.report.chart import Panel
 
 from ..protocol.contents import StudyFigure
 from ..translation.arms import OPTIMIZERS, Arm

@@ -9,7 +9,7 @@ import numpy as np
 from normscope.evidence.estimates import estimate, exponent, with_interval
 from normscope.evidence.judging import Answer, between, lies_within
 from normscope.measure import Estimate
-from normscope.report.numbers import interval, number, span
+from normscope.report.words import interval, number, span
 
 from ..protocol.claims import judged
 from ..protocol.contents import Claim

@@ -8,7 +8,7 @@ from normscope.compare.reading.verdict import MOST_OF_THE_GAIN
 from normscope.evidence.estimates import estimate, with_interval
 from normscope.evidence.judging import Answer, between
 from normscope.measure import Estimate
-from normscope.report.numbers import counted, number
+from normscope.report.words import counted, number
 
 from ..protocol.claims import judged
 from ..protocol.contents import Claim

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from normscope.evidence.estimates import estimate, with_interval
 from normscope.evidence.judging import Answer, between
 from normscope.measure import Estimate
-from normscope.report.numbers import number, span
+from normscope.report.words import number, span
 
 from ..protocol.claims import judged
 from ..protocol.contents import Claim

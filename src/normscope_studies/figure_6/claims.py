@@ -3,7 +3,7 @@
 from normscope.evidence.estimates import estimate, with_interval
 from normscope.evidence.judging import between
 from normscope.measure import Estimate
-from normscope.report.numbers import number
+from normscope.report.words import number
 
 from ..protocol.claims import judged
 from ..protocol.contents import Claim

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 from normscope.placement import named
-from normscope.report.numbers import counted, number
+from normscope.report.words import counted, number
 
 from ..protocol.claims import judged
 from ..protocol.contents import Claim

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from normscope.placement import named
-from normscope.report.panels_svg import Panel, Series
+from normscope.report.chart import Panel, Series
 
 from ..protocol.contents import StudyFigure, StudyTable
 from ..protocol.curves import line, measured

@@ -8,7 +8,7 @@ import numpy as np
 
 from normscope.placement import named
 from normscope.placement.printing import formula
-from normscope.report.numbers import counted
+from normscope.report.words import counted
 from normscope.theory.predict import ModelSetting, predict
 
 from ..protocol.deviation import Compared, as_data, mean_over_draws, root_mean_square, spread_of

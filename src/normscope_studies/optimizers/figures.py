@@ -1,7 +1,7 @@
 """The loss over the rate, a panel for each placement and optimiser."""
 
 from normscope.placement import named
-from normscope.report.panels_svg import Panel
+from normscope.report.chart import Panel
 
 from ..ladders.showing import series
 from ..protocol.contents import StudyFigure

@@ -7,7 +7,7 @@ import numpy as np
 from normscope.evidence.estimates import Floats, estimate, with_interval
 from normscope.evidence.judging import Answer, between, lies_within
 from normscope.measure import Estimate
-from normscope.report.numbers import number
+from normscope.report.words import number
 
 from ..protocol.claims import judged
 from ..protocol.contents import Claim

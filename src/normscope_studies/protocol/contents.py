@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from normscope.evidence.verdict import Verdict
-from normscope.report.panels_svg import Panel, panels_svg
+from normscope.evidence.judging import Verdict
+from normscope.report.chart import Panel
+from normscope.report.chart_svg import panels_svg
 from normscope.report.words import Tone
 
 

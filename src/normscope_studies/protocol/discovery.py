@@ -110,8 +110,8 @@ def _read(module: str) -> About | None:
 
 def _lines(title: str, found: "Findings", caution: str) -> list[str]:
     """What the terminal shows: conditions, every claim beside what was measured, and the count of verdicts."""
-    from normscope.evidence.verdict import tally
-    from normscope.report.numbers import counted
+    from normscope.evidence.judging import tally
+    from normscope.report.words import counted
 
     lines = [title, *(f"  {key}: {value}" for key, value in found.conditions), *found.lines]
     for claim in found.claims:

@@ -2,13 +2,12 @@
 
 from pathlib import Path
 
-from normscope.evidence.verdict import tally
+from normscope.evidence.judging import tally
 from normscope.files import write_atomically
-from normscope.report.explore.panels import panels_explorer
-from normscope.report.explore.script import scripted
-from normscope.report.numbers import significant
+from normscope.report.explore.encode import panels_explorer
+from normscope.report.explore.script import environment, scripted
 from normscope.report.svg import inlined
-from normscope.report.template import environment
+from normscope.report.words import significant
 
 from .contents import Cell, Link, Marked, StudyPage
 

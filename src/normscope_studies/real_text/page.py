@@ -6,7 +6,7 @@ import numpy as np
 
 from normscope.data.parallel.corpus import Corpus
 from normscope.placement import named
-from normscope.report.panels_svg import Panel
+from normscope.report.chart import Panel
 
 from ..figure_3.measure import STACKS
 from ..figure_3.pieces import corpus_title

@@ -11,7 +11,7 @@ import numpy as np
 from normscope.evidence.estimates import Floats, estimate, exponent, with_interval
 from normscope.evidence.judging import Answer, between, lies_within
 from normscope.measure import Estimate
-from normscope.report.numbers import number, span
+from normscope.report.words import number, span
 
 from ..protocol.claims import judged
 from ..protocol.contents import Claim

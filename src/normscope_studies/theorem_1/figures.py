@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from normscope.evidence.estimates import with_interval
-from normscope.report.panels_svg import Kind, Panel, Series
+from normscope.report.chart import Kind, Panel, Series
 
 from ..protocol.contents import StudyFigure, StudyTable
 from .claims import SHORT, Sweep, order_exponent

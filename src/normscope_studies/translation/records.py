@@ -6,7 +6,7 @@ from typing import Any
 from normscope.compare.sources import in_words
 from normscope.evidence.estimates import plain_estimate
 from normscope.measure import Estimate
-from normscope.report.numbers import counted
+from normscope.report.words import counted
 
 from ..protocol.contents import StudyTable
 from .arms import PAIRS

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from normscope.evidence.judging import each_between
-from normscope.report.numbers import number
+from normscope.report.words import number
 
 from ...protocol.claims import Made, judged
 from ..estimates import Estimates

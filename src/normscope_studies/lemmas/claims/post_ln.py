@@ -2,7 +2,7 @@
 
 from normscope.evidence.judging import Answer, all_hold, by_place, each_between
 from normscope.measure import Estimate
-from normscope.report.numbers import number
+from normscope.report.words import number
 
 from ...protocol.claims import Made, judged
 from ...theory import corrected, paper

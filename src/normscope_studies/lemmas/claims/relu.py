@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from normscope.evidence.judging import each_between
-from normscope.report.numbers import interval, number, percentage
+from normscope.report.words import interval, number, percentage
 
 from ...protocol.claims import Made, judged
 from ..estimates import Estimates
