@@ -18,7 +18,7 @@ from normscope.evidence.judging import (
     tally,
     verdict_of,
 )
-from normscope_studies.protocol.claims import judged
+from normscope_studies.engine.claims import judged
 
 CLAIM = {"name": "name", "statement": "stated", "source": "somewhere", "found": "Numbers."}
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from normscope import provenance
+from normscope_studies.engine.discovery import studies
+from normscope_studies.engine.pieces import Pieces
+from normscope_studies.engine.study import run_study
 from normscope_studies.lemmas.study import STUDY
-from normscope_studies.protocol.discovery import studies
-from normscope_studies.protocol.pieces import Pieces
-from normscope_studies.protocol.study import run_study
 
 TINY = replace(STUDY.scales["smoke"].config, seeds=2, blocks=2, width=16, tokens=4, vectors=20)
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from normscope.report.chart import Panel, Series
 
-from ..protocol.contents import StudyFigure
+from ..engine.page import StudyFigure
 from .judge import Judged, Named
 
 _BINS = 5

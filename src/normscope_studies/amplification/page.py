@@ -12,7 +12,7 @@ from normscope.placement import named
 from normscope.report.chart import Panel, Series
 from normscope.report.words import number, significant
 
-from ..protocol.contents import StudyFigure, StudyTable
+from ..engine.page import StudyFigure, StudyTable
 from .claims import TITLES
 from .config import SMALL_RATES, AmplificationConfig
 from .grown import ORDERS, Grown

@@ -16,7 +16,7 @@ from ..advice.judge import Judged
 from ..advice.tables import of_case, of_cases, of_warmups
 from ..advice.truth import Known
 from ..advice.warmup import Warmup
-from ..protocol.contents import Cell, StudyFigure, StudyTable
+from ..engine.page import Cell, StudyFigure, StudyTable
 from .claims import By
 from .foretelling import Foretold
 from .judge import Skill, every, skill

@@ -10,8 +10,8 @@ from normscope.evidence.judging import Answer, all_hold, answers, between
 from normscope.measure import Estimate
 from normscope.report.words import number
 
-from ..protocol.claims import judged
-from ..protocol.contents import Claim
+from ..engine.claims import judged
+from ..engine.page import Claim
 from .config import POST, PRE, ConditioningConfig
 from .courses import Placed
 

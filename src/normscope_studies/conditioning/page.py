@@ -11,7 +11,7 @@ from normscope.report.chart import Panel, Series
 from normscope.report.svg import HUES
 from normscope.report.words import joined
 
-from ..protocol.contents import StudyFigure, StudyTable
+from ..engine.page import StudyFigure, StudyTable
 from .claims import Telling, best, less_post, spread_and_loss
 from .config import POST, ConditioningConfig
 from .courses import Placed

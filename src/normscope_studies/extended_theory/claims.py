@@ -11,8 +11,8 @@ from normscope.measure import Estimate
 from normscope.placement import named
 from normscope.report.words import number, span
 
-from ..protocol.claims import judged
-from ..protocol.contents import Claim
+from ..engine.claims import judged
+from ..engine.page import Claim
 from ..theory import corrected, paper
 from .measure import LETTERS, W2
 from .profiles import Case, Profile

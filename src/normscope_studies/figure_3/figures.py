@@ -8,7 +8,7 @@ from normscope.evidence.estimates import estimate
 from normscope.measure import Estimate
 from normscope.report.chart import Kind, Panel, Series
 
-from ..protocol.contents import StudyFigure
+from ..engine.page import StudyFigure
 from .claims import PUBLISHED
 from .config import PLACEMENTS, POST, PRE, Condition
 from .measure import MATRICES, PRINTED, STACKS

@@ -8,8 +8,8 @@ from normscope.evidence.judging import Answer, between
 from normscope.measure import Estimate
 from normscope.report.words import number, span
 
-from ..protocol.claims import judged
-from ..protocol.contents import Claim
+from ..engine.claims import judged
+from ..engine.page import Claim
 from .config import PLACEMENTS, POST, PRE, Figure5Config
 from .curves import Arm, Curve, Curves
 from .tuning import Point, Tuned

@@ -6,7 +6,7 @@ from normscope.evidence.estimates import estimate
 from normscope.measure import Estimate
 from normscope.report.chart import Panel, Series
 
-from ..protocol.contents import StudyFigure
+from ..engine.page import StudyFigure
 from .config import PLACEMENTS
 from .curves import Arm, Chance, Curve, Curves
 from .tuning import Tuned

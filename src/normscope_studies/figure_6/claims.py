@@ -5,8 +5,8 @@ from normscope.evidence.judging import between
 from normscope.measure import Estimate
 from normscope.report.words import number
 
-from ..protocol.claims import judged
-from ..protocol.contents import Claim
+from ..engine.claims import judged
+from ..engine.page import Claim
 from ..translation.arms import Arm
 from ..translation.comparing import caveat, finals, several
 from ..translation.curves import Curves

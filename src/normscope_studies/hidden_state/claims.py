@@ -7,9 +7,9 @@ from typing import Any
 from normscope.placement import named
 from normscope.report.words import counted, number
 
-from ..protocol.claims import judged
-from ..protocol.contents import Claim
-from ..protocol.deviation import Spread, spread_of
+from ..engine.claims import judged
+from ..engine.deviation import Spread, spread_of
+from ..engine.page import Claim
 from .config import Case, HiddenStateConfig
 from .page import MATRIX_NAMES, Curves, root_of
 

@@ -3,8 +3,8 @@
 from normscope.placement import named
 from normscope.report.chart import Panel
 
+from ..engine.page import StudyFigure
 from ..ladders.showing import series
-from ..protocol.contents import StudyFigure
 from .claims import TITLES
 from .config import OptimizersConfig
 from .verdicts import Pairings

@@ -13,7 +13,7 @@ from normscope.evidence.judging import Verdict
 from normscope.report.svg import HUES, INK, house_style, to_svg
 from normscope.report.words import Tone, counted
 
-from ..protocol.contents import Cell, Link, Marked, StudyTable
+from ..engine.page import Cell, Link, Marked, StudyTable
 from .rows import NOT_RUN, Row
 
 COLUMNS = ("place", "claim", "published", "ours", "verdict", "study")

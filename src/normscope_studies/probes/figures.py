@@ -6,7 +6,7 @@ from typing import Any
 from normscope.evidence.estimates import Floats
 from normscope.report.chart import Panel, Series
 
-from ..protocol.contents import StudyFigure
+from ..engine.page import StudyFigure
 from .readings import TextReadings
 
 

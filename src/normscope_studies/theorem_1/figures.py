@@ -7,7 +7,7 @@ import numpy as np
 from normscope.evidence.estimates import with_interval
 from normscope.report.chart import Kind, Panel, Series
 
-from ..protocol.contents import StudyFigure, StudyTable
+from ..engine.page import StudyFigure, StudyTable
 from .claims import SHORT, Sweep, order_exponent
 
 _INK, _GREEN, _PINK = -1, 2, 3

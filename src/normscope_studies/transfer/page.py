@@ -9,7 +9,7 @@ from normscope.placement import named
 from normscope.report.chart import Panel, Series
 from normscope.report.words import counted
 
-from ..protocol.contents import StudyFigure, StudyTable
+from ..engine.page import StudyFigure, StudyTable
 from .config import AXES, TransferConfig
 from .ladders import Key, Ladder
 from .verdicts import Coordinates, Drift

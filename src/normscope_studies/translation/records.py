@@ -8,7 +8,7 @@ from normscope.evidence.estimates import plain_estimate
 from normscope.measure import Estimate
 from normscope.report.words import counted
 
-from ..protocol.contents import StudyTable
+from ..engine.page import StudyTable
 from .arms import PAIRS
 from .config import PAPER_EPOCH_UPDATES, PAPER_EPOCHS, PAPER_LONG, PAPER_SHORT, RunsConfig
 from .trained import Trained

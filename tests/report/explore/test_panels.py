@@ -10,8 +10,7 @@ import pytest
 from normscope.report.chart import Panel, Series
 from normscope.report.doctor.page import render_doctor
 from normscope.report.explore.encode import encoded, panels_explorer
-from normscope_studies.protocol.contents import StudyFigure
-from normscope_studies.protocol.page import render_study
+from normscope_studies.engine.page import StudyFigure, render_study
 from report.axe import violations
 from report.devtools import Tab
 from report.diagnoses import broken
