@@ -57,7 +57,7 @@ ARMS = (
 
 def worker(folder: Path, settings: list[str]) -> None:
     """Train in this process, and in the first of its group write down what was measured."""
-    from normscope.processes.torchrun import rank_of_environment
+    from normscope.processes.surroundings import rank_of_environment
     from normscope.runs.config import load
     from normscope.runs.run import train_run
     from normscope.train import checkpoint

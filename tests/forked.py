@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from normscope.__main__ import main
-from normscope.engines import local
+from normscope.engines import choosing
 from normscope.engines.processes import in_threads
 from normscope.engines.seam import Engine, Job
 
@@ -93,7 +93,7 @@ def pool_forks() -> Iterator[None]:
     """Within it local runs are forked from the tests' own server, which knows more than the product's."""
     with pytest.MonkeyPatch.context() as patch:
         for name in ("Forks", "Processes"):
-            patch.setattr(local, name, _Runs)
+            patch.setattr(choosing, name, _Runs)
         yield
 
 

@@ -101,7 +101,7 @@ def test_the_commit_says_what_was_modified(copy):
 def test_a_run_names_its_source(copy):
     import torch
 
-    from normscope.train.environment import describe
+    from normscope.train.device import describe
 
     found = describe(device=torch.device("cpu"), seed=1, data_fingerprint="", fast_matmul=False)
     assert found["source_sha256"] == provenance.source_sha256()

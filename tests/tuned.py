@@ -12,8 +12,7 @@ from normscope.data.toy.language import toy_pairs
 from normscope.finetune.task import PairTask, base_config
 from normscope.runs.config import changed, load
 from normscope.runs.run import train_run
-from normscope.tasks.pair_classification import PairRunConfig
-from normscope.tasks.pair_classification.start import open_start
+from normscope.tasks.pair_classification import PairRunConfig, open_start
 
 PRETRAINING = (
     'task="masked-lm"',

@@ -19,7 +19,7 @@ import forked
 from normscope.__main__ import main
 from normscope.data.parallel.opening import open_corpus
 from normscope.runs import run
-from normscope.runs.evaluate import SCORES
+from normscope.runs.trained import SCORES
 from normscope.train import RunFolder
 from tiny import MY_PLACEMENT, SHORT, finish, flip, options, result, start, steps, tiny
 

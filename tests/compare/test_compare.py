@@ -18,7 +18,7 @@ from normscope.compare.compare import run_comparison
 from normscope.compare.grid import Grid
 from normscope.errors import UserError
 from normscope.runs.config import load
-from normscope.runs.evaluate import SCORES
+from normscope.runs.trained import SCORES
 from normscope.train import RunFolder
 from tiny import MY_PLACEMENT, finish, flip, options, result, steps
 

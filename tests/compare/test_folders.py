@@ -28,7 +28,7 @@ from normscope.data.parallel import opening
 from normscope.errors import UserError
 from normscope.report.comparison.contents import Comparison
 from normscope.runs.config import replaced
-from normscope.runs.evaluate import SCORES
+from normscope.runs.trained import SCORES
 from normscope.settings.tables import to_toml
 from normscope.signals import Interrupted
 from normscope.tasks.run_config import RunConfig

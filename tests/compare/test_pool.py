@@ -19,7 +19,7 @@ from normscope.compare.locks import alone
 from normscope.compare.pool import run_cells
 from normscope.compare.state import CellState
 from normscope.engines.processes import Processes
-from normscope.processes import lifeline
+from normscope.processes import surroundings
 from normscope.signals import Interrupted
 from tiny import tiny
 
@@ -116,8 +116,8 @@ def test_a_signal_ends_every_run_and_is_named(cells: Cells, number: signal.Signa
 
 PARENT = """
 import os, subprocess, sys, time
-from normscope.processes.lifeline import with_lifeline
-child = "import sys; from normscope.processes.lifeline import hold_lifeline; hold_lifeline()\\n"
+from normscope.processes.surroundings import with_lifeline
+child = "import sys; from normscope.processes.surroundings import hold_lifeline; hold_lifeline()\\n"
 child += "import signal, time; signal.signal(signal.SIGTERM, lambda *_: sys.exit(open(sys.argv[1], 'w').close()))\\n"
 child += "print(flush=True); time.sleep(60)"
 process = subprocess.Popen([sys.executable, "-c", child, sys.argv[1]], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
@@ -145,12 +145,12 @@ def test_no_run_outlives_a_command_that_is_killed(tmp_path: Path) -> None:
 
 def test_every_command_holds_its_lifeline_and_passes_none_on(monkeypatch: pytest.MonkeyPatch) -> None:
     watched: list[Any] = []
-    monkeypatch.setattr(lifeline, "_watch", lambda: watched.append("watched"))
+    monkeypatch.setattr(surroundings, "_watch", lambda: watched.append("watched"))
     monkeypatch.setattr(sys, "argv", ["normscope", "--version"])
-    for environment in ({}, lifeline.with_lifeline({})):
+    for environment in ({}, surroundings.with_lifeline({})):
         for name, value in environment.items():
             monkeypatch.setenv(name, value)
         with pytest.raises(SystemExit):
             cli.main()
     assert watched == ["watched"]
-    assert lifeline.VARIABLE not in os.environ
+    assert surroundings.VARIABLE not in os.environ

@@ -17,8 +17,7 @@ from normscope.compare.locks import alone
 from normscope.compare.manifest import FILE, AboutCorpus, Manifest, write_manifest
 from normscope.compare.watching import Watch
 from normscope.errors import UserError
-from normscope.processes.locks import is_held
-from normscope.processes.seen_locks import SeenLocks
+from normscope.processes.locks import SeenLocks, is_held
 from normscope.settings.tables import to_toml
 from tiny import tiny
 

@@ -9,7 +9,7 @@ import torch
 
 from normscope.runs import run
 from normscope.runs.config import load
-from normscope.runs.loading import load_run
+from normscope.runs.trained import load_run
 from normscope.train import Interrupted, RunFolder
 from tiny import SETTINGS, SHORT, result
 

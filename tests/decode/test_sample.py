@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from normscope.decode.sample import SamplingConfig, _drawn, sample
-from normscope.exchange.export import llama
+from normscope.exchange.export import decoders as llama
 from normscope.model import DecoderConfig, LanguageModel
 from normscope.runs.config import load
 from stacks import perturbed

@@ -8,10 +8,9 @@ import pytest
 
 from normscope.compare.grid import Grid
 from normscope.compare.preparing import prepare
-from normscope.engines.array import Array
-from normscope.engines.choosing import chosen
-from normscope.engines.local import local
-from normscope.engines.settings import SlurmSettings
+from normscope.engines.choosing import chosen, local
+from normscope.engines.seam import SlurmSettings
+from normscope.engines.slurm import Array
 from normscope.engines.tasks import with_devices
 from normscope.errors import UserError
 from tiny import tiny

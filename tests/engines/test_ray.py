@@ -16,9 +16,9 @@ import pytest
 from engines.asked import only_when_asked
 from engines.grids import LAST, bits, cells, trained
 from normscope.compare.grid import Cell
-from normscope.engines.local import local
-from normscope.engines.on_ray import OnRay
-from normscope.engines.settings import RaySettings
+from normscope.engines.choosing import local
+from normscope.engines.ray import OnRay
+from normscope.engines.seam import RaySettings
 
 ray = pytest.importorskip("ray", reason='the engine ray needs Ray: pip install "normscope[ray]"')
 _IGNORED = ("ResourceWarning", "DeprecationWarning", "FutureWarning")  # Ray leaves sockets and files to the collector
@@ -99,8 +99,8 @@ import sys
 from pathlib import Path
 from engines.asked import only_when_asked
 from engines.grids import cells, trained
-from normscope.engines.on_ray import OnRay
-from normscope.engines.settings import RaySettings
+from normscope.engines.ray import OnRay
+from normscope.engines.seam import RaySettings
 ends = trained(cells(Path(sys.argv[1]), 2), OnRay(RaySettings(address=sys.argv[2], retries=20)))
 sys.exit(ends != ["finished"] * 8)
 """

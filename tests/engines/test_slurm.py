@@ -14,9 +14,9 @@ from engines.grids import bits, cells, trained
 from normscope.compare.grid import Cell
 from normscope.compare.pool import run_cells
 from normscope.compare.state import CellState
-from normscope.engines.local import local
-from normscope.engines.on_slurm import OnSlurm
-from normscope.engines.settings import SlurmSettings
+from normscope.engines.choosing import local
+from normscope.engines.seam import SlurmSettings
+from normscope.engines.slurm import OnSlurm
 from normscope.errors import UserError
 from normscope.signals import Interrupted
 

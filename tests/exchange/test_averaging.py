@@ -18,8 +18,8 @@ from normscope.data.parallel.opening import toy_corpus
 from normscope.errors import UserError
 from normscope.exchange.averaging import average_into, averaged
 from normscope.model import unit_vectors
-from normscope.runs.evaluate import SCORES
 from normscope.runs.run import train_run
+from normscope.runs.trained import SCORES
 from normscope.tasks.translation import TRANSLATION
 from normscope.train import RunFolder
 from normscope.train.checkpoint import Checkpoint

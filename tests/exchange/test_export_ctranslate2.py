@@ -14,8 +14,8 @@ from normscope.data.text import TextForm
 from normscope.data.toy.language import toy_pairs
 from normscope.decode import BeamConfig, beam_search, translate_lines
 from normscope.exchange.export.writing import FORMS, chosen, export
-from normscope.runs.loading import load_run
 from normscope.runs.run import train_run
+from normscope.runs.trained import load_run
 from normscope.tasks.protocol import LoadedRun
 from normscope.tasks.words import Words, of_codec
 from stacks import small_model

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from normscope.errors import UserError
-from normscope.exchange.export import llama
+from normscope.exchange.export import decoders as llama
 from normscope.exchange.export.writing import chosen, export
 from normscope.model import DecoderConfig, LanguageModel, Layout
 from normscope.runs.config import load
@@ -63,7 +63,7 @@ def words() -> Words:
     return Words(ids=IDS, source=tokens, target=tokens, files={"tokenizer.json": "{}"})
 
 
-def ours_and_theirs(family: str) -> tuple[LanguageModel, nn.Module, llama.Layout]:
+def ours_and_theirs(family: str) -> tuple[LanguageModel, nn.Module, llama.RotaryLayout]:
     preset, layout, changes = FAMILIES[family]
     ours = perturbed(LanguageModel(model_config(preset, changes), VOCABULARY), 1).double()
     exported = layout(ours, IDS)

@@ -14,7 +14,7 @@ from normscope.errors import UserError
 from normscope.exchange.verbs import export_run, import_run
 from normscope.model import Layout
 from normscope.runs.config import load
-from normscope.runs.loading import load_run
+from normscope.runs.trained import load_run
 from normscope.train import RunFolder
 from words import word_tokeniser
 

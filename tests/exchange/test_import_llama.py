@@ -14,7 +14,7 @@ from normscope.data.documents.tokeniser import TextTokeniser
 from normscope.errors import UserError
 from normscope.exchange.verbs import export_run, import_run, re_place_run
 from normscope.model import LanguageModel, Layout
-from normscope.runs.loading import load_run
+from normscope.runs.trained import load_run
 
 transformers = pytest.importorskip("transformers", reason="needs Hugging Face transformers")
 

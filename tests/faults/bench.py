@@ -18,7 +18,7 @@ from normscope.__main__ import main
 from normscope.compare import pool as grid_pool
 from normscope.data import pool
 from normscope.data.parallel import opening
-from normscope.engines import local
+from normscope.engines import choosing
 from normscope.engines.processes import Processes
 from normscope.report.comparison import page
 from normscope.runs import machine
@@ -142,7 +142,7 @@ def _drawn_once(picture: Callable[..., str]) -> Callable[..., str]:
 def _fork_what_is_started() -> None:
     """Processes of pools begin as copies of this one, instead of importing everything anew."""
     subprocess.Popen = _popen  # type: ignore[assignment, misc]
-    local.Forks = Processes  # type: ignore[assignment, misc]
+    choosing.Forks = Processes  # type: ignore[assignment, misc]
     grid_pool._POLL_SECONDS = 0.02
     context = pool.multiprocessing.get_context("fork")
     pool.multiprocessing.get_context = lambda method=None: context  # type: ignore[assignment]

@@ -19,8 +19,7 @@ from normscope.finetune.summary import best_setting, interval, lines, summary, t
 from normscope.finetune.task import PairTask, base_config, pair_task
 from normscope.runs.config import load
 from normscope.runs.run import train_run
-from normscope.tasks.pair_classification import PairRunConfig
-from normscope.tasks.pair_classification.start import open_start
+from normscope.tasks.pair_classification import PairRunConfig, open_start
 from normscope.train import RunFolder
 from tiny import write_events
 from tuned import pairs_file, pretrained, tuning

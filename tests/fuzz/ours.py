@@ -17,12 +17,11 @@ from normscope.data.parallel import opening
 from normscope.data.parallel.codec import Codec
 from normscope.errors import UserError
 from normscope.runs.config import load
-from normscope.runs.evaluate import SCORES
-from normscope.runs.loading import load_run
 from normscope.runs.run import train_run
+from normscope.runs.trained import SCORES, load_run
 from normscope.settings.tables import to_toml
 from normscope.train import RunFolder
-from normscope_studies.engine.pieces import Pieces
+from normscope_studies.protocol.pieces import Pieces
 from tiny import SETTINGS
 
 

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from normscope.optim import OptimizerConfig
-from normscope.optim.clipping import UpdateClipping
-from normscope.optim.optimizers import make_optimizer
+from normscope.optim.optimizers import UpdateClipping, make_optimizer
 
 RATE = 0.25
 

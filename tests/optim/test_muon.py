@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from normscope.model import DecoderConfig, LanguageModel
 from normscope.optim import OptimizerConfig, make_optimizer, roles
-from normscope.optim.muon import Muon
+from normscope.optim.optimizers import Muon
 from normscope.train.checkpoint import contents, save
 
 STEPS = 5

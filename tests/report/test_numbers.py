@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from normscope.report import words as numbers
+from normscope.report import numbers
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from normscope.errors import UserError
 from normscope.runs.claiming import keep_environment
 from normscope.train import RunFolder
-from normscope.train.environment import change_of_source
+from normscope.train.device import change_of_source
 
 OLD, NEW = "a" * 40, "b" * 40
 BEGAN: dict[str, Any] = {

@@ -17,7 +17,7 @@ from normscope.errors import UserError
 from normscope.model import ModelConfig
 from normscope.optim import OPTIMIZERS, OptimizerConfig, ScheduleConfig
 from normscope.runs.config import load, replaced
-from normscope.settings.own_files import import_file
+from normscope.settings.files import import_file
 from normscope.settings.tables import differences, to_toml
 from normscope.tasks.registry import TASKS, config_of
 from normscope.tasks.run_config import RunConfig

@@ -14,10 +14,9 @@ import torch
 from normscope.errors import UserError
 from normscope.model import EncoderDecoder, Layout, ModelConfig
 from normscope.optim import AdaptiveConfig
-from normscope.runs.hooks import ControlledHooks
-from normscope.runs.loading import load_run
-from normscope.runs.output_change import OutputChange
+from normscope.runs.hooks import ControlledHooks, OutputChange
 from normscope.runs.run import train_run
+from normscope.runs.trained import load_run
 from normscope.train import Interrupted, RunFolder
 from tiny import SHORT, result, tiny
 

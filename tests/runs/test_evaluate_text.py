@@ -9,9 +9,8 @@ from normscope.data.documents.corpus import DocumentCorpus
 from normscope.data.toy.language import toy_pairs
 from normscope.errors import UserError
 from normscope.runs.config import load
-from normscope.runs.evaluate import evaluate_run, evaluate_text
-from normscope.runs.loading import load_run
 from normscope.runs.run import train_run
+from normscope.runs.trained import evaluate_run, evaluate_text, load_run
 from normscope.tasks.language_model import LANGUAGE_MODEL
 from tiny import tiny
 

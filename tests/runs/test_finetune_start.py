@@ -11,13 +11,11 @@ from safetensors.torch import load_file
 
 from normscope.errors import UserError
 from normscope.limits.sealed import sealed_lines
-from normscope.runs.config import changed, load
-from normscope.runs.loading import load_run, load_run_of
-from normscope.runs.resolving import resolve
+from normscope.runs.config import changed, load, resolve
 from normscope.runs.run import train_run
+from normscope.runs.trained import load_run, load_run_of
 from normscope.settings.tables import to_toml
-from normscope.tasks.pair_classification import PAIR_CLASSIFICATION, PairRunConfig
-from normscope.tasks.pair_classification.start import open_start
+from normscope.tasks.pair_classification import PAIR_CLASSIFICATION, PairRunConfig, open_start
 from normscope.tasks.translation import TRANSLATION
 from normscope.train import Interrupted, RunFolder
 from tiny import result, steps

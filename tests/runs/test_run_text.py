@@ -21,8 +21,7 @@ from normscope.data.toy.language import toy_pairs
 from normscope.provenance import source_sha256
 from normscope.runs import run
 from normscope.runs.config import load
-from normscope.runs.evaluate import SCORES
-from normscope.runs.loading import load_run
+from normscope.runs.trained import SCORES, load_run
 from normscope.tasks.registry import task_of
 from normscope.tasks.run_config import RunConfig
 from normscope.train import Interrupted, RunFolder

@@ -12,8 +12,8 @@ from torch.nn import functional
 from normscope.data.parallel.opening import open_corpus
 from normscope.doctor import find_stacks
 from normscope.errors import UserError
-from normscope.runs.loading import load_run
 from normscope.runs.run import train_run
+from normscope.runs.trained import load_run
 from normscope.settings.tables import to_toml
 from normscope.targets import Target, opened
 from normscope.tasks.translation import TRANSLATION, TranslationObjective

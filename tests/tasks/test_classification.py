@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from normscope.data.labelled.corpus import LabelledCorpus, LabelledSplit
-from normscope.tasks.pair_classification import ClassificationConfig, ClassificationObjective
-from normscope.tasks.pair_classification.objective import accuracy, f1
+from normscope.tasks.pair_classification import ClassificationConfig, ClassificationObjective, accuracy, f1
 from words import word_tokeniser
 
 LOGITS = torch.tensor([[2.0, 0.0], [0.0, 1.0], [0.5, 0.0], [0.0, 3.0], [0.0, 1.0]])

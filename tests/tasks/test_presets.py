@@ -10,8 +10,7 @@ from normscope.model import DecoderConfig, LanguageModel, Layout
 from normscope.placement import named, registered
 from normscope.runs.config import load
 from normscope.settings.tables import as_table, to_toml
-from normscope.tasks.presets import PRESETS, with_preset
-from normscope.tasks.registry import TASKS, config_of
+from normscope.tasks.registry import PRESETS, TASKS, config_of, with_preset
 
 
 @pytest.mark.parametrize("name", PRESETS)

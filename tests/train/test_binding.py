@@ -10,7 +10,7 @@ import pytest
 from normscope.errors import UserError
 from normscope.limits.sealed import sealed_lines
 from normscope.runs import run
-from normscope.runs.loading import load_run
+from normscope.runs.trained import load_run
 from normscope.train import RunFolder
 from tiny import SHORT, flip, resealed, result, tiny
 

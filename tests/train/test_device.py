@@ -6,14 +6,7 @@ import pytest
 import torch
 
 from normscope.errors import UserError
-from normscope.train.device import (
-    autocast,
-    available_cores,
-    choose_device,
-    prepare_cuda,
-    refuse_precision,
-    set_threads,
-)
+from normscope.train.device import autocast, available_cores, choose_device, prepare_cuda, refuse_precision, set_threads
 
 CPU = torch.device("cpu")
 

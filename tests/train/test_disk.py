@@ -17,7 +17,7 @@ from normscope.adapters.tensorboard import TensorBoardLog
 from normscope.errors import UserError
 from normscope.files import UNFINISHED, disk_errors, whole_folder, write_atomically
 from normscope.runs import run
-from normscope.runs.loading import load_run
+from normscope.runs.trained import load_run
 from normscope.train import checkpoint
 from tiny import SHORT, leftovers, result, steps, tiny
 

@@ -17,7 +17,7 @@ from normscope.data.parallel.opening import toy_corpus
 from normscope.model import EncoderDecoder
 from normscope.optim import OptimizerConfig, ScheduleConfig, factor
 from normscope.runs import run
-from normscope.runs.loading import load_run
+from normscope.runs.trained import load_run
 from normscope.tasks.translation import TRANSLATION, TranslationConfig, TranslationObjective
 from normscope.train import Hooks, RunFolder, TrainConfig, Trainer
 from tiny import SHORT, finish, options, result, start, tiny

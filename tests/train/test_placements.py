@@ -9,7 +9,7 @@ import torch
 from normscope.data.parallel.opening import DataConfig, open_corpus
 from normscope.placement import named, registered
 from normscope.runs import run
-from normscope.runs.loading import load_run
+from normscope.runs.trained import load_run
 from normscope.tasks.translation import TRANSLATION
 from normscope.train import RunFolder
 from placement.expected import expected

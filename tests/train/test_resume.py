@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from normscope.errors import UserError
-from normscope.runs import resolving, run
+from normscope.runs import config as resolving
+from normscope.runs import run
 from normscope.tasks.translation import task as translating
 from normscope.train import RunFolder
 from tiny import SHORT, flip, leftovers, resealed, result, steps, tiny

@@ -15,7 +15,7 @@ from normscope.runs.config import replaced
 from normscope.runs.run import train_run
 from normscope.tasks.translation import TRANSLATION
 from normscope.train import RunFolder, StopRule
-from normscope.train.stopping import Stopping
+from normscope.train.config import Stopping
 from tiny import result, tiny
 
 ROOT = Path(__file__).parents[2]

@@ -13,12 +13,12 @@ from ..decode.beam import BeamConfig
 from ..decode.translate import translate_lines
 from ..errors import UserError
 from ..report.notebook import fragment, picture, table
-from ..report.words import significant
+from ..report.numbers import significant
 from ..runs import config as configs
-from ..runs import loading
-from ..runs.evaluate import evaluate_run
+from ..runs import trained
 from ..runs.run import train_run
-from ..settings.config_file import refuse_no_run
+from ..runs.trained import evaluate_run
+from ..settings.files import refuse_no_run
 from ..tasks.protocol import Evaluation
 from ..tasks.registry import config_of, task_of
 from ..tasks.run_config import RunConfig
@@ -91,7 +91,7 @@ class Run:
 
     def plot(self) -> "Figure":
         """Both losses over the updates, as a matplotlib figure."""
-        from ..report.chart_svg import panels_figure
+        from ..report.panels_svg import panels_figure
 
         return panels_figure([self._panel()], columns=1)
 
@@ -107,7 +107,7 @@ class Run:
         return load_run(self.folder, which=which, device=device)
 
     def _repr_html_(self) -> str:
-        from ..report.chart_svg import panels_svg
+        from ..report.panels_svg import panels_svg
 
         title = f"Losses of {self.folder.name}"
         rows = [
@@ -119,7 +119,7 @@ class Run:
         return fragment([picture(panels_svg([self._panel()], title=title, columns=1)), table(heads, rows)])
 
     def _panel(self) -> Any:
-        from ..report.chart import Panel, Series
+        from ..report.panels_svg import Panel, Series
 
         labels = {"train": "training", "valid": "validation"}
         series = [
@@ -158,7 +158,7 @@ def open_run(folder: str | Path) -> Run:
 
 def load_run(folder: str | Path, *, which: str = "best", device: str = "auto") -> TrainedModel:
     """The trained model of a run at a checkpoint: `best`, `last` or an update's number. Raises UserError."""
-    found = loading.load_run(Path(folder), which=which, device=device)
+    found = trained.load_run(Path(folder), which=which, device=device)
     return TrainedModel(config=found.config, model=found.model, codec=found.codec, update=found.update)
 
 

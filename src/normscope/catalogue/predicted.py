@@ -6,7 +6,7 @@ from typing import Literal
 
 from ..placement import Placement
 from ..report.curves_svg import DepthCurve, curves_svg
-from ..report.words import significant
+from ..report.numbers import significant
 from ..theory.many import Stacks, predict_or_refuse
 from ..theory.predict import ModelSetting
 

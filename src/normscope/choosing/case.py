@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import get_args
 
 from ..placement.base import ModelKind
-from ..settings.choices import check_choice
+from ..settings.tables import check_choice
 from .values import Setting
 
 NEAR = 4.0

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ..placement import named, registered
-from ..settings.choices import check_choice
+from ..settings.tables import check_choice
 from .case import Case, Distance, counts_for, distance
 from .published import published
 from .stored import stored

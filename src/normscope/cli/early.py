@@ -12,7 +12,7 @@ from ..errors import UserError
 def refuse_unreadable(config: Path | None, settings: Iterable[str], imports: Iterable[str] = ()) -> None:
     """Raise UserError for a configuration that cannot be read, or whose placement is unknown after `imports`."""
     from ..placement import named
-    from ..settings.own_files import run_imports
+    from ..settings.files import run_imports
     from ..settings.tables import put, read_overrides, read_toml
 
     table = read_toml(config)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..settings.config_file import refuse_no_run
+from ..settings.files import refuse_no_run
 from .console import stderr
 from .grids.display import GridDisplay
 from .shared import EngineName, Which, listed, resumable

@@ -8,7 +8,7 @@ import typer
 
 from .. import __version__
 from ..errors import UserError
-from ..processes.lifeline import hold_lifeline
+from ..processes.surroundings import hold_lifeline
 from .choose import choose
 from .console import say
 from .data import data_app

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import typer
 
 from ..errors import UserError
-from ..processes.torchrun import rank_of_environment
+from ..processes.surroundings import rank_of_environment
 from ..signals import Interrupted, Stopped
 from .console import say
 

@@ -66,7 +66,7 @@ Imports = Annotated[
 def run_imports(files: list[str]) -> None:
     """Run the user's files, which register placements. Raises UserError."""
     if files:
-        from ..settings.own_files import import_file
+        from ..settings.files import import_file
 
         for file in files:
             import_file(Path(file))

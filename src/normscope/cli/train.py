@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ..processes.torchrun import rank_of_environment, under_torchrun
+from ..processes.surroundings import rank_of_environment, under_torchrun
 from .console import TrainDisplay, say, stderr
 from .early import refuse_unreadable
 from .processes import spoken_once, start_processes

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ..engines.local import local
+from ..engines.choosing import local
 from ..engines.seam import AnyEngine, MakeEngine
 from ..errors import UserError, option
 from ..files import disk_errors

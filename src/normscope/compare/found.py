@@ -10,7 +10,7 @@ from typing import Any
 from ..errors import UserError
 from ..limits.reading import read_toml
 from ..optim import parse_duration
-from ..settings.config_file import CONFIG_FILE
+from ..settings.files import CONFIG_FILE
 from ..settings.tables import flat
 from ..train import RunFolder
 from .manifest import read_manifest

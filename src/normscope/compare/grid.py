@@ -11,9 +11,8 @@ from ..errors import UserError
 from ..files import make_folders, write_atomically
 from ..placement import named
 from ..runs.claiming import refuse_other_configuration
-from ..runs.config import replaced
-from ..runs.evaluate import SCORES
-from ..runs.resolving import resolve
+from ..runs.config import replaced, resolve
+from ..runs.trained import SCORES
 from ..settings.tables import to_toml
 from ..tasks.run_config import RunConfig
 from ..train import RunFolder

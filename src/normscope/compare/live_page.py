@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ..files import disk_errors, make_folders, write_atomically
 from ..report.comparison.page import render
-from ..settings.config_file import is_run
+from ..settings.files import is_run
 from .folders import opened
 from .grid import Cell
 from .manifest import Manifest, named_cells, read_manifest

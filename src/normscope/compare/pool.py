@@ -14,8 +14,8 @@ from ..processes.locks import is_held
 from ..signals import Interrupted, StopRequest
 from ..tasks.run_config import RunConfig
 from ..train import StopRule
+from ..train.config import DECIDED
 from ..train.device import available_cores
-from ..train.stopping import DECIDED
 from .state import CellState, PoolCell
 
 _POLL_SECONDS = 0.1

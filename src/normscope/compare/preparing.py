@@ -3,8 +3,8 @@
 import shlex
 from pathlib import Path
 
-from ..engines.array import Array
-from ..engines.settings import RaySettings, SlurmSettings
+from ..engines.seam import RaySettings, SlurmSettings
+from ..engines.slurm import Array
 from ..files import disk_errors
 from ..tasks.run_config import RunConfig
 from ..train import StopRule

@@ -9,7 +9,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from ..tasks.run_config import RunConfig
 from ..train import RunFolder, StopRule
-from ..train.stopping import DECIDED
+from ..train.config import DECIDED
 from .course import Course
 
 

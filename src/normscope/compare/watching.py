@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..processes.seen_locks import SeenLocks
-from ..train.stopping import DECIDED
+from ..processes.locks import SeenLocks
+from ..train.config import DECIDED
 from .found import FoundRun, refuse_no_runs, runs_below
 from .manifest import FILE, read_manifest
 from .state import CellState

@@ -1,8 +1,7 @@
 """From a trained encoder-decoder to translations and their BLEU."""
 
 from .beam import BeamConfig, Hypothesis, beam_search
-from .bleu import BleuReport, corpus_bleu, tokenised_bleu4
-from .translate import Translation, translate_lines
+from .translate import BleuReport, Translation, corpus_bleu, tokenised_bleu4, translate_lines
 
 __all__ = [
     "BeamConfig",

@@ -1,5 +1,6 @@
-"""The engine that a user has asked for, by its name or by a file that says more."""
+"""The engine that a user has asked for, by its name or by a file that says more; without either, this machine's."""
 
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -7,9 +8,15 @@ from typing import Any
 from ..errors import UserError, option
 from ..settings.tables import read_toml
 from ..settings.validation import validated
-from .local import local
-from .seam import MakeEngine
-from .settings import RaySettings, SlurmSettings
+from .forks import Forks
+from .processes import Processes
+from .seam import AnyEngine, MakeEngine, RaySettings, SlurmSettings
+
+
+def local(at_once: int) -> AnyEngine:
+    """So many jobs at a time. Forking what has imported a library is safe where its authors test it: on Linux."""
+    return Forks(at_once) if sys.platform == "linux" else Processes(at_once)
+
 
 TABLE = "engine"
 """Of a TOML file: where its runs are trained, and nothing of what they are."""
@@ -58,12 +65,12 @@ def settings_of(asked: str | None, table: Mapping[str, Any] | None = None) -> Ra
 
 
 def _on_ray(settings: RaySettings) -> Any:
-    from .on_ray import OnRay
+    from .ray import OnRay
 
     return OnRay(settings)
 
 
 def _on_slurm(settings: SlurmSettings) -> Any:
-    from .on_slurm import OnSlurm
+    from .slurm import OnSlurm
 
     return OnSlurm(settings)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import IO
 
-from ..processes.lifeline import with_lifeline
+from ..processes.surroundings import with_lifeline
 from .seam import Engine, Job
 
 

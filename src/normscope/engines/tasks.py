@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from .. import __version__
-from ..processes.lifeline import with_lifeline
 from ..processes.locks import is_held
+from ..processes.surroundings import with_lifeline
 from .processes import in_threads
 from .seam import Job
 

@@ -16,11 +16,11 @@ from torch import Tensor, nn
 from ..errors import UserError
 from ..files import disk_errors
 from ..model import renormalise, unit_vectors
-from ..runs.loading import load_run
+from ..runs.trained import load_run
 from ..tasks.registry import task_from_scratch
 from ..train import RunFolder
 from ..train.checkpoint import Checkpoint, existing
-from .made_runs import Origin, write_run
+from .verbs import Origin, write_run
 
 _FORMS = "last:N, or numbers of updates separated by commas"
 

@@ -8,8 +8,7 @@ from pathlib import Path
 from ..compare.state import BesideRuns
 from ..errors import UserError
 from ..runs.claiming import refuse_other_configuration
-from ..runs.config import replaced
-from ..runs.resolving import resolve
+from ..runs.config import replaced, resolve
 from ..tasks.pair_classification import PairRunConfig
 from ..train import RunFolder
 

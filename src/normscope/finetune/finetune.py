@@ -11,12 +11,11 @@ from ..compare.locks import alone
 from ..compare.pool import at_once, run_cells
 from ..compare.state import CellState
 from ..data.labelled.corpus import LabelledCorpus, open_labelled
-from ..engines.local import local
+from ..engines.choosing import local
 from ..engines.seam import MakeEngine
 from ..errors import UserError
 from ..files import clear_unfinished, disk_errors, remove_folder, sync, write_atomically
-from ..tasks.pair_classification import PairRunConfig
-from ..tasks.pair_classification.start import open_start
+from ..tasks.pair_classification import PairRunConfig, open_start
 from ..train import RunFolder
 from ..train.checkpoint import existing
 from .cells import SearchSpace, TuningCell, tuning_cells

@@ -13,8 +13,7 @@ from ..model import scheduled_numbers
 from ..optim import AdaptiveConfig, OptimizerConfig, ScheduleConfig
 from ..runs.config import changed
 from ..settings.tables import read_overrides
-from ..tasks.pair_classification import PairRunConfig
-from ..tasks.pair_classification.start import Start
+from ..tasks.pair_classification import PairRunConfig, Start
 from ..train import TrainConfig
 
 SEQUENCE_LENGTH = 128

@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 from statistics import median
 from textwrap import wrap
 
-from ..report.words import BARS, BROKEN, counted, joined, significant
+from ..report.numbers import counted, joined, significant
+from ..report.sparkline import BARS, BROKEN
 from .explain import Explained, Explanation
 from .record import Series
 

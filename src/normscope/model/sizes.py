@@ -3,7 +3,7 @@
 from typing import Any
 
 from ..placement import StackShape, named
-from ..settings.choices import check_choice, check_choices
+from ..settings.tables import check_choice, check_choices
 from .attention import with_heads
 from .attention.rotary import rotated_features
 from .initialisation import SCHEMES

@@ -14,7 +14,7 @@ from ..placement import Placement, Site, SublayerKind
 from ..placement.base import Initial, State
 from ..placement.reading import read
 from ..placement.symbol import SymbolEnd, SymbolSublayer, refuse_unknown_places
-from ..settings.choices import check_choice, check_choices
+from ..settings.tables import check_choice, check_choices
 from .attention import Attention, AttentionConfig, Context, Inside, PositionEncoding, SublayerModule
 from .dropout import Dropout
 from .feed_forward import ACTIVATIONS, GATED, feed_forward

@@ -1,10 +1,10 @@
 """Schedules as pure functions, and torch's optimisers by name."""
 
 from .adaptive import AdaptiveConfig, Permitted, adaptive_value
-from .groups import DECAY_EVERYWHERE, GroupConfig, GroupsConfig
+from .groups import DECAY_EVERYWHERE, ROLES, GroupConfig, GroupsConfig, Role, roles
 from .optimizers import OPTIMIZERS, OptimizerConfig, make_optimizer, optimizer_over
-from .roles import ROLES, Role, roles
 from .schedules import (
+    Schedule,
     ScheduleConfig,
     UpdatesOf,
     depends_on_horizon,
@@ -13,7 +13,6 @@ from .schedules import (
     parse_duration,
     summed_factor,
 )
-from .torch_schedule import Schedule
 
 __all__ = [
     "DECAY_EVERYWHERE",

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from ..settings.choices import check_choices
+from ..settings.tables import check_choices
 from .schedules import UpdatesOf, parse_duration
 
 

@@ -1,22 +1,80 @@
-"""The one list of optimisers: torch's own, and Lion as `lion-pytorch` has it.
+"""The one list of optimisers: torch's own, Muon beside AdamW, and Lion as `lion-pytorch` has it.
 
 To add one, write how it is made and put it into `OPTIMIZERS`. Configurations, the command line, the doctor's advice and
 the study that the advice is fitted by all read that list.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from ..errors import UserError, installation
-from ..settings.choices import check_choices
-from .groups import GroupsConfig, parted
-from .muon import Muon
-from .roles import Role, roles
+from ..settings.tables import check_choices
+from .groups import GroupsConfig, Role, parted, roles
+
+Rule = Literal["muon", "adamw"]
+
+
+class Muon(torch.optim.Optimizer):
+    """torch's Muon over the groups of rule `muon`, whose parameters are matrices, and its AdamW over all others.
+
+    Muon's step is momentum made orthogonal by five rounds of Newton and Schulz, times 0.2 √max(rows, columns), at which
+    it is as large as AdamW's (Liu et al. 2025, arXiv:2502.16982, section 2.2): one rate and one decay serve both.
+
+    params: groups, each with its own `rule`, or parameters for one of rule `muon`. momentum is Muon's, which is
+    Nesterov's; betas and eps are AdamW's. Raises ValueError for a parameter of rule muon without two dimensions.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float = 1e-3,
+        *,
+        rule: Rule = "muon",
+        momentum: float = 0.95,
+        betas: tuple[float, float] = (0.9, 0.98),
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+    ) -> None:
+        defaults = {"lr": lr, "rule": rule, "momentum": momentum, "betas": betas, "eps": eps}
+        super().__init__(params, {**defaults, "weight_decay": weight_decay})
+        self._parts = [
+            part
+            for part in (
+                self._part("muon", lambda groups: torch.optim.Muon(groups, adjust_lr_fn="match_rms_adamw")),
+                self._part("adamw", lambda groups: torch.optim.AdamW(groups, fused=True)),
+            )
+            if part is not None
+        ]
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
+        """One update. closure: computes the loss, and its gradients, anew."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for part in self._parts:
+            part.step()
+        return loss
+
+    def _part(
+        self, rule: Rule, make: Callable[[list[dict[str, Any]]], torch.optim.Optimizer]
+    ) -> torch.optim.Optimizer | None:
+        """torch's own over the groups of that rule: the very dictionaries, so that a rate set here is set there."""
+        groups = [group for group in self.param_groups if group["rule"] == rule]
+        if not groups:
+            return None
+        part = make(groups)
+        # One state for both, by parameter, as a checkpoint reads and writes it.
+        part.state = self.state
+        return part
+
 
 Groups = list[dict[str, Any]]
 
@@ -138,3 +196,37 @@ def optimizer_over(
     """As `make_optimizer`, over some parameters of a model by name, given the roles of all."""
     groups = parted(weights, of, config.groups, peak_lr=config.peak_lr, weight_decay=config.weight_decay)
     return OPTIMIZERS[config.name].make(groups, config)
+
+
+class UpdateClipping:
+    """No parameter moves further in one step than `most_rms` times its rate, by the root mean square of its entries.
+
+    Adafactor's clipping (Shazeer & Stern 2018, arXiv:1804.04235, section 6) and StableAdamW's (Wortsman et al. 2023,
+    arXiv:2304.13013, section 3.2) with 1, for any optimiser: what is measured is the step that was made, weight decay
+    included. It has no state, and takes the memory of one more copy of the parameters during a step.
+    """
+
+    def __init__(self, optimizer: Optimizer, most_rms: float) -> None:
+        """Raises ValueError where `most_rms` is not positive."""
+        if not most_rms > 0:
+            raise ValueError(f"a step's largest root mean square must be positive, got {most_rms}")
+        self.optimizer, self.most_rms = optimizer, most_rms
+
+    @torch.no_grad()
+    def step(self) -> int:
+        """One step of the optimiser; returns how many parameters were held back."""
+        before = [parameter.clone() for parameter, _ in self._moved()]
+        self.optimizer.step()
+        clipped = 0
+        for (parameter, rate), old in zip(self._moved(), before, strict=True):
+            moved = parameter - old
+            rms, most = float(moved.square().mean().sqrt()), self.most_rms * rate
+            if rms > most:
+                parameter.copy_(old + moved * (most / rms))
+                clipped += 1
+        return clipped
+
+    def _moved(self) -> Iterator[tuple[Tensor, float]]:
+        """Every parameter with a gradient, and the rate of its group."""
+        for group in self.optimizer.param_groups:
+            yield from ((parameter, float(group["lr"])) for parameter in group["params"] if parameter.grad is not None)

@@ -1,12 +1,18 @@
-"""One process at a time in a folder: a lock that ends with the process that holds it, and that says who holds it."""
+"""One process at a time in a folder: a lock that ends with the process that holds it, and says who holds it.
+
+Whoever only looks sees from `SeenLocks` which folders are being worked on; on Linux that takes no lock.
+"""
 
 import fcntl
 import json
 import os
 import socket
+import struct
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 LOCK = ".lock"
@@ -61,3 +67,62 @@ def _holder(file: Path) -> str:
         return f" ({held['pid']} on {held['host']}, since {held['since']})"
     except (OSError, ValueError, TypeError, KeyError):
         return ""
+
+
+_KERNEL = Path("/proc/locks")
+_QUESTION = "hhqqi4x"
+"""`struct flock` of Linux: type, whence, start, length, process."""
+
+_Place = tuple[int, int, int]
+"""Major and minor number of a device, and an inode."""
+
+
+@dataclass(frozen=True, slots=True)
+class SeenLocks:
+    """The locks of one moment.
+
+    Not all are seen: one that another machine or another container holds may be known to its kernel alone.
+    """
+
+    places: frozenset[_Place] | None
+    """None where the system does not list them."""
+
+    @classmethod
+    def now(cls) -> "SeenLocks":
+        """Those that this machine's kernel lists."""
+        try:
+            lines = _KERNEL.read_text(encoding="ascii").splitlines()
+        except OSError:
+            return cls(None)
+        # "1: FLOCK  ADVISORY  WRITE 10227 fe:00:2867467 0 EOF"; one that is waited for has "->" before its kind.
+        return cls(frozenset(_place(line.split()[5]) for line in lines if "->" not in line and "WRITE" in line))
+
+    def held(self, folder: Path) -> bool:
+        """Whether a process is seen to work in the folder."""
+        if self.places is None:
+            return is_held(folder)
+        file = folder / LOCK
+        try:
+            found = file.stat()
+            place = os.major(found.st_dev), os.minor(found.st_dev), found.st_ino
+            return place in self.places or self._elsewhere(place) or _is_held_over_the_network(file)
+        except OSError:
+            return False
+
+    def _elsewhere(self, place: _Place) -> bool:
+        """On layered file systems a file's device is not the one of its locks; neither is one of hardware."""
+        return place[0] == 0 and any(other[0] == 0 and other[2] == place[2] for other in self.places or ())
+
+
+def _place(text: str) -> _Place:
+    major, minor, inode = text.split(":")
+    return int(major, 16), int(minor, 16), int(inode)
+
+
+def _is_held_over_the_network(file: Path) -> bool:
+    """Network file systems ask their server for such locks as those of `fcntl`, which can be asked about."""
+    if sys.platform != "linux":
+        return False
+    with file.open("rb") as handle:
+        asked = struct.pack(_QUESTION, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+        return bool(struct.unpack(_QUESTION, fcntl.fcntl(handle, fcntl.F_GETLK, asked))[0] != fcntl.F_UNLCK)

@@ -1,14 +1,16 @@
-"""A run's whole configuration, between TOML text and frozen dataclasses."""
+"""A run's whole configuration: from TOML to frozen dataclasses, and resolved so that no `auto` is left open."""
 
+import dataclasses
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 from ..errors import UserError
 from ..settings.tables import as_table, flat, put, read_overrides, read_toml
-from ..tasks.registry import config_of
+from ..tasks.registry import config_of, task_of
 from ..tasks.run_config import RunConfig
 from ..train import RunFolder
+from ..train.device import available_cores, choose_device, refuse_precision
 
 Config = TypeVar("Config", bound=RunConfig)
 
@@ -69,3 +71,30 @@ def _with(config: Config, changes: Mapping[str, Any]) -> Config:
     if not isinstance(made, type(config)):
         raise UserError(f"task is {config.task!r} and cannot be changed here, got {made.task!r}")
     return made
+
+
+def resolve(config: Config, folder: RunFolder) -> Config:
+    """The configuration with every `auto` replaced, and paths made absolute.
+
+    By what the run in `folder` began with, where there is one: it goes on as it was on a machine with more cores, too.
+    Otherwise by what this machine gives. Raises UserError for a device or a precision that it does not have.
+    """
+    train = config.train
+    if folder.is_run:
+        began = load_run_config(folder).train
+        automatic = [name for name in ("device", "precision", "threads") if getattr(train, name) == "auto"]
+        train = dataclasses.replace(train, **{name: getattr(began, name) for name in automatic})
+    device = choose_device(train.device)
+    precision, threads = train.precision, train.threads
+    if precision == "auto":
+        precision = "bf16" if device.type == "cuda" else "fp32"
+    refuse_precision(device, precision)
+    train = dataclasses.replace(
+        train,
+        device=str(device),
+        precision=precision,
+        threads=available_cores() if threads == "auto" else threads,
+        input_workers=train.input_workers if train.input_workers != "auto" else (2 if device.type == "cuda" else 0),
+    )
+    resolved: Config = task_of(config).with_absolute_paths(dataclasses.replace(config, train=train))
+    return resolved

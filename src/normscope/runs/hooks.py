@@ -1,17 +1,59 @@
-"""What placements ask of the training loop."""
+"""What happens around the updates of a run: numbers that a placement schedules, and measurements over depth."""
 
+import importlib
 import math
 from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
-from ..model import profile, renormalise, scheduled_numbers, set_scheduled, unit_vectors
+from ..errors import UserError
+from ..model import Stack, profile, renormalise, scheduled_numbers, set_scheduled, unit_vectors
+from ..model.modes import in_mode
 from ..optim import AdaptiveConfig, Permitted, adaptive_value
-from ..train import Hooks
+from ..train import Hooks, Objective, TrainConfig
+from ..train.protocol import Monitors
 from ..train.replicas import ALONE, Group
-from .output_change import OutputChange
+
+
+class OutputChange:
+    """The output of a model's last stack on one batch, before an update and after it: ‖f(θ + δ) - f(θ)‖ / ‖f(θ)‖.
+
+    The change of the output by a change δ of the weights is what Liu et al. 2020 (arXiv:2004.08249, section 4.2) call
+    amplification where it grows with depth. Two forward passes in evaluation mode, which draw no random numbers and
+    leave the model as it was; norms over all features of all tokens.
+    """
+
+    def __init__(self, model: nn.Module, forward: Callable[[], object]) -> None:
+        """forward: passes the batch through the model. Raises ValueError for a model without a stack."""
+        stacks = [module for module in model.modules() if isinstance(module, Stack)]
+        if not stacks:
+            raise ValueError("the model has no stack of blocks, whose output could be measured")
+        self.model, self.forward, self.last_stack = model, forward, stacks[-1]
+        self._before = torch.empty(0)
+
+    def before_step(self) -> None:
+        """Keep the output as it is."""
+        self._before = self._output()
+
+    def after_step(self) -> float:
+        """By how much it has changed, as a share of its own size; NaN where one of them is not finite."""
+        before = self._before.double()
+        change = torch.linalg.vector_norm(self._output().double() - before) / torch.linalg.vector_norm(before)
+        return float(change)
+
+    @torch.no_grad()
+    def _output(self) -> Tensor:
+        seen: list[Tensor] = []
+        watched = self.last_stack.register_forward_hook(lambda stack, inputs, output: seen.append(output))
+        try:
+            with in_mode(self.model, training=False):
+                self.forward()
+        finally:
+            watched.remove()
+        return seen[-1]
 
 
 class PlacementHooks(Hooks):
@@ -84,3 +126,41 @@ class ControlledHooks(PlacementHooks):
 
     def restore(self, state: dict[str, Any]) -> None:
         self.permitted = Permitted(**state["adaptive"])
+
+
+def run_monitor(model: nn.Module, objective: Objective, train: TrainConfig) -> Monitors | None:
+    """Measures the model on the first batch of the training, at every update that `train.monitor_every` names.
+
+    One batch for all measurements, so that curves are free of the noise of batches. None where none are asked for.
+    """
+    if not train.monitor_every:
+        return None
+    # Late, because the doctor is not needed to train; and by name, because what it measures changes no training, so
+    # that its source is no part of what identifies one.
+    monitor = importlib.import_module("..doctor.monitor", __package__).Monitor
+    batch = objective.micro_batch(0)
+    return _RunMonitor(
+        monitor(
+            model=model, inputs=lambda module: objective.loss_sums(module, batch), every_updates=train.monitor_every
+        )
+    )
+
+
+class _RunMonitor:
+    def __init__(self, monitor: Any) -> None:
+        """monitor: a `normscope.monitor.Monitor`."""
+        self._monitor = monitor
+
+    def __call__(self, update: int) -> dict[str, float]:
+        try:
+            return _finite(self._monitor(update))
+        except ValueError as error:
+            raise UserError(f"this model cannot be measured, so leave out train.monitor_every: {error}") from error
+
+    def stepped(self, update: int) -> dict[str, float]:
+        return _finite(self._monitor.stepped(update))
+
+
+def _finite(measured: dict[str, float]) -> dict[str, float]:
+    """Without what is not finite, which JSON does not have."""
+    return {name: value for name, value in measured.items() if math.isfinite(value)}

@@ -14,13 +14,12 @@ from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count, 
 
 from ..model import Stack
 from ..optim import make_optimizer
-from ..optim.roles import roles
+from ..optim.groups import roles
 from ..tasks.protocol import TaskFromScratch
 from ..tasks.run_config import RunConfig
 from ..train import TrainConfig
 from ..train.device import autocast
-from .machine import precision_of, prepare_machine
-from .sharding import SHARED_OUT
+from .machine import SHARED_OUT, precision_of, prepare_machine
 
 SLICE_TOKENS = 1024
 """Tokens of the batch that is measured on, or one sequence where that has more."""

@@ -17,18 +17,15 @@ from ..tasks.protocol import AnyCorpus, Assembly
 from ..tasks.registry import task_from_scratch, task_of
 from ..tasks.run_config import RunConfig
 from ..train import RunFolder, StopRule, Trainer, durations
-from ..train.environment import describe
+from ..train.config import Stopping
+from ..train.device import describe
 from ..train.metrics import Event
-from ..train.progress import Progress
 from ..train.replicas import Group, joined, own_device, shards
-from ..train.stopping import Stopping
-from .changing import is_over, refuse_shorter
-from .claiming import claim, keep_environment, mend_vocabularies, refuse_other_configuration
-from .hooks import ControlledHooks, PlacementHooks
-from .machine import precision_of, prepare_machine
-from .monitoring import run_monitor
-from .resolving import resolve
-from .sharding import sharded
+from ..train.saving import Progress
+from .claiming import claim, is_over, keep_environment, mend_vocabularies, refuse_other_configuration, refuse_shorter
+from .config import resolve
+from .hooks import ControlledHooks, PlacementHooks, run_monitor
+from .machine import precision_of, prepare_machine, sharded
 
 Listener = Callable[[Event], None]
 

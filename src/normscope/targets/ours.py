@@ -10,7 +10,7 @@ from ..doctor.lint.rules import Loading
 from ..errors import UserError
 from ..optim import make_optimizer
 from ..runs.config import load
-from ..runs.loading import load_run
+from ..runs.trained import load_run
 from ..tasks.protocol import TaskFromScratch, TrainingBatch
 from ..tasks.registry import task_from_scratch
 from ..tasks.run_config import RunConfig

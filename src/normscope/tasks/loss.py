@@ -1,13 +1,17 @@
 """Label-smoothed cross-entropy of a tied output projection, without ever holding the logits of a whole batch."""
 
 # M = target tokens, D = width, V = vocabulary, C = tokens of a chunk
+
+import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from ..data.shards import Numbers
 from ..model.linear.products import add_product, rows_product
 
 CHUNK_TOKENS = 256
@@ -142,3 +146,19 @@ def _add_product(total_VD: Tensor, gradient_CV: Tensor, hidden_CD: Tensor) -> No
 
 
 _sums: Callable[..., tuple[Tensor, Tensor]] = _SmoothedCrossEntropy.apply
+
+
+LN2 = math.log(2)
+"""Nats in a bit."""
+
+
+def at_least_float32(logits: Tensor) -> Tensor:
+    """A softmax is not for bfloat16; float64 stays."""
+    return logits.to(torch.promote_types(logits.dtype, torch.float32))
+
+
+def unigram_entropy_nats(tokens: Numbers) -> float:
+    """Entropy of tokens taken one by one: the loss of a model that knows how often each occurs and nothing else."""
+    counts = np.bincount(np.asarray(tokens))
+    shares = counts[counts > 0] / counts.sum()
+    return float(-(shares * np.log(shares)).sum())

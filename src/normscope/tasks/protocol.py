@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import UserError
+from ..model import Layout
 from ..placement import StackShape
 from ..settings.validation import validated
 from ..train import Objective, Share
@@ -229,3 +230,13 @@ class TaskFromScratch(Task[Config], Generic[Config, Corpus, Model, Codec]):
         On validation text of the run where its corpus can be reached and is still that of its codec; otherwise on
         random tokens.
         """
+
+
+ROWS, LONGEST = 16, 64
+"""How many rows are looked at, and how many tokens of each."""
+RANDOM_TOKENS = "random tokens (the corpus cannot be reached)"
+
+
+def layout_of(rows: list[Tensor]) -> Layout:
+    """Where rows lie that are packed one after another."""
+    return Layout(torch.tensor([len(row) for row in rows]))

@@ -1,17 +1,160 @@
-"""Every task by its name: the one list of them."""
+"""Every task by its name, and models of public families by theirs (presets), sizes apart."""
 
 from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import dataclass
 from typing import Any
 
 from ..errors import UserError
-from ..settings.own_files import run_imports
+from ..settings.files import run_imports
+from ..settings.tables import check_choice
 from .language_model import LANGUAGE_MODEL
 from .masked_lm import MASKED_LM
 from .pair_classification import PAIR_CLASSIFICATION
-from .presets import with_preset
 from .protocol import Task, TaskFromScratch
 from .run_config import RunConfig
 from .translation import TRANSLATION
+
+KEY = "preset"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preset:
+    """Settings of `[model]` under one name; a user's own stand before them."""
+
+    task: str
+    source: str
+    settings: Mapping[str, Any]
+    """Nested as the table is."""
+
+
+_MODERN: dict[str, Any] = {
+    "norm": "rms-norm",
+    "position_encoding": "rotary",
+    "activation": "swiglu",
+    "biases": "none",
+    "output": "untied",
+    "dropout": 0.0,
+    "attention_dropout": 0.0,
+    "initialisation": "normal-0.02",
+}
+"""What most decoders since Llama have."""
+
+PRESETS: dict[str, Preset] = {
+    "llama": Preset(
+        task="language-model",
+        source="Touvron et al. 2023 (Llama 2), arXiv:2307.09288, section 2.2",
+        settings=_MODERN | {"placement": "pre-ln", "norm_epsilon": 1e-5},
+    ),
+    "olmo-2": Preset(
+        task="language-model",
+        source="OLMo et al. 2025, arXiv:2501.00656, table 1 and section 3.2",
+        settings=_MODERN
+        | {
+            "placement": "olmo-2",
+            "norm_epsilon": 1e-6,
+            "attention": {"query_key_norm": "whole", "rotary_base": 500_000.0},
+        },
+    ),
+    "gemma-2": Preset(
+        task="language-model",
+        source="Gemma team 2024, arXiv:2408.00118, section 2",
+        settings=_MODERN
+        | {
+            "placement": "sandwich",
+            "norm_epsilon": 1e-6,
+            "activation": "geglu-tanh",
+            "output": "tied",
+            "embedding_scale": "root-width",
+            "logit_soft_cap": 30.0,
+            "attention": {"soft_cap": 50.0, "window_tokens": 4096, "windowed_blocks": "odd"},
+        },
+    ),
+    "qwen-3": Preset(
+        task="language-model",
+        source="Yang et al. 2025 (Qwen 3), arXiv:2505.09388, section 2; tied as its models of up to 4B are",
+        settings=_MODERN
+        | {
+            "placement": "pre-ln",
+            "norm_epsilon": 1e-6,
+            "output": "tied",
+            "attention": {"query_key_norm": "per-head", "rotary_base": 1_000_000.0},
+        },
+    ),
+    "gpt-2": Preset(
+        task="language-model",
+        source="Radford et al. 2019, section 2.3",
+        settings={
+            "placement": "gpt2",
+            "norm": "layer-norm",
+            "norm_epsilon": 1e-5,
+            "position_encoding": "learned",
+            "activation": "gelu-tanh",
+            "initialisation": "normal-0.02",
+        },
+    ),
+    "bert": Preset(
+        task="masked-lm",
+        source="Devlin et al. 2018, arXiv:1810.04805, section 3",
+        settings={
+            "placement": "post-ln",
+            "norm": "layer-norm",
+            "norm_epsilon": 1e-12,
+            "position_encoding": "learned",
+            "activation": "gelu",
+            "initialisation": "normal-0.02",
+        },
+    ),
+    "paper": Preset(
+        task="translation",
+        source="Xiong et al. 2020, arXiv:2002.04745, section 4.1, as fairseq had it at the time",
+        settings={
+            "placement": "post-ln",
+            "norm": "layer-norm",
+            "position_encoding": "sinusoidal",
+            "activation": "relu",
+            "initialisation": "paper",
+            "embeddings": "shared",
+        },
+    ),
+}
+
+
+def with_preset(table: Mapping[str, Any], *, source: str) -> Mapping[str, Any]:
+    """A run's table with the settings of the preset that its [model] names, which are then as if they were written.
+
+    What the table sets itself stands before the preset's, and a table without a task gets the preset's. Raises
+    UserError for a name that is none, and for a preset of another task.
+    """
+    model = table.get("model")
+    if not isinstance(model, Mapping) or KEY not in model:
+        return table
+    name = model[KEY]
+    try:
+        check_choice(f"model.{KEY}", name, PRESETS)
+    except ValueError as error:
+        raise UserError(f"{source}: {error}") from None
+    preset = PRESETS[name]
+    task = table.get("task", preset.task)
+    if task != preset.task:
+        fitting = ", ".join(other for other, one in PRESETS.items() if one.task == task)
+        raise UserError(
+            f"{source}: model.{KEY} = {name} is a model of task {preset.task}, and the task is {task!r}"
+            + (f"; of that task are {fitting}" if fitting else "")
+        )
+    own = {key: value for key, value in model.items() if key != KEY}
+    return {**table, "task": task, "model": _merged(preset.settings, own)}
+
+
+def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested tables, the second one's values first."""
+    merged: dict[str, Any] = dict(deepcopy(dict(below)))
+    for key, value in above.items():
+        there = merged.get(key)
+        both = isinstance(there, Mapping) and isinstance(value, Mapping)
+        merged[key] = _merged(there, value) if both else value  # type: ignore[arg-type]
+    return merged
+
 
 TASKS: dict[str, Task[Any]] = {
     task.name: task for task in (TRANSLATION, MASKED_LM, LANGUAGE_MODEL, PAIR_CLASSIFICATION)

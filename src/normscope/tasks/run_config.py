@@ -8,7 +8,7 @@ from ..data.documents.opening import TextDataConfig
 from ..data.parallel.opening import TOY
 from ..model import DecoderConfig, EncoderConfig
 from ..optim import AdaptiveConfig, OptimizerConfig, ScheduleConfig
-from ..settings.choices import check_choices
+from ..settings.tables import check_choices
 from ..train import TrainConfig
 
 C = TypeVar("C", bound="RunConfig")

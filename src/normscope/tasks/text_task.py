@@ -18,11 +18,21 @@ from ..limits.memory import bounded_building
 from ..model.sizes import least_weights
 from ..placement import StackShape
 from ..train import Objective
-from ..train.seeds import seed_weights
-from .numbers import unigram_entropy_nats
-from .protocol import SMALLER, Evaluation, Facts, LoadedRun, Model, Outputs, TaskFromScratch
+from ..train.device import seed_weights
+from .loss import unigram_entropy_nats
+from .protocol import (
+    LONGEST,
+    RANDOM_TOKENS,
+    ROWS,
+    SMALLER,
+    Evaluation,
+    Facts,
+    LoadedRun,
+    Model,
+    Outputs,
+    TaskFromScratch,
+)
 from .run_config import TextRunConfig
-from .samples import LONGEST, RANDOM_TOKENS, ROWS
 
 SHORTEST_ROW = 7
 """Rows with fewer tokens are not compared on; of a masked model's rows, one token in seven is masked."""

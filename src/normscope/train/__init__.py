@@ -1,13 +1,12 @@
 """The loop, run folders, exact resume."""
 
 from ..signals import Interrupted
-from .config import TrainConfig
+from .config import StopRule, TrainConfig
 from .loop import Trainer
 from .nonfinite import NonFinite
 from .protocol import Hooks, Objective, Share, durations
 from .replicas import ALONE, Group, PeerLost
 from .run_folder import RunFolder
-from .stopping import StopRule
 
 __all__ = [
     "ALONE",

@@ -7,14 +7,13 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
-from .device import Precision, autocast
+from .device import Precision, autocast, seed_micro_batch
 from .feed import Feed
 from .nonfinite import FirstBad, first_bad_gradient
 from .protocol import Objective
 from .replicas.group import Group
 from .replicas.shards import is_part
 from .replicas.sums import gradient_sum
-from .seeds import seed_micro_batch
 
 Reduction = Literal["ordered", "fast"]
 

@@ -11,21 +11,19 @@ from torch import nn
 
 from .. import files
 from ..optim import OptimizerConfig, ScheduleConfig, factor, make_optimizer
-from ..optim.clipping import UpdateClipping
+from ..optim.optimizers import UpdateClipping
 from ..signals import Interrupted, StopRequest
-from .config import TrainConfig
+from .config import DECIDED, Stopping, TrainConfig
 from .device import Precision, autocast
 from .feed import Feed
 from .gradients import UpdateGradients
 from .metrics import Event, Mark, MetricsLog, NoLog
 from .nonfinite import NonFinite, first_bad_weight, unfit_to_keep, what_went_first
-from .progress import Progress
 from .protocol import Hooks, Monitors, Objective, Share, durations
 from .replicas import ALONE, Group
 from .replicas.shards import scale, take_apart, total_norm
 from .run_folder import RunFolder
-from .saving import Saving
-from .stopping import DECIDED, Stopping
+from .saving import Progress, Saving
 
 _CLIP_EPSILON = 1e-6
 """Beside the norm that a gradient is divided by, as in torch's clipping."""

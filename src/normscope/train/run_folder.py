@@ -11,10 +11,10 @@ from ..errors import UserError, option
 from ..files import REPLACED, UNFINISHED, clear_unfinished, disk_errors, make_folders, write_atomically
 from ..limits.sealed import SealedJson, refuse_broken_seal, sealed_lines
 from ..processes.locks import LOCK, Held, hold
-from ..settings.config_file import CONFIG_FILE, is_run, refuse_no_run
+from ..settings.files import CONFIG_FILE, is_run, refuse_no_run
 from ..settings.tables import read_toml
 from .checkpoint import Checkpoint, intact, metrics_bytes
-from .environment import KEYS, OPTIONAL_KEYS
+from .device import KEYS, OPTIONAL_KEYS
 from .metrics import DamagedMetrics, read_events
 from .metrics import Event as Event
 

@@ -1,6 +1,8 @@
 """Where a run stands, written to its checkpoints by the first of its processes and read from them by all."""
 
+import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -11,10 +13,34 @@ from ..errors import UserError
 from ..provenance import source_sha256
 from . import checkpoint
 from .metrics import Mark
-from .progress import Progress
 from .protocol import Hooks
 from .replicas import Group
 from .run_folder import RunFolder
+
+
+@dataclass(slots=True)
+class Progress:
+    """Where a run stands; what a checkpoint keeps beside weights and optimiser state."""
+
+    update: int = 0
+    target_tokens: int = 0
+    summed_lr: float = 0.0
+    skipped_updates: int = 0
+    best_nll_nats: float = math.inf
+    best_update: int = 0
+
+    def to_state(self) -> dict[str, Any]:
+        # JSON has no infinity.
+        best = self.best_nll_nats if math.isfinite(self.best_nll_nats) else None
+        return {name: getattr(self, name) for name in self.__slots__} | {"best_nll_nats": best}
+
+    @classmethod
+    def of_state(cls, state: dict[str, Any]) -> "Progress":
+        """Raises KeyError for a state that lacks something."""
+        values = {name: state[name] for name in cls.__slots__}
+        return cls(
+            **values | {"best_nll_nats": math.inf if values["best_nll_nats"] is None else values["best_nll_nats"]}
+        )
 
 
 class Saving:

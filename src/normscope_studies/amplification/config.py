@@ -7,7 +7,7 @@ from types import MappingProxyType
 from normscope.placement import named
 from normscope.theory.model_setting import ModelSetting
 
-from ..engine.study import Scale
+from ..protocol.scale import Scale
 
 PLACEMENTS = ("post-ln", "pre-ln", "deepnorm", "admin", "rezero", "peri-ln", "sub-ln", "residual")
 

@@ -11,7 +11,7 @@ from normscope.model.initialisation import initialise
 from normscope.optim import OptimizerConfig, make_optimizer, roles
 from normscope.placement import named
 from normscope.theory.model_setting import ModelSetting
-from normscope.train.seeds import seed_weights
+from normscope.train.device import seed_weights
 
 _THEORY_TRAINS = ("value", "ffn_in", "ffn_out")
 """In theory's setting, whose W_Q = W_K = 0 get no gradient and whose W_O is not there."""

@@ -1,6 +1,6 @@
 """What the first update of an optimiser moves over depth: predicted from formulas, and measured."""
 
-from ..engine.discovery import About
+from ..protocol.about import About
 
 ABOUT = About(
     title="The change by one update over depth, predicted and measured",

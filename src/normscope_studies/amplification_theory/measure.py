@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from normscope.model import Context, Layout, Stack, StackConfig, profile
 from normscope.model.initialisation import initialise
 from normscope.placement import StackShape, named
-from normscope.train.seeds import seed_weights
+from normscope.train.device import seed_weights
 
 _RATE = 1e-7
 """Small enough for changes to be of first order, and large enough for differences of float64."""

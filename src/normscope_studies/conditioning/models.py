@@ -12,7 +12,7 @@ from normscope.theory.predict import ModelSetting, predict
 from normscope.theory.unpredictable import Unpredictable
 from normscope.train import TrainConfig
 
-from ..engine.models import refuse_missing
+from ..ladders.setting import refuse_missing
 from .config import ConditioningConfig
 
 

@@ -12,7 +12,7 @@ from normscope.model import SCHEMES, Context, Layout, Stack, StackConfig
 from normscope.model.initialisation import initialise
 from normscope.model.profiling import profile
 from normscope.placement import StackShape, named, registered
-from normscope.train.seeds import seed_weights
+from normscope.train.device import seed_weights
 
 _EVERY_DEPTH_UP_TO, _DEPTHS_A_DECADE = 20, 20
 

@@ -1,6 +1,6 @@
 """Gradients of the lower layers: appendix F of the paper."""
 
-from ..engine.discovery import About
+from ..protocol.about import About
 
 ABOUT = About(
     title="Appendix F: the gradients of the lower layers",

@@ -7,10 +7,11 @@ from normscope.adapters.hugging_face import load_transformers
 from normscope.adapters.hugging_face_small import families
 from normscope.evidence.estimates import proportion
 
-from ..engine.claims import judged
-from ..engine.page import Claim, StudyFigure, StudyTable
-from ..engine.pieces import Pieces
-from ..engine.study import Findings, Scale, Study
+from ..protocol.claims import judged
+from ..protocol.contents import Claim, StudyFigure, StudyTable
+from ..protocol.pieces import Pieces
+from ..protocol.scale import Scale
+from ..protocol.study import Findings, Study
 from . import ABOUT
 from .config import FamiliesConfig
 from .figure import stages_svg

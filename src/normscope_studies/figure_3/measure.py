@@ -14,7 +14,7 @@ from normscope.data.parallel.corpus import Corpus
 from normscope.measure import expected_gradient_norms
 from normscope.model import EncoderDecoder, ModelConfig
 from normscope.model.linear.products import fast_matmul
-from normscope.runs.loading import load_run_of
+from normscope.runs.trained import load_run_of
 from normscope.tasks.translation import (
     TRANSLATION,
     TranslationConfig,
@@ -22,8 +22,7 @@ from normscope.tasks.translation import (
     TranslationRunConfig,
     translation,
 )
-from normscope.train.device import keep_freed_memory
-from normscope.train.seeds import seed_micro_batch
+from normscope.train.device import keep_freed_memory, seed_micro_batch
 
 from .config import Condition, Figure3Config
 

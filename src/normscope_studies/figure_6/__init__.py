@@ -1,6 +1,6 @@
 """The paper's Figure 6: a small fixed rate in place of warm-up."""
 
-from ..engine.discovery import About
+from ..protocol.about import About
 
 ABOUT = About(
     title="A small fixed rate in place of warm-up: the paper's Figure 6",

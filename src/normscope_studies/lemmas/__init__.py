@@ -1,6 +1,6 @@
 """Lemmas 1 to 3 of the paper."""
 
-from ..engine.discovery import About
+from ..protocol.about import About
 
 ABOUT = About(
     title="Lemmas 1 to 3 by simulation",

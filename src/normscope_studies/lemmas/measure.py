@@ -21,7 +21,7 @@ from normscope.model import Context, Layout, Stack, StackConfig
 from normscope.model.initialisation import initialise
 from normscope.model.norms import NORMS
 from normscope.placement import StackShape, named
-from normscope.train.seeds import seed_weights
+from normscope.train.device import seed_weights
 
 Key = TypeVar("Key", bound=Hashable)
 STEPS = 6

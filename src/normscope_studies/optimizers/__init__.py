@@ -1,6 +1,6 @@
 """Placement, optimiser and warm-up crossed, each at its own best rate."""
 
-from ..engine.discovery import About
+from ..protocol.about import About
 
 ABOUT = About(
     title="Placement, optimiser and warm-up, each at its own best rate",

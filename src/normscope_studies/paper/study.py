@@ -7,9 +7,10 @@ from typing import Any
 from normscope.errors import UserError
 from normscope.files import write_atomically
 
-from ..engine.page import StudyFigure
-from ..engine.pieces import Pieces
-from ..engine.study import Findings, Scale, Study
+from ..protocol.contents import StudyFigure
+from ..protocol.pieces import Pieces
+from ..protocol.scale import Scale
+from ..protocol.study import Findings, Study
 from . import ABOUT
 from .listed import listed
 from .page import conditions, counts, markdown, table, tally, verdicts_svg

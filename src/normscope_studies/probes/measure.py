@@ -16,7 +16,7 @@ from normscope.measure.anisotropy import anisotropy
 from normscope.measure.control import control_labels
 from normscope.model import DecoderConfig, LanguageModel, Stack
 from normscope.optim import OptimizerConfig, ScheduleConfig
-from normscope.train.seeds import seed_weights
+from normscope.train.device import seed_weights
 
 from ..following.training import Recipe, Training
 from .streams import around_norms, passed

@@ -1,6 +1,6 @@
 """Hidden states and gradients on real text: predicted and measured."""
 
-from ..engine.discovery import About
+from ..protocol.about import About
 
 ABOUT = About(
     title="Real text: predicted and measured, every layer",

@@ -6,7 +6,7 @@ from normscope.data.parallel.batches import TranslationBatch
 from normscope.measure import depth_points, gradient_norms, recording, stream_moments
 from normscope.model import EncoderDecoder, ModelConfig
 from normscope.tasks.translation import TRANSLATION, TranslationObjective, TranslationRunConfig
-from normscope.train.seeds import seed_micro_batch
+from normscope.train.device import seed_micro_batch
 
 from ..figure_3.measure import STACKS, matrices, only_trainable
 

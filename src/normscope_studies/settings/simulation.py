@@ -20,7 +20,7 @@ from normscope.model.stack import PlacedEnd, norm_maker
 from normscope.placement import named
 from normscope.placement.reading import read_head
 from normscope.theory.predict import ModelSetting
-from normscope.train.seeds import seed_weights
+from normscope.train.device import seed_weights
 
 SEQUENCES = 6
 """Of each draw; their gradients are told apart."""

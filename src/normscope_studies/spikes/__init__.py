@@ -1,6 +1,6 @@
 """Spikes made on purpose, and whether the doctor finds, dates and explains them."""
 
-from ..engine.discovery import About
+from ..protocol.about import About
 
 ABOUT = About(
     title="Spikes made on purpose",

@@ -1,6 +1,6 @@
 """Theorem 1: the gradient of the last feed-forward's second matrix over depth and width."""
 
-from ..engine.discovery import About
+from ..protocol.about import About
 
 ABOUT = About(
     title="Theorem 1: the gradient of the last layer",

@@ -12,7 +12,7 @@ from normscope.model import Context, Layout, Stack, StackConfig
 from normscope.model.feed_forward import FeedForward
 from normscope.model.initialisation import initialise
 from normscope.placement import StackShape, named
-from normscope.train.seeds import seed_weights
+from normscope.train.device import seed_weights
 
 ROWS = {"N(0, 1/d)": -0.5, "N(0, 1)": 0.0}
 """What rows of the output projection are drawn from: their elements have the standard deviation d to this power."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from normscope.data.parallel.opening import TOY
 from normscope.placement import named
 
-from ..engine.study import Scale
+from ..protocol.scale import Scale
 
 AXES = ("width", "depth")
 PLACEMENTS = ("post-ln", "pre-ln", "deepnorm", "peri-ln", "completep", "depth-mup", "mhc")

@@ -10,8 +10,7 @@ from normscope.data.documents.corpus import DocumentCorpus
 from normscope.model import LanguageModel, renormalise, unit_vectors
 from normscope.optim.optimizers import OptimizerConfig, make_optimizer
 from normscope.runs.config import replaced
-from normscope.tasks.language_model import LANGUAGE_MODEL
-from normscope.tasks.language_model.config import LanguageModelRunConfig
+from normscope.tasks.language_model import LANGUAGE_MODEL, LanguageModelRunConfig
 from normscope.tasks.protocol import TrainingBatch
 
 WHAT = ("output", "logits")

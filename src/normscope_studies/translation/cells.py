@@ -11,14 +11,13 @@ from normscope.compare.state import BesideRuns, CellState
 from normscope.errors import UserError
 from normscope.optim import ScheduleConfig
 from normscope.runs.claiming import refuse_other_configuration
-from normscope.runs.config import replaced
-from normscope.runs.resolving import resolve
+from normscope.runs.config import replaced, resolve
 from normscope.settings.tables import as_table
-from normscope.tasks.translation.config import TranslationRunConfig
+from normscope.tasks.translation.objective import TranslationRunConfig
 from normscope.train import RunFolder
 from normscope.train.device import available_cores, choose_device
 
-from ..engine.pieces import Pieces
+from ..protocol.pieces import Pieces
 from .arms import OPTIMIZERS, PLACEMENTS, Arm
 from .config import RunsConfig, refuse_missing
 

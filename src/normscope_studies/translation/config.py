@@ -9,7 +9,7 @@ from normscope.data.parallel.opening import TOY, DataConfig
 from normscope.errors import UserError
 from normscope.model import ModelConfig
 from normscope.optim import OptimizerConfig
-from normscope.tasks.translation.config import TranslationConfig, TranslationRunConfig
+from normscope.tasks.translation.objective import TranslationConfig, TranslationRunConfig
 from normscope.train import TrainConfig
 
 from .arms import EN_DE

@@ -6,9 +6,9 @@ from typing import Any
 from normscope.compare.sources import in_words
 from normscope.evidence.estimates import plain_estimate
 from normscope.measure import Estimate
-from normscope.report.words import counted
+from normscope.report.numbers import counted
 
-from ..engine.page import StudyTable
+from ..protocol.contents import StudyTable
 from .arms import PAIRS
 from .config import PAPER_EPOCH_UPDATES, PAPER_EPOCHS, PAPER_LONG, PAPER_SHORT, RunsConfig
 from .trained import Trained

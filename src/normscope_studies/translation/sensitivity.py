@@ -6,7 +6,7 @@ from typing import Any
 
 from normscope.measure import Sensitivity, lr_sensitivity
 
-from ..engine.page import StudyTable
+from ..protocol.contents import StudyTable
 from .arms import Arm
 from .curves import Curves
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from forked import Forked
-from normscope.train.replicas import heartbeat
+from normscope.train.replicas import joining
 from tiny import RUN, leftovers, options, result
 from together import ended, failing, started
 
@@ -37,7 +37,7 @@ def test_disturbed_runs_end_as_undisturbed_ones(
     number: int, undisturbed: tuple[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv(heartbeat.VARIABLE, "1.5")
+    monkeypatch.setenv(joining.VARIABLE, "1.5")
     chance = random.Random(number)
     faults = [FAULTS[number % len(FAULTS)], FAULTS[(number + 3) % len(FAULTS)]]
     for fault in faults:

@@ -9,8 +9,8 @@ import pytest
 
 from forked import Forked
 from normscope.errors import UserError
-from normscope.processes import torchrun
-from normscope.train.replicas import heartbeat, joining
+from normscope.processes import surroundings
+from normscope.train.replicas import joining
 from normscope.train.replicas.group import ALONE, Group
 from tiny import RUN, options
 from together import ended, failing, started
@@ -122,7 +122,7 @@ def test_who_loses_another_process_says_so_and_ends(tmp_path: Path, monkeypatch:
 
 def test_a_process_that_hangs_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv(heartbeat.VARIABLE, "2")
+    monkeypatch.setenv(joining.VARIABLE, "2")
     processes = started(2, *WORDS, "--set", "train.duration=3000")
     _wait_for_updates(processes[0], 3)
     processes[1].send_signal(signal.SIGSTOP)
@@ -130,8 +130,8 @@ def test_a_process_that_hangs_is_named(tmp_path: Path, monkeypatch: pytest.Monke
         (code, _, err) = ended(processes[:1])[0]
     finally:
         processes[1].kill()
-    assert code == heartbeat.EXIT_CODE
-    assert f"process 1 ({heartbeat.socket.gethostname()}, process {processes[1].pid}) has not answered for 2" in err
+    assert code == joining.EXIT_CODE
+    assert f"process 1 ({joining.socket.gethostname()}, process {processes[1].pid}) has not answered for 2" in err
 
 
 @pytest.mark.parametrize("rank", [0, 1])
@@ -155,5 +155,5 @@ def test_a_gradient_that_is_no_number_stops_all_before_the_optimiser_moves(
 
 def test_without_torchrun_a_process_is_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RANK", "3")  # of something else
-    assert not torchrun.under_torchrun()
-    assert (torchrun.rank_of_environment(), torchrun.size_of_environment()) == (0, 1)
+    assert not surroundings.under_torchrun()
+    assert (surroundings.rank_of_environment(), surroundings.size_of_environment()) == (0, 1)

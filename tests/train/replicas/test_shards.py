@@ -10,11 +10,11 @@ from safetensors.torch import load_file
 
 from normscope.errors import UserError
 from normscope.model.stack import Stack
-from normscope.optim.roles import roles
-from normscope.runs import sharding
+from normscope.optim.groups import roles
+from normscope.runs import machine
 from normscope.runs.config import load
+from normscope.runs.machine import sharded
 from normscope.runs.run import train_run
-from normscope.runs.sharding import sharded
 from normscope.settings.tables import to_toml
 from normscope.tasks.registry import task_of
 from normscope.train import RunFolder
@@ -199,7 +199,7 @@ def test_what_is_not_known_to_work_is_refused_by_name(settings: list[str], messa
     task = task_of(config)
     model = task.build(config, task.codec_of(task.open(config)))
     with pytest.raises(UserError, match=r"^train\.shard: ") as refused:
-        sharding.sharded(model, config, ALONE)
+        machine.sharded(model, config, ALONE)
     assert message in str(refused.value)
 
 
@@ -211,4 +211,4 @@ def test_an_update_is_shared_out_evenly() -> None:
     task = task_of(config)
     model = task.build(config, task.codec_of(task.open(config)))
     with pytest.raises(UserError, match=r"train\.accumulation=4 must be a multiple of the 3 processes"):
-        sharding.sharded(model, config, Three())
+        machine.sharded(model, config, Three())

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from ...errors import UserError
-from ...settings.config_file import is_run
+from ...settings.files import is_run
 from .ending import print_summary
 
 

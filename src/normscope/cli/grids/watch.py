@@ -104,7 +104,7 @@ def _watch(folder: Path, out: Path | None, *, once: bool, html: bool) -> None:
 def _page(folder: Path, out: Path | None) -> "LivePage":
     """Where `normscope report` writes it."""
     from ...compare.live_page import LivePage
-    from ...settings.config_file import is_run
+    from ...settings.files import is_run
 
     return LivePage(folder, (out or (folder / "report" if is_run(folder) else folder)) / "report.html")
 
@@ -132,7 +132,7 @@ def said_of_all(states: "Sequence[CellState[Any]]") -> str:
 
 def troubles(states: "Sequence[CellState[Any]]", most: int | None = None) -> list[str]:
     """A line for each run that failed, did not stay finite or has stopped; of more than `most`, those and a count."""
-    from ...report.words import printable
+    from ...report.printable import printable
 
     lines = [
         printable(f"{state.status}: {state.cell.name}: {state.message}")

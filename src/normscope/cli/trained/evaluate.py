@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from ...errors import UserError
-from ...settings.config_file import refuse_no_run
+from ...settings.files import refuse_no_run
 from ..console import say
 from ..shared import Average, Device, Which, averaged_if_asked, refuse_unwritable
 
@@ -61,7 +61,7 @@ def evaluate(
     refuse_no_run(run)
     from ...files import disk_errors, write_atomically
     from ...provenance import provenance
-    from ...runs.evaluate import SCORES, evaluate_run, evaluate_text
+    from ...runs.trained import SCORES, evaluate_run, evaluate_text
 
     given = {"beam": beam, "length_penalty": length_penalty}
     search = {name: value for name, value in given.items() if value is not None}

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from ...settings.config_file import refuse_no_run
+from ...settings.files import refuse_no_run
 from ..names import placement_names
 from ..shared import Average, averaged_if_asked
 

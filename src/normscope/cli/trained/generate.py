@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from ...settings.config_file import refuse_no_run
+from ...settings.files import refuse_no_run
 from ..shared import Average, Device, Which, as_asked, averaged_if_asked
 
 
@@ -38,7 +38,7 @@ def generate(
     refuse_no_run(run)
     from ...data.documents.tokeniser import SEP
     from ...decode.sample import SamplingConfig, sample
-    from ...runs.loading import load_run_of
+    from ...runs.trained import load_run_of
     from ...tasks.language_model import LANGUAGE_MODEL
 
     with averaged_if_asked(run, which, average) as (place, one, _):

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from ...settings.config_file import refuse_no_run
+from ...settings.files import refuse_no_run
 from ..console import say
 from ..shared import Average, Beam, Device, LengthPenalty, Which, as_asked, averaged_if_asked
 
@@ -29,7 +29,7 @@ def translate(
     refuse_no_run(run)
     from ...decode.beam import BeamConfig
     from ...decode.translate import translate_lines
-    from ...runs.loading import load_run_of
+    from ...runs.trained import load_run_of
     from ...tasks.translation import TRANSLATION
 
     search = as_asked(BeamConfig, beam=beam, length_penalty=length_penalty)

@@ -12,10 +12,10 @@ from typing import Any
 from ...errors import UserError
 from ...files import write_atomically
 from ...placement import named
-from ...processes.seen_locks import SeenLocks
+from ...processes.locks import SeenLocks
 from ...report.comparison.contents import Comparison, Configuration, Name, RateCurve, SeedResult, Status, TunedArm
 from ...report.comparison.page import write
-from ...report.words import learning_rate
+from ...report.numbers import learning_rate
 from ...train.run_folder import Event
 from ..grid import Arm, Cell
 from ..manifest import Manifest

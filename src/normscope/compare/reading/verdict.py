@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from ...report.comparison.contents import Name, SeedResult, Status, Verdict
-from ...report.words import Tone, number, percentage, significant
+from ...report.numbers import number, percentage, significant
+from ...report.words import Tone
 
 LEARNED_BELOW, WORSE_ABOVE = 0.9, 1.05
 """Shares of the unigram baseline's loss: below the first a run counts as having learned to use its input, and above the

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from ...engines.local import local
+from ...engines.choosing import local
 from ...engines.seam import MakeEngine
 from ...files import disk_errors
 from ...tasks.run_config import RunConfig

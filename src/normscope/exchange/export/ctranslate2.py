@@ -15,7 +15,7 @@ from ...model import EncoderDecoder, Layout
 from ...model.sinusoids import sinusoids
 from ...tasks.words import Words
 from ..forms import norm_epsilon, weights
-from .translation import POSITIONS
+from .encoders import POSITIONS
 
 _END = "</s>"
 _PARTS = ("weight", "bias")

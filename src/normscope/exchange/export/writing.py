@@ -12,14 +12,10 @@ from ...model import EncoderDecoder, LanguageModel, MaskedEncoder
 from ...model.norms import RMSNorm
 from ...tasks.words import Words
 from ..forms import Form, Model, refuse
-from . import bert as export_bert
 from . import ctranslate2 as export_ctranslate2
-from . import gpt2 as export_gpt2
-from . import llama as export_llama
-from .bert import bert, roberta_prelayernorm
-from .gpt2 import gpt2
+from .decoders import GATE_CURVES, GEMMA_2, GPT2_ACTIVATIONS, LLAMA, OLMO_2, QWEN_3, RotaryLayout, gpt2
+from .encoders import BERT_ACTIVATIONS, bert, m2m100, marian, roberta_prelayernorm
 from .hugging_face import of_encoder_decoder, of_language_model, of_masked_encoder, writer
-from .translation import m2m100, marian
 
 _RELU = {"relu": "relu"}
 _ANY: tuple[Any, ...] = ()
@@ -35,7 +31,7 @@ _ROTARY: dict[str, tuple[Any, ...]] = {
 
 
 def _decoder(
-    layout: export_llama.Layout,
+    layout: RotaryLayout,
     wiring: str,
     *,
     activation: str = "swiglu",
@@ -49,7 +45,7 @@ def _decoder(
         write=writer(layout),
         difference=of_language_model,
         norm=RMSNorm,
-        activations={activation: export_llama.ACTIVATIONS[activation]},
+        activations={activation: GATE_CURVES[activation]},
         settings=_ROTARY | dict(settings),
     )
 
@@ -65,7 +61,7 @@ FORMS: dict[str, Form] = {
             write=writer(bert),
             difference=of_masked_encoder,
             # BERT's head for masked tokens has the activation of its blocks; ours has gelu whatever they have.
-            activations={"gelu": export_bert.ACTIVATIONS["gelu"]},
+            activations={"gelu": BERT_ACTIVATIONS["gelu"]},
         ),
         Form(
             name="roberta-prelayernorm",
@@ -74,7 +70,7 @@ FORMS: dict[str, Form] = {
             wirings=("pre-ln",),
             write=writer(roberta_prelayernorm),
             difference=of_masked_encoder,
-            activations=export_bert.ACTIVATIONS,
+            activations=BERT_ACTIVATIONS,
         ),
         Form(
             name="gpt2",
@@ -83,14 +79,14 @@ FORMS: dict[str, Form] = {
             wirings=("pre-ln",),
             write=writer(gpt2),
             difference=of_language_model,
-            activations=export_gpt2.ACTIVATIONS,
+            activations=GPT2_ACTIVATIONS,
         ),
-        _decoder(export_llama.LLAMA, "pre-ln"),
+        _decoder(LLAMA, "pre-ln"),
         # The placement has the norms of queries and keys itself.
-        _decoder(export_llama.OLMO_2, "olmo-2", settings={"attention.query_key_norm": _ANY}),
-        _decoder(export_llama.QWEN_3, "pre-ln", settings={"attention.query_key_norm": ("per-head",)}),
+        _decoder(OLMO_2, "olmo-2", settings={"attention.query_key_norm": _ANY}),
+        _decoder(QWEN_3, "pre-ln", settings={"attention.query_key_norm": ("per-head",)}),
         _decoder(
-            export_llama.GEMMA_2,
+            GEMMA_2,
             "sandwich",
             activation="geglu-tanh",
             settings={

@@ -11,10 +11,9 @@ from ...errors import UserError
 from ...model import EncoderConfig, MaskedEncoder
 from ...model.encoder import SEGMENTS
 from ...tasks.masked_lm import MASKED_LM
-from ..export.bert import ACTIVATIONS, bert_names
+from ..export.encoders import BERT_ACTIVATIONS, bert_names
 from ..forms import Names, tensor_names
-from .folder import Types, refuse_other_types
-from .layout import ImportedLayout
+from .layout import ImportedLayout, Types, refuse_other_types
 
 _PREFIX = "bert."
 _TIED = ("cls.predictions.decoder.weight", "cls.predictions.decoder.bias")
@@ -61,7 +60,7 @@ class Bert(ImportedLayout):
         for key, wanted in only.items():
             if given[key] != wanted:
                 raise UserError(f"{path}: {key} is {given[key]!r}, and our encoder has {wanted!r} alone")
-        ours = {their: our for our, their in ACTIVATIONS.items()} | {"gelu_new": "gelu-tanh"}
+        ours = {their: our for our, their in BERT_ACTIVATIONS.items()} | {"gelu_new": "gelu-tanh"}
         if given["hidden_act"] not in ours:
             raise UserError(f"{path}: hidden_act is {given['hidden_act']!r}; ours are {', '.join(ours)}")
         try:

@@ -12,10 +12,9 @@ from ...limits.reading import shown
 from ...model import DecoderConfig, LanguageModel
 from ...tasks.language_model import LANGUAGE_MODEL
 from ...tasks.registry import config_of
-from ..export import llama as exported
+from ..export.decoders import GATE_CURVES, GEMMA_2, LLAMA, OLMO_2, QWEN_3, RotaryLayout
 from ..forms import Names
-from .folder import Types, refuse_other_types
-from .layout import ImportedLayout
+from .layout import ImportedLayout, Types, refuse_other_types
 
 _COUNTS = ("hidden_size", "intermediate_size", "num_attention_heads", "num_hidden_layers")
 _TYPES: Types = {
@@ -42,7 +41,7 @@ class Llama(ImportedLayout):
     """Of the feed-forward, in our words; and what `config.json` calls the setting."""
     unneeded = (_HEAD,)
 
-    def __init__(self, layout: exported.Layout, preset: str, defaults: Mapping[str, Any]) -> None:
+    def __init__(self, layout: RotaryLayout, preset: str, defaults: Mapping[str, Any]) -> None:
         """defaults: of the library, where a configuration does not say what our preset leaves open."""
         self.layout, self.preset, self.defaults = layout, preset, defaults
         self.model_type = layout.model_type
@@ -80,7 +79,7 @@ class Llama(ImportedLayout):
         return config_of(table, source=str(path)).model  # type: ignore[return-value]
 
     def _refuse_other_activation(self, path: Path, given: Mapping[str, Any]) -> None:
-        theirs = exported.ACTIVATIONS[self.activation]
+        theirs = GATE_CURVES[self.activation]
         found = given.get(self.activation_key, theirs)
         if found != theirs:
             raise UserError(f"{path}: {self.activation_key} is {found!r}; format {self.model_type} has {theirs}")
@@ -149,15 +148,15 @@ class Gemma2(Llama):
 _UNTIED = {"tie_word_embeddings": False, "max_position_embeddings": 2048, "rope_theta": 10_000.0}
 
 LAYOUTS = (
-    Llama(exported.LLAMA, "llama", _UNTIED | {"rms_norm_eps": 1e-6}),
-    Llama(exported.OLMO_2, "olmo-2", _UNTIED | {"rms_norm_eps": 1e-5}),
+    Llama(LLAMA, "llama", _UNTIED | {"rms_norm_eps": 1e-6}),
+    Llama(OLMO_2, "olmo-2", _UNTIED | {"rms_norm_eps": 1e-5}),
     Llama(
-        exported.QWEN_3,
+        QWEN_3,
         "qwen-3",
         _UNTIED | {"rms_norm_eps": 1e-6, "head_dim": 128, "max_position_embeddings": 32_768},
     ),
     Gemma2(
-        exported.GEMMA_2,
+        GEMMA_2,
         "gemma-2",
         {
             "tie_word_embeddings": True,

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from ...placement import StackShape
-from ...settings.choices import check_choices
+from ...settings.tables import check_choices
 
 PositionEncoding = Literal["sinusoidal", "learned", "rotary", "alibi", "none"]
 """sinusoidal: Vaswani et al. 2017, section 3.5, added to the embedding; learned: Gehring et al. 2017, added likewise;

@@ -6,7 +6,7 @@ from typing import Any, Literal, TypedDict, Unpack
 import torch
 
 from ...placement import Placement, StackShape, named
-from ...settings.choices import check_choice
+from ...settings.tables import check_choice
 from ..attention import AttentionConfig, with_heads
 from ..initialisation import SCHEMES, initialise
 from ..stack import Stack, StackConfig

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from ...placement import Placement, StackShape, SublayerKind
 from ...placement.reading import read
-from ...settings.choices import check_choice
+from ...settings.tables import check_choice
 from ..initialisation import SCHEMES, initialise
 from ..stack import Stack, StackConfig
 from .foreign import Foreign

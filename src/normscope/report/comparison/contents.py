@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from ..words import Tone, short_name
+from ..printable import short_name
+from ..words import Tone
 
 
 class Status(StrEnum):

@@ -6,10 +6,11 @@ from itertools import pairwise
 
 import numpy as np
 
-from ..chart import Arm, Chart, Columns, Explorer, Line
-from ..lines import kept, reaches_far, seed_table
+from ..explore.chart import Arm, Chart, Columns, Explorer, Line
+from ..lines import reaches_far, seed_table
+from ..numbers import learning_rate
 from ..svg import HUES
-from ..words import learning_rate
+from ..thinning import kept
 from .contents import Clock, Comparison, Curve, GradientProfile, Name, RateCurve
 
 _NATS = "nats per target token"

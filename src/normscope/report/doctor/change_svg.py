@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 
-from ..chart import Panel, Series
-from ..chart_svg import panels_svg
+from ..panels_svg import Panel, Series, panels_svg
 from .advice import FirstChange, StackChange
 from .contents import Stack
 from .depth import positive

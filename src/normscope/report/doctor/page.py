@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Protocol
 
 from ...files import write_atomically
-from ..explore.encode import panels_explorer
-from ..explore.script import environment, scripted
+from ..explore.panels import panels_explorer
+from ..explore.script import scripted
+from ..numbers import counted, learning_rate
 from ..svg import Picture, inlined
-from ..words import Tone, counted, kind_name, learning_rate
+from ..template import environment
+from ..words import Tone, kind_name
 from .advice_words import OUTCOMES
 from .contents import DiagnosisContents, Prediction, Severity, Stack, SublayerMeasurements
 from .explanations import COLUMN_TERMS, STACK_TERMS

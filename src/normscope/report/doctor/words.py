@@ -4,7 +4,8 @@ import math
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
-from ..words import MISSING, NON_FINITE, counted, joined, learning_rate, norm_name, significant
+from ..numbers import MISSING, NON_FINITE, counted, joined, learning_rate, significant
+from ..words import norm_name
 from .advice_words import rate_headline, speaks_against
 from .connection import Connection
 from .contents import DiagnosisContents, Finding, ModelMeasurements, Severity, Stack, Sublayer, Verdict

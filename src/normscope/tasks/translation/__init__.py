@@ -1,7 +1,6 @@
 """Translation: its configuration, its loss, and how it is scored."""
 
-from .config import TranslationConfig, TranslationRunConfig, translation
-from .objective import TranslationObjective
+from .objective import TranslationConfig, TranslationObjective, TranslationRunConfig, translation
 from .task import TRANSLATION
 
 __all__ = ["TRANSLATION", "TranslationConfig", "TranslationObjective", "TranslationRunConfig", "translation"]

@@ -1,6 +1,7 @@
-"""A translation model on a few sentences: its first training batch, and sentences to compare two models on."""
+"""A translation model on sentences: those of a batch, a few to compare two models on, a split to score by BLEU."""
 
 # N = packed source tokens, M = packed target tokens, D = width, V = vocabulary
+
 from collections.abc import Callable
 from typing import Any
 
@@ -10,12 +11,14 @@ from torch.nn import functional
 
 from ...data.parallel.batches import TranslationBatch
 from ...data.parallel.codec import Codec
-from ...data.parallel.corpus import Corpus
+from ...data.parallel.corpus import Corpus, Split
 from ...data.parallel.vocabulary import EOS, SPECIAL_TOKENS
+from ...decode.beam import BeamConfig
+from ...decode.translate import Translation, corpus_bleu, tokenised_bleu4, translate_lines
 from ...errors import UserError
 from ...model import EncoderDecoder, Layout
-from ..protocol import Outputs, TrainingBatch
-from ..samples import RANDOM_TOKENS, ROWS, layout_of
+from ...train import ALONE, Share
+from ..protocol import RANDOM_TOKENS, ROWS, Outputs, TrainingBatch, layout_of
 
 _RANDOM_LENGTH = 12
 
@@ -84,3 +87,38 @@ def _pairs(codec: Codec, open_corpus: Callable[[], Corpus]) -> tuple[str, tuple[
         return [torch.cat([row, torch.tensor([EOS])]) for row in rows]
 
     return RANDOM_TOKENS, (drawn(len(codec.source.vocabulary)), drawn(len(codec.target.vocabulary)))
+
+
+_LINES = 256
+"""Translated together; the same for any number of processes, so that the translations are."""
+
+
+def evaluate_split(
+    model: EncoderDecoder,
+    codec: Codec,
+    split: Split,
+    beam: BeamConfig,
+    *,
+    limit: int | None = None,
+    share: Share = ALONE.share,
+) -> dict[str, Any]:
+    """Translate a split and score it: sacreBLEU and tokenised BLEU4 with their signatures, and the translations."""
+    sources, references = split.source_text[:limit], split.target_text[:limit]
+
+    def translated(lines: list[str]) -> list[Translation]:
+        return list(translate_lines(model, codec, lines, beam))
+
+    parts = [sources[start : start + _LINES] for start in range(0, len(sources), _LINES)]
+    translations = [translation for part in share(parts, translated) for translation in part]
+    form = codec.target.form
+    bleu = corpus_bleu([t.detokenised for t in translations], references, lowercase=form.lowercase)
+    tokenised = tokenised_bleu4(
+        [t.tokenised for t in translations], [form.prepare(line) for line in references], lowercase=form.lowercase
+    )
+    return {
+        "bleu": bleu.score,
+        "bleu_signature": bleu.signature,
+        "bleu_tokenised": tokenised.score,
+        "bleu_tokenised_signature": tokenised.signature,
+        "translations": [t.detokenised for t in translations],
+    }

@@ -18,14 +18,13 @@ from ...model import EncoderDecoder, stack_shape
 from ...model.sizes import least_weights
 from ...placement import StackShape
 from ...train import Share
-from ...train.seeds import seed_weights
+from ...train.device import seed_weights
 from .. import words
-from ..numbers import unigram_entropy_nats
+from ..loss import unigram_entropy_nats
 from ..protocol import SMALLER, Evaluation, ExtraValidation, Facts, LoadedRun, Outputs, TaskFromScratch, TrainingBatch
 from . import samples
-from .config import TranslationRunConfig
-from .evaluation import evaluate_split
-from .objective import TranslationObjective
+from .objective import TranslationObjective, TranslationRunConfig
+from .samples import evaluate_split
 
 Run = LoadedRun[TranslationRunConfig, EncoderDecoder, Codec]
 

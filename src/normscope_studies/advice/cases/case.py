@@ -5,7 +5,7 @@ from typing import Literal
 
 from normscope.optim.optimizers import OPTIMIZERS, OptimizerName
 from normscope.placement import named
-from normscope.settings.choices import check_choices
+from normscope.settings.tables import check_choices
 
 Architecture = Literal["decoder", "encoder", "encoder-decoder"]
 Text = Literal["toy", "characters", "pieces", "multi30k"]

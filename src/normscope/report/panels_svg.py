@@ -1,0 +1,142 @@
+"""Panels of curves: what was measured, with its spread, over what was predicted and what is claimed."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from .lines import log_scale, short
+from .svg import HUES, INK, house_style, to_svg
+
+Kind = Literal["measured", "predicted", "claimed", "points"]
+_LOOKS = {
+    "measured": {"ls": "-", "marker": "o", "ms": 4.5, "lw": 1.1},
+    "predicted": {"ls": (0, (4, 2)), "marker": "", "lw": 2.2},  # seen on either side of a measured line that it meets
+    "points": {"ls": "", "marker": "o", "ms": 5.5, "alpha": 0.8},  # measurements without an order
+    "claimed": {"ls": (0, (1.2, 1.8)), "marker": "", "lw": 1.7},
+}
+_PANEL_WIDTH_INCHES, _PANEL_HEIGHT_INCHES, _LEGEND_ROW_INCHES = 4.6, 3.2, 0.24
+_MOST_MARKERS = 17
+_LETTER_INCHES, _LEGEND_HANDLE_INCHES = 0.09, 0.85
+"""Of the legend's text, a little more than the mean of its font; and of a line before it, with the gaps."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Series:
+    """One curve. `hue` says what it is of, its kind how it was come by; None in `y` is a gap."""
+
+    label: str
+    kind: Kind
+    hue: int
+    """Index into the house's hues, so that measurement and prediction of one thing share a colour; -1 is the text's."""
+    x: Sequence[float]
+    y: Sequence[float | None]
+    low: Sequence[float | None] = ()
+    """With `high` a band: a confidence interval or a range, which the caption names."""
+    high: Sequence[float | None] = ()
+
+
+_LABEL_CHARACTERS = 40
+"""With two blanks each, that stand beside each other below a panel."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Panel:
+    """One pair of axes."""
+
+    title: str
+    xlabel: str
+    ylabel: str
+    series: Sequence[Series]
+    log_x: bool = False
+    log_y: bool = False
+    from_zero: bool = False
+    """The y axis starts at 0; not together with `log_y`."""
+    y_range: tuple[float, float] | None = None
+    """The ends of the y axis, in place of those that fit the curves and of `from_zero`."""
+    ticks: Sequence[str] = ()
+    """Names for x = 0, 1, 2, …, in place of numbers."""
+
+
+def panels_svg(panels: Sequence[Panel], *, title: str, columns: int = 2) -> str:
+    """As `panels_figure`, as SVG text that is described in words."""
+    figure = panels_figure(panels, columns=columns)
+    with house_style():
+        return to_svg(figure, title=title, desc=". ".join(_told(panel) for panel in panels))
+
+
+@house_style()
+def panels_figure(panels: Sequence[Panel], *, columns: int = 2) -> Figure:
+    """All panels in rows of `columns`, one legend below: a label that several panels share stands in it once."""
+    columns = min(columns, len(panels))
+    rows = -(-len(panels) // columns)
+    labels = list(dict.fromkeys(series.label for panel in panels for series in panel.series))
+    longest = max(map(len, labels), default=0) * _LETTER_INCHES + _LEGEND_HANDLE_INCHES
+    legend_columns = max(1, min(4, int(_PANEL_WIDTH_INCHES * columns / longest)))
+    height = _PANEL_HEIGHT_INCHES * rows + _LEGEND_ROW_INCHES * (-(-len(labels) // legend_columns) + 1)
+    figure = Figure(figsize=(_PANEL_WIDTH_INCHES * columns, height), layout="constrained")
+    grid = figure.subplots(rows, columns, squeeze=False)
+    handles: dict[str, Line2D] = {}
+    for axes, panel in zip(grid.flat, panels, strict=False):
+        _draw(axes, panel, handles)
+    for axes in grid.flat[len(panels) :]:
+        axes.set_visible(False)
+    legend = figure.legend(
+        [handles[label] for label in labels], labels, loc="outside lower center", ncols=legend_columns
+    )
+    for text in legend.get_texts():
+        text.set_parse_math(False)  # a label may hold a dollar sign
+    return figure
+
+
+def _draw(axes: Axes, panel: Panel, handles: dict[str, Line2D]) -> None:
+    axes.set_title(panel.title, fontsize=12, loc="left", parse_math=False)
+    axes.set_xlabel(panel.xlabel, parse_math=False)
+    axes.set_ylabel(panel.ylabel, parse_math=False)
+    for series in panel.series:
+        color = INK if series.hue < 0 else HUES[series.hue % len(HUES)]
+        y = [float("nan") if value is None else value for value in series.y]
+        every = 1 if series.kind == "points" else max(1, -(-len(y) // _MOST_MARKERS))
+        (line,) = axes.plot(series.x, y, color=color, markevery=every, **_LOOKS[series.kind])  # type: ignore[arg-type]
+        handles.setdefault(series.label, line)
+        if series.low:
+            low, high = ([float("nan") if v is None else v for v in edge] for edge in (series.low, series.high))
+            axes.fill_between(series.x, low, high, color=color, alpha=0.18, lw=0)
+    if panel.y_range is not None:
+        axes.set_ylim(panel.y_range)
+    if panel.log_y:
+        log_scale(axes)
+    elif panel.from_zero and panel.y_range is None:
+        axes.set_ylim(bottom=0)
+    if panel.ticks:
+        axes.set_xticks(range(len(panel.ticks)), labels=panel.ticks)
+    elif panel.log_x:
+        axes.set_xscale("log", base=2)
+        places = sorted({at for series in panel.series for at in series.x})
+        axes.set_xticks(_told_apart(places))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.minorticks_off()
+    else:
+        axes.xaxis.set_major_locator(MaxNLocator(nbins=7, integer=True))
+
+
+def _told_apart(places: Sequence[float]) -> Sequence[float]:
+    """All of them, or every second, third, …, so that their labels stand beside each other."""
+    for every in range(1, len(places) + 1):
+        if sum(len(f"{place:g}") + 2 for place in places[::every]) <= _LABEL_CHARACTERS:
+            return places[::every]
+    return places
+
+
+def _told(panel: Panel) -> str:
+    """The panel in words: where each of its curves begins and ends."""
+
+    def ends(series: Series) -> str:
+        known = [value for value in series.y if value is not None]
+        return f"{series.label} {short(known[0])} to {short(known[-1])}" if known else f"{series.label} none"
+
+    return f"{panel.title}: " + "; ".join(ends(series) for series in panel.series)

@@ -1,0 +1,142 @@
+"""A trained model out of its run folder, and its scores on a split: BLEU, or losses and perplexities."""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+from torch import nn
+
+from ..errors import UserError, option
+from ..limits.sealed import SealedJson
+from ..tasks.protocol import AnyCorpus, Evaluation, LoadedRun, TaskFromScratch
+from ..tasks.registry import TASKS, task_from_scratch
+from ..tasks.run_config import RunConfig
+from ..train import RunFolder
+from ..train.checkpoint import Checkpoint
+from ..train.device import choose_device
+from .config import load_run_config
+from .machine import prepare_machine
+
+Config = TypeVar("Config", bound=RunConfig)
+Model = TypeVar("Model", bound=nn.Module)
+Codec = TypeVar("Codec")
+AnyRun = LoadedRun[Any, Any, Any]
+
+
+def load_run(path: Path, *, which: str = "best", device: str = "auto") -> AnyRun:
+    """The model of a run at a checkpoint: `best`, `last` or an update's number. Raises UserError.
+
+    A fine-tuning cannot be loaded.
+    """
+    folder = RunFolder(path)
+    found = folder.checkpoint(which)
+    config = load_run_config(folder)
+    loadable = [name for name, task in TASKS.items() if isinstance(task, TaskFromScratch)]
+    task = task_from_scratch(
+        config,
+        f"{path} is a run of task {config.task}; this needs one of task {', '.join(loadable[:-1])} or {loadable[-1]}",
+    )
+    return _loaded(task, config, folder, found, device)
+
+
+def load_run_of(
+    task: TaskFromScratch[Config, Any, Model, Codec], path: Path, *, which: str = "best", device: str = "auto"
+) -> LoadedRun[Config, Model, Codec]:
+    """As `load_run`, for a run of one task. Raises UserError, also for a run of another."""
+    folder = RunFolder(path)
+    found = folder.checkpoint(which)
+    config = load_run_config(folder)
+    if not isinstance(config, task.config):
+        raise UserError(f"{path} is a run of task {config.task}; this needs one of task {task.name}")
+    return _loaded(task, config, folder, found, device)
+
+
+def _loaded(
+    task: TaskFromScratch[Config, Any, Model, Codec],
+    config: Config,
+    folder: RunFolder,
+    checkpoint: Checkpoint,
+    device: str,
+) -> LoadedRun[Config, Model, Codec]:
+    folder.refuse_other_vocabularies()
+    codec = task.load_codec(folder.vocabularies)
+    chosen = choose_device(device)
+    prepare_machine(config, chosen)
+    model = task.build(config, codec)
+    checkpoint.load_model(model)
+    return LoadedRun(config, model.to(chosen).eval(), codec, checkpoint.update, folder.environment())
+
+
+Say = Callable[[str], None]
+
+SCORES = SealedJson(
+    format_name="normscope-scores",
+    version=1,
+    keys=frozenset({"run", "update", "split"}),
+    optional=None,  # each task has scores of its own
+    made_by="normscope evaluate",
+    again="evaluate it again",
+)
+"""What `normscope evaluate --save` writes."""
+
+
+def evaluate_run(
+    path: Path,
+    split: str,
+    *,
+    which: str = "best",
+    device: str = "auto",
+    search: Mapping[str, Any] = MappingProxyType({}),
+    translations: bool = False,
+    say: Say = lambda line: None,
+) -> Evaluation:
+    """Evaluate a run's checkpoint on the validation or test split of its corpus.
+
+    search: fields of `BeamConfig`. translations: whether they are wanted too. say: takes notes for the user. Raises
+    UserError, also where a run that does not translate is asked for either.
+    """
+    run = load_run(path, which=which, device=device)
+    task = task_from_scratch(run.config, f"{path} cannot be evaluated")
+    asked = [option(name) for name in search] + ["--output"] * translations
+    if asked and not task.translates:
+        raise UserError(
+            f"{' and '.join(asked)}: for runs of task translation, and {path} is one of task {run.config.task}; "
+            "leave it out"
+        )
+    corpus = task.open(run.config)
+    _check(corpus, split, run, say)
+    found = task.evaluate(run, corpus, split, search)
+    settings = {"run": str(path), "update": run.update, "split": split}
+    return dataclasses.replace(found, settings={**settings, **found.settings})
+
+
+def evaluate_text(
+    path: Path,
+    text: Path,
+    *,
+    layout: str = "paragraphs",
+    language: str = "en",
+    which: str = "best",
+    device: str = "auto",
+) -> Evaluation:
+    """Evaluate a language model's checkpoint on a file of text, whatever it was trained on.
+
+    layout: how documents are told apart (`documents_in`). language: whose sentences are told apart in paragraphs.
+    Raises UserError, also for a run of another task.
+    """
+    run = load_run(path, which=which, device=device)
+    task = task_from_scratch(run.config, f"{path} cannot be evaluated")
+    found = task.evaluate_text(run, text, layout=layout, language=language)
+    settings = {"run": str(path), "update": run.update, "split": str(text)}
+    return dataclasses.replace(found, settings={**settings, **found.settings})
+
+
+def _check(corpus: AnyCorpus, split: str, run: AnyRun, say: Say) -> None:
+    """Raise UserError where the corpus has no such split; say it where the corpus is another than the run's."""
+    if split not in corpus.splits or split == "train":
+        allowed = ", ".join(name for name in corpus.splits if name != "train")
+        raise UserError(f"the corpus has no split {split!r} to evaluate on; it has {allowed}")
+    if corpus.fingerprint != run.environment.get("data_fingerprint"):
+        say("note: the corpus is not as it was when the run began")

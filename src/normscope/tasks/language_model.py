@@ -1,0 +1,228 @@
+"""Decoder-only language modelling: the next token of text, and perplexity."""
+
+# N = packed tokens, D = width, V = vocabulary
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Literal, cast, get_args
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn import functional
+
+from ..data.documents.corpus import DocumentCorpus, DocumentSplit
+from ..data.documents.opening import TextDataConfig
+from ..data.documents.stretches import StretchBatch, Stretches
+from ..data.documents.text import Layout as TextLayout
+from ..data.documents.text import documents_in
+from ..data.documents.tokeniser import SEP, TextTokeniser
+from ..data.epochs import EpochBatches
+from ..errors import UserError
+from ..model import DecoderConfig, LanguageModel, Layout
+from ..settings.tables import check_choice
+from ..train import ALONE, Share
+from . import words as task_words
+from .loss import LN2, smoothed_cross_entropy
+from .protocol import Evaluation, LoadedRun, Outputs, TrainingBatch, layout_of
+from .run_config import TextRunConfig
+from .text_task import TextTask
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LanguageModelConfig:
+    """The loss."""
+
+    label_smoothing: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.label_smoothing < 1:
+            raise ValueError(f"label_smoothing must lie in [0, 1), got {self.label_smoothing}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LanguageModelRunConfig(TextRunConfig):
+    """Decoder-only language modelling."""
+
+    task: Literal["language-model"] = "language-model"
+    data: TextDataConfig = field(default_factory=TextDataConfig)
+    model: DecoderConfig = field(default_factory=DecoderConfig)
+    language_model: LanguageModelConfig = field(default_factory=LanguageModelConfig)
+
+
+class LanguageModelObjective:
+    """Stretches of a corpus of documents, and their loss under a `LanguageModel`."""
+
+    def __init__(
+        self,
+        corpus: DocumentCorpus,
+        config: LanguageModelConfig,
+        *,
+        sequence_length: int,
+        batch_sequences: int,
+        seed: int,
+        device: torch.device,
+    ) -> None:
+        self.corpus, self.config, self.device = corpus, config, device
+        self.sequence_length, self.batch_sequences = sequence_length, batch_sequences
+        self.train = self._stretches("train")
+        self._stretches("valid")
+        self.epochs = EpochBatches(sequences=len(self.train), batch_sequences=batch_sequences, seed=seed)
+
+    @property
+    def micro_batches_per_epoch(self) -> int:
+        return len(self.epochs)
+
+    def prepare(self, number: int) -> StretchBatch:
+        _, indices = self.epochs.micro_batch(number)
+        return self.train.batch(indices.tolist())
+
+    def micro_batch(self, number: int) -> StretchBatch:
+        return self.prepare(number).to(self.device)
+
+    def target_tokens(self, batch: StretchBatch) -> int:
+        return len(batch.targets_N)
+
+    def tokens_of(self, number: int) -> int:
+        _, indices = self.epochs.micro_batch(number)
+        return self.train.targets_of(indices.tolist())
+
+    def loss_sums(self, model: nn.Module, batch: StretchBatch) -> tuple[Tensor, Tensor]:
+        """Cross-entropy (smoothed, where asked for) and negative log-likelihood, summed over tokens, in nats."""
+        hidden_ND = model(batch.tokens_N, Layout(batch.lengths_B, self.device))
+        # A compiled model hands its attributes through; the cast is for the type checker only.
+        decoder = cast(LanguageModel, model)
+        return smoothed_cross_entropy(
+            hidden_ND,
+            decoder.output_rows(),
+            batch.targets_N,
+            self.config.label_smoothing,
+            soft_cap=decoder.soft_cap,
+        )
+
+    def validate(self, model: nn.Module, share: Share = ALONE.share) -> dict[str, float]:
+        """`evaluate` of the validation split."""
+        return self.evaluate(model, "valid", share)
+
+    @torch.no_grad()
+    def evaluate(self, model: nn.Module, split: str, share: Share = ALONE.share) -> dict[str, float]:
+        """Means over a split, in nats, and perplexities: per token, and per word as blanks part them, which compares
+        between tokenisers. Each token sees what its stretch holds before it, as in training."""
+        was_training = model.training
+        model.eval()
+        stretches = self._stretches(split)
+        batches = EpochBatches(sequences=len(stretches), batch_sequences=self.batch_sequences, seed=0).in_order()
+
+        def sums_of(indices: NDArray[np.int64]) -> tuple[float, float]:
+            loss, nll = self.loss_sums(model, stretches.batch(indices.tolist()).to(self.device))
+            return float(loss), float(nll)
+
+        loss_sum = nll_sum = 0.0
+        for loss, nll in share(batches, sums_of):
+            loss_sum, nll_sum = loss_sum + loss, nll_sum + nll
+        model.train(was_training)
+        nll = nll_sum / stretches.targets
+        return {
+            "loss_nats": loss_sum / stretches.targets,
+            "nll_nats": nll,
+            "nll_bits": nll / LN2,
+            "perplexity": _exp(nll),
+            "word_perplexity": _exp(nll_sum / self.corpus.splits[split].words),
+        }
+
+    def _stretches(self, split: str) -> Stretches:
+        if split not in self.corpus.splits or not len(self.corpus.splits[split]):
+            raise UserError(f"the corpus has no {split} split with text in it; it has {', '.join(self.corpus.splits)}")
+        end = self.corpus.tokeniser.ids[SEP]
+        return Stretches.of(self.corpus.splits[split], length=self.sequence_length, end=end)
+
+
+def _exp(nats: float) -> float:
+    """A model gone wrong has a perplexity beyond what a float holds; metrics lines have no infinity."""
+    return math.exp(min(nats, 700.0))
+
+
+class LanguageModelling(TextTask[LanguageModelRunConfig, LanguageModel]):
+    """The next token of text, by a decoder alone."""
+
+    name: str = "language-model"
+    config = LanguageModelRunConfig
+    model = LanguageModel
+    model_words = "a decoder alone"
+    specials = (SEP,)
+
+    def objective(
+        self, config: LanguageModelRunConfig, corpus: DocumentCorpus, device: torch.device
+    ) -> LanguageModelObjective:
+        return LanguageModelObjective(
+            corpus,
+            config.language_model,
+            sequence_length=config.data.sequence_length,
+            batch_sequences=config.data.batch_sequences,
+            seed=config.seed,
+            device=device,
+        )
+
+    def evaluate_text(
+        self,
+        run: LoadedRun[LanguageModelRunConfig, LanguageModel, TextTokeniser],
+        text: Path,
+        *,
+        layout: str,
+        language: str,
+    ) -> Evaluation:
+        """As of a split: in stretches as long as those of the run's training."""
+        try:
+            check_choice("layout", layout, get_args(TextLayout))
+        except ValueError as error:
+            raise UserError(str(error)) from None
+        documents = list(documents_in([text], cast(TextLayout, layout), language))
+        words = sum(document.words for document in documents)
+        if not words:
+            raise UserError(f"{text}: no text in it")
+        ids = (run.codec.encode_many(document.sentences) for document in documents)
+        split = DocumentSplit.of(ids, words=words, vocabulary_size=len(run.codec))
+        if not len(split):
+            raise UserError(f"{text}: the text has no tokens")
+        corpus = DocumentCorpus.in_memory(run.codec, {"train": split, "valid": split})
+        found = self.evaluate(run, corpus, "valid", {})
+        return replace(found, settings={"words": words, **found.settings})
+
+    def loss_words(self, config: LanguageModelRunConfig) -> str:
+        return "of every next token"
+
+    def batches(self, config: LanguageModelRunConfig, corpus: DocumentCorpus) -> Callable[[int], TrainingBatch]:
+        """Logits (N, V) of the tokens that follow."""
+        objective = self.objective(config, corpus, torch.device("cpu"))
+        return lambda number: _training_batch(objective.micro_batch(number))
+
+    def words(self, codec: TextTokeniser) -> task_words.Words:
+        return task_words.of_decoder(codec)
+
+    def outputs(self, rows: list[Tensor], codec: TextTokeniser) -> Outputs:
+        end = torch.tensor([codec.ids[SEP]])
+        inputs = [torch.cat([end, row[:-1]]) for row in rows]
+
+        def of_model(model: nn.Module) -> tuple[Tensor, Tensor, Tensor]:
+            assert isinstance(model, LanguageModel)
+            hidden_ND = model(torch.cat(inputs), layout_of(inputs))
+            return hidden_ND, model.logits(hidden_ND), torch.cat(rows)
+
+        return of_model
+
+
+def _training_batch(batch: StretchBatch) -> TrainingBatch:
+    def run(model: nn.Module) -> Tensor:
+        assert isinstance(model, LanguageModel)
+        return model.logits(model(batch.tokens_N, Layout(batch.lengths_B)))
+
+    return TrainingBatch(run=run, loss=lambda logits_NV: functional.cross_entropy(logits_NV, batch.targets_N))
+
+
+LANGUAGE_MODEL: LanguageModelling = LanguageModelling()
+
+
+__all__ = ["LANGUAGE_MODEL", "LanguageModelConfig", "LanguageModelObjective", "LanguageModelRunConfig"]

@@ -1,0 +1,275 @@
+"""BERT's pre-training (Devlin et al. 2018, section 3.1): masked tokens and next sentences."""
+
+# N = packed tokens, M = masked tokens, B = sequences, D = width
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn import functional
+
+from ..data.documents.corpus import DocumentCorpus, DocumentSplit
+from ..data.documents.masking import Masker, MaskingConfig
+from ..data.documents.opening import TextDataConfig
+from ..data.documents.pair_batches import PairBatch, PairSource
+from ..data.documents.pairs import pack_pairs
+from ..data.documents.tokeniser import CLS, MASK, PAD, SEP, TextTokeniser
+from ..data.epochs import EpochBatches
+from ..errors import UserError
+from ..model import EncoderConfig, Layout, MaskedEncoder
+from ..train import ALONE, Share
+from . import words
+from .loss import LN2, at_least_float32, smoothed_cross_entropy
+from .protocol import Outputs, TrainingBatch, layout_of
+from .run_config import TextRunConfig
+from .text_task import SHORTEST_ROW, TextTask
+
+MOST_PACKINGS = 100
+"""All of them lie in memory; RoBERTa's static masking had 10, on 40 epochs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaskedConfig:
+    """What is masked, and how sentence pairs are packed."""
+
+    masked_share: float = 0.15
+    """Of a sequence's tokens: masked, 80 % behind [MASK], 10 % behind a random token, 10 % left as they are."""
+    whole_words: bool = False
+    """Mask whole words, not single tokens."""
+    packings: int = 1
+    """How many times the training text is packed into pairs, each time with other random choices; an epoch goes through
+    all of them. BERT's data had 10."""
+    valid_sequences: int = 2000
+    """At most so many of the held-out pairs are validated on: the first ones, the same in every run."""
+
+    def __post_init__(self) -> None:
+        MaskingConfig(masked_share=self.masked_share)
+        if not 1 <= self.packings <= MOST_PACKINGS:
+            raise ValueError(f"packings must be from 1 to {MOST_PACKINGS}, got {self.packings}")
+        if self.valid_sequences < 1:
+            raise ValueError(f"valid_sequences must be at least 1, got {self.valid_sequences}")
+
+    def masking(self) -> MaskingConfig:
+        return MaskingConfig(masked_share=self.masked_share, whole_words=self.whole_words)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaskedRunConfig(TextRunConfig):
+    """BERT's pre-training."""
+
+    task: Literal["masked-lm"] = "masked-lm"
+    data: TextDataConfig = field(default_factory=TextDataConfig)
+    model: EncoderConfig = field(default_factory=EncoderConfig)
+    masked_lm: MaskedConfig = field(default_factory=MaskedConfig)
+
+
+class MaskedObjective:
+    """Batches of a corpus of documents, and their loss under a `MaskedEncoder`."""
+
+    def __init__(
+        self,
+        corpus: DocumentCorpus,
+        config: MaskedConfig,
+        *,
+        sequence_length: int,
+        batch_sequences: int,
+        seed: int,
+        device: torch.device,
+    ) -> None:
+        self.corpus, self.config, self.device = corpus, config, device
+        self.sequence_length, self.batch_sequences = sequence_length, batch_sequences
+        tokeniser = corpus.tokeniser
+        self.masker = Masker(
+            config=config.masking(),
+            mask_id=tokeniser.ids[MASK],
+            # Unknown characters are masked as any token is, as in BERT's own data: they are part of the text.
+            special_ids=frozenset(tokeniser.ids[special] for special in (PAD, CLS, SEP, MASK)),
+            regular_ids=tokeniser.regular_ids,
+            begins_word_V=tokeniser.begins_word_V,
+        )
+        self.seed = seed
+        self._sources: dict[tuple[str, int, int], PairSource] = {}
+        # What is wrong with the corpus is reported at once; packing waits, as evaluating alone has no use for it.
+        for split in ("train", "valid"):
+            _split(corpus, split)
+
+    @cached_property
+    def train(self) -> PairSource:
+        return self._source("train", self.seed, self.config.packings)
+
+    @cached_property
+    def epochs(self) -> EpochBatches:
+        return EpochBatches(sequences=len(self.train.pairs), batch_sequences=self.batch_sequences, seed=self.seed)
+
+    @property
+    def micro_batches_per_epoch(self) -> int:
+        return len(self.epochs)
+
+    def prepare(self, number: int) -> PairBatch:
+        epoch, indices = self.epochs.micro_batch(number)
+        return self.train.batch(indices.tolist(), epoch=epoch)
+
+    def micro_batch(self, number: int) -> PairBatch:
+        return self.prepare(number).to(self.device)
+
+    def target_tokens(self, batch: PairBatch) -> int:
+        """Masked tokens: what `loss_nats` and `nll_nats` are means over."""
+        return len(batch.targets_M)
+
+    def loss_sums(self, model: nn.Module, batch: PairBatch) -> tuple[Tensor, Tensor]:
+        """Masked-token plus next-sentence loss, and the masked-token loss alone, times masked tokens, in nats.
+
+        BERT adds the two means. Divided by the masked tokens of an update of several batches, the next-sentence part
+        counts each batch by its share of them.
+        """
+        masked, pairs, _ = self._losses(model, batch)
+        weight = len(batch.targets_M) / len(batch.is_random_B)
+        return masked + weight * pairs, masked.detach()
+
+    def tokens_of(self, number: int) -> int:
+        return self.target_tokens(self.prepare(number))
+
+    def validate(self, model: nn.Module, share: Share = ALONE.share) -> dict[str, float]:
+        """`evaluate` of the validation split."""
+        return self.evaluate(model, "valid", share)
+
+    @torch.no_grad()
+    def evaluate(self, model: nn.Module, split: str, share: Share = ALONE.share) -> dict[str, float]:
+        """Means over the pairs of a split, in nats: `loss_nats` is the sum of `nll_nats` (masked tokens) and
+        `next_sentence_nats`. The pairs and masks are the same whatever the run's seed: losses compare exactly."""
+        was_training = model.training
+        model.eval()
+        source = self._source(split, 0, 1)
+        sequences = min(len(source.pairs), self.config.valid_sequences)
+        batches = EpochBatches(sequences=sequences, batch_sequences=self.batch_sequences, seed=0).in_order()
+
+        def sums_of(indices: NDArray[np.int64]) -> tuple[list[float], int]:
+            batch = source.batch(indices.tolist(), epoch=0).to(self.device)
+            return [float(value) for value in self._losses(model, batch)], len(batch.targets_M)
+
+        sums = torch.zeros(3, dtype=torch.float64)
+        tokens = 0
+        for of_batch, masked in share(batches, sums_of):
+            sums += torch.tensor(of_batch, dtype=torch.float64)
+            tokens += masked
+        model.train(was_training)
+        masked_sum, pair_sum, right_sum = sums.tolist()
+        nll, pair_loss = masked_sum / tokens, pair_sum / sequences
+        return {
+            "loss_nats": nll + pair_loss,
+            "nll_nats": nll,
+            "nll_bits": nll / LN2,
+            "next_sentence_nats": pair_loss,
+            "next_sentence_accuracy": right_sum / sequences,
+        }
+
+    def _source(self, split: str, seed: int, packings: int) -> PairSource:
+        key = split, seed, packings
+        if key not in self._sources:
+            found = _split(self.corpus, split)
+            pairs = pack_pairs(found, sequence_length=self.sequence_length, seed=seed, packings=packings)
+            self._sources[key] = PairSource(
+                split=found, pairs=pairs, tokeniser=self.corpus.tokeniser, masker=self.masker, seed=seed
+            )
+        return self._sources[key]
+
+    def _losses(self, model: nn.Module, batch: PairBatch) -> tuple[Tensor, Tensor, Tensor]:
+        """Sums: masked-token loss, next-sentence loss, and pairs judged correctly."""
+        layout = Layout(batch.lengths_B, self.device)
+        hidden_ND = model(batch.tokens_N, batch.segments_N, layout)
+        # A compiled model hands its attributes through; the cast is for the type checker only.
+        encoder = cast(MaskedEncoder, model)
+        masked, _ = smoothed_cross_entropy(
+            encoder.predict(hidden_ND.index_select(0, batch.masked_M)),
+            encoder.output_rows(),
+            batch.targets_M,
+            0.0,
+            bias_V=encoder.output_bias,
+        )
+        logits_B2 = at_least_float32(encoder.next_sentence(encoder.pooled(hidden_ND, layout)))
+        pairs = functional.cross_entropy(logits_B2, batch.is_random_B, reduction="sum")
+        return masked, pairs, (logits_B2.argmax(-1) == batch.is_random_B).sum()
+
+
+def _split(corpus: DocumentCorpus, name: str) -> DocumentSplit:
+    """Raises UserError where it cannot be packed."""
+    if name not in corpus.splits:
+        raise UserError(f"the corpus has no {name} split, only {', '.join(corpus.splits)}")
+    split = corpus.splits[name]
+    if len(split) < 2:
+        raise UserError(
+            f"the {name} split has {len(split)} document(s); at least 2 are needed, since a random next sentence comes "
+            "from another document: prepare the corpus from more documents"
+        )
+    return split
+
+
+class MaskedLm(TextTask[MaskedRunConfig, MaskedEncoder]):
+    """Masked tokens and next sentences, by an encoder."""
+
+    name: str = "masked-lm"
+    config = MaskedRunConfig
+    model = MaskedEncoder
+    model_words = "an encoder"
+
+    def objective(self, config: MaskedRunConfig, corpus: DocumentCorpus, device: torch.device) -> MaskedObjective:
+        return MaskedObjective(
+            corpus,
+            config.masked_lm,
+            sequence_length=config.data.sequence_length,
+            batch_sequences=config.data.batch_sequences,
+            seed=config.seed,
+            device=device,
+        )
+
+    def loss_words(self, config: MaskedRunConfig) -> str:
+        return "of masked tokens and of next sentences; the losses shown are of masked tokens"
+
+    def batches(self, config: MaskedRunConfig, corpus: DocumentCorpus) -> Callable[[int], TrainingBatch]:
+        """Logits of masked tokens (M, V) and of next sentences (B, 2); BERT's loss is the sum of both means."""
+        objective = self.objective(config, corpus, torch.device("cpu"))
+        return lambda number: _training_batch(objective.micro_batch(number))
+
+    def words(self, codec: TextTokeniser) -> words.Words:
+        return words.of_encoder(codec)
+
+    def outputs(self, rows: list[Tensor], codec: TextTokeniser) -> Outputs:
+        cls, sep, mask = (codec.ids[special] for special in (CLS, SEP, MASK))
+        whole = [torch.cat([torch.tensor([cls]), row, torch.tensor([sep])]) for row in rows]
+        tokens_N = torch.cat(whole)
+        regular_N = (tokens_N != cls) & (tokens_N != sep)
+        masked_M = regular_N.nonzero().squeeze(1)[::SHORTEST_ROW]
+
+        def of_model(model: nn.Module) -> tuple[Tensor, Tensor, Tensor]:
+            assert isinstance(model, MaskedEncoder)
+            hidden_ND = model(tokens_N.index_fill(0, masked_M, mask), None, layout_of(whole))
+            return hidden_ND, model.logits(hidden_ND[masked_M]), tokens_N[masked_M]
+
+        return of_model
+
+
+def _training_batch(batch: PairBatch) -> TrainingBatch:
+    def run(model: nn.Module) -> tuple[Tensor, Tensor]:
+        assert isinstance(model, MaskedEncoder)
+        layout = Layout(batch.lengths_B)
+        hidden_ND = model(batch.tokens_N, batch.segments_N, layout)
+        masked_MV = model.logits(hidden_ND.index_select(0, batch.masked_M))
+        return masked_MV, model.next_sentence(model.pooled(hidden_ND, layout))
+
+    def loss(output: Any) -> Tensor:
+        masked_MV, pairs_B2 = output
+        masked = functional.cross_entropy(masked_MV, batch.targets_M)
+        return masked + functional.cross_entropy(pairs_B2, batch.is_random_B)
+
+    return TrainingBatch(run=run, loss=loss)
+
+
+MASKED_LM: MaskedLm = MaskedLm()
+
+
+__all__ = ["MASKED_LM", "MaskedConfig", "MaskedObjective", "MaskedRunConfig"]

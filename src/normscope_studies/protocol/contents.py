@@ -1,0 +1,104 @@
+"""What the page of a study shows, as plain values."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+from normscope.evidence.verdict import Verdict
+from normscope.report.panels_svg import Panel, panels_svg
+from normscope.report.words import Tone
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """One statement, what was found, and whether that bears it out."""
+
+    name: str
+    """A short handle, such as "Lemma 2, Pre-LN, lower bound"."""
+    statement: str
+    source: str
+    """Where it is made: paper and equation, or "corrected"."""
+    found: str
+    """What was measured, in numbers that stand in the study's data."""
+    verdict: Verdict
+    conditions: str = ""
+    """Where it holds, where it does not, and where the numbers do not decide. Raises ValueError where a claim that is
+    reproduced under conditions has none, and where one that is reproduced, or is not, has some."""
+
+    def __post_init__(self) -> None:
+        allowed = {Verdict.UNDER_CONDITIONS: (True,), Verdict.UNDECIDED: (True, False)}.get(self.verdict, (False,))
+        if bool(self.conditions) not in allowed:
+            raise ValueError(f"{self.name}: conditions {self.conditions!r} do not go with verdict {self.verdict!r}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyFigure:
+    """A picture: `name` is its file's, without the ending; `wide` where it needs the page's whole width."""
+
+    name: str
+    title: str
+    caption: str
+    svg: str
+    wide: bool = False
+    panels: Sequence[Panel] = ()
+    """The same curves as values, which readers of the page explore; none of a picture that is not of curves."""
+
+    @classmethod
+    def of_panels(
+        cls, *, panels: Sequence[Panel], told: str, name: str, title: str, caption: str, wide: bool = False
+    ) -> Self:
+        """Curves, drawn and to be explored; told: the title of the picture for those who cannot see it."""
+        svg = panels_svg(panels, title=told)
+        return cls(name=name, title=title, caption=caption, svg=svg, wide=wide, panels=tuple(panels))
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A cell that leads elsewhere."""
+
+    text: str
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class Marked:
+    """A cell that judges: a coloured dot, the judgement in words, and a note below it where there is one."""
+
+    text: str
+    tone: Tone
+    note: str = ""
+
+
+Cell = str | float | Link | Marked | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyTable:
+    """Cells are text or numbers, links or judgements; numbers are aligned and shown with four digits."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+    prose: bool = False
+    """Whether its cells hold sentences, and are broken into lines."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyPage:
+    """Everything the page says; every number of it stands in the study's data."""
+
+    title: str
+    question: str
+    """What the study asks, in one or two sentences."""
+    created: str
+    made_by: str
+    """Version, source and commit of the program."""
+    caution: str = ""
+    """What a reader must know before the verdicts, such as that they mean nothing; empty where there is nothing."""
+    conditions: Sequence[tuple[str, str]]
+    """How it was measured: gradient normalisation, logarithm, tokens, seeds and their spread, model, data."""
+    claims: Sequence[Claim]
+    figures: Sequence[StudyFigure]
+    tables: Sequence[StudyTable]
+    commands: Sequence[str]
+    environment: Sequence[tuple[str, str]]

@@ -1,0 +1,65 @@
+"""Measurements that are not made twice: each lies in a file with the settings and the source it was made by."""
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from normscope import __version__
+from normscope.engines.choosing import local
+from normscope.engines.seam import MakeEngine
+from normscope.files import disk_errors, make_folders, write_atomically
+from normscope.limits.sealed import SealedJson
+from normscope.provenance import source_of
+
+from .plain import as_json
+
+_WORTH_A_LINE_SECONDS = 1.0
+_KIND = SealedJson(
+    format_name="normscope-piece",
+    version=1,
+    keys=frozenset({"asked", "value"}),
+    again="remove it and try again: it is measured anew, and nothing else is",
+)
+
+
+@dataclass(slots=True)
+class Pieces:
+    """Measurements of a study, each in a file of its own: what a folder holds already is read, not made again."""
+
+    folder: Path
+    watch: Callable[[str, int, int], None] = lambda stage, done, total: None
+    say: Callable[[str], None] = lambda line: None
+    engine: MakeEngine = local
+    """Where its trainings run."""
+    made: list[str] = field(default_factory=list)
+    """Names of those that were made by this call."""
+
+    def get(
+        self, name: str, asked: Mapping[str, Any], measure: Callable[..., Any], *arguments: Any, **options: Any
+    ) -> Any:
+        """The piece of that name, if this very measurement made it; else `measure(...)`, kept and returned.
+
+        name: may have one folder in it ("post-ln/seed-1"). asked: every setting that its values depend on, as plain
+        values. measure: a function or a bound method of the module that measures, since the source of that module and
+        of all it imports is a part of what identifies a piece; a function defined beside a page would be measured again
+        whenever the page is edited. Raises UserError where the file was damaged or edited.
+        """
+        file = self.folder / "pieces" / f"{name}.json"
+        made_by = {"normscope": __version__, "source_sha256": source_of(measure.__module__)}
+        wanted = json.loads(as_json({**asked, **made_by}))
+        if file.is_file():
+            there = _KIND.read(file)
+            if there["asked"] == wanted:
+                return there["value"]
+        started = time.monotonic()
+        value = json.loads(as_json(measure(*arguments, **options)))
+        with disk_errors(f"writing into {self.folder}"):
+            make_folders(file.parent)
+            write_atomically(file, _KIND.text({"asked": wanted, "value": value}))
+        self.made.append(name)
+        if (seconds := time.monotonic() - started) >= _WORTH_A_LINE_SECONDS:
+            self.say(f"{name}: measured in {seconds:.0f} s")
+        return value
