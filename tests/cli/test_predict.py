@@ -11,7 +11,7 @@ import pytest
 from forked import start
 from normscope.cli.main import main
 from normscope.placement import registered
-from normscope.theory import many
+from normscope.theory import predict as many
 from normscope.theory.predict import ModelSetting, StackPrediction, Update, predict
 from tiny import finish
 

@@ -15,7 +15,7 @@ from normscope.placement.operations import connect, doubly_stochastic, joined, s
 from normscope.placement.symbol import ParameterSpec, Symbol
 from normscope.theory import operations as of_theory  # noqa: F401 (registers what operations do to moments)
 from normscope.theory.moments import Atoms, Moments, single
-from normscope.theory.numbers import Number, first_values
+from normscope.theory.operations import InitialNumber, first_values
 from stacks import HEADS, WIDTH, small_stack
 
 LOGITS = st.lists(st.floats(-4, 4), min_size=16, max_size=16)
@@ -52,7 +52,7 @@ def numbers_of_every_kind():
     return {
         "float": 0.6,
         "tensor": torch.tensor(0.6, dtype=torch.float64),
-        "moments": Number(0.6),
+        "moments": InitialNumber(0.6),
         "term": parameter_term(0.6, ()),
     }
 
@@ -196,10 +196,10 @@ def test_mhc_mixes_with_doubly_stochastic_matrices_after_its_rounds():
 def test_theory_takes_biases_for_numbers_that_hardly_scatter_and_refuses_others():
     atoms = Atoms(256)
     x: Moments = single(atoms, atoms.add(4.0, 1.0))
-    weight = Number(0.0, (2, 1024), 0.02)
+    weight = InitialNumber(0.0, (2, 1024), 0.02)
     assert connect(joined(x, x, x, x), weight, first_values((0.5, -1.0), (2,), 0.0), 0.01) == (0.5, -1.0)
     with pytest.raises(ValueError, match=r"a standard deviation of 0\.64 over 1,024 features: .* cannot be predicted"):
         connect(joined(x, x, x, x), weight, 0.0, 1.0)
-    assert connect(joined(x, x, x, x), Number(0.0, (1, 1024)), 0.0, 1.0) == (0.0,)
+    assert connect(joined(x, x, x, x), InitialNumber(0.0, (1, 1024)), 0.0, 1.0) == (0.0,)
     with pytest.raises(ValueError, match="a vector whose entries start from different numbers"):
         x * first_values((0.5, -1.0), (2,), 0.0)

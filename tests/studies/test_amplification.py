@@ -60,8 +60,7 @@ def test_claims_are_judged_by_intervals_of_exponents_and_sums() -> None:
 
 
 def test_exponents_are_predicted_as_the_command_predicts_them() -> None:
-    from normscope.theory.exponents import fitted, output_changes
-    from normscope.theory.predict import Update
+    from normscope.theory.predict import Update, fitted, output_changes
 
     small = replace(SMOKE, placements=("pre-ln",), depths=(2, 4, 8), alone_blocks=4)
     values = output_changes("pre-ln", replace(small.model(2), sequences=1), (2, 4, 8), Update(optimizer="adam"))

@@ -10,7 +10,7 @@ import torch
 from normscope.errors import UserError
 from normscope.tasks.translation import TRANSLATION, TranslationConfig, TranslationObjective, TranslationRunConfig
 from normscope.theory.predict import predict
-from normscope.theory.settings import Text
+from normscope.theory.settings import RepeatedTokens
 from normscope.train.device import seed_micro_batch
 from normscope_studies.figure_3.config import corpus_of
 from normscope_studies.protocol.deviation import Compared, mean_over_draws
@@ -138,7 +138,7 @@ def test_what_the_text_repeats_is_what_the_prediction_needs(tmp_path):
         vocabulary = len(corpus.target.vocabulary)
         model = config.model("post-ln", 2)
         setting = setting_of([task.micro_batch(0)], model, vocabulary=vocabulary, label_smoothing=0.1)
-        without.append(predict("post-ln", replace(setting, source=Text(), target=Text())))
+        without.append(predict("post-ln", replace(setting, source=RepeatedTokens(), target=RepeatedTokens())))
     for kind in ("encoder", "decoder"):
         curve = data[kind]["ffn_out"]
         measured = np.asarray(curve["measured"])

@@ -5,8 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from normscope.theory.exponents import QUANTITIES, exponents, fitted
-from normscope.theory.predict import ModelSetting, predict
+from normscope.theory.predict import QUANTITIES, ModelSetting, exponents, fitted, predict
 from normscope_studies.settings.simulation import simulate
 from normscope_studies.theory.corrected import pre_ln_stream
 

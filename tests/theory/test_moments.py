@@ -12,7 +12,7 @@ from torch import Tensor, nn
 import normscope.model  # noqa: F401  registers attention over depth and unit vectors for tensors
 from normscope.placement.operations import mix, unit
 from normscope.theory.moments import Atoms, Moments, single, without_mean
-from normscope.theory.operations import MomentNorms, Number
+from normscope.theory.operations import InitialNumber, MomentNorms
 
 TOKENS, PARTS = 3, 5
 WIDTH = 24
@@ -56,7 +56,7 @@ def norm_of(kind: str, pair: Both) -> Both:
 
 def mixed(values: list[Both]) -> Both:
     query, keys = torch.zeros(WIDTH).double(), nn.RMSNorm(WIDTH).double()
-    moments = mix(Number(0.0), [m for m, _ in values], MomentNorms(EPSILON, centres=True).key)
+    moments = mix(InitialNumber(0.0), [m for m, _ in values], MomentNorms(EPSILON, centres=True).key)
     return moments, mix(query, [x for _, x in values], keys).detach()
 
 
@@ -174,7 +174,7 @@ class TestSpread:
     def test_no_other_query_over_depth(self, query):
         (a, _), *_ = parts()
         with pytest.raises(ValueError, match=f"predicted for a query of 0, where it starts, got {query}"):
-            mix(Number(query), [a], MomentNorms(EPSILON, centres=True))
+            mix(InitialNumber(query), [a], MomentNorms(EPSILON, centres=True))
 
 
 class TestNorms:

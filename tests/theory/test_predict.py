@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from normscope.model.sinusoids import sinusoids
 from normscope.placement import named, register, registered
 from normscope.placement.formulas.pre_ln import PreLN
-from normscope.theory.loss import loss_gradient
+from normscope.theory.backward import loss_gradient
+from normscope.theory.mixing import Products
+from normscope.theory.moments import Unpredictable
 from normscope.theory.predict import ModelSetting, predict
-from normscope.theory.products import Products
-from normscope.theory.settings import SETTINGS, Text
-from normscope.theory.stream import MomentStack, Setting
-from normscope.theory.unpredictable import Unpredictable
+from normscope.theory.settings import SETTINGS, RepeatedTokens
+from normscope.theory.stream import MomentStack, StreamSetting
 from normscope_studies.settings.simulation import simulate
 from placement.expected import described, expected
 
@@ -132,7 +132,9 @@ class TestLoss:
     def test_gradient_at_outputs(self):
         """By softmax over random rows, for outputs of q = 1 that have a product p; 500 draws of 8 tokens, V = 1000."""
         model = replace(THEORY, tokens=8, width=64, ffn_width=64, blocks=6)
-        stack = MomentStack(named("post-ln")(model.shape("encoder")), Setting(tokens=8, weight_std=lambda *_: 1 / 8))
+        stack = MomentStack(
+            named("post-ln")(model.shape("encoder")), StreamSetting(tokens=8, weight_std=lambda *_: 1 / 8)
+        )
         q, p = (output := stack.forward([(Products(1.0, 0.2), True)])).q, output.p
         assert p > 0.8
         generator = torch.Generator().manual_seed(0)
@@ -155,8 +157,8 @@ class TestLoss:
         placement = named("admin-clinic")(PAPER.shape("encoder"))
         positions = sinusoids(12, 256).double()
         for dropout in (0.0, 0.2):
-            stack = MomentStack(placement, Setting(tokens=12, weight_std=lambda *_: 0.01, dropout=dropout))
-            stack.forward(SETTINGS["paper"].parts(placement, 12, Text()))
+            stack = MomentStack(placement, StreamSetting(tokens=12, weight_std=lambda *_: 0.01, dropout=dropout))
+            stack.forward(SETTINGS["paper"].parts(placement, 12, RepeatedTokens()))
             # With dropout on, squares grow by 1 / (1 - dropout), and the mean over all elements stays.
             expected = (1 + float(positions.square().mean())) / (1 - dropout) - float(positions.mean()) ** 2
             assert stack.input_variance == pytest.approx(expected, rel=1e-5)
@@ -166,10 +168,10 @@ class TestLoss:
         """ω_2² = Var F_1 and ω_3² = Var F_1 + Var F_2, the variances of Post-LN's branches; whatever the dropout."""
         shape = PAPER.shape("encoder")
         for dropout in (0.0, 0.2):
-            setting = Setting(tokens=12, weight_std=lambda *_: 0.08, dropout=dropout)
+            setting = StreamSetting(tokens=12, weight_std=lambda *_: 0.08, dropout=dropout)
             found = {name: MomentStack(named(name)(shape), setting) for name in ("admin", "post-ln")}
             for stack in found.values():
-                stack.forward(SETTINGS["paper"].parts(stack.placement, 12, Text()))
+                stack.forward(SETTINGS["paper"].parts(stack.placement, 12, RepeatedTokens()))
             variances = found["post-ln"].variances
             assert found["admin"].profile == pytest.approx(variances, rel=1e-12)
             scale = found["admin"].profiled("skip_scale", 1.0)  # of a sub-layer that would follow the last
@@ -292,7 +294,7 @@ class TestClosedForms:
 
 
 TEXTS = st.builds(
-    Text,
+    RepeatedTokens,
     same_within=st.floats(0, 0.2),
     same_apart=st.floats(0, 0.2),
     asked_within=st.floats(0, 0.1),

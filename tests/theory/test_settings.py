@@ -12,7 +12,7 @@ from normscope.model.embedding import Embedding
 from normscope.model.initialisation import SCHEMES, initialise
 from normscope.model.sinusoids import sinusoids
 from normscope.placement import StackShape, named, registered
-from normscope.theory.settings import SETTINGS, Text, of_setting
+from normscope.theory.settings import SETTINGS, RepeatedTokens, of_setting
 
 # A scheme's deviation and a placement's gain are multiplied with each other, or its unit vectors take their place, so
 # that not every pair says more: every placement under its source's scheme and under one more, the schemes in turn, and
@@ -77,7 +77,7 @@ class TestSettings:
         x = x.view(sequences, tokens, width)
         products = (x @ x.mT).mean(0) / width
         initial = of_setting(setting, placement)
-        parts = [pair for pair, _ in initial.parts(placement, tokens, Text())]
+        parts = [pair for pair, _ in initial.parts(placement, tokens, RepeatedTokens())]
         assert initial.row(placement) == pytest.approx(
             float(embedding.weight.detach()[2:].square().sum(-1).mean()), rel=0.02
         )
@@ -87,7 +87,7 @@ class TestSettings:
 
     def test_positions_exactly(self):
         placement = named("pre-ln")(StackShape(kind="encoder", width=64, encoder_blocks=1))
-        _, (differing, _), (shared, is_centred) = SETTINGS["paper"].parts(placement, 9, Text())
+        _, (differing, _), (shared, is_centred) = SETTINGS["paper"].parts(placement, 9, RepeatedTokens())
         table = sinusoids(9, 64).double().numpy()
         mean = table.mean(1, keepdims=True)
         for part, pair in ((table - mean, differing), (np.repeat(mean, 64, 1), shared)):
@@ -100,5 +100,5 @@ class TestSettings:
 
     def test_rows_of_the_theory(self):
         placement = named("t-fixup")(StackShape(kind="decoder", width=64, encoder_blocks=4, decoder_blocks=4))
-        assert [pair.one for pair, _ in SETTINGS["theory"].parts(placement, 5, Text())] == [1.0]
-        assert SETTINGS["paper"].parts(placement, 5, Text())[0][0].one == pytest.approx(1 / 6, rel=1e-12)
+        assert [pair.one for pair, _ in SETTINGS["theory"].parts(placement, 5, RepeatedTokens())] == [1.0]
+        assert SETTINGS["paper"].parts(placement, 5, RepeatedTokens())[0][0].one == pytest.approx(1 / 6, rel=1e-12)

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from normscope.placement import Placement, register
-from normscope.theory.mixing import sharpened, softmax_square, uniform
+from normscope.theory.mixing import LinearMap, Products, outer_norm, sharpened, softmax_square, uniform
 from normscope.theory.predict import ModelSetting, predict
-from normscope.theory.products import Linear, Products, outer_norm
 from normscope.theory.sublayers import Map, attention, feed_forward
 from normscope_studies.settings.simulation import simulate
 
@@ -319,7 +318,7 @@ class TestAttention:
             assert_mean(f"gradient {name}", found, predicted, 0.1)
 
     def test_linear_maps(self):
-        found = Linear(1.0, 2.0, 3.0, 4.0, 5.0)(Products(1.0, 10.0, 100.0))
+        found = LinearMap(1.0, 2.0, 3.0, 4.0, 5.0)(Products(1.0, 10.0, 100.0))
         assert found == Products(21.0, 43.0, 500.0)
 
 

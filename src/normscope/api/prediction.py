@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 from ..placement import named, registered
 from ..report.notebook import fragment, picture, table
 from ..report.numbers import learning_rate, significant
-from ..theory.many import predict_many, predict_or_refuse
-from ..theory.predict import ModelSetting, StackPrediction, Update
+from ..theory.predict import ModelSetting, StackPrediction, Update, predict_many, predict_or_refuse
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -7,8 +7,7 @@ from typing import Literal
 from ..placement import Placement
 from ..report.curves_svg import DepthCurve, curves_svg
 from ..report.numbers import significant
-from ..theory.many import Stacks, predict_or_refuse
-from ..theory.predict import ModelSetting
+from ..theory.predict import ModelSetting, Stacks, predict_or_refuse
 
 BLOCKS = 24
 COMPARED = ("pre-ln", "post-ln")

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..theory.many import predict_or_refuse
-from ..theory.model_setting import ModelSetting
+from ..theory.predict import predict_or_refuse
+from ..theory.settings import ModelSetting
 from .case import Case
 
 GRADIENT_OF = "ffn_out"

@@ -13,8 +13,7 @@ from .shared import Imports, run_imports, write_text
 
 if TYPE_CHECKING:
     from ..api.prediction import Prediction
-    from ..theory.exponents import Exponent
-    from ..theory.predict import ModelSetting, StackPrediction, Update
+    from ..theory.predict import Exponent, ModelSetting, StackPrediction, Update
 
     Fitted = dict[str, Exponent]
 
@@ -72,8 +71,7 @@ def predict(
       normscope predict pre-ln post-ln --blocks 48
     """
     from ..api.prediction import update_of
-    from ..theory.exponents import exponents
-    from ..theory.predict import ModelSetting
+    from ..theory.predict import ModelSetting, exponents
 
     run_imports(imports)
     values: dict[str, Any] = {"stack": stack, "blocks": blocks, "width": width, "heads": heads, "tokens": tokens}
@@ -178,7 +176,7 @@ def _table(found: "dict[str, dict[str, StackPrediction]]", model: "ModelSetting"
 def _exponents_table(found: "dict[str, dict[str, Fitted]]") -> list[str]:
     if not found:
         return []
-    from ..theory.exponents import CHANGE, CHANGE_DEPTHS, DEPTHS, QUANTITIES
+    from ..theory.predict import CHANGE, CHANGE_DEPTHS, DEPTHS, QUANTITIES
 
     shown = dict(QUANTITIES)
     if any(CHANGE in quantities for stacks in found.values() for quantities in stacks.values()):

@@ -1,6 +1,6 @@
 """What is recorded from any `nn.Module`."""
 
-from .amplification import Amplification, Change, amplification, changes_alone
+from .amplification import Amplification, UpdateEffect, amplification, changes_alone
 from .concentration import Bound, BoundCounter, is_bounded, smallest_delta, squared_norms
 from .gradients import GradientNorms, expected_gradient_norms, gradient_norms
 from .jacobian import (
@@ -20,7 +20,6 @@ __all__ = [
     "Amplification",
     "Bound",
     "BoundCounter",
-    "Change",
     "Estimate",
     "GradientNorms",
     "Point",
@@ -28,6 +27,7 @@ __all__ = [
     "Share",
     "StreamMoments",
     "Summary",
+    "UpdateEffect",
     "amplification",
     "changes_alone",
     "counted_losses",

@@ -17,11 +17,11 @@ from .two_weights import TwoWeights
 from .unchanged import looked_at, values_kept
 
 Pick = Callable[[Any], Tensor]
-Seen = TypeVar("Seen")
+_Seen = TypeVar("_Seen")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class UpdateEffect:
     """Of one sub-layer's output y = F(x; θ), which is y* = F(x*; θ*) after the update; means over all its entries.
 
     As vectors, y* - y = [F(x; θ*) - F(x; θ)] + [F(x*; θ*) - F(x; θ*)]: the first bracket is the sub-layer's own change,
@@ -53,7 +53,7 @@ class Change:
 class Amplification:
     """Of a model between two sets of weights, on one input."""
 
-    sublayers: Mapping[str, Change]
+    sublayers: Mapping[str, UpdateEffect]
     """By name, in the order in which they were called; a module's second call is `name (call 2)`."""
     square: float
     """E f(x, θ)² of the model's output, such as its logits."""
@@ -166,10 +166,10 @@ def _first_look(
 
 @contextmanager
 def _watching(
-    sublayers: Mapping[str, nn.Module], look: Callable[..., Seen]
-) -> Iterator[dict[str, list[tuple[int, Seen]]]]:
+    sublayers: Mapping[str, nn.Module], look: Callable[..., _Seen]
+) -> Iterator[dict[str, list[tuple[int, _Seen]]]]:
     """Every call of a sub-layer by name: its place among all calls, and what was seen; calls by a look do not count."""
-    found: dict[str, list[tuple[int, Seen]]] = {name: [] for name in sublayers}
+    found: dict[str, list[tuple[int, _Seen]]] = {name: [] for name in sublayers}
     count, busy = 0, False
 
     def hook(name: str) -> Callable[..., None]:
@@ -202,8 +202,8 @@ def _check_called(sublayers: Mapping[str, nn.Module], found: Mapping[str, Sequen
 
 def _in_order(
     first: Mapping[str, Sequence[tuple[int, _Look]]], second: Mapping[str, Sequence[tuple[int, Tensor]]]
-) -> dict[str, Change]:
-    changes: dict[int, tuple[str, Change]] = {}
+) -> dict[str, UpdateEffect]:
+    changes: dict[int, tuple[str, UpdateEffect]] = {}
     for name, looks in first.items():
         if len(second[name]) != len(looks):
             raise ValueError(
@@ -214,9 +214,9 @@ def _in_order(
     return dict(changes[place] for place in sorted(changes))
 
 
-def _change(look: _Look, after: Tensor) -> Change:
+def _change(look: _Look, after: Tensor) -> UpdateEffect:
     total = after - look.y
-    return Change(
+    return UpdateEffect(
         square=_square(look.y), total=_square(total), own=_square(look.own), amplified=_square(total - look.own)
     )
 

@@ -8,7 +8,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
-Batch = TypeVar("Batch")
+_Batch = TypeVar("_Batch")
 
 
 def gradient_norms(model: nn.Module) -> dict[str, float]:
@@ -75,7 +75,7 @@ class _Running:
 
 
 def expected_gradient_norms(
-    model: nn.Module, batches: Iterable[Batch], loss: Callable[[Batch], Tensor]
+    model: nn.Module, batches: Iterable[_Batch], loss: Callable[[_Batch], Tensor]
 ) -> dict[str, GradientNorms]:
     """Gradient norms of `loss(batch)`, a scalar, over all batches, by parameter name.
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from torch import Tensor, optim
 
-Held = Callable[[Tensor, Tensor, Mapping[str, Any], int], Tensor]
+HeldUpdate = Callable[[Tensor, Tensor, Mapping[str, Any], int], Tensor]
 """Weight, gradient, the settings of its group, and a number of updates, to their mean over the learning rate."""
 
 
@@ -34,6 +34,6 @@ def _uphill(weight: Tensor, gradient: Tensor, group: Mapping[str, Any], *, decay
     return gradient.add(weight, alpha=group["weight_decay"]) if decay and group["weight_decay"] else gradient
 
 
-HELD: Mapping[type[optim.Optimizer], Held] = {optim.Adam: _adam, optim.AdamW: _adam, optim.SGD: _sgd}
+HELD: Mapping[type[optim.Optimizer], HeldUpdate] = {optim.Adam: _adam, optim.AdamW: _adam, optim.SGD: _sgd}
 """Weight decay is that of the weight as it is: what it becomes in these updates makes a difference of the order of rate
 times decay."""

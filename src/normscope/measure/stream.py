@@ -11,8 +11,8 @@ from typing import Any, Literal, TypeVar
 import torch
 from torch import Tensor, nn
 
-Key = TypeVar("Key", bound=Hashable)
-Reduced = TypeVar("Reduced")
+_Key = TypeVar("_Key", bound=Hashable)
+_Reduced = TypeVar("_Reduced")
 
 
 def first_tensor(value: Any) -> Tensor:
@@ -66,20 +66,22 @@ def depth_points(blocks: Iterable[nn.Module], *, pick: Callable[[Any], Tensor] =
 
 
 @contextmanager
-def recording(places: Mapping[Key, Point], reduce: Callable[[Tensor], Reduced]) -> Iterator[dict[Key, list[Reduced]]]:
+def recording(
+    places: Mapping[_Key, Point], reduce: Callable[[Tensor], _Reduced]
+) -> Iterator[dict[_Key, list[_Reduced]]]:
     """While it lasts, every call of a point's module appends `reduce(tensor)` under the point's name.
 
     The tensor is detached, and nothing of it is kept unless `reduce` returns it. Hooks are removed at the end, after an
     error too. A block under activation checkpointing runs, and is recorded, a second time in the backward pass: leave
     the context before it.
     """
-    found: dict[Key, list[Reduced]] = {name: [] for name in places}
+    found: dict[_Key, list[_Reduced]] = {name: [] for name in places}
 
-    def look(name: Key, point: Point, value: Any) -> None:
+    def look(name: _Key, point: Point, value: Any) -> None:
         with torch.no_grad():
             found[name].append(reduce(point.pick(value).detach()))
 
-    def hook(name: Key, point: Point) -> torch.utils.hooks.RemovableHandle:
+    def hook(name: _Key, point: Point) -> torch.utils.hooks.RemovableHandle:
         if point.at == "output":
             return point.module.register_forward_hook(lambda _, __, output: look(name, point, output))
         return point.module.register_forward_pre_hook(

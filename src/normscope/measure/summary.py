@@ -9,7 +9,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-Value = float | Sequence[float] | NDArray[np.float64]
+_Value = float | Sequence[float] | NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +43,7 @@ class Summary:
         self._mean: dict[str, NDArray[np.float64]] = {}
         self._squares: dict[str, NDArray[np.float64]] = {}
 
-    def add(self, values: Mapping[str, Value]) -> None:
+    def add(self, values: Mapping[str, _Value]) -> None:
         """What one seed or batch gave. Raises ValueError where a vector's shape is not that of before."""
         arrays = {name: np.asarray(value, dtype=np.float64) for name, value in values.items()}
         for name, array in arrays.items():

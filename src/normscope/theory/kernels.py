@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .products import make
+from .mixing import make
 
 Activation = Literal["relu", "gelu", "swiglu", "geglu"]
 ACTIVATIONS: tuple[Activation, ...] = ("relu", "gelu", "swiglu")

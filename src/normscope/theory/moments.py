@@ -18,8 +18,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .products import Linear, Products, make
-from .unpredictable import Unpredictable
+from .mixing import LinearMap, Products, make
+
+
+class Unpredictable(ValueError):
+    """A placement has no prediction in this setting; the message says why. Nothing is wrong with the setting."""
+
 
 Coefficients = NDArray[np.float64]
 _SMALLEST, _LARGEST = 1e-60, 1e60
@@ -257,7 +261,7 @@ class Remainder(NamedTuple):
 
     input: Moments
     atom: int
-    back: Linear
+    back: LinearMap
     """Gradients at the part to those that the value gets of it."""
 
 

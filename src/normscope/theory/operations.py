@@ -1,14 +1,116 @@
-"""What a formula may do to moments beside sums: norms, attention over depth, unit vectors, parameters."""
+"""What a formula may do to moments beside sums: norms, attention over depth, unit vectors, parameters.
+
+A formula's numbers are read here too: parameters at their initial values, numbers of a token at their means.
+"""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Literal
 
-from ..placement.operations import beside, by_head, joined, mix, stopped, unit
-from .moments import Followed, Moments, Summed, without_mean
-from .numbers import Number
+from ..placement.base import Initial
+from ..placement.operations import beside, by_head, connect, joined, mix, stopped, unit
+from .moments import Followed, Moments, Summed, Unpredictable, without_mean
 from .squashing import Erf, SquashingNorms, Tanh
-from .unpredictable import Unpredictable
+
+SMALL = 0.25
+"""The largest standard deviation of a token's logit for which its mean is taken. σ then scatters by a sixteenth about
+½, and what the squares of such numbers add to a second moment is below two hundredths."""
+
+
+class InitialNumber(float):
+    """A parameter of the formula at its initial value: a number, or a tensor of which all entries are that number.
+
+    std: of the distribution that it is drawn from, of which the mean alone counts wherever it multiplies.
+    """
+
+    shape: tuple[int, ...]
+    std: float
+
+    def __new__(cls, value: float, shape: tuple[int, ...] = (), std: float = 0.0) -> "InitialNumber":
+        made = super().__new__(cls, value)
+        made.shape, made.std = shape, std
+        return made
+
+    def __getitem__(self, index: int) -> "InitialNumber":
+        if not self.shape or not 0 <= index < self.shape[0]:
+            raise IndexError(f"a parameter of shape {self.shape} has no entry {index}")
+        return InitialNumber(self, self.shape[1:], self.std)
+
+
+class InitialNumbers(tuple["InitialNumber | InitialNumbers", ...]):
+    """A parameter whose entries start from different numbers: its entries, or its rows."""
+
+
+class FollowedNumber(InitialNumber, Followed):
+    """A parameter of the formula whose updates are followed wherever it multiplies a value.
+
+    What is computed from it first, such as 1 less it, is a number that stays.
+    """
+
+
+def followed(value: InitialNumber, number: Hashable) -> FollowedNumber:
+    """The same, belonging to the parameter of that name."""
+    made = FollowedNumber(value, value.shape, value.std)
+    made.number, made.entries = number, math.prod(value.shape)
+    return made
+
+
+def first_values(initial: Initial, shape: tuple[int, ...], std: float) -> InitialNumber | InitialNumbers:
+    """A parameter as theory reads it."""
+    if isinstance(initial, tuple):
+        return InitialNumbers(first_values(entry, shape[1:], std) for entry in initial)
+    return InitialNumber(initial, shape, std)
+
+
+@connect.register
+def _connect(
+    x: Moments,
+    weight: InitialNumber,
+    bias: InitialNumber | InitialNumbers | float = 0.0,
+    scale: float = 1.0,
+    *,
+    name: str = "",
+) -> tuple[InitialNumber, ...]:
+    """The biases: what such numbers are on average.
+
+    Exactly so where the weight starts from 0. Raises Unpredictable where it is drawn so wide that logits scatter.
+    """
+    rows, *features, width = weight.shape
+    scatter = abs(scale) * math.sqrt(width * x.q) * math.hypot(weight.std, weight)
+    if scatter > SMALL:
+        raise Unpredictable(
+            f"the numbers that a token's streams are weighed with are drawn with a standard deviation of {scatter:.2g} "
+            f"over {width:,} features: beyond {SMALL:g} they differ too much from token to token for theory to follow, "
+            "and this placement cannot be predicted"
+        )
+    return _biases(rows, tuple(features), bias)
+
+
+@connect.register
+def _connect_number(
+    x: float,
+    weight: InitialNumber,
+    bias: InitialNumber | InitialNumbers | float = 0.0,
+    scale: float = 1.0,
+    *,
+    name: str = "",
+) -> tuple[InitialNumber, ...]:
+    """Of numbers of a token, which stand for their mean, 0: those made of them scatter less than they do.
+
+    Raises Unpredictable for another mean.
+    """
+    if x:
+        raise Unpredictable(f"numbers of a token that are {x:.2g} on average are not followed any further")
+    rows, *features, _ = weight.shape
+    return _biases(rows, tuple(features), bias)
+
+
+def _biases(
+    rows: int, features: tuple[int, ...], bias: InitialNumber | InitialNumbers | float
+) -> tuple[InitialNumber, ...]:
+    starts = [bias[row] if isinstance(bias, InitialNumber | InitialNumbers) else bias for row in range(rows)]
+    return tuple(InitialNumber(start, features) for start in starts)  # type: ignore[arg-type]
+
 
 Norm = Literal["layer-norm", "rms-norm", "dyt", "derf"]
 NORMS: tuple[Norm, ...] = ("layer-norm", "rms-norm", "dyt", "derf")
@@ -59,7 +161,7 @@ def norms_of(norm: Norm, epsilon: float) -> MomentNorms | SquashingNorms:
 
 @mix.register
 def _mix(
-    query: Number,
+    query: InitialNumber,
     values: Sequence[Moments],
     key: Callable[[Moments], Moments],
     value: Callable[[Moments], Moments] | None = None,
@@ -101,7 +203,7 @@ def _unit(x: Moments) -> Moments:
 
 
 @by_head.register
-def _by_head(x: Moments, numbers: Number) -> Moments:
+def _by_head(x: Moments, numbers: InitialNumber) -> Moments:
     return x * numbers
 
 

@@ -1,34 +1,39 @@
-"""Predicted curves over depth: the stream and the gradient of every matrix, for any placement, before any training."""
+"""Predicted curves over depth: the stream and the gradient of every matrix, for any placement, before any training.
 
+Exponents say how predictions grow or fall with depth: power laws, fitted over stacks of several depths. Predictions of
+many placements run on as many cores as there are.
+"""
+
+import multiprocessing
+import os
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..placement import Placement, named
-from .backward import StackGradients, backward
-from .change.prediction import ONE_STACK, Change, change_of
+from .backward import StackGradients, backward, loss_gradient
+from .change.prediction import ONE_STACK, UpdateChange, change_of
 from .change.prediction import Update as Update
-from .loss import loss_gradient
-from .model_setting import ModelSetting as ModelSetting
+from .kernels import Array
+from .mixing import Products
+from .moments import Unpredictable
 from .operations import CENTRING, Norm
-from .products import Products
-from .settings import Text, of_setting
-from .stream import MomentStack, Setting
-from .unpredictable import Unpredictable
-
-Curve = NDArray[np.float64]
+from .settings import ModelSetting as ModelSetting
+from .settings import RepeatedTokens, of_setting
+from .stream import MomentStack, StreamSetting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamPrediction:
     """Curves of one residual stream, (L+1,) by completed blocks, from the embedding on."""
 
-    q: Curve
+    q: Array
     """E‖x_l‖² / d."""
-    p: Curve
+    p: Array
     """E⟨x_l, x'_l⟩ / d of two tokens of a sequence."""
 
 
@@ -36,19 +41,19 @@ class StreamPrediction:
 class StackPrediction:
     """Curves of one stack, by depth: (L+1,) by completed blocks for the stream, (L,) by block for gradients."""
 
-    q: Curve
+    q: Array
     """E‖x_l‖² / d of the stream that sub-layers read, the first where there are several; from the embedding on."""
-    p: Curve
+    p: Array
     """E⟨x_l, x'_l⟩ / d of two tokens of a sequence."""
-    gradient_norm: dict[str, Curve]
+    gradient_norm: dict[str, Array]
     """Root mean square over draws of the Frobenius norm of each matrix's gradient: query, key, value, output, ffn_in,
     ffn_out (and ffn_gate), and cross_query and so on of cross-attention. Where the norm differs much from draw to draw,
     as in the lower blocks of a deep Post-LN stack, the mean of the norms is smaller."""
-    shares: dict[str, Curve] = field(default_factory=dict)
+    shares: dict[str, Array] = field(default_factory=dict)
     """What each sub-layer is of the last stream's E‖x‖², by kind, and the embedding's own; they add up to 1."""
     streams: dict[str, StreamPrediction] = field(default_factory=dict)
     """Every residual stream by the name that the formula gives it; of a history of values, the newest one."""
-    change: Change | None = None
+    change: UpdateChange | None = None
     """What the first update moves, where it was asked for."""
 
 
@@ -84,10 +89,10 @@ def predict(
 
 
 def _forward(
-    placement: Placement, model: ModelSetting, text: Text, scatter: bool, encoder: MomentStack | None = None
+    placement: Placement, model: ModelSetting, text: RepeatedTokens, scatter: bool, encoder: MomentStack | None = None
 ) -> MomentStack:
     initial = of_setting(model.setting, placement)
-    setting = Setting(
+    setting = StreamSetting(
         tokens=model.tokens,
         weight_std=initial.weight_std(placement),
         sequences=model.sequences,
@@ -124,3 +129,115 @@ def _curves(depths: Sequence[Products]) -> StreamPrediction:
     return StreamPrediction(
         q=np.array([products.one for products in depths]), p=np.array([products.two for products in depths])
     )
+
+
+DEPTHS = (64, 128, 256, 512, 1024)
+CHANGE = "change"
+CHANGE_DEPTHS = (32, 64, 128, 256)
+"""Of the change by an update, which takes longer: with the cube of the depth at its end."""
+QUANTITIES = {
+    "q": "E‖x_L‖² of the last hidden state",
+    "first_ffn_out": "gradient norm of W2 in the first block",
+    "last_ffn_out": "gradient norm of W2 in the last block",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Exponent:
+    """value ~ depth^exponent, by least squares on logarithms."""
+
+    exponent: float
+    """NaN where a value is 0 or not finite."""
+    residual: float
+    """Largest relative distance of a value from the power law: how far the depths are from where it holds."""
+
+
+def exponents(
+    placement: str, model: ModelSetting, depths: Sequence[int] = DEPTHS, *, update: Update | None = None
+) -> dict[str, dict[str, Exponent]]:
+    """By stack and quantity (`QUANTITIES`), over stacks of these depths, each with the constants of its own depth.
+
+    update: of its change of the output, too (`CHANGE`), over `CHANGE_DEPTHS`.
+
+    Widths are taken to be infinite: at a finite one a deep stack's gradients scatter by e^(blocks / width), which is
+    no power law. Raises ValueError as `predict` does, and for fewer than two different depths.
+    """
+    if len(set(depths)) < 2:
+        raise ValueError(f"an exponent needs two depths or more, got {', '.join(map(str, depths)) or 'none'}")
+    found: dict[str, dict[str, list[float]]] = {}
+    for depth in depths:
+        for kind, stack in predict(placement, replace(model, blocks=depth), scatter=False).items():
+            norms = stack.gradient_norm["ffn_out"]
+            for name, value in zip(QUANTITIES, (stack.q[-1], norms[0], norms[-1]), strict=True):
+                found.setdefault(kind, {}).setdefault(name, []).append(float(value))
+    powers = {
+        kind: {name: fitted(depths, values) for name, values in quantities.items()}
+        for kind, quantities in found.items()
+    }
+    if update is not None:
+        for kind, values in output_changes(placement, model, CHANGE_DEPTHS, update).items():
+            powers[kind][CHANGE] = fitted(CHANGE_DEPTHS, values)
+    return powers
+
+
+def output_changes(
+    placement: str, model: ModelSetting, depths: Sequence[int], update: Update
+) -> dict[str, list[float]]:
+    """E‖δy‖² / d of the output by one update, by stack, for each depth, infinitely wide. Raises as `predict` does."""
+    found: dict[str, list[float]] = {}
+    for depth in depths:
+        for kind, stack in predict(placement, replace(model, blocks=depth), scatter=False, update=update).items():
+            if stack.change is not None:
+                found.setdefault(kind, []).append(stack.change.output)
+    return found
+
+
+def fitted(depths: Sequence[int], values: Sequence[float]) -> Exponent:
+    """A power law through values at these depths."""
+    if not all(0 < value < np.inf for value in values):
+        return Exponent(np.nan, np.nan)
+    x, y = np.log(depths), np.log(values)
+    slope, at_0 = np.polyfit(x, y, 1)
+    return Exponent(float(slope), float(np.expm1(np.abs(y - at_0 - slope * x).max())))
+
+
+_WORTH_PROCESSES = 4000
+"""Blocks in all, a tenth of a second of work: what it takes to start processes is a third of that."""
+_UPDATE_COSTS = 100
+"""A block whose update is followed takes so many times as long."""
+
+Stacks = dict[str, StackPrediction]
+
+
+def predict_many(placements: Sequence[str], model: ModelSetting, update: Update | None = None) -> dict[str, Stacks]:
+    """What `predict` says of each. Raises as it does."""
+    found, refused = predict_or_refuse(placements, model, update)
+    for reason in refused.values():
+        raise reason
+    return found
+
+
+def predict_or_refuse(
+    placements: Sequence[str], model: ModelSetting, update: Update | None = None
+) -> tuple[dict[str, Stacks], dict[str, Unpredictable]]:
+    """What `predict` says of each that theory follows, and why of those that it does not."""
+    both = dict(zip(placements, _each(placements, model, update), strict=True))
+    refused = {name: one for name, one in both.items() if isinstance(one, Unpredictable)}
+    return {name: one for name, one in both.items() if not isinstance(one, Unpredictable)}, refused
+
+
+def _each(placements: Sequence[str], model: ModelSetting, update: Update | None) -> "list[Stacks | Unpredictable]":
+    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else 1
+    processes = min(cores, len(placements))
+    if processes == 1 or len(placements) * model.blocks < _WORTH_PROCESSES / (1 if update is None else _UPDATE_COSTS):
+        return [_one(name, model, update) for name in placements]
+    # Forked, so that they know the placements that the user has registered, and import nothing again.
+    with multiprocessing.get_context("fork").Pool(processes) as pool:
+        return pool.map(partial(_one, model=model, update=update), placements, chunksize=1)
+
+
+def _one(placement: str, model: ModelSetting, update: Update | None) -> "Stacks | Unpredictable":
+    try:
+        return predict(placement, model, update=update)
+    except Unpredictable as reason:
+        return reason

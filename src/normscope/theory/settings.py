@@ -1,21 +1,24 @@
-"""The settings predictions are made in: initial weights and embedding, as numbers."""
+"""The settings predictions are made in: initial weights and embedding as numbers, and the model they are for."""
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..placement import Placement, Site
+from ..placement import Placement, Site, StackShape
+from .kernels import ACTIVATIONS, Activation
+from .mixing import Products
 from .moments import Atoms, Moments, single
-from .products import Products
+from .operations import NORMS, Norm
 from .stream import Parts, WeightStd
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Text:
+class RepeatedTokens:
     """How often two places have the same entry of the vocabulary; 0 where all tokens differ and targets are random."""
 
     same_within: float = 0.0
@@ -76,7 +79,7 @@ class InitialState:
         d, f = placement.stack.width, placement.stack.ffn_width
         return d * self.embedding(d, f) * placement.embedding_gain() ** 2
 
-    def parts(self, placement: Placement, tokens: int, text: Text) -> Parts:
+    def parts(self, placement: Placement, tokens: int, text: RepeatedTokens) -> Parts:
         """Of the embedding of a sequence of so many tokens: what is looked up, and sinusoids."""
         row, d = self.row(placement), placement.stack.width
         if row is None:
@@ -190,3 +193,77 @@ SETTINGS: dict[str, InitialState] = {
     ),
 }
 """By the names of the model's schemes of initialisation, whose second moments these are."""
+
+
+StackKind = Literal["encoder", "decoder", "encoder-decoder"]
+_ALL_DIFFER = RepeatedTokens()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelSetting:
+    """The model a prediction is for. The loss is the mean cross-entropy per target token, in nats, at random targets,
+    over all sequences. The output projection has rows of squared length 1 where it is not tied."""
+
+    stack: StackKind = "encoder"
+    blocks: int = 6
+    """Of each stack."""
+    width: int = 512
+    ffn_width: int = 512
+    heads: int = 1
+    tokens: int = 16
+    """Of a sequence: of the target in an encoder-decoder."""
+    source_tokens: int | None = None
+    """Of a source sequence, where it is not as long as the target."""
+    sequences: int = 1
+    """Of the batch that the loss is a mean over."""
+    vocabulary: int = 10_000
+    """Rows of the output projection."""
+    setting: str = "theory"
+    """Initial weights and embedding: theory, paper or another of `SETTINGS`; as-placement for each source's own."""
+    activation: Activation = "relu"
+    norm: Norm = "layer-norm"
+    tied: bool = True
+    """Whether the output projection is the input's embedding, in settings whose embedding has rows."""
+    dropout: float = 0.0
+    """On the embedding and on every F(x)."""
+    label_smoothing: float = 0.0
+    source: RepeatedTokens = _ALL_DIFFER
+    """What the source's tokens repeat, or those of a stack on its own."""
+    target: RepeatedTokens = _ALL_DIFFER
+    """The same of the target: of the decoder's input in an encoder-decoder, and of what the loss asks for."""
+
+    def __post_init__(self) -> None:
+        for name in ("blocks", "width", "ffn_width", "heads", "tokens", "sequences"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.vocabulary < 2:
+            raise ValueError(f"vocabulary must be at least 2, got {self.vocabulary}")
+        if self.width % self.heads:
+            raise ValueError(f"width={self.width} must be a multiple of heads={self.heads}")
+        if self.width < 4 or self.width % 2:
+            raise ValueError(f"width must be even and at least 4, for its sinusoids, got {self.width}")
+        if self.source_tokens is not None and self.source_tokens < 1:
+            raise ValueError(f"source_tokens must be at least 1, got {self.source_tokens}")
+        for name in ("dropout", "label_smoothing"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"{name} must lie in [0, 1), got {getattr(self, name)}")
+        allowed = {
+            "setting": (*SETTINGS, AS_PLACEMENT),
+            "stack": ("encoder", "decoder", "encoder-decoder"),
+            "activation": ACTIVATIONS,
+            "norm": NORMS,
+        }
+        for name, values in allowed.items():
+            if getattr(self, name) not in values:
+                raise ValueError(f"{name} must be one of {', '.join(values)}, got {getattr(self, name)!r}")
+
+    def shape(self, kind: Literal["encoder", "decoder"]) -> StackShape:
+        """Of one of its stacks."""
+        return StackShape(
+            kind=kind,
+            width=self.width,
+            ffn_width=self.ffn_width,
+            heads=self.heads,
+            encoder_blocks=self.blocks if self.stack != "decoder" else 0,
+            decoder_blocks=self.blocks if self.stack != "encoder" else 0,
+        )

@@ -6,14 +6,12 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..placement.base import SQUASHING_SLOPE
-from .moments import Moments, Remainder, single
-from .products import Linear, Products
-from .unpredictable import Unpredictable
+from .kernels import Array
+from .mixing import LinearMap, Products
+from .moments import Moments, Remainder, Unpredictable, single
 
-Array = NDArray[np.float64]
 _REACH, _STEP, _FINEST = 9.0, 0.1, 1440
 """Standard deviations to either side, their widest step, and the most steps."""
 
@@ -134,7 +132,7 @@ class SquashingNorms:
         square = one.slope**2
         left = Products(one.q, two.value, apart.value).plus(x.products, -square)
         atom = x.atoms.add(max(0.0, left.one), left.two, left.apart)
-        scatter = Linear(one.slope_q - square, 0.0, 0.0, two.slope - square, apart.slope - square)
+        scatter = LinearMap(one.slope_q - square, 0.0, 0.0, two.slope - square, apart.slope - square)
         x.atoms.remainders.append(Remainder(x, atom, scatter))
         made = x.times(one.slope, one.slope, normed=False) + single(x.atoms, atom)
         made.spread = x.spread * one.growth**2

@@ -10,12 +10,11 @@ import numpy as np
 from ..placement import Placement, Site, StackShape
 from ..placement.base import Initial, State
 from .kernels import Activation
+from .mixing import Products
 from .moments import Atoms, Coefficients, Moments, single
-from .numbers import Number, Numbers, first_values, followed
-from .operations import MomentNorms, Norm, norms_of
-from .products import Products
+from .operations import InitialNumber, InitialNumbers, MomentNorms, Norm, first_values, followed, norms_of
 from .squashing import SquashingNorms
-from .sublayers import Inside, Map, attention, feed_forward
+from .sublayers import Map, _InsideF, attention, feed_forward
 
 WeightStd = Callable[[str, Site], float]
 """Standard deviation of the entries of a weight matrix (query, key, value, output, ffn_in, ffn_out) at a site."""
@@ -24,7 +23,7 @@ Parts = Sequence[tuple[Products, bool]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class StreamSetting:
     """What a prediction needs beside the placement."""
 
     tokens: int
@@ -61,7 +60,7 @@ class MomentEnd:
 
     def parameter(
         self, name: str, *, initial: Initial, shape: tuple[int, ...] = (), std: float = 0.0
-    ) -> Number | Numbers:
+    ) -> InitialNumber | InitialNumbers:
         return first_values(initial, shape, std)
 
     def scheduled(self, name: str, *, initial: float) -> float:
@@ -87,9 +86,9 @@ class MomentSublayer:
         shape: tuple[int, ...] = (),
         std: float = 0.0,
         shared_by_block: bool = False,
-    ) -> Number | Numbers:
+    ) -> InitialNumber | InitialNumbers:
         value = first_values(self.stack.profiled(name, initial), shape, std)
-        if not self.stack.follows or not isinstance(value, Number):
+        if not self.stack.follows or not isinstance(value, InitialNumber):
             return value
         return followed(value, (name, self.site.block if shared_by_block else self.site))
 
@@ -102,7 +101,7 @@ class MomentStack:
     """One stack under one placement: everything that was computed, kept for the way back."""
 
     placement: Placement
-    setting: Setting
+    setting: StreamSetting
     atoms: Atoms = field(init=False)
     follows: bool = False
     """Whether updates of the formula's own numbers are followed, which takes parts of their own."""
@@ -174,7 +173,7 @@ class MomentStack:
         embedding = parts[: self.applied[0].atom].sum(keepdims=True)
         return {"embedding": embedding} | {kind: parts[atoms] for kind, atoms in by_kind.items()}
 
-    def apply(self, site: Site, x: Moments, inside: Inside) -> Moments:
+    def apply(self, site: Site, x: Moments, inside: _InsideF) -> Moments:
         made = self._feed_forward(site, x, inside) if site.kind == "feed_forward" else self._attention(site, x, inside)
         one, two, apart = made.output
         spread = made.spread
@@ -196,7 +195,7 @@ class MomentStack:
         """What the profile finds of a mean square: dropout that is on makes it larger."""
         return 1 / (1 - self.setting.dropout) if self.placement.profiling.dropout else 1.0
 
-    def _feed_forward(self, site: Site, x: Moments, inside: Inside) -> Map:
+    def _feed_forward(self, site: Site, x: Moments, inside: _InsideF) -> Map:
         std, shape, setting = self.setting.weight_std, site.stack, self.setting
         return feed_forward(
             x.products,
@@ -210,7 +209,7 @@ class MomentStack:
             apart=setting.sequences > 1,
         )
 
-    def _attention(self, site: Site, x: Moments, inside: Inside) -> Map:
+    def _attention(self, site: Site, x: Moments, inside: _InsideF) -> Map:
         std, setting, crosses = self.setting.weight_std, self.setting, site.kind == "cross_attention"
         source, keys = (setting.memory, setting.memory_tokens) if crosses else (x.products, setting.tokens)
         if source is None:

@@ -9,20 +9,18 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from .kernels import Activation, Kernel, excess, kernel
-from .mixing import Mixing, sharpened, uniform
-from .moments import Atoms, Moments, single
-from .products import NOTHING, Linear, Products, make
-from .unpredictable import Unpredictable
+from .mixing import NOTHING, LinearMap, Mixing, Products, make, sharpened, uniform
+from .moments import Atoms, Moments, Unpredictable, single
 
-Inside = Mapping[str, Callable[[Moments], Moments]]
-NOTHING_INSIDE: Inside = MappingProxyType({})
+_InsideF = Mapping[str, Callable[[Moments], Moments]]
+NOTHING_INSIDE: _InsideF = MappingProxyType({})
 
 
 class Projection(NamedTuple):
     """A matrix that F applies to what it reads."""
 
     name: str
-    back: Linear
+    back: LinearMap
     """Gradients at F(x) to those at the matrix's output."""
     inputs: Products
     tokens: int
@@ -60,7 +58,7 @@ def feed_forward(
     ffn_in_std: float,
     ffn_out_std: float,
     activation: Activation = "relu",
-    inside: Inside = NOTHING_INSIDE,
+    inside: _InsideF = NOTHING_INSIDE,
     apart: bool = True,
 ) -> Map:
     """F(x) = W₂ φ(W₁ x); SwiGLU has a second W₁, the gate's, drawn as the first.
@@ -81,10 +79,10 @@ def feed_forward(
         hidden, left_mean = centred.scaled(kept).plus(mean, inner_mean**2), found.mean * inner_mean
     out = ffn_width * ffn_out_std * ffn_out_std
     back = out * kept * scale * scale
-    slopes = make(Linear, (back * found.slope_q, 0.0, 0.0, back * found.slope_p, back * other.slope_p))
+    slopes = make(LinearMap, (back * found.slope_q, 0.0, 0.0, back * found.slope_p, back * other.slope_p))
     projections: tuple[Projection, ...] = (make(Projection, ("ffn_in", slopes, x, tokens, into, False)),)
     if found.gate_slope_q:
-        gate = Linear(back * found.gate_slope_q, 0.0, 0.0, back * found.gate_slope_p, back * other.gate_slope_p)
+        gate = LinearMap(back * found.gate_slope_q, 0.0, 0.0, back * found.gate_slope_p, back * other.gate_slope_p)
         projections = (*projections, Projection("ffn_gate", gate, x, tokens, into))
     output = hidden.scaled(out)
     spread = output.one * output.one * (2 + excess(activation, variance) * width / ffn_width)
@@ -106,7 +104,7 @@ def attention(
     value_std: float,
     output_std: float,
     causal: bool = False,
-    inside: Inside = NOTHING_INSIDE,
+    inside: _InsideF = NOTHING_INSIDE,
 ) -> Map:
     """Softmax attention of queries made of x over keys and values made of `source`, a memory's in cross-attention."""
     value_into = width * value_std * value_std
@@ -148,18 +146,18 @@ def attention(
     return make(Map, (output, 4 * output.one * output.one, projections, silent, "output", inputs, width, 0.0, 0.0))
 
 
-def _square_of_scale(inside: Inside, place: str, width: int, read: Products, into: float) -> float:
+def _square_of_scale(inside: _InsideF, place: str, width: int, read: Products, into: float) -> float:
     """What a function within F multiplies the second moments of a projection with."""
     if not inside or place not in inside:
         return 1.0
     return inner_scales(inside, place, width, read.scaled(into))[0] ** 2
 
 
-def _times(linear: Linear, factor: float) -> Linear:
-    return linear if factor == 1.0 else Linear(*(entry * factor for entry in linear))
+def _times(linear: LinearMap, factor: float) -> LinearMap:
+    return linear if factor == 1.0 else LinearMap(*(entry * factor for entry in linear))
 
 
-def _gradient_at_values(weights: Mixing, n: int, m: int, factor: float) -> Linear:
+def _gradient_at_values(weights: Mixing, n: int, m: int, factor: float) -> LinearMap:
     """Each key's share of the gradients of all queries: the transpose of the mixing.
 
     The shares are Σ_j w_ij w_i'j, over one key, for one query and for two; over two keys it is what is left of 1.
@@ -168,12 +166,12 @@ def _gradient_at_values(weights: Mixing, n: int, m: int, factor: float) -> Linea
     mine = factor * n / m
     theirs = mine / (m - 1) if m > 1 else 0.0
     entries = (mine * one, mine * (n - 1) * two, theirs * (1 - one), theirs * (n - 1) * (1 - two), mine * n / m)
-    return make(Linear, entries)
+    return make(LinearMap, entries)
 
 
 def _gradients_at_logits(
     weights: Mixing, n: int, m: int, apart_values: float, query: Products, apart_keys: float, width: int
-) -> tuple[Linear, Linear]:
+) -> tuple[LinearMap, LinearMap]:
     """From gradients at F(x), of which `apart_values` has the factor, to those at queries and at keys.
 
     A logit z_ij has the gradient w_ij g_i·(v_j - Σ_k w_ik v_k), which vanishes where values are alike. A query's is
@@ -182,14 +180,14 @@ def _gradients_at_logits(
     """
     gap = apart_values * (1 + m / width)
     one, two = gap * weights.apart_one, gap * weights.apart_two
-    to_query = Linear(one * apart_keys, 0.0, 0.0, two * apart_keys, 0.0)
+    to_query = LinearMap(one * apart_keys, 0.0, 0.0, two * apart_keys, 0.0)
     own, others = n / m * one * query.one, n * (n - 1) / m * two * query.two
     left = -1 / (m - 1) if m > 1 else 0.0
-    return to_query, Linear(own, others, own * left, others * left, 0.0)
+    return to_query, LinearMap(own, others, own * left, others * left, 0.0)
 
 
 def inner_scales(
-    inside: Inside, place: str, width: int, centred: Products, mean: Products = NOTHING
+    inside: _InsideF, place: str, width: int, centred: Products, mean: Products = NOTHING
 ) -> tuple[float, float]:
     """What the functions a formula applies within F multiply a projection with, and its mean over features."""
     if place not in inside:

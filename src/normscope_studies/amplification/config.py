@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from normscope.placement import named
-from normscope.theory.model_setting import ModelSetting
+from normscope.theory.settings import ModelSetting
 
 from ..protocol.scale import Scale
 

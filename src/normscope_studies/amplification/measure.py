@@ -6,7 +6,7 @@ from typing import Any
 from torch import Tensor
 
 from normscope.measure import amplification, changes_alone
-from normscope.theory.model_setting import ModelSetting
+from normscope.theory.settings import ModelSetting
 
 from .config import RANDOM, SMALL_RATES
 from .model import DrawnStack

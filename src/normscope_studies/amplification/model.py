@@ -10,7 +10,7 @@ from normscope.model import Context, Layout, Stack, StackConfig, profile
 from normscope.model.initialisation import initialise
 from normscope.optim import OptimizerConfig, make_optimizer, roles
 from normscope.placement import named
-from normscope.theory.model_setting import ModelSetting
+from normscope.theory.settings import ModelSetting
 from normscope.train.device import seed_weights
 
 _THEORY_TRAINS = ("value", "ffn_in", "ffn_out")

@@ -3,9 +3,8 @@
 import math
 from dataclasses import replace
 
-from normscope.theory.exponents import fitted, output_changes
-from normscope.theory.predict import Update
-from normscope.theory.unpredictable import Unpredictable
+from normscope.theory.moments import Unpredictable
+from normscope.theory.predict import Update, fitted, output_changes
 
 from .config import AmplificationConfig
 

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from normscope.placement import named
-from normscope.theory.exponents import fitted, output_changes
-from normscope.theory.predict import ModelSetting, Update, predict
+from normscope.theory.predict import ModelSetting, Update, fitted, output_changes, predict
 
 from ..protocol.deviation import as_data, mean_over_draws
 from ..protocol.pieces import Pieces

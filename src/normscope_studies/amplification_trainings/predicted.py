@@ -3,8 +3,8 @@
 import math
 from typing import Literal
 
+from normscope.theory.moments import Unpredictable
 from normscope.theory.predict import ModelSetting, Update, predict
-from normscope.theory.unpredictable import Unpredictable
 
 from ..advice.cases.case import HEAD_WIDTH, Case
 

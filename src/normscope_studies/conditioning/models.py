@@ -8,8 +8,8 @@ from normscope.data.documents.opening import TextDataConfig
 from normscope.model import DecoderConfig
 from normscope.optim import AdaptiveConfig, OptimizerConfig, ScheduleConfig
 from normscope.tasks.language_model import LanguageModelRunConfig
+from normscope.theory.moments import Unpredictable
 from normscope.theory.predict import ModelSetting, predict
-from normscope.theory.unpredictable import Unpredictable
 from normscope.train import TrainConfig
 
 from ..ladders.setting import refuse_missing

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from normscope.theory.model_setting import ModelSetting
+from normscope.theory.settings import ModelSetting
 
 from ..settings.simulation import simulate
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from normscope.evidence.estimates import Floats, estimate, slopes
 from normscope.measure import Estimate
-from normscope.theory.model_setting import ModelSetting, StackKind
 from normscope.theory.predict import predict
+from normscope.theory.settings import ModelSetting, StackKind
 
 from ..theory import corrected
 from .measure import LETTERS, W2

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from normscope.theory.model_setting import ModelSetting
+from normscope.theory.settings import ModelSetting
 
 from ..settings.simulation import Simulation
 

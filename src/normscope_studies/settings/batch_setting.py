@@ -11,7 +11,7 @@ from torch import Tensor
 from normscope.data.parallel.batches import TranslationBatch
 from normscope.model import ModelConfig
 from normscope.theory.predict import ModelSetting
-from normscope.theory.settings import Text
+from normscope.theory.settings import RepeatedTokens
 
 Ids = NDArray[np.int64]
 
@@ -40,8 +40,8 @@ def setting_of(
         setting="paper",
         dropout=model.dropout,
         label_smoothing=label_smoothing,
-        source=Text(same_within=source.within, same_apart=source.apart),
-        target=Text(
+        source=RepeatedTokens(same_within=source.within, same_apart=source.apart),
+        target=RepeatedTokens(
             same_within=target.within,
             same_apart=target.apart,
             asked_within=next_read.within,

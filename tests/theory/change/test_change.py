@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from draws import mean_and_error
-from normscope.theory.exponents import CHANGE, exponents, output_changes
-from normscope.theory.predict import ModelSetting, Update, predict
-from normscope.theory.unpredictable import Unpredictable
+from normscope.theory.moments import Unpredictable
+from normscope.theory.predict import CHANGE, ModelSetting, Update, exponents, output_changes, predict
 from normscope_studies.amplification_theory.measure import Drawn, changes_of
 
 WIDTH, BLOCKS, TOKENS, DRAWS = 96, 3, 8, 10

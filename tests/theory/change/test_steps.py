@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from draws import mean_and_error
-from normscope.theory.change.hidden import activated, own
-from normscope.theory.change.rules import Hidden, Matrix, first_step, square_of
-from normscope.theory.change.tokens import Alike, alike
+from normscope.theory.change.carried import activated, own
+from normscope.theory.change.rules import Hidden, UpdatedMatrix, first_step, square_of
+from normscope.theory.change.signs import Alike, alike
 from normscope.theory.kernels import activated as curve
 from normscope.theory.kernels import slope
-from normscope.theory.products import Products
+from normscope.theory.mixing import Products
 from normscope.theory.sublayers import feed_forward
 
 TOKENS, WIDTH, DRAWS = 8, 160, 24
@@ -73,7 +73,7 @@ def test_both_matrices_of_a_feed_forward(drawn, rule):
         first = activated(into, moved, made, (g, below), WIDTH, activation)
         read = alike(made.last_inputs)
         units = Hidden(activation, made.variance, inputs, made.last_mean / read.one**0.5)
-        last = first_step(rule, Matrix(read, g, WIDTH, WIDTH, units), TOKENS)
+        last = first_step(rule, UpdatedMatrix(read, g, WIDTH, WIDTH, units), TOKENS)
         squares = [square_of(s, g, WIDTH, TOKENS).one for s in (first, last)]
         downhill = [s.coefficients.one * g.one + (TOKENS - 1) * s.coefficients.two * g.two for s in (first, last)]
         expected, error = measured[rule]
@@ -86,7 +86,7 @@ def test_both_matrices_of_a_feed_forward(drawn, rule):
 def test_the_sign_of_one_tokens_gradient():
     """One token: sign(g uᵀ) u = sign(g) Σ|u_j|, of which √(2/π) is u's size and √(2/π) again what lies along g."""
     u, g = Alike(2.0, 0.0), Alike(300.0, 0.0)
-    found = first_step("sign", Matrix(u, g, 100, 300), 1)
+    found = first_step("sign", UpdatedMatrix(u, g, 100, 300), 1)
     among = 2 / math.pi * 100**2 * 2 + 100 * (2 - 2 / math.pi * 2)
     assert square_of(found, g, 300, 1).one == pytest.approx(among, rel=1e-9)
     assert found.coefficients.one == pytest.approx(100 * 2 / math.pi * math.sqrt(2), rel=0.02)
@@ -95,6 +95,6 @@ def test_the_sign_of_one_tokens_gradient():
 def test_orthogonal_factors_keep_the_size_of_inputs():
     """δW is an isometry of the inputs' span: 0.2² · max(rows, columns) · ‖u‖² over the outputs."""
     u, g = Alike(1.5, 0.6), Alike(40.0, 3.0)
-    found = square_of(first_step("orthogonal", Matrix(u, g, 200, 100), TOKENS), g, 100, TOKENS)
+    found = square_of(first_step("orthogonal", UpdatedMatrix(u, g, 200, 100), TOKENS), g, 100, TOKENS)
     expected = u.scaled(0.04 * 200 * 200 / 100)
     assert found == pytest.approx(expected, rel=1e-9)

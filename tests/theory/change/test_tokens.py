@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from normscope.theory.change.tokens import (
+from normscope.theory.change.signs import (
     Alike,
     forward,
     mapped,
@@ -16,8 +16,7 @@ from normscope.theory.change.tokens import (
     square_root,
     trace,
 )
-from normscope.theory.mixing import uniform
-from normscope.theory.products import Linear
+from normscope.theory.mixing import LinearMap, uniform
 from normscope.theory.sublayers import _gradient_at_values
 
 TOKENS = 5
@@ -61,7 +60,7 @@ def test_a_solution_leaves_out_what_gradients_do_not_have():
 
 @given(matrices, matrices, st.tuples(entries, entries, entries, entries))
 def test_forward_is_the_adjoint(gradient, change, map_):
-    back = Linear(*map_, 0.0)
+    back = LinearMap(*map_, 0.0)
     left = trace(mapped(back, gradient), change, TOKENS)
     assert left == pytest.approx(trace(gradient, mapped(forward(back, TOKENS), change), TOKENS), abs=1e-9)
 

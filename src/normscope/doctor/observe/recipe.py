@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from ...theory.products import Products
+from ...theory.mixing import Products
 from ..find.branches import Branch
 from ..find.streams import Stream
 from ..identify.stacks import in_order

@@ -11,10 +11,10 @@ import numpy as np
 from ...placement import Placement, Site, StackShape, SublayerKind
 from ...report.doctor.contents import Prediction
 from ...theory.backward import StackGradients, backward
+from ...theory.mixing import Products
 from ...theory.moments import Moments
 from ...theory.operations import MomentNorms
-from ...theory.products import Products
-from ...theory.stream import MomentStack, Setting
+from ...theory.stream import MomentStack, StreamSetting
 from ..identify.found import FoundStack
 from ..observe.observed import Observations, ObservedStack
 from ..observe.recipe import Recipe, RecipeStep
@@ -85,7 +85,7 @@ def _read(recipe: Recipe, memory: _Run | None) -> _Run:
 
     stack = MomentStack(
         Placement(StackShape(kind="encoder", width=recipe.width, encoder_blocks=1)),
-        Setting(
+        StreamSetting(
             tokens=recipe.tokens,
             weight_std=std,
             memory=memory.end.products if memory else None,

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from ...placement import SublayerKind
 from ..attention import Inside, SublayerModule
-from .matrices import MatricesOf, Matrix, matrices_of
+from .matrices import ForeignMatrix, MatricesOf, matrices_of
 
 
 class Foreign(SublayerModule):
@@ -30,7 +30,7 @@ class Foreign(SublayerModule):
         """Whether a forward pass hands it this part of the context."""
         return name != "inside" and (self.takes_everything or name in self.accepted)
 
-    def matrices(self) -> Iterator[tuple[str, Matrix]]:
+    def matrices(self) -> Iterator[tuple[str, ForeignMatrix]]:
         """Anew each time, because a module may have been moved to another device."""
         yield from matrices_of(self.kind, self.module, self.told)
 

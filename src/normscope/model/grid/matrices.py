@@ -23,18 +23,18 @@ _CALLED = {
 """How attention's four linear layers are called in the libraries that most models are from."""
 
 
-class Matrix(NamedTuple):
+class ForeignMatrix(NamedTuple):
     """A weight matrix (out, in) and its bias, where there is one."""
 
     weight: Tensor
     bias: Tensor | None
 
 
-Layer = nn.Linear | Matrix | Tensor | tuple[Tensor, Tensor | None]
+Layer = nn.Linear | ForeignMatrix | Tensor | tuple[Tensor, Tensor | None]
 MatricesOf = Callable[[SublayerKind, nn.Module], Iterable[tuple[str, Layer]]]
 
 
-def matrices_of(kind: SublayerKind, module: nn.Module, told: MatricesOf | None) -> list[tuple[str, Matrix]]:
+def matrices_of(kind: SublayerKind, module: nn.Module, told: MatricesOf | None) -> list[tuple[str, ForeignMatrix]]:
     """Every weight matrix of a sub-layer under the name that initialisation uses, in the order of drawing.
 
     told: what the caller says they are; without it the module's own `matrices()`, or what can be told by its shape: an
@@ -81,7 +81,7 @@ def _packed(attention: nn.MultiheadAttention) -> Iterator[tuple[str, Layer]]:
     bias: Any = attention.in_proj_bias
     if weight is not None:
         biases = (None,) * 3 if bias is None else bias.chunk(3)
-        yield from zip(NAMES["attention"], map(Matrix, weight.chunk(3), biases), strict=False)
+        yield from zip(NAMES["attention"], map(ForeignMatrix, weight.chunk(3), biases), strict=False)
     yield "output", attention.out_proj
 
 
@@ -89,11 +89,11 @@ def _called(name: str) -> str:
     return next((ours for ours, theirs in _CALLED.items() if name in theirs), "")
 
 
-def _matrix(name: str, layer: Layer) -> Matrix:
+def _matrix(name: str, layer: Layer) -> ForeignMatrix:
     if isinstance(layer, nn.Module):
-        found = Matrix(layer.weight, layer.bias)
+        found = ForeignMatrix(layer.weight, layer.bias)
     else:
-        found = Matrix(layer, None) if isinstance(layer, Tensor) else Matrix(*layer)
+        found = ForeignMatrix(layer, None) if isinstance(layer, Tensor) else ForeignMatrix(*layer)
     if found.weight.dim() != 2:
         raise ValueError(f"matrix {name} must have the shape (out, in), got {tuple(found.weight.shape)}")
     return found

@@ -16,7 +16,7 @@ from .matrices import MatricesOf
 from .options import PlacementName, placement_class
 from .placed import Placed
 
-Block = Mapping[SublayerKind, nn.Module] | Sequence[nn.Module]
+BlockModules = Mapping[SublayerKind, nn.Module] | Sequence[nn.Module]
 _KINDS: dict[int, tuple[SublayerKind, ...]] = {
     2: ("attention", "feed_forward"),
     3: ("attention", "cross_attention", "feed_forward"),
@@ -51,7 +51,7 @@ class PlacedBlocks(Placed):
 
 def place(
     placement: PlacementName,
-    sublayers: Sequence[Block],
+    sublayers: Sequence[BlockModules],
     *,
     width: int,
     heads: int | None = None,
@@ -106,7 +106,9 @@ def place(
     return PlacedBlocks(made, width)
 
 
-def _rows(sublayers: Sequence[Block], told: MatricesOf | None) -> tuple[tuple[SublayerKind, ...], list[list[Foreign]]]:
+def _rows(
+    sublayers: Sequence[BlockModules], told: MatricesOf | None
+) -> tuple[tuple[SublayerKind, ...], list[list[Foreign]]]:
     """The kinds of a block in order, and the modules of every block. Raises ValueError for blocks that are none."""
     if not sublayers:
         raise ValueError("give at least one block of modules")
@@ -124,7 +126,7 @@ def _rows(sublayers: Sequence[Block], told: MatricesOf | None) -> tuple[tuple[Su
     return kinds, [[Foreign(kind, module, told) for kind, module in block.items()] for block in blocks]
 
 
-def _by_kind(block: Block) -> Mapping[SublayerKind, nn.Module]:
+def _by_kind(block: BlockModules) -> Mapping[SublayerKind, nn.Module]:
     if isinstance(block, Mapping):
         return block
     if len(block) not in _KINDS:

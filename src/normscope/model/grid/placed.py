@@ -1,5 +1,6 @@
 """What every module on (batch, time, width) tensors under a placement has in common: it cannot train by mistake without
-what its placement asks of training."""
+what its placement asks of training.
+"""
 
 from collections.abc import Iterator
 from typing import Any

@@ -4,20 +4,17 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...placement import Placement
-from ..backward import backward
-from ..loss import loss_gradient
-from ..model_setting import ModelSetting
-from ..settings import of_setting
-from ..stream import MomentStack, Setting
-from ..unpredictable import Unpredictable
+from ..backward import backward, loss_gradient
+from ..kernels import Array
+from ..moments import Unpredictable
+from ..settings import ModelSetting, of_setting
+from ..stream import MomentStack, StreamSetting
 from .carried import Carried
 from .rules import UPDATES
-from .tokens import alike
+from .signs import alike
 
-Curve = NDArray[np.float64]
 ONE_STACK = "theory follows an update through one stack, encoder or decoder, and not through both"
 
 
@@ -37,7 +34,7 @@ class Update:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class UpdateChange:
     """What one update moves, to first order in its rate: mean squares over tokens, features and draws of the model.
 
     Curves are (L+1,) by completed blocks for the stream, whose embedding stays, and (L,) by block for sub-layers.
@@ -45,13 +42,13 @@ class Change:
 
     update: str
     rate: float
-    stream: Curve
+    stream: Array
     """E‖δx_l‖² / d, of the stream that `q` is of."""
-    own: dict[str, Curve]
+    own: dict[str, Array]
     """E‖δF(x)‖² / d by the update of F's own matrices, its input as it was; by kind of sub-layer."""
-    amplified: dict[str, Curve]
+    amplified: dict[str, Array]
     """The same of what F makes of the change at its input."""
-    total: dict[str, Curve]
+    total: dict[str, Array]
     """Of both together, which are not independent: both go down the loss."""
     output: float
     """E‖δy‖² / d of the stack's output."""
@@ -61,7 +58,7 @@ class Change:
     """What the update takes off the loss to first order, in nats: Σ_t E⟨g_t, δy_t⟩, which is negative."""
 
 
-def change_of(placement: Placement, model: ModelSetting, setting: Setting, update: Update) -> Change:
+def change_of(placement: Placement, model: ModelSetting, setting: StreamSetting, update: Update) -> UpdateChange:
     """Of one stack, read anew with updates of the formula's own numbers.
 
     Raises Unpredictable where theory does not follow.
@@ -77,7 +74,7 @@ def change_of(placement: Placement, model: ModelSetting, setting: Setting, updat
         stack, backward(stack, at_output), at_output, UPDATES[update.optimizer], last_is_drawn=initial.output_is_drawn
     )
     square, output = update.rate**2, carried.gram(stack.output)
-    return Change(
+    return UpdateChange(
         update=update.optimizer,
         rate=update.rate,
         stream=square * np.array([carried.gram(state).one for state in stack.states]),
@@ -97,7 +94,7 @@ def _refuse(model: ModelSetting) -> None:
         raise Unpredictable(f"theory follows an update without dropout, not with {model.dropout:g}")
 
 
-def _by_kind(stack: MomentStack, values: list[float]) -> dict[str, Curve]:
+def _by_kind(stack: MomentStack, values: list[float]) -> dict[str, Array]:
     found: dict[str, list[float]] = {}
     for applied, value in zip(stack.applied, values, strict=True):
         found.setdefault(applied.site.kind, []).append(value)

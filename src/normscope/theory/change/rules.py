@@ -1,15 +1,20 @@
-"""What the first update of an optimiser makes of one matrix, to first order and for a rate of 1."""
+"""What the first update of an optimiser makes of one matrix, to first order and for a rate of 1.
+
+The numbers that the formula itself trains have steps too: gates, scales of branches and of skips.
+"""
 
 import math
+from collections import defaultdict
+from collections.abc import Hashable, Sequence
 from typing import Literal, NamedTuple
 
 from ..kernels import Activation
-from .nodes import rounded
-from .signs import Response, to_gaussian, to_hidden
-from .tokens import NONE, Alike, sandwich, solved, square_root, trace
+from ..mixing import Products
+from ..moments import Use
+from .signs import NONE, Alike, Response, alike, rounded, sandwich, solved, square_root, to_gaussian, to_hidden, trace
 
-Rule = Literal["gradient", "sign", "orthogonal", "random"]
-UPDATES: dict[str, Rule] = {
+UpdateRule = Literal["gradient", "sign", "orthogonal", "random"]
+UPDATES: dict[str, UpdateRule] = {
     "sgd": "gradient",
     # Its first updates are not adapted yet (Liu et al. 2020, arXiv:1908.03265, algorithm 2).
     "radam": "gradient",
@@ -35,7 +40,7 @@ class Hidden(NamedTuple):
     """Of the units as the matrix reads them, over their root mean square."""
 
 
-class Matrix(NamedTuple):
+class UpdatedMatrix(NamedTuple):
     """A matrix at its inputs."""
 
     inputs: Alike
@@ -48,7 +53,7 @@ class Matrix(NamedTuple):
     """Where inputs are Gaussian, None."""
 
 
-class Step(NamedTuple):
+class MatrixStep(NamedTuple):
     """How outputs move: -η times Σ_t `coefficients`_ts g_t, and a rest without covariance with any gradient."""
 
     coefficients: Alike
@@ -56,38 +61,38 @@ class Step(NamedTuple):
     """E of an entry's square, and of two tokens' product."""
 
 
-STILL = Step(NONE, NONE)
+STILL = MatrixStep(NONE, NONE)
 
 
-def first_step(rule: Rule, matrix: Matrix, tokens: int) -> Step:
+def first_step(rule: UpdateRule, matrix: UpdatedMatrix, tokens: int) -> MatrixStep:
     """The step of a matrix's outputs."""
     if matrix.gradient.one <= 0 or matrix.inputs.one <= 0:
         return STILL
     if rule == "random":
         # Entries of δW drawn from N(0, η²), whatever the gradient.
-        return Step(NONE, matrix.inputs.scaled(matrix.fan_in))
+        return MatrixStep(NONE, matrix.inputs.scaled(matrix.fan_in))
     if rule == "gradient":
         return _gradient(matrix, tokens)
     return _orthogonal(matrix, tokens) if rule == "orthogonal" else _sign(matrix, tokens)
 
 
-def _gradient(matrix: Matrix, tokens: int) -> Step:
+def _gradient(matrix: UpdatedMatrix, tokens: int) -> MatrixStep:
     """δW = -η Σ_t g_t u_tᵀ: δW u_s = -η Σ_t g_t (u_t·u_s), and inner products of finite vectors scatter."""
     u, k = matrix.inputs, matrix.gradient
     scatter = u.scaled(trace(k, u, tokens)).plus(sandwich(u, k, tokens))
-    return Step(u.scaled(matrix.fan_in), scatter.scaled(matrix.fan_in / matrix.fan_out))
+    return MatrixStep(u.scaled(matrix.fan_in), scatter.scaled(matrix.fan_in / matrix.fan_out))
 
 
-def _orthogonal(matrix: Matrix, tokens: int) -> Step:
+def _orthogonal(matrix: UpdatedMatrix, tokens: int) -> MatrixStep:
     """δW = -η s (G Gᵀ)^(-1/2) G, G = Γ Uᵀ of rank `tokens`: Γ K^(-1/2) (Uᵀ U)^(1/2) at the inputs, K = Γᵀ Γ."""
     scale = MUON_SCALE * math.sqrt(max(matrix.fan_in, matrix.fan_out))
     # The root of an inner product is solved for with the gradients' own.
     root = square_root(matrix.gradient, tokens)
     size = square_root(matrix.inputs.scaled(matrix.fan_in), tokens)
-    return Step(solved(root, size, tokens).scaled(scale), NONE)
+    return MatrixStep(solved(root, size, tokens).scaled(scale), NONE)
 
 
-def _sign(matrix: Matrix, tokens: int) -> Step:
+def _sign(matrix: UpdatedMatrix, tokens: int) -> MatrixStep:
     """δW = -η sign G: every output moves by a sum over inputs."""
     response = _response(matrix, tokens)
     size, fan_in = math.sqrt(matrix.inputs.one), matrix.fan_in
@@ -96,10 +101,10 @@ def _sign(matrix: Matrix, tokens: int) -> Step:
     entry = matrix.gradient.scaled(1 / matrix.fan_out)
     covariance = response.with_gradient.scaled(fan_in * size * math.sqrt(entry.one))
     coefficients = solved(entry, covariance, tokens)
-    return Step(coefficients, gram.plus(sandwich(coefficients, entry, tokens), -1.0))
+    return MatrixStep(coefficients, gram.plus(sandwich(coefficients, entry, tokens), -1.0))
 
 
-def _response(matrix: Matrix, tokens: int) -> Response:
+def _response(matrix: UpdatedMatrix, tokens: int) -> Response:
     gradients = rounded(matrix.gradient.two / matrix.gradient.one)
     if matrix.hidden is None:
         return to_gaussian(tokens, rounded(matrix.inputs.two / matrix.inputs.one), gradients)
@@ -109,11 +114,49 @@ def _response(matrix: Matrix, tokens: int) -> Response:
     return to_hidden(tokens, activation, variance, rounded(correlation), gradients, round(mean, 4))
 
 
-def square_of(step: Step, gradient: Alike, fan_out: int, tokens: int) -> Alike:
+def square_of(step: MatrixStep, gradient: Alike, fan_out: int, tokens: int) -> Alike:
     """The Gram matrix of a step's entries."""
     return sandwich(step.coefficients, gradient.scaled(1 / fan_out), tokens).plus(step.rest)
 
 
-def together(left: Step, right: Step) -> Step:
+def together(left: MatrixStep, right: MatrixStep) -> MatrixStep:
     """Steps whose rests are independent."""
-    return Step(left.coefficients.plus(right.coefficients), left.rest.plus(right.rest))
+    return MatrixStep(left.coefficients.plus(right.coefficients), left.rest.plus(right.rest))
+
+
+MOST_OF_GAUSSIAN = math.sqrt(2 / math.pi)
+"""E |z|, what of its sign is a standard normal itself."""
+
+
+def learnt_steps(
+    rule: UpdateRule, uses: Sequence[Use], gradients: Sequence[Products], width: int, tokens: int
+) -> list[MatrixStep]:
+    """How far each product of a value with a trained number moves, at a rate of 1.
+
+    The number of a product a x has the gradient Σ_t ⟨g_t, x_t⟩ over all its uses, or for every feature its own; the
+    product moves by x times the number's step. Muon leaves what is no matrix to AdamW.
+    """
+    squares: dict[Hashable, float] = defaultdict(float)
+    for use, g in zip(uses, gradients, strict=True):
+        squares[use.number] += trace(alike(g), alike(use.value.products), tokens)
+    return [
+        _step(rule, use, alike(g), squares[use.number], width, tokens) for use, g in zip(uses, gradients, strict=True)
+    ]
+
+
+def _step(rule: UpdateRule, use: Use, g: Alike, square: float, width: int, tokens: int) -> MatrixStep:
+    """square: E of the number's squared gradient, over all features where it has one for each."""
+    x, whole = alike(use.value.products), use.entries == 1
+    if rule == "random":
+        return MatrixStep(NONE, x)
+    if square <= 0:
+        return STILL
+    if rule == "gradient":
+        gram = x.scaled(square if whole else square / width)
+        coefficients = x
+        if not whole:
+            gram = gram.plus(sandwich(x, g, tokens), 2 / width)
+    else:
+        gram = x
+        coefficients = x.scaled(MOST_OF_GAUSSIAN * math.sqrt((1 if whole else width) / square))
+    return MatrixStep(coefficients, gram.plus(sandwich(coefficients, g.scaled(1 / width), tokens), -1.0))
