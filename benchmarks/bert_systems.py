@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from normscope.model import EncoderConfig, Layout, MaskedEncoder
-from normscope.model.linear.products import fast_matmul
+from normscope.model.linear import fast_matmul
 from normscope.tasks.loss import smoothed_cross_entropy
 from normscope.train.device import Precision, autocast, keep_freed_memory
 

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from normscope.measure import gradient_norms
 from normscope.model import EncoderDecoder, Layout, ModelConfig
-from normscope.model.linear.products import fast_matmul
+from normscope.model.linear import fast_matmul
 from normscope.tasks.loss import smoothed_cross_entropy
 from normscope.train.device import keep_freed_memory
 from step_systems import BLOCKS, FFN_WIDTH, HEADS, SMOOTHING, VOCABULARY, WIDTH, Batch, make_step_batches

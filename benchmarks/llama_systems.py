@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from normscope.model import DecoderConfig, LanguageModel, Layout
-from normscope.model.linear.products import fast_matmul
+from normscope.model.linear import fast_matmul
 from normscope.runs.config import load
 from normscope.tasks.loss import smoothed_cross_entropy
 from normscope.train.device import Precision, autocast, keep_freed_memory

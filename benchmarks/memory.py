@@ -23,7 +23,7 @@ def train(updates: int, width: int, arm: str) -> None:
 
     import torch
 
-    from normscope.model.linear import products
+    from normscope.model import linear as products
     from normscope.runs.config import load
     from normscope.runs.run import train_run
     from normscope.train.run_folder import Event

@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from normscope.data.parallel.batches import make_batches
 from normscope.model import EncoderDecoder, Layout, ModelConfig
-from normscope.model.linear.products import fast_matmul
+from normscope.model.linear import fast_matmul
 from normscope.tasks.loss import smoothed_cross_entropy
 from normscope.train.device import Precision, autocast, keep_freed_memory
 

@@ -8,9 +8,9 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "AdaptiveConfig": "optim",
-    "Decoder": "model.grid.stacks",
-    "Encoder": "model.grid.stacks",
-    "Transformer": "model.grid.stacks",
+    "Decoder": "model.padded.stacks",
+    "Encoder": "model.padded.stacks",
+    "Transformer": "model.padded.stacks",
     "UserError": "errors",
     "amplification": "measure.amplification",
     "attach": "api.training",
@@ -20,7 +20,7 @@ _HOMES = {
     "diagnose": "doctor.diagnose",
     "load_run": "api.runs",
     "open_run": "api.runs",
-    "place": "model.grid.place",
+    "place": "model.padded.place",
     "placements": "api.placements",
     "predict": "api.prediction",
     "profile": "api.training",

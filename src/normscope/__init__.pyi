@@ -12,11 +12,11 @@ from .api.training import profile as profile
 from .doctor.diagnose import diagnose as diagnose
 from .errors import UserError as UserError
 from .measure.amplification import amplification as amplification
-from .measure.updates import weights_after as weights_after
-from .model.grid.place import place as place
-from .model.grid.stacks import Decoder as Decoder
-from .model.grid.stacks import Encoder as Encoder
-from .model.grid.stacks import Transformer as Transformer
+from .measure.line import weights_after as weights_after
+from .model.padded.place import place as place
+from .model.padded.stacks import Decoder as Decoder
+from .model.padded.stacks import Encoder as Encoder
+from .model.padded.stacks import Transformer as Transformer
 from .optim import AdaptiveConfig as AdaptiveConfig
 
 __version__: str

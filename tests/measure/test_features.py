@@ -5,9 +5,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from normscope.measure.alignment import linear_cka
-from normscope.measure.anisotropy import anisotropy
-from normscope.measure.control import control_labels
+from normscope.measure.features import anisotropy, control_labels, linear_cka
 
 
 def features(rows: int = 200, width: int = 8, seed: int = 0) -> Tensor:

@@ -4,8 +4,7 @@ import pytest
 import torch
 from torch import nn, optim
 
-from normscope.measure.held import HELD
-from normscope.measure.line import first_updates
+from normscope.measure.line import HELD, first_updates
 
 RATE, UPDATES = 1e-6, 10
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from normscope.measure.parabola import bottom
+from normscope.measure.line import bottom
 
 NUMBERS = st.floats(-5, 5)
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from normscope.measure.spectrum import jacobian_spectrum
+from normscope.measure.jacobian import jacobian_spectrum
 
 
 def random_matrix(rows: int, columns: int) -> Tensor:

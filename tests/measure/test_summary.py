@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from normscope.measure import Summary, t_quantile
-from normscope.measure.summary import _EXACT_UP_TO, _expanded
+from normscope.measure.statistics import _EXACT_UP_TO, _expanded
 
 numbers = st.floats(-1e6, 1e6)
 

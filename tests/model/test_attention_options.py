@@ -11,8 +11,7 @@ from torch import Tensor, nn
 
 from normscope.model import AttentionConfig, Cache, DecoderConfig, EncoderDecoder, LanguageModel, Layout, ModelConfig
 from normscope.model.attention import Attention, Context, with_heads
-from normscope.model.attention.rotary import Rotary
-from normscope.model.attention.scores import slopes
+from normscope.model.attention.scores import Rotary, slopes
 from normscope.placement import Site, StackShape
 from stacks import perturbed
 

@@ -6,9 +6,8 @@ import pytest
 import torch
 
 from normscope.model import Stack, StackConfig
-from normscope.model.drawn import embedding_std, weight_std
 from normscope.model.embedding import Embedding
-from normscope.model.initialisation import initialise
+from normscope.model.initialisation import embedding_std, initialise, weight_std
 from normscope.placement import StackShape, registered
 
 SIZE = {"width": 64, "ffn_width": 128, "heads": 2, "encoder_blocks": 3, "decoder_blocks": 2}

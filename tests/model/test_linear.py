@@ -6,9 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from normscope.model.linear import products as room
-from normscope.model.linear.layer import Linear
-from normscope.model.linear.products import FP32_ERROR_BOUND, add_product, fast_matmul, round_rows, rows_product
+from normscope.model import linear as room
+from normscope.model.linear import FP32_ERROR_BOUND, Linear, add_product, fast_matmul, round_rows, rows_product
 from normscope.tasks.loss import smoothed_cross_entropy
 
 CPU = torch.device("cpu")

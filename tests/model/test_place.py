@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 import normscope
 from normscope import Decoder, Encoder, place
-from normscope.model.grid.placed import Placed
+from normscope.model.padded.modules import Placed
 from normscope.placement import registered
 from stacks import CLOSE, FFN_WIDTH, HEADS, WIDTH, schedule
 

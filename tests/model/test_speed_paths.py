@@ -6,7 +6,7 @@ from torch import nn
 
 from normscope.model.attention import Layout, as_factor, attend
 from normscope.model.dropout import Dropout
-from normscope.model.linear.layer import Linear
+from normscope.model.linear import Linear
 
 LENGTHS = torch.tensor([3, 5, 1])
 

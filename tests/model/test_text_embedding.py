@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from normscope.model.text_embedding import TextEmbedding
+from normscope.model.embedding import TextEmbedding
 from normscope.placement import StackShape, named
 
 SHAPE = StackShape(kind="encoder", width=8, ffn_width=8, heads=2, encoder_blocks=1)

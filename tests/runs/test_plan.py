@@ -10,7 +10,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from normscope.cli import main as cli
-from normscope.model.linear import products
+from normscope.model import linear as products
 from normscope.optim import make_optimizer
 from normscope.runs import plan as plans
 from normscope.runs.config import load

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from normscope.model.sinusoids import sinusoids
+from normscope.model.embedding import sinusoids
 from normscope.placement import named, register, registered
 from normscope.placement.formulas.pre_ln import PreLN
 from normscope.theory.backward import loss_gradient

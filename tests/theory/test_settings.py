@@ -8,9 +8,8 @@ import pytest
 import torch
 
 from normscope.model import Stack, StackConfig
-from normscope.model.embedding import Embedding
+from normscope.model.embedding import Embedding, sinusoids
 from normscope.model.initialisation import SCHEMES, initialise
-from normscope.model.sinusoids import sinusoids
 from normscope.placement import StackShape, named, registered
 from normscope.theory.settings import SETTINGS, RepeatedTokens, of_setting
 

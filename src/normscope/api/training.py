@@ -14,7 +14,7 @@ from torch.utils.hooks import RemovableHandle
 
 from ..model import profile as profile_stacks
 from ..model import renormalise, scheduled_numbers, set_scheduled, unit_vectors
-from ..model.grid.placed import Placed
+from ..model.padded.modules import Placed
 from ..optim import AdaptiveConfig, adaptive_value
 
 _ATTACHED: "WeakKeyDictionary[nn.Module, RemovableHandle]" = WeakKeyDictionary()

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from ..model import SCHEMES
-from ..model.drawn import embedding_std, weight_std, weights_of
+from ..model.initialisation import embedding_std, weight_std, weights_of
 from ..placement import Placement, Site, SublayerKind
 from ..placement.base import Initial
 from ..placement.reading import read, read_head

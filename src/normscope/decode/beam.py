@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from ..model import Cache, EncoderDecoder, Layout
-from ..model.sinusoids import PAD
+from ..model.embedding import PAD
 
 EOS = 2
 """Ends every sentence and begins every decoder input; fairseq's number, as are all special ids here."""

@@ -1,7 +1,7 @@
 """What is recorded from any `nn.Module`."""
 
 from .amplification import Amplification, UpdateEffect, amplification, changes_alone
-from .concentration import Bound, BoundCounter, is_bounded, smallest_delta, squared_norms
+from .features import Bound, BoundCounter, is_bounded, smallest_delta, squared_norms
 from .gradients import GradientNorms, expected_gradient_norms, gradient_norms
 from .jacobian import (
     jacobian_norm,
@@ -10,11 +10,20 @@ from .jacobian import (
     norm_jacobian_norm,
     rms_norm_jacobian_norm,
 )
-from .sensitivity import Sensitivity, counted_losses, lr_sensitivity
-from .shares import Share, sublayer_shares
-from .stream import Point, StreamMoments, depth_points, first_tensor, measure_stream, points, recording, stream_moments
-from .summary import Estimate, Summary, t_quantile
-from .updates import weights_after
+from .line import weights_after
+from .statistics import Estimate, Sensitivity, Summary, counted_losses, lr_sensitivity, t_quantile
+from .stream import (
+    Point,
+    Share,
+    StreamMoments,
+    depth_points,
+    first_tensor,
+    measure_stream,
+    points,
+    recording,
+    stream_moments,
+    sublayer_shares,
+)
 
 __all__ = [
     "Amplification",

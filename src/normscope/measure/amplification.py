@@ -13,8 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from .stream import first_tensor
-from .two_weights import TwoWeights
-from .unchanged import looked_at, values_kept
+from .unchanged import TwoWeights, looked_at, values_kept
 
 Pick = Callable[[Any], Tensor]
 _Seen = TypeVar("_Seen")

@@ -1,14 +1,55 @@
-"""A model along a straight line through its weights: the first update at every rate, by forward passes alone."""
+"""A model along a straight line through its weights: the first update at every rate, by forward passes alone.
 
-# N = rows of an output (tokens, or examples), C = its last dimension
+The line's direction is an optimiser's first update, or what it adds in closed form while the gradient stays what it is
+(held updates); the lowest loss along it is the bottom of a parabola.
+"""
+
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, nn, optim
 
-from .held import HELD
+from .unchanged import restored
+
+HeldUpdate = Callable[[Tensor, Tensor, Mapping[str, Any], int], Tensor]
+"""Weight, gradient, the settings of its group, and a number of updates, to their mean over the learning rate."""
+
+
+def _adam(weight: Tensor, gradient: Tensor, group: Mapping[str, Any], updates: int) -> Tensor:
+    """Corrected for their start, both means are those of one gradient: g / (|g| + ε) in every update.
+
+    So is the largest mean square with `amsgrad`, for the uncorrected one rises.
+    """
+    decoupled = group.get("decoupled_weight_decay", False)
+    uphill = _uphill(weight, gradient, group, decay=not decoupled)
+    step = uphill.abs().add_(group["eps"]).reciprocal_().mul_(uphill).neg_()
+    return step.sub_(weight, alpha=group["weight_decay"]) if decoupled else step
+
+
+def _sgd(weight: Tensor, gradient: Tensor, group: Mapping[str, Any], updates: int) -> Tensor:
+    momentum, taken = group["momentum"], 0.0
+    buffer = 1.0
+    for _ in range(updates):
+        taken += 1 + momentum * buffer if group["nesterov"] else buffer
+        buffer = momentum * buffer + 1 - group["dampening"]
+    return _uphill(weight, gradient, group, decay=True).mul(-(taken if momentum else updates) / updates)
+
+
+def _uphill(weight: Tensor, gradient: Tensor, group: Mapping[str, Any], *, decay: bool) -> Tensor:
+    gradient = -gradient if group["maximize"] else gradient
+    return gradient.add(weight, alpha=group["weight_decay"]) if decay and group["weight_decay"] else gradient
+
+
+HELD: Mapping[type[optim.Optimizer], HeldUpdate] = {optim.Adam: _adam, optim.AdamW: _adam, optim.SGD: _sgd}
+"""Weight decay is that of the weight as it is: what it becomes in these updates makes a difference of the order of rate
+times decay."""
+
+
+# N = rows of an output (tokens, or examples), C = its last dimension
+
 
 HELD_UPDATES = 10
 """An optimiser with momentum, or with a start of its own such as RAdam's, shows its step size after some updates."""
@@ -110,3 +151,61 @@ def row_spread(output: Tensor) -> tuple[float, float]:
     count = len(rows_NC)
     every = float(total) / rows_NC.numel()
     return every, max(0.0, every - float((summed_C / count).square().mean()))
+
+
+def bottom(x: Sequence[float], y: Sequence[float]) -> float:
+    """Where the parabola through three points is lowest; the middle one's place where it has no bottom.
+
+    x: rising. Beyond the outer points only where the middle one is not the lowest.
+    """
+    (a, b, c), (left, here, right) = x, y
+    rise, fall = (b - a) * (right - here), (c - b) * (left - here)
+    return b - 0.5 * ((b - a) * rise - (c - b) * fall) / (rise + fall) if rise + fall > 0 else b
+
+
+def lowest(x: Sequence[float], y: Sequence[float]) -> float:
+    """Where a curve is lowest, by the parabola through its lowest point and the neighbours of that.
+
+    x: rising. That point itself where it is the first or the last, or where a neighbour is not finite.
+    """
+    at = min(range(len(y)), key=y.__getitem__)
+    if not 0 < at < len(y) - 1 or not all(map(math.isfinite, y[at - 1 : at + 2])):
+        return x[at]
+    return bottom(x[at - 1 : at + 2], y[at - 1 : at + 2])
+
+
+def weights_after(
+    model: nn.Module,
+    make: Callable[[nn.Module], torch.optim.Optimizer],
+    loss: Callable[[int], Tensor],
+    updates: Sequence[int] = (1,),
+) -> dict[int, dict[str, Tensor]]:
+    """Copies of all trainable weights after each of these updates, by parameter name, in evaluation mode.
+
+    make: a fresh optimiser over the model's parameters, with its rate; any of torch's kind. loss: runs the model on the
+    batch of an update, counted from 1, and gives one number. Dropout is off, so that the same weights and batches
+    give the same updates. Weights, buffers, `.grad`, modes and random generators are at the end what they were; what
+    `make` or `loss` draws is drawn anew. Takes max(updates) forward and backward passes.
+
+    Raises ValueError for no update or one below 1, and for a loss that is not one finite number.
+    """
+    if not updates or min(updates) < 1:
+        raise ValueError(f"updates are counted from 1, and at least one is needed; got {list(updates)}")
+    found = {}
+    with restored(model), torch.enable_grad():
+        optimizer = make(model)
+        for update in range(1, max(updates) + 1):
+            # The gradients that are there are the caller's.
+            for weight in model.parameters():
+                weight.grad = None
+            value = loss(update)
+            if value.numel() != 1 or not bool(value.isfinite().all()):
+                what = float(value.detach()) if value.numel() == 1 else f"a tensor of shape {tuple(value.shape)}"
+                raise ValueError(f"the loss of update {update} must be one finite number, got {what}")
+            value.reshape(()).backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+            if update in updates:
+                found[update] = {
+                    name: weight.detach().clone() for name, weight in model.named_parameters() if weight.requires_grad
+                }
+    return found

@@ -1,12 +1,11 @@
 """Attention, feed-forward, embeddings and stacks; a placement's formula decides how they are joined."""
 
-from .attention import AttentionConfig, Cache, Context, Grid, Layout
-from .classifier import PairClassifier
+from .attention import AttentionConfig, Cache, Context, Layout, PaddedLayout
 from .decoder import DecoderConfig, LanguageModel
-from .encoder import EncoderConfig, MaskedEncoder
+from .encoder import EncoderConfig, MaskedEncoder, PairClassifier
 from .initialisation import SCHEMES, initialise, renormalise, unit_vectors
+from .placed import scheduled_numbers, set_scheduled
 from .profiling import profile
-from .schedules import scheduled_numbers, set_scheduled
 from .stack import Stack, StackConfig
 from .transformer import EncoderDecoder, ModelConfig, stack_shape
 
@@ -18,11 +17,11 @@ __all__ = [
     "DecoderConfig",
     "EncoderConfig",
     "EncoderDecoder",
-    "Grid",
     "LanguageModel",
     "Layout",
     "MaskedEncoder",
     "ModelConfig",
+    "PaddedLayout",
     "PairClassifier",
     "Stack",
     "StackConfig",

@@ -10,11 +10,10 @@ from torch import Tensor, nn
 from ..placement import StackShape, named
 from ..placement.reading import read_head
 from .attention import AttentionConfig, Cache, Context, Layout, PositionEncoding, with_heads
+from .embedding import OutputTable, TextEmbedding
 from .initialisation import initialise
 from .sizes import check_text_model
 from .stack import PlacedEnd, Stack, norm_maker, stack_config
-from .tables import OutputTable
-from .text_embedding import TextEmbedding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,10 @@
-"""Dropout whose masks are drawn four to a random number: torch's own draws one element at a time on a CPU."""
+"""Dropout whose masks are drawn four to a random number: torch's own draws one element at a time on a CPU.
 
-from collections.abc import Callable
+A model can be put in training or evaluation mode for a while.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -56,3 +60,15 @@ def _scale(x: Tensor, keep: Tensor, scale: float) -> Tensor:
 
 
 _masked_scale: Callable[..., Tensor] = _MaskedScale.apply
+
+
+@contextmanager
+def in_mode(model: nn.Module, *, training: bool) -> Iterator[None]:
+    """Every module in one mode; at the end, after an error too, each is in the mode that it was in."""
+    modes = {module: module.training for module in model.modules()}
+    model.train(training)
+    try:
+        yield
+    finally:
+        for module, before in modes.items():
+            module.training = before

@@ -1,6 +1,5 @@
-"""BERT (Devlin et al. 2018) with any placement: an encoder, and the heads of its two pre-training losses."""
+"""BERT (Devlin et al. 2018) with any placement: an encoder with the heads of pre-training, or as a judge of pairs."""
 
-# N = packed tokens, M = masked tokens, B = sequences, D = width, V = vocabulary
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -11,11 +10,15 @@ from torch.nn import functional
 from ..placement import StackShape, named
 from ..placement.reading import read_head
 from .attention import AttentionConfig, Context, Layout, PositionEncoding, with_heads
+from .dropout import Dropout
+from .embedding import TextEmbedding
 from .initialisation import initialise
-from .linear.layer import HeadLinear
+from .linear import HeadLinear
 from .sizes import check_text_model
 from .stack import PlacedEnd, Stack, make_norm, norm_maker, stack_config
-from .text_embedding import TextEmbedding
+
+# N = packed tokens, M = masked tokens, B = sequences, D = width, V = vocabulary
+
 
 SEGMENTS = 2
 
@@ -134,3 +137,36 @@ class MaskedEncoder(PooledEncoder):
     def logits(self, hidden_MD: Tensor) -> Tensor:
         """Hidden states (M, D) -> (M, V)."""
         return self.predict(hidden_MD) @ self.output_rows().T + self.output_bias
+
+
+# N = packed tokens, B = sequences, D = width, C = classes
+
+
+_HEAD = ("classifier.weight", "classifier.bias")
+
+
+class PairClassifier(PooledEncoder):
+    """The pooled first token, dropout, and a linear layer to the classes."""
+
+    def __init__(self, config: EncoderConfig, vocabulary: int, classes: int, *, dropout: float) -> None:
+        super().__init__(config, vocabulary)
+        self.dropout = Dropout(dropout)
+        self.classifier = HeadLinear(config.width, classes)
+        initialise(self, config.initialisation, named(config.placement))
+
+    def logits(self, hidden_ND: Tensor, layout: Layout) -> Tensor:
+        """Hidden states -> (B, C)."""
+        return self.classifier(self.dropout(self.pooled(hidden_ND, layout)))  # type: ignore[no-any-return]
+
+    @torch.no_grad()
+    def start_from(self, pretrained: MaskedEncoder) -> None:
+        """Take every weight and scheduled number but the classifier's, which stays as it was drawn.
+
+        Raises RuntimeError where the two are not of the same sizes and placement.
+        """
+        shared = self.state_dict().keys() - set(_HEAD)
+        theirs = pretrained.state_dict()
+        self.load_state_dict({name: theirs[name] for name in theirs.keys() & shared}, strict=False)
+        missing = shared - theirs.keys()
+        if missing:
+            raise RuntimeError(f"the pre-trained encoder has no {', '.join(sorted(missing))}")

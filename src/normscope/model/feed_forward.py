@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from .attention import Context, Inside, SublayerModule, as_factor
 from .dropout import Dropout
-from .linear.layer import Linear
+from .linear import Linear
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": torch.relu_,

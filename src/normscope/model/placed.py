@@ -1,8 +1,10 @@
-"""What a formula has of its own in a model: its parameters, and the operations that no operator of Python writes."""
+"""What a formula has of its own in a model: its parameters, and the operations that no operator of Python writes.
 
-# N = tokens, D = width, R = rows of a weight
+Numbers of a formula may follow a schedule over updates.
+"""
+
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -11,6 +13,8 @@ from torch import Tensor, nn
 from ..placement.operations import beside, by_head, connect, joined, mix, sigmoid, silu, sinkhorn, stopped, tanh
 from ..placement.symbol import ParameterSpec
 from .initialisation import Drawable, Scheme
+
+# N = tokens, D = width, R = rows of a weight
 
 
 class PlacedParameters(nn.ParameterDict, Drawable):
@@ -117,3 +121,33 @@ def _sinkhorn(first: Tensor, logits: tuple[Tensor, ...], rounds: int, epsilon: f
         matrix = matrix / (matrix.sum(1, keepdim=True) + epsilon)
         matrix = matrix / (matrix.sum(0) + epsilon)
     return tuple(tuple(entry.unsqueeze(-1) for entry in row.unbind(0)) for row in matrix.unbind(0))
+
+
+class Schedules(nn.Module):
+    """A stack's scheduled numbers by name, as buffers: a checkpoint keeps them, an optimiser does not see them."""
+
+    def __init__(self, initial: Mapping[str, float]) -> None:
+        super().__init__()
+        for name, value in initial.items():
+            self.register_buffer(name, torch.tensor(value))
+
+    def value(self, name: str) -> Tensor:
+        """The number, a tensor without dimensions."""
+        return self.get_buffer(name)
+
+
+def scheduled_numbers(model: nn.Module) -> dict[str, list[Tensor]]:
+    """Every scheduled number of a model by its name in the formula, once for each of its stacks."""
+    found: dict[str, list[Tensor]] = {}
+    for module in model.modules():
+        if isinstance(module, Schedules):
+            for name, buffer in module.named_buffers():
+                found.setdefault(name, []).append(buffer)
+    return found
+
+
+def set_scheduled(numbers: Mapping[str, Iterable[Tensor]], value: float) -> None:
+    """Put all of them at `value`."""
+    for buffers in numbers.values():
+        for buffer in buffers:
+            buffer.fill_(value)

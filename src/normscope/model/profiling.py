@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from ..placement import Profiling
-from .modes import in_mode
+from .dropout import in_mode
 from .stack import PlacedSublayer, Stack
 
 

@@ -5,7 +5,7 @@ from typing import Any
 from ..placement import StackShape, named
 from ..settings.tables import check_choice, check_choices
 from .attention import with_heads
-from .attention.rotary import rotated_features
+from .attention.scores import rotated_features
 from .initialisation import SCHEMES
 from .stack import stack_config
 

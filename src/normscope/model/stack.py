@@ -20,8 +20,7 @@ from .dropout import Dropout
 from .feed_forward import ACTIVATIONS, GATED, feed_forward
 from .initialisation import Draw, Drawable, Scheme, initialise
 from .norms import NORMS, NormGroup
-from .placed import PlacedParameters
-from .schedules import Schedules
+from .placed import PlacedParameters, Schedules
 
 MakeNorms = Callable[[SymbolEnd | SymbolSublayer], NormGroup]
 

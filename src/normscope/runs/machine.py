@@ -7,7 +7,7 @@ from torch import nn
 
 from ..errors import UserError
 from ..model import Stack, unit_vectors
-from ..model.linear.products import fast_matmul
+from ..model.linear import fast_matmul
 from ..optim.groups import roles
 from ..tasks.run_config import RunConfig
 from ..train.device import Precision, keep_freed_memory, prepare_cuda, set_threads

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from ..data.shards import Numbers
-from ..model.linear.products import add_product, rows_product
+from ..model.linear import add_product, rows_product
 
 CHUNK_TOKENS = 256
 """Large enough that a pass over the weight is cheap beside the chunk's products, small enough for the logits: 10 MB at

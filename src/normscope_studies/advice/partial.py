@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from normscope.measure.parabola import lowest
+from normscope.measure.line import lowest
 
 from .cases.case import rate_of
 from .fit import left_out

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from normscope.doctor.advise.facts import Facts
-from normscope.measure.parabola import lowest
+from normscope.measure.line import lowest
 
 from .cases.case import Case, rate_of
 from .search import REGRET_NATS, STUCK_SHARE, Outcome, nats

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from normscope.data.documents.corpus import DocumentCorpus
-from normscope.measure.spectrum import Spectrum, jacobian_spectrum
+from normscope.measure.jacobian import Spectrum, jacobian_spectrum
 from normscope.model import LanguageModel, Stack
 from normscope.model.attention import Context, Layout
 from normscope.placement import named

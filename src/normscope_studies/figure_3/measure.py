@@ -13,7 +13,7 @@ from normscope.data.parallel.batches import TranslationBatch
 from normscope.data.parallel.corpus import Corpus
 from normscope.measure import expected_gradient_norms
 from normscope.model import EncoderDecoder, ModelConfig
-from normscope.model.linear.products import fast_matmul
+from normscope.model.linear import fast_matmul
 from normscope.runs.trained import load_run_of
 from normscope.tasks.translation import (
     TRANSLATION,

@@ -11,9 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from normscope.measure.alignment import linear_cka
-from normscope.measure.anisotropy import anisotropy
-from normscope.measure.control import control_labels
+from normscope.measure.features import anisotropy, control_labels, linear_cka
 from normscope.model import DecoderConfig, LanguageModel, Stack
 from normscope.optim import OptimizerConfig, ScheduleConfig
 from normscope.train.device import seed_weights

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from normscope.evidence.judging import Answer, all_hold, answers
-from normscope.measure.summary import t_quantile
+from normscope.measure.statistics import t_quantile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

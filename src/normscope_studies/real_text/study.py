@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from normscope.model.linear.products import fast_matmul
+from normscope.model.linear import fast_matmul
 from normscope.tasks.translation import TranslationConfig, TranslationObjective
 from normscope.theory.predict import ModelSetting, predict
 from normscope.train.device import keep_freed_memory

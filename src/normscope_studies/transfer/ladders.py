@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from normscope.compare.grid import Cell, Grid
-from normscope.measure.parabola import lowest
+from normscope.measure.line import lowest
 
 from ..ladders.runs import Run, train
 from ..protocol.pieces import Pieces

@@ -9,8 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ...measure.line import Line, Make, first_updates
-from ...measure.parabola import bottom
+from ...measure.line import Line, Make, bottom, first_updates
 from ...measure.unchanged import left_unchanged
 from ..observe.loss import Backward, backward, loss_of, spread_of
 from ..trace.inputs import Inputs, call_with

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from ...measure.parabola import lowest
+from ...measure.line import lowest
 from .trial import Trial, mean_of_last
 
 LEAST_SPREAD = -8.0

@@ -12,7 +12,7 @@ from torch import Tensor
 from ...data.parallel.vocabulary import EOS
 from ...errors import UserError, installation
 from ...model import EncoderDecoder, Layout
-from ...model.sinusoids import sinusoids
+from ...model.embedding import sinusoids
 from ...tasks.words import Words
 from ..forms import norm_epsilon, weights
 from .encoders import POSITIONS

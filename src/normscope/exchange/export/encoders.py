@@ -9,7 +9,7 @@ import torch
 
 from ...data.parallel.vocabulary import BOS, EOS, PAD
 from ...model import EncoderDecoder, MaskedEncoder
-from ...model.sinusoids import sinusoids
+from ...model.embedding import sinusoids
 from ...tasks.words import SpecialIds
 from ..forms import Exported, Names, norm_epsilon, renamed, stack_names, weights
 

@@ -1,20 +1,20 @@
 """Multi-head attention over packed tokens."""
 
-# N = packed tokens of queries, M = packed tokens of keys, D = width, B = sentences, H = heads,
-# T / S = longest query / key sentence, K = width per head
 from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor, nn
 
 from ...placement import Site
-from ..linear.layer import Linear
+from ..linear import Linear
 from ..norms import Grouped
-from .config import AttentionConfig, PositionEncoding
 from .context import Context, Inside, SublayerModule, as_factor
-from .products import attend, attend_few
-from .rotary import Rotary
-from .scores import changed_scores, slopes
+from .layout import AttentionConfig, PositionEncoding
+from .scores import Rotary, attend, attend_few, changed_scores, slopes
+
+# N = packed tokens of queries, M = packed tokens of keys, D = width, B = sentences, H = heads,
+# T / S = longest query / key sentence, K = width per head
+
 
 Project = Callable[[str, Tensor], Tensor]
 
@@ -152,3 +152,7 @@ class Attention(SublayerModule):
         return attend(query, key, value, keep, causal, dropout)
 
     slopes_H: Tensor | None
+
+
+# M = packed tokens of the memory, D = width, B = sentences, H = heads, R = rows (beams) a sentence,
+# S = places for keys, K = width per head

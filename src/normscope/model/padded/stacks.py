@@ -6,9 +6,7 @@ from typing import Unpack
 from torch import Tensor
 
 from ...placement import StackShape
-from .options import PlacementName, StackOptions, made_stack
-from .placed import Placed
-from .running import cells, run_stack
+from .modules import Placed, PlacementName, StackOptions, cells, made_stack, run_stack
 
 
 class Encoder(Placed):

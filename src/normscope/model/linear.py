@@ -1,4 +1,4 @@
-"""Products of a batch's rows with a matrix of weights on a CPU.
+"""The linear layers of sub-layers and heads, and the products of a batch's rows with a matrix on a CPU.
 
 Two libraries compute products in float32. torch's default, MKL, reaches 40 % of the peak of an AMD CPU, oneDNN 80 to
 90 %. But on processors with AVX-512 oneDNN compiles a product for every shape and keeps it, half a megabyte each, and
@@ -6,17 +6,21 @@ batches differ in their numbers of rows: memory would grow for hundreds of updat
 have a use for it, and of these a round number of rows; what is left over goes to MKL, for which a shape costs nothing.
 """
 
-# N = rows, K = what is summed over, M = columns, D = width
 import platform
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
+
+from .initialisation import Drawable, Scheme, draw_bert
+
+# N = rows, K = what is summed over, M = columns, D = width
+
 
 FP32_ERROR_BOUND = 2.0**-16
 """Largest relative error (Frobenius norm, against float64) that still counts as a float32 product.
@@ -158,3 +162,28 @@ def _error(product: Callable[[Tensor, Tensor], Tensor]) -> float:
     a, b = a.float(), b.float()
     exact = a.double() @ b.double()
     return float((product(a, b).double() - exact).norm() / exact.norm())
+
+
+class Linear(nn.Linear):
+    """nn.Linear, its bias added after the product on a CPU.
+
+    There torch's own writes the bias to every row, and then has the product read it back: 5 to 10 % of the layer.
+    """
+
+    def forward(self, input: Tensor) -> Tensor:
+        if input.device.type != "cpu" or torch.compiler.is_compiling():
+            return super().forward(input)
+        # Where autocast is on, or there are more dimensions than rows, torch's own operation sees to them.
+        ours = input.ndim == 2 and not torch.is_autocast_enabled("cpu") and is_for_onednn(input, self.weight.numel())
+        product = linear_product(input, self.weight) if ours else input @ self.weight.T
+        return product if self.bias is None else product.add_(self.bias.to(product.dtype))
+
+
+class HeadLinear(Linear, Drawable):
+    """A matrix between the last hidden states and a loss; no placement reaches it."""
+
+    role: ClassVar[str] = "head"
+
+    def draw(self, scheme: Scheme) -> None:
+        draw_bert(self.weight)
+        nn.init.zeros_(self.bias)

@@ -22,7 +22,7 @@ from normscope.model import (
     ModelConfig,
     initialise,
 )
-from normscope.model.grid.placed import Placed
+from normscope.model.padded.modules import Placed
 from normscope.placement import named, registered
 from stacks import CLOSE, FFN_WIDTH, HEADS, WIDTH, perturbed
 

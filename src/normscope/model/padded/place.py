@@ -11,10 +11,8 @@ from ...placement.reading import read
 from ...settings.tables import check_choice
 from ..initialisation import SCHEMES, initialise
 from ..stack import Stack, StackConfig
-from .foreign import Foreign
-from .matrices import MatricesOf
-from .options import PlacementName, placement_class
-from .placed import Placed
+from .foreign import Foreign, MatricesOf
+from .modules import Placed, PlacementName, placement_class
 
 BlockModules = Mapping[SublayerKind, nn.Module] | Sequence[nn.Module]
 _KINDS: dict[int, tuple[SublayerKind, ...]] = {

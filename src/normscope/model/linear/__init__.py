@@ -1,1 +1,0 @@
-"""Linear layers, and the products that they are made of."""
