@@ -1,5 +1,6 @@
 """From a matplotlib figure to SVG text: the same bytes every time, described for screen readers, and ready for a page
-in two themes. All colours of the room are named here once; `style.css` gives their values on the page."""
+in two themes. All colours of the room are named here once; `style.css` gives their values on the page.
+"""
 
 import io
 import re
