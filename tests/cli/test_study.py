@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from normscope.cli import main as cli
+from normscope_studies.engine.discovery import studies
 from normscope_studies.lemmas import study as lemmas
-from normscope_studies.protocol.discovery import studies
 
 TINY = {
     "lemmas": ("seeds=2", "blocks=2", "width=16", "tokens=4", "vectors=20"),
@@ -63,7 +63,7 @@ def test_every_verb_has_its_study(name: str):
 
 def test_every_folder_with_a_study_is_found():
     room = Path(lemmas.__file__).parents[1]
-    assert set(studies()) == {file.parent.name.replace("_", "-") for file in room.glob("*/study.py")} - {"protocol"}
+    assert set(studies()) == {file.parent.name.replace("_", "-") for file in room.glob("*/study.py")} - {"engine"}
 
 
 @pytest.mark.parametrize("words", [["--help"], ["lemmas", "--help"], ["depth", "--help"]], ids=" ".join)

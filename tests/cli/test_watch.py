@@ -21,7 +21,7 @@ from normscope.compare.grid import Cell, Grid, write_configs
 from normscope.compare.live_page import LivePage
 from normscope.compare.manifest import FILE, AboutCorpus, Manifest, write_manifest
 from normscope.compare.state import CellState
-from normscope.report.sparkline import sparkline
+from normscope.report.words import sparkline
 from normscope.settings.tables import to_toml
 from normscope.train.metrics import Mark, MetricsLog
 from tiny import tiny

@@ -21,7 +21,7 @@ from normscope.engines.seam import Engine, Job
 from normscope.errors import UserError
 from normscope.files import make_folders
 from normscope.report.comparison.contents import Comparison
-from normscope.report.numbers import learning_rate
+from normscope.report.words import learning_rate
 from normscope.runs.config import load
 from normscope.train import RunFolder, StopRule
 from tiny import tiny, write_events

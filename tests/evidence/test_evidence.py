@@ -7,6 +7,7 @@ import pytest
 
 from normscope.evidence.estimates import estimate, exponent, pooled_exponent, proportion, slopes, with_interval
 from normscope.evidence.judging import (
+    Verdict,
     all_hold,
     answers,
     between,
@@ -14,10 +15,10 @@ from normscope.evidence.judging import (
     by_setting,
     conditions_of,
     lies_within,
+    tally,
     verdict_of,
 )
-from normscope.evidence.verdict import Verdict, tally
-from normscope_studies.protocol.claims import judged
+from normscope_studies.engine.claims import judged
 
 CLAIM = {"name": "name", "statement": "stated", "source": "somewhere", "found": "Numbers."}
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from normscope.evidence.ranks import rank_correlation
+from normscope.evidence.estimates import rank_correlation
 
 
 def test_rank_correlation_is_spearman_s() -> None:

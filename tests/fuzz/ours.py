@@ -21,7 +21,7 @@ from normscope.runs.run import train_run
 from normscope.runs.trained import SCORES, load_run
 from normscope.settings.tables import to_toml
 from normscope.train import RunFolder
-from normscope_studies.protocol.pieces import Pieces
+from normscope_studies.engine.pieces import Pieces
 from tiny import SETTINGS
 
 

@@ -13,10 +13,11 @@ from normscope.api.comparison import Comparison as Result
 from normscope.api.placements import placements
 from normscope.api.prediction import predict
 from normscope.report import notebook
+from normscope.report.chart import Panel, Series
+from normscope.report.chart_svg import panels_svg
 from normscope.report.comparison.contents import Comparison, Configuration, Curve, Name, SeedResult, Status, Verdict
-from normscope.report.comparison.notebook import comparison_html
+from normscope.report.comparison.page import comparison_html
 from normscope.report.doctor.notebook import diagnosis_html
-from normscope.report.panels_svg import Panel, Series, panels_svg
 from normscope.report.words import Tone
 from report.diagnoses import advice, broken, healthy, streams, with_stack, with_sublayer
 

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from normscope.report import numbers
+from normscope.report import words as numbers
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from normscope.report.panels_svg import Panel, Series, panels_svg
+from normscope.report.chart import Panel, Series
+from normscope.report.chart_svg import panels_svg
 
 MEASURED = Series(
     label="Pre-LN, measured",

@@ -5,7 +5,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from normscope.report.prediction_svg import PredictedLine, prediction_svg
+from normscope.report.depth_svg import PredictedLine, prediction_svg
 
 
 def line(label: str, stack: str = "encoder", gradient=(3.0, 2.0), **streams) -> PredictedLine:

@@ -5,10 +5,18 @@ from dataclasses import replace
 
 import pytest
 
-from normscope.evidence.verdict import Verdict
+from normscope.evidence.judging import Verdict
 from normscope.report.svg import HUES
-from normscope_studies.protocol.contents import Claim, StudyFigure, StudyPage, StudyTable
-from normscope_studies.protocol.page import cell, is_number, render_study, write_study
+from normscope_studies.engine.page import (
+    Claim,
+    StudyFigure,
+    StudyPage,
+    StudyTable,
+    cell,
+    is_number,
+    render_study,
+    write_study,
+)
 
 SVG = (
     '<svg role="img" aria-labelledby="title desc"><title id="title">T</title><desc id="desc">D</desc>'

@@ -18,10 +18,10 @@ from normscope_studies.adaptive.families import BEST_FIXED, CONTROLLED, FAMILIES
 from normscope_studies.adaptive.moving import Course, number_of
 from normscope_studies.adaptive.standing import Standing
 from normscope_studies.adaptive.study import STUDY
+from normscope_studies.engine.pieces import Pieces
+from normscope_studies.engine.study import run_study
 from normscope_studies.ladders import runs as runs_module
 from normscope_studies.ladders.runs import Run
-from normscope_studies.protocol.pieces import Pieces
-from normscope_studies.protocol.study import run_study
 
 SMOKE: AdaptiveStudyConfig = SCALES["smoke"].config
 CONFIG = replace(SMOKE, scheduled=("pre-to-post", "branch-norm"), best_fixed=("rezero",), warmup_updates=3)

@@ -25,7 +25,7 @@ from normscope_studies.advice.trained.tasks import MASKED, task_of
 from normscope_studies.advice.trained.training import held_out_nats, model_of, train_once
 from normscope_studies.advice.truth import Known
 from normscope_studies.advice.warmup import shortest
-from normscope_studies.protocol.pieces import Pieces
+from normscope_studies.engine.pieces import Pieces
 
 
 def known_of(best, stuck, **changes) -> Known:

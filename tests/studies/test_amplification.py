@@ -16,8 +16,8 @@ from normscope_studies.amplification.measure import changes
 from normscope_studies.amplification.model import DrawnStack
 from normscope_studies.amplification.predicted import predicted_exponent
 from normscope_studies.amplification.study import STUDY
-from normscope_studies.protocol.pieces import Pieces
-from normscope_studies.protocol.study import run_study
+from normscope_studies.engine.pieces import Pieces
+from normscope_studies.engine.study import run_study
 
 SMOKE: AmplificationConfig = SCALES["smoke"].config
 CONFIG = AmplificationConfig(placements=("post-ln", "pre-ln", "deepnorm"), updates=(RANDOM, "adam"))

@@ -30,7 +30,7 @@ from normscope_studies.amplification_trainings.looks import changes_along, trial
 from normscope_studies.amplification_trainings.predicted import predicted_change
 from normscope_studies.amplification_trainings.study import run
 from normscope_studies.amplification_trainings.ways import FACTS, FORMULA_ALONE, MEASURED, PREDICTED, Looked, ways
-from normscope_studies.protocol.pieces import Pieces
+from normscope_studies.engine.pieces import Pieces
 
 RESULTS = Path(__file__).parents[2] / "results/advice/results.json"
 SMALL = case_of()

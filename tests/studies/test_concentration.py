@@ -15,8 +15,8 @@ from normscope_studies.concentration.claims import bounded, constant
 from normscope_studies.concentration.consequences import chi_square, lower_tail, shrinking, theorem_1
 from normscope_studies.concentration.measure import ConcentrationConfig, gaussians, measure_model, summarised
 from normscope_studies.concentration.study import STUDY, estimated
-from normscope_studies.protocol.pieces import Pieces
-from normscope_studies.protocol.study import run_study
+from normscope_studies.engine.pieces import Pieces
+from normscope_studies.engine.study import run_study
 from normscope_studies.theory import corrected, paper
 
 TINY = ConcentrationConfig(

@@ -17,8 +17,8 @@ from normscope_studies.conditioning.courses import Course, Placed
 from normscope_studies.conditioning.measure import block_spectra, build, followed, recorded_blocks
 from normscope_studies.conditioning.models import run_config, stated_spread
 from normscope_studies.conditioning.study import STUDY
-from normscope_studies.protocol.pieces import Pieces
-from normscope_studies.protocol.study import run_study
+from normscope_studies.engine.pieces import Pieces
+from normscope_studies.engine.study import run_study
 
 SMOKE: ConditioningConfig = SCALES["smoke"].config
 CONFIG = ConditioningConfig(telling=("post-ln", "pre-ln", "rezero"), peak_lrs=(1e-3,), looks=(1, 100, 300))

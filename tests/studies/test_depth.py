@@ -17,9 +17,8 @@ from normscope_studies.depth import measure
 from normscope_studies.depth.curves import Behaviour, behaviour, exponent
 from normscope_studies.depth.measure import DepthConfig, encoder_placements, hidden_rms
 from normscope_studies.depth.study import STUDY
-from normscope_studies.protocol.pieces import Pieces
-from normscope_studies.protocol.settings import configured
-from normscope_studies.protocol.study import run_study
+from normscope_studies.engine.pieces import Pieces
+from normscope_studies.engine.study import configured, run_study
 
 
 def small(*placements: str, **changes: object) -> DepthConfig:

@@ -10,11 +10,11 @@ import torch
 
 pytest.importorskip("transformers", reason="needs Hugging Face transformers (the `huggingface` extra)")
 
+from normscope_studies.engine.pieces import Pieces
+from normscope_studies.engine.study import run_study
 from normscope_studies.families import measure, study
 from normscope_studies.families.child import in_child
 from normscope_studies.families.config import FamiliesConfig
-from normscope_studies.protocol.pieces import Pieces
-from normscope_studies.protocol.study import run_study
 
 LOOK = {"tokens": 12, "sequences": 2, "largest": 15_000_000, "seed": 0}
 

@@ -10,15 +10,15 @@ import pytest
 
 import in_process
 from made_curves import UNIGRAM, trained_of
-from normscope.report.panels_svg import Panel
+from normscope.report.chart import Panel
 from normscope.report.svg import HUES
+from normscope_studies.engine import page as contents
+from normscope_studies.engine.pieces import Pieces
+from normscope_studies.engine.study import run_study
 from normscope_studies.figure_2.claims import claims, group_shares, groups
 from normscope_studies.figure_2.config import SCALES, Figure2Config, Group
 from normscope_studies.figure_2.figures import figures
 from normscope_studies.figure_2.study import STUDY
-from normscope_studies.protocol import contents
-from normscope_studies.protocol.pieces import Pieces
-from normscope_studies.protocol.study import run_study
 from normscope_studies.translation import cells as cells_module
 from normscope_studies.translation.arms import Arm
 from normscope_studies.translation.trained import Trained, trained

@@ -20,14 +20,14 @@ from normscope.errors import UserError
 from normscope.model import Layout
 from normscope.tasks.translation import TRANSLATION, TranslationRunConfig
 from normscope.train.device import seed_micro_batch
+from normscope_studies.engine.pieces import Pieces
+from normscope_studies.engine.study import run_study
 from normscope_studies.figure_3 import pieces as figure_3_pieces
 from normscope_studies.figure_3.claims import Expected, claims
 from normscope_studies.figure_3.config import PLACEMENTS, POST, PRE, SCALES, Condition, Figure3Config, corpus_of
 from normscope_studies.figure_3.measure import MATRICES, STACKS, Bench, matrices
 from normscope_studies.figure_3.numbers import KINDS, Numbers
 from normscope_studies.figure_3.study import STUDY
-from normscope_studies.protocol.pieces import Pieces
-from normscope_studies.protocol.study import run_study
 
 TINY = replace(
     SCALES["smoke"].config, width=16, ffn_width=32, heads=2, warm_up_width=16, warm_up_ffn_width=32, warm_up_updates=4

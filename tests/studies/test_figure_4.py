@@ -9,15 +9,15 @@ import pytest
 
 import in_process
 from made_curves import trained_of
-from normscope.report.panels_svg import Panel
+from normscope.report.chart import Panel
+from normscope_studies.engine import page as contents
+from normscope_studies.engine.pieces import Pieces
+from normscope_studies.engine.study import run_study
 from normscope_studies.figure_4.claims import best_arms, claims, effects
 from normscope_studies.figure_4.config import SCALES, Figure4Config
 from normscope_studies.figure_4.figures import figures
 from normscope_studies.figure_4.pairings import alike, pairings, square
 from normscope_studies.figure_4.study import STUDY
-from normscope_studies.protocol import contents
-from normscope_studies.protocol.pieces import Pieces
-from normscope_studies.protocol.study import run_study
 from normscope_studies.translation import cells as cells_module
 from normscope_studies.translation.arms import POST, PRE, Arm
 from normscope_studies.translation.comparing import sooner, updates_shares

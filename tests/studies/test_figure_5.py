@@ -9,8 +9,11 @@ import pytest
 import in_process
 from normscope.errors import UserError
 from normscope.provenance import source_sha256
-from normscope.report.panels_svg import Panel
+from normscope.report.chart import Panel
 from normscope.train.run_folder import RunFolder
+from normscope_studies.engine import page as contents
+from normscope_studies.engine.pieces import Pieces
+from normscope_studies.engine.study import run_study
 from normscope_studies.figure_5 import curves as figure_5_curves
 from normscope_studies.figure_5.claims import PUBLISHED_SHARE, claims, pairings, shares
 from normscope_studies.figure_5.config import SCALES, Figure5Config, check_inputs
@@ -19,9 +22,6 @@ from normscope_studies.figure_5.figures import figures
 from normscope_studies.figure_5.study import STUDY
 from normscope_studies.figure_5.tables import data, tables
 from normscope_studies.figure_5.tuning import Point, Tuned
-from normscope_studies.protocol import contents
-from normscope_studies.protocol.pieces import Pieces
-from normscope_studies.protocol.study import run_study
 
 CONFIG = Figure5Config(seeds=2, updates=100, warmup_updates=10, validations=4, tasks=("mrpc",))
 UPDATES = (25, 50, 75, 100)

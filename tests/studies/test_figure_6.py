@@ -6,11 +6,11 @@ import pytest
 
 import in_process
 from made_curves import trained_of
+from normscope_studies.engine.pieces import Pieces
+from normscope_studies.engine.study import run_study
 from normscope_studies.figure_6.claims import claims, small_less
 from normscope_studies.figure_6.config import SCALES, Figure6Config
 from normscope_studies.figure_6.study import STUDY
-from normscope_studies.protocol.pieces import Pieces
-from normscope_studies.protocol.study import run_study
 from normscope_studies.translation import cells as cells_module
 from normscope_studies.translation.trained import Trained
 

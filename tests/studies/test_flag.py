@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from normscope_studies.engine.pieces import Pieces
+from normscope_studies.engine.study import run_study
 from normscope_studies.flag.config import FlagConfig
 from normscope_studies.flag.study import STUDY
-from normscope_studies.protocol.pieces import Pieces
-from normscope_studies.protocol.study import run_study
 
 SMALL = {"widths": (32,), "blocks": (3,), "seeds": (1,)}
 

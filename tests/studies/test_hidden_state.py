@@ -8,13 +8,13 @@ import pytest
 
 from normscope.evidence.judging import conditions_of, verdict_of
 from normscope.theory.predict import predict
+from normscope_studies.engine.deviation import Compared, mean_over_draws, root_mean_square, spread_of
+from normscope_studies.engine.pieces import Pieces
+from normscope_studies.engine.study import run_study
 from normscope_studies.hidden_state import study as hidden_state
 from normscope_studies.hidden_state.claims import claims_of
 from normscope_studies.hidden_state.config import HiddenStateConfig
 from normscope_studies.hidden_state.study import STUDY, compared
-from normscope_studies.protocol.deviation import Compared, mean_over_draws, root_mean_square, spread_of
-from normscope_studies.protocol.pieces import Pieces
-from normscope_studies.protocol.study import run_study
 
 TINY = HiddenStateConfig(
     deep=("pre-ln", "rezero"),

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from normscope.measure import Estimate
+from normscope_studies.engine.pieces import Pieces
+from normscope_studies.engine.study import run_study
 from normscope_studies.lemmas.claims.pre_ln import pre_ln_bounds
 from normscope_studies.lemmas.estimates import Estimates, NormEstimates, estimated
 from normscope_studies.lemmas.measure import LemmasConfig, jacobians, post_ln, pre_ln, relu
 from normscope_studies.lemmas.study import STUDY, judged
-from normscope_studies.protocol.pieces import Pieces
-from normscope_studies.protocol.study import run_study
 from normscope_studies.theory import corrected
 
 SMALL = LemmasConfig(width=64, tokens=32, blocks=6, seeds=6, vectors=300, singular_width=12)

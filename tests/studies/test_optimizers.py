@@ -11,6 +11,8 @@ import in_process
 from normscope.errors import UserError
 from normscope.optim.optimizers import OPTIMIZERS
 from normscope.placement import registered
+from normscope_studies.engine.pieces import Pieces
+from normscope_studies.engine.study import run_study
 from normscope_studies.ladders import runs as runs_module
 from normscope_studies.ladders.runs import Run
 from normscope_studies.optimizers.arms import Arm, Arms, Key, arm_cells, base_config, best_rates
@@ -19,8 +21,6 @@ from normscope_studies.optimizers.config import LADDERS, PLACEMENTS, SCALES, Opt
 from normscope_studies.optimizers.study import STUDY
 from normscope_studies.optimizers.tables import tables
 from normscope_studies.optimizers.verdicts import Need, Pairing, pairings
-from normscope_studies.protocol.pieces import Pieces
-from normscope_studies.protocol.study import run_study
 
 SMOKE: OptimizersConfig = SCALES["smoke"].config
 RATES = (1e-3, 2e-3, 4e-3)

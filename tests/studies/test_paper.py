@@ -11,13 +11,13 @@ import pytest
 
 from conftest import SHARED
 from normscope.errors import UserError
+from normscope_studies.engine.page import Link, Marked
+from normscope_studies.engine.pieces import Pieces
+from normscope_studies.engine.study import run_study
 from normscope_studies.paper.listed import Listed, listed
 from normscope_studies.paper.page import markdown, table, tally, verdicts_svg
 from normscope_studies.paper.rows import NOT_RUN, Row, rows
 from normscope_studies.paper.study import STUDY, PaperConfig
-from normscope_studies.protocol.contents import Link, Marked
-from normscope_studies.protocol.pieces import Pieces
-from normscope_studies.protocol.study import run_study
 
 RESULTS = Path(__file__).parents[2] / "results"
 CLAIMS, STUDIES = listed()

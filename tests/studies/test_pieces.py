@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from normscope import provenance
+from normscope_studies.engine.discovery import studies
+from normscope_studies.engine.pieces import Pieces
+from normscope_studies.engine.study import run_study
 from normscope_studies.lemmas.study import STUDY
-from normscope_studies.protocol.discovery import studies
-from normscope_studies.protocol.pieces import Pieces
-from normscope_studies.protocol.study import run_study
 
 TINY = replace(STUDY.scales["smoke"].config, seeds=2, blocks=2, width=16, tokens=4, vectors=20)
 
@@ -53,7 +53,7 @@ def test_an_edited_measurement_is_made_again_and_an_edited_page_is_not(package: 
     source = json.loads((folder / "results.json").read_text(encoding="utf-8"))["source_sha256"]
     for name in ("page.py", "claims/pre_ln.py", "study.py"):
         edit(package.parent / "normscope_studies" / "lemmas" / name)
-    edit(package / "report" / "panels_svg.py")
+    edit(package / "report" / "chart_svg.py")
     assert made(folder) == []
     assert json.loads((folder / "results.json").read_text(encoding="utf-8"))["source_sha256"] != source
     edit(package.parent / "normscope_studies" / "lemmas" / "measure.py")

@@ -13,6 +13,8 @@ from normscope.adapters.linear_probes import probe_accuracy
 from normscope.data.toy.language import toy_sentences, toy_words
 from normscope.evidence.estimates import estimate
 from normscope.model import LanguageModel
+from normscope_studies.engine.pieces import Pieces
+from normscope_studies.engine.study import run_study
 from normscope_studies.probes.claims import claims, differs
 from normscope_studies.probes.config import SCALES, ProbesConfig
 from normscope_studies.probes.measure import loss_nats, probed, read, without_block
@@ -20,8 +22,6 @@ from normscope_studies.probes.readings import Reading, TextReadings
 from normscope_studies.probes.streams import around_norms, passed
 from normscope_studies.probes.study import STUDY, model_config
 from normscope_studies.probes.texts import NONE, Text, documents, grammar, packed
-from normscope_studies.protocol.pieces import Pieces
-from normscope_studies.protocol.study import run_study
 
 pytest.importorskip("sklearn", reason="needs scikit-learn (the `probes` extra)")
 

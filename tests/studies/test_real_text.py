@@ -12,10 +12,10 @@ from normscope.tasks.translation import TRANSLATION, TranslationConfig, Translat
 from normscope.theory.predict import predict
 from normscope.theory.settings import RepeatedTokens
 from normscope.train.device import seed_micro_batch
+from normscope_studies.engine.deviation import Compared, mean_over_draws
+from normscope_studies.engine.pieces import Pieces
+from normscope_studies.engine.study import run_study
 from normscope_studies.figure_3.config import corpus_of
-from normscope_studies.protocol.deviation import Compared, mean_over_draws
-from normscope_studies.protocol.pieces import Pieces
-from normscope_studies.protocol.study import run_study
 from normscope_studies.real_text.page import findings
 from normscope_studies.real_text.study import STUDY
 from normscope_studies.settings.batch_setting import setting_of

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from normscope_studies.protocol.pieces import Pieces
-from normscope_studies.protocol.study import run_study
+from normscope_studies.engine.pieces import Pieces
+from normscope_studies.engine.study import run_study
 from normscope_studies.spikes.config import SpikesConfig
 from normscope_studies.spikes.study import STUDY
 

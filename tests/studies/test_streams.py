@@ -12,10 +12,10 @@ import in_process
 from normscope.errors import UserError
 from normscope.placement import named, registered
 from normscope.runs.config import replaced
+from normscope_studies.engine.pieces import Pieces
+from normscope_studies.engine.study import run_study
 from normscope_studies.ladders import runs as runs_module
 from normscope_studies.ladders.runs import Run
-from normscope_studies.protocol.pieces import Pieces
-from normscope_studies.protocol.study import run_study
 from normscope_studies.streams.claims import claims
 from normscope_studies.streams.config import SCALES, StreamsConfig
 from normscope_studies.streams.measure import gradient_spread, measured, without_last_third

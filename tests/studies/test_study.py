@@ -9,15 +9,12 @@ import numpy as np
 import pytest
 
 from normscope.errors import UserError
-from normscope.evidence.verdict import Verdict
-from normscope_studies.protocol import pieces as pieces_module
-from normscope_studies.protocol.about import About
-from normscope_studies.protocol.contents import Claim, StudyFigure, StudyTable
-from normscope_studies.protocol.pieces import Pieces
-from normscope_studies.protocol.plain import as_json, plain
-from normscope_studies.protocol.scale import Scale
-from normscope_studies.protocol.settings import configured
-from normscope_studies.protocol.study import Findings, Study, run_study
+from normscope.evidence.judging import Verdict
+from normscope_studies.engine import pieces as pieces_module
+from normscope_studies.engine.discovery import About
+from normscope_studies.engine.page import Claim, StudyFigure, StudyTable
+from normscope_studies.engine.pieces import Pieces, as_json, plain
+from normscope_studies.engine.study import Findings, Scale, Study, configured, run_study
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,8 +14,8 @@ from normscope.model import Context, Layout, Stack, StackConfig
 from normscope.model.initialisation import initialise
 from normscope.placement import StackShape, named
 from normscope.train.device import seed_weights
-from normscope_studies.protocol.pieces import Pieces
-from normscope_studies.protocol.study import run_study
+from normscope_studies.engine.pieces import Pieces
+from normscope_studies.engine.study import run_study
 from normscope_studies.theorem_1 import measure as measuring
 from normscope_studies.theorem_1 import study as theorem_1
 from normscope_studies.theorem_1.bounds import SIDES, saturated_loss_gradient

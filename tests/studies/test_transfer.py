@@ -12,10 +12,10 @@ import torch
 import in_process
 from normscope.errors import UserError
 from normscope.tasks.language_model import LANGUAGE_MODEL
+from normscope_studies.engine.pieces import Pieces
+from normscope_studies.engine.study import run_study
 from normscope_studies.ladders import runs as runs_module
 from normscope_studies.ladders.runs import Run
-from normscope_studies.protocol.pieces import Pieces
-from normscope_studies.protocol.study import run_study
 from normscope_studies.transfer.claims import claims
 from normscope_studies.transfer.config import AXES, SCALES, TransferConfig
 from normscope_studies.transfer.ladders import Key, Ladder

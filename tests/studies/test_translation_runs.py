@@ -18,11 +18,11 @@ from normscope.runs.config import load
 from normscope.runs.run import train_run
 from normscope.tasks.translation import TranslationRunConfig
 from normscope.train import NonFinite
+from normscope_studies.engine.pieces import Pieces
 from normscope_studies.figure_2.config import SCALES as FIGURE_2
 from normscope_studies.figure_4.config import SCALES as FIGURE_4
 from normscope_studies.figure_6.config import SCALES as FIGURE_6
 from normscope_studies.figure_6.config import Figure6Config
-from normscope_studies.protocol.pieces import Pieces
 from normscope_studies.translation import cells as cells_module
 from normscope_studies.translation.arms import Arm
 from normscope_studies.translation.cells import Cell, cells_of, folder_of, train

@@ -19,7 +19,7 @@ from ..errors import UserError
 from ..placement import registered
 from ..report.comparison.contents import Comparison as Page
 from ..report.comparison.contents import Curve
-from ..report.comparison.notebook import comparison_html
+from ..report.comparison.page import comparison_html
 from ..runs.config import engine_table, places
 from ..settings.tables import as_table, flat
 from ..train import StopRule

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 from ..placement import named, registered
 from ..report.notebook import fragment, picture, table
-from ..report.numbers import learning_rate, significant
+from ..report.words import learning_rate, significant
 from ..theory.predict import ModelSetting, StackPrediction, Update, predict_many, predict_or_refuse
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from ..report.prediction_svg import PredictedLine
+    from ..report.depth_svg import PredictedLine
 
 GRADIENT_OF = "ffn_out"
 """The matrix whose gradient is drawn and tabled; the curves of all others are there as well."""
@@ -72,13 +72,13 @@ class Prediction:
 
     def plot(self) -> "Figure":
         """The stream beside the gradient over depth, as a matplotlib figure."""
-        from ..report.prediction_svg import prediction_figure
+        from ..report.depth_svg import prediction_figure
 
         return prediction_figure(self._lines(), gradient_of=f"W2 ({GRADIENT_OF})", change_by=self._update())
 
     def svg(self) -> str:
         """The same picture as SVG text."""
-        from ..report.prediction_svg import prediction_svg
+        from ..report.depth_svg import prediction_svg
 
         by = self._update()
         what = "stream, gradients and change by one update" if by else "stream and gradients"
@@ -111,7 +111,7 @@ class Prediction:
         return f"{changes[0].update}, rate {learning_rate(changes[0].rate)}" if changes else ""
 
     def _lines(self) -> "list[PredictedLine]":
-        from ..report.prediction_svg import PredictedLine
+        from ..report.depth_svg import PredictedLine
 
         return [
             PredictedLine(

@@ -13,7 +13,7 @@ from ..decode.beam import BeamConfig
 from ..decode.translate import translate_lines
 from ..errors import UserError
 from ..report.notebook import fragment, picture, table
-from ..report.numbers import significant
+from ..report.words import significant
 from ..runs import config as configs
 from ..runs import trained
 from ..runs.run import train_run
@@ -91,7 +91,7 @@ class Run:
 
     def plot(self) -> "Figure":
         """Both losses over the updates, as a matplotlib figure."""
-        from ..report.panels_svg import panels_figure
+        from ..report.chart_svg import panels_figure
 
         return panels_figure([self._panel()], columns=1)
 
@@ -107,7 +107,7 @@ class Run:
         return load_run(self.folder, which=which, device=device)
 
     def _repr_html_(self) -> str:
-        from ..report.panels_svg import panels_svg
+        from ..report.chart_svg import panels_svg
 
         title = f"Losses of {self.folder.name}"
         rows = [
@@ -119,7 +119,7 @@ class Run:
         return fragment([picture(panels_svg([self._panel()], title=title, columns=1)), table(heads, rows)])
 
     def _panel(self) -> Any:
-        from ..report.panels_svg import Panel, Series
+        from ..report.chart import Panel, Series
 
         labels = {"train": "training", "valid": "validation"}
         series = [

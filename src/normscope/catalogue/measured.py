@@ -7,7 +7,7 @@ from typing import Any
 
 from ..limits.reading import read_json
 from ..placement import Placement
-from ..report.numbers import counted, interval, learning_rate, number, percentage, significant, span
+from ..report.words import counted, interval, learning_rate, number, percentage, significant, span
 
 Table = Mapping[str, Any]
 _NATS = "nats per token"

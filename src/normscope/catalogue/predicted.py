@@ -6,7 +6,7 @@ from typing import Literal
 
 from ..placement import Placement
 from ..report.curves_svg import DepthCurve, curves_svg
-from ..report.numbers import significant
+from ..report.words import significant
 from ..theory.predict import ModelSetting, Stacks, predict_or_refuse
 
 BLOCKS = 24

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ..placement.base import Initial
-from ..report.numbers import significant
+from ..report.words import significant
 from .rows import Row, Size, StackFacts, StackKind
 
 if TYPE_CHECKING:  # it imports torch, which the list does without

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from ..report.numbers import counted, interval, joined, learning_rate, number, significant
+from ..report.words import counted, interval, joined, learning_rate, number, significant
 from .case import NEAR, Distance
 from .choice import GROUPS, Answered, Choice, Claim, Measured
 from .values import Judged, Published

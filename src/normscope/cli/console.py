@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING, Any, TextIO, cast
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from ..report.numbers import duration
+from ..report.words import duration
 
 if TYPE_CHECKING:
     from ..history.explain import Explanation
@@ -171,7 +171,7 @@ def say(text: str) -> None:
 def print_history(explanation: "Explanation") -> None:
     """The page of the terminal, in ASCII where the terminal has nothing else."""
     from ..history.text import page
-    from ..report.printable import printable
+    from ..report.words import printable
 
     for line in page(explanation):
         print(_plain_where_needed(printable(line)))

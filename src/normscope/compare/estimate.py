@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import torch
 
 from ..errors import UserError, option
-from ..report.numbers import counted, duration
+from ..report.words import counted, duration
 from ..tasks.protocol import AnyCorpus
 from ..tasks.registry import task_from_scratch
 from ..tasks.run_config import RunConfig

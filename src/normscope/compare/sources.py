@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from ..report.numbers import counted
+from ..report.words import counted
 from .state import PoolCell
 
 _KEYS = ("normscope", "source_sha256", "commit")

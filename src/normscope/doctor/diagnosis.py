@@ -106,8 +106,8 @@ class Diagnosis:
 
     def plot(self) -> "Figure":
         """Every stack over depth, measured and predicted, as a matplotlib figure. Raises ValueError without a stack."""
+        from ..report.chart_svg import panels_figure
         from ..report.doctor.notebook import stack_panels
-        from ..report.panels_svg import panels_figure
 
         if not self.stacks:
             raise ValueError(f"{self.target} has no residual stream, so there is nothing to draw over depth")

@@ -1,18 +1,47 @@
-"""The one rule by which claims are judged: an interval inside what is claimed, outside it, or neither.
+"""The one rule by which claims are judged, and the verdicts it gives.
 
-An interval inside bears the claim out, one outside speaks against it, and one that reaches across the edge decides
-nothing. An answer is True, False or None for these three.
-"""
+An interval inside what is claimed bears the claim out, one outside speaks against it, and one that reaches across the
+edge decides nothing. An answer is True, False or None for these three."""
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from enum import StrEnum
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from ..measure import Estimate
-from ..report.numbers import joined
-from .verdict import Verdict
+from ..report.words import Tone, joined
+
+
+class Verdict(StrEnum):
+    """In the order in which they are counted up."""
+
+    REPRODUCED = "reproduced"
+    UNDER_CONDITIONS = "reproduced under conditions"
+    UNDECIDED = "undecided"
+    NOT_REPRODUCED = "not reproduced"
+
+    @property
+    def tone(self) -> Tone:
+        """Which colour its dot has."""
+        return _TONES[self]
+
+
+_TONES = {
+    Verdict.REPRODUCED: Tone.GOOD,
+    Verdict.UNDER_CONDITIONS: Tone.MIXED,
+    Verdict.UNDECIDED: Tone.PLAIN,
+    Verdict.NOT_REPRODUCED: Tone.BAD,
+}
+
+
+def tally(verdicts: Iterable[Verdict]) -> str:
+    """How many claims have which verdict: "5 reproduced, 1 undecided"; empty without any."""
+    counts = Counter(verdicts)
+    return ", ".join(f"{counts[verdict]} {verdict}" for verdict in Verdict if counts[verdict])
+
 
 Answer = bool | None
 _NAMED = 4

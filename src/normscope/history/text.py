@@ -5,8 +5,7 @@ from collections.abc import Iterator, Sequence
 from statistics import median
 from textwrap import wrap
 
-from ..report.numbers import counted, joined, significant
-from ..report.sparkline import BARS, BROKEN
+from ..report.words import BARS, BROKEN, counted, joined, significant
 from .explain import Explained, Explanation
 from .record import Series
 

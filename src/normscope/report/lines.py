@@ -1,4 +1,4 @@
-"""What pictures of runs share: how a configuration looks, and how its seeds become a line, a band and a cross."""
+"""What pictures of runs share: a configuration's look, the points that are drawn, and seeds as line, band and cross."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -11,9 +11,36 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from numpy.typing import NDArray
 
 from .comparison.contents import Curve, Name
-from .numbers import learning_rate, significant
 from .svg import HUES, INK
-from .thinning import kept
+from .words import learning_rate, significant
+
+# S = seeds, U = updates
+
+
+def kept(values_SU: NDArray[np.float64], most: int) -> list[int]:
+    """Rising indices of about `most` points: the ends and, of every stretch, where any seed is lowest and highest.
+
+    A seed's last finite value is kept with what follows it, because there its mean and its band change; so is the
+    first point of a stretch's gap, which no seed has a value in. All are kept where there are no more than `most`.
+    """
+    seeds, updates = values_SU.shape
+    if updates <= most or not seeds:
+        return list(range(updates))
+    here_SU = np.isfinite(values_SU)
+    found = {0, updates - 1}
+    for end in (int(np.flatnonzero(row)[-1]) for row in here_SU if row.any()):
+        found |= {end, min(end + 1, updates - 1)}
+    low_U = np.where(here_SU, values_SU, np.inf).min(0)
+    high_U = np.where(here_SU, values_SU, -np.inf).max(0)
+    empty_U = np.asarray(here_SU.sum(0) == 0)
+    for stretch in np.array_split(np.arange(updates), max(1, most // 2)):
+        empty = empty_U[stretch]
+        if empty.any():
+            found.add(int(stretch[empty.argmax()]))
+        if not empty.all():
+            found |= {int(stretch[low_U[stretch].argmin()]), int(stretch[high_U[stretch].argmax()])}
+    return sorted(found)
+
 
 # S = seeds, U = updates or blocks
 _VARIANTS: tuple[tuple[Any, str], ...] = (

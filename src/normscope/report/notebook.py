@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable, Sequence
 from html import escape
 
-from .printable import printable
 from .svg import CSS_NAMES, inlined
+from .words import printable
 
 LIMIT_BYTES = 100_000
 """What one output takes at most; a notebook holds many, and is kept under version control."""

@@ -1,6 +1,97 @@
-"""The words that all pages share: names of norms and sub-layers as papers write them, and the tone of a verdict."""
+"""How numbers, names and short curves are written wherever people read them: pages, terminal, captions, sentences."""
 
+import hashlib
+import math
+import re
+from collections.abc import Sequence
 from enum import StrEnum
+
+MISSING, NON_FINITE = "–", "non-finite"
+"""What stands in place of a number that was not measured, and of NaN and the infinities."""
+_PLAIN_FROM, _PLAIN_BELOW = 1e-3, 1e6
+"""Sizes that are written without a power of ten."""
+
+
+def significant(value: float | None, digits: int = 4) -> str:
+    """Significant digits: "0.01234", "12.34", "1.234e-5". Integers are counts, written in full with commas."""
+    if value is None:
+        return MISSING
+    if isinstance(value, int):
+        return f"{value:,}"
+    if not math.isfinite(value):
+        return NON_FINITE
+    if value == 0:
+        return "0"
+    if _PLAIN_FROM <= abs(value) < _PLAIN_BELOW:
+        exponent = int(f"{value:.{digits - 1}e}".partition("e")[2])  # after rounding: 0.9996 is 1.00
+        return f"{value:,.{max(0, digits - 1 - exponent)}f}"
+    mantissa, _, power = f"{value:.{digits - 1}e}".partition("e")
+    return f"{mantissa}e{int(power)}"
+
+
+def number(value: float | None, decimals: int = 3) -> str:
+    """A fixed number of decimals, with a minus sign instead of a hyphen; 0.000 has none."""
+    if value is None:
+        return MISSING
+    if not math.isfinite(value):
+        return NON_FINITE
+    return f"{round(value, decimals) + 0.0:,.{decimals}f}".replace("-", "−")
+
+
+def interval(mean: float | None, half_width: float | None, decimals: int = 3) -> str:
+    """A mean with the half width of its interval: "0.507 ± 0.008"; the mean alone where there is no interval."""
+    if half_width is None or math.isnan(half_width):
+        return number(mean, decimals)
+    return f"{number(mean, decimals)} ± {number(half_width, decimals)}"
+
+
+def span(values: Sequence[float], decimals: int = 3) -> str:
+    """From the least to the greatest: "−0.500 to 0.250"."""
+    return f"{number(min(values), decimals)} to {number(max(values), decimals)}"
+
+
+def percentage(share: float | None, decimals: int = 1) -> str:
+    """A share of 1 in per cent: "91.4 %"."""
+    return f"{number(100 * share, decimals)} %" if share is not None and math.isfinite(share) else number(share)
+
+
+def probability(chance: float) -> str:
+    """A chance in whole per cent; never 0 or 100 for one that is neither."""
+    if 0 < chance < 0.005:
+        return "under 1 %"
+    if 0.995 <= chance < 1:
+        return "over 99 %"
+    return percentage(chance, 0)
+
+
+def learning_rate(value: float | None, digits: int = 3) -> str:
+    """A learning rate as one types it: "1e-3", "4.2e-4", "0.05"."""
+    if value is None or value == 0 or not math.isfinite(value):
+        return significant(value)
+    if abs(value) >= 0.01:
+        return f"{value:.{digits}g}"
+    mantissa, _, power = f"{value:.{digits - 1}e}".partition("e")
+    return f"{mantissa.rstrip('0').rstrip('.') if '.' in mantissa else mantissa}e{int(power)}"
+
+
+def counted(count: int, noun: str) -> str:
+    """A count with its noun: "1 block", "1,200 blocks"."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def joined(parts: Sequence[str]) -> str:
+    """A list as a sentence has it: "a", "a and b", "a, b and c"."""
+    return " and ".join(filter(None, [", ".join(parts[:-1]), *parts[-1:]]))
+
+
+def duration(seconds: float) -> str:
+    """A time that people wait for: "48 s", "2 min 05 s", "3 h 20 min", "2 d 04 h"."""
+    whole = round(seconds)
+    for unit, smaller, size, parts in (("d", "h", 86_400, 3600), ("h", "min", 3600, 60), ("min", "s", 60, 1)):
+        if whole >= size:
+            return f"{whole // size} {unit} {whole % size // parts:02d} {smaller}"
+    return f"{whole} s"
+
 
 _NORMS = {
     "layer-norm": "LayerNorm",
@@ -32,3 +123,37 @@ def norm_name(norm: str) -> str:
 def kind_name(kind: str) -> str:
     """A kind of sub-layer as papers write it, such as "feed-forward"."""
     return _KINDS.get(kind, kind)
+
+
+_STEERING = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
+)
+_LONGEST = 200
+
+
+def printable(text: str) -> str:
+    """The text with a sign in place of every character that steers a terminal, or the direction of what follows."""
+    return _STEERING.sub("\ufffd", text)
+
+
+def short_name(text: str) -> str:
+    """A printable name; of a long one its beginning, and a number by which it differs from others."""
+    text = printable(text)
+    if len(text) <= _LONGEST:
+        return text
+    return f"{text[: _LONGEST - 10]}… {hashlib.sha256(text.encode('utf-8', 'replace')).hexdigest()[:6]}"
+
+
+BARS, BROKEN = "▁▂▃▄▅▆▇█", "×"
+"""Letters by height, and what stands for values that are not finite."""
+ASCII_BARS, ASCII_BROKEN = "_.-:=+*#", "x"
+"""The same for what shows nothing but ASCII."""
+
+
+def sparkline(values: Sequence[float], *, ascii_only: bool = False) -> str:
+    """One letter for each value, from the lowest finite one to the highest; level values lie at the bottom."""
+    bars, broken = (ASCII_BARS, ASCII_BROKEN) if ascii_only else (BARS, BROKEN)
+    finite = [value for value in values if math.isfinite(value)]
+    low, high = (min(finite), max(finite)) if finite else (0.0, 0.0)
+    step = (high - low) / (len(bars) - 1) or 1.0
+    return "".join(bars[round((value - low) / step)] if math.isfinite(value) else broken for value in values)

@@ -1,6 +1,6 @@
 """Placements with a number that moves while they train, beside those that stay as they are."""
 
-from ..protocol.about import About
+from ..engine.discovery import About
 
 ABOUT = About(
     title="Numbers that move: does a schedule combine Pre-LN's start with Post-LN's end?",

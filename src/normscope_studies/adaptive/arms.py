@@ -12,10 +12,10 @@ from normscope.tasks.protocol import AnyCorpus, TaskFromScratch
 from normscope.tasks.run_config import RunConfig
 from normscope.tasks.translation import TRANSLATION
 
+from ..engine.models import language_model_base, translation_base
+from ..engine.pieces import Pieces
 from ..ladders.arms import BestOfLadder, best_rate
 from ..ladders.runs import Run, train
-from ..ladders.trials import language_model_base, translation_base
-from ..protocol.pieces import Pieces
 from .config import AdaptiveStudyConfig
 from .families import Drive
 

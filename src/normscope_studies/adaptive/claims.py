@@ -6,8 +6,8 @@ from normscope.evidence.estimates import with_interval
 from normscope.evidence.judging import Answer, all_hold, between
 from normscope.measure import Estimate
 
-from ..protocol.claims import judged
-from ..protocol.contents import Claim
+from ..engine.claims import judged
+from ..engine.page import Claim
 from .config import AdaptiveStudyConfig, Kind
 from .families import POST, title
 from .standing import Standing, difference

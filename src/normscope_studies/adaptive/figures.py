@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from normscope.report.panels_svg import Panel, Series
+from normscope.report.chart import Panel, Series
 
+from ..engine.page import StudyFigure
 from ..ladders.showing import endings_svg, series
-from ..protocol.contents import StudyFigure
 from .config import AdaptiveStudyConfig
 from .families import POST, PRE, Drive, title
 from .moving import courses

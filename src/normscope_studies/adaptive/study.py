@@ -5,8 +5,8 @@ from typing import Any
 
 from normscope.compare.sources import in_words, sources
 
-from ..protocol.pieces import Pieces
-from ..protocol.study import Findings, Study
+from ..engine.pieces import Pieces
+from ..engine.study import Findings, Study
 from . import ABOUT
 from .arms import trained
 from .claims import claims

@@ -5,8 +5,8 @@ from typing import Any
 
 from normscope.evidence.estimates import plain_estimate, with_interval
 
+from ..engine.page import StudyTable
 from ..ladders.showing import plain_ladder, plain_sensitivity
-from ..protocol.contents import StudyTable
 from .arms import Arm
 from .config import AdaptiveStudyConfig, Kind
 from .families import title

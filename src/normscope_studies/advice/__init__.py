@@ -1,6 +1,6 @@
 """The doctor's advice on rates, fitted to short trainings and judged by others."""
 
-from ..protocol.about import About
+from ..engine.discovery import About
 
 ABOUT = About(
     title="Advice: which learning rate is best?",

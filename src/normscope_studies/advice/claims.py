@@ -5,10 +5,10 @@ from collections.abc import Sequence
 
 from normscope.evidence.estimates import proportion
 from normscope.evidence.judging import Answer, all_hold, answers, between
-from normscope.report.numbers import interval, percentage
+from normscope.report.words import interval, percentage
 
-from ..protocol.claims import judged
-from ..protocol.contents import Claim
+from ..engine.claims import judged
+from ..engine.page import Claim
 from .fit import CONFIDENCE
 from .judge import Judged, separation, separation_interval
 from .warmup import Warmup

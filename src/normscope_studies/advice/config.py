@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from ..protocol.scale import Scale
+from ..engine.study import Scale
 from .cases.case import Case
 from .cases.families import cases
 

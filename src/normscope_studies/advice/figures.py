@@ -5,9 +5,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from normscope.report.panels_svg import Panel, Series
+from normscope.report.chart import Panel, Series
 
-from ..protocol.contents import StudyFigure
+from ..engine.page import StudyFigure
 from .judge import Judged, Named
 
 _BINS = 5

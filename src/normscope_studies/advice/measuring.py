@@ -9,7 +9,7 @@ from normscope.doctor.advise.probe import length
 from normscope.doctor.advise.reading import reading_of
 from normscope.doctor.advise.rule import Rule
 
-from ..protocol.pieces import Pieces
+from ..engine.pieces import Pieces
 from .cases.case import Case
 from .config import AdviceConfig
 from .facts import PROBE_SEED, as_facts, as_trial, facts_about, trials_of

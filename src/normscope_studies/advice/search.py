@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from ..protocol.pieces import Pieces
+from ..engine.pieces import Pieces
 from .cases.case import Case, rate_of
 from .config import AdviceConfig
 from .trained.training import train_once

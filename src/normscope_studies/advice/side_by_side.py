@@ -10,7 +10,7 @@ import torch
 
 from normscope.train.device import available_cores, keep_freed_memory
 
-from ..protocol.pieces import Pieces
+from ..engine.pieces import Pieces
 from .facts import use_one_thread
 
 Made = TypeVar("Made")

@@ -6,8 +6,8 @@ from functools import partial
 
 from normscope.doctor.advise.rule import Rule
 
-from ..protocol.pieces import Pieces
-from ..protocol.study import Findings, Study
+from ..engine.pieces import Pieces
+from ..engine.study import Findings, Study
 from . import ABOUT
 from .claims import claims
 from .conditions import conditions

@@ -6,7 +6,7 @@ from typing import Any
 
 from normscope.doctor.advise.rule import Rule, to_table
 
-from ..protocol.contents import StudyTable
+from ..engine.page import StudyTable
 from .cases.case import rate_of
 from .fit import families
 from .judge import Judged, Named

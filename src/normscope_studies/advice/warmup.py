@@ -7,7 +7,7 @@ from typing import Any
 from normscope.doctor.advise.optimizers import of_config
 from normscope.doctor.advise.warmup import length, shortest_warmup
 
-from ..protocol.pieces import Pieces
+from ..engine.pieces import Pieces
 from .cases.case import Case, rate_of
 from .config import AdviceConfig
 from .facts import PROBE_SEED, batches_of

@@ -1,6 +1,6 @@
 """How far an update moves a model's output at every depth, beside the orders that papers state."""
 
-from ..protocol.about import About
+from ..engine.discovery import About
 
 ABOUT = About(
     title="How does the change of a model by an update grow with its depth?",

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from normscope.evidence.estimates import with_interval
 from normscope.evidence.judging import between, lies_within
 from normscope.placement import named
-from normscope.report.numbers import number
+from normscope.report.words import number
 
-from ..protocol.claims import judged
-from ..protocol.contents import Claim
+from ..engine.claims import judged
+from ..engine.page import Claim
 from .config import RANDOM, AmplificationConfig
 from .grown import ORDERS, Grown
 

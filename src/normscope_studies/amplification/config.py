@@ -7,7 +7,7 @@ from types import MappingProxyType
 from normscope.placement import named
 from normscope.theory.settings import ModelSetting
 
-from ..protocol.scale import Scale
+from ..engine.study import Scale
 
 PLACEMENTS = ("post-ln", "pre-ln", "deepnorm", "admin", "rezero", "peri-ln", "sub-ln", "residual")
 

@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from normscope.evidence.estimates import plain_estimate, with_interval
 from normscope.placement import named
-from normscope.report.numbers import number, significant
-from normscope.report.panels_svg import Panel, Series
+from normscope.report.chart import Panel, Series
+from normscope.report.words import number, significant
 
-from ..protocol.contents import StudyFigure, StudyTable
+from ..engine.page import StudyFigure, StudyTable
 from .claims import TITLES
 from .config import SMALL_RATES, AmplificationConfig
 from .grown import ORDERS, Grown

@@ -7,7 +7,7 @@ from typing import Any
 from normscope.placement import named
 from normscope.placement.printing import formula
 
-from ..protocol.pieces import Pieces
+from ..engine.pieces import Pieces
 from .config import SMALL_RATES, AmplificationConfig
 from .measure import changes
 

@@ -1,7 +1,7 @@
 """Changes by updates over depth, and the page."""
 
-from ..protocol.pieces import Pieces
-from ..protocol.study import Findings, Study
+from ..engine.pieces import Pieces
+from ..engine.study import Findings, Study
 from . import ABOUT
 from .claims import claims
 from .config import SCALES, AmplificationConfig

@@ -1,6 +1,6 @@
 """What the first update of an optimiser moves over depth: predicted from formulas, and measured."""
 
-from ..protocol.about import About
+from ..engine.discovery import About
 
 ABOUT = About(
     title="The change by one update over depth, predicted and measured",

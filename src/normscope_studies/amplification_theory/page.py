@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from normscope.placement import named
-from normscope.report.numbers import counted, number
-from normscope.report.panels_svg import Panel
+from normscope.report.chart import Panel
+from normscope.report.words import counted, number
 
-from ..protocol.claims import judged
-from ..protocol.contents import Claim, StudyFigure, StudyTable
-from ..protocol.curves import line, measured
-from ..protocol.deviation import Compared, spread_of
+from ..engine.claims import judged
+from ..engine.deviation import Compared, spread_of
+from ..engine.figures import line, measured
+from ..engine.page import Claim, StudyFigure, StudyTable
 from .config import AmplificationTheoryConfig
 
 PUBLISHED = {

@@ -9,10 +9,9 @@ import numpy as np
 from normscope.placement import named
 from normscope.theory.predict import ModelSetting, Update, fitted, output_changes, predict
 
-from ..protocol.deviation import as_data, mean_over_draws
-from ..protocol.pieces import Pieces
-from ..protocol.scale import Scale
-from ..protocol.study import Findings, Study
+from ..engine.deviation import as_data, mean_over_draws
+from ..engine.pieces import Pieces
+from ..engine.study import Findings, Scale, Study
 from . import ABOUT
 from .config import AmplificationTheoryConfig
 from .measure import Drawn, changes_of

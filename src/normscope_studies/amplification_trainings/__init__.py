@@ -1,6 +1,6 @@
 """Does what an update changes foretell the training: whether it diverges, the largest rate, where the loss ends?"""
 
-from ..protocol.about import About
+from ..engine.discovery import About
 
 ABOUT = About(
     title="Does the change by an update foretell the training?",

@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 
 from normscope.evidence.estimates import with_interval
 from normscope.evidence.judging import between
-from normscope.report.numbers import interval
+from normscope.report.words import interval
 
 from ..advice.claims import share_claim, warmup_claims
 from ..advice.judge import Judged
 from ..advice.warmup import Warmup
-from ..protocol.claims import judged
-from ..protocol.contents import Claim
+from ..engine.claims import judged
+from ..engine.page import Claim
 from .foretelling import Foretold
 from .judge import gained, skill, upper
 from .ways import FACTS, FACTS_AND_CHANGE, FACTS_AND_EARLY, FORMULA_ALONE, MEASURED, PREDICTED

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from ..advice.cases.families import cases
 from ..advice.config import SCALES as ADVICE_SCALES
 from ..advice.config import AdviceConfig
-from ..protocol.scale import Scale
+from ..engine.study import Scale
 from .held_out import HELD_OUT
 
 

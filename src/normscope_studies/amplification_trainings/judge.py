@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from normscope.evidence.estimates import jackknife
-from normscope.evidence.ranks import rank_correlation
+from normscope.evidence.estimates import jackknife, rank_correlation
 from normscope.measure import Estimate
 
 from ..advice.judge import area_under_curve

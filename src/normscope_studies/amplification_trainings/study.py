@@ -18,8 +18,8 @@ from ..advice.side_by_side import side_by_side
 from ..advice.trained.tasks import task_of
 from ..advice.truth import Known
 from ..advice.warmup import warmup_cases, warmup_of
-from ..protocol.pieces import Pieces
-from ..protocol.study import Findings, Study
+from ..engine.pieces import Pieces
+from ..engine.study import Findings, Study
 from . import ABOUT
 from .claims import SETS, By, claims
 from .config import SCALES, AmplificationTrainingsConfig

@@ -1,6 +1,6 @@
 """How tightly squared norms of hidden states lie around their mean."""
 
-from ..protocol.about import About
+from ..engine.discovery import About
 
 ABOUT = About(
     title="Concentration of squared norms",

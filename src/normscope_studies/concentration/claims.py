@@ -8,7 +8,7 @@ from normscope.evidence.judging import Answer, all_hold, between, by_place
 from normscope.measure import Estimate
 from normscope.placement import named
 
-from ..protocol.claims import Made, judged
+from ..engine.claims import Made, judged
 from ..theory import corrected
 from .measure import STACKS, ConcentrationConfig, Quantity
 

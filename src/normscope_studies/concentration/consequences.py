@@ -9,7 +9,7 @@ import torch
 from normscope.evidence.judging import Answer, all_hold, answers, between
 from normscope.placement import named
 
-from ..protocol.claims import Made, judged
+from ..engine.claims import Made, judged
 from ..theory import corrected, paper
 from .claims import QUANTITIES, Found, delta_of, depths, within_delta
 from .measure import STACKS, ConcentrationConfig

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 
 from normscope.measure import Estimate
 from normscope.placement import named
-from normscope.report.panels_svg import Panel
+from normscope.report.chart import Panel
 
-from ..protocol.contents import StudyFigure, StudyTable
-from ..protocol.curves import line, measured
+from ..engine.figures import line, measured
+from ..engine.page import StudyFigure, StudyTable
 from ..theory import corrected, paper
 from .claims import QUANTITIES, Found, Sides, constant, delta_of, name_of
 from .measure import STACKS, ConcentrationConfig, Quantity

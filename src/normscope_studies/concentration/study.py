@@ -11,9 +11,8 @@ from normscope.model import stack_shape
 from normscope.placement import named
 from normscope.placement.printing import formula
 
-from ..protocol.pieces import Pieces
-from ..protocol.scale import Scale
-from ..protocol.study import Findings, Study
+from ..engine.pieces import Pieces
+from ..engine.study import Findings, Scale, Study
 from . import ABOUT
 from .claims import Found, bounded
 from .consequences import chi_square, lower_tail, shrinking, theorem_1

@@ -1,6 +1,6 @@
 """Gradients, updates and block Jacobians over depth, throughout trainings of every placement."""
 
-from ..protocol.about import About
+from ..engine.discovery import About
 
 ABOUT = About(
     title="Which placements keep gradients well-conditioned throughout training?",

@@ -5,14 +5,13 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from normscope.evidence.estimates import estimate, with_interval
+from normscope.evidence.estimates import estimate, rank_correlation, with_interval
 from normscope.evidence.judging import Answer, all_hold, answers, between
-from normscope.evidence.ranks import rank_correlation
 from normscope.measure import Estimate
-from normscope.report.numbers import number
+from normscope.report.words import number
 
-from ..protocol.claims import judged
-from ..protocol.contents import Claim
+from ..engine.claims import judged
+from ..engine.page import Claim
 from .config import POST, PRE, ConditioningConfig
 from .courses import Placed
 

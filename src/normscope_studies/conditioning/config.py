@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from normscope.data.parallel.opening import TOY
 from normscope.placement import named, registered
 
-from ..protocol.scale import Scale
+from ..engine.study import Scale
 
 POST, PRE = "post-ln", "pre-ln"
 TELLING = (POST, PRE, "deepnorm", "peri-ln", "residual", "rezero", "mix-ln", "keel")

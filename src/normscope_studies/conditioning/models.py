@@ -12,7 +12,7 @@ from normscope.theory.moments import Unpredictable
 from normscope.theory.predict import ModelSetting, predict
 from normscope.train import TrainConfig
 
-from ..ladders.setting import refuse_missing
+from ..engine.models import refuse_missing
 from .config import ConditioningConfig
 
 

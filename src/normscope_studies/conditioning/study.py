@@ -6,8 +6,8 @@ from normscope.data.documents.corpus import DocumentCorpus
 from normscope.settings.tables import to_toml
 from normscope.tasks.language_model import LANGUAGE_MODEL
 
-from ..protocol.pieces import Pieces
-from ..protocol.study import Findings, Study
+from ..engine.pieces import Pieces
+from ..engine.study import Findings, Study
 from . import ABOUT
 from .claims import claims
 from .config import SCALES, ConditioningConfig

@@ -1,6 +1,6 @@
 """The size of the hidden state over a thousand blocks."""
 
-from ..protocol.about import About, Option
+from ..engine.discovery import About, Option
 
 
 def _listed(names: str) -> dict[str, list[str]]:

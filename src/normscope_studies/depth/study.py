@@ -8,14 +8,12 @@ from typing import Any
 
 from normscope.placement import named
 from normscope.placement.printing import formula
+from normscope.report.chart import Panel, Series
 from normscope.report.depth_svg import DepthLine, depth_svg
-from normscope.report.panels_svg import Panel, Series
 
-from ..protocol.contents import StudyFigure, StudyTable
-from ..protocol.pieces import Pieces
-from ..protocol.plain import plain
-from ..protocol.scale import Scale
-from ..protocol.study import Findings, Study
+from ..engine.page import StudyFigure, StudyTable
+from ..engine.pieces import Pieces, plain
+from ..engine.study import Findings, Scale, Study
 from . import ABOUT
 from .curves import Behaviour, behaviour, exponent
 from .measure import DepthConfig, encoder_placements, seeds_rms

@@ -1,6 +1,6 @@
 """Gradients of the lower layers: appendix F of the paper."""
 
-from ..protocol.about import About
+from ..engine.discovery import About
 
 ABOUT = About(
     title="Appendix F: the gradients of the lower layers",

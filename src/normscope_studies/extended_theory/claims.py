@@ -9,10 +9,10 @@ from normscope.evidence.estimates import Floats, estimate, exponent, with_interv
 from normscope.evidence.judging import Answer, all_hold, between, by_setting, lies_within
 from normscope.measure import Estimate
 from normscope.placement import named
-from normscope.report.numbers import number, span
+from normscope.report.words import number, span
 
-from ..protocol.claims import judged
-from ..protocol.contents import Claim
+from ..engine.claims import judged
+from ..engine.page import Claim
 from ..theory import corrected, paper
 from .measure import LETTERS, W2
 from .profiles import Case, Profile

@@ -6,9 +6,9 @@ import numpy as np
 
 from normscope.evidence.estimates import Floats, estimate, with_interval
 from normscope.placement import named
-from normscope.report.panels_svg import Panel, Series
+from normscope.report.chart import Panel, Series
 
-from ..protocol.contents import StudyFigure, StudyTable
+from ..engine.page import StudyFigure, StudyTable
 from ..theory import paper
 from .claims import DECAY, at_depth, by_case
 from .measure import LETTERS, W2

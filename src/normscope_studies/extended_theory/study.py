@@ -12,9 +12,8 @@ import numpy as np
 from normscope.evidence.estimates import estimate, plain_estimate
 from normscope.theory.predict import ModelSetting
 
-from ..protocol.pieces import Pieces
-from ..protocol.scale import Scale
-from ..protocol.study import Findings, Study
+from ..engine.pieces import Pieces
+from ..engine.study import Findings, Scale, Study
 from ..theory import paper
 from . import ABOUT
 from .claims import DECAY, at_depth, by_case, claims, expected_slope, first_over_post, pre_profile

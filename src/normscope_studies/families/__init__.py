@@ -1,6 +1,6 @@
 """Every model type of Hugging Face transformers at a small size, as the doctor sees it."""
 
-from ..protocol.about import About
+from ..engine.discovery import About
 
 ABOUT = About(
     title="All model types of transformers, small and untrained",

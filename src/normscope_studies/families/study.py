@@ -7,11 +7,10 @@ from normscope.adapters.hugging_face import load_transformers
 from normscope.adapters.hugging_face_small import families
 from normscope.evidence.estimates import proportion
 
-from ..protocol.claims import judged
-from ..protocol.contents import Claim, StudyFigure, StudyTable
-from ..protocol.pieces import Pieces
-from ..protocol.scale import Scale
-from ..protocol.study import Findings, Study
+from ..engine.claims import judged
+from ..engine.page import Claim, StudyFigure, StudyTable
+from ..engine.pieces import Pieces
+from ..engine.study import Findings, Scale, Study
 from . import ABOUT
 from .config import FamiliesConfig
 from .figure import stages_svg

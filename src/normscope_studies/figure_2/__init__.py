@@ -1,6 +1,6 @@
 """The paper's Figure 2: Post-LN with warm-up and without, under Adam and SGD."""
 
-from ..protocol.about import About
+from ..engine.discovery import About
 
 ABOUT = About(
     title="Post-LN with and without warm-up, under Adam and SGD: the paper's Figure 2",

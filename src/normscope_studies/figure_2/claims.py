@@ -6,10 +6,10 @@ from normscope.compare.reading.verdict import MOST_OF_THE_GAIN
 from normscope.evidence.estimates import estimate, with_interval
 from normscope.evidence.judging import Answer, between
 from normscope.measure import Estimate
-from normscope.report.numbers import number
+from normscope.report.words import number
 
-from ..protocol.claims import judged
-from ..protocol.contents import Claim
+from ..engine.claims import judged
+from ..engine.page import Claim
 from ..translation.arms import OPTIMIZERS, Arm
 from ..translation.comparing import Shares, bleu_of, caveat, excess, finals, gain_kept, is_essential, several, shares
 from ..translation.curves import Curves

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
-from normscope.report.panels_svg import Panel
+from normscope.report.chart import Panel
 
-from ..protocol.contents import StudyFigure
+from ..engine.page import StudyFigure
 from ..translation.arms import OPTIMIZERS, Arm
 from ..translation.pictures import SPREAD, Labelled, bleu_panel, loss_panel, rate_panel
 from ..translation.trained import Trained

@@ -4,9 +4,9 @@ from typing import Any
 
 from normscope.evidence.estimates import with_interval
 
-from ..protocol.contents import StudyTable
-from ..protocol.pieces import Pieces
-from ..protocol.study import Findings, Study
+from ..engine.page import StudyTable
+from ..engine.pieces import Pieces
+from ..engine.study import Findings, Study
 from ..translation.arms import OPTIMIZERS
 from ..translation.records import as_data, conditions, ends_table, runs_data
 from ..translation.sensitivity import of_several_rates, sensitivity_data, sensitivity_tables

@@ -1,6 +1,6 @@
 """The paper's Figure 3: gradient norms by layer and by depth."""
 
-from ..protocol.about import About
+from ..engine.discovery import About
 
 ABOUT = About(
     title="Gradients by layer and by depth: the paper's Figure 3",

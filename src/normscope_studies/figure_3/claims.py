@@ -9,10 +9,10 @@ import numpy as np
 from normscope.evidence.estimates import estimate, exponent, with_interval
 from normscope.evidence.judging import Answer, between, lies_within
 from normscope.measure import Estimate
-from normscope.report.numbers import interval, number, span
+from normscope.report.words import interval, number, span
 
-from ..protocol.claims import judged
-from ..protocol.contents import Claim
+from ..engine.claims import judged
+from ..engine.page import Claim
 from .config import POST, PRE, Condition
 from .measure import MATRICES, PRINTED, STACKS
 from .numbers import Array, Numbers, factor_per_layer

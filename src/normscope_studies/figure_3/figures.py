@@ -6,9 +6,9 @@ import numpy as np
 
 from normscope.evidence.estimates import estimate
 from normscope.measure import Estimate
-from normscope.report.panels_svg import Kind, Panel, Series
+from normscope.report.chart import Kind, Panel, Series
 
-from ..protocol.contents import StudyFigure
+from ..engine.page import StudyFigure
 from .claims import PUBLISHED
 from .config import PLACEMENTS, POST, PRE, Condition
 from .measure import MATRICES, PRINTED, STACKS

@@ -13,7 +13,7 @@ from normscope.data.parallel.corpus import Corpus
 from normscope.errors import UserError
 from normscope.train.device import available_cores, choose_device
 
-from ..protocol.pieces import Pieces
+from ..engine.pieces import Pieces
 from .config import PLACEMENTS, POST, Condition, Figure3Config, corpus_of
 from .measure import Bench, Norms
 

@@ -11,8 +11,8 @@ from normscope.data.parallel.batches import TranslationBatch
 from normscope.evidence.estimates import estimate, exponent, plain_estimate
 from normscope.theory.predict import ModelSetting
 
-from ..protocol.pieces import Pieces
-from ..protocol.study import Findings, Study
+from ..engine.pieces import Pieces
+from ..engine.study import Findings, Study
 from ..settings.batch_setting import setting_of
 from . import ABOUT
 from .claims import PARTS, Expected, claims, left_after_warm_up

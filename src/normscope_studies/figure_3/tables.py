@@ -4,7 +4,7 @@ import numpy as np
 
 from normscope.evidence.estimates import estimate, exponent
 
-from ..protocol.contents import StudyTable
+from ..engine.page import StudyTable
 from .config import PLACEMENTS, Condition
 from .measure import MATRICES, PRINTED, STACKS
 from .numbers import Numbers, without_noise

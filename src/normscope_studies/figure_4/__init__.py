@@ -1,6 +1,6 @@
 """The paper's Figure 4: Pre-LN without warm-up beside Post-LN with it, under Adam and RAdam."""
 
-from ..protocol.about import About
+from ..engine.discovery import About
 
 ABOUT = About(
     title="Pre-LN without warm-up beside Post-LN with it: the paper's Figure 4",

@@ -8,10 +8,10 @@ from normscope.compare.reading.verdict import MOST_OF_THE_GAIN
 from normscope.evidence.estimates import estimate, with_interval
 from normscope.evidence.judging import Answer, between
 from normscope.measure import Estimate
-from normscope.report.numbers import counted, number
+from normscope.report.words import counted, number
 
-from ..protocol.claims import judged
-from ..protocol.contents import Claim
+from ..engine.claims import judged
+from ..engine.page import Claim
 from ..translation.arms import DE_EN, EN_DE, POST, PRE, Arm
 from ..translation.comparing import bleu_of, caveat, excess, finals, gain_kept, several, sooner, updates_shares
 from ..translation.curves import Curves

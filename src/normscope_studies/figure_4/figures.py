@@ -1,6 +1,6 @@
 """Figure 4 in the paper's layout, the controlled schedules beside it, the square of optimisers, and the rate axis."""
 
-from ..protocol.contents import StudyFigure
+from ..engine.page import StudyFigure
 from ..translation.arms import DE_EN, PLACEMENTS, POST, PRE, Arm
 from ..translation.pictures import SPREAD, Labelled, bleu_panel, loss_panel, rate_panel
 from ..translation.trained import Trained

@@ -1,6 +1,6 @@
 """The paper's Figure 5: BERT pre-trained and fine-tuned."""
 
-from ..protocol.about import About
+from ..engine.discovery import About
 
 ABOUT = About(
     title="BERT with Post-LN and Pre-LN: the paper's Figure 5",

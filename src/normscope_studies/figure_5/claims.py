@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from normscope.evidence.estimates import estimate, with_interval
 from normscope.evidence.judging import Answer, between
 from normscope.measure import Estimate
-from normscope.report.numbers import number, span
+from normscope.report.words import number, span
 
-from ..protocol.claims import judged
-from ..protocol.contents import Claim
+from ..engine.claims import judged
+from ..engine.page import Claim
 from .config import PLACEMENTS, POST, PRE, Figure5Config
 from .curves import Arm, Curve, Curves
 from .tuning import Point, Tuned

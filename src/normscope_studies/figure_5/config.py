@@ -11,7 +11,7 @@ from normscope.optim import OptimizerConfig, ScheduleConfig
 from normscope.tasks.masked_lm import MaskedConfig, MaskedRunConfig
 from normscope.train import TrainConfig
 
-from ..protocol.scale import Scale
+from ..engine.study import Scale
 
 POST, PRE = "post-ln", "pre-ln"
 PLACEMENTS = {POST: "Post-LN", PRE: "Pre-LN"}

@@ -14,7 +14,7 @@ from normscope.tasks.masked_lm import MASKED_LM
 from normscope.train.device import available_cores, choose_device
 from normscope.train.run_folder import RunFolder
 
-from ..protocol.pieces import Pieces
+from ..engine.pieces import Pieces
 from .config import PLACEMENTS, Figure5Config
 
 

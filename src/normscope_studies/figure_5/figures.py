@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 
 from normscope.evidence.estimates import estimate
 from normscope.measure import Estimate
-from normscope.report.panels_svg import Panel, Series
+from normscope.report.chart import Panel, Series
 
-from ..protocol.contents import StudyFigure
+from ..engine.page import StudyFigure
 from .config import PLACEMENTS
 from .curves import Arm, Chance, Curve, Curves
 from .tuning import Tuned

@@ -2,8 +2,8 @@
 
 from normscope.compare.sources import sources
 
-from ..protocol.pieces import Pieces
-from ..protocol.study import Findings, Study
+from ..engine.pieces import Pieces
+from ..engine.study import Findings, Study
 from . import ABOUT
 from .claims import claims
 from .conditions import conditions

@@ -6,7 +6,7 @@ from typing import Any
 
 from normscope.evidence.estimates import estimate, plain_estimate, with_interval
 
-from ..protocol.contents import StudyTable
+from ..engine.page import StudyTable
 from .claims import advantage, pairings, shares
 from .config import Figure5Config
 from .curves import Chance, Curves

@@ -10,7 +10,7 @@ from normscope.finetune.cells import SearchSpace, Setting, TuningCell
 from normscope.finetune.finetune import FineTuning, finetune
 from normscope.finetune.task import pair_task
 
-from ..protocol.pieces import Pieces
+from ..engine.pieces import Pieces
 from .config import Figure5Config
 from .curves import Arm, Curves
 

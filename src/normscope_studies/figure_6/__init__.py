@@ -1,6 +1,6 @@
 """The paper's Figure 6: a small fixed rate in place of warm-up."""
 
-from ..protocol.about import About
+from ..engine.discovery import About
 
 ABOUT = About(
     title="A small fixed rate in place of warm-up: the paper's Figure 6",

@@ -3,10 +3,10 @@
 from normscope.evidence.estimates import estimate, with_interval
 from normscope.evidence.judging import between
 from normscope.measure import Estimate
-from normscope.report.numbers import number
+from normscope.report.words import number
 
-from ..protocol.claims import judged
-from ..protocol.contents import Claim
+from ..engine.claims import judged
+from ..engine.page import Claim
 from ..translation.arms import Arm
 from ..translation.comparing import caveat, finals, several
 from ..translation.curves import Curves

@@ -4,9 +4,9 @@ from typing import Any
 
 from normscope.evidence.estimates import plain_estimate
 
-from ..protocol.contents import StudyFigure
-from ..protocol.pieces import Pieces
-from ..protocol.study import Findings, Study
+from ..engine.page import StudyFigure
+from ..engine.pieces import Pieces
+from ..engine.study import Findings, Study
 from ..translation.arms import Arm
 from ..translation.pictures import SPREAD, bleu_panel, loss_panel
 from ..translation.records import conditions, ends_table, runs_data

@@ -1,6 +1,6 @@
 """Checkpoints loaded under the wrong placement flag, and whether the doctor finds them from their weights."""
 
-from ..protocol.about import About
+from ..engine.discovery import About
 
 ABOUT = About(
     title="Checkpoints under the wrong placement flag",

@@ -9,11 +9,10 @@ from typing import Any
 from normscope.doctor.lint.checks.training import CLEARLY, LEAST_DIFFERENCE, SHIFTS_TOGETHER
 from normscope.evidence.estimates import proportion
 
-from ..protocol.claims import judged
-from ..protocol.contents import Claim, StudyFigure, StudyTable
-from ..protocol.pieces import Pieces
-from ..protocol.scale import Scale
-from ..protocol.study import Findings, Study
+from ..engine.claims import judged
+from ..engine.page import Claim, StudyFigure, StudyTable
+from ..engine.pieces import Pieces
+from ..engine.study import Findings, Scale, Study
 from . import ABOUT
 from .config import FlagConfig
 from .figure import differences_svg

@@ -1,6 +1,6 @@
 """The size of the hidden state over depth: predicted and measured."""
 
-from ..protocol.about import About
+from ..engine.discovery import About
 
 ABOUT = About(
     title="The hidden state over depth, predicted and measured",

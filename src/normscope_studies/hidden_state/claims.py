@@ -5,11 +5,11 @@ from dataclasses import asdict
 from typing import Any
 
 from normscope.placement import named
-from normscope.report.numbers import counted, number
+from normscope.report.words import counted, number
 
-from ..protocol.claims import judged
-from ..protocol.contents import Claim
-from ..protocol.deviation import Spread, spread_of
+from ..engine.claims import judged
+from ..engine.deviation import Spread, spread_of
+from ..engine.page import Claim
 from .config import Case, HiddenStateConfig
 from .page import MATRIX_NAMES, Curves, root_of
 

@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from normscope.placement import named
-from normscope.report.panels_svg import Panel, Series
+from normscope.report.chart import Panel, Series
 
-from ..protocol.contents import StudyFigure, StudyTable
-from ..protocol.curves import line, measured
-from ..protocol.deviation import Compared, spread_of
+from ..engine.deviation import Compared, spread_of
+from ..engine.figures import line, measured
+from ..engine.page import StudyFigure, StudyTable
 from .config import Case
 
 MATRIX_NAMES = {"value": "W_V", "ffn_in": "W₁", "ffn_out": "W₂"}

@@ -8,13 +8,12 @@ import numpy as np
 
 from normscope.placement import named
 from normscope.placement.printing import formula
-from normscope.report.numbers import counted
+from normscope.report.words import counted
 from normscope.theory.predict import ModelSetting, predict
 
-from ..protocol.deviation import Compared, as_data, mean_over_draws, root_mean_square, spread_of
-from ..protocol.pieces import Pieces
-from ..protocol.scale import Scale
-from ..protocol.study import Findings, Study
+from ..engine.deviation import Compared, as_data, mean_over_draws, root_mean_square, spread_of
+from ..engine.pieces import Pieces
+from ..engine.study import Findings, Scale, Study
 from ..settings.simulation import SEQUENCES
 from . import ABOUT
 from .claims import claims_of

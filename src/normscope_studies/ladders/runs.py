@@ -10,7 +10,7 @@ from normscope.compare.state import CellState
 from normscope.errors import UserError
 from normscope.train.device import available_cores, choose_device
 
-from ..protocol.pieces import Pieces
+from ..engine.pieces import Pieces
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

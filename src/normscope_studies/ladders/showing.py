@@ -8,7 +8,7 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
 from normscope.measure import Sensitivity
-from normscope.report.panels_svg import Series
+from normscope.report.chart import Series
 from normscope.report.svg import HUES, INK, house_style, to_svg
 
 from .arms import Climbed

@@ -1,6 +1,6 @@
 """Lemmas 1 to 3 of the paper."""
 
-from ..protocol.about import About
+from ..engine.discovery import About
 
 ABOUT = About(
     title="Lemmas 1 to 3 by simulation",

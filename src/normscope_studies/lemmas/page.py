@@ -8,10 +8,10 @@ from numpy.typing import NDArray
 
 from normscope.evidence.estimates import Floats
 from normscope.measure import Estimate
-from normscope.report.panels_svg import Panel, Series
+from normscope.report.chart import Panel, Series
 
-from ..protocol.contents import StudyFigure, StudyTable
-from ..protocol.curves import line, measured
+from ..engine.figures import line, measured
+from ..engine.page import StudyFigure, StudyTable
 from ..theory import corrected, paper
 from .estimates import Estimates
 from .measure import STEPS, LemmasConfig

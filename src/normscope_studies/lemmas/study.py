@@ -6,10 +6,9 @@ from typing import Any
 
 from normscope.evidence.estimates import plain_estimate
 
-from ..protocol.contents import Claim
-from ..protocol.pieces import Pieces
-from ..protocol.scale import Scale
-from ..protocol.study import Findings, Study
+from ..engine.page import Claim
+from ..engine.pieces import Pieces
+from ..engine.study import Findings, Scale, Study
 from . import ABOUT
 from .claims.jacobian import jacobian_claimed, jacobian_exact, rms_norm
 from .claims.post_ln import post_ln_hidden, post_ln_last, post_ln_steps

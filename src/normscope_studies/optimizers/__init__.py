@@ -1,6 +1,6 @@
 """Placement, optimiser and warm-up crossed, each at its own best rate."""
 
-from ..protocol.about import About
+from ..engine.discovery import About
 
 ABOUT = About(
     title="Placement, optimiser and warm-up, each at its own best rate",

@@ -10,10 +10,10 @@ from normscope.optim import OptimizerConfig
 from normscope.runs.config import replaced
 from normscope.tasks.language_model import LanguageModelRunConfig
 
+from ..engine.models import language_model
+from ..engine.pieces import Pieces
 from ..ladders.arms import Climbed
 from ..ladders.runs import Run, mean_finals, train
-from ..ladders.setting import language_model
-from ..protocol.pieces import Pieces
 from .config import OptimizersConfig
 
 

@@ -4,8 +4,8 @@ from normscope.evidence.estimates import estimate, with_interval
 from normscope.evidence.judging import Answer, between
 from normscope.placement import named
 
-from ..protocol.claims import judged
-from ..protocol.contents import Claim
+from ..engine.claims import judged
+from ..engine.page import Claim
 from .config import OptimizersConfig
 from .verdicts import Pairings
 

@@ -6,8 +6,8 @@ from types import MappingProxyType
 from normscope.data.parallel.opening import TOY
 from normscope.placement import named
 
-from ..ladders.checks import check_different, check_ladder
-from ..protocol.scale import Scale
+from ..engine.checks import check_different, check_ladder
+from ..engine.study import Scale
 
 PLACEMENTS = (
     *("post-ln", "pre-ln", "deepnorm", "peri-ln", "olmo-2", "sub-ln", "residual", "rezero"),

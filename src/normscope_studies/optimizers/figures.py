@@ -1,10 +1,10 @@
 """The loss over the rate, a panel for each placement and optimiser."""
 
 from normscope.placement import named
-from normscope.report.panels_svg import Panel
+from normscope.report.chart import Panel
 
+from ..engine.page import StudyFigure
 from ..ladders.showing import series
-from ..protocol.contents import StudyFigure
 from .claims import TITLES
 from .config import OptimizersConfig
 from .verdicts import Pairings

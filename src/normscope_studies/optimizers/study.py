@@ -3,8 +3,8 @@
 from normscope.compare.sources import sources
 from normscope.tasks.language_model import LANGUAGE_MODEL
 
-from ..protocol.pieces import Pieces
-from ..protocol.study import Findings, Study
+from ..engine.pieces import Pieces
+from ..engine.study import Findings, Study
 from . import ABOUT
 from .arms import base_config, trained
 from .claims import claims

@@ -7,8 +7,8 @@ from normscope.compare.sources import in_words
 from normscope.evidence.estimates import plain_estimate, with_interval
 from normscope.placement import named
 
+from ..engine.page import StudyTable
 from ..ladders.showing import plain_ladder, plain_sensitivity
-from ..protocol.contents import StudyTable
 from .arms import Arm
 from .claims import TITLES
 from .config import OptimizersConfig

@@ -1,6 +1,6 @@
 """Every claim of the paper on one page, with what the studies found of it."""
 
-from ..protocol.about import About
+from ..engine.discovery import About
 
 ABOUT = About(
     title="The paper's claims, one by one",

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from normscope.errors import UserError
-from normscope.evidence.verdict import Verdict
+from normscope.evidence.judging import Verdict
 from normscope.limits.reading import read_json
 
 from .listed import Listed, MeasuredBy

@@ -7,10 +7,9 @@ from typing import Any
 from normscope.errors import UserError
 from normscope.files import write_atomically
 
-from ..protocol.contents import StudyFigure
-from ..protocol.pieces import Pieces
-from ..protocol.scale import Scale
-from ..protocol.study import Findings, Study
+from ..engine.page import StudyFigure
+from ..engine.pieces import Pieces
+from ..engine.study import Findings, Scale, Study
 from . import ABOUT
 from .listed import listed
 from .page import conditions, counts, markdown, table, tally, verdicts_svg

@@ -1,6 +1,6 @@
 """What linear probes read from the residual stream, by placement, at the same validation loss."""
 
-from ..protocol.about import About
+from ..engine.discovery import About
 
 ABOUT = About(
     title="Does the placement of normalisation change what linear probes read?",

@@ -7,10 +7,10 @@ import numpy as np
 from normscope.evidence.estimates import Floats, estimate, with_interval
 from normscope.evidence.judging import Answer, between, lies_within
 from normscope.measure import Estimate
-from normscope.report.numbers import number
+from normscope.report.words import number
 
-from ..protocol.claims import judged
-from ..protocol.contents import Claim
+from ..engine.claims import judged
+from ..engine.page import Claim
 from .config import BASE, POST, ProbesConfig
 from .readings import Reading, TextReadings, less, over_blocks
 

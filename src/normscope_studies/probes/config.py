@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from normscope.data.parallel.opening import TOY
 from normscope.placement import named
 
-from ..protocol.scale import Scale
+from ..engine.study import Scale
 
 TEXTS = ("grammar", "documents")
 BASE, POST = "pre-ln", "post-ln"

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from normscope.evidence.estimates import Floats
-from normscope.report.panels_svg import Panel, Series
+from normscope.report.chart import Panel, Series
 
-from ..protocol.contents import StudyFigure
+from ..engine.page import StudyFigure
 from .readings import TextReadings
 
 

@@ -7,8 +7,8 @@ import numpy as np
 from normscope.adapters.linear_probes import probe_accuracy
 from normscope.model import DecoderConfig
 
-from ..protocol.pieces import Pieces
-from ..protocol.study import Findings, Study
+from ..engine.pieces import Pieces
+from ..engine.study import Findings, Study
 from . import ABOUT
 from .claims import claims
 from .config import BASE, SCALES, ProbesConfig

@@ -8,7 +8,7 @@ import numpy as np
 
 from normscope.evidence.estimates import Floats, estimate, plain_estimate
 
-from ..protocol.contents import StudyTable
+from ..engine.page import StudyTable
 from .claims import norm_effect
 from .config import BASE, ProbesConfig
 from .readings import Reading, TextReadings, less, over_blocks

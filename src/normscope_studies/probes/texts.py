@@ -22,7 +22,7 @@ from normscope.data.toy.words import Word, Words
 from normscope.model import LanguageModel, Layout
 from normscope.tasks.protocol import TrainingBatch
 
-from ..ladders.setting import refuse_missing
+from ..engine.models import refuse_missing
 from .config import ProbesConfig
 
 Ids = NDArray[np.int64]

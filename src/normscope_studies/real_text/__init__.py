@@ -1,6 +1,6 @@
 """Hidden states and gradients on real text: predicted and measured."""
 
-from ..protocol.about import About
+from ..engine.discovery import About
 
 ABOUT = About(
     title="Real text: predicted and measured, every layer",

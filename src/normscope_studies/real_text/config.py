@@ -6,8 +6,8 @@ from normscope.data.parallel.opening import TOY, DataConfig
 from normscope.model import ModelConfig
 from normscope.tasks.translation import TranslationConfig
 
-from ..protocol.deviation import Compared
-from ..protocol.scale import Scale
+from ..engine.deviation import Compared
+from ..engine.study import Scale
 
 QUANTITIES = {"q": "E‖x_l‖² / d of the hidden state", "ffn_out": "gradient norm of W2, by layer"}
 """What is compared."""

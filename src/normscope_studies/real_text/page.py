@@ -6,15 +6,15 @@ import numpy as np
 
 from normscope.data.parallel.corpus import Corpus
 from normscope.placement import named
-from normscope.report.panels_svg import Panel
+from normscope.report.chart import Panel
 
+from ..engine.claims import judged
+from ..engine.deviation import Compared, as_data, spread_of
+from ..engine.figures import line, measured
+from ..engine.page import Claim, StudyFigure, StudyTable
+from ..engine.study import Findings
 from ..figure_3.measure import STACKS
 from ..figure_3.pieces import corpus_title
-from ..protocol.claims import judged
-from ..protocol.contents import Claim, StudyFigure, StudyTable
-from ..protocol.curves import line, measured
-from ..protocol.deviation import Compared, as_data, spread_of
-from ..protocol.study import Findings
 from .config import QUANTITIES, Curves, Key, RealTextConfig
 
 LIMIT_PERCENT = 15.0

@@ -13,11 +13,11 @@ from normscope.tasks.translation import TranslationConfig, TranslationObjective
 from normscope.theory.predict import ModelSetting, predict
 from normscope.train.device import keep_freed_memory
 
+from ..engine.deviation import mean_over_draws
+from ..engine.pieces import Pieces
+from ..engine.study import Findings, Study
 from ..figure_3.config import corpus_of
 from ..figure_3.measure import STACKS
-from ..protocol.deviation import mean_over_draws
-from ..protocol.pieces import Pieces
-from ..protocol.study import Findings, Study
 from ..settings.batch_setting import setting_of
 from . import ABOUT
 from .config import QUANTITIES, SCALES, Curves, Key, RealTextConfig

@@ -1,6 +1,6 @@
 """Spikes made on purpose, and whether the doctor finds, dates and explains them."""
 
-from ..protocol.about import About
+from ..engine.discovery import About
 
 ABOUT = About(
     title="Spikes made on purpose",

@@ -8,11 +8,10 @@ from typing import Any
 from normscope.history.causes.registry import CAUSES
 from normscope.history.explain import UNKNOWN
 
-from ..protocol.claims import judged
-from ..protocol.contents import StudyFigure, StudyTable
-from ..protocol.pieces import Pieces
-from ..protocol.scale import Scale
-from ..protocol.study import Findings, Study
+from ..engine.claims import judged
+from ..engine.page import StudyFigure, StudyTable
+from ..engine.pieces import Pieces
+from ..engine.study import Findings, Scale, Study
 from . import ABOUT
 from .cases import BROKEN, HEALTHY
 from .config import SpikesConfig

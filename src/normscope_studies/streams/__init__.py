@@ -1,6 +1,6 @@
 """Newer residual streams trained beside older placements, each at the best of an equal ladder of rates."""
 
-from ..protocol.about import About
+from ..engine.discovery import About
 
 ABOUT = About(
     title="The residual streams of 2024 to 2026, trained side by side",

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from normscope.evidence.estimates import with_interval
 from normscope.evidence.judging import Answer, between, lies_within
 
-from ..protocol.claims import judged
-from ..protocol.contents import Claim
+from ..engine.claims import judged
+from ..engine.page import Claim
 from .config import StreamsConfig
 from .sources import POST, PROMISES, Promise
 from .standing import Standing, title

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from normscope.data.parallel.opening import TOY
 from normscope.placement import named
 
-from ..ladders.checks import check_different, check_ladder, check_rising
-from ..protocol.scale import Scale
+from ..engine.checks import check_different, check_ladder, check_rising
+from ..engine.study import Scale
 from .sources import BASE, NEW, OLD, POST
 
 TASKS = ("language-model", "translation")

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from normscope.report.panels_svg import Panel, Series
+from normscope.report.chart import Panel, Series
 
+from ..engine.page import StudyFigure
 from ..ladders.showing import endings_svg, series
-from ..protocol.contents import StudyFigure
 from .config import StreamsConfig
 from .runs import Arm
 from .sources import BASE

@@ -10,7 +10,7 @@ from normscope.tasks.protocol import AnyCorpus, TaskFromScratch
 from normscope.tasks.run_config import RunConfig
 from normscope.tasks.translation import TRANSLATION
 
-from ..ladders.trials import language_model_base, translation_base
+from ..engine.models import language_model_base, translation_base
 from .config import StreamsConfig
 from .sources import BASE
 

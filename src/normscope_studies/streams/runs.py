@@ -7,9 +7,9 @@ from functools import partial
 from normscope.compare.grid import Cell, Grid
 from normscope.runs.config import replaced
 
+from ..engine.pieces import Pieces
 from ..ladders.arms import BestOfLadder, best_rate
 from ..ladders.runs import Run, train
-from ..protocol.pieces import Pieces
 from .config import StreamsConfig
 from .models import Trial
 

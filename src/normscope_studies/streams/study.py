@@ -7,9 +7,9 @@ from normscope.compare.sources import sources
 from normscope.settings.tables import to_toml
 from normscope.tasks.run_config import RunConfig
 
+from ..engine.pieces import Pieces
+from ..engine.study import Findings, Study
 from ..ladders.runs import Run
-from ..protocol.pieces import Pieces
-from ..protocol.study import Findings, Study
 from . import ABOUT
 from .claims import claims
 from .config import SCALES, StreamsConfig

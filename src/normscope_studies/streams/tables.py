@@ -6,8 +6,8 @@ from typing import Any
 from normscope.compare.sources import in_words
 from normscope.evidence.estimates import plain_estimate, with_interval
 
+from ..engine.page import StudyTable
 from ..ladders.showing import plain_ladder, plain_sensitivity
-from ..protocol.contents import StudyTable
 from .config import StreamsConfig
 from .measure import BATCHES
 from .runs import Arm

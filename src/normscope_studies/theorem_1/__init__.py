@@ -1,6 +1,6 @@
 """Theorem 1: the gradient of the last feed-forward's second matrix over depth and width."""
 
-from ..protocol.about import About
+from ..engine.discovery import About
 
 ABOUT = About(
     title="Theorem 1: the gradient of the last layer",

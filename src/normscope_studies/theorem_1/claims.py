@@ -11,10 +11,10 @@ import numpy as np
 from normscope.evidence.estimates import Floats, estimate, exponent, with_interval
 from normscope.evidence.judging import Answer, between, lies_within
 from normscope.measure import Estimate
-from normscope.report.numbers import number, span
+from normscope.report.words import number, span
 
-from ..protocol.claims import judged
-from ..protocol.contents import Claim
+from ..engine.claims import judged
+from ..engine.page import Claim
 from ..theory import corrected, paper
 from .bounds import DELTA, EPSILON, Side, saturated_loss_gradient
 from .measure import ROWS

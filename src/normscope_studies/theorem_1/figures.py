@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from normscope.evidence.estimates import with_interval
-from normscope.report.panels_svg import Kind, Panel, Series
+from normscope.report.chart import Kind, Panel, Series
 
-from ..protocol.contents import StudyFigure, StudyTable
+from ..engine.page import StudyFigure, StudyTable
 from .claims import SHORT, Sweep, order_exponent
 
 _INK, _GREEN, _PINK = -1, 2, 3

@@ -11,9 +11,8 @@ import numpy as np
 
 from normscope.evidence.estimates import Floats, plain_estimate
 
-from ..protocol.pieces import Pieces
-from ..protocol.scale import Scale
-from ..protocol.study import Findings, Study
+from ..engine.pieces import Pieces
+from ..engine.study import Findings, Scale, Study
 from ..theory import corrected, paper
 from . import ABOUT
 from .bounds import DELTA, EPSILON, SIDES, Side, saturated_loss_gradient

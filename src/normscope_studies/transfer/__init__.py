@@ -1,6 +1,6 @@
 """Whether a learning rate that was tuned on a small model suits a wider or deeper one."""
 
-from ..protocol.about import About
+from ..engine.discovery import About
 
 ABOUT = About(
     title="Does a tuned learning rate carry over to wider and deeper models?",

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from normscope.evidence.estimates import with_interval
 from normscope.placement import named
 
-from ..protocol.claims import judged
-from ..protocol.contents import Claim
+from ..engine.claims import judged
+from ..engine.page import Claim
 from .config import TransferConfig
 from .verdicts import Carries, Drift
 

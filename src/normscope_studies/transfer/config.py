@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from normscope.data.parallel.opening import TOY
 from normscope.placement import named
 
-from ..protocol.scale import Scale
+from ..engine.study import Scale
 
 AXES = ("width", "depth")
 PLACEMENTS = ("post-ln", "pre-ln", "deepnorm", "peri-ln", "completep", "depth-mup", "mhc")

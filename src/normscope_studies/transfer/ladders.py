@@ -8,8 +8,8 @@ from typing import NamedTuple
 from normscope.compare.grid import Cell, Grid
 from normscope.measure.line import lowest
 
+from ..engine.pieces import Pieces
 from ..ladders.runs import Run, train
-from ..protocol.pieces import Pieces
 from .config import AXES, TransferConfig
 from .models import run_config
 

@@ -3,7 +3,7 @@
 from normscope.optim import OptimizerConfig
 from normscope.tasks.language_model import LanguageModelRunConfig
 
-from ..ladders.setting import language_model
+from ..engine.models import language_model
 from .config import TransferConfig
 
 

@@ -6,10 +6,10 @@ from typing import Any
 from normscope.compare.sources import in_words
 from normscope.evidence.estimates import plain_estimate, with_interval
 from normscope.placement import named
-from normscope.report.numbers import counted
-from normscope.report.panels_svg import Panel, Series
+from normscope.report.chart import Panel, Series
+from normscope.report.words import counted
 
-from ..protocol.contents import StudyFigure, StudyTable
+from ..engine.page import StudyFigure, StudyTable
 from .config import AXES, TransferConfig
 from .ladders import Key, Ladder
 from .verdicts import Coordinates, Drift

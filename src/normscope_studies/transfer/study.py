@@ -6,8 +6,8 @@ from normscope.compare.sources import sources
 from normscope.settings.tables import to_toml
 from normscope.tasks.language_model import LANGUAGE_MODEL
 
-from ..protocol.pieces import Pieces
-from ..protocol.study import Findings, Study
+from ..engine.pieces import Pieces
+from ..engine.study import Findings, Study
 from . import ABOUT
 from .claims import claims
 from .config import AXES, SCALES, TransferConfig

@@ -17,7 +17,7 @@ from normscope.tasks.translation.objective import TranslationRunConfig
 from normscope.train import RunFolder
 from normscope.train.device import available_cores, choose_device
 
-from ..protocol.pieces import Pieces
+from ..engine.pieces import Pieces
 from .arms import OPTIMIZERS, PLACEMENTS, Arm
 from .config import RunsConfig, refuse_missing
 

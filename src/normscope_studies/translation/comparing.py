@@ -7,7 +7,7 @@ from normscope.compare.reading.verdict import MOST_OF_THE_GAIN
 from normscope.evidence.estimates import estimate
 from normscope.evidence.judging import Answer, between
 from normscope.measure import Estimate
-from normscope.report.numbers import number, span
+from normscope.report.words import number, span
 
 from .arms import Arm
 from .curves import Curves

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from normscope.report.panels_svg import Panel, Series
+from normscope.report.chart import Panel, Series
 
 from .arms import Arm
 from .curves import Curve, Curves

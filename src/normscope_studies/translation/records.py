@@ -6,9 +6,9 @@ from typing import Any
 from normscope.compare.sources import in_words
 from normscope.evidence.estimates import plain_estimate
 from normscope.measure import Estimate
-from normscope.report.numbers import counted
+from normscope.report.words import counted
 
-from ..protocol.contents import StudyTable
+from ..engine.page import StudyTable
 from .arms import PAIRS
 from .config import PAPER_EPOCH_UPDATES, PAPER_EPOCHS, PAPER_LONG, PAPER_SHORT, RunsConfig
 from .trained import Trained

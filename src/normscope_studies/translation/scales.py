@@ -5,7 +5,7 @@ from typing import Any
 
 from normscope.data.parallel.opening import TOY
 
-from ..protocol.scale import Scale
+from ..engine.study import Scale
 from .config import RunsConfig
 
 ADAM_LRS = (1e-3, 2e-3)

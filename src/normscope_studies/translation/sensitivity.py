@@ -6,7 +6,7 @@ from typing import Any
 
 from normscope.measure import Sensitivity, lr_sensitivity
 
-from ..protocol.contents import StudyTable
+from ..engine.page import StudyTable
 from .arms import Arm
 from .curves import Curves
 

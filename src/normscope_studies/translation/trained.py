@@ -8,7 +8,7 @@ from normscope.compare.sources import sources
 from normscope.data.parallel.opening import open_corpus
 from normscope.tasks.translation.task import TRANSLATION
 
-from ..protocol.pieces import Pieces
+from ..engine.pieces import Pieces
 from .arms import Arm
 from .cells import cells_of, folder_of, train
 from .config import RunsConfig

@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from normscope.report.chart import Arm, Chart, Columns, Explorer, Line
 from normscope.report.comparison.contents import Clock, Comparison, Curve, Name, RateCurve
 from normscope.report.comparison.explore import explorer
 from normscope.report.comparison.page import render
-from normscope.report.explore.chart import Arm, Chart, Columns, Explorer, Line
 from normscope.report.explore.encode import encoded
 from normscope.report.explore.script import VENDOR, source
-from normscope.report.printable import printable, short_name
-from normscope.report.thinning import kept
+from normscope.report.lines import kept
+from normscope.report.words import printable, short_name
 
 
 def test_uplot_is_the_package_s() -> None:

@@ -7,12 +7,10 @@ from typing import Any
 
 import pytest
 
+from normscope.report.chart import Panel, Series
 from normscope.report.doctor.page import render_doctor
-from normscope.report.explore.encode import encoded
-from normscope.report.explore.panels import panels_explorer
-from normscope.report.panels_svg import Panel, Series
-from normscope_studies.protocol.contents import StudyFigure
-from normscope_studies.protocol.page import render_study
+from normscope.report.explore.encode import encoded, panels_explorer
+from normscope_studies.engine.page import StudyFigure, render_study
 from report.axe import violations
 from report.devtools import Tab
 from report.diagnoses import broken

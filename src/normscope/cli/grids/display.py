@@ -10,9 +10,7 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 
-from ...report.numbers import duration
-from ...report.printable import printable
-from ...report.sparkline import sparkline
+from ...report.words import duration, printable, sparkline
 
 if TYPE_CHECKING:
     from ...compare.state import CellState

@@ -132,7 +132,7 @@ def said_of_all(states: "Sequence[CellState[Any]]") -> str:
 
 def troubles(states: "Sequence[CellState[Any]]", most: int | None = None) -> list[str]:
     """A line for each run that failed, did not stay finite or has stopped; of more than `most`, those and a count."""
-    from ...report.printable import printable
+    from ...report.words import printable
 
     lines = [
         printable(f"{state.status}: {state.cell.name}: {state.message}")

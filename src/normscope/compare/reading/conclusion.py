@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from ...report.comparison.contents import Conclusion
-from ...report.numbers import counted, joined, number
+from ...report.words import counted, joined, number
 from .paper import what_the_paper_says
 from .verdict import Judged, Outcome, perplexity
 

@@ -7,7 +7,7 @@ from ...optim import parse_duration
 from ...placement import named
 from ...placement.printing import formula
 from ...report.comparison.contents import Status, TunedArm
-from ...report.numbers import counted, joined
+from ...report.words import counted, joined
 from ...tasks.protocol import Facts, TaskFromScratch
 from ...tasks.registry import task_from_scratch
 from ...tasks.run_config import RunConfig

@@ -15,7 +15,7 @@ from ...placement import named
 from ...processes.locks import SeenLocks
 from ...report.comparison.contents import Comparison, Configuration, Name, RateCurve, SeedResult, Status, TunedArm
 from ...report.comparison.page import write
-from ...report.numbers import learning_rate
+from ...report.words import learning_rate
 from ...train.run_folder import Event
 from ..grid import Arm, Cell
 from ..manifest import Manifest

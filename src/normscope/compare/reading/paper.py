@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from ...placement import named
-from ...report.numbers import counted, joined
+from ...report.words import counted, joined
 from .verdict import MOST_OF_THE_GAIN, Judged
 
 NEEDS_WARMUP = {"post-ln": True, "pre-ln": False}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ...measure import counted_losses, lr_sensitivity
 from ...placement import named
 from ...report.comparison.contents import Name, RateCurve, SeedResult, Sensitivity, Status
-from ...report.numbers import counted, learning_rate, number
+from ...report.words import counted, learning_rate, number
 from ...train.run_folder import Event
 from ..grid import Arm
 

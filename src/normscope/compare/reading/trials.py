@@ -7,7 +7,7 @@ from typing import Any
 
 from ...placement import named
 from ...report.comparison.contents import Name, RateCurve, TunedArm
-from ...report.numbers import counted, learning_rate, number
+from ...report.words import counted, learning_rate, number
 from ..grid import Arm, Cell
 from ..manifest import TRIALS, Manifest, named_cells, read_manifest
 from .rates import Ran

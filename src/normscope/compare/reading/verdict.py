@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from ...report.comparison.contents import Name, SeedResult, Status, Verdict
-from ...report.numbers import number, percentage, significant
-from ...report.words import Tone
+from ...report.words import Tone, number, percentage, significant
 
 LEARNED_BELOW, WORSE_ABOVE = 0.9, 1.05
 """Shares of the unigram baseline's loss: below the first a run counts as having learned to use its input, and above the

@@ -10,7 +10,7 @@ from ...adapters.optuna import Search
 from ...engines.seam import MakeEngine
 from ...errors import UserError, option
 from ...files import disk_errors, make_folders
-from ...report.numbers import counted, duration, learning_rate
+from ...report.words import counted, duration, learning_rate
 from ...signals import Interrupted
 from ...tasks.protocol import AnyCorpus
 from ...tasks.run_config import RunConfig

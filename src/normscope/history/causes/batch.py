@@ -1,6 +1,6 @@
 """A bad batch: one loss stands out, and the next ones are as before, so the weights were hardly changed."""
 
-from ...report.numbers import significant
+from ...report.words import significant
 from ..episodes import Episode, Kind
 from ..record import History
 from .judged import NO, Cause, Judged

@@ -3,7 +3,7 @@
 from statistics import median
 
 from ...doctor.lint.clipping import Clipping
-from ...report.numbers import learning_rate, significant
+from ...report.words import learning_rate, significant
 from ..episodes import Episode, Kind
 from ..record import History
 from .judged import NO, Cause, Judged, unless_recorded

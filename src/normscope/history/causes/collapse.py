@@ -1,6 +1,6 @@
 """Post-LN's collapse: tokens become alike in the stream, and the model knows no more than frequencies."""
 
-from ...report.numbers import significant
+from ...report.words import significant
 from ..episodes import ALIKE, Episode, Kind, frequencies_nats, max_similarity
 from ..places import first_place
 from ..record import History

@@ -2,7 +2,7 @@
 
 from statistics import median
 
-from ...report.numbers import significant
+from ...report.words import significant
 from ..episodes import Episode, Kind
 from ..record import History
 from .judged import NO, Cause, Judged, unless_recorded

@@ -2,7 +2,7 @@
 
 from statistics import median
 
-from ...report.numbers import significant
+from ...report.words import significant
 from ..episodes import Episode, Kind
 from ..places import GROWN, first_place, growth
 from ..record import History

@@ -1,6 +1,6 @@
 """A rate too high: updates that are too large for the weights, mostly where a warm-up has reached its peak."""
 
-from ...report.numbers import learning_rate, percentage, significant
+from ...report.words import learning_rate, percentage, significant
 from ..episodes import Episode, Kind
 from ..places import GROWN, first_place, growth
 from ..record import History

@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from ..printable import short_name
-from ..words import Tone
+from ..words import Tone, short_name
 
 
 class Status(StrEnum):

@@ -9,8 +9,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from ..lines import Style, styles_for
-from ..numbers import significant
 from ..svg import INK, house_style, to_svg
+from ..words import significant
 from .contents import Configuration, Name
 
 _WIDTH_INCHES, _ROW_INCHES, _LEGEND_ROW_INCHES = 5.6, 0.3, 0.24

@@ -6,11 +6,10 @@ from itertools import pairwise
 
 import numpy as np
 
-from ..explore.chart import Arm, Chart, Columns, Explorer, Line
-from ..lines import reaches_far, seed_table
-from ..numbers import learning_rate
+from ..chart import Arm, Chart, Columns, Explorer, Line
+from ..lines import kept, reaches_far, seed_table
 from ..svg import HUES
-from ..thinning import kept
+from ..words import learning_rate
 from .contents import Clock, Comparison, Curve, GradientProfile, Name, RateCurve
 
 _NATS = "nats per target token"

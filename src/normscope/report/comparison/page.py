@@ -1,22 +1,23 @@
-"""One HTML file that needs nothing else: pictures, tables, commands. `write` puts the pictures beside it as files."""
+"""A comparison as one HTML file that needs nothing else, and as the output of a notebook's cell.
+
+`write` puts the pictures of the page beside it as files."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
 from ...files import make_folders, write_atomically
-from ..explore.script import scripted
-from ..lines import styles_for
-from ..numbers import MISSING, NON_FINITE, counted, learning_rate, number, significant
+from .. import notebook
+from ..explore.script import environment, scripted
+from ..lines import styles_for, too_many
 from ..svg import inlined
-from ..template import environment
+from ..words import MISSING, NON_FINITE, counted, learning_rate, number, significant, span
 from .contents import Comparison, Configuration, GradientProfile, Status
 from .endings import endings_svg
 from .explore import explorer
-from .plots import curves_svg, gradient_svg, schedule_svg
-from .rates import rates_svg
+from .plots import curves_svg, gradient_svg, rates_svg, schedule_svg
 
 _ENDINGS = {
     Status.FINISHED: "finished",
@@ -145,3 +146,46 @@ def tally(configurations: Sequence[Configuration]) -> str:
     parts = [f"{endings.count(status)} {words}" for status, words in _ENDINGS.items() if status in endings]
     counts = f"{counted(len(configurations), 'configuration')}, {counted(len(endings), 'run')}"
     return f"{counts}: {', '.join(parts)}." if parts else f"{counts}."
+
+
+_MOST_ENDINGS = 80
+"""Configurations of a picture that shows where each ended."""
+
+
+def comparison_html(page: Comparison, where: str) -> str:
+    """where: the report, which holds everything else."""
+    return notebook.fragment(_notebook_pieces(page, where))
+
+
+def _notebook_pieces(page: Comparison, where: str) -> Iterator[str]:
+    yield notebook.heading(page.title)
+    yield notebook.paragraph(page.conclusion.found)
+    yield notebook.paragraph(page.conclusion.paper)
+    heads = ("configuration", "optimiser", "rate", "warm-up", "seeds", "validation loss (nats per token)", "verdict")
+    yield notebook.table(heads, [_notebook_row(one) for one in page.configurations])
+    for curve in page.rate_curves:
+        yield notebook.paragraph(f"{curve.name}: {curve.summary}")
+    yield notebook.paragraph(f"Everything else: {where}")
+    yield from _notebook_pictures(page)
+
+
+def _notebook_pictures(page: Comparison) -> Iterator[str]:
+    """Curves where hues tell them apart, of more placements where each ended, and of very many the table alone."""
+    baseline = page.unigram_loss_nats
+    if not too_many(curve.name for curve in page.valid_curves):
+        title = "Validation loss over updates"
+        curves = curves_svg(page.valid_curves, ylabel="nats per target token", title=title, baseline=baseline)
+        yield notebook.picture(curves)
+    elif len(page.configurations) <= _MOST_ENDINGS:
+        yield notebook.picture(endings_svg(page.configurations, baseline=baseline))
+    if page.rate_curves and not too_many(curve.name for curve in page.rate_curves):
+        yield notebook.picture(rates_svg(page.rate_curves, baseline=baseline))
+
+
+def _notebook_row(one: Configuration) -> tuple[object, ...]:
+    losses = [seed.valid_loss_nats for seed in one.seeds if seed.valid_loss_nats is not None]
+    loss = "–" if not losses else number(sum(losses) / len(losses))
+    if len(losses) > 1:
+        loss += f" ({span(losses)})"
+    rate, warmup = learning_rate(one.peak_lr), one.warmup_updates or "none"
+    return (one.name, one.optimizer, rate, warmup, len(one.seeds), loss, one.verdict.text)

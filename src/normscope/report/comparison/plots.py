@@ -1,4 +1,4 @@
-"""The curves of a report as SVG text: losses and learning rates over updates, gradient norms over blocks."""
+"""The pictures of a report as SVG: losses and rates over updates, gradient norms over blocks, losses over the rate."""
 
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -18,6 +18,7 @@ from ..lines import (
     draw_line,
     log_scale,
     points_each,
+    rate_scale,
     reaches_far,
     seed_mean,
     seed_table,
@@ -26,8 +27,9 @@ from ..lines import (
     too_many,
 )
 from ..svg import INK, house_style, to_svg
-from .contents import Block, Curve, GradientProfile, Name
-from .panels import curve_panels, profile_panels
+from ..words import learning_rate
+from .contents import Block, Curve, GradientProfile, Name, RateCurve
+from .panels import curve_panels, profile_panels, rate_panels
 
 # S = seeds, U = updates or blocks
 _WIDTH_INCHES, _HEIGHT_INCHES, _LEGEND_ROW_INCHES = 5.6, 3.5, 0.24
@@ -202,3 +204,50 @@ def _described_profile(profile: GradientProfile) -> str:
     norms_SU = seed_table(profile.seeds_norms, len(profile.blocks))
     means = seed_mean(np.where(norms_SU > 0, norms_SU, np.nan))
     return f"{profile.label}: " + ", ".join(f"{b} {short(m)}" for b, m in zip(profile.blocks, means, strict=True))
+
+
+# S = seeds, R = rates
+_YLABEL = "nats per target token"
+
+
+@house_style()
+def rates_svg(
+    curves: Sequence[RateCurve],
+    *,
+    baseline: float | None = None,
+    title: str = "Validation loss at the end over the learning rate",
+) -> str:
+    """Draw the mean over seeds, a band from the lowest to the highest, and a cross where a run counts as at its start.
+
+    baseline: the loss of the unigram baseline, drawn as a dashed line. Of more placements than there are hues each has
+    a panel, without baseline or crosses.
+    """
+    words = ". ".join(map(_described, curves))
+    names = [curve.name for curve in curves]
+    if too_many(names):
+        return to_svg(rate_panels(curves, ylabel=_YLABEL), title=title, desc=words)
+    styles, handles, crossed = styles_for(names), list[Line2D](), False
+    figure, axes = canvas(_YLABEL)
+    axes.set_xlabel("peak learning rate, log scale")
+    for curve in curves:
+        look, values_SR = styles[curve.name], seed_table(curve.seeds_losses, len(curve.peak_lrs))
+        handles.append(draw_line(axes, str(curve.name), curve.peak_lrs, values_SR, look))
+        replaced_SR = np.asarray(curve.seeds_replaced, dtype=bool)
+        if replaced_SR.any():
+            rates_SR = np.broadcast_to(curve.peak_lrs, values_SR.shape)
+            axes.plot(rates_SR[replaced_SR], values_SR[replaced_SR], ls="", marker="x", ms=9, mew=2, color=look.color)
+            crossed = True
+    if baseline is not None and np.isfinite(baseline):
+        handles.append(axes.axhline(baseline, color=INK, lw=1.2, ls=(0, (7, 4)), label="unigram baseline", zorder=1.5))
+    if crossed:
+        label = "counts as the loss at initialisation"
+        handles.append(Line2D([], [], ls="", marker="x", ms=9, mew=2, color=INK, label=label))
+    rate_scale(axes)
+    finish(figure, axes, handles, empty=not any(np.isfinite(row).any() for c in curves for row in c.seeds_losses))
+    return to_svg(figure, title=title, desc=words)
+
+
+def _described(curve: RateCurve) -> str:
+    means_R = seed_mean(seed_table(curve.seeds_losses, len(curve.peak_lrs)))
+    points = [f"{short(mean)} at {learning_rate(rate)}" for rate, mean in zip(curve.peak_lrs, means_R, strict=True)]
+    return f"{curve.name}: {', '.join(points)}"

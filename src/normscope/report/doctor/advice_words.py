@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from ..numbers import counted, learning_rate, percentage, probability, significant
+from ..words import counted, learning_rate, percentage, probability, significant
 from . import explanations
 from .advice import Advice, RatePlace, RateRange, WarmupAdvice
 

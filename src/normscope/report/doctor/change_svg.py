@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from ..panels_svg import Panel, Series, panels_svg
+from ..chart import Panel, Series
+from ..chart_svg import panels_svg
 from .advice import FirstChange, StackChange
 from .contents import Stack
 from .depth import positive

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from .. import notebook
-from ..numbers import counted
-from ..panels_svg import Panel, panels_svg
-from ..words import kind_name
+from ..chart import Panel
+from ..chart_svg import panels_svg
+from ..words import counted, kind_name
 from .advice_words import advice_rows, source_words
 from .contents import DiagnosisContents, Stack
 from .svg import depth_panels

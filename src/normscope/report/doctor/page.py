@@ -6,12 +6,10 @@ from pathlib import Path
 from typing import Protocol
 
 from ...files import write_atomically
-from ..explore.panels import panels_explorer
-from ..explore.script import scripted
-from ..numbers import counted, learning_rate
+from ..explore.encode import panels_explorer
+from ..explore.script import environment, scripted
 from ..svg import Picture, inlined
-from ..template import environment
-from ..words import Tone, kind_name
+from ..words import Tone, counted, kind_name, learning_rate
 from .advice_words import OUTCOMES
 from .contents import DiagnosisContents, Prediction, Severity, Stack, SublayerMeasurements
 from .explanations import COLUMN_TERMS, STACK_TERMS

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from ..numbers import learning_rate, percentage
 from ..svg import Picture, inlined
+from ..words import learning_rate, percentage
 from .advice import Advice, ShortTraining
 from .advice_words import advice_facts, advice_rows, source_words
 from .change_svg import change_picture

@@ -8,8 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from ..numbers import learning_rate, probability
 from ..svg import HUES, INK, PAPER, house_style, to_svg
+from ..words import learning_rate, probability
 from .advice import Advice, ShortTraining
 from .advice_words import OUTCOMES, good_rates
 from .depth import finite

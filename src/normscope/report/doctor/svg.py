@@ -4,7 +4,8 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from ..panels_svg import Kind, Panel, Series, panels_svg
+from ..chart import Kind, Panel, Series
+from ..chart_svg import panels_svg
 from ..words import kind_name
 from .contents import Prediction, Stack, SublayerMeasurements
 from .depth import depths, finite, positive

@@ -8,9 +8,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from ..numbers import counted
-from ..printable import printable
-from ..words import kind_name
+from ..words import counted, kind_name, printable
 from .advice_words import advice_rows, source_words
 from .contents import DiagnosisContents, Finding, Severity, Stack
 from .depth import places

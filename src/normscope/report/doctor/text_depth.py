@@ -8,7 +8,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from ..sparkline import ASCII_BARS, BARS
+from ..words import ASCII_BARS, BARS
 from .contents import Stack
 from .depth import DepthRow, depth_rows, finite, places, positive
 from .words import figures

@@ -4,8 +4,7 @@ import math
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
-from ..numbers import MISSING, NON_FINITE, counted, joined, learning_rate, significant
-from ..words import norm_name
+from ..words import MISSING, NON_FINITE, counted, joined, learning_rate, norm_name, significant
 from .advice_words import rate_headline, speaks_against
 from .connection import Connection
 from .contents import DiagnosisContents, Finding, ModelMeasurements, Severity, Stack, Sublayer, Verdict

@@ -1,4 +1,4 @@
-"""The script and the style of pages that are explored, and the policy that lets a browser run these and no other."""
+"""How a page is put together: templates, style sheets, its script, and the policy that lets a browser run no other."""
 
 import base64
 import hashlib
@@ -7,9 +7,31 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from ..template import style_sheet
-from .chart import Explorer
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from ..chart import Explorer
+from ..words import printable
 from .encode import encoded
+
+_TEMPLATES = Path(__file__).parents[1] / "templates"
+
+
+def environment() -> Environment:
+    """The environment of the templates: everything is escaped and printable, and a name not given is an error."""
+    return Environment(
+        loader=FileSystemLoader(_TEMPLATES),
+        autoescape=True,
+        finalize=lambda value: printable(value) if type(value) is str else value,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def style_sheet(*more: str) -> str:
+    """The style sheet of all pages, followed by those named in `more`."""
+    return "".join((_TEMPLATES / f"{name}.css").read_text(encoding="utf-8") for name in ("style", *more))
+
 
 _ROOM = Path(__file__).parents[1]
 VENDOR = _ROOM / "vendor" / "uplot"

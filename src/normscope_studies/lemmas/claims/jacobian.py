@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from normscope.evidence.judging import each_between
-from normscope.report.numbers import number
+from normscope.report.words import number
 
-from ...protocol.claims import Made, judged
+from ...engine.claims import Made, judged
 from ..estimates import Estimates
 from ..measure import LemmasConfig
 from .tolerance import BOUND_WITHIN

@@ -2,9 +2,9 @@
 
 from normscope.evidence.judging import Answer, all_hold, by_place, each_between
 from normscope.measure import Estimate
-from normscope.report.numbers import number
+from normscope.report.words import number
 
-from ...protocol.claims import Made, judged
+from ...engine.claims import Made, judged
 from ...theory import corrected, paper
 from ..estimates import Estimates
 from ..measure import STEPS, LemmasConfig

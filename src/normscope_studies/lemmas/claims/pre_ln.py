@@ -7,9 +7,9 @@ import numpy as np
 from normscope.evidence.estimates import part
 from normscope.evidence.judging import by_place, each_between
 from normscope.measure import Estimate
-from normscope.report.numbers import interval, number
+from normscope.report.words import interval, number
 
-from ...protocol.claims import Made, judged
+from ...engine.claims import Made, judged
 from ...theory import corrected, paper
 from ..measure import LemmasConfig
 from .tolerance import PREDICTED_WITHIN

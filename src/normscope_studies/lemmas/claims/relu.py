@@ -5,9 +5,9 @@ import math
 import numpy as np
 
 from normscope.evidence.judging import each_between
-from normscope.report.numbers import interval, number, percentage
+from normscope.report.words import interval, number, percentage
 
-from ...protocol.claims import Made, judged
+from ...engine.claims import Made, judged
 from ..estimates import Estimates
 from ..measure import LemmasConfig
 from .tolerance import EQUAL_WITHIN

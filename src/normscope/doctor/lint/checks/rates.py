@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from ....report.doctor.advice import Advice
 from ....report.doctor.contents import Finding, Severity
-from ....report.numbers import counted, learning_rate, probability
+from ....report.words import counted, learning_rate, probability
 from ..needs import a_judged_rate
 from ..rules import Patient, Rule
 

@@ -1,6 +1,8 @@
-"""Measurements that are not made twice: each lies in a file with the settings and the source it was made by."""
+"""Measurements that are not made twice: each lies in a JSON file with the settings and the source it was made by."""
 
 import json
+import math
+import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -14,7 +16,25 @@ from normscope.files import disk_errors, make_folders, write_atomically
 from normscope.limits.sealed import SealedJson
 from normscope.provenance import source_of
 
-from .plain import as_json
+
+def as_json(value: Any) -> str:
+    """Indented text, with a list of numbers on one line; JSON has neither infinity nor NaN, so these are null."""
+    text = json.dumps(plain(value), indent=1, ensure_ascii=False)
+    return re.sub(r"\[\s+([-\d.e+,\snul]+?)\s+\]", lambda m: "[" + " ".join(m[1].split()) + "]", text) + "\n"
+
+
+def plain(value: Any) -> Any:
+    """Built-in types alone: arrays become lists, floats get six digits, what is not finite becomes None."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if hasattr(value, "tolist"):
+        return plain(value.tolist())
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, float):
+        return float(f"{value:.6g}") if math.isfinite(value) else None
+    return value
+
 
 _WORTH_A_LINE_SECONDS = 1.0
 _KIND = SealedJson(

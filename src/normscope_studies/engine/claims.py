@@ -5,7 +5,7 @@ from typing import Any
 
 from normscope.evidence.judging import Answer, conditions_of, verdict_of
 
-from .contents import Claim
+from .page import Claim
 
 Made = tuple[Claim, dict[str, Any]]
 """A claim and the numbers it quotes."""

@@ -1,4 +1,6 @@
-"""What the script of a page draws, as plain values: arms, what their curves stand over, and charts."""
+"""One chart as plain values: curves, their axes, and what a page lets its readers switch on and off.
+
+`chart_svg` draws it as a picture, `explore.encode` writes it for the script of a page."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -88,3 +90,39 @@ class Explorer:
 
     arms: Sequence[Arm] = ()
     charts: Sequence[Chart] = ()
+
+
+Kind = Literal["measured", "predicted", "claimed", "points"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Series:
+    """One curve. `hue` says what it is of, its kind how it was come by; None in `y` is a gap."""
+
+    label: str
+    kind: Kind
+    hue: int
+    """Index into the house's hues, so that measurement and prediction of one thing share a colour; -1 is the text's."""
+    x: Sequence[float]
+    y: Sequence[float | None]
+    low: Sequence[float | None] = ()
+    """With `high` a band: a confidence interval or a range, which the caption names."""
+    high: Sequence[float | None] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Panel:
+    """One pair of axes."""
+
+    title: str
+    xlabel: str
+    ylabel: str
+    series: Sequence[Series]
+    log_x: bool = False
+    log_y: bool = False
+    from_zero: bool = False
+    """The y axis starts at 0; not together with `log_y`."""
+    y_range: tuple[float, float] | None = None
+    """The ends of the y axis, in place of those that fit the curves and of `from_zero`."""
+    ticks: Sequence[str] = ()
+    """Names for x = 0, 1, 2, …, in place of numbers."""

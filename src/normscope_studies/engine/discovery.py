@@ -2,6 +2,7 @@
 
 The tool asks for them through the entry-point group `normscope.studies`: an entry names a function that returns them by
 the name one types. A package of one's own offers its studies so too: `studies = partial(studies_in, __name__)`.
+Nothing here imports torch: `normscope study --help` reads what studies say of themselves without it.
 """
 
 import ast
@@ -12,16 +13,32 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from normscope.errors import UserError
 
-from .about import About
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """An option of a study's verb that stands for settings which are asked for often."""
 
-if TYPE_CHECKING:
-    from normscope.engines.seam import MakeEngine
+    name: str
+    kind: type
+    help: str
+    sets: Callable[[Any], Mapping[str, Any]]
+    """From the value given to the settings it changes, as `--set` would name them. Raises ValueError."""
 
-    from .study import Findings, Study
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class About:
+    """What a study says of itself: stands as ABOUT in its file, or in the `__init__.py` of its folder."""
+
+    title: str
+    question: str
+    """One or two sentences."""
+    help: str
+    """One line for the list of studies."""
+    options: Sequence[Option] = ()
+    """Beside --scale and --set, which every study has."""
+
 
 _PACKAGE = __name__.partition(".")[0]
 
@@ -33,39 +50,16 @@ class ListedStudy:
     about: About
     module: str
 
-    def load(self) -> "Study":
-        """The study, with torch and all that measures imported."""
-        found: Study = importlib.import_module(self.module).STUDY
+    def load(self) -> Any:
+        """The `engine.study.Study`, with torch and all that measures imported."""
+        found = importlib.import_module(self.module).STUDY
         assert found.about == self.about
         return found
 
-    def run(
-        self,
-        *,
-        scale: str,
-        settings: Sequence[str],
-        given: Mapping[str, Any],
-        out: Path,
-        engine: "MakeEngine",
-        watch: Callable[[str, int, int], None],
-        say: Callable[[str], None],
-        command: str,
-    ) -> list[str]:
-        """Measure what `out` lacks, write the page and the data, and return what the terminal shows of them.
-
-        settings: KEY=VALUE changes of the scale. given: settings that came by options of their own. Raises UserError.
-        """
-        from .pieces import Pieces
-        from .settings import configured
-        from .study import run_study
-
-        study = self.load()
-        if scale not in study.scales:
-            raise UserError(f"--scale must be one of {', '.join(study.scales)}, got {scale!r}")
-        config = configured(study.scales[scale].config, settings, given)
-        pieces = Pieces(out, watch=watch, say=say, engine=engine)
-        found, page = run_study(study, config, pieces, command=command, scale=scale)
-        return [*_lines(self.about.title, found, study.caution(scale)), f"page: {page}"]
+    def run(self, **asked: Any) -> list[str]:
+        """Answer the study as `Study.answer` takes it; returns what the terminal shows. Raises UserError."""
+        lines: list[str] = self.load().answer(**asked)
+        return lines
 
 
 @cache
@@ -106,21 +100,3 @@ def _read(module: str) -> About | None:
                 except (TypeError, ValueError) as error:
                     raise ValueError(f"{spec.origin}:{node.lineno}: ABOUT must be made of plain values") from error
     return None
-
-
-def _lines(title: str, found: "Findings", caution: str) -> list[str]:
-    """What the terminal shows: conditions, every claim beside what was measured, and the count of verdicts."""
-    from normscope.evidence.verdict import tally
-    from normscope.report.numbers import counted
-
-    lines = [title, *(f"  {key}: {value}" for key, value in found.conditions), *found.lines]
-    for claim in found.claims:
-        lines += [
-            f"{claim.name}: {claim.verdict}{f' ({claim.conditions})' if claim.conditions else ''}",
-            f"  claim:    {claim.statement} [{claim.source}]",
-            f"  measured: {claim.found}",
-        ]
-    if found.claims:
-        lines.append(f"{counted(len(found.claims), 'claim')}: {tally(claim.verdict for claim in found.claims)}.")
-        lines += [caution] if caution else []
-    return lines

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import ArrayLike
 
-from normscope.report.panels_svg import Kind, Series
+from normscope.report.chart import Kind, Series
 
 
 def measured(label: str, hue: int, x: ArrayLike, mean: ArrayLike, half_width: ArrayLike) -> Series:

@@ -1,18 +1,16 @@
 """Panels of curves: what was measured, with its spread, over what was predicted and what is claimed."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
+from .chart import Panel, Series
 from .lines import log_scale, short
 from .svg import HUES, INK, house_style, to_svg
 
-Kind = Literal["measured", "predicted", "claimed", "points"]
 _LOOKS = {
     "measured": {"ls": "-", "marker": "o", "ms": 4.5, "lw": 1.1},
     "predicted": {"ls": (0, (4, 2)), "marker": "", "lw": 2.2},  # seen on either side of a measured line that it meets
@@ -25,41 +23,8 @@ _LETTER_INCHES, _LEGEND_HANDLE_INCHES = 0.09, 0.85
 """Of the legend's text, a little more than the mean of its font; and of a line before it, with the gaps."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Series:
-    """One curve. `hue` says what it is of, its kind how it was come by; None in `y` is a gap."""
-
-    label: str
-    kind: Kind
-    hue: int
-    """Index into the house's hues, so that measurement and prediction of one thing share a colour; -1 is the text's."""
-    x: Sequence[float]
-    y: Sequence[float | None]
-    low: Sequence[float | None] = ()
-    """With `high` a band: a confidence interval or a range, which the caption names."""
-    high: Sequence[float | None] = ()
-
-
 _LABEL_CHARACTERS = 40
 """With two blanks each, that stand beside each other below a panel."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Panel:
-    """One pair of axes."""
-
-    title: str
-    xlabel: str
-    ylabel: str
-    series: Sequence[Series]
-    log_x: bool = False
-    log_y: bool = False
-    from_zero: bool = False
-    """The y axis starts at 0; not together with `log_y`."""
-    y_range: tuple[float, float] | None = None
-    """The ends of the y axis, in place of those that fit the curves and of `from_zero`."""
-    ticks: Sequence[str] = ()
-    """Names for x = 0, 1, 2, …, in place of numbers."""
 
 
 def panels_svg(panels: Sequence[Panel], *, title: str, columns: int = 2) -> str:

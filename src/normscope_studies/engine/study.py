@@ -9,16 +9,32 @@ from typing import Any
 
 import torch
 
+from normscope.engines.seam import MakeEngine
+from normscope.errors import UserError
+from normscope.evidence.judging import tally
 from normscope.files import disk_errors, make_folders, write_atomically
 from normscope.provenance import provenance
+from normscope.report.words import counted
+from normscope.settings.tables import as_table, put, read_override
+from normscope.settings.validation import validated
 from normscope.train.device import describe
 
-from .about import About
-from .contents import Claim, StudyFigure, StudyPage, StudyTable
-from .page import write_study
-from .pieces import Pieces
-from .plain import as_json
-from .scale import Scale
+from .discovery import About
+from .page import Claim, StudyFigure, StudyPage, StudyTable, write_study
+from .pieces import Pieces, as_json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scale:
+    """One size that a study can be asked at."""
+
+    config: Any
+    """A frozen dataclass, of keyword arguments alone, whose __post_init__ raises ValueError for what cannot be
+    measured."""
+    decides: bool = True
+    """False for a size that shows that a study works and no more. The page, the data and the terminal then say that
+    the verdicts mean nothing."""
+
 
 PACKAGE = __name__.partition(".")[0]
 """What the numbers of a study depend on beside the tool."""
@@ -53,6 +69,29 @@ class Study:
         if not scale or self.scales[scale].decides:
             return ""
         return f"Scale {scale} is so small that its verdicts mean nothing: they only show that the study works."
+
+    def answer(
+        self,
+        *,
+        scale: str,
+        settings: Sequence[str],
+        given: Mapping[str, Any],
+        out: Path,
+        engine: MakeEngine,
+        watch: Callable[[str, int, int], None],
+        say: Callable[[str], None],
+        command: str,
+    ) -> list[str]:
+        """Measure what `out` lacks, write the page and the data, and return what the terminal shows of them.
+
+        settings: KEY=VALUE changes of the scale. given: settings that came by options of their own. Raises UserError.
+        """
+        if scale not in self.scales:
+            raise UserError(f"--scale must be one of {', '.join(self.scales)}, got {scale!r}")
+        config = configured(self.scales[scale].config, settings, given)
+        pieces = Pieces(out, watch=watch, say=say, engine=engine)
+        found, page = run_study(self, config, pieces, command=command, scale=scale)
+        return [*_lines(self.about.title, found, self.caution(scale)), f"page: {page}"]
 
 
 def run_study(study: Study, config: Any, pieces: Pieces, *, command: str, scale: str = "") -> tuple[Findings, Path]:
@@ -110,3 +149,32 @@ def environment_of() -> dict[str, str]:
     found = describe(device=torch.device("cpu"), seed=0, data_fingerprint="", fast_matmul=False)
     dropped = ("seed", "data_fingerprint", "accelerator", "fast_matmul")
     return {key: str(value) for key, value in (found | provenance(PACKAGE)).items() if key not in dropped}
+
+
+def configured(config: Any, overrides: Sequence[str], given: Mapping[str, Any] | None = None) -> Any:
+    """The configuration with KEY=VALUE changes, values as in TOML or plain text. Raises UserError.
+
+    given: changes that came by options of their own; a KEY=VALUE for the same key is refused.
+    """
+    table = as_table(config) | dict(given or {})
+    for override in overrides:
+        key, value = read_override(override)
+        if key in (given or {}):
+            raise UserError(f"{key} is given twice: by an option of its own, and by --set {override}; give it once")
+        put(table, key, value)
+    return validated(type(config), table)
+
+
+def _lines(title: str, found: Findings, caution: str) -> list[str]:
+    """What the terminal shows: conditions, every claim beside what was measured, and the count of verdicts."""
+    lines = [title, *(f"  {key}: {value}" for key, value in found.conditions), *found.lines]
+    for claim in found.claims:
+        lines += [
+            f"{claim.name}: {claim.verdict}{f' ({claim.conditions})' if claim.conditions else ''}",
+            f"  claim:    {claim.statement} [{claim.source}]",
+            f"  measured: {claim.found}",
+        ]
+    if found.claims:
+        lines.append(f"{counted(len(found.claims), 'claim')}: {tally(claim.verdict for claim in found.claims)}.")
+        lines += [caution] if caution else []
+    return lines
