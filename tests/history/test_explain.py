@@ -7,13 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from normscope.history.episodes import Kind, episodes
-from normscope.history.explain import EVERYWHERE, NOT_RECORDED, OUTPUT, UNKNOWN, explain
-from normscope.history.figure import thinned
-from normscope.history.noise import levels, logarithms
-from normscope.history.record import History, Recipe, Series
-from normscope.history.section import section
-from normscope.history.text import WIDTH, headed, page
+from normscope.history.episodes import EpisodeKind, episodes, levels, logarithms
+from normscope.history.explain import EVERYWHERE, NOT_RECORDED, OUTPUT, UNKNOWN, WIDTH, episode_head, explain, page
+from normscope.history.record import History, LoggedSeries, TrainingRecipe
+from normscope.history.section import section, thinned
 
 UPDATES, AT = 240, 150
 PLACES = [f"model.layers/block_{block:02}/{kind}" for block in (1, 2, 3) for kind in ("attention", "feed_forward")]
@@ -26,12 +23,14 @@ def learning(update: int) -> float:
 def log(loss: Callable[[int], float] = learning, noise: float = 0.03, seed: int = 0) -> History:
     draw = random.Random(seed)
     updates = tuple(range(1, UPDATES + 1))
-    return History(source="log", loss=Series(updates, tuple(loss(u) * math.exp(draw.gauss(0, noise)) for u in updates)))
+    return History(
+        source="log", loss=LoggedSeries(updates, tuple(loss(u) * math.exp(draw.gauss(0, noise)) for u in updates))
+    )
 
 
-def measured(value: Callable[[int], float]) -> Series:
+def measured(value: Callable[[int], float]) -> LoggedSeries:
     updates = tuple(range(1, UPDATES + 1, 5))
-    return Series(updates, tuple(value(u) for u in updates))
+    return LoggedSeries(updates, tuple(value(u) for u in updates))
 
 
 def monitored(history: History, **sublayers: Callable[[str, int], float]) -> History:
@@ -61,13 +60,13 @@ def test_healthy_losses_give_no_alarm(loss: Callable[[int], float], noise: float
 @pytest.mark.parametrize("noise", [0.001, 0.03, 0.1])
 def test_rises_and_spikes_are_dated(noise: float) -> None:
     (spike,) = episodes(log(lambda u: learning(u) + 3 * math.exp(-max(0, u - AT) / 12) * (u >= AT), noise))
-    assert (spike.kind, spike.onset) == (Kind.SPIKE, AT)
+    assert (spike.kind, spike.onset) == (EpisodeKind.SPIKE, AT)
     assert spike.end is not None
     (rise,) = episodes(log(lambda u: learning(u) + min(3, 0.3 * max(0, u - AT)), noise))
-    assert rise.kind is Kind.RISE
+    assert rise.kind is EpisodeKind.RISE
     assert abs(rise.onset - AT) <= 5
     (broken,) = episodes(log(lambda u: learning(u) if u < AT else math.nan, noise))
-    assert (broken.kind, broken.onset, broken.loss_worst) == (Kind.RISE, AT, math.inf)
+    assert (broken.kind, broken.onset, broken.loss_worst) == (EpisodeKind.RISE, AT, math.inf)
 
 
 def test_the_level_is_the_median_and_its_noise_that_of_neighbours() -> None:
@@ -96,7 +95,7 @@ def test_a_rate_is_too_high_where_one_sub_layer_moves_too_far() -> None:
     assert (found.cause, found.place) == ("rate-too-high", PLACES[3])
     # Without the ratios the rate itself, which has just come to its peak.
     warmed = replace(
-        log(rising), rate=Series(history.loss.updates, tuple(min(1.0, u / AT) for u in history.loss.updates))
+        log(rising), rate=LoggedSeries(history.loss.updates, tuple(min(1.0, u / AT) for u in history.loss.updates))
     )
     (found,) = explain(warmed).episodes
     assert (found.cause, found.place) == ("rate-too-high", NOT_RECORDED)
@@ -113,7 +112,7 @@ def test_what_the_log_does_not_decide_is_unknown_and_says_what_to_record() -> No
     )
     # A rate that has been constant for long explains nothing, and neither do updates that stay small.
     steady = monitored(log(rising), update_ratio=lambda p, u: 1e-3)
-    (found,) = explain(replace(steady, rate=Series((1, 2, UPDATES), (1e-3,) * 3))).episodes
+    (found,) = explain(replace(steady, rate=LoggedSeries((1, 2, UPDATES), (1e-3,) * 3))).episodes
     assert (found.cause, found.place) == (UNKNOWN, EVERYWHERE)
 
 
@@ -138,13 +137,13 @@ def stuck(u: int) -> float:
 
 
 def test_a_clip_hides_a_rate_from_sgd_and_not_from_adam() -> None:
-    norms = Series(tuple(range(1, UPDATES + 1)), (2.0,) * UPDATES)
+    norms = LoggedSeries(tuple(range(1, UPDATES + 1)), (2.0,) * UPDATES)
     history = replace(log(stuck), gradient_norm=norms)
-    sgd = replace(history, recipe=Recipe(clip_norm=1e-3, divides=False))
+    sgd = replace(history, recipe=TrainingRecipe(clip_norm=1e-3, divides=False))
     assert [one.cause for one in explain(sgd).episodes] == ["clip-hides-rate"]
     # A loss that stands still may be that of a model that was trained before.
-    adam = replace(history, recipe=Recipe(clip_norm=1e-3, divides=True, epsilon=1e-8))
-    mild = replace(history, recipe=Recipe(clip_norm=0.1, divides=False))
+    adam = replace(history, recipe=TrainingRecipe(clip_norm=1e-3, divides=True, epsilon=1e-8))
+    mild = replace(history, recipe=TrainingRecipe(clip_norm=0.1, divides=False))
     assert explain(adam).episodes == explain(mild).episodes == ()
     # Where it is that of frequencies it is stuck, and why is not known.
     (found,) = explain(replace(mild, recipe=replace(mild.recipe, unigram_nats=4.0))).episodes
@@ -157,16 +156,16 @@ def test_a_clip_hides_a_rate_from_sgd_and_not_from_adam() -> None:
 def test_epsilon_is_told_by_how_far_updates_go(update_norm: float, wanted: list[tuple[str, int, str]]) -> None:
     """Rate 1e-3, a gradient of 2 and ε = 1: where ε alone divides, an update is 2e-3."""
     history = monitored(log(stuck), update_norm=lambda p, u: update_norm, gradient_norm=lambda p, u: 2.0)
-    history = replace(history, rate=Series((1,), (1e-3,)), recipe=Recipe(divides=True, epsilon=1.0))
+    history = replace(history, rate=LoggedSeries((1,), (1e-3,)), recipe=TrainingRecipe(divides=True, epsilon=1.0))
     assert [(one.kind, one.onset, one.cause) for one in explain(history).episodes] == wanted
 
 
 def test_a_plateau_is_one_only_where_a_model_knows_frequencies_alone() -> None:
     history = log(lambda u: 2.0 + 2 * math.exp(-u / 20))
     assert episodes(history) == []
-    assert episodes(replace(history, recipe=Recipe(unigram_nats=4.0))) == []
-    (found,) = episodes(replace(history, recipe=Recipe(unigram_nats=2.0)))
-    assert found.kind is Kind.PLATEAU
+    assert episodes(replace(history, recipe=TrainingRecipe(unigram_nats=4.0))) == []
+    (found,) = episodes(replace(history, recipe=TrainingRecipe(unigram_nats=2.0)))
+    assert found.kind is EpisodeKind.PLATEAU
     # 2 (1 + exp(-u/20)) is within a few hundredths of its end from 80 on.
     assert 55 < found.onset < 100
 
@@ -195,7 +194,7 @@ def test_the_section_of_a_page_names_the_sub_layer_that_left_first() -> None:
     (episode,) = shown.episodes
     assert ("cause", "rate-too-high — a rate too high for these weights") in episode.rows
     assert ("where", PLACES[3]) in episode.rows
-    assert (episode.head, episode.tone) == (headed(explain(history).episodes[0]), "mixed")
+    assert (episode.head, episode.tone) == (episode_head(explain(history).episodes[0]), "mixed")
     _, steps = shown.pictures
     assert "Norm of each update over that of the weights" in steps.caption
     assert f">{PLACES[3]}</text>" in steps.svg
@@ -204,7 +203,7 @@ def test_the_section_of_a_page_names_the_sub_layer_that_left_first() -> None:
 
 def test_without_sub_layers_the_gradient_is_drawn_and_no_spike_is_thinned_away() -> None:
     values = tuple(1.0 + 6.0 * (u == 700) for u in range(1, 3001))
-    history = replace(log(), gradient_norm=Series(tuple(range(1, 3001)), values))
+    history = replace(log(), gradient_norm=LoggedSeries(tuple(range(1, 3001)), values))
     _, norm = section(explain(history)).pictures
     assert "Norm of the whole gradient" in norm.caption
     kept = thinned(values)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from normscope.errors import UserError
-from normscope.history.readers.rows import history_of
+from normscope.history.record import history_of
 from normscope.targets.histories import history_at
 
 LOSSES = [4.0, 3.5, 3.25, 3.0]

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..doctor.trace.inputs import Inputs
 from ..errors import installation
-from ..history.recipe import recipe_values
+from ..history.record import recipe_values
 from ..monitor.loop import LoopMonitor
 
 

@@ -5,9 +5,8 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from ..history.readers.rows import history_of, numbers_in
-from ..history.readers.wandb_lines import of_steps
-from ..history.record import History
+from ..history.readers import of_steps
+from ..history.record import History, history_of, numbers_in
 from ..limits.reading import parse_json
 
 _MAGIC, _HEADER_BYTES = b":W&B", 7

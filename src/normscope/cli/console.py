@@ -170,7 +170,7 @@ def say(text: str) -> None:
 
 def print_history(explanation: "Explanation") -> None:
     """The page of the terminal, in ASCII where the terminal has nothing else."""
-    from ..history.text import page
+    from ..history.explain import page
     from ..report.words import printable
 
     for line in page(explanation):

@@ -1,13 +1,93 @@
-"""Where a loss left its course: spikes, rises that did not come back, and plateaus."""
+"""Where a loss left its course: spikes, rises that did not come back, and plateaus.
+
+A loss is compared with its own past by medians, so that no outlier decides, and as logarithms: batches scatter in
+proportion to the loss, and a rise of a tenth is as bad at 0.5 nats as at 5.
+"""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import pairwise
 from statistics import median
 
-from .noise import LEAST, LEAST_RISE, Level, level_of, levels, logarithms
-from .record import History, Recipe, Series
+from .record import History, LoggedSeries, TrainingRecipe
+
+# W = values of a window
+
+WINDOW, LONG_WINDOW, LATEST, LEAST = 50, 200, 9, 20
+"""Values from which the noise is taken, values whose median is the level, and the fewest from which either is."""
+NORMAL = 1.4826
+"""A normal distribution's standard deviation over its median absolute deviation."""
+STANDS_OUT, LEAST_RISE = 6.0, math.log(1.1)
+"""A value stands out that lies six standard deviations above the level, and a tenth of the loss at least. Of noise that
+is normal, one value in a billion does; the tenth keeps what is small in a very smooth loss from standing out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """Where a loss was before an update, as logarithms."""
+
+    middle: float
+    spread: float
+    """Standard deviation of its noise."""
+
+    @property
+    def limit(self) -> float:
+        """What a value has to exceed to stand out."""
+        return self.middle + max(STANDS_OUT * self.spread, LEAST_RISE)
+
+    @property
+    def upper(self) -> float:
+        """What a value that has come back does not exceed."""
+        return self.middle + max(3 * self.spread, LEAST_RISE / 2)
+
+
+def logarithms(values: Sequence[float]) -> list[float]:
+    """Of positive numbers; inf for what is not finite, and of 0 or less that of the least positive one."""
+    least = min((v for v in values if math.isfinite(v) and v > 0), default=1.0)
+    return [math.log(max(v, least)) if math.isfinite(v) else math.inf for v in values]
+
+
+def levels(logs: Sequence[float]) -> list[Level | None]:
+    """The level before every value, of the ordinary values before it; None for the first `LEAST`.
+
+    Values that stand out, and those after them until the loss has come back, do not move the level; after `WINDOW`
+    values that do not come back it is taken anew. It does not rise either: a loss that creeps up is compared with the
+    lowest level that it had.
+    """
+    found: list[Level | None] = []
+    kept: list[float] = []
+    out, lowest = 0, math.inf
+    for value in logs:
+        level = None
+        if len(kept) >= LEAST:
+            now = level_of(kept)
+            lowest = min(lowest, now.middle)
+            level = Level(lowest, now.spread)
+        found.append(level)
+        out = out + 1 if level is not None and value > (level.upper if out else level.limit) else 0
+        if out > WINDOW:
+            kept, out, lowest = [], 0, math.inf
+        if not out and math.isfinite(value):
+            kept.append(value)
+    return found
+
+
+def level_of(logs: Sequence[float]) -> Level:
+    """Of the values up to now: the median of the latest, and the noise, which is the larger of two windows'.
+
+    The noise is taken from differences of neighbours, which a loss that falls hardly changes. A short window follows a
+    noise that grows; a long one keeps a quiet stretch from making what comes after it stand out.
+    """
+    return Level(median(logs[-LATEST:]), max(_spread(logs[-WINDOW:]), _spread(logs[-LONG_WINDOW:])))
+
+
+def _spread(logs_W: Sequence[float]) -> float:
+    steps = [b - a for a, b in pairwise(logs_W)]
+    centre = median(steps)
+    return NORMAL * median(abs(step - centre) for step in steps) / math.sqrt(2)
+
 
 MOST_OF_UNIGRAM = 0.95
 """Share of the unigram baseline's loss from which a model counts as knowing no more than frequencies."""
@@ -21,7 +101,7 @@ LEAST_UPDATES = 40
 """Values of a loss, from which a plateau is told from a beginning."""
 
 
-class Kind(StrEnum):
+class EpisodeKind(StrEnum):
     SPIKE = "spike"
     """The loss rose and came back."""
     RISE = "rise"
@@ -34,7 +114,7 @@ class Kind(StrEnum):
 class Episode:
     """One departure of the loss from its course. Losses in nats."""
 
-    kind: Kind
+    kind: EpisodeKind
     onset: int
     """The first update at which the loss stands out, or from which it does not fall."""
     end: int | None
@@ -49,13 +129,13 @@ class Episode:
 def episodes(history: History) -> list[Episode]:
     """All of them, in the order of their onsets; a plateau only where nothing stood out before."""
     found = _departures(history.loss)
-    if any(one.kind is Kind.RISE for one in found):
+    if any(one.kind is EpisodeKind.RISE for one in found):
         return found
     plateau = _plateau(history)
     return sorted([*found, *([plateau] if plateau else [])], key=lambda one: one.onset)
 
 
-def _departures(loss: Series) -> list[Episode]:
+def _departures(loss: LoggedSeries) -> list[Episode]:
     """Stretches in which the loss stands out of what was before. Those that nearly touch are one."""
     logs = logarithms(loss.values)
     before = levels(logs)
@@ -82,11 +162,11 @@ def _first(logs: Sequence[float], before: Sequence[Level | None], at: int) -> in
     return at
 
 
-def _episode(loss: Series, start: int, end: int | None, base: Level) -> Episode:
+def _episode(loss: LoggedSeries, start: int, end: int | None, base: Level) -> Episode:
     values = loss.values[start:end]
     worst = max((v if math.isfinite(v) else math.inf) for v in values)
     return Episode(
-        kind=Kind.RISE if end is None else Kind.SPIKE,
+        kind=EpisodeKind.RISE if end is None else EpisodeKind.SPIKE,
         onset=loss.updates[start],
         end=None if end is None else loss.updates[end],
         loss_before=math.exp(base.middle),
@@ -94,7 +174,7 @@ def _episode(loss: Series, start: int, end: int | None, base: Level) -> Episode:
     )
 
 
-def _joined(found: Sequence[Episode], loss: Series) -> list[Episode]:
+def _joined(found: Sequence[Episode], loss: LoggedSeries) -> list[Episode]:
     """What begins within a few values after another has ended is the same unrest."""
     joined: list[Episode] = []
     for one in found:
@@ -131,7 +211,7 @@ def _plateau(history: History) -> Episode | None:
     if first > len(logs) // 2:
         return None
     found = Episode(
-        kind=Kind.PLATEAU,
+        kind=EpisodeKind.PLATEAU,
         onset=loss.updates[first],
         end=None,
         loss_before=loss.values[0],
@@ -150,7 +230,7 @@ def _is_stuck(history: History, found: Episode) -> bool:
     return max_similarity(history, history.last_update) >= ALIKE
 
 
-def frequencies_nats(recipe: Recipe) -> float | None:
+def frequencies_nats(recipe: TrainingRecipe) -> float | None:
     """The loss from which a model knows no more than frequencies; None where the log does not say what that is."""
     if recipe.unigram_nats is not None:
         return MOST_OF_UNIGRAM * recipe.unigram_nats

@@ -1,16 +1,18 @@
-"""A history explained: every episode with its onset, its place, its cause and what to try."""
+"""A history explained, in values and on one screen: every episode's onset, place, cause and what to try."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from statistics import median
+from textwrap import wrap
 from typing import Any
 
 from ..report.doctor.contents import Severity
-from .causes.judged import Cause
-from .causes.registry import CAUSES
-from .episodes import Episode, Kind, episodes
-from .places import Place, first_place
-from .record import History
+from ..report.words import BARS, BROKEN, counted, joined, significant
+from .episodes import Episode, EpisodeKind, episodes
+from .patterns import PATTERNS, Pattern
+from .places import LeadingSublayer, first_place
+from .record import History, LoggedSeries
 
 UNKNOWN = "unknown"
 OUTPUT = "the output layer"
@@ -19,7 +21,7 @@ NOT_RECORDED = "not recorded"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Explained:
+class EpisodeReport:
     """One episode, as values that a terminal, a page or a JSON file can show."""
 
     kind: str
@@ -46,7 +48,7 @@ class Explanation:
     """What a history says."""
 
     history: History
-    episodes: tuple[Explained, ...]
+    episodes: tuple[EpisodeReport, ...]
 
     @property
     def severity(self) -> Severity | None:
@@ -54,7 +56,7 @@ class Explanation:
         kinds = {one.kind for one in self.episodes}
         if not kinds:
             return None
-        return Severity.INFO if kinds == {Kind.SPIKE.value} else Severity.WARNING
+        return Severity.INFO if kinds == {EpisodeKind.SPIKE.value} else Severity.WARNING
 
     def to_json(self) -> dict[str, Any]:
         """As plain values; the curve of the loss with them, null where it was not finite."""
@@ -77,13 +79,13 @@ def explain(history: History) -> Explanation:
     return Explanation(history=history, episodes=tuple(kept))
 
 
-def _explained(history: History, episode: Episode) -> Explained:
-    judged = [(cause, cause.judge(history, episode)) for cause in CAUSES]
+def _explained(history: History, episode: Episode) -> EpisodeReport:
+    judged = [(cause, cause.judge(history, episode)) for cause in PATTERNS]
     fitting = next(((cause, found) for cause, found in judged if found.fits), None)
     missing = tuple(dict.fromkeys(need for _, found in judged for need in found.missing))
     place = first_place(history, episode)
     worst = episode.loss_worst if math.isfinite(episode.loss_worst) else None
-    return Explained(
+    return EpisodeReport(
         kind=episode.kind.value,
         onset=episode.onset,
         end=episode.end,
@@ -98,7 +100,7 @@ def _explained(history: History, episode: Episode) -> Explained:
     )
 
 
-def _place(history: History, cause: Cause | None, place: Place | None) -> str:
+def _place(history: History, cause: Pattern | None, place: LeadingSublayer | None) -> str:
     if not history.sublayers:
         return NOT_RECORDED
     if cause is not None and cause.where == "output layer":
@@ -112,3 +114,96 @@ def _record(missing: Sequence[str]) -> str:
     return (
         f"record {'; '.join(missing)}, and train again from before it" if missing else "look at the data and the code"
     )
+
+
+WIDTH, MOST_LINES = 96, 38
+_MARK = "▲"
+_COLUMNS = 64
+
+
+def page(explanation: Explanation) -> list[str]:
+    """Lines of at most `WIDTH` columns, under forty in all; episodes for which there is no room are counted."""
+    history, found = explanation.history, explanation.episodes
+    lines = [history_head(explanation), ""]
+    lines += ["  " + line for line in _course(history.loss, [one.onset for one in found])]
+    for number, one in enumerate(found):
+        part = ["", *_episode(one)]
+        if len(lines) + len(part) > MOST_LINES - 2:
+            left = found[number:]
+            starts = joined([f"{other.onset:,}" for other in left[:8]]) + (" …" if len(left) > 8 else "")
+            lines += [
+                "",
+                *wrap(f"and {counted(len(left), 'more episode')}, from update {starts}; --json has all", WIDTH),
+            ]
+            break
+        lines += part
+    return lines
+
+
+def history_head(explanation: Explanation) -> str:
+    """How many episodes there are, over which updates, and what was read."""
+    history, found = explanation.history, explanation.episodes
+    said = counted(len(found), "episode") if found else "no spike and no plateau"
+    return f"{said} — loss over {counted(history.last_update, 'update')}, {history.source}"
+
+
+def _course(loss: LoggedSeries, onsets: Sequence[int]) -> Iterator[str]:
+    """The loss in letters, and a line with a mark below the letter of each onset."""
+    if not loss:
+        return
+    first, last = loss.updates[0], loss.updates[-1]
+    columns = min(_COLUMNS, len(loss.updates))
+
+    def column(update: int) -> int:
+        return min(columns - 1, (update - first) * columns // max(1, last - first + 1))
+
+    groups: list[list[float]] = [[] for _ in range(columns)]
+    for update, value in zip(loss.updates, loss.values, strict=True):
+        groups[column(update)].append(value)
+    marked = {column(onset) for onset in onsets}
+    # A spike of one update is not to be averaged away where it is marked.
+    shown = [_shown(group, at in marked) for at, group in enumerate(groups)]
+    known = [value for value in shown if value is not None and math.isfinite(value)]
+    low, high = (min(known), max(known)) if known else (0.0, 1.0)
+    step = (high - low) / (len(BARS) - 1) or 1.0
+    letters = (" " if v is None else BROKEN if not math.isfinite(v) else BARS[round((v - low) / step)] for v in shown)
+    yield f"loss {significant(high, 3):>6} ┐ {''.join(letters)}"
+    marks = "".join(_MARK if at in marked else " " for at in range(columns)).rstrip()
+    yield f"     {significant(low, 3):>6} ┘ {marks}".rstrip()
+
+
+def _shown(group: Sequence[float], marked: bool) -> float | None:
+    if not group:
+        return None
+    broken = [v for v in group if not math.isfinite(v)]
+    return math.inf if broken else max(group) if marked else median(group)
+
+
+def _episode(one: EpisodeReport) -> Iterator[str]:
+    yield episode_head(one)
+    for name, words in episode_rows(one):
+        yield from _hanging(f"  {name:6}", words)
+
+
+def episode_head(one: EpisodeReport) -> str:
+    """What happened to the loss, and when."""
+    worst = "not finite" if one.loss_worst is None else significant(one.loss_worst, 3)
+    before = significant(one.loss_before, 3)
+    match one.kind:
+        case "plateau":
+            return f"plateau from update {one.onset:,}: the loss stays at {worst}"
+        case "spike":
+            return f"spike at update {one.onset:,}: {before} to {worst}, back at update {one.end:,}"
+        case _:
+            return f"rise from update {one.onset:,}: {before} to {worst}, and it did not come back"
+
+
+def episode_rows(one: EpisodeReport) -> list[tuple[str, str]]:
+    """Why, where, by what evidence, and what to try, each with its name; without what is not known."""
+    rows = [("cause", f"{one.cause} — {one.title}"), ("where", one.place), ("seen", "; ".join(one.evidence))]
+    rows += [("try", one.attempt)]
+    return [(name, words) for name, words in rows if words]
+
+
+def _hanging(head: str, words: str) -> list[str]:
+    return wrap(words, WIDTH, initial_indent=head, subsequent_indent=" " * len(head))

@@ -1,11 +1,11 @@
-"""Which sub-layer left its course first."""
+"""Which quantity left its course, where and when: sub-layers, logits, and tokens that become alike."""
 
 import math
 from dataclasses import dataclass
 from statistics import median
 
-from .episodes import Episode
-from .record import History, Series
+from .episodes import ALIKE, Episode, max_similarity
+from .record import History, LoggedSeries
 
 GROWN = 3.0
 """Times by which a sub-layer's quantity has to exceed its own past, and what the others have become, to stand out."""
@@ -15,7 +15,7 @@ _PAST = 9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class LeadingSublayer:
     """A sub-layer that stands out."""
 
     sublayer: str
@@ -26,7 +26,7 @@ class Place:
     """What it is of its own median before."""
 
 
-def first_place(history: History, episode: Episode) -> Place | None:
+def first_place(history: History, episode: Episode) -> LeadingSublayer | None:
     """The sub-layer that stood out first around the onset; None where none was recorded, or none leads the others.
 
     Looked at are the measurements from the last before the onset to the second after it. A sub-layer stands out whose
@@ -40,7 +40,7 @@ def first_place(history: History, episode: Episode) -> Place | None:
                 continue
             most = max(grown, key=lambda place: grown[place])
             if grown[most] >= GROWN * max(1.0, median(grown.values())):
-                return Place(sublayer=most, quantity=quantity, update=update, times=grown[most])
+                return LeadingSublayer(sublayer=most, quantity=quantity, update=update, times=grown[most])
     return None
 
 
@@ -55,15 +55,36 @@ def growth(history: History, quantity: str, onset: int) -> float | None:
     return max(around, default=None)
 
 
-def _measured(series: dict[str, Series], onset: int) -> list[int]:
+def _measured(series: dict[str, LoggedSeries], onset: int) -> list[int]:
     """The updates to look at, of all that anything was measured at."""
     known = sorted({update for one in series.values() for update in one.updates})
     before, after = [u for u in known if u < onset], [u for u in known if u >= onset]
     return [*before[-1:], *after[:2]]
 
 
-def times_of_past(series: Series, update: int) -> float | None:
+def times_of_past(series: LoggedSeries, update: int) -> float | None:
     """A value over the median of those before it; None without both."""
     past = [v for v in series.before(update).values[-_PAST:] if v > 0]
     here = [v for u, v in zip(series.updates, series.values, strict=True) if u == update]
     return here[0] / median(past) if past and here and math.isfinite(here[0]) else None
+
+
+def grown_at(history: History, episode: Episode) -> tuple[int, float] | None:
+    """The first measured update around the onset at which logits are three times their past, and how many times."""
+    logits = history.logit_deviation.finite()
+    updates = [*logits.before(episode.onset).updates[-1:], *logits.since(episode.onset).updates]
+    past = logits.before(episode.onset)
+    for update in updates:
+        value, before = logits.at(update), past.before(update).values[-_PAST:]
+        if value is not None and before and value >= GROWN * median(before):
+            return update, value / median(before)
+    return None
+
+
+def alike_at(history: History, episode: Episode) -> int | None:
+    """The first measured update from the onset on at which the tokens that leave a stack are alike, and stay so."""
+    known = sorted({u for s in history.stacks.values() if "end_correlation" in s for u in s["end_correlation"].updates})
+    after = [update for update in known if update >= episode.onset]
+    if not after or max_similarity(history, history.last_update) < ALIKE:
+        return None
+    return next((update for update in after if max_similarity(history, update) >= ALIKE), None)

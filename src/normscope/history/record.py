@@ -1,13 +1,19 @@
-"""The history of a training, whatever wrote it down."""
+"""The history of a training, made of values by update and name, whatever wrote them."""
 
 import math
+import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from torch.optim import Optimizer
+
+from ..doctor.lint.clipping import epsilon_of
 
 
 @dataclass(frozen=True, slots=True)
-class Series:
+class LoggedSeries:
     """A quantity at some of the updates, which rise."""
 
     updates: tuple[int, ...] = ()
@@ -23,29 +29,29 @@ class Series:
         gaps = sorted(b - a for a, b in zip(self.updates, self.updates[1:], strict=False))
         return gaps[len(gaps) // 2] if gaps else 1
 
-    def before(self, update: int) -> "Series":
+    def before(self, update: int) -> "LoggedSeries":
         """What was recorded before that update."""
         count = bisect_left(self.updates, update)
-        return Series(self.updates[:count], self.values[:count])
+        return LoggedSeries(self.updates[:count], self.values[:count])
 
-    def since(self, update: int) -> "Series":
+    def since(self, update: int) -> "LoggedSeries":
         """What was recorded at that update and later."""
         first = bisect_left(self.updates, update)
-        return Series(self.updates[first:], self.values[first:])
+        return LoggedSeries(self.updates[first:], self.values[first:])
 
     def at(self, update: int) -> float | None:
         """The last value up to that update; None where there is none yet."""
         count = bisect_right(self.updates, update)
         return self.values[count - 1] if count else None
 
-    def finite(self) -> "Series":
+    def finite(self) -> "LoggedSeries":
         """Without what is not finite."""
         kept = [(u, v) for u, v in zip(self.updates, self.values, strict=True) if math.isfinite(v)]
-        return Series(tuple(u for u, _ in kept), tuple(v for _, v in kept))
+        return LoggedSeries(tuple(u for u, _ in kept), tuple(v for _, v in kept))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recipe:
+class TrainingRecipe:
     """Settings of a training that tell patterns apart. None for what its log does not say."""
 
     clip_norm: float | None = None
@@ -62,28 +68,135 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """What was recorded of a training, by update, counted from 1. Empty series for what was not."""
+    """What was recorded of a training, by update, counted from 1. What was not recorded is an empty series."""
 
     source: str
     """What was read: a file or a folder."""
-    loss: Series
+    loss: LoggedSeries
     """Of the training's batches, in nats."""
-    validation_loss: Series = Series()
-    rate: Series = Series()
-    gradient_norm: Series = Series()
+    validation_loss: LoggedSeries = LoggedSeries()
+    rate: LoggedSeries = LoggedSeries()
+    gradient_norm: LoggedSeries = LoggedSeries()
     """Of the whole gradient, before it is clipped."""
-    sublayers: Mapping[str, Mapping[str, Series]] = field(default_factory=dict)
+    sublayers: Mapping[str, Mapping[str, LoggedSeries]] = field(default_factory=dict)
     """By sub-layer, such as `encoder.layers/block_03/attention`, in the order of the log; then by quantity."""
-    stacks: Mapping[str, Mapping[str, Series]] = field(default_factory=dict)
+    stacks: Mapping[str, Mapping[str, LoggedSeries]] = field(default_factory=dict)
     """By stack, then by quantity."""
-    logit_deviation: Series = Series()
-    recipe: Recipe = Recipe()
+    logit_deviation: LoggedSeries = LoggedSeries()
+    recipe: TrainingRecipe = TrainingRecipe()
 
     @property
     def last_update(self) -> int:
         """The last one with a loss; 0 without any."""
         return self.loss.updates[-1] if self.loss else 0
 
-    def of_sublayers(self, quantity: str) -> dict[str, Series]:
+    def of_sublayers(self, quantity: str) -> dict[str, LoggedSeries]:
         """One quantity of every sub-layer that has it."""
         return {place: found[quantity] for place, found in self.sublayers.items() if quantity in found}
+
+
+LoggedValues = tuple[int, Mapping[str, float]]
+"""An update, counted from 1, and what was recorded of it."""
+
+_LOSS = (
+    "loss",
+    "train/loss",
+    "train_loss",
+    "training_loss",
+    "train/loss_nats",
+    "loss_nats",
+    "train/loss_step",
+    "loss_step",
+)
+_VALIDATION = ("eval_loss", "eval/loss", "val_loss", "val/loss", "valid_loss", "validation/loss", "validation/nll_nats")
+_RATE = ("learning_rate", "train/learning_rate", "lr", "train/lr")
+_GRADIENT = (
+    "grad_norm",
+    "train/grad_norm",
+    "gradient_norm",
+    "train/gradient_norm",
+    "grad_norm/total",
+    "train/global_grad_norm",
+)
+_LIGHTNING_RATE = re.compile(r"lr-\w+")
+_MEASURED = re.compile(r"(?:^|/)normscope/(?P<rest>.+)$")
+_SUBLAYER = re.compile(r"(?P<place>.+/block_\d+/\w+)/(?P<quantity>\w+)")
+RECIPE = "normscope/recipe/"
+"""What the callbacks write once: `epsilon`, `divides` and `clip_norm`."""
+
+
+def history_of(source: str, rows: Iterable[LoggedValues], recipe: TrainingRecipe | None = None) -> History:
+    """Raises ValueError where no loss of a training is among the names, with those that there are."""
+    series = _series(rows)
+    loss = _first(series, _LOSS)
+    if not loss:
+        known = ", ".join(sorted(name for name in series if "normscope/" not in name)[:10]) or "none"
+        raise ValueError(f"{source} has no training loss; names that are read: {', '.join(_LOSS)}; it has: {known}")
+    sublayers: dict[str, dict[str, LoggedSeries]] = {}
+    stacks: dict[str, dict[str, LoggedSeries]] = {}
+    others: dict[str, LoggedSeries] = {}
+    for name, one in series.items():
+        if (measured := _MEASURED.search(name)) is None:
+            continue
+        rest = measured["rest"]
+        if inside := _SUBLAYER.fullmatch(rest):
+            sublayers.setdefault(inside["place"], {})[inside["quantity"]] = one
+        else:
+            stack, _, quantity = rest.rpartition("/")
+            (stacks.setdefault(stack, {}) if stack and stack != "recipe" else others)[quantity] = one
+    return History(
+        source=source,
+        loss=loss,
+        validation_loss=_first(series, _VALIDATION),
+        rate=_first(series, (*_RATE, *(name for name in series if _LIGHTNING_RATE.fullmatch(name)))),
+        gradient_norm=_first(series, _GRADIENT),
+        sublayers=sublayers,
+        stacks=stacks,
+        logit_deviation=others.pop("logit_deviation", LoggedSeries()),
+        recipe=_recipe(recipe or TrainingRecipe(), others),
+    )
+
+
+def _recipe(known: TrainingRecipe, written: Mapping[str, LoggedSeries]) -> TrainingRecipe:
+    """What the callbacks wrote, in place of what is not known otherwise."""
+    values = {name: one.values[-1] for name, one in written.items()}
+    if "clip_norm" in values:
+        known = replace(known, clip_norm=values["clip_norm"] or math.inf)
+    if "divides" in values:
+        known = replace(known, divides=bool(values["divides"]), epsilon=values.get("epsilon"))
+    if "classes" in values:
+        known = replace(known, classes=int(values["classes"]))
+    return known
+
+
+def _first(series: Mapping[str, LoggedSeries], names: Sequence[str]) -> LoggedSeries:
+    return next((series[name] for name in names if name in series), LoggedSeries())
+
+
+def _series(rows: Iterable[LoggedValues]) -> dict[str, LoggedSeries]:
+    """By name, updates rising. What was written twice counts as it was last; a resumed training repeats updates."""
+    found: dict[str, dict[int, float]] = {}
+    for update, values in rows:
+        for name, value in values.items():
+            found.setdefault(name, {})[update] = value
+    return {name: LoggedSeries(tuple(sorted(one)), tuple(one[u] for u in sorted(one))) for name, one in found.items()}
+
+
+def numbers_in(values: Mapping[str, Any]) -> dict[str, float]:
+    """Those of the values that are numbers; strings that JSON's writers use for what is not finite are."""
+    special = {"NaN": float("nan"), "Infinity": math.inf, "-Infinity": -math.inf}
+    found = {name: special.get(value, value) if isinstance(value, str) else value for name, value in values.items()}
+    return {
+        name: float(value)
+        for name, value in found.items()
+        if isinstance(value, int | float) and not isinstance(value, bool)
+    }
+
+
+def recipe_values(optimizer: Optimizer, clip_norm: float | None) -> dict[str, float]:
+    """`normscope/recipe/…`: whether the optimiser divides by the gradient's size, its ε, and the clip, 0 for none."""
+    group = optimizer.param_groups[0] if optimizer.param_groups else {}
+    epsilon = epsilon_of(group)
+    clip = clip_norm if clip_norm and math.isfinite(clip_norm) else 0.0
+    found = {f"{RECIPE}divides": float(epsilon is not None), f"{RECIPE}clip_norm": float(clip)}
+    return found if epsilon in (None, math.inf) else found | {f"{RECIPE}epsilon": float(epsilon or 0.0)}

@@ -6,12 +6,15 @@ from pathlib import Path
 from ..adapters.wandb_datastore import of_datastore
 from ..errors import UserError
 from ..history.explain import Explanation, explain
-from ..history.readers.event_files import PREFIX, of_event_files
-from ..history.readers.metrics import of_events
-from ..history.readers.trainer_state import FILE as TRAINER_STATE
-from ..history.readers.trainer_state import of_trainer_state
-from ..history.readers.wandb_lines import FILE as WANDB_LINES
-from ..history.readers.wandb_lines import of_wandb_lines
+from ..history.readers import (
+    EVENT_FILES,
+    TRAINER_STATE,
+    WANDB_LINES,
+    of_event_files,
+    of_events,
+    of_trainer_state,
+    of_wandb_lines,
+)
 from ..history.record import History
 from ..train import RunFolder
 
@@ -66,7 +69,7 @@ def _of_folder(path: Path) -> History:
     states = [*path.glob(TRAINER_STATE), *sorted(path.glob(f"checkpoint-*/{TRAINER_STATE}"), key=_number, reverse=True)]
     if states:
         return of_trainer_state(states[0])
-    if any(path.glob(f"{PREFIX}*")):
+    if any(path.glob(f"{EVENT_FILES}*")):
         return of_event_files(path)
     for inside in (path / "files" / WANDB_LINES, path / WANDB_LINES):
         if inside.is_file():
@@ -81,7 +84,7 @@ def _of_file(path: Path) -> History:
         return run_history(path.parent)
     if path.name == TRAINER_STATE:
         return of_trainer_state(path)
-    if path.name.startswith(PREFIX):
+    if path.name.startswith(EVENT_FILES):
         return of_event_files(path)
     if path.suffix == ".wandb":
         return of_datastore(path)

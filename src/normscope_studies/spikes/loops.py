@@ -9,8 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from normscope.history.readers.metrics import of_events
-from normscope.history.readers.trainer_state import FILE, of_trainer_state
+from normscope.history.readers import TRAINER_STATE, of_events, of_trainer_state
 from normscope.history.record import History
 from normscope.monitor import Monitor
 from normscope.optim import OptimizerConfig, ScheduleConfig
@@ -128,7 +127,7 @@ def by_trainer(case: Case, config: SpikesConfig, seed: int) -> History:
         )
         with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
             trainer.train()
-        file = Path(folder) / FILE
+        file = Path(folder) / TRAINER_STATE
         trainer.state.save_to_json(str(file))
         return of_trainer_state(file)
 

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from normscope.history.causes.registry import CAUSES
 from normscope.history.explain import UNKNOWN
+from normscope.history.patterns import PATTERNS
 
 from ..engine.claims import judged
 from ..engine.page import StudyFigure, StudyTable
@@ -117,8 +117,8 @@ def _said(piece: Piece) -> str:
 
 
 def _confusions(found: Mapping[tuple[str, str, int], Piece]) -> StudyTable:
-    said = [*(cause.id for cause in CAUSES), UNKNOWN, NOTHING]
-    truths = [*(cause.id for cause in CAUSES), ""]
+    said = [*(cause.id for cause in PATTERNS), UNKNOWN, NOTHING]
+    truths = [*(cause.id for cause in PATTERNS), ""]
     counts = {truth: Counter(_said(piece) for piece in found.values() if piece["cause"] == truth) for truth in truths}
     return StudyTable(
         title="What was done, by row, and what the doctor says, by column",

@@ -1,0 +1,295 @@
+"""The known causes of a spike, a rise or a plateau: what speaks for each, and what to try."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from statistics import median
+from typing import Literal
+
+from ..doctor.lint.clipping import Clipping
+from ..report.words import learning_rate, percentage, significant
+from .episodes import ALIKE, Episode, EpisodeKind, frequencies_nats, max_similarity
+from .places import GROWN, alike_at, first_place, grown_at, growth
+from .record import History
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PatternMatch:
+    """Whether a pattern fits."""
+
+    fits: bool
+    evidence: tuple[str, ...] = ()
+    """What was seen that speaks for it, in words; of one that does not fit, nothing."""
+    missing: tuple[str, ...] = ()
+    """What would have to be recorded to decide; nothing where what is there decides."""
+
+
+NO = PatternMatch(fits=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pattern:
+    """A known pattern."""
+
+    id: str
+    title: str
+    judge: Callable[[History, Episode], PatternMatch]
+    attempt: str
+    """What to try."""
+    where: Literal["sub-layer", "output layer", "whole model"] = "whole model"
+    """What it begins in: one sub-layer that may lead the others, the output layer, or nothing in particular."""
+
+
+def unless_recorded(*missing: str) -> PatternMatch:
+    """A pattern that nothing speaks for, because the log lacks what would."""
+    return PatternMatch(fits=False, missing=missing)
+
+
+def judge_clip(history: History, episode: Episode) -> PatternMatch:
+    """Fits a plateau whose gradients are clipped to less than a thousandth, with an optimiser that feels it."""
+    if episode.kind is not EpisodeKind.PLATEAU:
+        return NO
+    norms = [v for v in history.gradient_norm.finite().since(episode.onset).values if v > 0]
+    clip = history.recipe.clip_norm
+    if not norms or clip is None:
+        return unless_recorded("the gradient's norm before clipping, and what it is clipped to")
+    norm = median(norms)
+    rate = _rate(history, episode)
+    # Without ε and the gradient's entries an optimiser that divides is taken to divide well.
+    epsilon = 0.0 if history.recipe.divides else None
+    clipping = Clipping(gradient_norm=norm, clip_norm=clip, rate=rate or 1.0, epsilon=epsilon)
+    if not clipping.is_far_below:
+        return NO
+    if history.recipe.divides is None:
+        return unless_recorded("the optimiser's class: SGD's updates shrink with the clip, Adam's do not")
+    if not clipping.hides_rate:
+        return NO
+    felt = (
+        ""
+        if rate is None
+        else f", so that the rate of {learning_rate(rate)} acts as {learning_rate(clipping.effective_rate)}"
+    )
+    return PatternMatch(
+        fits=True,
+        evidence=(f"the gradient's norm is {significant(norm, 3)} and is clipped to {significant(clip, 3)}{felt}",),
+    )
+
+
+def _rate(history: History, episode: Episode) -> float | None:
+    rates = [v for v in history.rate.finite().since(episode.onset).values if v > 0]
+    return median(rates) if rates else None
+
+
+_CLIP = Pattern(
+    id="clip-hides-rate",
+    title="a clip that hides a rate a thousand times smaller",
+    judge=judge_clip,
+    attempt="clip to about the gradient's usual norm, and then lower the rate: it has never acted as it is written",
+)
+
+
+_SWAMPS = 0.3
+"""An update that ε alone shapes is rate · gradient / ε; from this share of it, ε is most of the denominator."""
+
+
+def judge_epsilon(history: History, episode: Episode) -> PatternMatch:
+    """Fits a plateau where sub-layers move by rate · (clipped gradient) / ε, as they do where ε is all that divides.
+
+    Adam's update is rate · m / (√v + ε). Where ε is lost beside √v, it is far smaller than rate · gradient / ε.
+    """
+    if episode.kind is not EpisodeKind.PLATEAU or history.recipe.divides is False:
+        return NO
+    epsilon = history.recipe.epsilon
+    moved, norms = history.of_sublayers("update_norm"), history.of_sublayers("gradient_norm")
+    if epsilon is None or not moved or not history.rate:
+        return unless_recorded("ε, the rate, and how far each update moves the sub-layers (Monitor.stepped)")
+    shares = [
+        step * epsilon / (rate * gradient * _clipped(history, update))
+        for place, series in moved.items()
+        for update, step in zip(series.updates, series.values, strict=True)
+        if update >= episode.onset
+        and (gradient := norms[place].at(update) if place in norms else None)
+        and (rate := history.rate.at(update))
+    ]
+    if not shares or median(shares) < _SWAMPS:
+        return NO
+    share = median(shares)
+    return PatternMatch(
+        fits=True,
+        evidence=(
+            f"with ε = {significant(epsilon, 2)} updates are within a factor of "
+            f"{significant(max(share, 1 / share), 2)} of rate · gradient / ε: it is ε that divides them, and not the "
+            "gradient's own size",
+        ),
+    )
+
+
+def _clipped(history: History, update: int) -> float:
+    norm, clip = history.gradient_norm.at(update), history.recipe.clip_norm
+    return 1.0 if not norm or clip is None else min(1.0, clip / norm)
+
+
+_EPSILON = Pattern(
+    id="epsilon-swamps-gradients",
+    title="Adam's ε larger than the gradients that it is added to",
+    judge=judge_epsilon,
+    attempt="lower ε well below the gradient's usual entries (1e-8 is the default of most libraries)",
+)
+
+
+def judge_logits(history: History, episode: Episode) -> PatternMatch:
+    """Fits a rise at which logits have grown threefold, while the sub-layers' own updates have not."""
+    if episode.kind is EpisodeKind.PLATEAU:
+        return NO
+    if not history.logit_deviation.before(episode.onset) or not history.logit_deviation.since(episode.onset):
+        return unless_recorded("the logits' standard deviation (Monitor)")
+    found = grown_at(history, episode)
+    place = first_place(history, episode)
+    steps = growth(history, "update_ratio", episode.onset)
+    if found is None or (place is not None and place.quantity == "update_ratio") or (steps or 0.0) >= GROWN:
+        return NO
+    update, times = found
+    return PatternMatch(
+        fits=True,
+        evidence=(
+            f"at update {update:,} the logits' standard deviation is {significant(times, 2)} times its median before",
+            "the sub-layers' updates have not grown as much: what grows is the output layer",
+        ),
+    )
+
+
+_LOGITS = Pattern(
+    id="logits-growing",
+    title="logits that grow faster than the model learns",
+    judge=judge_logits,
+    attempt="lower the rate of the output matrix, decay its weights, or add a z-loss (1e-4 · log² Z; PaLM, "
+    "arXiv:2204.02311, section 5); norms on queries and keys where attention's scores grow too",
+    where="output layer",
+)
+
+
+def judge_collapse(history: History, episode: Episode) -> PatternMatch:
+    """Fits a loss that stays up while the tokens that leave a stack have become alike, which before they were not."""
+    if episode.kind is EpisodeKind.SPIKE:
+        return NO
+    if not any("end_correlation" in stack for stack in history.stacks.values()):
+        return unless_recorded("the mean cosine similarity between tokens (Monitor)")
+    alike = alike_at(history, episode)
+    led_by = first_place(history, episode)
+    grown = grown_at(history, episode)
+    if alike is None or (led_by is not None and led_by.quantity == "update_ratio") or (grown and grown[0] < alike):
+        # One sub-layer has run away, or the output layer: the collapse is what came of it.
+        return NO
+    now, before = max_similarity(history, alike), max_similarity(history, episode.onset - 1)
+    if episode.onset > 1 and before >= ALIKE:
+        return NO
+    was = f", {significant(before, 2)} before" if before else ""
+    evidence = [
+        f"at update {alike:,} the mean cosine similarity between the tokens that leave the stack is "
+        f"{significant(now, 2)}{was}"
+    ]
+    limit = frequencies_nats(history.recipe)
+    if limit is not None and episode.loss_worst >= limit:
+        evidence.append("the loss is that of a model that knows nothing but how frequent tokens are")
+    return PatternMatch(fits=True, evidence=tuple(evidence))
+
+
+_COLLAPSE = Pattern(
+    id="post-ln-collapse",
+    title="collapse: the stream no longer tells tokens apart, as in Post-LN at too high a rate",
+    judge=judge_collapse,
+    attempt="go back to a checkpoint before the onset with a rate ten times lower or a longer warm-up, or take a "
+    "placement that keeps a skip path free of norms (Pre-LN, Peri-LN, DeepNorm)",
+)
+
+
+_LONGEST = 2
+"""Values of the loss that stand out: a rough batch may be followed by a small echo."""
+
+
+def judge_batch(history: History, episode: Episode) -> PatternMatch:
+    """Fits a spike that is over at once. What weights have learned is not learned again in two updates."""
+    if episode.kind is not EpisodeKind.SPIKE or episode.end is None:
+        return NO
+    loss = history.loss
+    out = [update for update in loss.updates if episode.onset <= update < episode.end]
+    if len(out) > _LONGEST or loss.spacing > 1:
+        return NO
+    after = loss.at(episode.end)
+    words = [
+        f"the loss stands out for {len(out)} update{'s' if len(out) > 1 else ''} and is back at {significant(after, 3)}"
+    ]
+    norm, before = history.gradient_norm.at(episode.onset), history.gradient_norm.at(episode.onset - 1)
+    if norm and before:
+        words.append(f"the gradient's norm is {significant(norm, 3)} there, {significant(before, 3)} the update before")
+    return PatternMatch(fits=True, evidence=tuple(words))
+
+
+_BATCH = Pattern(
+    id="bad-batch",
+    title="one bad batch of data; the weights were hardly changed",
+    judge=judge_batch,
+    attempt="look at the data of that update (broken encoding, repeated lines, wrong labels); gradient clipping keeps "
+    "such a batch from doing harm",
+)
+
+
+_NEAR_PEAK = 0.5
+"""Share of the highest rate so far from which a rate is near its peak."""
+LARGE = 0.1
+"""An update of a tenth of the weights' own norm; healthy trainings have a thousandth."""
+
+
+def judge_rate(history: History, episode: Episode) -> PatternMatch:
+    """Fits a rise near the highest rate so far, or one at which a sub-layer's updates have become large."""
+    if episode.kind is EpisodeKind.PLATEAU:
+        return NO
+    evidence = [*_updates(history, episode), *_peak(history, episode)]
+    if evidence:
+        return PatternMatch(fits=True, evidence=tuple(evidence))
+    missing = ([] if history.rate else ["the learning rate"]) + (
+        [] if history.of_sublayers("update_ratio") else ["update-to-weight ratios of the sub-layers (Monitor.stepped)"]
+    )
+    return unless_recorded(*missing)
+
+
+def _updates(history: History, episode: Episode) -> list[str]:
+    place = first_place(history, episode)
+    if place is not None and place.quantity == "update_ratio":
+        return [f"the updates of {place.sublayer} are {significant(place.times, 2)} times what they were"]
+    if (grown := growth(history, "update_ratio", episode.onset)) is not None and grown >= GROWN:
+        return [f"the updates of most sub-layers are {significant(grown, 2)} times what they were"]
+    ratios = [
+        value
+        for series in history.of_sublayers("update_ratio").values()
+        for value in (*series.before(episode.onset).values[-1:], *series.since(episode.onset).values[:1])
+    ]
+    if ratios and max(ratios) >= LARGE:
+        return [f"an update changes weights by up to {percentage(max(ratios), 0)} of their norm"]
+    return []
+
+
+def _peak(history: History, episode: Episode) -> list[str]:
+    """The rate at the onset is near its highest so far, which it has only just reached."""
+    so_far = history.rate.finite().before(episode.onset + 1)
+    if not so_far or len(set(so_far.values)) == 1:
+        return []
+    highest = max(so_far.values)
+    reached = so_far.updates[so_far.values.index(highest)]
+    # An update's effect on the loss may take as long as the rise to its rate took.
+    if so_far.values[-1] < _NEAR_PEAK * highest or episode.onset > 2 * reached + 20:
+        return []
+    return [f"the rate had come to its highest, {learning_rate(highest)}, at update {reached:,}"]
+
+
+_RATE = Pattern(
+    id="rate-too-high",
+    title="a rate too high for these weights",
+    judge=judge_rate,
+    attempt="go back to a checkpoint before the onset with a lower peak rate or a longer warm-up; `normscope doctor` "
+    "says which rates the model bears",
+    where="sub-layer",
+)
+
+
+PATTERNS = (_CLIP, _EPSILON, _COLLAPSE, _BATCH, _LOGITS, _RATE)
+"""The most particular first: the first that fits names the cause."""

@@ -1,1 +1,0 @@
-"""Histories out of the files of trainings: one file a format."""
