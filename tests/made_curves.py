@@ -3,19 +3,20 @@
 import random
 from collections.abc import Mapping
 
-from normscope_studies.translation.arms import Arm
-from normscope_studies.translation.curves import Curve
-from normscope_studies.translation.trained import Text, Trained
+from normscope_studies.translation.arms import TranslationArm
+from normscope_studies.translation.runs import PairText, Trained, TranslationCurve
 
 UNIGRAM = 6.0
-TEXT = Text(unigram_nats=UNIGRAM, train_pairs=10, train_tokens=100, valid_pairs=2, valid_tokens=20, vocabulary=50)
+TEXT = PairText(unigram_nats=UNIGRAM, train_pairs=10, train_tokens=100, valid_pairs=2, valid_tokens=20, vocabulary=50)
 
 
-def curve(arm: Arm, last: float, *, epoch: int, first: float = 8.0, ended: str = "finished") -> Curve:
+def curve(
+    arm: TranslationArm, last: float, *, epoch: int, first: float = 8.0, ended: str = "finished"
+) -> TranslationCurve:
     """A straight line from `first` before the first update to `last` at the last epoch."""
     updates = list(range(epoch, arm.updates + 1, epoch))
     losses = [first + (last - first) * update / arm.updates for update in updates]
-    return Curve(
+    return TranslationCurve(
         updates=updates,
         nll_nats=losses,
         loss_nats=losses,
@@ -26,7 +27,7 @@ def curve(arm: Arm, last: float, *, epoch: int, first: float = 8.0, ended: str =
     )
 
 
-def trained_of(lasts: Mapping[Arm, float], *, epoch: int, seeds: int = 3, spread: float = 0.01) -> Trained:
+def trained_of(lasts: Mapping[TranslationArm, float], *, epoch: int, seeds: int = 3, spread: float = 0.01) -> Trained:
     """One curve a seed for every arm, which ends within `spread` of the arm's loss."""
     curves = {
         arm: [

@@ -15,19 +15,17 @@ from normscope.report.svg import HUES
 from normscope_studies.engine import page as contents
 from normscope_studies.engine.pieces import Pieces
 from normscope_studies.engine.study import run_study
-from normscope_studies.figure_2.claims import claims, group_shares, groups
-from normscope_studies.figure_2.config import SCALES, Figure2Config, Group
-from normscope_studies.figure_2.figures import figures
-from normscope_studies.figure_2.study import STUDY
-from normscope_studies.translation import cells as cells_module
-from normscope_studies.translation.arms import Arm
-from normscope_studies.translation.trained import Trained, trained
+from normscope_studies.figure_2.config import SCALES, Figure2Config, RateGroup
+from normscope_studies.figure_2.study import STUDY, claims, figures, shares_of
+from normscope_studies.translation import runs as cells_module
+from normscope_studies.translation.arms import TranslationArm
+from normscope_studies.translation.runs import Trained, trained
 
 CONFIG = Figure2Config(adam_lrs=(1e-3, 2e-3), sgd_lrs=(0.2, 1.0))
 EPOCH = CONFIG.epoch_updates
 
 
-def losses(group: Group, warmup: float, summed: float, short: float = 0.0) -> dict[Arm, float]:
+def losses(group: RateGroup, warmup: float, summed: float, short: float = 0.0) -> dict[TranslationArm, float]:
     """The long warm-up ends at 3.0; none costs `warmup` nats, little summed rate `summed`, a short one `short`."""
     found = {
         group.without: 3.0 + warmup + summed,
@@ -45,8 +43,8 @@ def losses(group: Group, warmup: float, summed: float, short: float = 0.0) -> di
 
 def made(*costs: tuple[float, ...], config: Figure2Config = CONFIG, **given: Any) -> Trained:
     """Costs of each group, in the order of the configuration."""
-    of = [group for name in config.optimizers for group in groups(config, name)]
-    lasts: dict[Arm, float] = {}
+    of = config.every_group()
+    lasts: dict[TranslationArm, float] = {}
     for group, cost in zip(of, costs, strict=True):
         lasts |= losses(group, *cost)
     return trained_of(lasts, epoch=EPOCH, **given)
@@ -76,8 +74,8 @@ def test_the_paper_s_picture_is_reproduced_where_it_is_seen() -> None:
 def test_the_shares_of_a_gap_are_those_it_was_made_of() -> None:
     """Costs that add up: both ways give the summed rate's cost as a part of the whole, whatever the order."""
     found = made(*PICTURE, spread=0.0)
-    for group, (warmup, summed, *_) in zip([*groups(CONFIG, "adam"), *groups(CONFIG, "sgd")], PICTURE, strict=True):
-        share = group_shares(group, found.curves)
+    for group, (warmup, summed, *_) in zip([*CONFIG.groups("adam"), *CONFIG.groups("sgd")], PICTURE, strict=True):
+        share = shares_of(group, found.curves)
         assert float(share.gap.mean) == pytest.approx(warmup + summed)
         for way in (share.given_back, share.taken_away, share.summed_rate):
             assert float(way.mean) == pytest.approx(summed / (warmup + summed))
@@ -85,11 +83,11 @@ def test_the_shares_of_a_gap_are_those_it_was_made_of() -> None:
 
 
 def test_costs_that_do_not_add_up_give_two_shares_and_their_mean() -> None:
-    group = groups(CONFIG, "adam")[0]
+    group = CONFIG.groups("adam")[0]
     lasts = losses(group, 2.0, 0.0)
     # Little learning rate costs a model with warm-up 1.6 of the 2.0 nats, and one without nothing at all.
     found = trained_of(lasts | {group.long_equal_sum: 4.6}, epoch=EPOCH, spread=0.0)
-    share = group_shares(group, found.curves)
+    share = shares_of(group, found.curves)
     assert [float(way.mean) for way in (share.given_back, share.taken_away, share.summed_rate)] == pytest.approx(
         [0.0, 0.8, 0.4]
     )
@@ -108,10 +106,10 @@ def test_a_gap_that_is_mostly_summed_rate_is_not_the_warm_up_s() -> None:
 
 def test_where_nothing_is_learned_with_warm_up_nothing_is_decided() -> None:
     """A run with warm-up that does no better than the baseline shows nothing of what is lost without it."""
-    lasts: dict[Arm, float] = {}
+    lasts: dict[TranslationArm, float] = {}
     for name in CONFIG.optimizers:
-        for group in groups(CONFIG, name):
-            lasts |= dict.fromkeys(group.all(), UNIGRAM)
+        for group in CONFIG.groups(name):
+            lasts |= dict.fromkeys(group.arms(), UNIGRAM)
     found = verdicts(trained_of(lasts, epoch=EPOCH))
     assert found["warm-up is essential under SGD"] == ("undecided", "")
     assert found["most of the gap is the warm-up, under SGD"] == ("undecided", "")
@@ -177,7 +175,7 @@ def test_the_pictures_have_every_family_and_rate(drawn: list[list[Panel]]) -> No
 
 def test_a_run_that_broke_off_at_once_is_drawn_and_judged(drawn: list[list[Panel]]) -> None:
     found = made(*PICTURE)
-    arm = groups(CONFIG, "sgd")[1].without
+    arm = CONFIG.groups("sgd")[1].without
     runs = found.curves[arm]
     found.curves[arm] = [
         replace(run, updates=[], nll_nats=[], loss_nats=[], bleu=[], summed_lr=[], ended="non-finite") for run in runs

@@ -8,11 +8,9 @@ import in_process
 from made_curves import trained_of
 from normscope_studies.engine.pieces import Pieces
 from normscope_studies.engine.study import run_study
-from normscope_studies.figure_6.claims import claims, small_less
-from normscope_studies.figure_6.config import SCALES, Figure6Config
-from normscope_studies.figure_6.study import STUDY
-from normscope_studies.translation import cells as cells_module
-from normscope_studies.translation.trained import Trained
+from normscope_studies.figure_6 import SCALES, STUDY, Figure6Config, claims, small_less
+from normscope_studies.translation import runs as cells_module
+from normscope_studies.translation.runs import Trained
 
 CONFIG = Figure6Config()
 NAMES = [
@@ -39,7 +37,7 @@ def test_the_paper_s_picture_is_reproduced_where_it_is_seen() -> None:
 
 
 def test_a_loss_is_that_of_the_same_number_of_updates() -> None:
-    found = small_less(CONFIG, CONFIG.long, made(3.8).curves, update=CONFIG.updates)
+    found = small_less(CONFIG, CONFIG.arms()[2], made(3.8).curves, update=CONFIG.updates)
     assert float(found.mean) == pytest.approx(8 - 15 / 27 * 4.2 - 3.0, abs=0.03)
 
 
@@ -66,7 +64,7 @@ def test_the_small_rate_is_a_tenth_and_is_followed_for_longer() -> None:
     for scale in ("cpu", "paper"):
         config: Figure6Config = SCALES[scale].config
         assert config.small_lr == pytest.approx(config.peak_lr / 10)
-        assert config.small.updates == 27 * config.epoch_updates
+        assert config.arms()[0].updates == 27 * config.epoch_updates
         assert {arm.updates for arm in config.arms()[1:]} == {15 * config.epoch_updates}
 
 

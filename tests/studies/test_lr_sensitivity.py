@@ -7,15 +7,11 @@ import pytest
 
 from made_curves import curve, trained_of
 from normscope_studies.figure_2.config import SCALES as FIGURE_2
-from normscope_studies.figure_2.figures import over_rates as over_rates_2
+from normscope_studies.figure_2.study import over_rates as over_rates_2
 from normscope_studies.figure_4.config import SCALES as FIGURE_4
-from normscope_studies.figure_4.figures import over_rates as over_rates_4
-from normscope_studies.translation.sensitivity import (
-    of_several_rates,
-    sensitivity,
-    sensitivity_data,
-    sensitivity_tables,
-)
+from normscope_studies.figure_4.study import over_rates as over_rates_4
+from normscope_studies.translation.comparing import lr_sensitivity_of
+from normscope_studies.translation.page import of_several_rates, sensitivity_data, sensitivity_tables
 
 TWO, FOUR = FIGURE_2["cpu"].config, FIGURE_4["cpu"].config
 POST_BARE = over_rates_4(FOUR)["De-En, one decay"]["Post-LN, no warm-up"]
@@ -23,7 +19,7 @@ POST_BARE = over_rates_4(FOUR)["De-En, one decay"]["Post-LN, no warm-up"]
 
 def test_it_is_the_mean_distance_from_the_best_rate() -> None:
     found = trained_of(dict(zip(POST_BARE, (3.0, 3.6, 4.5), strict=True)), epoch=FOUR.epoch_updates, spread=0.0)
-    measured = sensitivity(POST_BARE, found.curves)
+    measured = lr_sensitivity_of(POST_BARE, found.curves)
     assert measured.value == pytest.approx((0.0 + 0.6 + 1.5) / 3)
     assert (measured.best_rate, measured.seeds, measured.replaced) == (0, 3, 0)
 
@@ -32,7 +28,7 @@ def test_a_run_that_did_not_stay_finite_counts_as_its_first_loss() -> None:
     lasts = dict(zip(POST_BARE, (3.0, 3.6, 4.5), strict=True))
     found = trained_of(lasts, epoch=FOUR.epoch_updates, spread=0.0, seeds=1)
     found.curves[POST_BARE[-1]] = [curve(POST_BARE[-1], 4.5, epoch=FOUR.epoch_updates, ended="non-finite")]
-    measured = sensitivity(POST_BARE, found.curves)
+    measured = lr_sensitivity_of(POST_BARE, found.curves)
     assert measured.value == pytest.approx((0.0 + 0.6 + 5.0) / 3), "a curve of these begins at 8 nats"
     assert math.isnan(measured.low)
 
@@ -40,7 +36,7 @@ def test_a_run_that_did_not_stay_finite_counts_as_its_first_loss() -> None:
 def test_arms_of_one_rate_have_none() -> None:
     found = trained_of({POST_BARE[0]: 3.0}, epoch=FOUR.epoch_updates)
     with pytest.raises(ValueError, match="two rates"):
-        sensitivity(POST_BARE[:1], found.curves)
+        lr_sensitivity_of(POST_BARE[:1], found.curves)
     assert over_rates_4(replace(FOUR, pairs=("en-de",))) == {}
     assert of_several_rates(over_rates_2(replace(TWO, adam_lrs=(1e-3,), sgd_lrs=(0.2,)))) == {}
     assert sensitivity_tables({}, {}) == []

@@ -21,18 +21,18 @@ from normscope.train import NonFinite
 from normscope_studies.engine.pieces import Pieces
 from normscope_studies.figure_2.config import SCALES as FIGURE_2
 from normscope_studies.figure_4.config import SCALES as FIGURE_4
-from normscope_studies.figure_6.config import SCALES as FIGURE_6
-from normscope_studies.figure_6.config import Figure6Config
-from normscope_studies.translation import cells as cells_module
-from normscope_studies.translation.arms import Arm
-from normscope_studies.translation.cells import Cell, cells_of, folder_of, train
+from normscope_studies.figure_6 import SCALES as FIGURE_6
+from normscope_studies.figure_6 import Figure6Config
+from normscope_studies.translation import runs as cells_module
+from normscope_studies.translation.arms import TranslationArm, controlled, coupled, of_equal_sum, peak_of_equal_sum
+from normscope_studies.translation.comparing import updates_to
 from normscope_studies.translation.config import RunsConfig
-from normscope_studies.translation.curves import Curve, curves_of
-from normscope_studies.translation.records import scaling
-from normscope_studies.translation.schedules import controlled, coupled, of_equal_sum, peak_of_equal_sum
+from normscope_studies.translation.page import scaling
+from normscope_studies.translation.runs import TranslationCell, TranslationCurve, cells_of, curves_of, folder_of, train
 
 SMALL: Figure6Config = FIGURE_6["smoke"].config
-ARMS = (SMALL.small, SMALL.long)
+FIXED, _, LONG, *_ = SMALL.arms()
+ARMS = (FIXED, LONG)
 
 
 def summed(schedule: ScheduleConfig, updates: int) -> float:
@@ -63,7 +63,7 @@ def test_a_decay_that_begins_where_the_warm_up_ends_is_the_coupled_one() -> None
 def test_the_arms_of_equal_sum_have_it() -> None:
     for scale in ("cpu", "paper"):
         config = FIGURE_2[scale].config
-        group = config.group("adam", config.adam_lrs[0])
+        group = config.groups("adam")[0]
         assert group.without_equal_sum.peak_lr == group.long.peak_lr
         assert group.without_equal_sum.schedule.warmup_updates == 0
         assert group.without_equal_sum.summed_lr == pytest.approx(group.long.summed_lr, rel=2e-3)
@@ -107,7 +107,7 @@ def test_figures_share_what_they_have_in_common(scale: str, tmp_path: Path) -> N
 
 
 def test_a_run_s_name_has_all_that_its_numbers_depend_on(tmp_path: Path) -> None:
-    def name(config: RunsConfig, arm: Arm = ARMS[0]) -> str:
+    def name(config: RunsConfig, arm: TranslationArm = ARMS[0]) -> str:
         return cells_of(config, [arm], tmp_path)[0].name
 
     same = name(SMALL)
@@ -119,7 +119,7 @@ def test_a_run_s_name_has_all_that_its_numbers_depend_on(tmp_path: Path) -> None
     assert name(replace(SMALL, en_de_accumulation=2), english) != name(SMALL, english)
 
 
-def results(cells: Iterable[Cell]) -> dict[str, bytes]:
+def results(cells: Iterable[TranslationCell]) -> dict[str, bytes]:
     return {cell.name: cell.folder.metrics_file.read_bytes() for cell in cells}
 
 
@@ -156,13 +156,13 @@ def test_a_killed_study_goes_on_and_trains_nothing_twice(tmp_path: Path, monkeyp
     assert results(whole) == results(killed)
     found = curves_of(killed)
     assert [len(found[arm]) for arm in ARMS] == [1, 1]
-    assert found[SMALL.long][0].summed_lr[-1] == pytest.approx(SMALL.long.summed_lr, rel=1e-12)
+    assert found[LONG][0].summed_lr[-1] == pytest.approx(LONG.summed_lr, rel=1e-12)
 
 
 def test_progress_is_counted_in_updates_of_all_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that ended early takes no more updates, or the time left would never come to nothing."""
 
-    def pool(cells: list[Cell], *, watch: Any, **options: object) -> list[Any]:
+    def pool(cells: list[TranslationCell], *, watch: Any, **options: object) -> list[Any]:
         states = [cells_module.CellState(cell) for cell in cells]
         states[0].update, states[0].status = 2, "non-finite"
         states[1].update, states[1].status = 4, "running"
@@ -178,7 +178,7 @@ def test_progress_is_counted_in_updates_of_all_runs(tmp_path: Path, monkeypatch:
 
 
 def test_a_training_that_failed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def pool(cells: list[Cell], **options: object) -> list[Any]:
+    def pool(cells: list[TranslationCell], **options: object) -> list[Any]:
         states = [cells_module.CellState(cell) for cell in cells]
         states[1].status, states[1].message = "failed", "no room on the disk"
         return states
@@ -236,7 +236,7 @@ def test_a_configuration_that_cannot_be_meant_is_refused(changes: dict[str, Any]
 
 
 def test_what_is_asked_at_the_end_of_a_run() -> None:
-    curve = Curve(
+    curve = TranslationCurve(
         updates=[10, 20, 30],
         nll_nats=[6.0, 5.0, 5.5],
         loss_nats=[6.0, 5.0, 5.5],
@@ -246,7 +246,7 @@ def test_what_is_asked_at_the_end_of_a_run() -> None:
         ended="finished",
     )
     assert (curve.final_nats, curve.final_bleu) == (5.5, 0.5)
-    assert [curve.updates_to(nats) for nats in (6.5, 5.5, 5.0, 4.0)] == [10, 15, 20, None]
+    assert [updates_to(curve.updates, curve.nll_nats, nats) for nats in (6.5, 5.5, 5.0, 4.0)] == [10, 15, 20, None]
     assert [curve.nats_at(update) for update in (10, 25, 99)] == [6.0, 5.0, 5.5]
     with pytest.raises(ValueError, match="no validation"):
         curve.nats_at(9)
@@ -256,10 +256,11 @@ def test_what_is_asked_at_the_end_of_a_run() -> None:
 
 def test_a_run_that_is_not_finite_before_its_first_validation_has_a_loss(tmp_path: Path) -> None:
     config = replace(SMALL, peak_lr=1e30, small_lr=1e29)
-    cell = cells_of(config, [config.fixed], tmp_path)[0]
+    large = config.arms()[-1]
+    cell = cells_of(config, [large], tmp_path)[0]
     with pytest.raises(NonFinite):
         train_run(cell.config, cell.folder.path)
-    found = curves_of([cell])[config.fixed][0]
+    found = curves_of([cell])[large][0]
     events = [json.loads(line) for line in cell.folder.metrics_file.read_text().splitlines()]
     assert found.ended == "non-finite"
     assert found.final_nats == events[1]["nll_nats"] == found.first_nats

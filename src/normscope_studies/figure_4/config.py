@@ -1,17 +1,48 @@
-"""The arms of Xiong et al. 2020, figure 4, and the controlled ones beside them."""
+"""The arms of Xiong et al. 2020, figure 4, the controlled ones beside them, and which of them are compared."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from normscope.optim import ScheduleConfig
 
-from ..translation.arms import DE_EN, EN_DE, POST, PRE, Arm
-from ..translation.config import RunsConfig
-from ..translation.scales import ADAM_LRS, PAPER_ADAM_LRS, scales
-from ..translation.schedules import controlled, coupled
+from ..translation.arms import DE_EN, EN_DE, POST, PRE, TranslationArm, controlled, coupled
+from ..translation.config import ADAM_LRS, PAPER_ADAM_LRS, RunsConfig, scales
 
 DROP_AFTER_EPOCHS, DECAY_AFTER_EPOCHS = 8, 6
 """Section 4.1: De-En drops by 0.1 "at the 8-th epoch", En-De decays "at the 6-th epoch"."""
 PAPER_EN_DE_LRS = (7e-4, 1.5e-3)
+TITLES = {DE_EN: "De-En", EN_DE: "En-De"}
+PAPER_S, ONE_DECAY, BOTH_WARM = "the paper's schedules", "one decay", "both with warm-up"
+
+
+class Pairing(NamedTuple):
+    """Post-LN and Pre-LN on one text at one peak rate."""
+
+    schedules: str
+    """PAPER_S, ONE_DECAY or BOTH_WARM."""
+    post: TranslationArm
+    """With warm-up."""
+    pre: TranslationArm
+    """Without it, but in BOTH_WARM."""
+
+    @property
+    def setting(self) -> str:
+        """What tells it from others on the same text."""
+        return f"rate {self.post.peak_lr:g}, {self.schedules}"
+
+    @property
+    def name(self) -> str:
+        """Text, rate and schedules."""
+        return f"{TITLES[self.post.pair]}, {self.setting}"
+
+
+class Square(NamedTuple):
+    """Two placements times two optimisers, all without warm-up and on a linear decay."""
+
+    post_adam: TranslationArm
+    post_radam: TranslationArm
+    pre_adam: TranslationArm
+    pre_radam: TranslationArm
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,16 +78,21 @@ class Figure4Config(RunsConfig):
     def decay_after(self) -> int:
         return round(self.updates * DECAY_AFTER_EPOCHS / 15)
 
-    def post(self, pair: str, lr: float) -> Arm:
+    @property
+    def all_lrs(self) -> list[float]:
+        """Of De-En on the controlled schedules, in rising order."""
+        return sorted({*self.lrs, *self.curve_lrs})
+
+    def post(self, pair: str, lr: float) -> TranslationArm:
         """The paper's Post-LN: the long warm-up, then the coupled decay; the controlled family's too."""
         return self._arm(pair, POST, lr, coupled(self.long_warmup_updates))
 
-    def pre(self, pair: str, lr: float) -> Arm:
+    def pre(self, pair: str, lr: float) -> TranslationArm:
         """The paper's Pre-LN: no warm-up, and a drop by 0.1 (De-En) or an inverse square root from epoch 6 (En-De)."""
         drop = ScheduleConfig(decay="steps", decay_at=(self.drop_after,), decay_factor=0.1)
         return self._arm(pair, PRE, lr, drop if pair == DE_EN else controlled(0, self.decay_after))
 
-    def controlled(self, placement: str, pair: str, lr: float, *, warm: bool) -> Arm:
+    def controlled(self, placement: str, pair: str, lr: float, *, warm: bool) -> TranslationArm:
         """The one decay for both placements, with the long warm-up or none.
 
         De-En: the decay of the paper's Post-LN. En-De: that of its Pre-LN, from epoch 6.
@@ -64,34 +100,60 @@ class Figure4Config(RunsConfig):
         start = self.long_warmup_updates if pair == DE_EN else self.decay_after
         return self._arm(pair, placement, lr, controlled(self.long_warmup_updates if warm else 0, start))
 
-    def linear(self, placement: str, optimizer: str) -> Arm:
+    def linear(self, placement: str, optimizer: str) -> TranslationArm:
         """No warm-up and a linear decay, as Liu et al. 2019a suggest for RAdam; at the first rate of De-En."""
         schedule = ScheduleConfig(decay="linear")
         return self._arm(DE_EN, placement, self.lrs[0], schedule, optimizer=optimizer)
 
-    def arms(self) -> list[Arm]:
+    def arms(self) -> list[TranslationArm]:
         """All of them, the most telling first."""
-        found: list[Arm] = []
+        found: list[TranslationArm] = []
         if DE_EN in self.pairs:
             for lr in self.lrs:
                 found += [self.post(DE_EN, lr), self.pre(DE_EN, lr)]
             found += [self.controlled(PRE, DE_EN, lr, warm=False) for lr in self.lrs]
             found += [self.linear(place, name) for place in (POST, PRE) for name in ("radam", "adam")]
             found += [self.controlled(PRE, DE_EN, lr, warm=True) for lr in self.lrs]
-            found += self.on_the_curve()
+            kinds = [(placement, warm) for placement in (POST, PRE) for warm in (True, False)]
+            found += [self.controlled(place, DE_EN, lr, warm=warm) for lr in self.all_lrs for place, warm in kinds]
         if EN_DE in self.pairs:
             for lr in self.en_de_lrs:
                 found += [self.post(EN_DE, lr), self.pre(EN_DE, lr), self.controlled(POST, EN_DE, lr, warm=True)]
         return list(dict.fromkeys(found))
 
-    def on_the_curve(self) -> list[Arm]:
-        """Both placements, with warm-up and without, on one decay, at every rate of De-En."""
-        rates = sorted({*self.lrs, *self.curve_lrs})
-        kinds = [(placement, warm) for placement in (POST, PRE) for warm in (True, False)]
-        return [self.controlled(placement, DE_EN, lr, warm=warm) for lr in rates for placement, warm in kinds]
+    def pairings(self, pair: str) -> list[Pairing]:
+        """Pre-LN without warm-up beside Post-LN with: on the paper's schedules, then on one decay for both."""
+        found = []
+        for lr in self._rates(pair):
+            found.append(Pairing(PAPER_S, self.post(pair, lr), self.pre(pair, lr)))
+            post, pre = (self.controlled(place, pair, lr, warm=place == POST) for place in (POST, PRE))
+            found.append(Pairing(ONE_DECAY, post, pre))
+        return found
 
-    def _arm(self, pair: str, placement: str, lr: float, schedule: ScheduleConfig, optimizer: str = "adam") -> Arm:
-        return Arm(
+    def alike(self, pair: str) -> list[Pairing]:
+        """Both with the same warm-up and the same decay: only the placement differs. De-En alone."""
+        rates = self._rates(pair) if pair == DE_EN else ()
+        both = [[self.controlled(place, pair, lr, warm=True) for place in (POST, PRE)] for lr in rates]
+        return [Pairing(BOTH_WARM, post, pre) for post, pre in both]
+
+    def every_pairing(self) -> list[Pairing]:
+        """Those of both texts, and then those that are alike."""
+        paired = [one for pair in self.pairs for one in self.pairings(pair)]
+        return paired + [one for pair in self.pairs for one in self.alike(pair)]
+
+    def square(self) -> Square | None:
+        """None where De-En is left out."""
+        if DE_EN not in self.pairs:
+            return None
+        return Square(*(self.linear(place, name) for place in (POST, PRE) for name in ("adam", "radam")))
+
+    def _rates(self, pair: str) -> tuple[float, ...]:
+        return {DE_EN: self.lrs, EN_DE: self.en_de_lrs}[pair]
+
+    def _arm(
+        self, pair: str, placement: str, lr: float, schedule: ScheduleConfig, optimizer: str = "adam"
+    ) -> TranslationArm:
+        return TranslationArm(
             pair=pair, placement=placement, optimizer=optimizer, peak_lr=lr, schedule=schedule, updates=self.updates
         )
 

@@ -1,77 +1,305 @@
-"""The paper's figure 4, on its schedules and on schedules that are alike."""
+"""The paper's figure 4, on its schedules and on schedules that are alike: claims, figures and data."""
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
-from normscope.evidence.estimates import plain_estimate
+from normscope.compare.reading.verdict import MOST_OF_THE_GAIN
+from normscope.evidence.estimates import estimate, plain_estimate, with_interval
+from normscope.evidence.judging import between
+from normscope.measure import Estimate
+from normscope.report.words import number
 
-from ..engine.page import StudyTable
+from ..engine.claims import judged
+from ..engine.page import Claim, StudyFigure, StudyTable
 from ..engine.pieces import Pieces
 from ..engine.study import Findings, Study
-from ..translation.comparing import excess, updates_shares
-from ..translation.records import as_data, conditions, ends_table, runs_data
-from ..translation.sensitivity import of_several_rates, sensitivity_data, sensitivity_tables
-from ..translation.trained import Trained, trained
+from ..translation.arms import DE_EN, EN_DE, PLACEMENTS, POST, PRE, TranslationArm
+from ..translation.comparing import (
+    Looked,
+    bleu_of,
+    caveat,
+    claim_of,
+    excess,
+    finals,
+    gain_kept,
+    several,
+    sooner,
+    updates_shares,
+)
+from ..translation.page import Legend, epochs_figure, findings, plain, rates_figure
+from ..translation.runs import Curves, Trained, trained
 from . import ABOUT
-from .claims import PUBLISHED_SHARE, best_arms, claims, effects, radam_keeps
-from .config import SCALES, Figure4Config
-from .figures import figures, over_rates
-from .pairings import alike, pairings, square
+from .config import PAPER_S, SCALES, TITLES, Figure4Config, Pairing, Square
+
+PUBLISHED_SHARE = 9 / 15
+"""The 9th checkpoint of Pre-LN is as good as the 15th of Post-LN."""
+COMPETITIVE_NATS = 0.05
+"""A difference in nats per token that nobody would choose a placement by: 5 % in perplexity."""
+_SOURCE = "Xiong et al. 2020, section 4.2 and figure 4"
+_CORRECTED = "corrected: in the paper the rates of the two differ from epoch 8 on"
+_OURS = "not in the paper, which compares at one rate"
+_LESS = "Pre-LN's last loss less Post-LN's, in nats"
+_SOONER = "share of the updates after which Pre-LN reaches the loss that Post-LN ends at"
+
+
+class Effects(NamedTuple):
+    """By how many nats a choice lowers the last loss, as a mean over the other choice."""
+
+    placement: Estimate
+    """Pre-LN in place of Post-LN."""
+    optimizer: Estimate
+    """RAdam in place of Adam."""
+    lead: Estimate
+    """By how much the placement's is larger, in size."""
+
+
+def effects(of: Square, curves: Curves) -> Effects:
+    """Of the four runs of each seed."""
+    rows = list(zip(*(finals(curves, arm) for arm in of), strict=True))
+    placement = [(a + r - p - q) / 2 for a, r, p, q in rows]
+    optimizer = [(a - r + p - q) / 2 for a, r, p, q in rows]
+    lead = [abs(x) - abs(y) for x, y in zip(placement, optimizer, strict=True)]
+    return Effects(estimate(placement), estimate(optimizer), estimate(lead))
+
+
+def best_arms(config: Figure4Config, curves: Curves) -> tuple[TranslationArm, TranslationArm]:
+    """Post-LN with warm-up and Pre-LN without, each at the rate where it ends lowest on average: De-En, one decay."""
+
+    def best(placement: str, *, warm: bool) -> TranslationArm:
+        arms = [config.controlled(placement, DE_EN, lr, warm=warm) for lr in config.all_lrs]
+        return min(arms, key=lambda arm: sum(finals(curves, arm)))
+
+    return best(POST, warm=True), best(PRE, warm=False)
+
+
+def radam_keeps(config: Figure4Config, of: Square, found: Trained) -> Estimate | None:
+    """What Post-LN has under RAdam without warm-up, as a share of its gain under Adam with warm-up."""
+    warm = config.post(DE_EN, config.lrs[0])
+    return gain_kept(found.curves, of.post_radam, warm, found.unigram(warm))
+
+
+def claims(config: Figure4Config, found: Trained) -> list[Claim]:
+    """Of De-En, and of En-De, as far as these are trained."""
+    made = []
+    if (of := config.square()) is not None:
+        made += [*_of_pairings(config, found), *_of_square(config, of, found), _best_rates(config, found)]
+    if EN_DE in config.pairs:
+        made.append(_on_en_de(config, found))
+    return made
+
+
+def _of_pairings(config: Figure4Config, found: Trained) -> list[Claim]:
+    """The paper drops Pre-LN's rate tenfold at epoch 8, and never Post-LN's: so it is compared on one decay too."""
+    paired, one_seed = config.pairings(DE_EN), caveat(found.curves)
+    paper_s = [one for one in paired if one.schedules == PAPER_S]
+    controlled = [one for one in paired if one.schedules != PAPER_S]
+    return [
+        claim_of(
+            "Pre-LN does without warm-up",
+            "Without warm-up, Pre-LN ends at a validation loss that is no higher than Post-LN's with warm-up, to "
+            f"{COMPETITIVE_NATS:g} nats.",
+            source=_SOURCE,
+            value=_LESS,
+            looked=_ends(paired, found),
+            beside=one_seed,
+        ),
+        claim_of(
+            "Pre-LN is faster",
+            "At the same rate Pre-LN reaches the loss that Post-LN ends at in fewer updates: its 9th checkpoint is as "
+            f"good as the 15th, {number(PUBLISHED_SHARE)} of them.",
+            source=_SOURCE,
+            value=_SOONER,
+            looked=_reaches(paper_s, found),
+            beside=one_seed,
+        ),
+        claim_of(
+            "Pre-LN is faster on the same schedule",
+            "Also where both decay alike, with Post-LN's warm-up or both with it, Pre-LN reaches the loss that Post-LN "
+            "ends at in fewer updates.",
+            source=_CORRECTED,
+            value=_SOONER,
+            looked=_reaches([*controlled, *config.alike(DE_EN)], found),
+            beside=one_seed,
+        ),
+    ]
+
+
+def _ends(paired: Sequence[Pairing], found: Trained) -> dict[str, Looked]:
+    """Whether Pre-LN ends as low, by setting."""
+    looked: dict[str, Looked] = {}
+    for one in paired:
+        difference = excess(found.curves, one.pre, one.post)
+        bleu = " and ".join(bleu_of(arm, found.curves) for arm in (one.pre, one.post))
+        words = f"{with_interval(difference)} (BLEU {bleu})"
+        looked[one.setting] = words, between(difference, greatest=COMPETITIVE_NATS)
+    return looked
+
+
+def _reaches(paired: Sequence[Pairing], found: Trained) -> dict[str, Looked]:
+    """Whether Pre-LN is sooner where Post-LN ends, by setting."""
+    return {one.setting: sooner(updates_shares(found.curves, one.post, one.pre)) for one in paired}
+
+
+def _on_en_de(config: Figure4Config, found: Trained) -> Claim:
+    paired = config.pairings(EN_DE)
+    ends, reaches = _ends(paired, found), _reaches(paired, found)
+    told, shares = ("; ".join(f"{name}: {words}" for name, (words, _) in seen.items()) for seen in (ends, reaches))
+    holds = {f"no higher, {name}": answer for name, (_, answer) in ends.items()}
+    return judged(
+        name="the same on En-De",
+        statement="On En-De too, Pre-LN without warm-up ends no higher than Post-LN with it, to "
+        f"{COMPETITIVE_NATS:g} nats, and reaches Post-LN's last loss in fewer updates.",
+        source=_SOURCE,
+        found=f"{_LESS}: {told}. Share of the updates after which it reaches Post-LN's "
+        f"last loss: {shares}.{caveat(found.curves)}",
+        holds=holds | {f"sooner, {name}": answer for name, (_, answer) in reaches.items()},
+    )
+
+
+def _of_square(config: Figure4Config, of: Square, found: Trained) -> list[Claim]:
+    """RAdam saves Post-LN, does little for Pre-LN, and matters less than the placement."""
+    kept, difference = radam_keeps(config, of, found), excess(found.curves, of.pre_radam, of.pre_adam)
+    share = "Adam has no certain gain with warm-up" if kept is None else f"{with_interval(kept)} of the gain"
+    losses, seen = several(finals(found.curves, of.post_radam)), effects(of, found.curves)
+    rate, one_seed = f"rate {of.pre_adam.peak_lr:g}", caveat(found.curves)
+    return [
+        judged(
+            name="RAdam trains Post-LN without warm-up",
+            statement=f"Under RAdam without warm-up Post-LN has at least {MOST_OF_THE_GAIN:g} of the gain over the "
+            "unigram baseline that it has under Adam with warm-up.",
+            source=_SOURCE,
+            found=f"{share}; last loss {losses} nats.{one_seed}",
+            holds={rate: None if kept is None else between(kept, least=MOST_OF_THE_GAIN)},
+        ),
+        judged(
+            name="RAdam changes little for Pre-LN",
+            statement=f"Pre-LN ends within {COMPETITIVE_NATS:g} nats of the same loss under RAdam as under Adam.",
+            source=_SOURCE,
+            found=f"RAdam's last loss less Adam's: {with_interval(difference)} nats.{one_seed}",
+            holds={rate: between(difference, -COMPETITIVE_NATS, COMPETITIVE_NATS)},
+        ),
+        judged(
+            name="the placement dominates the optimiser",
+            statement="Without warm-up, Pre-LN in place of Post-LN changes the last loss more than RAdam in place of "
+            "Adam.",
+            source=_SOURCE,
+            found=f"Pre-LN lowers it by {with_interval(seen.placement)} nats, RAdam by "
+            f"{with_interval(seen.optimizer)}, each a mean over the other; the first is larger by "
+            f"{with_interval(seen.lead)}.{one_seed}",
+            holds={rate: between(seen.lead, least=0.0)},
+        ),
+    ]
+
+
+def _best_rates(config: Figure4Config, found: Trained) -> Claim:
+    post, pre = best_arms(config, found.curves)
+    difference = excess(found.curves, pre, post)
+    return judged(
+        name="each at its best rate",
+        statement="Each at the best of the rates that were tried, and on one decay, Pre-LN without warm-up ends no "
+        f"higher than Post-LN with it, to {COMPETITIVE_NATS:g} nats.",
+        source=_OURS,
+        found=f"of {', '.join(f'{rate:g}' for rate in config.all_lrs)}, Post-LN is best at {post.peak_lr:g} and Pre-LN "
+        f"at {pre.peak_lr:g}; there Pre-LN's last loss less Post-LN's is {with_interval(difference)} nats, the best of "
+        f"a few on the same validation text.{caveat(found.curves)}",
+        holds={"De-En": between(difference, greatest=COMPETITIVE_NATS)},
+    )
+
+
+def figures(config: Figure4Config, found: Trained) -> list[StudyFigure]:
+    """The paper's layout, the controlled schedules beside it, the square of optimisers, and the rate axis."""
+    made = [_pair_figure(config, found, pair) for pair in config.pairs]
+    if (of := config.square()) is not None:
+        words = ("Post-LN, Adam", "Post-LN, RAdam", "Pre-LN, Adam", "Pre-LN, RAdam")
+        made.append(
+            epochs_figure(
+                "optimisers",
+                "Placement and optimiser, without warm-up",
+                {f"no warm-up, linear decay, rate {of.pre_adam.peak_lr:g}": dict(zip(words, of, strict=True))},
+                found,
+                epoch=config.epoch_updates,
+                told="Two placements under Adam and RAdam",
+            )
+        )
+        caption = "on one decay for all. A comparison at one rate says who was tuned."
+        made.append(rates_figure(over_rates(config), found, caption=caption, wide=False))
+    return made
+
+
+def _pair_figure(config: Figure4Config, found: Trained, pair: str) -> StudyFigure:
+    panels: dict[str, dict[str, TranslationArm]] = {}
+    for one in [*config.pairings(pair), *config.alike(pair)]:
+        lr, own = one.post.peak_lr, one.post != config.post(pair, one.post.peak_lr)
+        post_words = f"Post-LN with warm-up, {one.schedules}" if own else "Post-LN with warm-up"
+        arms: Legend = {post_words: one.post, f"Pre-LN, {one.schedules}": one.pre}
+        panels.setdefault(f"{TITLES[pair]}, rate {lr:g}", {}).update(arms)
+    return epochs_figure(
+        pair.replace("-", "_"),
+        f"{TITLES[pair]}: Post-LN with warm-up, Pre-LN without",
+        panels,
+        found,
+        epoch=config.epoch_updates,
+        told=f"Loss and BLEU over epochs, {TITLES[pair]}",
+        schedules="; on the paper's schedules and on one decay",
+    )
+
+
+def over_rates(config: Figure4Config) -> dict[str, dict[str, list[TranslationArm]]]:
+    """By panel and words: each placement with warm-up and without, on one decay, at every rate; none without De-En."""
+    if DE_EN not in config.pairs:
+        return {}
+    kinds = {
+        f"{PLACEMENTS[placement]}, {words}": [
+            config.controlled(placement, DE_EN, lr, warm=warm) for lr in config.all_lrs
+        ]
+        for placement in (POST, PRE)
+        for words, warm in (("warm-up", True), ("no warm-up", False))
+    }
+    return {"De-En, one decay": kinds}
 
 
 def run(config: Figure4Config, pieces: Pieces) -> Findings:
     """Raises UserError for text that is not there, and for a training that fails."""
     found = trained(config, config.arms(), pieces)
-    rates = of_several_rates(over_rates(config))
-    return Findings(
-        conditions=conditions(config, found),
+    shares = {one.name: updates_shares(found.curves, one.post, one.pre) for one in config.every_pairing()}
+    shares_table = StudyTable(
+        title=f"S{_SOONER[1:]}",
+        columns=("compared", *(f"seed {seed}" for seed in range(1, config.seeds + 1))),
+        rows=[(name, *row) for name, row in shares.items()],
+    )
+    return findings(
+        config,
+        found,
         claims=claims(config, found),
         figures=figures(config, found),
-        tables=[
-            _shares_table(config, found),
-            *sensitivity_tables(rates, found.curves),
-            ends_table(found),
-        ],
-        data=runs_data(found) | _data(config, found) | {"lr_sensitivity": sensitivity_data(rates, found.curves)},
+        tables=[shares_table],
+        data=_data(config, found, shares),
+        rates=over_rates(config),
     )
 
 
-def _shares_table(config: Figure4Config, found: Trained) -> StudyTable:
-    return StudyTable(
-        title="Share of the updates after which Pre-LN reaches the loss that Post-LN ends at",
-        columns=("compared", *(f"seed {seed}" for seed in range(1, config.seeds + 1))),
-        rows=[
-            (pairing.name, *updates_shares(found.curves, pairing.post, pairing.pre))
-            for pairing in (*pairings(config), *alike(config))
-        ],
-    )
-
-
-def _data(config: Figure4Config, found: Trained) -> dict[str, Any]:
+def _data(config: Figure4Config, found: Trained, shares: dict[str, list[float | None]]) -> dict[str, Any]:
     compared = {
-        pairing.name: {
-            "pre_less_post_nats": plain_estimate(excess(found.curves, pairing.pre, pairing.post)),
-            "share_of_updates": updates_shares(found.curves, pairing.post, pairing.pre),
+        one.name: {
+            "pre_less_post_nats": plain_estimate(excess(found.curves, one.pre, one.post)),
+            "share_of_updates": shares[one.name],
         }
-        for pairing in (*pairings(config), *alike(config))
+        for one in config.every_pairing()
     }
     made: dict[str, Any] = {"compared": compared, "published_share_of_updates": PUBLISHED_SHARE}
-    if (of := square(config)) is None:
+    if (of := config.square()) is None:
         return made
-    seen, (post, pre) = effects(of, found.curves), best_arms(config, found.curves)
+    post, pre = best_arms(config, found.curves)
     return made | {
-        "effects_nats": {name: as_data(getattr(seen, name)) for name in ("placement", "optimizer", "lead")},
-        "radam_less_adam_pre_ln_nats": as_data(excess(found.curves, of.pre_radam, of.pre_adam)),
-        "gain_kept_by_radam_post_ln": as_data(radam_keeps(config, of, found)),
+        "effects_nats": {name: plain(one) for name, one in effects(of, found.curves)._asdict().items()},
+        "radam_less_adam_pre_ln_nats": plain(excess(found.curves, of.pre_radam, of.pre_adam)),
+        "gain_kept_by_radam_post_ln": plain(radam_keeps(config, of, found)),
         "best_rates": {
             "post_ln_with_warmup": post.peak_lr,
             "pre_ln_without": pre.peak_lr,
-            "pre_less_post_nats": as_data(excess(found.curves, pre, post)),
+            "pre_less_post_nats": plain(excess(found.curves, pre, post)),
         },
     }
 
 
-STUDY = Study(
-    about=ABOUT,
-    scales=SCALES,
-    run=run,
-)
+STUDY = Study(about=ABOUT, scales=SCALES, run=run)

@@ -1,29 +1,62 @@
-"""Arms compared seed by seed: runs of one seed share their initial weights and the order of their batches."""
+"""Arms compared seed by seed: runs of one seed share their initial weights and the order of their batches.
 
-from collections.abc import Sequence
+What figure 5 compares of its pre-trainings is told in the same words.
+"""
+
+import math
+from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass
 
 from normscope.compare.reading.verdict import MOST_OF_THE_GAIN
-from normscope.evidence.estimates import estimate
+from normscope.evidence.estimates import estimate, with_interval
 from normscope.evidence.judging import Answer, between
-from normscope.measure import Estimate
-from normscope.report.words import number, span
+from normscope.measure import Estimate, Sensitivity, lr_sensitivity
+from normscope.report.words import counted, number, span
 
-from .arms import Arm
-from .curves import Curves
+from ..engine.claims import judged
+from ..engine.page import Claim
+from .arms import TranslationArm
+from .runs import Curves
+
+Looked = tuple[str, Answer]
+"""What was found in one setting, in words, and whether the claim holds there."""
 
 
-def finals(curves: Curves, arm: Arm) -> list[float]:
+def claim_of(
+    name: str, statement: str, *, source: str, value: str, looked: Mapping[str, Looked], beside: str = ""
+) -> Claim:
+    """A claim about one value that was looked at in several settings; beside: sentences to add to what was found."""
+    found = "; ".join(f"{setting}: {words}" for setting, (words, _) in looked.items())
+    holds = {setting: answer for setting, (_, answer) in looked.items()}
+    return judged(name=name, statement=statement, source=source, found=f"{value}: {found}.{beside}", holds=holds)
+
+
+def at_most(greatest: float, found: Mapping[str, Estimate]) -> dict[str, Looked]:
+    """Whether each lies below, by setting."""
+    return {setting: (with_interval(one), between(one, greatest=greatest)) for setting, one in found.items()}
+
+
+def at_least(least: float, found: Mapping[str, Estimate]) -> dict[str, Looked]:
+    """Whether each lies above, by setting."""
+    return {setting: (with_interval(one), between(one, least=least)) for setting, one in found.items()}
+
+
+def finals(curves: Curves, arm: TranslationArm) -> list[float]:
     """The last losses in nats, one a seed."""
     return [curve.final_nats for curve in curves[arm]]
 
 
-def excess(curves: Curves, arm: Arm, other: Arm) -> Estimate:
+def less(values: Sequence[float], others: Sequence[float]) -> Estimate:
+    """The mean difference over seeds taken in pairs."""
+    return estimate([a - b for a, b in zip(values, others, strict=True)])
+
+
+def excess(curves: Curves, arm: TranslationArm, other: TranslationArm) -> Estimate:
     """By how many nats the arm ends above the other, over seeds taken in pairs."""
-    return estimate([a - b for a, b in zip(finals(curves, arm), finals(curves, other), strict=True)])
+    return less(finals(curves, arm), finals(curves, other))
 
 
-def gain_kept(curves: Curves, arm: Arm, best: Arm, unigram_nats: float) -> Estimate | None:
+def gain_kept(curves: Curves, arm: TranslationArm, best: TranslationArm, unigram_nats: float) -> Estimate | None:
     """The arm's gain over the unigram baseline as a share of the best one's; None where that has none for certain."""
     gains = [unigram_nats - loss for loss in finals(curves, best)]
     if between(estimate(gains), least=0.0) is not True:
@@ -38,7 +71,7 @@ def is_essential(kept: Estimate | None) -> Answer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shares:
+class GapShares:
     """Of a gap between a run without warm-up and one with it: the share of the summed rate, by two ways and their mean.
 
     Four runs: without and with warm-up, each with the little summed rate of the paper's run without and with the large
@@ -62,13 +95,20 @@ class Shares:
         return {name: between(way, greatest=greatest) if there else None for name, way in ways.items()}
 
 
-def shares(curves: Curves, *, without: Arm, long: Arm, without_equal_sum: Arm, long_equal_sum: Arm) -> Shares:
-    """The arms are those of figure 2's `Group`."""
+def gap_shares(
+    curves: Curves,
+    *,
+    without: TranslationArm,
+    long: TranslationArm,
+    without_equal_sum: TranslationArm,
+    long_equal_sum: TranslationArm,
+) -> GapShares:
+    """Of the arms of one rate of figure 2."""
     rows = list(zip(*(finals(curves, arm) for arm in (without, long, without_equal_sum, long_equal_sum)), strict=True))
     gaps = [a - b for a, b, _, _ in rows]
     back = [(a - e) / gap for (a, _, e, _), gap in zip(rows, gaps, strict=True)]
     away = [(d - b) / gap for (_, b, _, d), gap in zip(rows, gaps, strict=True)]
-    return Shares(
+    return GapShares(
         gap=estimate(gaps),
         given_back=estimate(back),
         taken_away=estimate(away),
@@ -76,21 +116,49 @@ def shares(curves: Curves, *, without: Arm, long: Arm, without_equal_sum: Arm, l
     )
 
 
-def updates_shares(curves: Curves, slow: Arm, fast: Arm) -> list[float | None]:
+def updates_to(updates: Sequence[int], losses: Sequence[float], nats: float) -> float | None:
+    """Where a curve first comes down to that loss, on a straight line between validations; None if never."""
+    below = next((place for place, value in enumerate(losses) if value <= nats), None)
+    if below is None:
+        return None
+    if below == 0:
+        return float(updates[0])
+    before, after = losses[below - 1], losses[below]
+    share = (before - nats) / (before - after)
+    return float(updates[below - 1] + share * (updates[below] - updates[below - 1]))
+
+
+def updates_shares(curves: Curves, slow: TranslationArm, fast: TranslationArm) -> list[float | None]:
     """For each seed: updates after which `fast` is where `slow` ends, as a part of all; None where it never is."""
-    found: list[float | None] = []
-    for one, other in zip(curves[slow], curves[fast], strict=True):
-        reached = other.updates_to(one.final_nats)
-        found.append(None if reached is None else reached / slow.updates)
-    return found
+    pairs = zip(curves[slow], curves[fast], strict=True)
+    reached = [updates_to(other.updates, other.nll_nats, one.final_nats) for one, other in pairs]
+    return [None if update is None else update / slow.updates for update in reached]
 
 
-def sooner(found: Sequence[float | None]) -> Answer:
+def sooner(shares: Sequence[float | None]) -> Looked:
     """Whether it is there before all updates are over; one seed does not decide it, nor do seeds that differ."""
-    reached = [share for share in found if share is not None]
-    if len(reached) == len(found):
-        return between(estimate(reached), greatest=1.0)
-    return False if not reached and len(found) > 1 else None
+    reached = [share for share in shares if share is not None]
+    if len(reached) == len(shares):
+        found = estimate(reached)
+        return with_interval(found), between(found, greatest=1.0)
+    never = f"never in {len(shares) - len(reached)} of {counted(len(shares), 'seed')}"
+    return never, False if not reached and len(shares) > 1 else None
+
+
+def lr_sensitivity_of(arms: Sequence[TranslationArm], curves: Curves) -> Sensitivity:
+    """Of the last loss over the rates of arms that differ in their rate alone: as `measure.lr_sensitivity`.
+
+    A run that did not stay finite counts as its loss at initialisation, that of its first batch. Raises ValueError for
+    arms of fewer than two rates.
+    """
+    if len({arm.peak_lr for arm in arms}) < 2:
+        raise ValueError("a sensitivity to the rate needs arms of two rates and more")
+    by_rate = [curves[arm] for arm in arms]
+    losses = [
+        [run.nll_nats[-1] if run.ended == "finished" else math.inf for run in runs]
+        for runs in zip(*by_rate, strict=True)
+    ]
+    return lr_sensitivity(losses, [run.first_nats for run in by_rate[0]])
 
 
 def several(values: Sequence[float], decimals: int = 3) -> str:
@@ -98,11 +166,11 @@ def several(values: Sequence[float], decimals: int = 3) -> str:
     return number(values[0], decimals) if len(values) == 1 else span(values, decimals)
 
 
-def bleu_of(arm: Arm, curves: Curves) -> str:
+def bleu_of(arm: TranslationArm, curves: Curves) -> str:
     """The last BLEU of its seeds, in words."""
     return several([curve.final_bleu for curve in curves[arm]], 1)
 
 
-def caveat(curves: Curves) -> str:
-    """A sentence to add where there is one seed."""
+def caveat(curves: Mapping[object, Sized]) -> str:
+    """A sentence to add where there is one seed of each arm."""
     return " One seed has no interval, and decides nothing." if len(next(iter(curves.values()))) == 1 else ""

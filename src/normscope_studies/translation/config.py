@@ -1,17 +1,18 @@
-"""The size at which the runs of figures 2, 4 and 6 are made: text, model, batches, epochs, warm-ups."""
+"""The sizes at which the runs of figures 2, 4 and 6 are made, the same for all three, so that they share runs."""
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Any
 
 from normscope.data.parallel.opening import TOY, DataConfig
-from normscope.errors import UserError
 from normscope.model import ModelConfig
 from normscope.optim import OptimizerConfig
 from normscope.tasks.translation.objective import TranslationConfig, TranslationRunConfig
 from normscope.train import TrainConfig
 
+from ..engine.study import Scale
 from .arms import EN_DE
 
 PAPER_EPOCHS, PAPER_EPOCH_UPDATES = 15, 1_100
@@ -125,10 +126,54 @@ class RunsConfig:
         )
 
 
-def refuse_missing(corpus: str, setting: str) -> None:
-    """Raises UserError that says how to come by a corpus where there is none."""
-    if corpus != TOY and not Path(corpus).is_dir():
-        raise UserError(
-            f"no corpus at {corpus!r}: prepare one with `normscope data prepare` (docs/studies.md says which), and "
-            f"give its folder with --set {setting}=FOLDER (or {setting}={TOY} for the embedded language)"
-        )
+ADAM_LRS = (1e-3, 2e-3)
+SGD_LRS = (0.2, 1.0)
+PAPER_ADAM_LRS = (5e-4, 1e-3)
+PAPER_SGD_LRS = (1e-3, 5e-3)
+"""Section 3.2."""
+
+_SMOKE: dict[str, Any] = {
+    "corpus": TOY,
+    "en_de_corpus": TOY,
+    "toy_pairs": 300,
+    "seeds": 1,
+    "width": 8,
+    "ffn_width": 16,
+    "heads": 2,
+    "blocks": 1,
+    "max_tokens": 512,
+    "epochs": 2,
+    "epoch_updates": 3,
+    "long_warmup_updates": 4,
+    "short_warmup_updates": 2,
+    "bleu_sentences": 1,
+}
+_PAPER: dict[str, Any] = {
+    "corpus": "corpora/iwslt14_deen",
+    "en_de_corpus": "corpora/wmt14_ende",
+    "width": 512,
+    "ffn_width": 1024,
+    "heads": 4,
+    "dropout": 0.1,
+    "max_tokens": 4096,
+    "epoch_updates": 1_100,
+    "long_warmup_updates": 4_000,
+    "short_warmup_updates": 500,
+    "bleu_sentences": 1_000,
+    "bleu_beam": 5,
+    "en_de_accumulation": 32,
+    "en_de_ffn_width": 2048,
+    "en_de_heads": 8,
+    "device": "auto",
+}
+"""Appendix A.1. On WMT14 batches are 16 × 8,192 tokens, and the model is Vaswani et al.'s base one; an epoch of its 4.5
+million pairs is then about as many updates as one of IWSLT14."""
+
+
+def scales(config: type[RunsConfig], *, smoke: Mapping[str, Any], paper: Mapping[str, Any]) -> dict[str, Scale]:
+    """Of one figure; smoke and paper: what it sets beside what all runs share."""
+    return {
+        "smoke": Scale(config=config(**_SMOKE, **smoke), decides=False),
+        "cpu": Scale(config=config()),
+        "paper": Scale(config=config(**_PAPER, **paper)),
+    }

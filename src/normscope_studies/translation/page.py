@@ -1,0 +1,262 @@
+"""What the pages of figures 2, 4 and 6 show alike: curves over epochs and over rates, tables, data and conditions."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from normscope.compare.sources import in_words
+from normscope.evidence.estimates import plain_estimate
+from normscope.measure import Estimate
+from normscope.report.chart import Panel, Series
+from normscope.report.words import counted
+
+from ..engine.page import Claim, StudyFigure, StudyTable
+from ..engine.study import Findings
+from .arms import PAIRS, TranslationArm
+from .comparing import lr_sensitivity_of
+from .config import PAPER_EPOCH_UPDATES, PAPER_EPOCHS, PAPER_LONG, PAPER_SHORT, RunsConfig
+from .runs import Curves, Trained, TranslationCurve
+
+Legend = Mapping[str, TranslationArm]
+"""Arms of one panel by their words in the legend; the same words have the same colour in every panel of a figure."""
+RatePanels = Mapping[str, Mapping[str, Sequence[TranslationArm]]]
+"""By panel and words: arms that differ in their rate alone, in rising order of it."""
+SPREAD = "mean over seeds with the range of all of them"
+
+
+def findings(
+    config: RunsConfig,
+    found: Trained,
+    *,
+    claims: Sequence[Claim],
+    figures: Sequence[StudyFigure],
+    tables: Sequence[StudyTable],
+    data: Mapping[str, Any],
+    rates: RatePanels | None = None,
+) -> Findings:
+    """Of one figure; tables and data: its own. rates: what a sensitivity to the rate is stated of."""
+    several = of_several_rates(rates or {})
+    sensitivity = {} if rates is None else {"lr_sensitivity": sensitivity_data(several, found.curves)}
+    return Findings(
+        conditions=conditions(config, found),
+        claims=claims,
+        figures=figures,
+        tables=[*tables, *sensitivity_tables(several, found.curves), ends_table(found)],
+        data={**runs_data(found), **data, **sensitivity},
+    )
+
+
+def epochs_figure(
+    name: str,
+    title: str,
+    panels: Mapping[str, Legend],
+    found: Trained,
+    *,
+    epoch: int,
+    told: str,
+    schedules: str = "",
+) -> StudyFigure:
+    """Validation loss, above the unigram baseline, and BLEU over epochs of `epoch` updates.
+
+    panels: by their titles; a single one of no title is named by what it shows. schedules: what the caption adds.
+    """
+    hues = list(dict.fromkeys(words for arms in panels.values() for words in arms))
+    drawn: list[Panel] = []
+    for heading, arms in panels.items():
+        losses = _over_epochs(arms, found.curves, hues, epoch, lambda curve: curve.nll_nats)
+        bleu = _over_epochs(arms, found.curves, hues, epoch, lambda curve: curve.bleu)
+        ends = [1.0, max(arm.updates for arm in arms.values()) / epoch]
+        unigram = found.unigram(next(iter(arms.values())))
+        losses.append(Series(label="unigram baseline", kind="claimed", hue=-1, x=ends, y=[unigram] * 2))
+        loss_title, bleu_title = (heading, heading) if heading else ("validation loss", "BLEU")
+        drawn += [
+            Panel(title=loss_title, xlabel="epochs", ylabel="validation loss, nats", series=losses),
+            Panel(title=bleu_title, xlabel="epochs", ylabel="BLEU", series=bleu, from_zero=True),
+        ]
+    caption = f"Validation loss and BLEU at every epoch, {SPREAD}{schedules}."
+    return StudyFigure.of_panels(name=name, title=title, caption=caption, panels=drawn, told=told, wide=True)
+
+
+def rates_figure(panels: RatePanels, found: Trained, *, caption: str, wide: bool) -> StudyFigure:
+    """The last loss over the peak rate; caption: what it says of the rates, after the spread."""
+    hues = list(dict.fromkeys(words for kinds in panels.values() for words in kinds))
+    drawn = []
+    for title, kinds in panels.items():
+        series = []
+        for words, arms in kinds.items():
+            rising = sorted(arms, key=lambda arm: arm.peak_lr)
+            columns = [[curve.final_nats for curve in found.curves[arm]] for arm in rising]
+            series.append(over_seeds(words, hues.index(words), [arm.peak_lr for arm in rising], columns))
+        ylabel = "last validation loss, nats"
+        drawn.append(Panel(title=title, xlabel="peak rate", ylabel=ylabel, series=series, log_x=True))
+    return StudyFigure.of_panels(
+        name="over_rates",
+        title="The last loss over the rate",
+        caption=f"Last validation loss, {SPREAD}, {caption}",
+        panels=drawn,
+        told="Last validation loss over the peak rate",
+        wide=wide,
+    )
+
+
+def _over_epochs(
+    arms: Legend,
+    curves: Curves,
+    hues: Sequence[str],
+    epoch: int,
+    values: Callable[[TranslationCurve], Sequence[float]],
+) -> list[Series]:
+    found = []
+    for words, arm in arms.items():
+        runs = curves[arm]
+        epochs = [update / epoch for update in runs[0].updates]
+        # A run that stopped early ends the curve, and one that stopped at once leaves none.
+        if columns := list(zip(*(values(run) for run in runs), strict=False)):
+            found.append(over_seeds(words, hues.index(words), epochs[: len(columns)], columns))
+    return found
+
+
+def over_seeds(label: str, hue: int, x: Sequence[float], columns: Sequence[Sequence[float]]) -> Series:
+    """Mean over seeds with their range; columns: at each place of x, one value a seed."""
+    return Series(
+        label=label,
+        kind="measured",
+        hue=hue,
+        x=list(x),
+        y=[sum(column) / len(column) for column in columns],
+        low=[min(column) for column in columns],
+        high=[max(column) for column in columns],
+    )
+
+
+def of_several_rates(panels: RatePanels) -> RatePanels:
+    """The panels without those whose arms were run at one rate alone, of which no sensitivity can be stated."""
+    return {title: kinds for title, kinds in panels.items() if all(len(arms) > 1 for arms in kinds.values())}
+
+
+def sensitivity_tables(panels: RatePanels, curves: Curves) -> list[StudyTable]:
+    """One table with a row for each curve over the rate, by the title of its panel; none where there is no panel."""
+    if not panels:
+        return []
+    rows: list[tuple[str | float, ...]] = []
+    for one in sensitivity_data(panels, curves):
+        spread = "one seed" if one["low"] is None else f"{one['low']:.3f} to {one['high']:.3f}"
+        tried, best = ", ".join(f"{rate:g}" for rate in one["peak_lrs"]), f"{one['best_peak_lr']:g}"
+        rows.append((one["panel"], one["configuration"], tried, best, one["sensitivity_nats"], spread, one["seeds"]))
+    table = StudyTable(
+        title="Sensitivity of the last loss to the rate: nats above that at the best rate, on average over the rates "
+        "(Wortsman et al. 2023, arXiv:2309.14322), with the interval of a bootstrap over seeds",
+        columns=("panel", "configuration", "rates", "best rate", "sensitivity, nats", "95 % interval", "seeds"),
+        rows=rows,
+    )
+    return [table]
+
+
+def sensitivity_data(panels: RatePanels, curves: Curves) -> list[dict[str, Any]]:
+    """The same for results.json."""
+    return [
+        {
+            "panel": title,
+            "configuration": words,
+            "peak_lrs": [arm.peak_lr for arm in arms],
+            "best_peak_lr": arms[found.best_rate].peak_lr,
+            "sensitivity_nats": found.value,
+            "low": None if math.isnan(found.low) else found.low,
+            "high": None if math.isnan(found.high) else found.high,
+            "seeds": found.seeds,
+        }
+        for title, kinds in panels.items()
+        for words, arms in kinds.items()
+        for found in (lr_sensitivity_of(arms, curves),)
+    ]
+
+
+def ends_table(found: Trained) -> StudyTable:
+    """Where every run ends."""
+    columns = ("text", "configuration", "cumulative learning rate", "seed", "loss, nats", "loss, bits", "BLEU", "ended")
+    rows = []
+    for arm, runs in found.curves.items():
+        for seed, curve in enumerate(runs, 1):
+            nats = curve.final_nats
+            ends = (nats, nats / math.log(2), curve.final_bleu, curve.ended)
+            rows.append((arm.pair, arm.title, arm.summed_lr, seed, *ends))
+    return StudyTable(title="Where the runs end", columns=columns, rows=rows)
+
+
+def runs_data(found: Trained) -> dict[str, Any]:
+    """Every curve, and the baseline of every language pair."""
+    kept = ("updates", "nll_nats", "loss_nats", "bleu", "summed_lr", "first_nats", "ended")
+    return {
+        "configurations": [
+            {
+                "text": arm.pair,
+                "title": arm.title,
+                "placement": arm.placement,
+                "optimizer": arm.optimizer,
+                "peak_lr": arm.peak_lr,
+                "schedule": arm.schedule_words,
+                "updates": arm.updates,
+                "summed_lr": arm.summed_lr,
+                "last_loss_nats": [curve.final_nats for curve in runs],
+                "last_bleu": [curve.final_bleu for curve in runs],
+                "seeds": [{name: getattr(curve, name) for name in kept} for curve in runs],
+            }
+            for arm, runs in found.curves.items()
+        ],
+        "unigram_nats": {pair: text.unigram_nats for pair, text in found.texts.items()},
+        "runs": found.trained_by,
+    }
+
+
+def plain(found: Estimate | None) -> dict[str, Any] | None:
+    """An estimate for results.json; None where there is none."""
+    return None if found is None else plain_estimate(found)
+
+
+def conditions(config: RunsConfig, found: Trained) -> list[tuple[str, str]]:
+    """How the runs were made."""
+    optimizers = {arm.optimizer for arm in found.curves}
+    settings = ["plain, without momentum" if name == "sgd" else f"{name}, betas 0.9 and 0.98" for name in optimizers]
+    texts = [
+        f"{PAIRS[pair]}, {text.train_pairs:,} pairs ({text.train_tokens:,} target tokens, joint vocabulary of "
+        f"{text.vocabulary:,}) to train on, {text.valid_pairs:,} ({text.valid_tokens:,} target tokens) held out"
+        for pair, text in found.texts.items()
+    ]
+    sentences = counted(config.bleu_sentences, "validation sentence")
+    return [
+        (
+            "loss",
+            "negative log-likelihood per target token of the whole validation split, natural logarithm, not smoothed "
+            f"(the paper's is smoothed, in bits); trained with label smoothing {config.label_smoothing:g}",
+        ),
+        ("gradients", "of the mean loss per target token; not clipped"),
+        ("BLEU", f"sacreBLEU of the first {sentences} at every checkpoint, beam {config.bleu_beam}"),
+        ("text", "; ".join(texts)),
+        (
+            "model",
+            f"{config.blocks}+{config.blocks} blocks, width {config.width}, feed-forward {config.ffn_width}, "
+            f"{config.heads} heads, dropout {config.dropout:g}, all embeddings shared",
+        ),
+        (
+            "training",
+            f"{config.updates:,} updates of at most {config.max_tokens * config.accumulation:,} tokens a side; "
+            f"{'; '.join(sorted(settings))}; no weight decay",
+        ),
+        ("scaling", scaling(config)),
+        ("seeds", f"{config.seeds} of each configuration: weights and order; intervals are of 95 %, Student's t"),
+        ("trained by", in_words(found.trained_by)),
+    ]
+
+
+def scaling(config: RunsConfig) -> str:
+    """How an epoch and the warm-ups stand to the paper's."""
+    paper = PAPER_EPOCHS * PAPER_EPOCH_UPDATES
+    if config.updates == paper and config.long_warmup_updates == PAPER_LONG:
+        return "none: epochs and warm-ups are the paper's"
+    long, short = config.long_warmup_updates, config.short_warmup_updates
+    return (
+        f"an epoch is {config.epoch_updates:,} updates, and {config.epochs} of them a run, where the paper's "
+        f"{PAPER_EPOCHS} have about {paper:,}; its warm-ups of {PAPER_LONG:,} and {PAPER_SHORT} are here "
+        f"{long:,} and {short:,}: {long / config.updates:.3f} and {short / config.updates:.3f} of a run, there "
+        f"{PAPER_LONG / paper:.3f} and {PAPER_SHORT / paper:.3f}"
+    )
