@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from normscope.compare.demo import DEMO_GRID, demo_config
+from normscope.compare.grid import DEMO_GRID, demo_config
 from normscope.doctor.advise.early import shipped_early_rule
 from normscope.doctor.advise.rule import shipped_rule, to_table
 

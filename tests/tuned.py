@@ -9,7 +9,7 @@ from normscope.data.documents import opening
 from normscope.data.documents.corpus import DocumentCorpus
 from normscope.data.documents.tokeniser import TextTokeniser
 from normscope.data.toy.language import toy_pairs
-from normscope.finetune.task import PairTask, base_config
+from normscope.finetune.finetune import PairTask, base_config
 from normscope.runs.config import changed, load
 from normscope.runs.run import train_run
 from normscope.tasks.pair_classification import PairRunConfig, open_start

@@ -12,8 +12,7 @@ from rich.console import Console
 
 from normscope.cli.console import StageDisplay, TrainDisplay
 from normscope.cli.grids.display import GridDisplay
-from normscope.compare.demo import DEMO_GRID, demo_config
-from normscope.compare.grid import Grid
+from normscope.compare.grid import DEMO_GRID, Grid, demo_config
 from normscope.compare.state import CellState, outlook
 from tiny import tiny
 

@@ -16,11 +16,10 @@ from normscope.cli import main as cli
 from normscope.cli.grids import watch as verb
 from normscope.cli.grids.display import screen, table
 from normscope.cli.grids.watch import WatchDisplay, said_of_all, troubles
-from normscope.compare.course import Course
 from normscope.compare.grid import Cell, Grid, write_configs
-from normscope.compare.live_page import LivePage
 from normscope.compare.manifest import FILE, AboutCorpus, Manifest, write_manifest
-from normscope.compare.state import CellState
+from normscope.compare.reports import LivePage
+from normscope.compare.state import CellState, LossCourse
 from normscope.report.words import sparkline
 from normscope.settings.tables import to_toml
 from normscope.train.metrics import Mark, MetricsLog
@@ -216,7 +215,7 @@ def test_a_sparkline_goes_from_the_lowest_to_the_highest_and_marks_what_is_broke
 
 @pytest.mark.parametrize("updates", [1, 63, 64, 1000])
 def test_a_course_keeps_the_means_of_equal_stretches_in_bounded_memory(updates: int) -> None:
-    course = Course()
+    course = LossCourse()
     for update in range(updates):
         course.add(update, float(update))
     each = course.updates_each
@@ -229,7 +228,7 @@ def test_a_course_keeps_the_means_of_equal_stretches_in_bounded_memory(updates: 
 
 
 def test_a_course_of_few_validations_is_not_stretched_by_gaps() -> None:
-    course = Course()
+    course = LossCourse()
     for update, value in ((0, 4.0), (500, 3.0), (900, 1.0)):
         course.add(update, value)
     assert course.means(16) == [4.0, 3.0, 1.0]

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from normscope.compare.reading.conclusion import conclusion
-from normscope.compare.reading.verdict import Judged, Row, judged, summary, verdict
+from normscope.compare.conclusion import conclusion
+from normscope.compare.verdict import ConfigurationOutcome, JudgedRuns, judged, summary, verdict
 from normscope.placement import named
 from normscope.report.comparison.contents import Name, SeedResult, Status
 
@@ -25,10 +25,10 @@ DIVERGED, RUNNING = seed("non-finite", math.nan), seed("running", 3.0)
 FAILED, MISSING = seed("failed", None), seed("missing", None)
 
 
-def row(placement: str, warmup: int, *seeds: float | SeedResult, setting: str = "") -> Row:
+def row(placement: str, warmup: int, *seeds: float | SeedResult, setting: str = "") -> JudgedRuns:
     """Runs of a configuration; a number stands for one that finished with this loss."""
     label = f"warm-up {warmup}" if warmup else "no warm-up"
-    return Row(
+    return JudgedRuns(
         name=Name(named(placement).title, ", ".join(filter(None, (label, setting)))),
         placement=placement,
         warmup_updates=warmup,
@@ -37,7 +37,7 @@ def row(placement: str, warmup: int, *seeds: float | SeedResult, setting: str = 
     )
 
 
-def alone(*seeds: float | SeedResult, warmup: int = 0) -> Judged:
+def alone(*seeds: float | SeedResult, warmup: int = 0) -> ConfigurationOutcome:
     """A configuration beside one that learned to 1.0, a gain of 4 over the baseline."""
     return judged([row("peri-ln", warmup, *seeds), row("pre-ln", 0, 1.0)], UNIGRAM)[0]
 
@@ -159,12 +159,12 @@ SAID = "Xiong et al. (2020) say that Post-LN needs warm-up and Pre-LN does not"
         ),
     ],
 )  # fmt: skip
-def test_what_the_paper_says_beside_what_was_seen(rows: list[Row], paper: str) -> None:
+def test_what_the_paper_says_beside_what_was_seen(rows: list[JudgedRuns], paper: str) -> None:
     assert conclusion(judged(rows, UNIGRAM), UNIGRAM).paper == SAID + paper
 
 
 def test_what_was_found_in_a_sentence() -> None:
-    def found(*rows: Row) -> str:
+    def found(*rows: JudgedRuns) -> str:
         return conclusion(judged(rows, UNIGRAM), UNIGRAM).found
 
     post = [row("post-ln", 0, 5.1), row("post-ln", 200, 2.51)]
@@ -205,14 +205,14 @@ ROWS = st.lists(
 ).map(lambda some: [row(placement, warmup, *seeds, setting=rate) for placement, warmup, rate, seeds in some])
 
 
-def learned(one: Row) -> bool:
+def learned(one: JudgedRuns) -> bool:
     """Written by itself: every run ended at its peak rate or after, below nine tenths of the baseline."""
     return one.warmup_updates <= UPDATES and all(
         s.status == "finished" and s.valid_loss_nats is not None and s.valid_loss_nats < 4.5 for s in one.seeds
     )
 
 
-def failed(one: Row) -> bool:
+def failed(one: JudgedRuns) -> bool:
     """Every run ended, at its peak rate or after, and none below nine tenths of the baseline."""
     return all(
         s.status == "non-finite"
@@ -221,7 +221,7 @@ def failed(one: Row) -> bool:
     )
 
 
-def could_agree(rows: Sequence[Row], placement: str) -> bool:
+def could_agree(rows: Sequence[JudgedRuns], placement: str) -> bool:
     """Whether any setting holds what the paper says, at the least."""
     own = [one for one in rows if one.placement == placement]
     bare = [one for one in own if not one.warmup_updates]
@@ -237,7 +237,7 @@ def could_agree(rows: Sequence[Row], placement: str) -> bool:
 
 @settings(max_examples=300, deadline=None)
 @given(ROWS)
-def test_a_conclusion_is_two_sentences_and_claims_nothing_that_the_runs_do_not_show(rows: list[Row]) -> None:
+def test_a_conclusion_is_two_sentences_and_claims_nothing_that_the_runs_do_not_show(rows: list[JudgedRuns]) -> None:
     found = conclusion(judged(rows, UNIGRAM), UNIGRAM)
     for sentence in (found.found, found.paper):
         assert len(re.findall(r"[.!?](?:\s+[A-Z]|$)", sentence)) == 1, sentence

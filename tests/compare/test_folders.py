@@ -17,12 +17,11 @@ import typer
 from normscope import files
 from normscope.cli import main as cli
 from normscope.compare import compare as comparing
-from normscope.compare import folders
-from normscope.compare.compare import Compared, run_comparison
+from normscope.compare import page
+from normscope.compare import reports as folders
+from normscope.compare.compare import ComparisonResult, alone, run_comparison
 from normscope.compare.grid import Cell, Grid
-from normscope.compare.locks import alone
 from normscope.compare.manifest import former_manifest
-from normscope.compare.reading import page
 from normscope.compare.state import CellState
 from normscope.data.parallel import opening
 from normscope.errors import UserError
@@ -89,12 +88,12 @@ def quick_page(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Compared]:
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., ComparisonResult]:
     """`run_comparison` in one folder with the pool that stands in."""
 
     def call(
         *placements: str, base: RunConfig = BASE, runs: Any = None, title: str | None = None, **changes: Any
-    ) -> Compared:
+    ) -> ComparisonResult:
         monkeypatch.setattr(comparing, "run_cells", runs or pool())
         axes = {"peak_lrs": (1e-3,), "optimizers": ("adam",), "seeds": 1} | changes
         grid = Grid(placements_and_warmups=tuple((name, 0) for name in placements), **axes)
@@ -110,7 +109,9 @@ def rows(page: Comparison) -> list[tuple[str, list[int]]]:
     return [(row.name.group, [seed.seed for seed in row.seeds]) for row in page.configurations]
 
 
-def test_a_comparison_grows_by_placements_rates_and_seeds_and_keeps_what_it_has(run: Callable[..., Compared]) -> None:
+def test_a_comparison_grows_by_placements_rates_and_seeds_and_keeps_what_it_has(
+    run: Callable[..., ComparisonResult],
+) -> None:
     run("post-ln", "pre-ln")
     assert rows(run("peri-ln").page) == [("Post-LN", [1]), ("Pre-LN", [1]), ("Peri-LN", [1])]
     assert rows(run("pre-ln", seeds=2).page)[1] == ("Pre-LN", [1, 2])
@@ -121,7 +122,7 @@ def test_a_comparison_grows_by_placements_rates_and_seeds_and_keeps_what_it_has(
     assert dict(done.page.what)["Seeds"] == "1 to 2 per row"
 
 
-def test_a_longer_duration_goes_on_and_the_others_stay(run: Callable[..., Compared], tmp_path: Path) -> None:
+def test_a_longer_duration_goes_on_and_the_others_stay(run: Callable[..., ComparisonResult], tmp_path: Path) -> None:
     run("post-ln", "pre-ln")
     shutil.rmtree(tmp_path / "out/runs")  # so that the test is about the comparison, and not about the run folder
     done = run("pre-ln", base=replaced(BASE, train__duration=6))
@@ -133,7 +134,9 @@ def test_a_longer_duration_goes_on_and_the_others_stay(run: Callable[..., Compar
     assert done.page.subtitle == "The same model and data in every row; what differs is named in the row."
 
 
-def test_a_duration_shorter_than_what_is_trained_is_refused(run: Callable[..., Compared], tmp_path: Path) -> None:
+def test_a_duration_shorter_than_what_is_trained_is_refused(
+    run: Callable[..., ComparisonResult], tmp_path: Path
+) -> None:
     run("post-ln")
     with pytest.raises(
         UserError, match=r"has been trained for 4 updates, and train\.duration asks for 3; give a longer"
@@ -149,7 +152,7 @@ def test_a_duration_shorter_than_what_is_trained_is_refused(run: Callable[..., C
     ],
 )
 def test_what_cannot_be_joined_is_named(
-    run: Callable[..., Compared], tmp_path: Path, settings: dict[str, Any], message: str
+    run: Callable[..., ComparisonResult], tmp_path: Path, settings: dict[str, Any], message: str
 ) -> None:
     run("post-ln")
     before = (tmp_path / "out/comparison.json").read_text()
@@ -161,7 +164,7 @@ def test_what_cannot_be_joined_is_named(
 
 
 def test_a_stopped_comparison_has_its_report_and_it_can_be_made_again(
-    run: Callable[..., Compared], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Callable[..., ComparisonResult], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs = pool(lambda cell: 2 if cell.arm.placement == "post-ln" else 0, stopped=True)
     done = run("post-ln", "pre-ln", runs=runs)
@@ -179,7 +182,9 @@ def test_a_stopped_comparison_has_its_report_and_it_can_be_made_again(
     assert (page.title, page.commands) == (done.page.title, done.page.commands)
 
 
-def test_a_report_made_meanwhile_says_that_a_run_is_running(run: Callable[..., Compared], tmp_path: Path) -> None:
+def test_a_report_made_meanwhile_says_that_a_run_is_running(
+    run: Callable[..., ComparisonResult], tmp_path: Path
+) -> None:
     run("post-ln", runs=pool(lambda cell: 2, stopped=True))
     (path,) = (tmp_path / "out/runs").iterdir()
     with alone(path, "run"):
@@ -188,7 +193,9 @@ def test_a_report_made_meanwhile_says_that_a_run_is_running(run: Callable[..., C
     assert (tmp_path / "elsewhere/report.html").is_file()
 
 
-def test_a_failure_is_remembered_until_the_run_has_gone_on(run: Callable[..., Compared], tmp_path: Path) -> None:
+def test_a_failure_is_remembered_until_the_run_has_gone_on(
+    run: Callable[..., ComparisonResult], tmp_path: Path
+) -> None:
     out = tmp_path / "out"
 
     def fails(cells: list[Cell], *, watch: Any, **options: object) -> list[CellState[Cell]]:
@@ -201,7 +208,7 @@ def test_a_failure_is_remembered_until_the_run_has_gone_on(run: Callable[..., Co
     assert run("post-ln").page.configurations[0].seeds[0].status == "finished"
 
 
-def test_a_failed_evaluation_does_not_lose_the_training(run: Callable[..., Compared]) -> None:
+def test_a_failed_evaluation_does_not_lose_the_training(run: Callable[..., ComparisonResult]) -> None:
     done = run("post-ln", runs=pool(message="trained, but evaluate failed: no memory"))
     assert done.page.configurations[0].seeds[0].status == "finished"
     assert done.page.configurations[0].verdict.text == "learned"
@@ -210,7 +217,7 @@ def test_a_failed_evaluation_does_not_lose_the_training(run: Callable[..., Compa
 
 
 def test_a_folder_of_an_earlier_version_says_by_its_runs_what_it_holds(
-    run: Callable[..., Compared], tmp_path: Path
+    run: Callable[..., ComparisonResult], tmp_path: Path
 ) -> None:
     done = run("post-ln", "pre-ln")
     (tmp_path / "out/comparison.json").unlink()
@@ -220,7 +227,7 @@ def test_a_folder_of_an_earlier_version_says_by_its_runs_what_it_holds(
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"title": 1}', '{"corpus": {"facts": [[1]]}}', "\udcff", "[" * 100_000])
-def test_a_damaged_manifest_is_named(run: Callable[..., Compared], tmp_path: Path, content: str) -> None:
+def test_a_damaged_manifest_is_named(run: Callable[..., ComparisonResult], tmp_path: Path, content: str) -> None:
     run("post-ln")
     (tmp_path / "out/comparison.json").write_bytes(content.encode(errors="surrogateescape"))
     with pytest.raises(UserError, match=r"comparison\.json is damaged .*; remove it and try"):
@@ -228,7 +235,7 @@ def test_a_damaged_manifest_is_named(run: Callable[..., Compared], tmp_path: Pat
 
 
 def test_a_flipped_bit_of_any_byte_of_a_manifest_is_refused_in_one_line(
-    run: Callable[..., Compared], tmp_path: Path
+    run: Callable[..., ComparisonResult], tmp_path: Path
 ) -> None:
     run("post-ln")
     file, dice = tmp_path / "out/comparison.json", random.Random(3)
@@ -246,13 +253,15 @@ def test_a_flipped_bit_of_any_byte_of_a_manifest_is_refused_in_one_line(
 
 
 def test_bytes_of_a_command_line_that_are_no_text_are_written_as_escapes(
-    run: Callable[..., Compared], tmp_path: Path
+    run: Callable[..., ComparisonResult], tmp_path: Path
 ) -> None:
     assert run("post-ln", title="one \udcff").page.title == r"one \udcff"
     assert run("post-ln").page.title == r"one \udcff"
 
 
-def test_a_manifest_that_does_not_mean_anything_is_refused(run: Callable[..., Compared], tmp_path: Path) -> None:
+def test_a_manifest_that_does_not_mean_anything_is_refused(
+    run: Callable[..., ComparisonResult], tmp_path: Path
+) -> None:
     run("post-ln")
     resealed(tmp_path / "out/comparison.json", corpus={"facts": [[1]]})
     with pytest.raises(UserError, match=r"comparison\.json is damaged \(ValueError: .*\); remove it"):
@@ -260,7 +269,7 @@ def test_a_manifest_that_does_not_mean_anything_is_refused(run: Callable[..., Co
 
 
 def test_a_run_whose_log_is_damaged_is_shown_and_the_others_are_reported(
-    run: Callable[..., Compared], tmp_path: Path
+    run: Callable[..., ComparisonResult], tmp_path: Path
 ) -> None:
     run("post-ln", "pre-ln")
     (tmp_path / "out/runs/post-ln_warmup-0_lr-0.001_adam_seed-1/metrics.jsonl").write_text("oh no\n")
@@ -269,7 +278,9 @@ def test_a_run_whose_log_is_damaged_is_shown_and_the_others_are_reported(
     assert "metrics.jsonl" in page.configurations[0].seeds[0].message
 
 
-def test_scores_of_every_split_stand_in_columns_of_their_own(run: Callable[..., Compared], tmp_path: Path) -> None:
+def test_scores_of_every_split_stand_in_columns_of_their_own(
+    run: Callable[..., ComparisonResult], tmp_path: Path
+) -> None:
     run("post-ln", "pre-ln")
     out = tmp_path / "out"
     first, second = (out / f"runs/{name}_warmup-0_lr-0.001_adam_seed-1" for name in ("post-ln", "pre-ln"))
@@ -309,7 +320,7 @@ def test_scores_are_those_of_the_best_checkpoint(tmp_path: Path) -> None:
     assert not cell.is_evaluated("test")
 
 
-def test_single_runs_and_comparisons_make_one_report(run: Callable[..., Compared], tmp_path: Path) -> None:
+def test_single_runs_and_comparisons_make_one_report(run: Callable[..., ComparisonResult], tmp_path: Path) -> None:
     run("post-ln")
     single = Grid(placements_and_warmups=(("pre-ln", 0),), peak_lrs=(1e-3,), optimizers=("adam",), seeds=1)
     (cell,) = single.cells(BASE, tmp_path / "other")
@@ -329,7 +340,9 @@ def test_single_runs_and_comparisons_make_one_report(run: Callable[..., Compared
         folders.report([tmp_path], tmp_path)
 
 
-def test_a_second_command_on_the_folder_is_refused_at_once(run: Callable[..., Compared], tmp_path: Path) -> None:
+def test_a_second_command_on_the_folder_is_refused_at_once(
+    run: Callable[..., ComparisonResult], tmp_path: Path
+) -> None:
     with alone(tmp_path / "out", "comparison"), pytest.raises(UserError) as error:
         run("post-ln")
     assert f"another process ({os.getpid()} on " in str(error.value)
@@ -348,7 +361,7 @@ def test_a_folder_that_is_made_and_those_above_it_are_on_disk_by_their_names(
 
 
 def test_a_closed_terminal_leaves_the_report_and_the_exit_code_of_its_signal(
-    run: Callable[..., Compared], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Callable[..., ComparisonResult], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done = run("post-ln", runs=pool(lambda cell: 2, stopped=True))
     hung_up = replace(done, stopped=Interrupted(signal.SIGHUP, "after every run under way has saved"))

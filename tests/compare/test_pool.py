@@ -14,8 +14,8 @@ import pytest
 
 from normscope.cli import main as cli
 from normscope.compare import pool
+from normscope.compare.compare import alone
 from normscope.compare.grid import Cell, Grid
-from normscope.compare.locks import alone
 from normscope.compare.pool import run_cells
 from normscope.compare.state import CellState
 from normscope.engines.processes import Processes

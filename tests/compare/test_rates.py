@@ -11,8 +11,8 @@ import pytest
 from normscope.cli.grids.ending import print_summary
 from normscope.compare.grid import Arm, Grid
 from normscope.compare.manifest import about
-from normscope.compare.reading.page import compare, configuration_names
-from normscope.compare.reading.rates import Ran, best_of_each, rate_curves
+from normscope.compare.page import compare, configuration_names
+from normscope.compare.rates import EndedRun, best_of_each, rate_curves
 from normscope.data.parallel.opening import toy_corpus
 from normscope.report.comparison.contents import Comparison, RateCurve, SeedResult, Status
 from tiny import tiny, write_events
@@ -30,13 +30,13 @@ def ran(
     status: Status = Status.FINISHED,
     start: float | None = START,
     optimizer: str = "adam",
-) -> Ran:
+) -> EndedRun:
     events = [{"event": "update", "update": n, "nll_nats": start - n + 1} for n in (1, 2) if start is not None]
     result = SeedResult(seed=seed, status=status, updates=10, valid_loss_nats=loss, summed_lr=0.0)
-    return Ran(Arm(placement, warmup, lr, optimizer), result, events)
+    return EndedRun(Arm(placement, warmup, lr, optimizer), result, events)
 
 
-def rated(runs: list[Ran]) -> tuple[list[RateCurve], list[float]]:
+def rated(runs: list[EndedRun]) -> tuple[list[RateCurve], list[float]]:
     return rate_curves(runs, configuration_names(list(dict.fromkeys(run.arm for run in runs))))
 
 
@@ -96,7 +96,7 @@ def test_optimisers_and_warm_ups_have_curves_of_their_own() -> None:
         ([ran(0.1, 2.0, start=None), ran(0.2, 2.0, start=None)], "no run had a finite loss at initialisation"),
     ],
 )
-def test_where_there_is_none_it_says_why(runs: list[Ran], says: str) -> None:
+def test_where_there_is_none_it_says_why(runs: list[EndedRun], says: str) -> None:
     curve = rated(runs)[0][0]
     assert curve.sensitivity is None
     assert curve.summary.startswith("no learning-rate sensitivity: ")

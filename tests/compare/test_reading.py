@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from normscope.compare.curves import block_squares, clock, gradient_profiles, later_profiles
 from normscope.compare.grid import Cell, Grid
 from normscope.compare.manifest import Manifest, about
-from normscope.compare.reading.curves import block_squares, clock, gradient_profiles, later_profiles
-from normscope.compare.reading.page import compare, configuration_names
+from normscope.compare.page import compare, configuration_names
 from normscope.data.parallel.opening import toy_corpus
-from normscope.report.comparison.contents import Block, Name
+from normscope.report.comparison.contents import BlockPlace, Name
 from normscope.tasks.translation import TRANSLATION
 from tiny import tiny, write_events
 
@@ -26,7 +26,7 @@ def test_the_squares_of_a_block_are_those_of_its_parameters_in_order_of_depth() 
     for stack, blocks in (("encoder", model.encoder.blocks), ("decoder", model.decoder.blocks)):
         for number, block in enumerate(blocks, 1):
             wanted = sum(float((p.detach().double() ** 2).sum()) for p in block.parameters())
-            assert squares[Block(stack, number)] == pytest.approx(wanted, rel=1e-5)
+            assert squares[BlockPlace(stack, number)] == pytest.approx(wanted, rel=1e-5)
 
 
 def cells(folder: Path) -> list[Cell]:

@@ -10,13 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from normscope.compare.compare import Compared, corpus_of
-from normscope.compare.folders import report
-from normscope.compare.found import runs_below
+from normscope.compare.compare import ComparisonResult, corpus_of
 from normscope.compare.grid import Grid
-from normscope.compare.tuning.compared import run_tuned_comparison, run_tuning
-from normscope.compare.tuning.settings import STARTS, OpenArm, Tuning, rounded
-from normscope.compare.tuning.tune import Asked
+from normscope.compare.reports import report
+from normscope.compare.search import STARTS, OpenArm, Tuning, rounded
+from normscope.compare.tune import TuningTask, run_tuned_comparison, run_tuning
+from normscope.compare.watching import runs_below
 from normscope.engines.seam import Engine, Job
 from normscope.errors import UserError
 from normscope.files import make_folders
@@ -79,7 +78,7 @@ class Stub(Engine[int]):
         pass
 
 
-def compared(folder: Path, stub: Stub, tuning: Tuning = TUNING, stop_when: StopRule | None = None) -> Compared:
+def compared(folder: Path, stub: Stub, tuning: Tuning = TUNING, stop_when: StopRule | None = None) -> ComparisonResult:
     return run_tuned_comparison(
         BASE,
         GRID,
@@ -179,7 +178,7 @@ def test_a_search_with_other_settings_is_refused_and_so_is_one_that_never_peaks(
     for other, named in ((Tuning(trials=5, low=1e-4, high=3e-2), "low"), (TUNING, "stop_when")):
         with pytest.raises(UserError, match=f"{named}: .* there, .* now"):
             compared(tmp_path, Stub(), other, StopRule() if named == "stop_when" else None)
-    asked = Asked(base=BASE, arms=[OpenArm("post-ln", (5,), "adam")], tuning=TUNING, corpus=corpus_of(BASE, None))
+    asked = TuningTask(base=BASE, arms=[OpenArm("post-ln", (5,), "adam")], tuning=TUNING, corpus=corpus_of(BASE, None))
     options = {"title": None, "command": "", "watch": print, "say": print}
     with pytest.raises(UserError, match="never reaches its peak"):
         run_tuning(asked, tmp_path / "peak", processes=1, engine=lambda at_once: Stub(), **options)
@@ -187,7 +186,7 @@ def test_a_search_with_other_settings_is_refused_and_so_is_one_that_never_peaks(
 
 def test_a_warmup_is_searched_too(tmp_path: Path) -> None:
     stub, arm = Stub(), OpenArm("post-ln", (0, 2), "adam")
-    asked = Asked(base=BASE, arms=[arm], tuning=TUNING, corpus=corpus_of(BASE, None))
+    asked = TuningTask(base=BASE, arms=[arm], tuning=TUNING, corpus=corpus_of(BASE, None))
     silent = {"title": None, "command": "", "watch": lambda states: None, "say": lambda line: None}
     tuned, done = run_tuning(asked, tmp_path, processes=1, engine=lambda at_once: stub, **silent)
     assert {cell.arm.warmup_updates for cell in tuned.trials[arm]} == {0, 2}

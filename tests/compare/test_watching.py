@@ -11,11 +11,10 @@ from typing import Any
 
 import pytest
 
-from normscope.compare.found import runs_below
+from normscope.compare.compare import alone
 from normscope.compare.grid import Cell, Grid, write_configs
-from normscope.compare.locks import alone
 from normscope.compare.manifest import FILE, AboutCorpus, Manifest, write_manifest
-from normscope.compare.watching import Watch
+from normscope.compare.watching import RunsWatch, runs_below
 from normscope.errors import UserError
 from normscope.processes.locks import SeenLocks, is_held
 from normscope.settings.tables import to_toml
@@ -61,7 +60,7 @@ def log(cell: Cell, *updates: int, ends: str = "", **values: Any) -> None:
             file.write(json.dumps({"event": ends, "update": updates[-1], "reason": "a loss"}) + "\n")
 
 
-def statuses(watch: Watch) -> list[str]:
+def statuses(watch: RunsWatch) -> list[str]:
     return [state.status for state in watch.look()]
 
 
@@ -76,7 +75,7 @@ def test_every_state_is_read_from_files_alone(tmp_path: Path, clock: Clock) -> N
     about = AboutCorpus("f", 5.0, [])
     write_manifest(tmp_path, Manifest(corpus=about, cells=(failed.name, waits.name), failed={failed.name: "killed"}))
     with alone(runs.folder.path, "run"):
-        found = {state.cell.name: state for state in Watch(tmp_path, clock).look()}
+        found = {state.cell.name: state for state in RunsWatch(tmp_path, clock).look()}
     assert list(found)[:2] == [failed.name, waits.name], "in the comparison's order"
     assert {name: state.status for name, state in found.items()} == {
         waits.name: "waiting",
@@ -95,7 +94,7 @@ def test_every_state_is_read_from_files_alone(tmp_path: Path, clock: Clock) -> N
 
 def test_a_run_is_followed_from_its_first_update_to_its_end_at_its_rate(tmp_path: Path, clock: Clock) -> None:
     cell, other = cells_in(tmp_path)
-    watch = Watch(tmp_path, clock)
+    watch = RunsWatch(tmp_path, clock)
     assert statuses(watch) == ["waiting", "waiting"]
     begin(cell)
     with alone(cell.folder.path, "run"):
@@ -126,7 +125,7 @@ def test_only_what_a_log_has_gained_is_read(tmp_path: Path, clock: Clock, monkey
     cell, _ = cells_in(tmp_path)
     begin(cell)
     log(cell, *range(1, 50))
-    watch = Watch(tmp_path, clock)
+    watch = RunsWatch(tmp_path, clock)
     watch.look()
     read: list[str] = []
     loads = json.loads
@@ -142,7 +141,7 @@ def test_only_what_a_log_has_gained_is_read(tmp_path: Path, clock: Clock, monkey
 
 def test_runs_that_are_added_appear_and_those_that_are_removed_go(tmp_path: Path, clock: Clock) -> None:
     first, second = cells_in(tmp_path)
-    watch = Watch(tmp_path, clock)
+    watch = RunsWatch(tmp_path, clock)
     watch.look()
     second.config_file.unlink()
     cells_in(tmp_path / "below", seeds=1)
@@ -168,9 +167,9 @@ def test_a_folder_is_any_above_runs_and_a_run_itself(tmp_path: Path, monkeypatch
         assert [run.folder.path.resolve() for run in runs_below(folder)] == [cell.folder.path], folder
     (tmp_path / "empty").mkdir()
     with pytest.raises(UserError, match="empty holds no runs and no configurations"):
-        Watch(tmp_path / "empty").look()
+        RunsWatch(tmp_path / "empty").look()
     with pytest.raises(UserError, match="absent is no folder; give the --out"):
-        Watch(tmp_path / "absent").look()
+        RunsWatch(tmp_path / "absent").look()
 
 
 def test_runs_that_nothing_but_their_names_tells_apart_are_named(tmp_path: Path) -> None:
@@ -189,12 +188,12 @@ def test_a_configuration_that_cannot_be_read_hides_no_run(tmp_path: Path) -> Non
     begin(cell)
     cell.folder.config_file.write_text("also not")
     log(cell, 60, ends="finished")
-    assert statuses(Watch(tmp_path)) == ["finished", "waiting"]
+    assert statuses(RunsWatch(tmp_path)) == ["finished", "waiting"]
 
 
 def test_the_end_of_a_run_in_epochs_is_told_by_how_far_it_is_in_them(tmp_path: Path, clock: Clock) -> None:
     (cell,) = cells_in(tmp_path, seeds=1, duration="3 epochs")
-    watch = Watch(tmp_path, clock)
+    watch = RunsWatch(tmp_path, clock)
     (state,) = watch.look()
     assert state.total_updates is None
     begin(cell)
@@ -213,7 +212,7 @@ def test_a_run_whose_lock_cannot_be_seen_runs_while_it_logs(
     (cell,) = cells_in(tmp_path, seeds=1)
     begin(cell)
     log(cell, 1)
-    watch = Watch(tmp_path, clock)
+    watch = RunsWatch(tmp_path, clock)
     assert statuses(watch) == ["stopped"]
     log(cell, 2)
     assert statuses(watch) == ["running"]
@@ -276,7 +275,7 @@ def test_nothing_is_written(tmp_path: Path, clock: Clock) -> None:
     begin(cell)
     log(cell, 1)
     before = tree(tmp_path)
-    watch = Watch(tmp_path, clock)
+    watch = RunsWatch(tmp_path, clock)
     for _ in range(3):
         watch.look()
         clock.seconds += 3.0
@@ -287,7 +286,7 @@ def test_a_damaged_comparison_is_named(tmp_path: Path) -> None:
     cells_in(tmp_path)
     (tmp_path / FILE).write_text("{")
     with pytest.raises(UserError, match=r"comparison\.json is damaged"):
-        Watch(tmp_path).look()
+        RunsWatch(tmp_path).look()
 
 
 def test_a_look_opens_no_file_of_a_run_that_has_logged_nothing(
@@ -296,7 +295,7 @@ def test_a_look_opens_no_file_of_a_run_that_has_logged_nothing(
     for cell in cells_in(tmp_path, seeds=5):
         begin(cell)
         log(cell, 1)
-    watch = Watch(tmp_path, clock)
+    watch = RunsWatch(tmp_path, clock)
     watch.look()
     opened: list[str] = []
     original: Callable[..., Any] = Path.open

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from normscope.compare.compare import prepare
 from normscope.compare.grid import Grid
-from normscope.compare.preparing import prepare
 from normscope.engines.choosing import chosen, local
 from normscope.engines.seam import SlurmSettings
 from normscope.engines.slurm import Array

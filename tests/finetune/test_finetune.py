@@ -9,14 +9,23 @@ from typing import Any
 
 import pytest
 
-from normscope.compare.locks import alone
+from normscope.compare.compare import alone
 from normscope.compare.state import CellState
 from normscope.errors import UserError
 from normscope.finetune import finetune as searching
-from normscope.finetune.cells import Outcome, SearchSpace, Setting, TuningCell, tuning_cells
-from normscope.finetune.finetune import RunsFailed, finetune
-from normscope.finetune.summary import best_setting, interval, lines, summary, table
-from normscope.finetune.task import PairTask, base_config, pair_task
+from normscope.finetune.cells import (
+    PairScores,
+    SearchSpace,
+    TuningCell,
+    TuningSetting,
+    best_setting,
+    interval,
+    lines,
+    summary,
+    table,
+    tuning_cells,
+)
+from normscope.finetune.finetune import PairTask, RunsFailed, base_config, finetune, pair_task
 from normscope.runs.config import load
 from normscope.runs.run import train_run
 from normscope.tasks.pair_classification import PairRunConfig, open_start
@@ -82,7 +91,12 @@ def test_spaces_that_are_none(changes: dict[str, Any], message: str) -> None:
 
 def test_every_cell_is_the_start_s_fine_tuning_with_its_setting(base: PairRunConfig, tmp_path: Path) -> None:
     found = tuning_cells(
-        base, [Setting(8, 1e-4, 3), Setting(20, 2e-5, 4)], [1, 2], tmp_path, train_pairs=54, warmup_share=0.1
+        base,
+        [TuningSetting(8, 1e-4, 3), TuningSetting(20, 2e-5, 4)],
+        [1, 2],
+        tmp_path,
+        train_pairs=54,
+        warmup_share=0.1,
     )
     assert [cell.name for cell in found] == [
         "batch-8_lr-0.0001_epochs-3_seed-1",
@@ -108,9 +122,9 @@ def test_a_run_is_judged_by_its_last_validation_and_only_when_it_is_over(base: P
     (cell, *_) = cells(base, tmp_path)
     assert cell.outcome() is None
     log(cell, 0.7, 0.6)
-    assert cell.outcome() == Outcome(accuracy=0.7, f1=0.5, nll_nats=0.6)
+    assert cell.outcome() == PairScores(accuracy=0.7, f1=0.5, nll_nats=0.6)
     log(cell, 0.7, 0.6, f1=None)
-    assert cell.outcome() == Outcome(accuracy=0.7, f1=None, nll_nats=0.6)
+    assert cell.outcome() == PairScores(accuracy=0.7, f1=None, nll_nats=0.6)
     for last in ("non-finite", "update"):
         log(cell, 0.7, 0.6, last)
         assert cell.outcome() is None
@@ -148,7 +162,7 @@ def test_an_interval_is_student_s() -> None:
 
 def _seeds(base: PairRunConfig, folder: Path, accuracies: Sequence[float]) -> list[TuningCell]:
     seeds = range(1, len(accuracies) + 1)
-    found = tuning_cells(base, [Setting(8, 1e-3, 3)], seeds, folder, train_pairs=54, warmup_share=0.1)
+    found = tuning_cells(base, [TuningSetting(8, 1e-3, 3)], seeds, folder, train_pairs=54, warmup_share=0.1)
     for cell, accuracy in zip(found, accuracies, strict=True):
         log(cell, accuracy)
     return found

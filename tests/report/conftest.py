@@ -6,25 +6,24 @@ import random
 import pytest
 
 from normscope.report.comparison.contents import (
-    Block,
+    BlockPlace,
+    ComparedConfiguration,
     Comparison,
     Conclusion,
-    Configuration,
-    Curve,
     GradientProfile,
     Name,
+    RunCurve,
     SeedResult,
     Status,
-    Verdict,
 )
 from normscope.report.comparison.page import render
-from normscope.report.words import Tone
+from normscope.report.words import Tone, TonedWords
 
 CHANCE = 6.184
 UPDATES = list(range(0, 2001, 50))
 WITH, WITHOUT = "warm-up 400", "no warm-up"
-LEARNED, PARTLY = Verdict("learned", Tone.GOOD), Verdict("partly learned: 2 of 3 seeds", Tone.MIXED)
-STUCK = Verdict("no better than the unigram baseline", Tone.STUCK)
+LEARNED, PARTLY = TonedWords("learned", Tone.GOOD), TonedWords("partly learned: 2 of 3 seeds", Tone.MIXED)
+STUCK = TonedWords("no better than the unigram baseline", Tone.STUCK)
 CONFIGURATIONS = [  # name, warm-up, floor of the loss, verdict, summary
     (Name("Post-LN", WITH), 400, 2.9, LEARNED, "Post-LN with 400 warm-up updates ends at 2.90 nats."),
     (Name("Post-LN", WITHOUT), 0, 6.15, STUCK, "Post-LN without warm-up stays at 6.15 nats."),
@@ -44,15 +43,15 @@ def losses(seed: int, floor: float, warmup: int, noise: float) -> list[float]:
     return [floor + (8.9 - floor) * math.exp(-u / slow) + dice.gauss(0, noise) for u in UPDATES]
 
 
-def curve(name: Name, warmup: int, floor: float, noise: float) -> Curve:
+def curve(name: Name, warmup: int, floor: float, noise: float) -> RunCurve:
     rows = [losses(seed, floor, warmup, noise) for seed in (1, 2, 3)]
     if str(name) == "Pre-LN, no warm-up":
         rows[2] = [*rows[2][:17], math.nan]
-    return Curve(name=name, updates=UPDATES, seeds_values=rows)
+    return RunCurve(name=name, updates=UPDATES, seeds_values=rows)
 
 
 def gradients(name: Name) -> GradientProfile:
-    blocks = [Block(stack, i) for stack in ("encoder", "decoder") for i in range(1, 7)]
+    blocks = [BlockPlace(stack, i) for stack in ("encoder", "decoder") for i in range(1, 7)]
     dice = random.Random(str(name))
     slope = 0.38 if name.group == "Post-LN" else -0.08
     norms = [[math.exp(slope * (i % 6) - 1.5 * (i < 6) + dice.gauss(0, 0.08)) for i in range(12)] for _ in range(3)]
@@ -81,7 +80,7 @@ def seed_result(row: list[float], seed: int, warmup: int) -> SeedResult:
 def sample() -> Comparison:
     valid = [curve(name, warmup, floor, 0.03) for name, warmup, floor, _, _ in CONFIGURATIONS]
     configurations = [
-        Configuration(
+        ComparedConfiguration(
             name=name,
             warmup_updates=warmup,
             peak_lr=1e-3,
@@ -106,7 +105,7 @@ def sample() -> Comparison:
         gradient_profiles=[gradients(name) for name, *_ in CONFIGURATIONS],
         gradient_curves=[curve(name, warmup, 0.5 * floor, 0.05) for name, warmup, floor, _, _ in CONFIGURATIONS],
         schedules=[
-            Curve(name=name, updates=range(1, 2001), seeds_values=[[rate(u, warmup) for u in range(1, 2001)]])
+            RunCurve(name=name, updates=range(1, 2001), seeds_values=[[rate(u, warmup) for u in range(1, 2001)]])
             for name, warmup, *_ in CONFIGURATIONS
         ],
         what=[

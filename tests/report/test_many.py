@@ -7,30 +7,29 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from normscope.report.comparison.contents import (
-    Block,
+    BlockPlace,
+    ComparedConfiguration,
     Comparison,
-    Configuration,
-    Curve,
     GradientProfile,
     Name,
+    RunCurve,
     SeedResult,
     Status,
-    Verdict,
 )
 from normscope.report.comparison.endings import endings_svg
 from normscope.report.comparison.panels import curve_panels, profile_panels
 from normscope.report.comparison.plots import curves_svg, gradient_svg, schedule_svg
 from normscope.report.lines import styles_for, too_many
 from normscope.report.svg import HUES, INK, house_style
-from normscope.report.words import Tone
+from normscope.report.words import Tone, TonedWords
 
 GROUPS = [f"Placement {i}" for i in range(1, 10)]
 VARIANTS = ["no warm-up", "warm-up 150"]
 
 
-def curves() -> list[Curve]:
+def curves() -> list[RunCurve]:
     return [
-        Curve(
+        RunCurve(
             name=Name(group, variant),
             updates=[125, 250],
             seeds_values=[[5.0, 4.0 + i / 10], [5.2, 4.2 + i / 10]],
@@ -40,18 +39,18 @@ def curves() -> list[Curve]:
     ]
 
 
-def configuration(placement: str, variant: str, *losses: float | None) -> Configuration:
+def configuration(placement: str, variant: str, *losses: float | None) -> ComparedConfiguration:
     seeds = [
         SeedResult(seed=i, status=Status.FINISHED, updates=1, valid_loss_nats=loss, summed_lr=1.0)
         for i, loss in enumerate(losses)
     ]
-    return Configuration(
+    return ComparedConfiguration(
         name=Name(placement, variant),
         warmup_updates=0,
         peak_lr=1e-3,
         optimizer="adam",
         seeds=seeds,
-        verdict=Verdict("learned", Tone.GOOD),
+        verdict=TonedWords("learned", Tone.GOOD),
         summary="",
     )
 
@@ -85,7 +84,7 @@ def hues(svg: str) -> set[str]:
 def test_a_placement_has_one_hue_in_every_figure_of_a_page():
     """The hue of a placement in the picture of where runs ended is its hue in the curves."""
     rows = [configuration(group, variant, 3.0) for group in ("A", "B") for variant in VARIANTS]
-    drawn = [Curve(name=row.name, updates=[1, 2], seeds_values=[[5.0, 4.0]]) for row in rows]
+    drawn = [RunCurve(name=row.name, updates=[1, 2], seeds_values=[[5.0, 4.0]]) for row in rows]
     styles = styles_for(row.name for row in rows)
     for number, group in enumerate(("A", "B")):
         own = [row for row in rows if row.name.group == group]
@@ -106,7 +105,7 @@ def test_one_panel_a_group_and_each_variant_named_once():
 
 
 def test_a_diverged_run_does_not_flatten_the_others_and_chance_is_seen():
-    wild = Curve(name=Name("Wild", "no warm-up"), updates=[1, 2], seeds_values=[[5.0, 5000.0]])
+    wild = RunCurve(name=Name("Wild", "no warm-up"), updates=[1, 2], seeds_values=[[5.0, 5000.0]])
     with house_style():
         low, high = curve_panels([*curves(), wild], ylabel="nats", baseline=5.6).axes[0].get_ylim()
     assert low < 4.0 < 5.6 < high < 10
@@ -115,7 +114,7 @@ def test_a_diverged_run_does_not_flatten_the_others_and_chance_is_seen():
 def test_gradient_panels_share_a_log_axis():
     profiles = [
         GradientProfile(
-            names=[Name(g, "v")], blocks=[Block("encoder", 1), Block("decoder", 1)], seeds_norms=[[0.1, 2.0]]
+            names=[Name(g, "v")], blocks=[BlockPlace("encoder", 1), BlockPlace("decoder", 1)], seeds_norms=[[0.1, 2.0]]
         )
         for g in GROUPS
     ]

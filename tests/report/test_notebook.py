@@ -15,10 +15,10 @@ from normscope.api.prediction import predict
 from normscope.report import notebook
 from normscope.report.chart import Panel, Series
 from normscope.report.chart_svg import panels_svg
-from normscope.report.comparison.contents import Comparison, Configuration, Curve, Name, SeedResult, Status, Verdict
+from normscope.report.comparison.contents import ComparedConfiguration, Comparison, Name, RunCurve, SeedResult, Status
 from normscope.report.comparison.page import comparison_html
 from normscope.report.doctor.notebook import diagnosis_html
-from normscope.report.words import Tone
+from normscope.report.words import Tone, TonedWords
 from report.diagnoses import advice, broken, healthy, streams, with_stack, with_sublayer
 
 HOSTILE = "</script><img src=x onerror=alert(1)>\u202egnp.exe\x1b[31m<b>" + "x" * 10_000
@@ -79,20 +79,20 @@ def grown(comparison: Comparison, placements: int, seeds: int = 3, points: int =
         for seed in range(seeds)
     ]
     configurations = [
-        Configuration(
+        ComparedConfiguration(
             name=name,
             warmup_updates=0,
             peak_lr=1e-3,
             optimizer="adam",
             seeds=results,
-            verdict=Verdict("learned", Tone.GOOD),
+            verdict=TonedWords("learned", Tone.GOOD),
             summary="",
         )
         for name in names
     ]
     updates = list(range(1, points + 1))
     curves = [
-        Curve(
+        RunCurve(
             name=name,
             updates=updates,
             seeds_values=[[5 / update**0.2 + (seed * update) % 7 / 50 for update in updates] for seed in range(seeds)],

@@ -18,19 +18,18 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from normscope.report.comparison.contents import (
-    Block,
+    BlockPlace,
+    ComparedConfiguration,
     Comparison,
     Conclusion,
-    Configuration,
-    Curve,
     GradientProfile,
     Name,
+    RunCurve,
     SeedResult,
     Status,
-    Verdict,
 )
 from normscope.report.comparison.page import growth, render, spread, tally, write
-from normscope.report.words import Tone
+from normscope.report.words import Tone, TonedWords
 
 VOID = {"meta", "link", "br"}
 
@@ -102,7 +101,7 @@ def test_columns_of_scores_are_there_only_where_a_run_was_scored(comparison: Com
 def one_seed(comparison: Comparison, **changes: object) -> Comparison:
     """The same with the first seed of everything."""
 
-    def first(curves: Sequence[Curve]) -> list[Curve]:
+    def first(curves: Sequence[RunCurve]) -> list[RunCurve]:
         return [replace(curve, seeds_values=curve.seeds_values[:1]) for curve in curves]
 
     return replace(
@@ -262,12 +261,12 @@ def tags_of_a_calm_page() -> list[str]:
 def labelled(text: str) -> Comparison:
     run = SeedResult(seed=1, status=Status.FAILED, updates=0, summed_lr=0.0, message=text)
     name = Name(text)
-    one = Configuration(
-        name=name, warmup_updates=0, peak_lr=1e-3, optimizer=text, seeds=[run], verdict=Verdict(text, Tone.PLAIN),
+    one = ComparedConfiguration(
+        name=name, warmup_updates=0, peak_lr=1e-3, optimizer=text, seeds=[run], verdict=TonedWords(text, Tone.PLAIN),
         summary=text,
     )  # fmt: skip
-    curve = Curve(name=name, updates=[0, 1], seeds_values=[[2.0, 1.0]])
-    profile = GradientProfile(names=[name], blocks=[Block(text, 1)], seeds_norms=[[1.0]])
+    curve = RunCurve(name=name, updates=[0, 1], seeds_values=[[2.0, 1.0]])
+    profile = GradientProfile(names=[name], blocks=[BlockPlace(text, 1)], seeds_norms=[[1.0]])
     return Comparison(
         title=text, subtitle=text, conclusion=Conclusion(found=text, paper=text), created=text,
         configurations=[one], unigram_loss_nats=None,

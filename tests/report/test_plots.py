@@ -7,7 +7,7 @@ import xml.etree.ElementTree as ET
 import matplotlib as mpl
 import pytest
 
-from normscope.report.comparison.contents import Block, Comparison, Curve, GradientProfile, Name
+from normscope.report.comparison.contents import BlockPlace, Comparison, GradientProfile, Name, RunCurve
 from normscope.report.comparison.plots import curves_svg, gradient_svg, schedule_svg
 from normscope.report.lines import styles_for
 from normscope.report.svg import CSS_NAMES, HUES, INK, inlined
@@ -15,8 +15,8 @@ from normscope.report.svg import CSS_NAMES, HUES, INK, inlined
 NS = "{http://www.w3.org/2000/svg}"
 
 
-def curve(*rows: list[float], group: str = "a", variant: str = "") -> Curve:
-    return Curve(name=Name(group, variant), updates=range(max(map(len, rows), default=0)), seeds_values=rows)
+def curve(*rows: list[float], group: str = "a", variant: str = "") -> RunCurve:
+    return RunCurve(name=Name(group, variant), updates=range(max(map(len, rows), default=0)), seeds_values=rows)
 
 
 def test_group_decides_hue_and_variant_the_dash() -> None:
@@ -92,7 +92,7 @@ def test_configurations_with_one_schedule_share_a_line_in_ink() -> None:
 
 
 def test_stacks_are_not_joined_and_zero_norms_do_not_break_the_log_axis() -> None:
-    blocks = [Block("encoder", 1), Block("encoder", 2), Block("decoder", 1), Block("", 1)]
+    blocks = [BlockPlace("encoder", 1), BlockPlace("encoder", 2), BlockPlace("decoder", 1), BlockPlace("", 1)]
     profile = GradientProfile(names=[Name("$a_{")], blocks=blocks, seeds_norms=[[1.0, 2.0, 0.0, math.nan]])
     svg = gradient_svg([profile])
     assert "encoder 1 1.000, encoder 2 2.000, decoder 1 none, 1 none" in svg
@@ -114,6 +114,6 @@ def test_inlined_takes_every_colour_from_the_page(comparison: Comparison) -> Non
 
 def test_rows_longer_than_the_updates_are_refused() -> None:
     with pytest.raises(ValueError, match="3 values for 2 updates"):
-        Curve(name=Name("a"), updates=[0, 1], seeds_values=[[1.0, 2.0, 3.0]])
+        RunCurve(name=Name("a"), updates=[0, 1], seeds_values=[[1.0, 2.0, 3.0]])
     with pytest.raises(ValueError, match="1 norms for 2 blocks"):
-        GradientProfile(names=[Name("a")], blocks=[Block("x", 1), Block("x", 2)], seeds_norms=[[1.0]])
+        GradientProfile(names=[Name("a")], blocks=[BlockPlace("x", 1), BlockPlace("x", 2)], seeds_norms=[[1.0]])

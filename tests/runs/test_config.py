@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from normscope.compare.demo import DEMO_GRID, demo_config
+from normscope.compare.grid import DEMO_GRID, demo_config
 from normscope.data.parallel.opening import DataConfig
 from normscope.errors import UserError
 from normscope.model import ModelConfig

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import in_process
-from normscope.compare.locks import alone
+from normscope.compare.compare import alone
 from normscope.errors import UserError
 from normscope.optim import ScheduleConfig, factor
 from normscope.optim.schedules import summed_factor

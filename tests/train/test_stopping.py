@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from normscope.compare.reading.verdict import LEARNED_BELOW
+from normscope.compare.verdict import LEARNED_BELOW
 from normscope.errors import UserError
 from normscope.runs.config import replaced
 from normscope.runs.run import train_run

@@ -6,19 +6,19 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..compare.axes import DEFAULT_RATE, Asked, grid_of
+from ..compare.axes import DEFAULT_RATE, AxisOptions, grid_of
 from ..compare.compare import run_comparison
-from ..compare.folders import opened
 from ..compare.grid import Cell
-from ..compare.reading.page import read
+from ..compare.page import read
+from ..compare.reports import opened
+from ..compare.search import asked_tuning
 from ..compare.state import CellState
-from ..compare.tuning.compared import run_tuned_comparison
-from ..compare.tuning.settings import asked_tuning
+from ..compare.tune import run_tuned_comparison
 from ..engines.choosing import chosen
 from ..errors import UserError
 from ..placement import registered
 from ..report.comparison.contents import Comparison as Page
-from ..report.comparison.contents import Curve
+from ..report.comparison.contents import RunCurve
 from ..report.comparison.page import comparison_html
 from ..runs.config import engine_table, places
 from ..settings.tables import as_table, flat
@@ -74,7 +74,7 @@ class Comparison:
         return {str(row.name): str(row.verdict.text) for row in self.page.configurations}
 
     @property
-    def curves(self) -> dict[str, Curve]:
+    def curves(self) -> dict[str, RunCurve]:
         """Validation losses of each configuration by its name: `updates`, and a row for each seed in `seeds_values`."""
         return {str(curve.name): curve for curve in (*self.page.valid_curves, *self.page.undrawn_curves)}
 
@@ -134,7 +134,7 @@ def compare(
     given, rates = _places(config, settings), _several(peak_lr, float)
     centre = base.optimizer.peak_lr if "optimizer.peak_lr" in given else DEFAULT_RATE
     tuning = asked_tuning(tune, rates if tune else None, trials, trials_together, centre=centre)
-    asked = Asked(
+    asked = AxisOptions(
         placements=_several(placements, str),
         warmups_updates=_several(warmup_updates, int),
         arms=arms,

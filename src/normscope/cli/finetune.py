@@ -12,7 +12,7 @@ from .shared import EngineName, Which, listed, resumable
 
 if TYPE_CHECKING:
     from ..finetune.cells import SearchSpace
-    from ..finetune.task import PairTask
+    from ..finetune.finetune import PairTask
 
 PretrainedRun = Annotated[Path, typer.Argument(help="Run folder of a masked-lm run.")]
 Task = Annotated[
@@ -90,7 +90,7 @@ def finetune(
     from ..data.labelled.pairs import Columns
     from ..engines.choosing import chosen
     from ..finetune.cells import SearchSpace
-    from ..finetune.task import pair_task
+    from ..finetune.finetune import pair_task
 
     columns = Columns(label=label_column, first=first_column, second=second_column)
     pairs = pair_task(task, data=data, dev=dev, columns=columns, positive_label=positive)

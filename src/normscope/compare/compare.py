@@ -1,33 +1,57 @@
-"""Compare: run a grid in a folder, whatever was run there before, and write the report of all that is there."""
+"""Run a grid in a folder, whatever was run there before, and write the report of all that is there.
 
-from collections.abc import Callable, Sequence
+One command holds a folder at a time. `prepare` writes down what a comparison would train and starts nothing."""
+
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..engines.choosing import local
-from ..engines.seam import AnyEngine, MakeEngine
+from ..engines.seam import AnyEngine, MakeEngine, RaySettings, SlurmSettings
+from ..engines.slurm import Array
 from ..errors import UserError, option
-from ..files import disk_errors
+from ..files import disk_errors, make_folders
+from ..processes.locks import Held, hold
 from ..report.comparison.contents import Comparison
 from ..signals import Interrupted
 from ..tasks.protocol import AnyCorpus
 from ..tasks.registry import task_from_scratch
 from ..tasks.run_config import RunConfig
 from ..train import StopRule
-from .estimate import announced, updates_of
 from .grid import Cell, Grid, write_configs
-from .locks import alone
 from .manifest import about, former_manifest, named_cells, refuse_unlike, write_manifest
-from .pool import Commands, at_once, run_cells
-from .reading.page import compare
+from .page import compare
+from .pool import Commands, announced, at_once, job_of, run_cells, train_command, updates_of
 from .state import CellState
 
-Watch = Callable[[list[CellState[Cell]]], None]
-Say = Callable[[str], None]
+
+@contextmanager
+def alone(folder: Path, doing: str) -> Iterator[None]:
+    """Hold a folder, which is made if need be, for this command. Raises UserError naming the process that has it.
+
+    doing: what is done in it, such as "comparison".
+    """
+    with ExitStack() as held:
+        try:
+            with disk_errors(f"opening {folder}"):
+                make_folders(folder)
+                held.enter_context(hold(folder))
+        except Held as error:
+            raise UserError(
+                f"another process{error.holder} is at work on the {doing} in {folder}; wait for it, stop it, or choose "
+                f"another folder with {option('out')}"
+            ) from error
+        yield
+
+
+WatchCells = Callable[[list[CellState[Cell]]], None]
+SayLine = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Compared:
+class ComparisonResult:
     """What a comparison came to."""
 
     page: Comparison
@@ -50,11 +74,11 @@ def run_comparison(
     evaluate: str | None,
     title: str | None,
     command: str,
-    watch: Watch,
+    watch: WatchCells,
     stop_when: StopRule | None = None,
-    say: Say = lambda line: None,
+    say: SayLine = lambda line: None,
     notes: Sequence[str] = (),
-) -> Compared:
+) -> ComparisonResult:
     """Run what is not finished, then write the page of all that the folder holds; after a signal, too.
 
     processes: runs at a time, 0 for cores / threads of a run. engine: where they run. evaluate: split to translate
@@ -92,11 +116,11 @@ def compare_cells(
     evaluate: str | None,
     title: str | None,
     command: str,
-    watch: Watch,
+    watch: WatchCells,
     stop_when: StopRule | None,
-    say: Say,
+    say: SayLine,
     notes: Sequence[str] = (),
-) -> Compared:
+) -> ComparisonResult:
     """As `run_comparison`, of runs that are given; the caller holds the folder."""
     updates = updates_of(cells[0].config, corpus)
     manifest = former_manifest(folder, lambda config: corpus) or about(cells[0].config, corpus)
@@ -117,7 +141,7 @@ def compare_cells(
         page, file = compare(named_cells(folder, manifest.cells), manifest, folder)
     problems = [state for state in states if state.message and state.status in ("failed", "finished")]
     lines = [f"{state.cell.name}: {state.message} (log: {state.cell.log_file})" for state in problems]
-    return Compared(page=page, file=file, problems=lines, stopped=stopped, cells=cells)
+    return ComparisonResult(page=page, file=file, problems=lines, stopped=stopped, cells=cells)
 
 
 def train_all(
@@ -125,7 +149,7 @@ def train_all(
     engine: AnyEngine,
     updates: int,
     translations: Commands[Cell] | None,
-    watch: Watch,
+    watch: WatchCells,
     stop_when: StopRule | None,
 ) -> tuple[list[CellState[Cell]], Interrupted | None]:
     """What became of the cells, and the signal that ended it all early."""
@@ -180,3 +204,28 @@ def refuse_processes(processes: int) -> None:
     """Raise UserError for a number of runs at a time that there cannot be."""
     if processes < 0:
         raise UserError(f"{option('processes')} must be 0 or more, got {processes}")
+
+
+def prepare(
+    base: RunConfig,
+    grid: Grid,
+    folder: Path,
+    settings: RaySettings | SlurmSettings | None,
+    stop_when: StopRule | None = None,
+) -> list[str]:
+    """Write the configurations of the runs, and for Slurm the array of those that are not over.
+
+    Returns commands, a line each: of every run, or the one that submits the array. Raises UserError where another
+    process is at work in the folder, or a run's folder holds something else.
+    """
+    cells = grid.cells(base, folder)
+    with alone(folder, "comparison"), disk_errors(f"writing into {folder}"):
+        write_configs(cells)
+        states = [CellState(cell) for cell in cells]
+        for state in states:
+            state.read_new_events()
+            state.reopen(stop_when)
+        jobs = [job_of(state.cell, train_command(state.cell, stop_when)) for state in states if not state.over]
+        if isinstance(settings, SlurmSettings) and jobs:
+            return [shlex.join(["sbatch", str(Array.written(jobs, settings).script)])]
+        return [shlex.join(["normscope", *job.words[2:]]) for job in jobs]

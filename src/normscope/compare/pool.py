@@ -1,4 +1,4 @@
-"""Train many runs by an engine, and tell what each is doing."""
+"""Train many runs by an engine, tell what each is doing, and estimate beforehand how long all take."""
 
 import itertools
 import signal
@@ -8,14 +8,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+import torch
+
 from ..engines.seam import AnyEngine, Job
+from ..errors import UserError, option
 from ..optim import parse_duration
 from ..processes.locks import is_held
+from ..report.words import counted, duration
 from ..signals import Interrupted, StopRequest
+from ..tasks.protocol import AnyCorpus
+from ..tasks.registry import task_from_scratch
 from ..tasks.run_config import RunConfig
-from ..train import StopRule
+from ..train import StopRule, durations
 from ..train.config import DECIDED
 from ..train.device import available_cores
+from .grid import Cell
 from .state import CellState, PoolCell
 
 _POLL_SECONDS = 0.1
@@ -26,15 +33,15 @@ _OUTLIVED = "while its jobs stay in their queue; the same command watches them a
 _WITHOUT_RESULT = ("non-finite", DECIDED)
 """How a training ends of which there is nothing to evaluate."""
 
-C = TypeVar("C", bound=PoolCell)
-Commands = Callable[[C], list[list[str]]]
+_Cell = TypeVar("_Cell", bound=PoolCell)
+Commands = Callable[[_Cell], list[list[str]]]
 
 
 @dataclass(slots=True)
-class _Work(Generic[C]):
+class _Work(Generic[_Cell]):
     """What is to be done for a cell."""
 
-    state: CellState[C]
+    state: CellState[_Cell]
     commands: list[list[str]]
     words: list[str] = field(default_factory=list)
     """Of the command that runs."""
@@ -85,14 +92,14 @@ def stated_epochs(cell: PoolCell) -> float | None:
 
 
 def run_cells(
-    cells: Iterable[C],
+    cells: Iterable[_Cell],
     *,
     engine: AnyEngine,
-    evaluate: Commands[C] | None = None,
-    updates_of: Callable[[C], int | None] = stated_updates,
+    evaluate: Commands[_Cell] | None = None,
+    updates_of: Callable[[_Cell], int | None] = stated_updates,
     stop_when: StopRule | None = None,
-    watch: Callable[[list[CellState[C]]], None],
-) -> list[CellState[C]]:
+    watch: Callable[[list[CellState[_Cell]]], None],
+) -> list[CellState[_Cell]]:
     """Train every cell that is not over. A cell that another process trains is waited for.
 
     evaluate: commands to run after a cell's training, as words after the Python interpreter. updates_of: the updates
@@ -105,7 +112,7 @@ def run_cells(
         state.read_new_events()
         state.reopen(stop_when)
     waiting = [work for work in (_work(state, evaluate, stop_when) for state in states) if work.commands]
-    running: list[_Work[C]] = []
+    running: list[_Work[_Cell]] = []
     watched = -_WATCH_SECONDS
     try:
         with StopRequest() as stop:
@@ -130,17 +137,17 @@ def run_cells(
     return states
 
 
-def _work(state: CellState[C], evaluate: Commands[C] | None, stop_when: StopRule | None) -> _Work[C]:
+def _work(state: CellState[_Cell], evaluate: Commands[_Cell] | None, stop_when: StopRule | None) -> _Work[_Cell]:
     commands = [] if state.over else [train_command(state.cell, stop_when)]
     if evaluate is not None and state.status not in _WITHOUT_RESULT:
         commands += evaluate(state.cell)
     return _Work(state, commands)
 
 
-def _free(waiting: Iterable[_Work[C]], count: int) -> list[_Work[C]]:
+def _free(waiting: Iterable[_Work[_Cell]], count: int) -> list[_Work[_Cell]]:
     """The first `count` whose run no other process trains, such as one whose parent was killed and that saves."""
 
-    def free(work: _Work[C]) -> bool:
+    def free(work: _Work[_Cell]) -> bool:
         held = is_held(work.state.cell.folder.path)
         if held:
             work.state.status = "waiting for another process"
@@ -150,7 +157,7 @@ def _free(waiting: Iterable[_Work[C]], count: int) -> list[_Work[C]]:
     return list(itertools.islice(filter(free, waiting), count))
 
 
-def _start(work: _Work[C], engine: AnyEngine) -> None:
+def _start(work: _Work[_Cell], engine: AnyEngine) -> None:
     """Start the next command of a cell."""
     work.words = work.commands.pop(0)
     begun = "running" if engine.at_once is not None else "queued"
@@ -163,7 +170,7 @@ def _start(work: _Work[C], engine: AnyEngine) -> None:
         _fail(work, f"its process could not be started: {error.strerror or error}")
 
 
-def _advance(work: _Work[C], engine: AnyEngine) -> bool:
+def _advance(work: _Work[_Cell], engine: AnyEngine) -> bool:
     """Look at a cell's command and start its next one; False when all are over."""
     if work.running is None:
         return False
@@ -187,7 +194,7 @@ def _advance(work: _Work[C], engine: AnyEngine) -> bool:
     return True
 
 
-def _fail(work: _Work[C], why: str) -> None:
+def _fail(work: _Work[_Cell], why: str) -> None:
     """A training that fails leaves no result; an evaluation that fails leaves the training as it is."""
     if work.trains:
         work.state.status, work.state.message = "failed", why
@@ -195,7 +202,7 @@ def _fail(work: _Work[C], why: str) -> None:
         work.state.status, work.state.message = "finished", f"trained, but {' '.join(work.words[2:])} failed: {why}"
 
 
-def _stop(running: list[_Work[C]], engine: AnyEngine) -> None:
+def _stop(running: list[_Work[_Cell]], engine: AnyEngine) -> None:
     """Ask every run to save and end, and wait for it."""
     engine.stop([work.running for work in running if work.running is not None])
     for work in running:
@@ -208,3 +215,71 @@ def _stop(running: list[_Work[C]], engine: AnyEngine) -> None:
 def _last_line(cell: PoolCell) -> str:
     lines = cell.log_file.read_text(encoding="utf-8", errors="replace").strip().splitlines()
     return lines[-1] if lines else "no output"
+
+
+_LONG_SECONDS = 1.0
+
+
+def updates_of(config: RunConfig, corpus: AnyCorpus) -> int:
+    """Updates of a whole run. Raises UserError where the corpus has no use for the task."""
+    objective = task_from_scratch(config, "nothing to compare").objective(config, corpus, torch.device("cpu"))
+    return durations(objective, config.train)(config.train.duration)
+
+
+def announced(
+    cells: Sequence[Cell], corpus: AnyCorpus, *, updates: int, at_once: int | None, stop_when: StopRule | None = None
+) -> str:
+    """A line that says how many runs there are, how long each is, and about how long all of them take.
+
+    at_once: how many run at a time; None where that is not known. stop_when: ends runs early.
+
+    Raises UserError where a run has been trained for longer than that.
+    """
+    states = [CellState(cell, updates) for cell in cells]
+    for state in states:
+        state.read_new_events()
+        state.reopen(stop_when)
+        if state.update > updates:
+            raise UserError(
+                f"{state.cell.folder.path} has been trained for {state.update} updates, and train.duration asks for "
+                f"{updates}; give a longer duration, or choose another folder with {option('out')}"
+            )
+    left = sum(updates - state.update for state in states if not state.over)
+    finished = sum(state.over for state in states)
+    runs = f"{counted(len(cells), 'run')} of {counted(updates, 'update')}"
+    if finished:
+        runs += f", {finished} of them finished"
+    if not left:
+        return runs
+    if at_once is None:
+        return f"{runs}, as many at a time as there is room for"
+    said = f"{runs}; {at_once} at a time"
+    config = cells[0].config
+    if config.train.device != "cpu":
+        return said
+    seconds = trial_seconds(config, corpus) * config.train.accumulation
+    total = seconds * max(
+        left / min(at_once, len(cells) - finished), max(updates - s.update for s in states if not s.over)
+    )
+    return f"{said}; about {duration(total)} of training, by the time of one trial batch"
+
+
+def trial_seconds(config: RunConfig, corpus: AnyCorpus) -> float:
+    """Time of one batch of a training on the CPU, forward and backward, in the threads of a run."""
+    task = task_from_scratch(config, "nothing to compare")
+    threads = torch.get_num_threads()
+    torch.set_num_threads(int(config.train.threads))
+    try:
+        model, batch = task.build(config, task.codec_of(corpus)), task.first_batch(config, corpus)
+        model.train()
+        seconds = _LONG_SECONDS
+        # A first pass is slow; where a pass is long it need not be repeated.
+        for _ in range(3):
+            begun = time.perf_counter()
+            batch.loss(batch.run(model)).backward()  # type: ignore[no-untyped-call]
+            last, seconds = seconds, time.perf_counter() - begun
+            if seconds > _LONG_SECONDS:
+                break
+    finally:
+        torch.set_num_threads(threads)
+    return min(last, seconds)

@@ -10,7 +10,47 @@ from typing import Any, Generic, Protocol, TypeVar
 from ..tasks.run_config import RunConfig
 from ..train import RunFolder, StopRule
 from ..train.config import DECIDED
-from .course import Course
+
+_MOST = 64
+"""Stretches that are kept; of a longer run each is twice as long."""
+
+
+@dataclass(slots=True)
+class LossCourse:
+    """Means of values over stretches of updates, taken in one after the other in bounded memory."""
+
+    updates_each: int = 1
+    """Length of a stretch."""
+    _sums: list[float] = field(default_factory=list)
+    _counts: list[int] = field(default_factory=list)
+
+    def add(self, update: int, value: float) -> None:
+        """Take in the value of an update, which is counted from 0."""
+        while update // self.updates_each >= _MOST:
+            self._halve()
+        at = update // self.updates_each
+        while len(self._sums) <= at:
+            self._sums.append(0.0)
+            self._counts.append(0)
+        self._sums[at] += value
+        self._counts[at] += 1
+
+    def means(self, most: int) -> list[float]:
+        """At most `most` means in the order of updates, as many as there are stretches with a value."""
+        known = [(total, count) for total, count in zip(self._sums, self._counts, strict=True) if count]
+        columns = min(most, len(known))
+        parts = [known[len(known) * i // columns : len(known) * (i + 1) // columns] for i in range(columns)]
+        return [_mean(part) for part in parts]
+
+    def _halve(self) -> None:
+        pairs = range(0, len(self._sums), 2)
+        self._sums = [sum(self._sums[at : at + 2]) for at in pairs]
+        self._counts = [sum(self._counts[at : at + 2]) for at in pairs]
+        self.updates_each *= 2
+
+
+def _mean(part: Sequence[tuple[float, int]]) -> float:
+    return sum(total for total, _ in part) / sum(count for _, count in part)
 
 
 class ShownCell(Protocol):
@@ -59,14 +99,14 @@ class BesideRuns:
         return run.parents[1] / folder / f"{run.name}{ending}"
 
 
-C = TypeVar("C", bound=ShownCell)
+_Cell = TypeVar("_Cell", bound=ShownCell)
 
 
 @dataclass(slots=True)
-class CellState(Generic[C]):
+class CellState(Generic[_Cell]):
     """What is known of a cell while the pool runs."""
 
-    cell: C
+    cell: _Cell
     updates: int | None = None
     """How many the whole run has, where its configuration says so."""
     status: str = "waiting"
@@ -81,9 +121,9 @@ class CellState(Generic[C]):
     clock: Callable[[], float] = field(default=time.monotonic, repr=False)
     epochs: float | None = None
     """How many the whole run has, where its configuration says that."""
-    validations: Course = field(default_factory=Course, repr=False)
+    validations: LossCourse = field(default_factory=LossCourse, repr=False)
     """The losses of its validations, and of its batches, in nats."""
-    losses: Course = field(default_factory=Course, repr=False)
+    losses: LossCourse = field(default_factory=LossCourse, repr=False)
     decided_by: int = 0
     """Of a run that was stopped early, validations in a row at which it was at chance."""
     _epoch: float = field(default=0.0, repr=False)
@@ -139,7 +179,7 @@ class CellState(Generic[C]):
         if file.stat().st_size < self._offset:
             self._offset = 0  # a resumed run has gone back to its checkpoint
         if not self._offset:
-            self.validations, self.losses = Course(), Course()
+            self.validations, self.losses = LossCourse(), LossCourse()
         before = self.update
         with file.open("rb") as stream:
             stream.seek(self._offset)

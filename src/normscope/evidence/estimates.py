@@ -11,7 +11,7 @@ from ..measure import Estimate, Summary, t_quantile
 from ..report.words import interval
 
 Floats = NDArray[np.float64]
-One = TypeVar("One")
+_One = TypeVar("_One")
 NORMAL = 1.959964
 """The 97.5 % quantile of the normal distribution."""
 
@@ -24,7 +24,7 @@ def estimate(values_S: ArrayLike) -> Estimate:
     return summary.estimates()[""]
 
 
-def jackknife(items: Sequence[One], of: Callable[[Sequence[One]], float]) -> Estimate:
+def jackknife(items: Sequence[_One], of: Callable[[Sequence[_One]], float]) -> Estimate:
     """A value of all items with its 95 % interval, by leaving out one at a time (Tukey's)."""
     whole, count = of(items), len(items)
     without = [of([other for other in items if other is not one]) for one in items]

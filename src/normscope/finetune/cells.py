@@ -1,12 +1,17 @@
-"""The runs of a fine-tuning search: settings times seeds, each in a run folder of its own."""
+"""The runs of a fine-tuning search, settings times seeds, and their summary.
+
+The summary is the best setting, its mean over seeds with 95 % intervals, and the share of the majority class."""
 
 import itertools
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from ..compare.state import BesideRuns
 from ..errors import UserError
+from ..measure import Summary
 from ..runs.claiming import refuse_other_configuration
 from ..runs.config import replaced, resolve
 from ..tasks.pair_classification import PairRunConfig
@@ -14,7 +19,7 @@ from ..train import RunFolder
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Setting:
+class TuningSetting:
     """What is searched over."""
 
     batch_sequences: int
@@ -56,13 +61,13 @@ class SearchSpace:
         if not 0 <= self.warmup_share <= 1:
             raise UserError(f"the warm-up share must lie in [0, 1], got {self.warmup_share}")
 
-    def settings(self) -> Iterator[Setting]:
+    def settings(self) -> Iterator[TuningSetting]:
         for batch, rate, epochs in itertools.product(self.batch_sizes, self.rates, self.epochs):
-            yield Setting(batch, rate, epochs)
+            yield TuningSetting(batch, rate, epochs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class PairScores:
     """What a run's last validation says, after the last of its updates."""
 
     accuracy: float
@@ -75,7 +80,7 @@ class Outcome:
 class TuningCell(BesideRuns):
     """One run of the search."""
 
-    setting: Setting
+    setting: TuningSetting
     seed: int
     folder: RunFolder
     config: PairRunConfig
@@ -90,18 +95,18 @@ class TuningCell(BesideRuns):
         values = (str(setting.batch_sequences), f"{setting.peak_lr:g}", str(setting.epochs), str(self.seed))
         return dict(zip(("batch", "rate", "epochs", "seed"), values, strict=True))
 
-    def outcome(self) -> Outcome | None:
+    def outcome(self) -> PairScores | None:
         """None for a run that is not finished, or that stopped because a number was not finite."""
         events = self.folder.events()
         if [event["event"] for event in events[-1:]] != ["finished"]:
             return None
         last = [event for event in events if event["event"] == "validation"][-1]
-        return Outcome(accuracy=last["accuracy"], f1=last.get("f1"), nll_nats=last["nll_nats"])
+        return PairScores(accuracy=last["accuracy"], f1=last.get("f1"), nll_nats=last["nll_nats"])
 
 
 def tuning_cells(
     base: PairRunConfig,
-    settings: Iterable[Setting],
+    settings: Iterable[TuningSetting],
     seeds: Iterable[int],
     folder: Path,
     *,
@@ -129,3 +134,121 @@ def tuning_cells(
         refuse_other_configuration(run, resolved)
         cells.append(TuningCell(setting, seed, run, resolved))
     return cells
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """Mean over seeds and its 95 % interval, mean ± half_width, by Student's t."""
+
+    mean: float
+    half_width: float | None
+    """None for one seed."""
+    count: int
+
+    def __str__(self) -> str:
+        return f"{self.mean:.4f}" if self.half_width is None else f"{self.mean:.4f} ± {self.half_width:.4f}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuningSummary:
+    """Of one setting over its seeds."""
+
+    setting: TuningSetting
+    accuracies: tuple[float, ...]
+    """Of the seeds that ended finite, in their order."""
+    f1s: tuple[float, ...]
+    """Empty where there are more than two labels."""
+    accuracy: Interval
+    f1: Interval | None
+    accuracy_of_other_seeds: Interval | None
+    """Without the first seed, by which the setting was chosen: what the choice cannot have flattered."""
+    non_finite_seeds: tuple[int, ...]
+    majority_share: float
+    """Accuracy of always giving the more frequent label."""
+
+    @property
+    def above_majority(self) -> bool | None:
+        """By more than the interval; None for one seed, which has none."""
+        if self.accuracy.half_width is None:
+            return None
+        return self.accuracy.mean - self.accuracy.half_width > self.majority_share
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain values."""
+        return asdict(self) | {"above_majority_by_more_than_the_interval": self.above_majority}
+
+
+def interval(values: Sequence[float]) -> Interval:
+    """Raises ValueError for none."""
+    if not values:
+        raise ValueError("no values")
+    summary = Summary()
+    for value in values:
+        summary.add({"value": value})
+    found = summary.estimates()["value"]
+    half_width = float(found.half_width)
+    return Interval(float(found.mean), None if math.isnan(half_width) else half_width, len(values))
+
+
+def best_setting(cells: Iterable[TuningCell]) -> TuningSetting:
+    """By accuracy, ties by lower loss, then the earlier cell. Raises UserError where no run ended finite."""
+    ended = [(outcome, cell.setting) for cell in cells if (outcome := cell.outcome()) is not None]
+    if not ended:
+        raise UserError("no run of the search stayed finite; lower --rates")
+    return max(ended, key=lambda pair: rank(pair[0]))[1]
+
+
+def rank(outcome: PairScores) -> tuple[float, float]:
+    """Larger for what is to be preferred."""
+    return outcome.accuracy, -outcome.nll_nats
+
+
+def summary(cells: Sequence[TuningCell], *, majority_share: float) -> TuningSummary:
+    """Over finished runs of one setting. Raises UserError where none stayed finite."""
+    outcomes = {cell.seed: cell.outcome() for cell in cells}
+    finite = [outcome for outcome in outcomes.values() if outcome is not None]
+    if not finite:
+        raise UserError(f"no seed of {cells[0].setting.words} stayed finite; lower --rates")
+    others = [outcome.accuracy for seed, outcome in outcomes.items() if outcome is not None and seed != cells[0].seed]
+    f1s = tuple(outcome.f1 for outcome in finite if outcome.f1 is not None)
+    accuracies = tuple(outcome.accuracy for outcome in finite)
+    return TuningSummary(
+        setting=cells[0].setting,
+        accuracies=accuracies,
+        f1s=f1s,
+        accuracy=interval(accuracies),
+        f1=interval(f1s) if f1s else None,
+        accuracy_of_other_seeds=interval(others) if others else None,
+        non_finite_seeds=tuple(seed for seed, outcome in outcomes.items() if outcome is None),
+        majority_share=majority_share,
+    )
+
+
+def table(cells: Sequence[TuningCell]) -> list[str]:
+    """The searched settings, for the user."""
+    rows = [f"{'batch':>5}  {'rate':>7}  {'epochs':>6}  {'accuracy':>8}  {'F1':>6}  {'loss, nats':>10}"]
+    for cell in cells:
+        setting, outcome = cell.setting, cell.outcome()
+        head = f"{setting.batch_sequences:>5}  {setting.peak_lr:>7g}  {setting.epochs:>6}"
+        if outcome is None:
+            rows.append(f"{head}  not finite")
+        else:
+            f1 = "" if outcome.f1 is None else f"{outcome.f1:.4f}"
+            rows.append(f"{head}  {outcome.accuracy:>8.4f}  {f1:>6}  {outcome.nll_nats:>10.4f}")
+    return rows
+
+
+def lines(found: TuningSummary, *, task: str, positive: str | None, settings: int) -> list[str]:
+    """For the user. settings: how many the one of the summary was chosen from."""
+    seeds = f"{found.accuracy.count} seed{'s' if found.accuracy.count > 1 else ''}"
+    f1 = f", F1 of {positive!r} {found.f1}" if found.f1 is not None else ""
+    said = [f"{task}: accuracy {found.accuracy}{f1} ({found.setting.words}; {seeds}, 95 % intervals)"]
+    if found.non_finite_seeds:
+        said.append(f"not finite, and left out: seed {', '.join(map(str, found.non_finite_seeds))}")
+    if settings > 1:
+        others = found.accuracy_of_other_seeds
+        alone = "" if others is None else f"; the other seeds alone: accuracy {others}"
+        said.append(f"the setting was chosen on the same held-out pairs, by the first seed{alone}")
+    verdict = {True: "yes", False: "no", None: "one seed has no interval"}[found.above_majority]
+    said.append(f"majority class {found.majority_share:.4f}; above it by more than the interval: {verdict}")
+    return said

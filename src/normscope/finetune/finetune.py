@@ -1,28 +1,152 @@
-"""Fine-tune: search batch size, rate and epochs with one seed, run the best setting with all, and say what came out."""
+"""Fine-tune a pre-trained encoder on labelled pairs: search for the best setting, then train it with all seeds."""
 
+import dataclasses
 import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ..compare.compare import alone
 from ..compare.grid import write_configs
-from ..compare.locks import alone
 from ..compare.pool import at_once, run_cells
 from ..compare.state import CellState
-from ..data.labelled.corpus import LabelledCorpus, open_labelled
+from ..data.labelled.corpus import LabelledCorpus, PairDataConfig, open_labelled
+from ..data.labelled.pairs import Columns
 from ..engines.choosing import local
 from ..engines.seam import MakeEngine
 from ..errors import UserError
 from ..files import clear_unfinished, disk_errors, remove_folder, sync, write_atomically
-from ..tasks.pair_classification import PairRunConfig, open_start
-from ..train import RunFolder
+from ..model import scheduled_numbers
+from ..optim import AdaptiveConfig, OptimizerConfig, ScheduleConfig
+from ..runs.config import changed
+from ..settings.tables import read_overrides
+from ..tasks.pair_classification import PairRunConfig, Start, open_start
+from ..train import RunFolder, TrainConfig
 from ..train.checkpoint import existing
-from .cells import SearchSpace, TuningCell, tuning_cells
-from .summary import TuningSummary, best_setting, lines, rank, summary, table
-from .task import PairTask, base_config
+from .cells import SearchSpace, TuningCell, TuningSummary, best_setting, lines, rank, summary, table, tuning_cells
 
-Watch = Callable[[list[CellState[TuningCell]]], None]
+SEQUENCE_LENGTH = 128
+"""Of BERT's fine-tuning (google-research/bert, run_classifier.py: max_seq_length)."""
+
+_POSITIVE = {"mrpc": "1", "rte": "entailment"}
+"""Tasks of GLUE known by name, each with the label that F1 is of."""
+_TRAIN, _DEV = "train.tsv", "dev.tsv"
+_SEARCHED = {
+    "seed": "--seeds",
+    "data.batch_sequences": "--batch-sizes",
+    "optimizer.peak_lr": "--rates",
+    "train.duration": "--epochs",
+    "schedule.warmup_updates": "--warmup-share",
+    "data.sequence_length": "--sequence-length",
+    "data.corpus": "--task",
+    "data.valid_file": "--dev",
+    "data.positive_label": "--positive",
+    "start.run": "RUN",
+    "start.update": "--checkpoint",
+    "start.weights_sha256": "--checkpoint",
+    "task": "--task",
+}
+"""Settings that come from options of their own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairTask:
+    """Files of labelled pairs, under a name."""
+
+    name: str
+    train_file: Path
+    dev_file: Path | None = None
+    """None to hold out every tenth pair."""
+    columns: Columns = field(default_factory=Columns)
+    positive_label: str = ""
+
+
+def pair_task(
+    given: str,
+    *,
+    data: Path | None = None,
+    dev: Path | None = None,
+    columns: Columns | None = None,
+    positive_label: str = "",
+) -> PairTask:
+    """given: mrpc or rte, with the folder `data` of train.tsv and dev.tsv; or a file, with `dev` or without.
+
+    Raises UserError where these do not go together, or a file is missing.
+    """
+    if given not in _POSITIVE:
+        if data is not None:
+            raise UserError(
+                f"--data is the folder of {' or '.join(_POSITIVE)}; a file of your own takes --dev FILE.tsv"
+            )
+        train, held_out = Path(given), dev
+    elif data is None:
+        raise UserError(f"--task {given} needs --data FOLDER, the folder with its {_TRAIN} and {_DEV}")
+    elif dev is not None:
+        raise UserError(f"--dev is for a file of your own; --task {given} takes {_DEV} of {data}")
+    else:
+        train, held_out = data / _TRAIN, data / _DEV
+    for file in (train, held_out):
+        if file is not None and not file.is_file():
+            known = "" if given in _POSITIVE else f"; a task is {', '.join(_POSITIVE)} or a tab-separated file"
+            raise UserError(f"{file}: no such file{known}")
+    return PairTask(
+        name=given if given in _POSITIVE else train.stem,
+        train_file=train,
+        dev_file=held_out,
+        columns=columns or Columns(),
+        positive_label=positive_label or _POSITIVE.get(given, ""),
+    )
+
+
+def base_config(
+    start: Start, task: PairTask, *, sequence_length: int | None = None, settings: Iterable[str] = ()
+) -> PairRunConfig:
+    """BERT's fine-tuning of `start`, to be given a batch size, a rate, epochs, a warm-up and a seed.
+
+    sequence_length: None for 128, or the model's positions where these are fewer. settings: `key=value`. Raises
+    UserError for a value or key that is not allowed, and for one that an option of its own sets.
+    """
+    length = min(SEQUENCE_LENGTH, start.config.model.positions) if sequence_length is None else sequence_length
+    try:
+        base = PairRunConfig(
+            imports=start.config.imports,
+            data=PairDataConfig(
+                corpus=str(task.train_file),
+                valid_file=str(task.dev_file or ""),
+                positive_label=task.positive_label,
+                sequence_length=length,
+                label_column=task.columns.label,
+                first_column=task.columns.first,
+                second_column=task.columns.second,
+            ),
+            start=start.section(),
+            model=start.config.model,
+            # google-research/bert, optimization.py and run_classifier.py.
+            optimizer=OptimizerConfig(name="adamw", betas=(0.9, 0.999), epsilon=1e-6, weight_decay=0.01),
+            schedule=ScheduleConfig(decay="linear"),
+            adaptive=_as_trained(start),
+            # The grid fills the cores with runs, so each has one thread.
+            train=TrainConfig(clip_norm=1.0, keep_checkpoints=1, threads=1),
+        )
+    except ValueError as error:
+        raise UserError(str(error)) from error
+    settings = list(settings)
+    for key in read_overrides(settings):
+        if key in _SEARCHED:
+            raise UserError(f"--set {key}: a search sets it by itself; give {_SEARCHED[key]} instead")
+    return changed(base, settings)
+
+
+def _as_trained(start: Start) -> AdaptiveConfig:
+    """Numbers that followed a schedule stay where the pre-training had brought them."""
+    values: list[Any] = [float(buffer) for buffers in scheduled_numbers(start.encoder()).values() for buffer in buffers]
+    if not values:
+        return AdaptiveConfig()
+    return dataclasses.replace(AdaptiveConfig(), start=values[0], end=values[0], over=1)
+
+
+WatchSearch = Callable[[list[CellState[TuningCell]]], None]
 
 
 class RunsFailed(RuntimeError):
@@ -74,7 +198,7 @@ def finetune(
     settings: Iterable[str] = (),
     processes: int = 0,
     engine: MakeEngine = local,
-    watch: Watch = lambda states: None,
+    watch: WatchSearch = lambda states: None,
 ) -> FineTuning:
     """Search from the checkpoint `which` of the masked-lm run `run`, in `folder`; or go on with what is there.
 
@@ -97,7 +221,7 @@ def search(
     space: SearchSpace,
     processes: int = 0,
     engine: MakeEngine = local,
-    watch: Watch = lambda states: None,
+    watch: WatchSearch = lambda states: None,
 ) -> FineTuning:
     """As `finetune`, from a configuration. corpus: what `base.data` names."""
     if processes < 0:
@@ -130,7 +254,7 @@ def search(
     return found
 
 
-def _train(cells: Sequence[TuningCell], engine: MakeEngine, processes: int, watch: Watch) -> None:
+def _train(cells: Sequence[TuningCell], engine: MakeEngine, processes: int, watch: WatchSearch) -> None:
     """Raises RunsFailed where a run ended neither finished nor non-finite."""
     with disk_errors("writing the configurations of the runs"):
         write_configs(cells)

@@ -10,7 +10,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from numpy.typing import NDArray
 
-from .comparison.contents import Curve, Name
+from .comparison.contents import Name, RunCurve
 from .svg import HUES, INK
 from .words import learning_rate, significant
 
@@ -133,7 +133,7 @@ def points_each(curves: int) -> int:
     return max(_LEAST_POINTS, min(POINTS, _ALL_POINTS // max(1, curves)))
 
 
-def reaches_far(curves: Sequence[Curve], *, log: bool = False) -> bool:
+def reaches_far(curves: Sequence[RunCurve], *, log: bool = False) -> bool:
     """Whether curves are drawn on a log scale: where all values allow it, and they reach far or `log` asks for it."""
     finite = [v for curve in curves for row in curve.seeds_values for v in row if np.isfinite(v)]
     return bool(finite) and min(finite) > 0 and (log or max(finite) / min(finite) > _LOG_RATIO)
@@ -181,7 +181,7 @@ def draw_cross(axes: Axes, updates: Sequence[int], row: Sequence[float], color: 
     return True
 
 
-def described(curves: Sequence[Curve]) -> str:
+def described(curves: Sequence[RunCurve]) -> str:
     """The picture in words: the value and the update with which each curve starts and ends."""
     words = []
     for curve in curves:

@@ -4,6 +4,7 @@ import hashlib
 import math
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 
 MISSING, NON_FINITE = "–", "non-finite"
@@ -113,6 +114,14 @@ class Tone(StrEnum):
     BAD = "bad"
     INFO = "info"
     PLAIN = "plain"
+
+
+@dataclass(frozen=True, slots=True)
+class TonedWords:
+    """A judgement in words, and its tone."""
+
+    text: str
+    tone: Tone
 
 
 def norm_name(norm: str) -> str:

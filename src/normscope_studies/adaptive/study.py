@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from normscope.compare.sources import in_words, sources
+from normscope.compare.manifest import in_words, sources
 
 from ..engine.pieces import Pieces
 from ..engine.study import Findings, Study

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from normscope.compare.reading.verdict import MOST_OF_THE_GAIN
+from normscope.compare.verdict import MOST_OF_THE_GAIN
 from normscope.evidence.estimates import with_interval
 from normscope.evidence.judging import Answer
 from normscope.measure import Estimate

@@ -6,8 +6,8 @@ from typing import Any
 import torch
 
 from normscope.compare.grid import Cell, Grid, write_configs
+from normscope.compare.manifest import sources
 from normscope.compare.pool import run_cells
-from normscope.compare.sources import sources
 from normscope.compare.state import CellState
 from normscope.data.parallel.corpus import Corpus
 from normscope.errors import UserError

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from normscope.compare.sources import in_words
+from normscope.compare.manifest import in_words
 from normscope.data.parallel.batches import TranslationBatch
 from normscope.evidence.estimates import estimate, exponent, plain_estimate
 from normscope.theory.predict import ModelSetting

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from normscope.compare.reading.verdict import MOST_OF_THE_GAIN
+from normscope.compare.verdict import MOST_OF_THE_GAIN
 from normscope.evidence.estimates import estimate, plain_estimate, with_interval
 from normscope.evidence.judging import between
 from normscope.measure import Estimate

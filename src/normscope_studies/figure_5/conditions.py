@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from normscope.compare.sources import in_words
+from normscope.compare.manifest import in_words
 from normscope.data.documents.opening import open_documents
 
 from .config import Figure5Config

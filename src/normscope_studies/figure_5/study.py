@@ -1,6 +1,6 @@
 """The paper's figure 5: BERT's validation loss over updates, and its checkpoints fine-tuned."""
 
-from normscope.compare.sources import sources
+from normscope.compare.manifest import sources
 
 from ..engine.pieces import Pieces
 from ..engine.study import Findings, Study

@@ -6,9 +6,8 @@ from functools import partial
 from pathlib import Path
 
 from normscope.compare.state import CellState
-from normscope.finetune.cells import SearchSpace, Setting, TuningCell
-from normscope.finetune.finetune import FineTuning, finetune
-from normscope.finetune.task import pair_task
+from normscope.finetune.cells import SearchSpace, TuningCell, TuningSetting
+from normscope.finetune.finetune import FineTuning, finetune, pair_task
 
 from ..engine.pieces import Pieces
 from .config import Figure5Config
@@ -74,7 +73,7 @@ def tuned_checkpoints(config: Figure5Config, task: str, curves: Curves, pieces: 
     return Tuned(majority=majority, conditions=_conditions(config), points=ordered, searched=searched)
 
 
-def _only(setting: Setting, seeds: int) -> SearchSpace:
+def _only(setting: TuningSetting, seeds: int) -> SearchSpace:
     return SearchSpace(
         batch_sizes=(setting.batch_sequences,), rates=(setting.peak_lr,), epochs=(setting.epochs,), seeds=seeds
     )

@@ -1,6 +1,6 @@
 """The cross of placement, optimiser and warm-up: its runs, its verdicts and its page."""
 
-from normscope.compare.sources import sources
+from normscope.compare.manifest import sources
 from normscope.tasks.language_model import LANGUAGE_MODEL
 
 from ..engine.pieces import Pieces

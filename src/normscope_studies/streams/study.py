@@ -3,7 +3,7 @@
 import hashlib
 
 from normscope.compare.grid import Cell
-from normscope.compare.sources import sources
+from normscope.compare.manifest import sources
 from normscope.settings.tables import to_toml
 from normscope.tasks.run_config import RunConfig
 

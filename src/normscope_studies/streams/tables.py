@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from normscope.compare.sources import in_words
+from normscope.compare.manifest import in_words
 from normscope.evidence.estimates import plain_estimate, with_interval
 
 from ..engine.page import StudyTable

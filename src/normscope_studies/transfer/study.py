@@ -2,7 +2,7 @@
 
 import hashlib
 
-from normscope.compare.sources import sources
+from normscope.compare.manifest import sources
 from normscope.settings.tables import to_toml
 from normscope.tasks.language_model import LANGUAGE_MODEL
 

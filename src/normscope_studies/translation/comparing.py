@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass
 
-from normscope.compare.reading.verdict import MOST_OF_THE_GAIN
+from normscope.compare.verdict import MOST_OF_THE_GAIN
 from normscope.evidence.estimates import estimate, with_interval
 from normscope.evidence.judging import Answer, between
 from normscope.measure import Estimate, Sensitivity, lr_sensitivity

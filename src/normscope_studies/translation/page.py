@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from normscope.compare.sources import in_words
+from normscope.compare.manifest import in_words
 from normscope.evidence.estimates import plain_estimate
 from normscope.measure import Estimate
 from normscope.report.chart import Panel, Series

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from normscope.compare.compare import alone
 from normscope.compare.grid import write_configs
-from normscope.compare.locks import alone
+from normscope.compare.manifest import sources
 from normscope.compare.pool import run_cells
-from normscope.compare.sources import sources
 from normscope.compare.state import BesideRuns, CellState
 from normscope.data.parallel.opening import open_corpus
 from normscope.errors import UserError

@@ -7,20 +7,19 @@ from collections.abc import Iterator
 import pytest
 
 from normscope.report.comparison.contents import (
-    Block,
+    BlockPlace,
     Clock,
+    ComparedConfiguration,
     Comparison,
     Conclusion,
-    Configuration,
-    Curve,
     GradientProfile,
     Name,
     RateCurve,
+    RunCurve,
     SeedResult,
     Status,
-    Verdict,
 )
-from normscope.report.words import Tone
+from normscope.report.words import Tone, TonedWords
 from report.devtools import Tab, chromium
 
 UPDATES = range(1, 1_001)
@@ -48,7 +47,7 @@ def comparison_of(arms: int, *, updates: range = UPDATES, rates: tuple[float, ..
         return made
 
     losses = [rows(2.5 + i / 20, 0.1) for i in range(arms)]
-    blocks = [Block(stack, i) for stack in ("encoder", "decoder") for i in range(1, 7)]
+    blocks = [BlockPlace(stack, i) for stack in ("encoder", "decoder") for i in range(1, 7)]
 
     def profile(name: Name, update: int) -> GradientProfile:
         norms = [[math.exp(0.2 * i + update / 1_000 + dice.gauss(0, 0.1)) for i in range(12)] for _ in SEEDS]
@@ -61,8 +60,9 @@ def comparison_of(arms: int, *, updates: range = UPDATES, rates: tuple[float, ..
         conclusion=Conclusion(found="Found.", paper="Said."),
         created="2025-01-31T12:00:00+00:00",
         configurations=[
-            Configuration(
-                name=name, warmup_updates=warmup, peak_lr=rate, optimizer="adam", verdict=Verdict("learned", Tone.GOOD),
+            ComparedConfiguration(
+                name=name, warmup_updates=warmup, peak_lr=rate, optimizer="adam",
+                verdict=TonedWords("learned", Tone.GOOD),
                 summary=f"{name} ends at {rows[0][-1]:.3f} nats.",
                 seeds=[
                     SeedResult(
@@ -75,14 +75,16 @@ def comparison_of(arms: int, *, updates: range = UPDATES, rates: tuple[float, ..
         ],
         unigram_loss_nats=6.1,
         valid_curves=[
-            Curve(name=name, updates=updates[49::50], seeds_values=[row[49::50] for row in of])
+            RunCurve(name=name, updates=updates[49::50], seeds_values=[row[49::50] for row in of])
             for name, of in zip(names, losses, strict=True)
         ],
-        train_curves=[Curve(name=n, updates=updates, seeds_values=of) for n, of in zip(names, losses, strict=True)],
-        gradient_curves=[Curve(name=name, updates=updates, seeds_values=rows(0.5, 0.05)) for name in names],
+        train_curves=[RunCurve(name=n, updates=updates, seeds_values=of) for n, of in zip(names, losses, strict=True)],
+        gradient_curves=[RunCurve(name=name, updates=updates, seeds_values=rows(0.5, 0.05)) for name in names],
         gradient_profiles=[profile(name, 0) for name in names],
         later_profiles=[profile(name, update) for name in names[:4] for update in (1, 500, 1_000)],
-        schedules=[Curve(name=n, updates=updates, seeds_values=[row]) for n, row in zip(names, schedules, strict=True)],
+        schedules=[
+            RunCurve(name=n, updates=updates, seeds_values=[row]) for n, row in zip(names, schedules, strict=True)
+        ],
         clocks=[
             Clock(
                 name=name,

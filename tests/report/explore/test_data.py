@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from normscope.report.chart import Arm, Chart, Columns, Explorer, Line
-from normscope.report.comparison.contents import Clock, Comparison, Curve, Name, RateCurve
+from normscope.report.comparison.contents import Clock, Comparison, Name, RateCurve, RunCurve
 from normscope.report.comparison.explore import explorer
 from normscope.report.comparison.page import render
 from normscope.report.explore.encode import encoded
@@ -155,15 +155,15 @@ def test_a_stopped_run_has_its_cross_at_its_last_finite_value(comparison: Compar
     chart = next(chart for chart in explorer(comparison).charts if chart.figure == "valid-loss")
     (cross,) = chart.lines[3].crosses
     assert cross == (800, comparison.valid_curves[3].seeds_values[2][16])
-    never = Curve(name=comparison.valid_curves[0].name, updates=[1], seeds_values=[[math.nan]])
+    never = RunCurve(name=comparison.valid_curves[0].name, updates=[1], seeds_values=[[math.nan]])
     chart = explorer(replace(comparison, valid_curves=[never])).charts[0]
     assert chart.lines[0].crosses == [(1, None)]
 
 
 def test_a_run_that_has_not_begun_has_no_line(comparison: Comparison) -> None:
     names = [curve.name for curve in comparison.valid_curves]
-    none = [Curve(name=name, updates=[], seeds_values=[[], []]) for name in names[:2]]
-    never = Curve(name=names[2], updates=[1], seeds_values=[[math.nan]])
+    none = [RunCurve(name=name, updates=[], seeds_values=[[], []]) for name in names[:2]]
+    never = RunCurve(name=names[2], updates=[1], seeds_values=[[math.nan]])
     clock = Clock(name=names[2], updates=[], target_tokens=[], epochs=[], summed_lr=[])
     found = explorer(replace(comparison, train_curves=[*none, never], clocks=[clock]))
     assert "train-loss" not in {chart.figure for chart in found.charts}

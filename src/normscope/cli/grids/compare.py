@@ -16,7 +16,7 @@ from .tune import Trials, TrialsTogether, rate_range
 
 if TYPE_CHECKING:
     from ...compare.grid import Grid
-    from ...compare.tuning.settings import Tuning
+    from ...compare.search import Tuning
     from ...tasks.run_config import RunConfig
     from ...train import StopRule
 
@@ -98,9 +98,8 @@ def compare(
     """
     refuse_unreadable(config, settings, imports)
     names = placement_names(placements) if placements else None
-    from ...compare.axes import DEFAULT_RATE, Asked, grid_of
-    from ...compare.ranges import numbers
-    from ...compare.tuning.settings import asked_tuning
+    from ...compare.axes import DEFAULT_RATE, AxisOptions, grid_of, numbers
+    from ...compare.search import asked_tuning
     from ...engines.choosing import chosen
     from ...runs.config import engine_table, load, places
     from ...train import StopRule
@@ -110,7 +109,7 @@ def compare(
     centre = base.optimizer.peak_lr if "optimizer.peak_lr" in given else DEFAULT_RATE
     tuning = asked_tuning(tune, rate_range(peak_lr) if tune else None, trials, trials_together, centre=centre)
     rates = [centre] if tuning else None if peak_lr is None else numbers(peak_lr, float, "peak-lr")
-    asked = Asked(
+    asked = AxisOptions(
         placements=names,
         warmups_updates=None if warmup_updates is None else numbers(warmup_updates, int, "warmup-updates"),
         arms=_listed(arms, _placement_and_warmup, "arms"),
@@ -145,7 +144,7 @@ def demo(
     \b
       normscope demo --out demo
     """
-    from ...compare.demo import DEMO_GRID, DEMO_TITLE, demo_config
+    from ...compare.grid import DEMO_GRID, DEMO_TITLE, demo_config
     from ...engines.choosing import chosen
     from ...train import StopRule
 
@@ -166,7 +165,7 @@ def _compare(base: "RunConfig", grid: "Grid", folder: Path, *, tuning: "Tuning |
     from functools import partial
 
     from ...compare.compare import run_comparison
-    from ...compare.tuning.compared import run_tuned_comparison
+    from ...compare.tune import run_tuned_comparison
 
     run = run_comparison if tuning is None else partial(run_tuned_comparison, tuning=tuning)
     command = shlex.join(["normscope", *sys.argv[1:]])
@@ -183,7 +182,7 @@ def _prepare(
     table: dict[str, Any],
     stop_when: "StopRule | None",
 ) -> None:
-    from ...compare.preparing import prepare
+    from ...compare.compare import prepare
     from ...engines.choosing import settings_of
 
     for line in prepare(base, grid, folder, settings_of(engine, table), stop_when):

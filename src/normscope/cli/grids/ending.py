@@ -9,11 +9,11 @@ import typer
 from ..console import say
 
 if TYPE_CHECKING:
-    from ...compare.compare import Compared
+    from ...compare.compare import ComparisonResult
     from ...report.comparison.contents import Comparison
 
 
-def end_of(done: "Compared") -> None:
+def end_of(done: "ComparisonResult") -> None:
     """Print the summary and what failed; exit where something failed, or a signal ended it."""
     # Where a closed terminal has stopped it there is nobody to tell.
     with contextlib.suppress(OSError) if done.stopped else contextlib.nullcontext():

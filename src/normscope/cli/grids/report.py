@@ -26,7 +26,7 @@ def report(
     \b
       normscope report runs/compare-my
     """
-    from ...compare.folders import report as write_report
+    from ...compare.reports import report as write_report
 
     if len(folders) > 1 and out is None:
         raise UserError("several folders make one report: say with --out where to write it")

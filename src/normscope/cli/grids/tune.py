@@ -79,11 +79,10 @@ def tune(
     """
     refuse_unreadable(config, settings, imports)
     named = None if placement is None else placement_names([placement])[0]
+    from ...compare.axes import numbers
     from ...compare.compare import corpus_of
-    from ...compare.ranges import numbers
-    from ...compare.tuning.compared import run_tuning
-    from ...compare.tuning.settings import OpenArm, asked_tuning
-    from ...compare.tuning.tune import Asked
+    from ...compare.search import OpenArm, asked_tuning
+    from ...compare.tune import TuningTask, run_tuning
     from ...engines.choosing import chosen
     from ...runs.config import engine_table, load
     from ...train import StopRule
@@ -99,7 +98,7 @@ def tune(
     folder = out or Path("runs") / f"tune-{config.stem if config else 'default'}"
     with GridDisplay(stderr) as display:
         tuned, done = run_tuning(
-            Asked(base=base, arms=[arm], tuning=tuning, corpus=corpus_of(base, None)),
+            TuningTask(base=base, arms=[arm], tuning=tuning, corpus=corpus_of(base, None)),
             folder,
             processes=processes,
             engine=chosen(engine, engine_table(config)),

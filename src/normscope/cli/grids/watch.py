@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from ...compare.live_page import LivePage
+    from ...compare.reports import LivePage
     from ...compare.state import CellState
 
 _LOOK_EVERY_SECONDS = 0.5
@@ -66,9 +66,9 @@ def watch(
 
 
 def _watch(folder: Path, out: Path | None, *, once: bool, html: bool) -> None:
-    from ...compare.watching import Watch
+    from ...compare.watching import RunsWatch
 
-    watched = Watch(folder)
+    watched = RunsWatch(folder)
     states = watched.look()
     page = _page(folder, out) if html else None
     if once:
@@ -103,7 +103,7 @@ def _watch(folder: Path, out: Path | None, *, once: bool, html: bool) -> None:
 
 def _page(folder: Path, out: Path | None) -> "LivePage":
     """Where `normscope report` writes it."""
-    from ...compare.live_page import LivePage
+    from ...compare.reports import LivePage
     from ...settings.files import is_run
 
     return LivePage(folder, (out or (folder / "report" if is_run(folder) else folder)) / "report.html")

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from ..words import Tone, short_name
+from ..words import TonedWords, short_name
 
 
 class Status(StrEnum):
@@ -48,7 +48,7 @@ class Name:
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Block:
+class BlockPlace:
     """A place in a model: the block's number, from 1, in the stack of that name."""
 
     stack: str
@@ -59,7 +59,7 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Curve:
+class RunCurve:
     """One quantity over updates, once per seed."""
 
     name: Name
@@ -98,7 +98,7 @@ class GradientProfile:
 
     names: Sequence[Name]
     """The configurations that it is of: those that differ in their schedule alone start with the same gradients."""
-    blocks: Sequence[Block]
+    blocks: Sequence[BlockPlace]
     """In order of depth, stack by stack; lines are not drawn across stacks."""
     seeds_norms: Sequence[Sequence[float]]
     update: int = 0
@@ -139,16 +139,8 @@ class SeedResult:
     message: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """The caller's judgement of a configuration."""
-
-    text: str
-    tone: Tone
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Configuration:
+class ComparedConfiguration:
     """One row of the comparison: the same setting, run once per seed."""
 
     name: Name
@@ -156,7 +148,7 @@ class Configuration:
     peak_lr: float
     optimizer: str
     seeds: Sequence[SeedResult]
-    verdict: Verdict
+    verdict: TonedWords
     summary: str
     """One sentence with its number."""
 
@@ -175,7 +167,7 @@ class Conclusion:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sensitivity:
+class RateSensitivity:
     """Learning-rate sensitivity (Wortsman et al. 2023, arXiv:2309.14322), in nats per target token."""
 
     value: float
@@ -204,7 +196,7 @@ class RateCurve:
     """Whether that loss is the one at initialisation instead of its own."""
     initial_nats: Sequence[float]
     """For each seed, the loss at initialisation: of its first batch, before the first update. NaN where not known."""
-    sensitivity: Sensitivity | None
+    sensitivity: RateSensitivity | None
     summary: str
     """One sentence with the sensitivity, or why there is none."""
     configurations: Sequence[Name] = ()
@@ -242,23 +234,23 @@ class Comparison:
     conclusion: Conclusion
     created: str
     """ISO 8601."""
-    configurations: Sequence[Configuration]
+    configurations: Sequence[ComparedConfiguration]
     unigram_loss_nats: float | None
     """Unigram entropy of the validation targets: what a model that ignores its input can reach."""
-    valid_curves: Sequence[Curve]
+    valid_curves: Sequence[RunCurve]
     """Of the configurations that the figures over updates draw: all, or of many rates the best of each curve's."""
-    train_curves: Sequence[Curve]
+    train_curves: Sequence[RunCurve]
     gradient_profiles: Sequence[GradientProfile]
-    gradient_curves: Sequence[Curve]
+    gradient_curves: Sequence[RunCurve]
     """The norm of the whole gradient at every update, before it is clipped."""
-    schedules: Sequence[Curve]
+    schedules: Sequence[RunCurve]
     rate_curves: Sequence[RateCurve] = ()
     """Where more than one rate was compared."""
     shared_lrs: Sequence[float] = ()
     """The rates that all of these curves have, over which the sensitivity is taken; rising."""
     clocks: Sequence[Clock] = ()
     """Of the configurations whose curves can be drawn over something else than updates."""
-    undrawn_curves: Sequence[Curve] = ()
+    undrawn_curves: Sequence[RunCurve] = ()
     """Validation losses of the configurations that the figures leave out, for those who look for one of them."""
     tuned: Sequence[TunedArm] = ()
     """Where the runs are trials of peak rates, or were tuned by such."""
@@ -272,7 +264,7 @@ class Comparison:
     environment: Sequence[tuple[str, str]]
 
     @property
-    def drawn(self) -> Sequence[Configuration]:
+    def drawn(self) -> Sequence[ComparedConfiguration]:
         """The configurations that the figures over updates draw."""
         names = {curve.name for curve in self.valid_curves}
         return [configuration for configuration in self.configurations if configuration.name in names]

@@ -11,7 +11,7 @@ from matplotlib.lines import Line2D
 from ..lines import Style, styles_for
 from ..svg import INK, house_style, to_svg
 from ..words import significant
-from .contents import Configuration, Name
+from .contents import ComparedConfiguration, Name
 
 _WIDTH_INCHES, _ROW_INCHES, _LEGEND_ROW_INCHES = 5.6, 0.3, 0.24
 _LEGEND_COLUMNS, _LEGEND_ROWS = 2, 2
@@ -24,7 +24,7 @@ _BASELINE_DASH = (0, (7, 4))
 
 @house_style()
 def endings_svg(
-    configurations: Sequence[Configuration],
+    configurations: Sequence[ComparedConfiguration],
     *,
     baseline: float | None,
     title: str = "Validation loss at the end",
@@ -97,7 +97,7 @@ def _legend(
             text.set_parse_math(False)  # a label may hold a dollar sign
 
 
-def _mark(axes: Axes, configuration: Configuration, y: float, edge: float, look: Style) -> None:
+def _mark(axes: Axes, configuration: ComparedConfiguration, y: float, edge: float, look: Style) -> None:
     losses = _losses(configuration)
     inside = [loss for loss in losses if loss <= edge]
     axes.plot(inside, [y] * len(inside), ls="", marker=look.marker, ms=3.5, color=look.color, alpha=0.55)
@@ -108,19 +108,19 @@ def _mark(axes: Axes, configuration: Configuration, y: float, edge: float, look:
         axes.plot([edge], [y], ls="", marker="x", ms=8, mew=2, color=look.color, zorder=4, clip_on=False)
 
 
-def _losses(configuration: Configuration) -> list[float]:
+def _losses(configuration: ComparedConfiguration) -> list[float]:
     return [seed.valid_loss_nats for seed in configuration.seeds if seed.valid_loss_nats is not None]
 
 
-def _ending(configuration: Configuration) -> float:
+def _ending(configuration: ComparedConfiguration) -> float:
     """The mean over seeds by which groups are put in order; infinite where a seed did not get there."""
     losses = _losses(configuration)
     return math.fsum(losses) / len(losses) if losses and all(map(math.isfinite, losses)) else math.inf
 
 
-def _of(configurations: Sequence[Configuration], group: str) -> list[Configuration]:
+def _of(configurations: Sequence[ComparedConfiguration], group: str) -> list[ComparedConfiguration]:
     return [configuration for configuration in configurations if configuration.name.group == group]
 
 
-def _described(configuration: Configuration) -> str:
+def _described(configuration: ComparedConfiguration) -> str:
     return ", ".join(significant(loss) for loss in _losses(configuration)) or "no value"

@@ -10,7 +10,7 @@ from ..chart import Arm, Chart, Columns, Explorer, Line
 from ..lines import kept, reaches_far, seed_table
 from ..svg import HUES
 from ..words import learning_rate
-from .contents import Clock, Comparison, Curve, GradientProfile, Name, RateCurve
+from .contents import Clock, Comparison, GradientProfile, Name, RateCurve, RunCurve
 
 _NATS = "nats per target token"
 _ALL_POINTS, _LEAST_POINTS, _MOST_POINTS = 640, 20, 120
@@ -66,7 +66,7 @@ def _over_updates(comparison: Comparison, names: Mapping[Name, int], arms: int) 
     level = comparison.unigram_loss_nats
     baseline = None if level is None or not np.isfinite(level) else ("unigram baseline", level)
 
-    def lines(curves: Sequence[Curve], most: int) -> list[Line]:
+    def lines(curves: Sequence[RunCurve], most: int) -> list[Line]:
         found = []
         for curve in curves:
             values_SU = seed_table(curve.seeds_values, len(curve.updates))
@@ -86,7 +86,13 @@ def _over_updates(comparison: Comparison, names: Mapping[Name, int], arms: int) 
         return found
 
     def chart(
-        figure: str, title: str, ylabel: str, curves: Sequence[Curve], more: Sequence[Curve] = (), *, log: bool = False
+        figure: str,
+        title: str,
+        ylabel: str,
+        curves: Sequence[RunCurve],
+        more: Sequence[RunCurve] = (),
+        *,
+        log: bool = False,
     ) -> Chart:
         return Chart(
             figure=figure,

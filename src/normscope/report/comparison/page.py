@@ -14,7 +14,7 @@ from ..explore.script import environment, scripted
 from ..lines import styles_for, too_many
 from ..svg import inlined
 from ..words import MISSING, NON_FINITE, counted, learning_rate, number, significant, span
-from .contents import Comparison, Configuration, GradientProfile, Status
+from .contents import ComparedConfiguration, Comparison, GradientProfile, Status
 from .endings import endings_svg
 from .explore import explorer
 from .plots import curves_svg, gradient_svg, rates_svg, schedule_svg
@@ -109,24 +109,24 @@ def _page(comparison: Comparison, pictures: dict[str, str], reload_seconds: int 
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class SeedSpread:
     """A mean over seeds and, each for a line below it, what the mean hides."""
 
     mean: str
     notes: tuple[str, ...] = ()
 
 
-def spread(values: Iterable[float | None], written: Callable[[float], str] = number) -> Spread:
+def spread(values: Iterable[float | None], written: Callable[[float], str] = number) -> SeedSpread:
     """Mean of the finite values and their range, "4.19 to 4.24", with the count where some are absent."""
     every = list(values)
     finite = [value for value in every if value is not None and math.isfinite(value)]
     if not finite:
-        return Spread(NON_FINITE if any(value is not None for value in every) else MISSING)
+        return SeedSpread(NON_FINITE if any(value is not None for value in every) else MISSING)
     mean, low, high = (written(value) for value in (math.fsum(finite) / len(finite), min(finite), max(finite)))
     notes = [f"{low} to {high}"] if low != high else []
     if len(finite) < len(every):
         notes.append(f"{len(finite)} of {len(every)} seeds")
-    return Spread(mean, tuple(notes))
+    return SeedSpread(mean, tuple(notes))
 
 
 def growth(profile: GradientProfile) -> list[tuple[str, float, float, float]]:
@@ -140,7 +140,7 @@ def growth(profile: GradientProfile) -> list[tuple[str, float, float, float]]:
     return rows
 
 
-def tally(configurations: Sequence[Configuration]) -> str:
+def tally(configurations: Sequence[ComparedConfiguration]) -> str:
     """How the runs ended: "4 configurations, 12 runs: 11 finished, 1 stopped at a non-finite value." """
     endings = [seed.status for configuration in configurations for seed in configuration.seeds]
     parts = [f"{endings.count(status)} {words}" for status, words in _ENDINGS.items() if status in endings]
@@ -182,7 +182,7 @@ def _notebook_pictures(page: Comparison) -> Iterator[str]:
         yield notebook.picture(rates_svg(page.rate_curves, baseline=baseline))
 
 
-def _notebook_row(one: Configuration) -> tuple[object, ...]:
+def _notebook_row(one: ComparedConfiguration) -> tuple[object, ...]:
     losses = [seed.valid_loss_nats for seed in one.seeds if seed.valid_loss_nats is not None]
     loss = "–" if not losses else number(sum(losses) / len(losses))
     if len(losses) > 1:

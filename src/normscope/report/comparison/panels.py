@@ -12,7 +12,7 @@ from matplotlib.ticker import MaxNLocator
 
 from ..lines import Style, draw_line, log_scale, points_each, rate_scale, seed_table, styles_for
 from ..svg import INK
-from .contents import Curve, GradientProfile, Name, RateCurve
+from .contents import GradientProfile, Name, RateCurve, RunCurve
 
 _COLUMNS, _PANEL_WIDTH_INCHES, _PANEL_HEIGHT_INCHES = 4, 1.9, 1.45
 _TITLE_CHARACTERS = 24
@@ -22,11 +22,11 @@ _MOST_POINTS = 80
 _CEILING = 1.5
 """Losses above so many times the baseline are cut off: a diverged run must not flatten every other panel."""
 
-Drawn = TypeVar("Drawn", Curve, GradientProfile, RateCurve)
+_Drawn = TypeVar("_Drawn", RunCurve, GradientProfile, RateCurve)
 
 
 def curve_panels(
-    curves: Sequence[Curve],
+    curves: Sequence[RunCurve],
     *,
     ylabel: str,
     baseline: float | None,
@@ -35,7 +35,7 @@ def curve_panels(
 ) -> Figure:
     """Curves by group, on the same axes; in each the variants of the group, which differ in dash and marker."""
 
-    def draw(axes: Axes, curve: Curve, look: Style) -> Line2D:
+    def draw(axes: Axes, curve: RunCurve, look: Style) -> Line2D:
         values_SU = seed_table(curve.seeds_values, len(curve.updates))
         return draw_line(
             axes, str(curve.name), curve.updates, values_SU, look, points=min(_MOST_POINTS, points_each(len(curves)))
@@ -85,10 +85,10 @@ def rate_panels(curves: Sequence[RateCurve], *, ylabel: str) -> Figure:
 
 
 def _panels(
-    drawn: Sequence[Drawn],
+    drawn: Sequence[_Drawn],
     ylabel: str,
     xlabel: str,
-    draw: Callable[[Axes, Drawn, Style], Line2D],
+    draw: Callable[[Axes, _Drawn, Style], Line2D],
     styles: Mapping[Name, Style] | None,
 ) -> tuple[Figure, list[Axes], list[Line2D]]:
     groups = list(dict.fromkeys(one.name.group for one in drawn))

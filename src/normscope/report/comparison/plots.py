@@ -28,7 +28,7 @@ from ..lines import (
 )
 from ..svg import INK, house_style, to_svg
 from ..words import learning_rate
-from .contents import Block, Curve, GradientProfile, Name, RateCurve
+from .contents import BlockPlace, GradientProfile, Name, RateCurve, RunCurve
 from .panels import curve_panels, profile_panels, rate_panels
 
 # S = seeds, U = updates or blocks
@@ -37,7 +37,7 @@ _LINE_CHARACTERS = 48
 
 
 def curves_svg(
-    curves: Sequence[Curve],
+    curves: Sequence[RunCurve],
     *,
     ylabel: str,
     title: str = "Loss over updates",
@@ -53,7 +53,7 @@ def curves_svg(
 
 @house_style()
 def curves_figure(
-    curves: Sequence[Curve],
+    curves: Sequence[RunCurve],
     *,
     ylabel: str,
     baseline: float | None = None,
@@ -95,13 +95,16 @@ def curves_figure(
 
 @house_style()
 def schedule_svg(
-    schedules: Sequence[Curve], *, title: str = "Learning rate over updates", styles: Mapping[Name, Style] | None = None
+    schedules: Sequence[RunCurve],
+    *,
+    title: str = "Learning rate over updates",
+    styles: Mapping[Name, Style] | None = None,
 ) -> str:
     """Draw the learning rate over updates. Configurations with one schedule share a line, in ink where hues differ."""
     styles = styles or styles_for(curve.name for curve in schedules)
     figure, axes = canvas("learning rate")
     handles = []
-    shared: dict[tuple[object, ...], list[Curve]] = {}
+    shared: dict[tuple[object, ...], list[RunCurve]] = {}
     for curve in schedules:
         same = (tuple(curve.updates), tuple(map(tuple, curve.seeds_values)), curve.name.variant)
         shared.setdefault(same, []).append(curve)
@@ -174,7 +177,7 @@ def finish(figure: Figure, axes: Axes, handles: list[Line2D], *, empty: bool) ->
             text.set_parse_math(False)  # a label may hold a dollar sign
 
 
-def _name_blocks(axes: Axes, blocks: Sequence[Block]) -> None:
+def _name_blocks(axes: Axes, blocks: Sequence[BlockPlace]) -> None:
     """Write block numbers on the axis and, once below each stack, its name."""
     every = -(-len(blocks) // 16)
     shown = range(0, len(blocks), max(1, every))

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from ...report.comparison.contents import Name, SeedResult, Status, Verdict
-from ...report.words import Tone, number, percentage, significant
+from ..report.comparison.contents import Name, SeedResult, Status
+from ..report.words import Tone, TonedWords, number, percentage, significant
 
 LEARNED_BELOW, WORSE_ABOVE = 0.9, 1.05
 """Shares of the unigram baseline's loss: below the first a run counts as having learned to use its input, and above the
@@ -55,7 +55,7 @@ _TONES = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class JudgedRuns:
     """A configuration with where its runs ended, as it is judged."""
 
     name: Name
@@ -80,10 +80,10 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
+class ConfigurationOutcome:
     """A configuration with what became of each of its runs."""
 
-    row: Row
+    row: JudgedRuns
     outcomes: tuple[Outcome, ...]
     """One a seed."""
     gain_share: float | None
@@ -98,14 +98,15 @@ class Judged:
         return several.pop() if len(several) == 1 else None
 
 
-def judged(rows: Sequence[Row], unigram_nats: float) -> list[Judged]:
+def judged(rows: Sequence[JudgedRuns], unigram_nats: float) -> list[ConfigurationOutcome]:
     """Judge all configurations of a comparison: each by itself, and beside the best."""
     alone = [tuple(outcome(row, seed, unigram_nats, math.nan) for seed in row.seeds) for row in rows]
     sound = [row for row, own in zip(rows, alone, strict=True) if own and all(one.learned for one in own)]
     best = min(sound, key=lambda row: row.mean_loss, default=None)
     if best is None or len(rows) == 1:
         return [
-            Judged(row=row, outcomes=own, gain_share=None, best=False) for row, own in zip(rows, alone, strict=True)
+            ConfigurationOutcome(row=row, outcomes=own, gain_share=None, best=False)
+            for row, own in zip(rows, alone, strict=True)
         ]
     most = unigram_nats - best.mean_loss
     found = []
@@ -113,11 +114,11 @@ def judged(rows: Sequence[Row], unigram_nats: float) -> list[Judged]:
         # The best is not less than itself, in whichever seed.
         beside = own if row is best else tuple(outcome(row, seed, unigram_nats, most) for seed in row.seeds)
         share = (unigram_nats - row.mean_loss) / most if row.losses else None
-        found.append(Judged(row=row, outcomes=beside, gain_share=share, best=row is best))
+        found.append(ConfigurationOutcome(row=row, outcomes=beside, gain_share=share, best=row is best))
     return found
 
 
-def outcome(row: Row, seed: SeedResult, unigram_nats: float, most_nats: float) -> Outcome:
+def outcome(row: JudgedRuns, seed: SeedResult, unigram_nats: float, most_nats: float) -> Outcome:
     """Judge one run by how it ended and, where it finished, by its loss.
 
     most_nats: gain of the best configuration over the unigram baseline; NaN where there is none.
@@ -136,23 +137,23 @@ def outcome(row: Row, seed: SeedResult, unigram_nats: float, most_nats: float) -
     return Outcome.WORSE if seed.valid_loss_nats > WORSE_ABOVE * unigram_nats else Outcome.BASELINE
 
 
-def verdict(one: Judged) -> Verdict:
+def verdict(one: ConfigurationOutcome) -> TonedWords:
     """A configuration's verdict: the outcome that all its seeds share, or how many of them had which."""
     kinds = list(dict.fromkeys(one.outcomes))
     if len(kinds) == 1:
-        return Verdict(f"{kinds[0]}, the best" if one.best else kinds[0], _TONES.get(kinds[0], Tone.PLAIN))
+        return TonedWords(f"{kinds[0]}, the best" if one.best else kinds[0], _TONES.get(kinds[0], Tone.PLAIN))
     if one.learned:
-        return Verdict(f"{Outcome.LEARNED}, {_share(one, Outcome.LESS)} less than the best", Tone.MIXED)
+        return TonedWords(f"{Outcome.LEARNED}, {_share(one, Outcome.LESS)} less than the best", Tone.MIXED)
     if learned := sum(outcome.learned for outcome in one.outcomes):
-        return Verdict(f"undecided: {learned} of {len(one.outcomes)} seeds learned", Tone.MIXED)
+        return TonedWords(f"undecided: {learned} of {len(one.outcomes)} seeds learned", Tone.MIXED)
     if still_open := [kind for kind in Outcome if kind in kinds and not kind.decided]:
-        return Verdict(" or ".join(still_open), Tone.PLAIN)
+        return TonedWords(" or ".join(still_open), Tone.PLAIN)
     if Outcome.DIVERGED in kinds:
-        return Verdict(f"did not learn, and {_share(one, Outcome.DIVERGED)} diverged", Tone.BAD)
-    return Verdict(f"{Outcome.BASELINE}, and {_share(one, Outcome.WORSE)} worse", Tone.STUCK)
+        return TonedWords(f"did not learn, and {_share(one, Outcome.DIVERGED)} diverged", Tone.BAD)
+    return TonedWords(f"{Outcome.BASELINE}, and {_share(one, Outcome.WORSE)} worse", Tone.STUCK)
 
 
-def summary(one: Judged, unigram_nats: float) -> str:
+def summary(one: ConfigurationOutcome, unigram_nats: float) -> str:
     """The configuration in a sentence, with how far it came in numbers and from how many seeds."""
     row, loss = one.row, one.row.mean_loss
     if not row.losses:
@@ -174,9 +175,9 @@ def perplexity(loss_nats: float) -> str:
     return significant(math.exp(loss_nats), 3) if loss_nats < 700 else "over 1e304"
 
 
-def _seeds(row: Row) -> str:
+def _seeds(row: JudgedRuns) -> str:
     return "one seed" if len(row.seeds) == 1 else f"{len(row.seeds)} seeds"
 
 
-def _share(one: Judged, kind: Outcome) -> str:
+def _share(one: ConfigurationOutcome, kind: Outcome) -> str:
     return f"{one.outcomes.count(kind)} of {len(one.outcomes)} seeds"

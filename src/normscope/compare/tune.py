@@ -1,28 +1,30 @@
-"""Tune: ask for trials, train them as runs of a grid, tell their losses, and again, until the budget is spent."""
+"""Search the peak rate of every arm by trials, and compare all arms at their best rates.
+
+Ask for trials, train them as runs of a grid, tell their losses, and again, until the budget is spent."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from ...adapters.optuna import Search
-from ...engines.seam import MakeEngine
-from ...errors import UserError, option
-from ...files import disk_errors, make_folders
-from ...report.words import counted, duration, learning_rate
-from ...signals import Interrupted
-from ...tasks.protocol import AnyCorpus
-from ...tasks.run_config import RunConfig
-from ...train import StopRule
-from ..compare import Say, Watch, train_all
-from ..estimate import trial_seconds, updates_of
-from ..grid import Arm, Cell, cells_of, write_configs
-from ..locks import alone
-from ..manifest import Manifest, about, former_manifest, named_cells, refuse_unlike, write_manifest
-from ..pool import at_once
-from ..state import CellState
-from .settings import SEED_OFFSET, OpenArm, Tuning, rounded
+from ..adapters.optuna import Search
+from ..engines.choosing import local
+from ..engines.seam import MakeEngine
+from ..errors import UserError, option
+from ..files import disk_errors, make_folders
+from ..report.words import counted, duration, learning_rate
+from ..signals import Interrupted
+from ..tasks.protocol import AnyCorpus
+from ..tasks.run_config import RunConfig
+from ..train import StopRule
+from .compare import ComparisonResult, SayLine, WatchCells, alone, compare_cells, corpus_of, refuse_processes, train_all
+from .grid import Arm, Cell, Grid, cells_of, registered_name, write_configs
+from .manifest import TRIALS, Manifest, about, former_manifest, named_cells, refuse_unlike, write_manifest
+from .page import compare
+from .pool import at_once, trial_seconds, updates_of
+from .search import SEED_OFFSET, OpenArm, Tuning, rounded
+from .state import CellState
 
 JOURNALS = "journals"
 """The folder of what each arm's search has asked for and was told."""
@@ -30,7 +32,7 @@ TITLE = "Trials of peak rates"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class TuningTask:
     """What is to be tuned, and with what."""
 
     base: RunConfig
@@ -42,12 +44,12 @@ class Asked:
 
 
 @dataclass(slots=True, kw_only=True)
-class Tuned:
+class TuningResult:
     """What became of a search."""
 
     manifest: Manifest
     trials: dict[OpenArm, list[Cell]]
-    """Asked for, in their order."""
+    """TuningTask for, in their order."""
     losses: dict[str, float] = field(default_factory=dict)
     """By the name of a trial that is over, its last validation loss in nats per token; infinite where not finite."""
     problems: list[str] = field(default_factory=list)
@@ -65,17 +67,17 @@ class Tuned:
 
 
 def tune(
-    asked: Asked,
+    asked: TuningTask,
     folder: Path,
     *,
     processes: int,
     engine: MakeEngine,
     title: str | None,
     command: str,
-    watch: Watch,
+    watch: WatchCells,
     stop_when: StopRule | None = None,
-    say: Say,
-) -> Tuned:
+    say: SayLine,
+) -> TuningResult:
     """Give every arm its trials, in rounds that all arms go through together.
 
     What a trial is depends on the seed, its number and the losses of earlier rounds alone: neither the number of
@@ -84,7 +86,7 @@ def tune(
     updates = updates_of(asked.base, asked.corpus)
     _refuse_never_peaking(asked.arms, updates)
     with alone(folder, "search"), disk_errors(f"writing into {folder}"):
-        found = Tuned(manifest=_manifest(asked, folder, stop_when), trials={arm: [] for arm in asked.arms})
+        found = TuningResult(manifest=_manifest(asked, folder, stop_when), trials={arm: [] for arm in asked.arms})
         searches = {arm: _search(asked, arm, folder) for arm in asked.arms}
         for numbers in asked.tuning.rounds():
             for arm, search in searches.items():
@@ -109,7 +111,7 @@ def tune(
     return found
 
 
-def _manifest(asked: Asked, folder: Path, stop_when: StopRule | None) -> Manifest:
+def _manifest(asked: TuningTask, folder: Path, stop_when: StopRule | None) -> Manifest:
     """That of the search, with what its trials depend on. Raises UserError where they depended on something else."""
     found = former_manifest(folder, lambda config: asked.corpus) or about(asked.base, asked.corpus)
     record = asked.tuning.record(asked.base, asked.arms, stop_when)
@@ -132,7 +134,7 @@ def _manifest(asked: Asked, folder: Path, stop_when: StopRule | None) -> Manifes
     return found
 
 
-def _search(asked: Asked, arm: OpenArm, folder: Path) -> Search:
+def _search(asked: TuningTask, arm: OpenArm, folder: Path) -> Search:
     make_folders(folder / JOURNALS)
     return Search(
         folder / JOURNALS / f"{arm.name}.jsonl",
@@ -143,7 +145,7 @@ def _search(asked: Asked, arm: OpenArm, folder: Path) -> Search:
 
 
 def _trials(
-    asked: Asked, arm: OpenArm, points: Sequence[dict[str, float]], former: Sequence[Cell], folder: Path
+    asked: TuningTask, arm: OpenArm, points: Sequence[dict[str, float]], former: Sequence[Cell], folder: Path
 ) -> list[Cell]:
     """A run for each point, unlike any of the former ones."""
     arms = [cell.arm for cell in former]
@@ -155,7 +157,7 @@ def _trials(
     return cells_of(arms[len(former) :], asked.base, folder, seeds=seeds, threads=asked.threads)
 
 
-def _take(found: Tuned, states: Sequence[CellState[Cell]], folder: Path) -> None:
+def _take(found: TuningResult, states: Sequence[CellState[Cell]], folder: Path) -> None:
     """What has become of the trials so far."""
     for state in states:
         if state.status == "failed":
@@ -177,7 +179,7 @@ def _refuse_never_peaking(arms: Sequence[OpenArm], updates: int) -> None:
         )
 
 
-def _announced(asked: Asked, cell: Cell, updates: int, at_once: int | None) -> str:
+def _announced(asked: TuningTask, cell: Cell, updates: int, at_once: int | None) -> str:
     """A line that says how many trials there are, over which rates, and about how long all of them take."""
     tuning, trials = asked.tuning, len(asked.arms) * asked.tuning.trials
     said = (
@@ -191,3 +193,63 @@ def _announced(asked: Asked, cell: Cell, updates: int, at_once: int | None) -> s
     an_update = trial_seconds(cell.config, asked.corpus) * cell.config.train.accumulation
     total = duration(an_update * updates * trials / side_by_side)
     return f"{said}; about {total} of training where none is finished, by the time of one trial batch"
+
+
+def run_tuned_comparison(
+    base: RunConfig,
+    grid: Grid,
+    folder: Path,
+    tuning: Tuning,
+    *,
+    processes: int,
+    engine: MakeEngine = local,
+    evaluate: str | None,
+    title: str | None,
+    command: str,
+    watch: WatchCells,
+    stop_when: StopRule | None = None,
+    say: SayLine = lambda line: None,
+    notes: tuple[str, ...] = (),
+) -> ComparisonResult:
+    """Tune every placement, warm-up and optimiser of the grid, then compare each at its best rate with all seeds.
+
+    The grid's rates are not used. Where a trial failed, or a signal came, nothing is compared yet, and what comes back
+    is the report of the trials. Raises UserError as `run_comparison` does.
+    """
+    corpus = corpus_of(base, evaluate)
+    refuse_processes(processes)
+    arms = [
+        OpenArm(registered_name(placement), (warmup_updates,), optimizer)
+        for placement, warmup_updates in grid.placements_and_warmups
+        for optimizer in grid.optimizers
+    ]
+    asked = TuningTask(base=base, arms=arms, tuning=tuning, corpus=corpus, threads=grid.threads)
+    shared: dict[str, Any] = {"processes": processes, "engine": engine, "command": command, "watch": watch}
+    shared |= {"stop_when": stop_when, "say": say}
+    with alone(folder, "comparison"):
+        for line in notes:
+            say(line)
+        tuned = tune(asked, folder / TRIALS, title=None, **shared)
+        if not tuned.whole:
+            return of_trials(tuned, folder / TRIALS)
+        best = [tuned.best(arm) for arm in arms]
+        seeds = range(base.seed, base.seed + grid.seeds)
+        cells = cells_of(best, base, folder, seeds=seeds, threads=grid.threads)
+        return compare_cells(cells, folder, corpus, evaluate=evaluate, title=title, **shared)
+
+
+def run_tuning(
+    asked: TuningTask, folder: Path, *, processes: int, **options: Any
+) -> tuple[TuningResult, ComparisonResult]:
+    """Tune the arms in a folder of their own, and write the report of their trials. options: as of `tune`."""
+    refuse_processes(processes)
+    tuned = tune(asked, folder, processes=processes, **options)
+    return tuned, of_trials(tuned, folder)
+
+
+def of_trials(tuned: TuningResult, folder: Path) -> ComparisonResult:
+    """The report of trials as that of a comparison of rates."""
+    with disk_errors(f"writing the report into {folder}"):
+        page, file = compare(named_cells(folder, tuned.manifest.cells), tuned.manifest, folder)
+    trials = [cell for cells in tuned.trials.values() for cell in cells]
+    return ComparisonResult(page=page, file=file, problems=tuned.problems, stopped=tuned.stopped, cells=trials)

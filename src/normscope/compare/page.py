@@ -1,4 +1,4 @@
-"""From the run folders of a grid to the page and its data: everything on it is read from the runs."""
+"""From the run folders of a grid to the page and its data, `results.json`: everything on it is read from the runs."""
 
 import json
 import math
@@ -6,27 +6,121 @@ import shlex
 import time
 from collections import defaultdict
 from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ...errors import UserError
-from ...files import write_atomically
-from ...placement import named
-from ...processes.locks import SeenLocks
-from ...report.comparison.contents import Comparison, Configuration, Name, RateCurve, SeedResult, Status, TunedArm
-from ...report.comparison.page import write
-from ...report.words import learning_rate
-from ...train.run_folder import Event
-from ..grid import Arm, Cell
-from ..manifest import Manifest
-from ..pool import train_command
-from .conclusion import conclusion
+from ..errors import UserError
+from ..files import write_atomically
+from ..placement import named
+from ..processes.locks import SeenLocks
+from ..provenance import provenance
+from ..report.comparison.contents import (
+    ComparedConfiguration,
+    Comparison,
+    GradientProfile,
+    Name,
+    RateCurve,
+    RunCurve,
+    SeedResult,
+    Status,
+    TunedArm,
+)
+from ..report.comparison.page import write
+from ..report.words import learning_rate
+from ..train.run_folder import Event
+from .conclusion import conclusion, facts, facts_of_stopping, facts_of_tuning, formula_in
 from .curves import clock, curve, gradient_profiles, later_profiles, schedule
-from .facts import facts, facts_of_stopping, facts_of_tuning, formula_in
-from .rates import Ran, best_of_each, rate_curves
-from .results import results
-from .trials import Trials, Tuning, seeds_of, trials_of, tuned
-from .verdict import Judged, Row, judged, summary, verdict
+from .grid import Arm, Cell
+from .manifest import Manifest
+from .pool import train_command
+from .rates import EndedRun, TrialRuns, TunedRates, best_of_each, rate_curves, seeds_of, trials_of, tuned
+from .verdict import ConfigurationOutcome, JudgedRuns, judged, summary, verdict
+
+
+def results(page: Comparison) -> dict[str, Any]:
+    """Plain values; null stands for numbers that are not finite, which JSON does not have."""
+    return {
+        "title": page.title,
+        "created": page.created,
+        **provenance(),
+        "conclusion": [page.conclusion.found, page.conclusion.paper],
+        "chance_nll_nats": page.unigram_loss_nats,
+        "arms": [_configuration_data(configuration) for configuration in page.configurations],
+        "validation": [_curve_data(curve) for curve in page.valid_curves],
+        "learning_rate_sensitivity": _sensitivity_data(page),
+        **_tuning_data(page),
+        "gradient_norm_at_update_0": [_profile_data(profile) for profile in page.gradient_profiles],
+        "what": dict(page.what),
+        "formulas": dict(page.formulas),
+        "commands": list(page.commands),
+        "environment": dict(page.environment),
+    }
+
+
+def _name_data(name: Name) -> dict[str, str]:
+    return {"label": str(name), "placement": name.group, "variant": name.variant}
+
+
+def _configuration_data(configuration: ComparedConfiguration) -> dict[str, Any]:
+    return _name_data(configuration.name) | {
+        "warmup_updates": configuration.warmup_updates,
+        "peak_lr": configuration.peak_lr,
+        "optimizer": configuration.optimizer,
+        "seeds": [_plain(asdict(seed)) for seed in configuration.seeds],
+        "verdict": configuration.verdict.text,
+    }
+
+
+def _curve_data(curve: RunCurve) -> dict[str, Any]:
+    return _name_data(curve.name) | {"updates": list(curve.updates), "seeds_values": _plain(curve.seeds_values)}
+
+
+def _sensitivity_data(page: Comparison) -> dict[str, Any]:
+    """Final losses over the rate, in nats per target token, and the sensitivity to it over the rates that all have."""
+    return {
+        "source": "Wortsman et al. 2023, arXiv:2309.14322",
+        "unit": "nats per target token",
+        "rates": list(page.shared_lrs),
+        "arms": [_rate_curve_data(curve) for curve in page.rate_curves],
+    }
+
+
+def _tuning_data(page: Comparison) -> dict[str, Any]:
+    """Where peak rates were searched, what won of how many trials, and the losses of the trials over the rate."""
+    if not page.tuned:
+        return {}
+    arms = [{**_name_data(arm.name), **_plain(asdict(arm) | {"name": str(arm.name)})} for arm in page.tuned]
+    return {
+        "tuning": {
+            "unit": "nats per target token",
+            "arms": arms,
+            "trials": [_rate_curve_data(curve) for curve in page.trial_curves],
+        }
+    }
+
+
+def _rate_curve_data(curve: RateCurve) -> dict[str, Any]:
+    names = {"name": str(curve.name), "configurations": [str(name) for name in curve.configurations]}
+    return {**_name_data(curve.name), **_plain(asdict(curve) | names)}
+
+
+def _profile_data(profile: GradientProfile) -> dict[str, Any]:
+    blocks = [str(block) for block in profile.blocks]
+    return _name_data(profile.name) | {
+        "labels": [str(name) for name in profile.names],
+        "blocks": blocks,
+        "seeds_norms": _plain(profile.seeds_norms),
+    }
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
+
 
 _MOST_DRAWN = 12
 """Configurations that one figure over updates draws; of more, and of trials, the best of each curve over the rate."""
@@ -50,7 +144,7 @@ def read(cells: list[Cell], manifest: Manifest) -> Comparison:
     first = cells[0].config
     settings = _settings(by_arm, tuning.best)
     rows = [
-        Row(
+        JudgedRuns(
             name=names[arm],
             placement=arm.placement,
             warmup_updates=arm.warmup_updates,
@@ -112,13 +206,13 @@ def _by_arm(
     return by_arm, failures
 
 
-def _tuning(trials: Sequence[Trials], manifest: Manifest) -> Tuning:
+def _tuning(trials: Sequence[TrialRuns], manifest: Manifest) -> TunedRates:
     """What the trials came to."""
     arms, best, curves = list[TunedArm](), set[Arm](), list[RateCurve]()
     for one in trials:
         by_arm, failed = _by_arm(one.cells, manifest.failed if manifest.search is not None else {})
         ran = [
-            Ran(arm, _seed_result(cell, events, failed.get(cell.name)), events)
+            EndedRun(arm, _seed_result(cell, events, failed.get(cell.name)), events)
             for arm, runs in by_arm.items()
             for cell, events in runs
         ]
@@ -126,12 +220,12 @@ def _tuning(trials: Sequence[Trials], manifest: Manifest) -> Tuning:
             arms.append(arm)
             best.add(won)
         curves += [] if manifest.search is not None else rate_curves(ran, configuration_names(list(by_arm)))[0]
-    return Tuning(arms, frozenset(best), curves)
+    return TunedRates(arms, frozenset(best), curves)
 
 
-def _ran(by_arm: Mapping[Arm, Sequence[tuple[Cell, list[Event]]]], rows: Sequence[Row]) -> list[Ran]:
+def _ran(by_arm: Mapping[Arm, Sequence[tuple[Cell, list[Event]]]], rows: Sequence[JudgedRuns]) -> list[EndedRun]:
     return [
-        Ran(arm, result, events)
+        EndedRun(arm, result, events)
         for (arm, runs), row in zip(by_arm.items(), rows, strict=True)
         for (_, events), result in zip(runs, row.seeds, strict=True)
     ]
@@ -166,8 +260,8 @@ def _settings(arms: Iterable[Arm], best: Container[Arm] = ()) -> dict[Arm, str]:
     }
 
 
-def _configuration(arm: Arm, one: Judged, unigram: float) -> Configuration:
-    return Configuration(
+def _configuration(arm: Arm, one: ConfigurationOutcome, unigram: float) -> ComparedConfiguration:
+    return ComparedConfiguration(
         name=one.row.name,
         warmup_updates=arm.warmup_updates,
         peak_lr=arm.peak_lr,

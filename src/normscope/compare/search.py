@@ -5,11 +5,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...adapters.optuna import Axis, ListAxis, LogAxis
-from ...errors import UserError, option
-from ...tasks.run_config import RunConfig
-from ...train import StopRule
-from ..grid import Arm
+from ..adapters.optuna import Axis, ListAxis, LogAxis
+from ..errors import UserError, option
+from ..tasks.run_config import RunConfig
+from ..train import StopRule
+from .grid import Arm
 
 STARTS = 5
 """Trials that come first: both ends of the range, and three rates between them at equal steps in the logarithm."""

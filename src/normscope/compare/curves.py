@@ -5,10 +5,10 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from ...optim import factor
-from ...report.comparison.contents import Block, Clock, Curve, GradientProfile, Name
-from ...train.run_folder import Event
-from ..grid import Cell
+from ..optim import factor
+from ..report.comparison.contents import BlockPlace, Clock, GradientProfile, Name, RunCurve
+from ..train.run_folder import Event
+from .grid import Cell
 
 Runs = Sequence[tuple[Cell, Sequence[Event]]]
 """The runs of one configuration, one a seed, each with its events."""
@@ -19,7 +19,7 @@ _FIRST = "initialisation"
 """The event that holds the gradients before the first update."""
 
 
-def curve(name: Name, runs: Runs, kind: str, quantity: str = "nll_nats") -> Curve:
+def curve(name: Name, runs: Runs, kind: str, quantity: str = "nll_nats") -> RunCurve:
     """A quantity of every event of this kind, "update" or "validation", each at its own update."""
     measured = [{e["update"]: e[quantity] for e in events if e["event"] == kind} for _, events in runs]
     updates = sorted(set().union(*measured))
@@ -33,7 +33,7 @@ def curve(name: Name, runs: Runs, kind: str, quantity: str = "nll_nats") -> Curv
             if len(row) > len(updates):
                 updates.append(stopped)
         rows.append(row)
-    return Curve(name=name, updates=updates, seeds_values=rows)
+    return RunCurve(name=name, updates=updates, seeds_values=rows)
 
 
 def clock(name: Name, runs: Runs) -> Clock | None:
@@ -68,7 +68,7 @@ def gradient_profiles(named_runs: Sequence[tuple[Name, Runs]]) -> list[GradientP
     Configurations of one placement that start with the same gradients, as those that differ in their schedule do, share
     a profile.
     """
-    by_gradients: dict[tuple[object, ...], tuple[list[Name], list[Block], list[list[float]]]] = {}
+    by_gradients: dict[tuple[object, ...], tuple[list[Name], list[BlockPlace], list[list[float]]]] = {}
     for name, runs in named_runs:
         squares = [block_squares(e["gradient_norms"]) for _, events in runs for e in events if e["event"] == _FIRST]
         if squares:
@@ -97,12 +97,12 @@ def later_profiles(named_runs: Sequence[tuple[Name, Runs]]) -> list[GradientProf
     return found
 
 
-def _squares(event: Event) -> dict[Block, float]:
+def _squares(event: Event) -> dict[BlockPlace, float]:
     """Squares of the gradient norms of each block's sub-layers, summed, as the monitor has named them."""
-    squares: dict[Block, float] = defaultdict(float)
+    squares: dict[BlockPlace, float] = defaultdict(float)
     for quantity, value in event.items():
         if (found := _MONITORED.fullmatch(quantity)) is not None:
-            squares[Block(found[1], int(found[2]))] += value**2
+            squares[BlockPlace(found[1], int(found[2]))] += value**2
     return dict(sorted(squares.items(), key=lambda item: (_place(item[0].stack), item[0].number)))
 
 
@@ -111,18 +111,18 @@ def _place(stack: str) -> tuple[int, str]:
     return (_STACKS.index(stack) if stack in _STACKS else len(_STACKS), stack)
 
 
-def block_squares(norms: Mapping[str, float]) -> dict[Block, float]:
+def block_squares(norms: Mapping[str, float]) -> dict[BlockPlace, float]:
     """Squares of the gradient norms of each block's parameters, summed, in order of depth."""
-    squares: dict[Block, float] = defaultdict(float)
+    squares: dict[BlockPlace, float] = defaultdict(float)
     for name, norm in norms.items():
         stack, *rest = name.split(".")
         if rest[:1] == ["blocks"]:
-            squares[Block(stack, int(rest[1]) + 1)] += norm**2
+            squares[BlockPlace(stack, int(rest[1]) + 1)] += norm**2
     ordered = sorted(squares, key=lambda block: (_STACKS.index(block.stack), block.number))
     return {block: squares[block] for block in ordered}
 
 
-def schedule(name: Name, runs: Runs) -> Curve:
+def schedule(name: Name, runs: Runs) -> RunCurve:
     """The learning rate as it was applied; before anything has run, as it will be."""
     cell, events = runs[0]
     points = [(event["update"], event["lr"]) for event in events if event["event"] == "update"]
@@ -131,4 +131,4 @@ def schedule(name: Name, runs: Runs) -> Curve:
         rates = (factor(cell.config.schedule, u, horizon_updates=horizon) for u in range(1, horizon + 1))
         points = [(u, cell.arm.peak_lr * rate) for u, rate in enumerate(rates, 1)]
     updates, values = zip(*points, strict=True)
-    return Curve(name=name, updates=list(updates), seeds_values=[list(values)])
+    return RunCurve(name=name, updates=list(updates), seeds_values=[list(values)])

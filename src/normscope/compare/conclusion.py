@@ -1,0 +1,287 @@
+"""What the page says of a comparison in words: its conclusion, what the paper says of it, and what its runs share."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from ..evidence.judging import Answer
+from ..optim import parse_duration
+from ..placement import named
+from ..placement.printing import formula
+from ..report.comparison.contents import Conclusion, Status, TunedArm
+from ..report.words import counted, joined, number
+from ..tasks.protocol import Facts, TaskFromScratch
+from ..tasks.registry import task_from_scratch
+from ..tasks.run_config import RunConfig
+from .verdict import LEARNED_BELOW, MOST_OF_THE_GAIN, WORSE_ABOVE, ConfigurationOutcome, JudgedRuns, Outcome, perplexity
+
+NEEDS_WARMUP = {"post-ln": True, "pre-ln": False}
+"""By placement, what Xiong et al. 2020 (arXiv:2002.04745) conclude in section 5; they speak of no other."""
+_SAID = "Xiong et al. (2020) say that Post-LN needs warm-up and Pre-LN does not"
+
+
+class WarmupEffect(StrEnum):
+    """What the runs of one placement show in one setting, alike but for their warm-up."""
+
+    NEEDED = "learned with warm-up, and without it not or much less"
+    NOT_NEEDED = "learned without warm-up too (a higher rate may need it)"
+    HARMFUL = "learned without warm-up alone"
+    NO_BARE_RUN = "was not trained without warm-up"
+    NO_WARM_RUN = "did not learn without warm-up and was not trained with it"
+    NEVER = "did not learn with the warm-up tried either"
+    OPEN = "has runs without a result, or seeds that disagree"
+    ABSENT = "was not compared"
+
+
+_WORDS: dict[Answer, str] = {True: "agree on", False: "differ on", None: "cannot say for"}
+"""How the runs stand to what the paper says."""
+_ANSWERS = {
+    (True, WarmupEffect.NEEDED): True,
+    # That Post-LN learned without warm-up may be for a low rate, unless warm-up took it away.
+    (True, WarmupEffect.HARMFUL): False,
+    (False, WarmupEffect.NOT_NEEDED): True,
+    (False, WarmupEffect.HARMFUL): True,
+    (False, WarmupEffect.NEEDED): False,
+}
+"""By whether the paper says that the placement needs warm-up, and what was seen; all else is open."""
+
+
+@dataclass(frozen=True, slots=True)
+class _View:
+    """What one placement shows in one setting."""
+
+    placement: str
+    setting: str
+    seen: WarmupEffect
+    answer: Answer
+    least_seeds: int
+
+
+def what_the_paper_says(configurations: Sequence[ConfigurationOutcome], unigram_nats: float) -> str:
+    """A sentence: what it says, and whether the runs agree, differ or cannot say, and why they cannot."""
+    others = list(dict.fromkeys(one.row.name.group for one in configurations if one.row.placement not in NEEDS_WARMUP))
+    silent = joined(others) if len(others) <= 3 else f"the other {counted(len(others), 'placement')}"
+    nothing = f"; of {silent} it says nothing" if others else ""
+    views = list(_views(configurations, unigram_nats))
+    if {view.seen for view in views} == {WarmupEffect.ABSENT}:
+        return f"{_SAID}, and these runs cannot say whether that is so, as neither was compared{nothing}."
+    clauses = [
+        f"{_WORDS[answer]} {joined(subjects)}"
+        for answer in (True, False)
+        if (subjects := [_subject(views, name, answer) for name in NEEDS_WARMUP if _of(views, name, answer)])
+    ]
+    for name in NEEDS_WARMUP:
+        own = [view for view in views if view.placement == name]
+        if len(_of(views, name, None)) == len(own):
+            reasons = " or ".join(dict.fromkeys(view.seen for view in own))
+            clauses.append(f"{_WORDS[None]} {named(name).title}, which {reasons}")
+    few = any(view.least_seeds == 1 for view in views if view.answer is not None)
+    return f"{_SAID}: {'as far as one seed can say, ' if few else ''}these runs {joined(clauses)}{nothing}."
+
+
+def _views(configurations: Sequence[ConfigurationOutcome], unigram_nats: float) -> Iterator[_View]:
+    for placement, needed in NEEDS_WARMUP.items():
+        own = [one for one in configurations if one.row.placement == placement]
+        if not own:
+            yield _View(placement, "", WarmupEffect.ABSENT, None, 0)
+        for setting in dict.fromkeys(one.row.setting for one in own):
+            alike = [one for one in own if one.row.setting == setting]
+            seen = _seen(alike, unigram_nats)
+            least = min(len(one.row.seeds) for one in alike)
+            yield _View(placement, setting, seen, _ANSWERS.get((needed, seen)), least)
+
+
+def _seen(alike: Sequence[ConfigurationOutcome], unigram_nats: float) -> WarmupEffect:
+    """From configurations of one placement and setting, which differ in warm-up alone."""
+    bare = next((one for one in alike if not one.row.warmup_updates), None)
+    warm = [one for one in alike if one.row.warmup_updates]
+    if bare is None:
+        return WarmupEffect.NO_BARE_RUN
+    learned_warm = [one for one in warm if one.learned]
+    undecided = any(one.learned is None for one in warm)
+    if bare.learned is None:
+        return WarmupEffect.OPEN
+    if not bare.learned:
+        if learned_warm:
+            return WarmupEffect.NEEDED
+        return WarmupEffect.OPEN if undecided else WarmupEffect.NEVER if warm else WarmupEffect.NO_WARM_RUN
+    if not learned_warm:
+        return WarmupEffect.NOT_NEEDED if undecided or not warm else WarmupEffect.HARMFUL
+    gains = [unigram_nats - loss for loss in bare.row.losses]
+    most = max(learned_warm, key=lambda one: unigram_nats - one.row.mean_loss)
+    warm_gains = [unigram_nats - loss for loss in most.row.losses]
+    if max(gains) < MOST_OF_THE_GAIN * min(warm_gains):
+        return WarmupEffect.NEEDED
+    return WarmupEffect.NOT_NEEDED if min(gains) >= MOST_OF_THE_GAIN * max(warm_gains) else WarmupEffect.OPEN
+
+
+def _of(views: Sequence[_View], placement: str, answer: Answer) -> list[_View]:
+    return [view for view in views if view.placement == placement and view.answer is answer]
+
+
+def _subject(views: Sequence[_View], placement: str, answer: Answer) -> str:
+    """The placement, and in which settings where it was trained in others too."""
+    settings = [view.setting for view in _of(views, placement, answer)]
+    everywhere = len(settings) == sum(view.placement == placement for view in views)
+    return named(placement).title + ("" if everywhere else f" at {joined(settings)}")
+
+
+_NAMED = 3
+"""Configurations are named up to so many, and counted beyond."""
+_VERBS = {
+    Outcome.LEARNED: "learned",
+    Outcome.LESS: "learned less than the best",
+    Outcome.BASELINE: "did no better than the unigram baseline",
+    Outcome.WORSE: "did worse than the unigram baseline",
+    Outcome.DIVERGED: "diverged",
+    Outcome.NEVER_PEAKED: "ended before the end of the warm-up",
+    Outcome.FAILED: "failed",
+    Outcome.UNFINISHED: "did not finish",
+}
+_SOME_SEEDS, _NO_SEED, _NOT_ALL_KNOWN = "learned in some seeds only", "did not learn", "did not finish all runs"
+
+
+def conclusion(configurations: Sequence[ConfigurationOutcome], unigram_nats: float) -> Conclusion:
+    """What was found, from the outcomes and losses of the runs alone, and whether the paper agrees: a sentence each."""
+    return Conclusion(
+        found=_found_words(configurations, unigram_nats), paper=what_the_paper_says(configurations, unigram_nats)
+    )
+
+
+def _found_words(configurations: Sequence[ConfigurationOutcome], unigram_nats: float) -> str:
+    if not any(outcome.ended for one in configurations for outcome in one.outcomes):
+        return "No run has ended yet, and so nothing is found."
+    without = [one for one in configurations if not one.row.warmup_updates]
+    with_warmup = [one for one in configurations if one.row.warmup_updates]
+    parts = [f"without warm-up, {_became(without)}"] if without else []
+    parts += [f"with warm-up, {_became(with_warmup)}"] if with_warmup else []
+    text = "; ".join([*parts, _lowest(configurations, unigram_nats)])
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def _became(configurations: Sequence[ConfigurationOutcome]) -> str:
+    """Who did what: "Pre-LN (0.35 nats) learned and Post-LN (4.74 nats) did no better than the unigram baseline"."""
+    titles = [one.row.name.group for one in configurations]
+    by_verb: dict[str, list[str]] = {}
+    for one in configurations:
+        name = str(one.row.name) if titles.count(one.row.name.group) > 1 else one.row.name.group
+        loss = f" ({number(one.row.mean_loss, 2)} nats)" if one.row.losses else ""
+        by_verb.setdefault(_verb(one), []).append(name + loss)
+    order = [*_VERBS.values(), _SOME_SEEDS, _NO_SEED, _NOT_ALL_KNOWN]
+    clauses = []
+    for verb in sorted(by_verb, key=order.index):
+        names = by_verb[verb]
+        several = f"{len(names)} of {counted(len(configurations), 'configuration')}"
+        clauses.append(f"{joined(names) if len(names) <= _NAMED else several} {verb}")
+    return joined(clauses)
+
+
+def _verb(one: ConfigurationOutcome) -> str:
+    kinds = set(one.outcomes)
+    if len(kinds) == 1:
+        return _VERBS[one.outcomes[0]]
+    if one.learned:
+        return _VERBS[Outcome.LEARNED]
+    if any(kind.learned for kind in kinds):
+        return _SOME_SEEDS
+    return _NO_SEED if all(kind.decided for kind in kinds) else _NOT_ALL_KNOWN
+
+
+def _lowest(configurations: Sequence[ConfigurationOutcome], unigram_nats: float) -> str:
+    """The best configuration with its numbers, and whether its seeds tell it from the others."""
+    seeds = {len(one.row.seeds) for one in configurations}
+    each = (
+        "one seed each" if seeds == {1} else f"{min(seeds)}{f' to {max(seeds)}' if len(seeds) > 1 else ''} seeds each"
+    )
+    baseline = f"unigram baseline {number(unigram_nats, 2)}"
+    best = next((one for one in configurations if one.best), None)
+    if best is None:
+        return f"the {baseline} nats per token ({each})"
+    loss = best.row.mean_loss
+    words = (
+        f"the best is {best.row.name} with {number(loss, 2)} nats per token (perplexity {perplexity(loss)}; {baseline})"
+    )
+    others = [one.row.losses for one in configurations if one is not best and one.row.losses]
+    if not others:
+        return f"{words}, from {each}"
+    if min(seeds) == 1:
+        return f"{words}, from {each}, which does not tell near losses apart"
+    near = sum(min(losses) <= max(best.row.losses) for losses in others)
+    apart = f"whose seeds overlap with those of {counted(near, 'other')}" if near else "below every seed of the others"
+    return f"{words}, {apart}, from {each}"
+
+
+def formula_in(placement: str, config: RunConfig) -> str:
+    """The formula with the constants of this model; encoder and decoder apart where they differ."""
+    found = {shape.kind: formula(named(placement), shape) for shape in _task(config).shapes(config)}
+    if len(set(found.values())) == 1:
+        return next(iter(found.values()))
+    return "; ".join(f"{kind}: {text}" for kind, text in found.items())
+
+
+def facts(configs: Sequence[RunConfig], corpus_facts: Facts, *, seeds: Sequence[int]) -> Facts:
+    """What the runs of a comparison share, as rows of a table. seeds: how many each configuration has."""
+    config = configs[0]
+    model, train = config.model, config.train
+    task = _task(config)
+    return [
+        *corpus_facts,
+        (
+            "Model",
+            f"{'+'.join(str(shape.blocks) for shape in task.shapes(config))} blocks, width {model.width}, "
+            f"feed-forward {model.ffn_width}, {model.heads} heads, dropout {model.dropout:g}, norm {model.norm}, "
+            f"initialisation {model.initialisation}",
+        ),
+        ("Duration", f"{_durations(configs)} of at most {task.batch_words(config)} per update"),
+        ("Schedule", f"{config.schedule.decay} after the warm-up; cumulative learning rates are in the table"),
+        ("Loss", task.loss_words(config)),
+        ("Precision", f"{train.precision} on {train.device}, {train.threads} thread(s) per run"),
+        ("Seeds", f"{' to '.join(map(str, dict.fromkeys((min(seeds), max(seeds)))))} per row"),
+        ("Unigram baseline", "the entropy of the targets' tokens: the loss of a model that ignores its input"),
+        ("Learned", f"last validation loss under {LEARNED_BELOW:.0%} of the unigram baseline"),
+        (
+            "Learned less",
+            f"learned, and gained under {MOST_OF_THE_GAIN:.0%} of what the best configuration gained on it",
+        ),
+        ("No better", f"from {LEARNED_BELOW:.0%} to {WORSE_ABOVE:.0%} of it; worse: above {WORSE_ABOVE:.0%}"),
+        ("Best", "the lowest mean loss of all configurations whose every run learned"),
+    ]
+
+
+def facts_of_tuning(arms: Sequence[TunedArm], seeds: Sequence[int]) -> Facts:
+    """How the peak rates were found, where they were searched; seeds: of the trials."""
+    if not arms:
+        return []
+    counts = sorted({arm.trials for arm in arms})
+    each = f"{counts[0]} trials" if len(counts) == 1 else f"{counts[0]} to {counts[-1]} trials, not the same number"
+    return [("Tuning", f"peak rate of each arm by {each}, with seed {joined([str(seed) for seed in seeds])}")]
+
+
+def facts_of_stopping(rows: Sequence[JudgedRuns]) -> Facts:
+    """Which runs were stopped early, when and why, where some were."""
+    runs = [(row, seed) for row in rows for seed in row.seeds]
+    early = [(row, seed) for row, seed in runs if seed.status is Status.DECIDED]
+    if not early:
+        return []
+    listed = "; ".join(
+        f"{row.name}, seed {seed.seed}, after update {seed.updates}: {seed.message}" for row, seed in early
+    )
+    return [
+        (
+            "Stopped early",
+            f"{len(early)} of {counted(len(runs), 'run')} ({listed}). This is a rule and no proof: a run that goes on "
+            "may still learn",
+        )
+    ]
+
+
+def _durations(configs: Sequence[RunConfig]) -> str:
+    parsed = dict.fromkeys(parse_duration(config.train.duration) for config in configs)
+    accumulation = configs[0].train.accumulation
+    batches = "1 batch" if accumulation == 1 else f"{accumulation} batches"
+    return f"{' or '.join(f'{float(number):g} {unit}' for number, unit in parsed)}; {batches}"
+
+
+def _task(config: RunConfig) -> TaskFromScratch[Any, Any, Any, Any]:
+    return task_from_scratch(config, f"task {config.task} has no comparison")
