@@ -12,7 +12,7 @@ from torch.nn import functional
 from doctor.corpus import CORPUS
 from normscope.doctor.observe.examine import examined
 from normscope.doctor.observe.observed import ObservedSublayer
-from normscope.doctor.trace.outputs import main_tensor, tensors_in
+from normscope.doctor.trace.forward import main_tensor, tensors_in
 
 WIDTH, TOKENS, CLASSES = 12, 5, 7
 Step = tuple[Tensor, Tensor, Tensor, Tensor]

@@ -7,7 +7,7 @@ trainer = transformers.Trainer(callbacks=[NormScopeTrainerCallback(every_updates
 import inspect
 from typing import Any
 
-from ..doctor.trace.inputs import Inputs
+from ..doctor.trace.forward import Inputs
 from ..errors import installation
 from ..history.record import recipe_values
 from ..monitor.loop import LoopMonitor

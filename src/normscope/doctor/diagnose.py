@@ -16,7 +16,7 @@ from .lint.vectors import are_trained
 from .observe.examine import examined_with_gradients, examined_without_gradients
 from .observe.nonfinite import nonfinite_weights, read_as_zero
 from .predict.curves import predicted
-from .trace.inputs import Inputs
+from .trace.forward import Inputs
 
 
 def diagnose(

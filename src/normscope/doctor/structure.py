@@ -13,7 +13,7 @@ from .identify.stacks import as_stacks
 from .lint.linter import asked_rules, lint
 from .lint.rules import Patient
 from .observe.observed import Observations, ObservedStack, ObservedSublayer
-from .trace.inputs import Inputs
+from .trace.forward import Inputs
 
 
 def structure(

@@ -13,10 +13,10 @@ from ..doctor.find.streams import Stream
 from ..doctor.identify.stacks import in_order
 from ..doctor.observe.streams import mean_cosine
 from ..doctor.observe.sums import with_gain
+from ..doctor.trace.forward import main_tensor, named_in
 from ..doctor.trace.graph import Graph
 from ..doctor.trace.mixtures import SOFTMAX
-from ..doctor.trace.operations import Value
-from ..doctor.trace.outputs import main_tensor, named_in
+from ..doctor.trace.operations import TracedValue
 
 _LOGITS_OF = SOFTMAX | {"_log_softmax"}
 _MASKED_BELOW = -5e3
@@ -123,7 +123,7 @@ def logit_deviation(graph: Graph, streams: Sequence[Stream]) -> float | None:
         return float(torch.cat(rows).mean().sqrt())
 
 
-def _classes_last(graph: Graph, softmax: Value) -> Tensor:
+def _classes_last(graph: Graph, softmax: TracedValue) -> Tensor:
     """What a softmax is taken of, with the dimension that it adds up over as the last."""
     scores = graph.values[softmax.inputs[0]].tensor
     along = softmax.call.args[1] if softmax.call is not None else -1

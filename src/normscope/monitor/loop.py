@@ -3,7 +3,7 @@
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
-from ..doctor.trace.inputs import Inputs
+from ..doctor.trace.forward import Inputs
 from .measuring import Monitor, check_every, is_due
 from .watch import Watch
 

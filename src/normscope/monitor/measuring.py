@@ -12,7 +12,7 @@ from ..doctor.identify.found import FoundStack
 from ..doctor.identify.stacks import as_stacks
 from ..doctor.observe.observed import ObservedStack
 from ..doctor.observe.streams import observed_stacks
-from ..doctor.trace.inputs import Inputs
+from ..doctor.trace.forward import Inputs
 from ..measure import gradient_norms
 from .inner import Inner, logit_deviation, look_inside
 from .names import named_measurements, named_updates

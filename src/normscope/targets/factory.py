@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from ..doctor.advise.batches import Given
-from ..doctor.trace.inputs import Inputs
+from ..doctor.trace.forward import Inputs
 from ..errors import UserError
 from ..settings.tables import nearest
 from .raised import told

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from ..adapters import hugging_face, hugging_face_inputs, x_transformers
-from ..doctor.trace.inputs import Inputs
+from ..doctor.trace.forward import Inputs
 from ..errors import UserError
 from ..model import EncoderDecoder, Layout
 from ..tasks.translation.samples import logits_of, smoothed_loss

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from ..doctor.advise.batches import Given
 from ..doctor.lint.rules import Loading
-from ..doctor.trace.inputs import Inputs
+from ..doctor.trace.forward import Inputs
 
 Loss = Callable[..., Tensor]
 """The output of forward, and where it has a second argument the batch -> the mean loss per token in nats, a scalar."""

@@ -12,7 +12,7 @@ from ...report.doctor.advice import Advice
 from ..identify.found import FoundStack
 from ..observe.loss import Backward
 from ..observe.observed import ObservedStack
-from ..trace.inputs import Inputs
+from ..trace.forward import Inputs
 from .batches import Probing, batches_of, loss_of_output
 from .change import change_along
 from .early import shipped_early_rule

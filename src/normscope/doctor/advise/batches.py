@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ..trace.inputs import Inputs
+from ..trace.forward import Inputs
 from .trial import Batches
 
 Given = Callable[[int], Inputs] | Iterable[Inputs]

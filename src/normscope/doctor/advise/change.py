@@ -12,9 +12,8 @@ from ...report.doctor.advice import FirstChange, StackChange
 from ..find.search import recorded_pass
 from ..observe.observed import ObservedStack
 from ..observe.streams import mean_square
-from ..trace.inputs import Inputs
+from ..trace.forward import Inputs, main_tensor
 from ..trace.operations import Trace
-from ..trace.outputs import main_tensor
 
 
 def change_along(

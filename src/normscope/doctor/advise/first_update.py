@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from ...measure.line import Line, Make, bottom, first_updates
 from ...measure.unchanged import left_unchanged
 from ..observe.loss import Backward, backward, loss_of, spread_of
-from ..trace.inputs import Inputs, call_with
+from ..trace.forward import Inputs, call_with
 
 STEPS_A_DECADE = 3
 _LOWEST, _HIGHEST = -7, 4

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ...optim.schedules import linear_warmup
 from ..observe.loss import loss_of, spread_of
-from ..trace.inputs import Inputs, call_with
+from ..trace.forward import Inputs, call_with
 from .optimizers import Maker
 
 Batches = Callable[[int], tuple[Inputs, Callable[[Any], Tensor] | None]]

@@ -6,8 +6,7 @@ from itertools import takewhile
 from typing import Literal
 
 from ...placement import SublayerKind
-from ..trace.connections import rearranged
-from ..trace.flow import PRODUCTS, dominators
+from ..trace.flow import PRODUCTS, dominators, rearranged
 from ..trace.graph import Graph
 from ..trace.mixtures import FUSED, SOFTMAX
 from .inner import InnerPlace

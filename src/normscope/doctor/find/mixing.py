@@ -5,7 +5,7 @@ import torch
 
 from ..trace.flow import PRODUCTS
 from ..trace.graph import Graph
-from ..trace.operations import Ref, Value
+from ..trace.operations import Ref, TracedValue
 
 _BY_NUMBER = frozenset(
     {"add", "sub", "rsub", "mul", "div", "neg", "abs", "pow", "square", "sqrt", "rsqrt", "reciprocal", "exp", "log"}
@@ -58,7 +58,7 @@ def keeps_rows(graph: Graph, read: int, output: int) -> bool:
     return all(_by_row(graph, graph.values[n], set(inside), tokens) for n in inside[1:])
 
 
-def _by_row(graph: Graph, value: Value, inside: set[int], tokens: int) -> bool:
+def _by_row(graph: Graph, value: TracedValue, inside: set[int], tokens: int) -> bool:
     given = [graph.values[n] for n in graph.predecessors[value.number] if n in inside]
     if value.call is None or not value.shape or any(_row_count(one) != tokens for one in (value, *given)):
         return False
@@ -75,5 +75,5 @@ def _by_row(graph: Graph, value: Value, inside: set[int], tokens: int) -> bool:
     return same and value.op in _BY_NUMBER and all(one.shape == value.shape for one in given)
 
 
-def _row_count(value: Value) -> int:
+def _row_count(value: TracedValue) -> int:
     return value.tensor.numel() // value.shape[-1] if value.shape and value.shape[-1] else 0

@@ -6,11 +6,9 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
 from ...measure.unchanged import looked_at
-from ..trace.finite import floating, is_finite
+from ..trace.forward import Inputs, call_with, floating, is_finite, tensors_in
 from ..trace.graph import Graph
-from ..trace.inputs import Inputs, call_with
 from ..trace.operations import Trace
-from ..trace.outputs import tensors_in
 from ..trace.recording import recorded
 from .streams import Stream, find_streams
 

@@ -10,10 +10,10 @@ from typing import Literal
 
 from ...placement.base import Initial
 from ...placement.operations import beside, by_head, connect, joined, mix, sigmoid, silu, sinkhorn, stopped, tanh, unit
-from ..trace.connections import Kind
+from ..trace.connections import ConnectionKind
 from ..trace.flow import dominators
 from ..trace.graph import Factor
-from ..trace.lanes import Weights
+from ..trace.lanes import LaneWeights
 from ..trace.operations import Origin
 from .inner import InnerPlace
 
@@ -22,7 +22,7 @@ from .inner import InnerPlace
 class Term:
     """A node of a formula; the same node used twice is the same object."""
 
-    kind: Literal["source", "branch", "sum", "scale", "norm", "mix", "number", "other"] | Kind
+    kind: Literal["source", "branch", "sum", "scale", "norm", "mix", "number", "other"] | ConnectionKind
     arguments: "tuple[Term, ...]" = ()
     factor: Factor | None = None
     """Of a scale or a number."""
@@ -36,7 +36,7 @@ class Term:
     """Under what name a source or a branch is printed; of a mean, what its weights are made from beside its values."""
     shape: tuple[int, ...] = ()
     """Of a parameter of a formula."""
-    weights: Weights | None = None
+    weights: LaneWeights | None = None
     """Of what connects several streams in one value."""
 
     def __add__(self, other: "Term | float") -> "Term":

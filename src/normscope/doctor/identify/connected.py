@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ..find.terms import Segment, Term
-from ..trace.connections import Kind
-from ..trace.lanes import SUMS_TO_ONE, Weights
+from ..trace.connections import ConnectionKind
+from ..trace.lanes import SUMS_TO_ONE, LaneWeights
 from ..trace.operations import Origin
 
 Made = Literal["constant", "trained", "token"]
@@ -14,7 +14,7 @@ Made = Literal["constant", "trained", "token"]
 
 @dataclass(frozen=True, slots=True)
 class StreamWeights:
-    """Weights between streams."""
+    """LaneWeights between streams."""
 
     made: Made
     total: float
@@ -71,14 +71,14 @@ def connected(segment: Segment, branch: Term) -> Connected | None:
     )
 
 
-def _unwritten(weights: Weights) -> tuple[int, ...]:
+def _unwritten(weights: LaneWeights) -> tuple[int, ...]:
     if weights.values_NOI is None or weights.origin == Origin.TRAINABLE:
         return ()
     written = weights.values_NOI.ne(0).any(-1).any(0).tolist()
     return tuple(number for number, some in enumerate(written, 1) if not some)
 
 
-def _last(terms: list[Term], kind: Kind) -> Term | None:
+def _last(terms: list[Term], kind: ConnectionKind) -> Term | None:
     return next((term for term in reversed(terms) if term.kind == kind), None)
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from ..find.terms import Segment, Term, ordered, scaled
 from ..trace.graph import Factor
-from ..trace.lanes import Weights
+from ..trace.lanes import LaneWeights
 
 DOUBLY_STOCHASTIC_WITHIN, NOT_BEYOND = 1e-3, 0.05
 """Of sums from 1. Twenty rounds of Sinkhorn and Knopp are far closer than the first where logits are small, and up to
@@ -59,7 +59,7 @@ def _weighed(factor: Factor, lanes: Lanes) -> Term:
     return total
 
 
-def _factor(weights: Weights | None, *, mixing: bool = False) -> Factor:
+def _factor(weights: LaneWeights | None, *, mixing: bool = False) -> Factor:
     """One of the weights: their mean, and what they are made from."""
     if weights is None:
         return Factor(1.0)
@@ -68,7 +68,7 @@ def _factor(weights: Weights | None, *, mixing: bool = False) -> Factor:
     return Factor(mean, weights.origin, weights.by_feature_NOID is not None, doubly)
 
 
-def is_doubly_stochastic(weights: Weights) -> bool | None:
+def is_doubly_stochastic(weights: LaneWeights) -> bool | None:
     """Whether rows and columns sum to 1; None where they nearly do, or are not known (meta device)."""
     off = weights.from_doubly_stochastic
     if math.isnan(off) or DOUBLY_STOCHASTIC_WITHIN < off <= NOT_BEYOND:

@@ -13,7 +13,7 @@ from ..find.branches import Branch
 from ..find.search import streams_in
 from ..find.streams import Stream
 from ..find.terms import Segment, ordered, segments
-from ..trace.inputs import Inputs
+from ..trace.forward import Inputs
 from .fitting import Observed, commonest, ends_with_norm, fits, sublayers, without_end
 from .formulas import Formula
 from .found import FoundStack, FoundSublayer

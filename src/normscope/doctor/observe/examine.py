@@ -12,8 +12,8 @@ from ..find.streams import Stream
 from ..find.surroundings import unused_parameters
 from ..identify.found import FoundStack
 from ..identify.stacks import as_stacks
+from ..trace.forward import Inputs, call_with
 from ..trace.graph import Graph
-from ..trace.inputs import Inputs, call_with
 from .flat_gates import FlatGate, flat_gates
 from .loss import Backward, backward
 from .observed import Observations, ObservedStack, ObservedSublayer, norm_over

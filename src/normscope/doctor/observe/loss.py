@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from ...measure.line import row_spread
 from ...measure.unchanged import left_unchanged
-from ..trace.outputs import main_tensor, named_in
+from ..trace.forward import main_tensor, named_in
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from ..trace.finite import floating, is_finite
+from ..trace.forward import floating, is_finite
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

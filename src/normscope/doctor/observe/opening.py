@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from ...measure.line import Line
 from ...measure.unchanged import left_unchanged
-from ..trace.outputs import tensors_in
+from ..trace.forward import tensors_in
 from .loss import loss_of
 from .observed import Observations, ObservedSublayer
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from itertools import permutations
 from typing import Literal
 
-from .flow import PRODUCTS, REARRANGING, Flow, dominators
-from .lanes import Weights, weights_of
+from .flow import PRODUCTS, REARRANGING, Flow, dominators, rearranged
+from .lanes import LaneWeights, weights_of
 from .operations import Ref
 
 MOST_STREAMS = 32
@@ -23,7 +23,7 @@ _LINEAR = (
 _LARGEST = 40
 """Operations between streams and what is made from them."""
 
-Kind = Literal["collapse", "connect", "expand"]
+ConnectionKind = Literal["collapse", "connect", "expand"]
 """n streams to one value, n streams to n, one value to n streams."""
 
 
@@ -31,10 +31,10 @@ Kind = Literal["collapse", "connect", "expand"]
 class Connection:
     """A value that is a weighted sum of streams, or streams that are multiples of one value."""
 
-    kind: Kind
+    kind: ConnectionKind
     source: int
     """What is weighed: the streams, a norm of them, or a branch."""
-    weights: Weights
+    weights: LaneWeights
 
 
 @dataclass(slots=True)
@@ -120,16 +120,6 @@ def _join(flow: Flow, norms: Container[int], join: int, skip: int, branch: int) 
     return _Join(made, source, shape) if len(made) == len(asked) else None
 
 
-def rearranged(flow: Flow, number: int, *, any_size: bool = False) -> int:
-    """What a value holds in another order; any_size: or several times, or a part of it."""
-    while flow.values[number].op in REARRANGING and len(flow.predecessors[number]) == 1:
-        (before,) = flow.predecessors[number]
-        if not any_size and flow.values[before].tensor.numel() != flow.values[number].tensor.numel():
-            break
-        number = before
-    return number
-
-
 def _spread(flow: Flow, number: int) -> int | None:
     """What a product multiplies with one number for each stream and token: F of F ⊗ weights."""
     value = flow.values[number]
@@ -173,7 +163,7 @@ def _collapsed(flow: Flow, source: int, output: int, size: int, width: int) -> i
 
 
 def _connection(
-    flow: Flow, norms: Container[int], kind: Kind, number: int, start: int, shape: tuple[int, int]
+    flow: Flow, norms: Container[int], kind: ConnectionKind, number: int, start: int, shape: tuple[int, int]
 ) -> Connection | None:
     """How a value is made from the start, or from a norm of it; None where that is not linear for given weights."""
     way = _way_back(flow, norms, number, start, whole=kind != "expand")

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from .operations import Ref, Trace, Value
+from .operations import Ref, Trace, TracedValue
 
 PRODUCTS = frozenset({"mm", "addmm", "bmm", "baddbmm", "addbmm", "mv", "addmv", "convolution", "_grouped_mm"})
 REARRANGING = frozenset(
@@ -66,7 +66,7 @@ class Flow:
         """Whether a value is computed from another one, or is it."""
         return bool(self.ancestors[value] >> on & 1)
 
-    def factors(self, value: Value) -> list[int]:
+    def factors(self, value: TracedValue) -> list[int]:
         """The numbers of what a product multiplies, data or not, without what it adds."""
         if value.call is None or value.op not in PRODUCTS:
             return []
@@ -74,13 +74,13 @@ class Flow:
         first = value.call.args[value.op in _ADDING :]
         return [argument.number for argument in first[:2] if isinstance(argument, Ref)]
 
-    def is_weight_product(self, value: Value) -> bool:
+    def is_weight_product(self, value: TracedValue) -> bool:
         """A product of data with a matrix that does not depend on data, and that mixes features."""
         if not self.is_product(value) or self._weighs_stack(value):
             return False
         return any(not self.values[n].is_data and self.values[n].tensor.ndim >= 2 for n in value.inputs)
 
-    def _weighs_stack(self, value: Value) -> bool:
+    def _weighs_stack(self, value: TracedValue) -> bool:
         """Whether it adds up values that were stacked, each times one number: Σ w_i h_i, as DenseFormer writes it."""
         data, given = self.predecessors[value.number], [n for n in self.factors(value) if not self.values[n].is_data]
         if len(data) != 1 or len(given) != 1:
@@ -95,16 +95,26 @@ class Flow:
             (number,) = self.values[number].inputs
         return number
 
-    def is_data_product(self, value: Value) -> bool:
+    def is_data_product(self, value: TracedValue) -> bool:
         """A matrix product of data with data: attention's scores, or its mean of values."""
         return self.is_product(value) and not any(
             self.values[n].tensor.ndim and not self.values[n].is_data for n in value.inputs
         )
 
-    def is_product(self, value: Value) -> bool:
+    def is_product(self, value: TracedValue) -> bool:
         """A matrix product with data in it."""
         return value.op in PRODUCTS and value.is_data
 
     def between(self, source: int, target: int) -> list[int]:
         """Numbers of what depends on the source and is needed for the target, in order, both included."""
         return [n for n in range(source, target + 1) if self.depends(target, n) and self.depends(n, source)]
+
+
+def rearranged(flow: Flow, number: int, *, any_size: bool = False) -> int:
+    """The earliest value that this one reorders; with any_size also one that it repeats or takes a part of."""
+    while flow.values[number].op in REARRANGING and len(flow.predecessors[number]) == 1:
+        (before,) = flow.predecessors[number]
+        if not any_size and flow.values[before].tensor.numel() != flow.values[number].tensor.numel():
+            break
+        number = before
+    return number

@@ -7,11 +7,11 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from .connections import Kind, connections
+from .connections import ConnectionKind, connections
 from .flow import REARRANGING, Flow
 from .mixtures import Mixture, mixture_of
 from .norms import NormFunction, norm_function
-from .operations import Origin, Ref, Trace, Value
+from .operations import Origin, Ref, Trace, TracedValue
 from .token_weights import token_weights
 
 
@@ -43,7 +43,7 @@ class Step:
     Of several streams in one tensor, also one value that is made of them, they of one value, and they of each other.
     """
 
-    kind: Literal["same", "sum", "scale", "norm", "mix"] | Kind
+    kind: Literal["same", "sum", "scale", "norm", "mix"] | ConnectionKind
     sources: tuple[int, ...]
     factors: tuple[Factor, ...] = ()
     """One for each source of a sum or a scale."""
@@ -80,7 +80,7 @@ class Graph(Flow):
             self._steps[number] = self._light(value) if value.is_data else None
         return self._steps[number]
 
-    def _light(self, value: Value) -> Step | None:
+    def _light(self, value: TracedValue) -> Step | None:
         if value.number in self.norms:
             return Step("norm", (self.norms[value.number].source,))
         if value.number in self.mixtures:

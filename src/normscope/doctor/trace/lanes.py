@@ -1,7 +1,7 @@
-"""What several streams are multiplied with where one value is made from them, they from one value, or from each other.
+"""The weights of a weighted sum over several streams, read off by computing it again.
 
-The weights are read off by computing again with one stream of ones and the others zero, everything that they are made
-from held as it was recorded; random streams then show whether these weights are all that there is.
+One stream is set to ones and the others to zero, and everything that the weights are made from is held as it was
+recorded. Random streams then show whether these weights explain the whole value.
 """
 
 # N = tokens, n = streams, D = width
@@ -22,7 +22,7 @@ SUMS_TO_ONE = 1e-3
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Weights:
+class LaneWeights:
     """What goes into each of some streams from each of others, token by token."""
 
     streams: int
@@ -95,7 +95,7 @@ def apart(x: Tensor, streams: int, width: int) -> Tensor | None:
 
 def weights_of(
     flow: Flow, *, made: int, of: int, frozen: Sequence[int], streams: tuple[int, int], width: int
-) -> Weights | None:
+) -> LaneWeights | None:
     """The weights by which one value is made of another; None where it is more than a weighted sum of each token's own.
 
     frozen: what to leave as it was recorded. streams: how many are read, and how many are made.
@@ -106,7 +106,7 @@ def weights_of(
     if apart(source, read, width) is None or apart(target, given, width) is None:
         return None
     if source.is_meta:
-        return Weights(max(streams), width, origin, None)
+        return LaneWeights(max(streams), width, origin, None)
     held = {n: values[n].tensor for n in frozen}
 
     def again(x_NID: Tensor) -> Tensor | None:
@@ -130,7 +130,7 @@ def weights_of(
     by_feature = torch.stack([column for column in columns if column is not None], 2).float()
     mean = by_feature.mean(-1)
     same = torch.allclose(by_feature, mean[..., None].expand(by_feature.shape), rtol=1e-4, atol=1e-5)
-    weights = Weights(max(streams), width, origin, mean, None if same else by_feature)
+    weights = LaneWeights(max(streams), width, origin, mean, None if same else by_feature)
     tolerance = _TOLERANCE.get(source.dtype, 1e-4)
     shown = expected.float()
     close = torch.allclose(weights.applied(some.to(shown)), shown, rtol=tolerance, atol=tolerance * _size(shown))

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .flow import REARRANGING, STACKING, Flow
-from .operations import Value
+from .flow import STACKING, Flow, rearranged
+from .operations import TracedValue
 
 SOFTMAX = frozenset({"_softmax", "_safe_softmax"})
 FUSED = "scaled_dot_product"
@@ -32,7 +32,7 @@ class Mixture:
     """Whether it is the mean of x / RMS(x) of each of its sources x, rather than of x."""
 
 
-def mixture_of(flow: Flow, value: Value, norms: Container[int]) -> Mixture | None:
+def mixture_of(flow: Flow, value: TracedValue, norms: Container[int]) -> Mixture | None:
     """What mean of which earlier values this is; None where it is none.
 
     norms: the numbers of the values that are norms.
@@ -66,7 +66,7 @@ def mixture_of(flow: Flow, value: Value, norms: Container[int]) -> Mixture | Non
     )
 
 
-def _is_fused(value: Value) -> bool:
+def _is_fused(value: TracedValue) -> bool:
     return FUSED in value.op and value.call is not None and value.call.output == 0
 
 
@@ -77,9 +77,7 @@ def _sources(flow: Flow, stacked: int, size: int) -> list[int]:
         if not flow.values[number].tensor.numel():
             # A stack often starts from an empty one.
             continue
-        inner = number
-        while flow.values[inner].op in REARRANGING and len(flow.predecessors[inner]) == 1:
-            (inner,) = flow.predecessors[inner]
+        inner = rearranged(flow, number, any_size=True)
         pieces = [number] if flow.values[number].is_data and flow.values[number].tensor.numel() == size else []
         if flow.values[inner].op in STACKING:
             pieces = _sources(flow, inner, size) or pieces
@@ -89,7 +87,7 @@ def _sources(flow: Flow, stacked: int, size: int) -> list[int]:
     return found
 
 
-def _normed(flow: Flow, value: Value, sources: Sequence[int]) -> bool | None:
+def _normed(flow: Flow, value: TracedValue, sources: Sequence[int]) -> bool | None:
     """Whether the value is z / RMS(z) where z takes the place of every source; None where it is neither this nor z."""
     if value.tensor.is_meta:
         return None

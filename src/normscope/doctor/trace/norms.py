@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from .flow import Flow
-from .operations import Origin, Value
+from .operations import Origin, TracedValue
 
 _REDUCING = frozenset({"mean", "sum", "var", "var_mean", "std", "linalg_vector_norm", "norm"})
 _ARITHMETIC = _REDUCING | frozenset(
@@ -43,7 +43,7 @@ class NormFunction:
         return self.kind in ("tanh", "erf")
 
 
-def norm_function(flow: Flow, value: Value) -> NormFunction | None:
+def norm_function(flow: Flow, value: TracedValue) -> NormFunction | None:
     """What norm of what earlier value this is; None where it is none."""
     call = value.call
     if call is None or not value.is_data:
@@ -65,7 +65,7 @@ def norm_function(flow: Flow, value: Value) -> NormFunction | None:
     return None
 
 
-def _before_curve(flow: Flow, value: Value) -> int | None:
+def _before_curve(flow: Flow, value: TracedValue) -> int | None:
     """The x of tanh(α x) or erf(α x + s), α and s one trained number each; None of anything else."""
     (inner,) = flow.predecessors[value.number]
     shifted = _beside_one_number(flow, inner, "add")
@@ -82,7 +82,7 @@ def _beside_one_number(flow: Flow, number: int, op: str) -> int | None:
     return before[0] if flow.values[before[0]].shape == value.shape else None
 
 
-def _tested(flow: Flow, value: Value, source: int) -> NormFunction | None:
+def _tested(flow: Flow, value: TracedValue, source: int) -> NormFunction | None:
     of = flow.values[source].tensor
     if of.shape != value.shape or not of.is_floating_point() or value.number - source > 4 * _LARGEST:
         return None

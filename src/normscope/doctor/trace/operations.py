@@ -1,6 +1,6 @@
 """Every tensor operation of one forward pass, as a graph whose parts can be computed again with other values."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
@@ -9,7 +9,44 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
-from .memory import overlaid
+
+@dataclass(frozen=True, slots=True)
+class MemoryPlace:
+    """Where a tensor's elements lie in its memory."""
+
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    offset: int
+
+    @property
+    def reach(self) -> int:
+        """One more than the last element's place."""
+        if 0 in self.shape:
+            return self.offset
+        return self.offset + 1 + sum((size - 1) * step for size, step in zip(self.shape, self.stride, strict=True))
+
+    def view(self, memory: Tensor) -> Tensor:
+        """The elements of one-dimensional memory that lie there."""
+        return memory.as_strided(self.shape, self.stride, self.offset)
+
+
+def place_of(tensor: Tensor) -> MemoryPlace:
+    """Where a strided tensor lies."""
+    return MemoryPlace(tuple(tensor.shape), tensor.stride(), int(tensor.storage_offset()))
+
+
+def overlaid(tensors: Sequence[Tensor], places: Sequence[MemoryPlace]) -> Tensor:
+    """What lies at the first place when the tensors are written to their places one after the other.
+
+    Raises ValueError where they are not of one dtype.
+    """
+    first = tensors[0]
+    if any(tensor.dtype != first.dtype for tensor in tensors):
+        raise ValueError("memory is read in another dtype than it was written in, and cannot be computed again")
+    memory = first.new_zeros(max(where.reach for where in places))
+    for tensor, where in zip(tensors, places, strict=True):
+        where.view(memory).copy_(tensor)
+    return places[0].view(memory).clone()
 
 
 class Origin(IntEnum):
@@ -40,7 +77,7 @@ class Call:
 
 
 @dataclass(slots=True, kw_only=True)
-class Value:
+class TracedValue:
     """A tensor of a forward pass."""
 
     number: int
@@ -67,14 +104,14 @@ class Value:
 class Trace:
     """The values of a forward pass in the order in which they were made, and what came out."""
 
-    values: list[Value]
+    values: list[TracedValue]
     output: Any = None
     results: tuple[int, ...] = ()
     """Numbers of the tensors in the output, in order, without those inside objects in it, such as caches."""
     written: tuple[tuple[Tensor, Tensor], ...] = ()
     """Tensors that the pass was given and wrote into, each with the copy that stands for it as a value."""
 
-    def leaves(self, number: int) -> list[Value]:
+    def leaves(self, number: int) -> list[TracedValue]:
         """What a value is computed from that no operation made; itself where none made it."""
         found, seen, todo = [], {number}, [number]
         while todo:
@@ -110,7 +147,7 @@ class Trace:
                 changed.add(number)
         return sorted(changed - set(sources))
 
-    def _computed(self, value: Value, known: Mapping[int, Tensor]) -> Tensor:
+    def _computed(self, value: TracedValue, known: Mapping[int, Tensor]) -> Tensor:
         call = value.call
         if call is None:
             raise ValueError(f"value {value.number} is given, not computed")

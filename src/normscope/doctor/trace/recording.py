@@ -11,9 +11,8 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from .memory import Place, overlaid, place_of
-from .operations import Call, Origin, Ref, Trace, Value, mapped
-from .outputs import tensors_in
+from .forward import tensors_in
+from .operations import Call, MemoryPlace, Origin, Ref, Trace, TracedValue, mapped, overlaid, place_of
 
 # What takes of its tensor argument only shape, dtype and device.
 _OF_SHAPE_ALONE = frozenset(
@@ -36,13 +35,13 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __init__(self, origins: Mapping[int, Origin], unknown: Origin) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.values: list[Value] = []
+        self.values: list[TracedValue] = []
         self.modules: list[str] = []
         self.written: list[tuple[Tensor, Tensor]] = []
         """Tensors that the pass did not make and wrote into, with what they held."""
         self._origins, self._unknown = origins, unknown
         self._found: dict[Any, int] = {}
-        self._places: list[Place] = []
+        self._places: list[MemoryPlace] = []
         """Of every value, for its tensor may be replaced by a copy."""
         self._storages: dict[int, _Storage] = {}
         self._alive: list[Tensor] = []
@@ -88,7 +87,7 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         number = len(self.values)
         self._places.append(place_of(tensor))
         self.values.append(
-            Value(
+            TracedValue(
                 number=number,
                 op=op,
                 tensor=tensor,

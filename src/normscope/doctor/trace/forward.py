@@ -1,9 +1,24 @@
-"""What a model's output holds: tensors, in containers and data classes of any library."""
+"""What goes into a model's forward pass and what comes out, and whether the numbers in it are finite."""
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
+
+Inputs = Mapping[str, Any] | Sequence[Any] | Tensor | Callable[[nn.Module], Any]
+"""What a model's forward is called with, by keyword (a mapping), by position (a sequence, or one tensor), or a function
+that runs the model and returns its output."""
+
+
+def call_with(model: nn.Module, inputs: Inputs) -> Any:
+    """The model's output for these inputs."""
+    if callable(inputs):
+        return inputs(model)
+    if isinstance(inputs, Mapping):
+        return model(**inputs)
+    return model(inputs) if isinstance(inputs, Tensor) else model(*inputs)
 
 
 def tensors_in(output: Any, *, inside_objects: bool = True) -> Iterator[Tensor]:
@@ -43,3 +58,17 @@ def _parts(output: Any) -> list[Any]:
     if isinstance(output, list | tuple):
         return list(output)
     return list(vars(output).values()) if hasattr(output, "__dict__") else []
+
+
+def floating(model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    """The parameters of a usual precision, by name; buffers are left out, for masks of -inf are kept in them."""
+    for name, parameter in model.named_parameters():
+        usual = parameter.dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+        if usual and not parameter.is_meta and parameter.layout == torch.strided and parameter.numel():
+            yield name, parameter.data  # not `detach()`, whose version autograd would see change
+
+
+def is_finite(weight: torch.Tensor) -> bool:
+    """Whether no entry is infinite or NaN."""
+    # One pass without a copy, where isfinite takes three.
+    return all(math.isfinite(bound) for bound in torch.aminmax(weight))
