@@ -11,42 +11,35 @@ import in_process
 from normscope.errors import UserError
 from normscope.optim.optimizers import OPTIMIZERS
 from normscope.placement import registered
+from normscope_studies.engine import ladders as ladders_module
+from normscope_studies.engine.ladders import Ladder, LadderRun, WarmupPair, lowest_rates
 from normscope_studies.engine.pieces import Pieces
 from normscope_studies.engine.study import run_study
-from normscope_studies.ladders import runs as runs_module
-from normscope_studies.ladders.runs import Run
-from normscope_studies.optimizers.arms import Arm, Arms, Key, arm_cells, base_config, best_rates
-from normscope_studies.optimizers.claims import claims
 from normscope_studies.optimizers.config import LADDERS, PLACEMENTS, SCALES, OptimizersConfig
-from normscope_studies.optimizers.study import STUDY
-from normscope_studies.optimizers.tables import tables
-from normscope_studies.optimizers.verdicts import Need, Pairing, pairings
+from normscope_studies.optimizers.study import STUDY, Need, arms, base_config, claims, need, tables
 
 SMOKE: OptimizersConfig = SCALES["smoke"].config
 RATES = (1e-3, 2e-3, 4e-3)
 
 
-def run_of(nats: float, *, finite: bool = True) -> Run:
+def run_of(nats: float, *, finite: bool = True) -> LadderRun:
     cell: Any = SimpleNamespace(name="made up")
-    return Run(cell=cell, final_nats=nats, first_nats=6.0, finite=finite)
+    return LadderRun(cell=cell, final_nats=nats, first_nats=6.0, finite=finite)
 
 
-def arm_of(key: Key, finals: list[float], others: list[float] | None = None) -> Arm:
+def ladder_of(warmup_updates: int, finals: list[float], others: list[float] | None = None) -> Ladder:
     """finals: at 2e-3, one a seed; others: at 1e-3."""
     again = {2e-3: [run_of(nats) for nats in finals], 1e-3: [run_of(nats) for nats in others or [9.0] * len(finals)]}
-    return Arm(
-        key=key, peak_lrs=RATES, ladder=[[run_of(5.5), run_of(finals[0]), run_of(5.6, finite=False)]], again=again
-    )
+    row = [run_of(5.5), run_of(finals[0]), run_of(5.6, finite=False)]
+    return Ladder(warmup_updates=warmup_updates, peak_lrs=RATES, runs=[row], again=again)
 
 
-def pairing(without: list[float], warm: list[float]) -> Pairing:
-    keys = (Key("pre-ln", "adamw", 0), Key("pre-ln", "adamw", 9))
-    one, other = (arm_of(key, finals) for key, finals in zip(keys, (without, warm), strict=True))
-    return Pairing(placement="pre-ln", optimizer="adamw", without=one, warm=other, needs_nats=0.1)
+def pair_of(without: list[float], warm: list[float]) -> WarmupPair:
+    return WarmupPair(without=ladder_of(0, without), warm=ladder_of(SMOKE.warmup_updates, warm))
 
 
 @pytest.mark.parametrize(
-    ("without", "warm", "need"),
+    ("without", "warm", "expected"),
     [
         ([4.50, 4.52, 4.49], [4.00, 4.01, 4.00], Need.NEEDS),
         ([4.05, 4.06, 4.04], [4.00, 4.01, 3.99], Need.GAINS),
@@ -58,33 +51,31 @@ def pairing(without: list[float], warm: list[float]) -> Pairing:
         ([4.50], [4.00], Need.UNDECIDED),
     ],
 )
-def test_the_verdict_is_that_of_the_interval(without: list[float], warm: list[float], need: Need) -> None:
-    assert pairing(without, warm).need == need
+def test_the_verdict_is_that_of_the_interval(without: list[float], warm: list[float], expected: Need) -> None:
+    assert need(pair_of(without, warm).gain, 0.1) == expected
 
 
 def test_an_arm_stands_for_the_rate_with_the_lowest_mean_over_its_seeds() -> None:
-    key = Key("pre-ln", "adamw", 0)
-    assert arm_of(key, [4.0, 4.2], [4.0, 4.4]).best_lr == 2e-3
-    low = arm_of(key, [4.0, 4.2], [4.1, 3.9])
+    assert ladder_of(0, [4.0, 4.2], [4.0, 4.4]).best_lr == 2e-3
+    low = ladder_of(0, [4.0, 4.2], [4.1, 3.9])
     assert (low.best_lr, low.finals, low.at_an_end) == (1e-3, [4.1, 3.9], True)
     assert low.mean_nats == pytest.approx(4.0)
     # A run that did not stay finite counts as its loss at initialisation, and is counted.
     assert low.lost == 1
     assert low.sensitivity.value == pytest.approx((1.5 + 0.0 + 2.0) / 3)
     ladder = [[run_of(nats) for nats in (4.0, 3.0, 3.5)], [run_of(nats) for nats in (4.0, 5.0, 3.5)]]
-    assert best_rates(ladder, RATES, 1) == (4e-3,)
-    assert best_rates(ladder, RATES, 2) == (1e-3, 4e-3)
+    assert lowest_rates(ladder, RATES, 1) == (4e-3,)
+    assert lowest_rates(ladder, RATES, 2) == (1e-3, 4e-3)
 
 
 def test_claims_are_judged_by_optimiser_and_the_wall_has_every_pair() -> None:
     config = replace(SMOKE, optimizers=("adamw", "muon"))
-    arms: Arms = {}
-    for optimizer, less in (("adamw", 0.0), ("muon", 0.3)):
-        for placement, without in (("post-ln", 5.5), ("pre-ln", 4.0)):
-            for warmup, nats in ((0, without), (config.warmup_updates, 4.0)):
-                key = Key(placement, optimizer, warmup)
-                arms[key] = arm_of(key, [nats - less + jitter for jitter in (0.0, 0.01, -0.01)])
-    found = pairings(config, arms)
+    jittered = lambda nats: [nats + jitter for jitter in (0.0, 0.01, -0.01)]  # noqa: E731
+    found = {
+        (placement, optimizer): pair_of(jittered(without - less), jittered(4.0 - less))
+        for optimizer, less in (("adamw", 0.0), ("muon", 0.3))
+        for placement, without in (("post-ln", 5.5), ("pre-ln", 4.0))
+    }
     said = {claim.name: (claim.verdict, claim.conditions) for claim in claims(config, found)}
     assert said["Post-LN needs warm-up"] == ("reproduced", "")
     assert said["Pre-LN does without warm-up"] == ("reproduced", "")
@@ -130,8 +121,9 @@ def test_text_that_is_not_there_is_told() -> None:
 
 @pytest.mark.parametrize("optimizer", LADDERS)
 def test_every_optimiser_has_cells_and_sgd_alone_momentum(optimizer: str, tmp_path: Path) -> None:
-    key = Key("post-ln", optimizer, 2)
-    cells = arm_cells(SMOKE, base_config(SMOKE), tmp_path, key, SMOKE.ladder(optimizer), seeds=2)
+    config = replace(SMOKE, optimizers=(optimizer,))
+    arm = arms(config, base_config(config), tmp_path)["post-ln", optimizer]
+    cells = arm.cells(2, arm.peak_lrs, seeds=2)
     assert len(cells) == 2 * SMOKE.rates
     for cell in cells:
         assert (cell.config.optimizer.name, cell.config.schedule.warmup_updates) == (optimizer, 2)
@@ -141,7 +133,7 @@ def test_every_optimiser_has_cells_and_sgd_alone_momentum(optimizer: str, tmp_pa
 def test_the_smallest_scale_trains_every_arm_and_trains_none_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runs_module, "run_cells", in_process.run_cells)
+    monkeypatch.setattr(ladders_module, "run_cells", in_process.run_cells)
     config = replace(SMOKE, optimizers=("adamw",))
     findings, page = run_study(STUDY, config, Pieces(tmp_path), command="normscope study optimizers", scale="smoke")
     assert len(list((tmp_path / "runs").iterdir())) == 2 * 2 * (2 + 1)

@@ -127,7 +127,7 @@ def test_a_change_is_that_of_the_model_itself() -> None:
         ({"widths": (40, 48)}, "widths must be multiples of head_width=16"),
         ({"depths": (4,)}, "depths: an exponent takes at least two sizes"),
         ({"warmup_updates": 60}, "warmup_updates must lie between"),
-        ({"rate_edge": 0.0}, "both edges and ffn_ratio positive"),
+        ({"rate_edge": 0.0}, "rate_edge must be positive"),
         ({"placements": ("t-fixup",)}, "t-fixup is not defined for a decoder alone"),
     ],
 )

@@ -2,23 +2,21 @@
 
 from dataclasses import dataclass
 
-from normscope.data.parallel.opening import TOY
 from normscope.placement import named
 
-from ..engine.checks import check_different, check_ladder, check_rising
+from ..engine.checks import check_different, check_positive
+from ..engine.models import TwoTasksConfig
 from ..engine.study import Scale
 from .families import BEST_FIXED, CONTROLLED, FAMILIES, POST, PRE, Drive
 
-TASKS = ("language-model", "translation")
 Kind = tuple[str, Drive]
 """A placement, and what moves its number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AdaptiveStudyConfig:
+class AdaptiveStudyConfig(TwoTasksConfig):
     """Small models on two tasks, alike but for the placement and what moves its number."""
 
-    tasks: tuple[str, ...] = TASKS
     scheduled: tuple[str, ...] = FAMILIES
     """Placements whose number a schedule moves."""
     controlled: tuple[str, ...] = CONTROLLED
@@ -35,59 +33,18 @@ class AdaptiveStudyConfig:
     """Updates from one measurement of the controller to the next."""
     peak_lrs: tuple[float, ...] = (1.75e-3, 4.4e-3, 1.1e-2, 2.75e-2)
     """The ladder, in rising order."""
-    warmup_updates: int = 50
-    """Of the runs with warm-up; as many have none."""
-    ladder_seeds: int = 1
-    """Seeds that climb the whole ladder."""
     seeds: int = 5
-    """Seeds that are trained at the best rate of the ladder."""
     updates: int = 240
     needs_nats: float = 0.1
     """A warm-up is not needed where the runs without it end at most so much higher."""
-    text: str = TOY
-    """Of the language model: a folder made by `normscope data documents`, or `toy`."""
-    pairs: str = TOY
-    """Of translation: a folder made by `normscope data prepare`, or `toy`."""
-    toy_pairs: int = 5000
-    width: int = 32
-    ffn_width: int = 64
-    heads: int = 4
-    blocks: int = 6
-    """Of the language model."""
-    stack_blocks: int = 3
-    """Of the encoder and of the decoder that translate."""
-    initialisation: str = "paper"
-    """One scheme for all, times the placement's own gains."""
-    sequence_length: int = 32
-    batch_sequences: int = 8
-    max_tokens: int = 256
-    """Of a batch that is translated."""
-    device: str = "cpu"
-    """auto, cpu, cuda, cuda:1 …"""
 
     def __post_init__(self) -> None:
-        check_different(self, ("tasks", "scheduled", "peak_lrs"))
-        if unknown := set(self.tasks) - set(TASKS):
-            raise ValueError(f"tasks: {', '.join(sorted(unknown))} is not one; choose from {', '.join(TASKS)}")
-        check_rising(self.peak_lrs)
-        check_ladder(
-            ladder_seeds=self.ladder_seeds,
-            seeds=self.seeds,
-            warmup_updates=self.warmup_updates,
-            updates=self.updates,
-        )
-        if not min(self.over_updates, self.controlled_over_updates, self.measure_every) > 0:
-            raise ValueError("over_updates, controlled_over_updates and measure_every must be 1 or more")
-        if not min(self.largest_change, self.needs_nats) > 0:
-            raise ValueError("largest_change and needs_nats must be positive")
+        TwoTasksConfig.__post_init__(self)
+        check_different(self, "scheduled")
+        check_positive(self, "over_updates", "controlled_over_updates", "measure_every", "largest_change", "needs_nats")
         for name in (*self.scheduled, *self.controlled, *self.best_fixed):
-            if len(named(name).models) < len(TASKS) + 1:
+            if len(named(name).models) < 3:
                 raise ValueError(f"{name} is not defined for every kind of model; leave it out")
-
-    @property
-    def warmups(self) -> tuple[int, int]:
-        """In updates."""
-        return 0, self.warmup_updates
 
     @property
     def kinds(self) -> list[Kind]:

@@ -16,7 +16,7 @@ from ..advice.judge import Judged
 from ..advice.tables import of_case, of_cases, of_warmups
 from ..advice.truth import Known
 from ..advice.warmup import Warmup
-from ..engine.page import Cell, StudyFigure, StudyTable
+from ..engine.page import StudyFigure, StudyTable, TableCell
 from .claims import By
 from .foretelling import Foretold
 from .judge import Skill, every, skill
@@ -118,7 +118,7 @@ def tables(found: By, raw: By, judged: Sequence[Judged], warmups: Sequence[Warmu
     ]
 
 
-def _row(way: str, one: Skill) -> list[Cell]:
+def _row(way: str, one: Skill) -> list[TableCell]:
     return [
         way,
         one.cases,

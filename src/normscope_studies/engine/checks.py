@@ -1,25 +1,53 @@
-"""What the settings of a ladder of rates must be, in every study that has one."""
+"""What the settings of studies must be: each check raises ValueError with the setting's name and its value."""
 
-from collections.abc import Sequence
+from normscope.placement import named
 
-
-def check_ladder(*, ladder_seeds: int, seeds: int, warmup_updates: int, updates: int) -> None:
-    """Raise ValueError where more seeds climb than are trained, or a warm-up does not end within the training."""
-    if not 1 <= ladder_seeds <= seeds:
-        raise ValueError(f"ladder_seeds must lie in [1, seeds={seeds}], got {ladder_seeds}")
-    if not 0 < warmup_updates < updates:
-        raise ValueError(f"warmup_updates must lie between 0 and updates={updates}, got {warmup_updates}")
+_MODELS = {
+    "encoder-only": "an encoder alone",
+    "decoder-only": "a decoder alone",
+    "encoder-decoder": "an encoder-decoder",
+}
 
 
-def check_rising(peak_lrs: Sequence[float]) -> None:
-    """Raise ValueError for rates that are not positive and rising."""
-    if list(peak_lrs) != sorted(peak_lrs) or peak_lrs[0] <= 0:
-        raise ValueError(f"peak_lrs must be positive and rise, got {peak_lrs}")
-
-
-def check_different(config: object, names: Sequence[str]) -> None:
-    """Raise ValueError where one of these settings is empty or has a value twice."""
+def check_different(config: object, *names: str) -> None:
+    """Refuse settings that are empty, or have a value twice."""
     for name in names:
         values = getattr(config, name)
         if not values or len(set(values)) < len(values):
             raise ValueError(f"{name}: give one or more different values, got {values}")
+
+
+def check_rising(config: object, *names: str) -> None:
+    """Refuse settings whose values are not positive and rising."""
+    for name in names:
+        values = getattr(config, name)
+        if list(values) != sorted(values) or values[0] <= 0:
+            raise ValueError(f"{name} must be positive and rise, got {values}")
+
+
+def check_positive(config: object, *names: str) -> None:
+    """Refuse numbers of 0 or less, and tuples that hold one."""
+    for name in names:
+        value = getattr(config, name)
+        if not min(value if isinstance(value, tuple) else (value,)) > 0:
+            raise ValueError(f"{name} must be positive, got {value}")
+
+
+def check_between(config: object, name: str, least: float, greatest: float) -> None:
+    """Refuse a number outside [least, greatest]."""
+    if not least <= (value := getattr(config, name)) <= greatest:
+        raise ValueError(f"{name} must lie in [{least:g}, {greatest:g}], got {value}")
+
+
+def check_choices(config: object, name: str, choices: tuple[str, ...]) -> None:
+    """Refuse names that are not among the choices."""
+    if unknown := sorted(set(getattr(config, name)) - set(choices)):
+        raise ValueError(f"{name}: {', '.join(unknown)} is not one; choose from {', '.join(choices)}")
+
+
+def check_defined_for(config: object, *names: str, model: str) -> None:
+    """Refuse placements that are not registered, or not defined for a kind of model such as decoder-only."""
+    for name in names:
+        for placement in getattr(config, name):
+            if model not in named(placement).models:
+                raise ValueError(f"{name}: {placement} is not defined for {_MODELS[model]}")

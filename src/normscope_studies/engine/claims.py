@@ -1,18 +1,61 @@
-"""A claim with the verdict that the settings it was looked at in give it."""
+"""Claims with the verdict that the settings they were looked at in give them: one rule, one wording."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from normscope.evidence.judging import Answer, conditions_of, verdict_of
+from normscope.evidence.estimates import with_interval
+from normscope.evidence.judging import Answer, between, conditions_of, verdict_of
+from normscope.measure import Estimate
 
 from .page import Claim
 
 Made = tuple[Claim, dict[str, Any]]
 """A claim and the numbers it quotes."""
+Bound = float | Mapping[str, float]
+"""One for all settings, or each its own."""
+_LISTED = 12
+"""Settings whose values are all named; of more, the lowest and the highest are."""
+
+
+def claim(
+    name: str,
+    statement: str,
+    *,
+    source: str,
+    value: str,
+    holds: Mapping[str, Estimate | Answer],
+    least: Bound = -math.inf,
+    greatest: Bound = math.inf,
+    shown: Callable[[Estimate], str] = with_interval,
+    beside: str = "",
+) -> Claim:
+    """A claim that a value lies between bounds, judged in every setting and then over all of them.
+
+    value: what the numbers are, with their unit; the sentence of what was found begins with it. holds: by setting, the
+    value with its interval, or an answer where there is no single number. shown: how a value is written. beside: more
+    sentences on what was found. Raises ValueError without a setting.
+    """
+    values = {setting: one for setting, one in holds.items() if isinstance(one, Estimate)}
+    answers = {
+        setting: between(one, _at(least, setting), _at(greatest, setting)) if isinstance(one, Estimate) else one
+        for setting, one in holds.items()
+    }
+    found = f"{value}: {listed(values, shown)}" if values else value
+    return judged(
+        name=name,
+        statement=statement,
+        source=source,
+        found=". ".join(filter(None, [found, beside])),
+        holds=answers,
+    )
 
 
 def judged(*, name: str, statement: str, source: str, found: str, holds: Mapping[str, Answer]) -> Claim:
-    """The claim with the verdict that the settings it was looked at in give it. Raises ValueError without any."""
+    """The claim with the verdict of its settings, where neither one value nor one sentence says what was found.
+
+    Raises ValueError without a setting.
+    """
     return Claim(
         name=name,
         statement=statement,
@@ -21,3 +64,15 @@ def judged(*, name: str, statement: str, source: str, found: str, holds: Mapping
         verdict=verdict_of(holds),
         conditions=conditions_of(holds),
     )
+
+
+def listed(values: Mapping[str, Estimate], shown: Callable[[Estimate], str] = with_interval) -> str:
+    """ "Post-LN 0.120 ± 0.031; Pre-LN 0.002 ± 0.010"; of very many, from the lowest to the highest."""
+    if len(values) <= _LISTED:
+        return "; ".join(f"{setting} {shown(one)}" for setting, one in values.items())
+    lowest, highest = (which(values, key=lambda setting: float(values[setting].mean)) for which in (min, max))
+    return f"from {shown(values[lowest])}, {lowest}, to {shown(values[highest])}, {highest}"
+
+
+def _at(bound: Bound, setting: str) -> float:
+    return bound[setting] if isinstance(bound, Mapping) else bound

@@ -1,9 +1,21 @@
-"""Curves of a study's figures, from arrays."""
+"""Pictures of studies: curves by arm with a band, points, and ladders of rates; any other is panels of one's own."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
-from normscope.report.chart import Kind, Series
+from normscope.report.chart import Kind, Panel, Series
+from normscope.report.svg import HUES, INK, house_style, to_svg
+
+from .ladders import Ladder, WarmupPair
+
+_ROW_INCHES, _EDGES_INCHES, _WIDTH_INCHES = 0.3, 1.5, 9.0
+_DASHES = ((0, (1, 2)), (0, (4, 2)))
 
 
 def measured(label: str, hue: int, x: ArrayLike, mean: ArrayLike, half_width: ArrayLike) -> Series:
@@ -13,11 +25,99 @@ def measured(label: str, hue: int, x: ArrayLike, mean: ArrayLike, half_width: Ar
     return Series(label=label, kind="measured", hue=hue, x=places, y=y, low=low, high=high)
 
 
+def ranged(label: str, hue: int, x: Sequence[float], rows: Sequence[Sequence[float]]) -> Series:
+    """Points at the means over rows of one a seed, (S, X), in a band from the lowest to the highest."""
+    columns = list(zip(*rows, strict=True))
+    return Series(
+        label=label,
+        kind="measured",
+        hue=hue,
+        x=list(x)[: len(columns)],
+        y=[sum(column) / len(column) for column in columns],
+        low=[min(column) for column in columns],
+        high=[max(column) for column in columns],
+    )
+
+
 def line(label: str, kind: Kind, hue: int, x: ArrayLike, y: ArrayLike | float) -> Series:
     """y: (X,), or one value for all places."""
     places = _floats(x)
     values = [float(y)] * len(places) if isinstance(y, int | float) else _floats(y)
     return Series(label=label, kind=kind, hue=hue, x=places, y=values)
+
+
+def curves(
+    title: str,
+    arms: Mapping[str, Sequence[Sequence[float]]],
+    *,
+    x: Sequence[float],
+    xlabel: str,
+    ylabel: str,
+    hues: Mapping[str, int] | None = None,
+    beside: Sequence[Series] = (),
+    **axes: Any,
+) -> Panel:
+    """A curve for each arm, from rows of one a seed, (S, X): the mean in the range of the seeds.
+
+    hues: by label; without any the arms are counted. beside: drawn first, such as what was predicted. axes: as `Panel`
+    has them.
+    """
+    hues = hues or {label: hue for hue, label in enumerate(arms)}
+    series = [*beside, *(ranged(label, hues[label], x, rows) for label, rows in arms.items())]
+    return Panel(title=title, xlabel=xlabel, ylabel=ylabel, series=series, **axes)
+
+
+def scatter(
+    title: str, points: Mapping[str, Sequence[tuple[float, float]]], *, xlabel: str, ylabel: str, **axes: Any
+) -> Panel:
+    """Points (x, y) by the label of their hue; those of the label "" or "other …" have the text's colour."""
+    hue, series = 0, []
+    for label, places in points.items():
+        plain = label == "" or label.startswith("other ")
+        xs, ys = [x for x, _ in places], [y for _, y in places]
+        series.append(Series(label=label, kind="points", hue=-1 if plain else hue, x=xs, y=ys))
+        hue += not plain
+    return Panel(title=title, xlabel=xlabel, ylabel=ylabel, series=series, **axes)
+
+
+def rates(
+    title: str,
+    ladders: Mapping[str, Ladder],
+    *,
+    hues: Mapping[str, int] | None = None,
+    dotted: Mapping[str, tuple[int, Ladder]] | None = None,
+) -> Panel:
+    """The last loss over the rate of every ladder: mean over its seeds, with their range.
+
+    hues: by label; without any the ladders are counted. dotted: by label with its hue, to compare with, without range.
+    """
+    hues = hues or {label: hue for hue, label in enumerate(ladders)}
+    series = [ranged(label, hues[label], one.peak_lrs, one.nats) for label, one in ladders.items()]
+    for label, (hue, one) in (dotted or {}).items():
+        series.append(replace(ranged(label, hue, one.peak_lrs, one.nats), kind="claimed", low=(), high=()))
+    return Panel(title=title, xlabel="peak rate", ylabel="last validation loss, nats", series=series, log_x=True)
+
+
+def endings_svg(rows: Mapping[str, WarmupPair], lines: Mapping[str, float], *, title: str, desc: str) -> str:
+    """The last losses of every seed at the best rate, hollow without warm-up and filled with it.
+
+    rows: by what stands beside them, from the bottom up. lines: one or two losses to compare with, by their names.
+    """
+    with house_style():
+        figure = Figure(figsize=(_WIDTH_INCHES, _ROW_INCHES * len(rows) + _EDGES_INCHES), layout="constrained")
+        FigureCanvasSVG(figure)
+        axes = figure.subplots()
+        for words, fill in (("no warm-up", "none"), ("warm-up", HUES[0])):
+            arms = [pair.without if words == "no warm-up" else pair.warm for pair in rows.values()]
+            x = [loss for arm in arms for loss in arm.finals]
+            y = [place for place, arm in enumerate(arms) for _ in arm.finals]
+            axes.plot(x, y, ls="", marker="o", ms=5.5, color=HUES[0], markerfacecolor=fill, label=words)
+        for dash, (words, nats) in zip(_DASHES[: len(lines)], lines.items(), strict=True):
+            axes.axvline(nats, color=INK, lw=1, ls=dash, label=words)
+        axes.set_yticks(range(len(rows)), labels=list(rows))
+        axes.set_xlabel("last validation loss, nats")
+        figure.legend(loc="outside lower center", ncols=2 + len(lines))
+        return to_svg(figure, title=title, desc=desc)
 
 
 def _floats(values: ArrayLike) -> list[float]:

@@ -1,9 +1,12 @@
-"""Small models that studies train: a decoder that continues text, and an encoder-decoder that translates."""
+"""Small models that studies train on a ladder of rates: one decay, one validation, one checkpoint for all.
+
+Two tasks at one size: a decoder that continues text, and an encoder-decoder that translates.
+"""
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from normscope.data.documents.opening import TextDataConfig
 from normscope.data.parallel.opening import TOY, DataConfig
@@ -11,53 +14,161 @@ from normscope.errors import UserError
 from normscope.model import DecoderConfig, ModelConfig
 from normscope.optim import OptimizerConfig, ScheduleConfig
 from normscope.tasks.language_model import LANGUAGE_MODEL, LanguageModelRunConfig
+from normscope.tasks.protocol import AnyCorpus, TaskFromScratch
 from normscope.tasks.registry import with_preset
-from normscope.tasks.translation import TranslationRunConfig
+from normscope.tasks.run_config import RunConfig
+from normscope.tasks.translation import TRANSLATION, TranslationRunConfig
 from normscope.train import TrainConfig
 
+from .checks import check_choices, check_different, check_rising
 
-def short_training(*, updates: int, warmup_updates: int, device: str) -> dict[str, Any]:
-    """Sections of a run's configuration: a straight line to 0 from the end of the warm-up, also where there is none.
+LOSS = ("loss", "negative log-likelihood per target token of the whole validation split, natural logarithm")
+"""The condition of every study that reports last losses."""
+TASKS = ("language-model", "translation")
 
-    warmup_updates: of the runs with warm-up; the schedule itself has none yet.
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LadderConfig:
+    """Trainings without warm-up and with, of which few seeds climb a ladder of rates and more are trained at its best.
+
+    A study's configuration derives from it, with defaults of its own. Raises ValueError where more seeds climb than are
+    trained, or a warm-up does not end within the training.
     """
-    return {
-        "schedule": ScheduleConfig(decay="linear", decay_from_updates=warmup_updates),
-        "train": TrainConfig(
-            duration=updates,
-            validate_every=updates,
-            checkpoint_every=updates,
-            keep_checkpoints=1,
-            device=device,
-            threads=1,
-        ),
-    }
+
+    warmup_updates: int = 50
+    """Of the runs with warm-up; as many have none. All go to 0 in a straight line from there on."""
+    ladder_seeds: int = 1
+    """Seeds that climb the whole ladder."""
+    seeds: int = 3
+    """Seeds that are trained at the best rate of the ladder."""
+    updates: int = 200
+    text: str = TOY
+    """A folder made by `normscope data documents`, or `toy`."""
+    sequence_length: int = 64
+    batch_sequences: int = 16
+    device: str = "cpu"
+    """auto, cpu, cuda, cuda:1 …"""
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.ladder_seeds <= self.seeds:
+            raise ValueError(f"ladder_seeds must lie in [1, seeds={self.seeds}], got {self.ladder_seeds}")
+        if not 0 < self.warmup_updates < self.updates:
+            raise ValueError(f"warmup_updates must lie between 0 and updates={self.updates}, got {self.warmup_updates}")
+
+    @property
+    def warmups(self) -> tuple[int, int]:
+        """In updates."""
+        return 0, self.warmup_updates
+
+    @property
+    def climbing(self) -> str:
+        """How many seeds climb, in words."""
+        return "one seed" if self.ladder_seeds == 1 else f"{self.ladder_seeds} seeds"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TwoTasksConfig(LadderConfig):
+    """Small models of both tasks. Every run is trained by Adam, and no part of it drops out."""
+
+    tasks: tuple[str, ...] = TASKS
+    peak_lrs: tuple[float, ...] = (7e-4, 1.75e-3, 4.4e-3, 1.1e-2, 2.75e-2)
+    """The ladder, in rising order."""
+    pairs: str = TOY
+    """Of translation: a folder made by `normscope data prepare`, or `toy`."""
+    toy_pairs: int = 5000
+    width: int = 32
+    ffn_width: int = 64
+    heads: int = 4
+    blocks: int = 6
+    """Of the language model."""
+    stack_blocks: int = 3
+    """Of the encoder and of the decoder that translate."""
+    initialisation: str = "paper"
+    """One scheme for all, times the placement's own gains."""
+    sequence_length: int = 32
+    batch_sequences: int = 8
+    max_tokens: int = 256
+    """Of a batch that is translated."""
+
+    def __post_init__(self) -> None:
+        LadderConfig.__post_init__(self)
+        check_different(self, "tasks", "peak_lrs")
+        check_choices(self, "tasks", TASKS)
+        check_rising(self, "peak_lrs")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """One task at a study's size."""
+
+    name: str
+    task: TaskFromScratch[Any, Any, Any, Any]
+    base: RunConfig
+    """What all runs share; placement, warm-up, rate and seed are still to be chosen."""
+    corpus: AnyCorpus
+    model: str
+    """decoder-only or encoder-decoder."""
+
+    @property
+    def words(self) -> str:
+        """The task's name in a sentence."""
+        return self.name.replace("-", " ")
+
+    @property
+    def unigram_nats(self) -> float:
+        """The loss of a model that knows the frequencies of tokens alone."""
+        return self.task.chance_nats(self.corpus)
+
+
+def trials(config: TwoTasksConfig) -> list[Trial]:
+    """The configuration's tasks, opened. Raises UserError for text that is not there."""
+    return [trial(config, name) for name in config.tasks]
+
+
+def trial(config: TwoTasksConfig, name: str) -> Trial:
+    """One of `TASKS`. Raises UserError for text that is not there."""
+    if name == "translation":
+        pairs = translation_base(config)
+        return Trial(name=name, task=TRANSLATION, base=pairs, corpus=TRANSLATION.open(pairs), model="encoder-decoder")
+    text = language_model_base(config)
+    return Trial(name=name, task=LANGUAGE_MODEL, base=text, corpus=LANGUAGE_MODEL.open(text), model="decoder-only")
 
 
 def language_model(
-    *,
-    preset: str,
-    sizes: Mapping[str, Any],
-    text: str,
-    sequence_length: int,
-    batch_sequences: int,
-    optimizer: OptimizerConfig,
-    **training: Any,
+    config: LadderConfig, *, preset: str, sizes: Mapping[str, Any], optimizer: OptimizerConfig
 ) -> LanguageModelRunConfig:
     """A run of a preset's decoder; rate, warm-up and seed are still to be chosen.
 
-    sizes: of `[model]`, a placement among them if it is not the preset's. text: a prepared corpus or `toy`. training:
-    as `short_training` takes it. Raises UserError for text that is not there.
+    sizes: of `[model]`, a placement among them if it is not the preset's. Raises UserError for text that is not there.
     """
-    refuse_missing(text, "text", "normscope data documents")
-    table = {"task": LANGUAGE_MODEL.name, "model": {"preset": preset, "positions": sequence_length, **sizes}}
+    table = {"task": LANGUAGE_MODEL.name, "model": {"preset": preset, "positions": config.sequence_length, **sizes}}
     made = LANGUAGE_MODEL.config_of(with_preset(table, source="the study"), source="the study")
-    return replace(
-        made,
-        data=TextDataConfig(corpus=text, sequence_length=sequence_length, batch_sequences=batch_sequences),
-        optimizer=optimizer,
-        # One decay for both, whatever the warm-up.
-        **short_training(**training),
+    return replace(made, data=_text(config), optimizer=optimizer, **_training(config))
+
+
+def language_model_base(config: TwoTasksConfig) -> LanguageModelRunConfig:
+    """A run of the decoder; placement, warm-up, rate and seed are still to be chosen. Raises UserError without text."""
+    model = DecoderConfig(
+        **_size(config), blocks=config.blocks, positions=config.sequence_length, initialisation=config.initialisation
+    )
+    return LanguageModelRunConfig(
+        data=_text(config), model=model, optimizer=OptimizerConfig(name="adam"), **_training(config)
+    )
+
+
+def translation_base(config: TwoTasksConfig) -> TranslationRunConfig:
+    """A run of the encoder-decoder, in the same way. Raises UserError where there are no pairs."""
+    refuse_missing(config.pairs, "pairs", "normscope data prepare")
+    return TranslationRunConfig(
+        data=DataConfig(corpus=config.pairs, toy_pairs=config.toy_pairs, max_tokens=config.max_tokens),
+        model=ModelConfig(
+            **_size(config),
+            encoder_blocks=config.stack_blocks,
+            decoder_blocks=config.stack_blocks,
+            initialisation=config.initialisation,
+        ),
+        optimizer=OptimizerConfig(name="adam"),
+        **_training(config),
     )
 
 
@@ -70,107 +181,34 @@ def refuse_missing(corpus: str, setting: str, command: str) -> None:
         )
 
 
-class TrialSetting(Protocol):
-    """What a study's configuration says of both tasks. Every run is trained by Adam, and no part of it drops out."""
-
-    @property
-    def text(self) -> str:
-        """Of the language model: a folder made by `normscope data documents`, or `toy`."""
-
-    @property
-    def pairs(self) -> str:
-        """Of translation: a folder made by `normscope data prepare`, or `toy`."""
-
-    @property
-    def toy_pairs(self) -> int: ...
-
-    @property
-    def width(self) -> int: ...
-
-    @property
-    def ffn_width(self) -> int: ...
-
-    @property
-    def heads(self) -> int: ...
-
-    @property
-    def blocks(self) -> int:
-        """Of the language model."""
-
-    @property
-    def stack_blocks(self) -> int:
-        """Of the encoder and of the decoder that translate."""
-
-    @property
-    def initialisation(self) -> str: ...
-
-    @property
-    def sequence_length(self) -> int: ...
-
-    @property
-    def batch_sequences(self) -> int: ...
-
-    @property
-    def max_tokens(self) -> int:
-        """Of a batch that is translated."""
-
-    @property
-    def updates(self) -> int: ...
-
-    @property
-    def warmup_updates(self) -> int:
-        """Of the runs with warm-up: all have the full rate up to there, and then a straight line to 0."""
-
-    @property
-    def device(self) -> str: ...
-
-
-def language_model_base(setting: TrialSetting) -> LanguageModelRunConfig:
-    """A run of the decoder; placement, warm-up, rate and seed are still to be chosen. Raises UserError without text."""
-    refuse_missing(setting.text, "text", "normscope data documents")
-    return LanguageModelRunConfig(
-        data=TextDataConfig(
-            corpus=setting.text, sequence_length=setting.sequence_length, batch_sequences=setting.batch_sequences
-        ),
-        model=DecoderConfig(
-            **_size(setting),
-            blocks=setting.blocks,
-            positions=setting.sequence_length,
-            initialisation=setting.initialisation,
-        ),
-        **_training(setting),
+def _text(config: LadderConfig) -> TextDataConfig:
+    refuse_missing(config.text, "text", "normscope data documents")
+    return TextDataConfig(
+        corpus=config.text, sequence_length=config.sequence_length, batch_sequences=config.batch_sequences
     )
 
 
-def translation_base(setting: TrialSetting) -> TranslationRunConfig:
-    """A run of the encoder-decoder, in the same way. Raises UserError where there are no pairs."""
-    refuse_missing(setting.pairs, "pairs", "normscope data prepare")
-    return TranslationRunConfig(
-        data=DataConfig(corpus=setting.pairs, toy_pairs=setting.toy_pairs, max_tokens=setting.max_tokens),
-        model=ModelConfig(
-            **_size(setting),
-            encoder_blocks=setting.stack_blocks,
-            decoder_blocks=setting.stack_blocks,
-            initialisation=setting.initialisation,
-        ),
-        **_training(setting),
-    )
-
-
-def _size(setting: TrialSetting) -> dict[str, Any]:
+def _size(config: TwoTasksConfig) -> dict[str, Any]:
     # The text is gone through less than once: nothing can be learned by heart.
     return {
-        "width": setting.width,
-        "ffn_width": setting.ffn_width,
-        "heads": setting.heads,
+        "width": config.width,
+        "ffn_width": config.ffn_width,
+        "heads": config.heads,
         "dropout": 0.0,
         "attention_dropout": 0.0,
     }
 
 
-def _training(setting: TrialSetting) -> Mapping[str, Any]:
+def _training(config: LadderConfig) -> dict[str, Any]:
     return {
-        "optimizer": OptimizerConfig(name="adam"),
-        # One decay for both, whatever the warm-up.
-        **short_training(updates=setting.updates, warmup_updates=setting.warmup_updates, device=setting.device),
+        # One decay for both, whatever the warm-up: a straight line to 0 from the end of the warm-up.
+        "schedule": ScheduleConfig(decay="linear", decay_from_updates=config.warmup_updates),
+        "train": TrainConfig(
+            duration=config.updates,
+            validate_every=config.updates,
+            checkpoint_every=config.updates,
+            keep_checkpoints=1,
+            device=config.device,
+            threads=1,
+        ),
     }

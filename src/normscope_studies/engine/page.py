@@ -1,12 +1,14 @@
 """What the page of a study shows, as plain values, and the page: verdicts first, then pictures, tables, conditions."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Self, TypeVar
 
+from normscope.evidence.estimates import with_interval
 from normscope.evidence.judging import Verdict, tally
 from normscope.files import write_atomically
+from normscope.measure import Estimate
 from normscope.report.chart import Panel
 from normscope.report.chart_svg import panels_svg
 from normscope.report.explore.encode import panels_explorer
@@ -75,7 +77,8 @@ class Marked:
     note: str = ""
 
 
-Cell = str | float | Link | Marked | None
+TableCell = str | float | Link | Marked | None
+_Row = TypeVar("_Row")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,9 +87,24 @@ class StudyTable:
 
     title: str
     columns: Sequence[str]
-    rows: Sequence[Sequence[Cell]]
+    rows: Sequence[Sequence[TableCell]]
     prose: bool = False
     """Whether its cells hold sentences, and are broken into lines."""
+
+
+def table(
+    title: str, rows: Iterable[_Row], columns: Sequence[tuple[str, Callable[[_Row], TableCell | Estimate]]]
+) -> StudyTable:
+    """A row for each record, a column for each pair of a heading and what stands in its cell.
+
+    An estimate is written with its interval.
+    """
+    made = [[cell_of(row) for _, cell_of in columns] for row in rows]
+    return StudyTable(
+        title=title,
+        columns=[heading for heading, _ in columns],
+        rows=[[with_interval(one) if isinstance(one, Estimate) else one for one in row] for row in made],
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,6 +163,6 @@ def cell(value: str | float | None) -> str:
     return value if isinstance(value, str) else significant(value)
 
 
-def kind(value: Cell) -> str:
+def kind(value: TableCell) -> str:
     """Which of the cells' forms a value has."""
     return "link" if isinstance(value, Link) else "marked" if isinstance(value, Marked) else "plain"

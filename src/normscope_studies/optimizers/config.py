@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from normscope.data.parallel.opening import TOY
-from normscope.placement import named
 
-from ..engine.checks import check_different, check_ladder
+from ..engine.checks import check_defined_for, check_different, check_positive
+from ..engine.models import LadderConfig
 from ..engine.study import Scale
 
 PLACEMENTS = (
@@ -27,17 +27,12 @@ LADDERS = MappingProxyType(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OptimizersConfig:
+class OptimizersConfig(LadderConfig):
     """Small decoders of the Llama preset, alike but for placement, optimiser and warm-up."""
 
     placements: tuple[str, ...] = PLACEMENTS
     optimizers: tuple[str, ...] = tuple(LADDERS)
     warmup_updates: int = 12
-    """Of the runs with warm-up; as many have none."""
-    ladder_seeds: int = 1
-    """Seeds that climb the whole ladder."""
-    seeds: int = 3
-    """Seeds that are trained at an arm's best rates."""
     best_rates: int = 3
     """How many of the ladder's rates are trained with all seeds: those with the lowest losses."""
     rates: int = 7
@@ -46,46 +41,29 @@ class OptimizersConfig:
     needs_nats: float = 0.1
     """A warm-up is needed where the best loss without it lies more than this above the best with it."""
     text: str = "corpora/wikipedia_1000"
-    """A folder made by `normscope data documents`, or `toy`."""
     preset: str = "llama"
     width: int = 48
     ffn_width: int = 128
     heads: int = 4
     key_value_heads: int = 2
     blocks: int = 8
-    sequence_length: int = 64
-    batch_sequences: int = 16
     weight_decay: float = 0.1
     momentum: float = 0.9
     """Of SGD."""
-    device: str = "cpu"
 
     def __post_init__(self) -> None:
-        check_different(self, ("placements", "optimizers"))
+        LadderConfig.__post_init__(self)
+        check_different(self, "placements", "optimizers")
         if unknown := [name for name in self.optimizers if name not in LADDERS]:
             raise ValueError(
                 f"optimizers: {', '.join(unknown)} has no ladder of rates; choose from {', '.join(LADDERS)}"
             )
-        check_ladder(
-            ladder_seeds=self.ladder_seeds,
-            seeds=self.seeds,
-            warmup_updates=self.warmup_updates,
-            updates=self.updates,
-        )
         if not 1 <= self.best_rates <= self.rates <= len(LADDERS["adamw"]):
             raise ValueError(
                 f"1 <= best_rates <= rates <= {len(LADDERS['adamw'])} must hold, got {self.best_rates} and {self.rates}"
             )
-        if not self.needs_nats > 0:
-            raise ValueError(f"needs_nats must be positive, got {self.needs_nats}")
-        for name in self.placements:
-            if "decoder-only" not in named(name).models:
-                raise ValueError(f"placements: {name} is not defined for a decoder alone")
-
-    @property
-    def warmups(self) -> tuple[int, int]:
-        """In updates."""
-        return 0, self.warmup_updates
+        check_positive(self, "needs_nats")
+        check_defined_for(self, "placements", model="decoder-only")
 
     def ladder(self, optimizer: str) -> tuple[float, ...]:
         """The optimiser's rates, rising."""

@@ -1,17 +1,38 @@
-"""The cross of placement, optimiser and warm-up: its runs, its verdicts and its page."""
+"""Placement, optimiser and warm-up crossed: the runs, who needs a warm-up under which optimiser, and the page."""
 
-from normscope.compare.manifest import sources
-from normscope.tasks.language_model import LANGUAGE_MODEL
+import math
+from collections.abc import Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
 
+from normscope.compare.manifest import in_words
+from normscope.evidence.estimates import plain_estimate, with_interval
+from normscope.measure import Estimate
+from normscope.optim import OptimizerConfig
+from normscope.placement import named
+from normscope.runs.config import replaced
+from normscope.tasks.language_model import LANGUAGE_MODEL, LanguageModelRunConfig
+
+from ..engine.claims import claim
+from ..engine.figures import rates
+from ..engine.ladders import Ladder, LadderArm, WarmupPair, climb, end_columns, trained_by
+from ..engine.models import LOSS, language_model
+from ..engine.page import Claim, StudyFigure, StudyTable, table
 from ..engine.pieces import Pieces
 from ..engine.study import Findings, Study
 from . import ABOUT
-from .arms import base_config, trained
-from .claims import claims
 from .config import SCALES, OptimizersConfig
-from .figures import figures
-from .tables import conditions, data, tables
-from .verdicts import pairings
+
+Pairs = Mapping[tuple[str, str], WarmupPair]
+"""By placement and optimiser."""
+TITLES = {"adamw": "AdamW", "muon": "Muon", "lion": "Lion", "sgd": "SGD with momentum"}
+_SAID = (
+    ("post-ln", True, "Xiong et al. 2020, section 3.2, of Adam and SGD"),
+    ("pre-ln", False, "Xiong et al. 2020, section 4.2, of Adam and SGD"),
+    ("deepnorm", False, "Wang et al. 2022, arXiv:2203.00555, which trains with warm-up and promises stability"),
+    ("rezero", False, "Bachlechner et al. 2020, arXiv:2003.04887, section 5: without warm-up"),
+)
 
 
 def run(config: OptimizersConfig, pieces: Pieces) -> Findings:
@@ -19,17 +40,216 @@ def run(config: OptimizersConfig, pieces: Pieces) -> Findings:
     base = base_config(config)
     corpus = LANGUAGE_MODEL.open(base)
     parameters = sum(p.numel() for p in LANGUAGE_MODEL.build(base, corpus.tokeniser).parameters())
-    arms = trained(config, pieces)
-    cells = {cell.folder.path: cell for arm in arms.values() for cell in arm.cells}
-    trained_by, unigram_nats = sources(cells.values()), LANGUAGE_MODEL.chance_nats(corpus)
-    found = pairings(config, arms)
+    pairs = climb(arms(config, base, pieces.folder), config, pieces, best_rates=config.best_rates)
+    runs, unigram_nats = trained_by(pairs.values()), LANGUAGE_MODEL.chance_nats(corpus)
     return Findings(
-        conditions=conditions(config, unigram_nats, parameters, trained_by),
-        claims=claims(config, found),
-        figures=figures(config, found),
-        tables=tables(config, found),
-        data=data(found, trained_by, unigram_nats),
+        conditions=conditions(config, unigram_nats, parameters, runs),
+        claims=claims(config, pairs),
+        figures=figures(config, pairs),
+        tables=tables(config, pairs),
+        data={
+            "unigram_nats": unigram_nats,
+            "pairings": [
+                {
+                    "placement": placement,
+                    "optimizer": optimizer,
+                    "verdict": str(need(pair.gain, config.needs_nats)),
+                    "gain_nats": plain_estimate(pair.gain),
+                    "without_warmup": _data(pair.without),
+                    "with_warmup": _data(pair.warm),
+                }
+                for (placement, optimizer), pair in pairs.items()
+            ],
+            "runs": runs,
+        },
     )
+
+
+def base_config(config: OptimizersConfig) -> LanguageModelRunConfig:
+    """What all runs share. Raises UserError for text that is not there."""
+    sizes = {name: getattr(config, name) for name in ("width", "ffn_width", "heads", "blocks")}
+    return language_model(
+        config,
+        preset=config.preset,
+        sizes=sizes | {"attention": {"key_value_heads": config.key_value_heads}},
+        optimizer=OptimizerConfig(weight_decay=config.weight_decay),
+    )
+
+
+def arms(config: OptimizersConfig, base: LanguageModelRunConfig, folder: Path) -> dict[tuple[str, str], LadderArm]:
+    """Every placement under every optimiser; SGD alone has momentum."""
+    made = {}
+    for placement in config.placements:
+        for optimizer in config.optimizers:
+            momentum = {"optimizer__momentum": config.momentum} if optimizer == "sgd" else {}
+            made[placement, optimizer] = LadderArm(
+                base=replaced(base, optimizer__name=optimizer, **momentum),
+                placement=placement,
+                folder=folder,
+                peak_lrs=config.ladder(optimizer),
+            )
+    return made
+
+
+class Need(StrEnum):
+    """Whether a placement needs a warm-up under an optimiser, the strongest answer first."""
+
+    NEEDS = "needs it"
+    GAINS = "gains from it"
+    DOES_NOT = "does not"
+    UNDECIDED = "undecided"
+
+
+def need(gain: Estimate, needs_nats: float) -> Need:
+    """By the interval of the gain: above `needs_nats`, above 0, below `needs_nats`, or across an edge.
+
+    A gain that is certain and below `needs_nats` is one; so is one that may be above it.
+    """
+    low, high = float(gain.low), float(gain.high)
+    if low > needs_nats:
+        return Need.NEEDS
+    if low > 0:
+        return Need.GAINS
+    return Need.DOES_NOT if high < needs_nats else Need.UNDECIDED
+
+
+def claims(config: OptimizersConfig, pairs: Pairs) -> list[Claim]:
+    """One for each placement of which a source speaks, and one for the order of placements under two optimisers."""
+    made = []
+    for placement, needs, source in _SAID:
+        if placement not in config.placements:
+            continue
+        title, edge = named(placement).title, config.needs_nats
+        ends = f"ends {'more than' if needs else 'at most'} {edge:g} nats above"
+        made.append(
+            claim(
+                f"{title} {'needs' if needs else 'does without'} warm-up",
+                f"{title} without warm-up {ends} its runs with it, each at its own best rate.",
+                source=source,
+                value="the loss without less that with warm-up, in nats",
+                holds={TITLES[optimizer]: pairs[placement, optimizer].gain for optimizer in config.optimizers},
+                least=edge if needs else -math.inf,
+                greatest=math.inf if needs else edge,
+            )
+        )
+    if {"adamw", "muon"} <= set(config.optimizers):
+        less = {name: pairs[name, "adamw"].better.less(pairs[name, "muon"].better) for name in config.placements}
+        made.append(
+            claim(
+                "Muon ends lower than AdamW",
+                "Under Muon a placement ends lower than under AdamW, each at its own best rate and warm-up.",
+                source="Jordan 2024, Muon; Liu et al. 2025, arXiv:2502.16982, section 3, of larger models",
+                value="AdamW's last loss less Muon's, in nats",
+                holds={named(placement).title: one for placement, one in less.items()},
+                least=0.0,
+            )
+        )
+    return made
+
+
+def figures(config: OptimizersConfig, pairs: Pairs) -> list[StudyFigure]:
+    """One an optimiser, a panel a placement."""
+    return [
+        StudyFigure.of_panels(
+            name=f"rates_{optimizer}",
+            title=f"{TITLES[optimizer]}: the loss over the rate",
+            caption="Mean over the seeds of the ladder with their range; a run that did not stay finite counts as its "
+            "loss at initialisation.",
+            panels=[
+                rates(named(placement).title, {"no warm-up": pair.without, "warm-up": pair.warm})
+                for placement in config.placements
+                for pair in [pairs[placement, optimizer]]
+            ],
+            told=f"Last loss over the peak rate under {TITLES[optimizer]}",
+            wide=True,
+        )
+        for optimizer in config.optimizers
+    ]
+
+
+def tables(config: OptimizersConfig, pairs: Pairs) -> list[StudyTable]:
+    """The one that a practitioner pins to the wall: who needs a warm-up; then where the runs of each optimiser end."""
+
+    def cell(placement: str, optimizer: str) -> str:
+        gain = pairs[placement, optimizer].gain
+        return f"{need(gain, config.needs_nats)}: {with_interval(gain, 2)}"
+
+    wall = StudyTable(
+        title="Who needs a warm-up: verdict, and by how many nats the runs without it end above those with it, each at "
+        "its own best rate",
+        columns=("placement", *(TITLES[optimizer] for optimizer in config.optimizers)),
+        rows=[
+            (named(placement).title, *(cell(placement, optimizer) for optimizer in config.optimizers))
+            for placement in config.placements
+        ],
+    )
+    ends = [
+        table(
+            f"{TITLES[optimizer]}: mean last loss in nats at the best rate (* the ladder's first or last), the "
+            "sensitivity over the ladder, and how many of its runs did not stay finite; without warm-up and with",
+            sorted(
+                [(named(placement).title, pairs[placement, optimizer]) for placement in config.placements],
+                key=lambda row: row[1].better.mean_nats,
+            ),
+            [("placement", lambda row: row[0]), *end_columns(lambda row: row[1], [("lost", lambda one: one.lost)])],
+        )
+        for optimizer in config.optimizers
+    ]
+    return [wall, *ends]
+
+
+def conditions(
+    config: OptimizersConfig, unigram_nats: float, parameters: int, runs: Mapping[str, Any]
+) -> list[tuple[str, str]]:
+    """How the runs were made."""
+    ladders = "; ".join(
+        f"{TITLES[name]} {', '.join(f'{lr:g}' for lr in config.ladder(name))}" for name in config.optimizers
+    )
+    return [
+        LOSS,
+        (
+            "models",
+            f"preset {config.preset}: a decoder of {config.blocks} blocks of width {config.width}, feed-forward "
+            f"{config.ffn_width}, {config.heads} heads over {config.key_value_heads} of keys and values; "
+            f"{parameters:,} parameters under Pre-LN, those of other placements differ by what is their own",
+        ),
+        ("weights", "N(0, 0.02²) for all, times the gains of the placement"),
+        (
+            "text",
+            f"{config.batch_sequences} sequences of {config.sequence_length} tokens a batch; unigram baseline "
+            f"{unigram_nats:.3f}",
+        ),
+        (
+            "training",
+            f"{config.updates:,} updates, weight decay {config.weight_decay:g} of matrices and embeddings, gradients "
+            f"not clipped, momentum {config.momentum:g} of SGD; full rate to update {config.warmup_updates}, then in "
+            f"a straight line to 0, and a warm-up of {config.warmup_updates} updates or none",
+        ),
+        (
+            "rates",
+            f"{ladders}. {config.climbing} on the ladder, then {config.seeds} at its best {config.best_rates} rates",
+        ),
+        (
+            "verdict",
+            f"needs it: the interval of the difference lies above {config.needs_nats:g} nats; gains from it: above 0; "
+            f"does not: below {config.needs_nats:g}; else undecided",
+        ),
+        (
+            "seeds",
+            f"{config.seeds} of each configuration: weights and order; intervals are of 95 %, Student's t, over seeds "
+            "in pairs, each verdict by itself",
+        ),
+        ("trained by", in_words(dict(runs))),
+    ]
+
+
+def _data(one: Ladder) -> dict[str, Any]:
+    return {
+        "peak_lrs": list(one.peak_lrs),
+        **one.data(),
+        "again_nats": {f"{lr:g}": [run.final_nats for run in runs] for lr, runs in one.again.items()},
+        "lost": one.lost,
+    }
 
 
 STUDY = Study(about=ABOUT, scales=SCALES, run=run)

@@ -13,7 +13,7 @@ from normscope.evidence.judging import Verdict
 from normscope.report.svg import HUES, INK, house_style, to_svg
 from normscope.report.words import Tone, counted
 
-from ..engine.page import Cell, Link, Marked, StudyTable
+from ..engine.page import Link, Marked, StudyTable, TableCell
 from .rows import NOT_RUN, Row
 
 COLUMNS = ("place", "claim", "published", "ours", "verdict", "study")
@@ -43,11 +43,11 @@ def table(rows: Sequence[Row], results: Path, out: Path) -> StudyTable:
     )
 
 
-def _cells(row: Row, results: Path, out: Path) -> list[Cell]:
+def _cells(row: Row, results: Path, out: Path) -> list[TableCell]:
     one = row.listed
     tone = Tone.PLAIN if row.verdict is None else row.verdict.tone
     ours = row.found or row.command
-    measured: Cell = Link(one.study, address(row, results, out)) if row.found else "–"
+    measured: TableCell = Link(one.study, address(row, results, out)) if row.found else "–"
     return [one.place, one.statement, one.published, ours, _mark(row, tone), measured]
 
 

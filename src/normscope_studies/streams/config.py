@@ -5,76 +5,39 @@ from dataclasses import dataclass
 from normscope.data.parallel.opening import TOY
 from normscope.placement import named
 
-from ..engine.checks import check_different, check_ladder, check_rising
+from ..engine.checks import check_different, check_positive
+from ..engine.models import TwoTasksConfig
 from ..engine.study import Scale
 from .sources import BASE, NEW, OLD, POST
 
-TASKS = ("language-model", "translation")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StreamsConfig:
+class StreamsConfig(TwoTasksConfig):
     """Small models on two tasks, alike but for their placement."""
 
-    tasks: tuple[str, ...] = TASKS
     placements: tuple[str, ...] = NEW
     others: tuple[str, ...] = OLD
     """Older placements, the best first."""
     others_kept: int = 6
     """How many of them are trained: the first that a task's model can have."""
-    peak_lrs: tuple[float, ...] = (7e-4, 1.75e-3, 4.4e-3, 1.1e-2, 2.75e-2)
-    """The ladder, in rising order."""
-    warmup_updates: int = 50
-    """Of the runs with warm-up; as many have none."""
-    ladder_seeds: int = 1
-    """Seeds that climb the whole ladder."""
-    seeds: int = 3
-    """Seeds that are trained at the best rate of the ladder."""
-    updates: int = 200
     comparable_nats: float = 0.05
     """What a source calls comparable lies within that of Pre-LN's loss."""
     text: str = "corpora/wikitext2_1000"
-    """Of the language model: a folder made by `normscope data documents`, or `toy`."""
     pairs: str = "corpora/multi30k_deen"
-    """Of translation: a folder made by `normscope data prepare`, or `toy`."""
-    toy_pairs: int = 5000
     width: int = 48
     ffn_width: int = 192
     """Of Pre-LN. The others have less of it where they have parameters of their own."""
-    heads: int = 4
-    blocks: int = 6
-    """Of the language model."""
-    stack_blocks: int = 3
-    """Of the encoder and of the decoder that translate."""
-    initialisation: str = "paper"
-    """One scheme for all, times the placement's own gains: only the streams shall differ."""
-    sequence_length: int = 32
     batch_sequences: int = 16
     max_tokens: int = 512
-    """Of a batch that is translated."""
-    device: str = "cpu"
-    """auto, cpu, cuda, cuda:1 …"""
 
     def __post_init__(self) -> None:
-        check_different(self, ("tasks", "placements", "peak_lrs"))
-        if unknown := set(self.tasks) - set(TASKS):
-            raise ValueError(f"tasks: {', '.join(sorted(unknown))} is not one; choose from {', '.join(TASKS)}")
-        check_rising(self.peak_lrs)
-        check_ladder(
-            ladder_seeds=self.ladder_seeds,
-            seeds=self.seeds,
-            warmup_updates=self.warmup_updates,
-            updates=self.updates,
-        )
-        if self.others_kept < 0 or not self.comparable_nats > 0:
-            raise ValueError("others_kept must be 0 or more, and comparable_nats positive")
+        TwoTasksConfig.__post_init__(self)
+        check_different(self, "placements")
+        check_positive(self, "comparable_nats")
+        if self.others_kept < 0:
+            raise ValueError(f"others_kept must be 0 or more, got {self.others_kept}")
         for name in (*self.placements, *self.others):
             named(name)
-
-    @property
-    def warmups(self) -> tuple[int, int]:
-        """In updates."""
-        return 0, self.warmup_updates
 
     def trained(self, model: str) -> list[str]:
         """The placements that a task's model can have: what all are compared with, the new, the best of the others.

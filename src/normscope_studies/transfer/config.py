@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 
 from normscope.data.parallel.opening import TOY
-from normscope.placement import named
 
+from ..engine.checks import check_defined_for, check_different, check_positive, check_rising
+from ..engine.models import LadderConfig
 from ..engine.study import Scale
 
 AXES = ("width", "depth")
@@ -12,7 +13,7 @@ PLACEMENTS = ("post-ln", "pre-ln", "deepnorm", "peri-ln", "completep", "depth-mu
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TransferConfig:
+class TransferConfig(LadderConfig):
     """Decoders of the Llama preset under Adam, alike but for placement, width or depth, warm-up and rate."""
 
     placements: tuple[str, ...] = PLACEMENTS
@@ -26,7 +27,6 @@ class TransferConfig:
     peak_lrs: tuple[float, ...] = (7e-4, 1.75e-3, 4.4e-3, 1.1e-2, 2.75e-2)
     """The ladder, in rising order."""
     warmup_updates: int = 10
-    """Of the runs with warm-up; as many have none."""
     updates: int = 60
     ladder_seeds: int = 1
     """Seeds that climb the ladder of rates; the exponent of the best rate has its interval from the scatter of all
@@ -42,41 +42,19 @@ class TransferConfig:
     rate_edge: float = 0.25
     """A best rate transfers where the interval of its exponent lies within so much of 0."""
     text: str = "corpora/wikipedia_1000"
-    """A folder made by `normscope data documents`, or `toy`."""
     preset: str = "llama"
-    sequence_length: int = 64
-    batch_sequences: int = 16
-    device: str = "cpu"
 
     def __post_init__(self) -> None:
-        for name in ("placements", "widths", "depths", "peak_lrs", "coordinate_updates"):
-            values = getattr(self, name)
-            if not values or len(set(values)) < len(values):
-                raise ValueError(f"{name}: give one or more different values, got {values}")
-        for name in ("widths", "depths", "peak_lrs", "coordinate_updates"):
-            values = getattr(self, name)
-            if list(values) != sorted(values) or values[0] <= 0:
-                raise ValueError(f"{name} must be positive and rise, got {values}")
+        LadderConfig.__post_init__(self)
+        check_different(self, "placements", "widths", "depths", "peak_lrs", "coordinate_updates")
+        check_rising(self, "widths", "depths", "peak_lrs", "coordinate_updates")
         for name in ("widths", "depths"):
             if len(getattr(self, name)) < 2:
                 raise ValueError(f"{name}: an exponent takes at least two sizes, got {getattr(self, name)}")
         if odd := [width for width in self.widths if width % self.head_width]:
             raise ValueError(f"widths must be multiples of head_width={self.head_width}, got {odd}")
-        if not 0 < self.warmup_updates < self.updates:
-            raise ValueError(f"warmup_updates must lie between 0 and updates={self.updates}, got {self.warmup_updates}")
-        if (
-            not 1 <= self.ladder_seeds <= self.seeds
-            or not min(self.coordinate_lr, self.coordinate_edge, self.rate_edge, self.ffn_ratio) > 0
-        ):
-            raise ValueError("1 <= ladder_seeds <= seeds must hold; coordinate_lr, both edges and ffn_ratio positive")
-        for placement in self.placements:
-            if "decoder-only" not in named(placement).models:
-                raise ValueError(f"placements: {placement} is not defined for a decoder alone")
-
-    @property
-    def warmups(self) -> tuple[int, int]:
-        """In updates."""
-        return 0, self.warmup_updates
+        check_positive(self, "coordinate_lr", "coordinate_edge", "rate_edge", "ffn_ratio")
+        check_defined_for(self, "placements", model="decoder-only")
 
     def sizes(self, axis: str) -> list[tuple[int, int]]:
         """Width and blocks of every size along an axis, the smallest first."""

@@ -10,6 +10,7 @@ from .config import TransferConfig
 def run_config(config: TransferConfig, placement: str, width: int, blocks: int) -> LanguageModelRunConfig:
     """Rate, warm-up and seed are still to be chosen. Raises UserError for text that is not there."""
     return language_model(
+        config,
         preset=config.preset,
         sizes={
             "placement": placement,
@@ -18,11 +19,5 @@ def run_config(config: TransferConfig, placement: str, width: int, blocks: int) 
             "heads": width // config.head_width,
             "blocks": blocks,
         },
-        text=config.text,
-        sequence_length=config.sequence_length,
-        batch_sequences=config.batch_sequences,
         optimizer=OptimizerConfig(name="adam"),
-        updates=config.updates,
-        warmup_updates=config.warmup_updates,
-        device=config.device,
     )
