@@ -3,7 +3,7 @@
 Two tasks at one size: a decoder that continues text, and an encoder-decoder that translates.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -127,11 +127,9 @@ def trials(config: TwoTasksConfig) -> list[Trial]:
 
 def trial(config: TwoTasksConfig, name: str) -> Trial:
     """One of `TASKS`. Raises UserError for text that is not there."""
-    if name == "translation":
-        pairs = translation_base(config)
-        return Trial(name=name, task=TRANSLATION, base=pairs, corpus=TRANSLATION.open(pairs), model="encoder-decoder")
-    text = language_model_base(config)
-    return Trial(name=name, task=LANGUAGE_MODEL, base=text, corpus=LANGUAGE_MODEL.open(text), model="decoder-only")
+    task, base_of, model = _TRIALS[name]
+    base = base_of(config)
+    return Trial(name=name, task=task, base=base, corpus=task.open(base), model=model)
 
 
 def language_model(
@@ -212,3 +210,9 @@ def _training(config: LadderConfig) -> dict[str, Any]:
             threads=1,
         ),
     }
+
+
+_TRIALS: Mapping[str, tuple[TaskFromScratch[Any, Any, Any, Any], Callable[[TwoTasksConfig], RunConfig], str]] = {
+    "language-model": (LANGUAGE_MODEL, language_model_base, "decoder-only"),
+    "translation": (TRANSLATION, translation_base, "encoder-decoder"),
+}
