@@ -12,7 +12,7 @@ from gpu.timing import set_precision, synchronise
 from normscope.model import Layout
 from normscope.theory.predict import ModelSetting, predict
 from normscope.train.device import Precision, autocast
-from normscope_studies.settings.simulation import SEQUENCES, Simulation, mean_of
+from normscope_studies.theory.simulation import SEQUENCES, Simulation, mean_of
 
 PLACEMENTS = ("post-ln", "pre-ln", "deepnorm", "peri-ln")
 MATRIX = "ffn_out"

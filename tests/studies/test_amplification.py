@@ -9,13 +9,15 @@ import pytest
 import torch
 from torch.nn import functional
 
-from normscope_studies.amplification.claims import claims
-from normscope_studies.amplification.config import RANDOM, SCALES, SMALL_RATES, AmplificationConfig
-from normscope_studies.amplification.grown import ORDERS, growths
-from normscope_studies.amplification.measure import changes
-from normscope_studies.amplification.model import DrawnStack
-from normscope_studies.amplification.predicted import predicted_exponent
-from normscope_studies.amplification.study import STUDY
+from normscope_studies.amplification.claims import ORDERS, claims, growths, predicted_exponent
+from normscope_studies.amplification.measure import (
+    RANDOM,
+    SMALL_RATES,
+    AmplificationConfig,
+    DrawnStack,
+    changes,
+)
+from normscope_studies.amplification.study import SCALES, STUDY
 from normscope_studies.engine.pieces import Pieces
 from normscope_studies.engine.study import run_study
 

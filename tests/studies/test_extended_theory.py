@@ -14,12 +14,11 @@ from normscope_studies.engine.pieces import Pieces
 from normscope_studies.engine.study import run_study
 from normscope_studies.extended_theory import measure as extended_measure
 from normscope_studies.extended_theory import study as extended_theory
-from normscope_studies.extended_theory.claims import DECAY, claims, pre_profile
-from normscope_studies.extended_theory.measure import LETTERS, W2, measured
-from normscope_studies.extended_theory.profiles import CASES, Case, Profile, profile
+from normscope_studies.extended_theory.claims import DECAY, Profile, claims, pre_profile, profile
+from normscope_studies.extended_theory.measure import CASES, LETTERS, W2, Case, measured
 from normscope_studies.extended_theory.study import PRE, SCALES, STUDY
-from normscope_studies.settings.simulation import simulate
 from normscope_studies.theory import corrected, paper
+from normscope_studies.theory.simulation import simulate
 
 SMOKE = SCALES["smoke"].config
 SEEDS = 3

@@ -12,9 +12,8 @@ from normscope_studies.engine.deviation import Compared, mean_over_draws, root_m
 from normscope_studies.engine.pieces import Pieces
 from normscope_studies.engine.study import run_study
 from normscope_studies.hidden_state import study as hidden_state
-from normscope_studies.hidden_state.claims import claims_of
-from normscope_studies.hidden_state.config import HiddenStateConfig
-from normscope_studies.hidden_state.study import STUDY, compared
+from normscope_studies.hidden_state.measure import HiddenStateConfig
+from normscope_studies.hidden_state.study import STUDY, claims_of, compared
 
 TINY = HiddenStateConfig(
     deep=("pre-ln", "rezero"),

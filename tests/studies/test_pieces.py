@@ -51,7 +51,7 @@ def test_an_edited_measurement_is_made_again_and_an_edited_page_is_not(package: 
     assert len(made(folder)) == 8
     assert made(folder) == []
     source = json.loads((folder / "results.json").read_text(encoding="utf-8"))["source_sha256"]
-    for name in ("page.py", "claims/pre_ln.py", "study.py"):
+    for name in ("claims.py", "study.py"):
         edit(package.parent / "normscope_studies" / "lemmas" / name)
     edit(package / "report" / "chart_svg.py")
     assert made(folder) == []

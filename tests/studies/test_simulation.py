@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from normscope.theory.predict import ModelSetting
-from normscope_studies.settings.simulation import SEQUENCES, Drawn, Simulation, mean_of, simulate
+from normscope_studies.theory.simulation import SEQUENCES, Drawn, Simulation, mean_of, simulate
 
 ENCODER = ModelSetting(blocks=2, width=16, ffn_width=24, tokens=5, vocabulary=30)
 PAIR = ModelSetting(

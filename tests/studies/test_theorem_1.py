@@ -18,8 +18,7 @@ from normscope_studies.engine.pieces import Pieces
 from normscope_studies.engine.study import run_study
 from normscope_studies.theorem_1 import measure as measuring
 from normscope_studies.theorem_1 import study as theorem_1
-from normscope_studies.theorem_1.bounds import SIDES, saturated_loss_gradient
-from normscope_studies.theorem_1.claims import LONG, SHORT, Sweep, claims
+from normscope_studies.theorem_1.claims import LONG, SHORT, SIDES, Sweep, claims, saturated_loss_gradient
 from normscope_studies.theorem_1.measure import ROWS, last_layer_gradients
 from normscope_studies.theorem_1.study import SCALES, STUDY, Theorem1Config
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from normscope.theory.predict import QUANTITIES, ModelSetting, exponents, fitted, predict
-from normscope_studies.settings.simulation import simulate
 from normscope_studies.theory.corrected import pre_ln_stream
+from normscope_studies.theory.simulation import simulate
 
 MODEL = ModelSetting(width=64, ffn_width=64, vocabulary=500)
 

@@ -18,7 +18,7 @@ from normscope.theory.moments import Unpredictable
 from normscope.theory.predict import ModelSetting, predict
 from normscope.theory.settings import SETTINGS, RepeatedTokens
 from normscope.theory.stream import MomentStack, StreamSetting
-from normscope_studies.settings.simulation import simulate
+from normscope_studies.theory.simulation import simulate
 from placement.expected import described, expected
 
 PREDICTED = {name: p for name, p in registered().items() if not expected(name).refused_by_theory}

@@ -1,21 +1,26 @@
 """What appendix F claims of the other layers and what it should have, each against measured gradients."""
 
+# S = seeds, L = blocks
+
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from normscope.evidence.estimates import Floats, estimate, exponent, with_interval
+from normscope.evidence.estimates import Floats, estimate, exponent, slopes, with_interval
 from normscope.evidence.judging import Answer, all_hold, between, by_setting, lies_within
 from normscope.measure import Estimate
 from normscope.placement import named
 from normscope.report.words import number, span
+from normscope.theory.predict import predict
+from normscope.theory.settings import ModelSetting
 
 from ..engine.claims import judged
 from ..engine.page import Claim
 from ..theory import corrected, paper
-from .measure import LETTERS, W2
-from .profiles import Case, Profile
+from .measure import LETTERS, W2, Case
 
 DECAY = 0.5 * math.log(1.5)
 """What appendix F's (2/3)^{1/2} a block adds to ln ‖∂L/∂W₂‖ from one block to the next."""
@@ -32,6 +37,60 @@ EXPONENT_WITHIN = 0.1
 """Of exponents over depth; those claimed differ by 0.5."""
 
 _SOURCE = "Xiong et al. 2020, appendix F"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """Gradient norms over the blocks of one stack, from the first block to the last."""
+
+    placement: str
+    case: Case
+    model: ModelSetting
+    norms_SL: Mapping[str, Floats]
+    """By matrix: root mean square over a draw's sequences of the gradient's Frobenius norm."""
+    predicted_L: Mapping[str, Floats]
+    cross_share: float
+    """The power that cross-attention is predicted to add, per unit of power of a norm's output; 0 without any."""
+
+    @property
+    def blocks(self) -> int:
+        return self.model.blocks
+
+    def slope(self, name: str = W2) -> Estimate:
+        """Of ln ‖∂L/∂W‖ over the block, per block: positive where gradients decay towards the bottom."""
+        return estimate(slopes(np.arange(self.blocks), self.norms_SL[name]))
+
+    @property
+    def relative(self) -> Estimate:
+        """‖∂L/∂W₂‖ of each block over that of the last, (L,)."""
+        norms_SL = self.norms_SL[W2]
+        return estimate(norms_SL / norms_SL[:, -1:])
+
+    @property
+    def over_predicted(self) -> Estimate:
+        """Measured / predicted ‖∂L/∂W₂‖, (L,)."""
+        return estimate(self.norms_SL[W2] / self.predicted_L[W2])
+
+
+def profile(placement: str, case: Case, model: ModelSetting, norms_SL: Mapping[str, Floats]) -> Profile:
+    """The measured curves with what is predicted for them."""
+    predictions = predict(placement, model)
+    looked_at = predictions[case.looked_at]
+    return Profile(
+        placement=placement,
+        case=case,
+        model=model,
+        norms_SL=norms_SL,
+        predicted_L={name: np.asarray(looked_at.gradient_norm[name], dtype=np.float64) for name in LETTERS},
+        cross_share=0.0 if model.stack != "encoder-decoder" else _cross_share(case, model, predictions["encoder"]),
+    )
+
+
+def _cross_share(case: Case, model: ModelSetting, encoder: Any) -> float:
+    """Of the memory's tokens, that are normalised: a (1 + (n-1) ρ) / n, ρ their cosine."""
+    rho = float(np.asarray(encoder.p)[-1] / np.asarray(encoder.q)[-1])
+    gain = {"theory": corrected.PAPER_SHARES, "paper": corrected.FAIRSEQ_SHARES}[case.setting].attention
+    return gain * corrected.uniform_attention_share(rho, tokens=model.tokens)
 
 
 def claims(post: Sequence[Profile], pre: Sequence[Profile]) -> list[Claim]:

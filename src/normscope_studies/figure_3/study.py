@@ -13,7 +13,7 @@ from normscope.theory.predict import ModelSetting
 
 from ..engine.pieces import Pieces
 from ..engine.study import Findings, Study
-from ..settings.batch_setting import setting_of
+from ..theory.batches import setting_of
 from . import ABOUT
 from .claims import PARTS, Expected, claims, left_after_warm_up
 from .config import PLACEMENTS, POST, PRE, SCALES, Condition, Figure3Config

@@ -1,10 +1,102 @@
-"""What the study of the hidden state measures: draws of one model, plain numbers out."""
+"""What the study of the hidden state draws: models, placements, how often; plain numbers out."""
 
+from dataclasses import dataclass, replace
 from typing import Any
 
-from normscope.theory.settings import ModelSetting
+from normscope.placement import named, registered
+from normscope.theory.predict import ModelSetting
 
-from ..settings.simulation import Simulation
+from ..depth.measure import encoder_placements
+from ..theory.simulation import Simulation
+
+EIGHT = ("post-ln", "pre-ln", "deepnorm", "rezero", "peri-ln", "residual", "lns", "b2t")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HiddenStateConfig:
+    """Raises ValueError for what cannot be drawn."""
+
+    deep: tuple[str, ...] = EIGHT
+    """Encoders in the theory's setting, drawn deep and wide; their gradients are compared too."""
+    deep_blocks: int = 48
+    deep_width: int = 512
+    deep_draws: int = 20
+    others: tuple[str, ...] = ()
+    """Encoders in both settings; without any, every placement that is defined for one."""
+    decoders: tuple[str, ...] = ("post-ln", "pre-ln", "deepnorm", "peri-ln", "lns", "hybrid-norm")
+    """Causal stacks in the theory's setting."""
+    pairs: tuple[str, ...] = ("post-ln", "pre-ln", "deepnorm", "b2t", "residual", "admin", "sub-ln", "t-fixup")
+    """Encoder-decoders in the paper's setting, half as many blocks in each stack."""
+    blocks: int = 12
+    width: int = 256
+    draws: int = 12
+    tokens: int = 16
+    vocabulary: int = 10_000
+    q_limit_percent: float = 3.0
+    """What the claims hold deviations of q against, and those of gradients; `loose_limit_percent` in all other models:
+    few draws of narrow stacks, and outside the theory's setting attention is approximate."""
+    gradient_limit_percent: float = 7.0
+    loose_limit_percent: float = 5.0
+
+    def __post_init__(self) -> None:
+        for name in ("deep_draws", "draws"):
+            if getattr(self, name) < 2:
+                raise ValueError(f"{name} must be at least 2, for a standard error, got {getattr(self, name)}")
+        for name in ("q_limit_percent", "gradient_limit_percent", "loose_limit_percent"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
+        if self.blocks < 2 or self.blocks % 2:
+            raise ValueError(f"blocks must be even and at least 2, got {self.blocks}")
+        if not self.deep:
+            raise ValueError("deep needs at least one placement")
+        for case in self.cases():
+            for name in case.placements:
+                _check(name, case.model)
+
+    def cases(self) -> "list[Case]":
+        """What is drawn."""
+
+        deep = ModelSetting(
+            blocks=self.deep_blocks,
+            width=self.deep_width,
+            ffn_width=self.deep_width,
+            tokens=self.tokens,
+            vocabulary=self.vocabulary,
+        )
+        theory = replace(deep, blocks=self.blocks, width=self.width, ffn_width=self.width)
+        paper = replace(theory, setting="paper", ffn_width=2 * self.width, heads=4)
+        causal = replace(theory, stack="decoder")
+        pair = replace(paper, stack="encoder-decoder", blocks=self.blocks // 2)
+        others, draws, loose = self.others or encoder_placements(), self.draws, self.loose_limit_percent
+        return [
+            Case("deep", "Deep encoders, theory's setting", self.deep, deep, self.deep_draws, self.q_limit_percent),
+            Case("theory", "Encoders, theory's setting", others, theory, draws, loose),
+            Case("paper", "Encoders, paper's setting", others, paper, draws, loose),
+            Case("decoder", "Decoders, theory's setting", self.decoders, causal, draws, loose),
+            Case("pair", "Encoder-decoders, paper's setting", self.pairs, pair, draws, loose),
+        ]
+
+
+def _check(name: str, model: ModelSetting) -> None:
+    known = registered()
+    if name not in known:
+        raise ValueError(f"unknown placement {name!r}; choose among {', '.join(known)}")
+    kinds = ("encoder", "decoder") if model.stack == "encoder-decoder" else (model.stack,)
+    for kind in kinds:
+        named(name)(model.shape(kind))  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One model, the placements it is drawn with, and how often."""
+
+    name: str
+    title: str
+    placements: tuple[str, ...]
+    model: ModelSetting
+    draws: int
+    limit: float
+    """Per cent, of q."""
 
 
 def draws_of(placement: str, model: ModelSetting, draws: int) -> list[dict[str, Any]]:

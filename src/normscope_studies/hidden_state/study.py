@@ -8,18 +8,207 @@ import numpy as np
 
 from normscope.placement import named
 from normscope.placement.printing import formula
-from normscope.report.words import counted
+from normscope.report.chart import Panel, Series
+from normscope.report.words import counted, number
 from normscope.theory.predict import ModelSetting, predict
 
-from ..engine.deviation import Compared, as_data, mean_over_draws, root_mean_square, spread_of
+from ..engine.claims import judged
+from ..engine.deviation import Compared, Spread, as_data, mean_over_draws, root_mean_square, spread_of
+from ..engine.figures import line, measured
+from ..engine.page import Claim, StudyFigure, StudyTable
 from ..engine.pieces import Pieces
 from ..engine.study import Findings, Scale, Study
-from ..settings.simulation import SEQUENCES
+from ..theory.simulation import SEQUENCES
 from . import ABOUT
-from .claims import claims_of
-from .config import Case, HiddenStateConfig
-from .measure import draws_of
-from .page import MATRIX_NAMES, Curves, figures, root_of, tables
+from .measure import Case, HiddenStateConfig, draws_of
+
+MATRIX_NAMES = {"value": "W_V", "ffn_in": "W₁", "ffn_out": "W₂"}
+Curves = dict[str, dict[str, dict[str, Compared]]]
+"""By placement, stack ("encoder" or "decoder"), and what: q, or a matrix's gradient."""
+
+
+def root_of(matrix: str) -> str:
+    """The name of the root mean square of a matrix's gradient norms; the matrix's own is that of their mean."""
+    return f"{matrix}_root_mean_square"
+
+
+_MOVES_BY = 0.1
+"""A predicted q that leaves 1 by more is worth a curve in the figure."""
+
+
+def figures(cases: Sequence[Case], found: Mapping[str, Curves]) -> list[StudyFigure]:
+    deep, pair = cases[0], cases[-1]
+    moving = [name for name in deep.placements if _moves(found[deep.name][name]["encoder"]["q"])][:6] or [
+        deep.placements[0]
+    ]
+    hues = {name: hue for hue, name in enumerate(dict.fromkeys((*moving, *pair.placements)))}
+    panels = [
+        _stream_panel(deep, found[deep.name], moving, hues, "encoder"),
+        _deviation_panel(deep, found[deep.name], moving, hues),
+    ]
+    for case, kind in ((cases[2], "encoder"), (pair, "decoder")):
+        shown = [name for name in moving if name in found[case.name]]
+        if shown:
+            panels.append(_stream_panel(case, found[case.name], shown, hues, kind))
+    still = ", ".join(named(name).title for name in deep.placements if name not in moving)
+    title = "Size of the hidden state over depth"
+    figures = [
+        StudyFigure.of_panels(
+            name="hidden_state",
+            title=title,
+            caption="Mean over draws with a band of two standard errors, and the prediction. "
+            + (f"Not drawn, as their hidden state stays at 1: {still}." if still else ""),
+            panels=panels,
+            told=title,
+            wide=True,
+        )
+    ]
+    loud = [name for name in deep.placements if _has_gradient(found[deep.name][name]["encoder"])]
+    if loud:
+        title = "Gradient norms over depth"
+        silent = ", ".join(named(name).title for name in deep.placements if name not in loud)
+        figures.append(
+            StudyFigure.of_panels(
+                name="gradients",
+                title=f"{title}: {deep.title.lower()}",
+                caption="Root mean square of the norms over draws, which is what is predicted, with a band of two "
+                "standard errors, and the prediction. "
+                + (f"Not drawn, as every gradient is 0 at first: {silent}." if silent else ""),
+                panels=[_gradient_panel(name, found[deep.name][name]) for name in loud],
+                told=title,
+                wide=True,
+            )
+        )
+    return figures
+
+
+def _moves(q: Compared) -> bool:
+    return bool(np.abs(q.predicted - 1).max() > _MOVES_BY)
+
+
+def _has_gradient(stack: Mapping[str, Compared]) -> bool:
+    return any(bool(stack[matrix].predicted.any()) for matrix in MATRIX_NAMES)
+
+
+def _pair(label: str, curve: Compared, hue: int, first: int) -> list[Series]:
+    depths = range(first, first + len(curve.measured))
+    return [
+        measured(f"{label}, measured", hue, depths, curve.measured, 2 * curve.error),
+        line(f"{label}, predicted", "predicted", hue, depths, curve.predicted),
+    ]
+
+
+def _stream_panel(case: Case, curves: Curves, names: Sequence[str], hues: Mapping[str, int], kind: str) -> Panel:
+    series = [s for name in names for s in _pair(named(name).title, curves[name][kind]["q"], hues[name], 0)]
+    of = "decoder" if case.model.stack == "encoder-decoder" else ""
+    return Panel(
+        title=f"{case.title}{', ' + of if of else ''}",
+        xlabel="completed blocks",
+        ylabel="E‖x_l‖² / d",
+        series=series,
+        log_y=True,
+    )
+
+
+def _deviation_panel(case: Case, curves: Curves, names: Sequence[str], hues: Mapping[str, int]) -> Panel:
+    series = []
+    for name in names:
+        q = curves[name]["encoder"]["q"]
+        off, error = 100 * q.deviation, 200 * q.relative_error
+        series.append(measured(f"{named(name).title}, measured", hues[name], range(len(off)), off, error))
+    return Panel(title="The same, off the prediction", xlabel="completed blocks", ylabel="per cent", series=series)
+
+
+def _gradient_panel(name: str, stacks: Mapping[str, Mapping[str, Compared]]) -> Panel:
+    series = [
+        s for hue, m in enumerate(MATRIX_NAMES) for s in _pair(MATRIX_NAMES[m], stacks["encoder"][root_of(m)], hue, 1)
+    ]
+    return Panel(title=named(name).title, xlabel="block", ylabel="‖∂L/∂W‖", series=series, from_zero=True)
+
+
+def tables(cases: Sequence[Case], found: Mapping[str, Curves]) -> list[StudyTable]:
+    deep = cases[0]
+    columns = ["placement", "q measured", "predicted", "q off by %", "± s.e."]
+    rows: list[list[str | float | None]] = []
+    for name, stacks in found[deep.name].items():
+        row = _q_cells(stacks["encoder"]["q"])
+        for matrix in MATRIX_NAMES:
+            one = spread_of({name: [stacks["encoder"][root_of(matrix)]]}, limit_percent=1.0)
+            row += [one.largest, one.standard_error]
+        rows.append([named(name).title, *row])
+    gradient_columns = [c for m in MATRIX_NAMES for c in (f"{MATRIX_NAMES[m]} off by %", "± s.e.")]
+    tables = [
+        StudyTable(
+            title=f"{deep.title}: q at the last depth, and the largest deviations",
+            columns=columns + gradient_columns,
+            rows=rows,
+        )
+    ]
+    for case in cases[1:]:
+        many = case.model.stack == "encoder-decoder"
+        tables.append(
+            StudyTable(
+                title=f"{case.title}: q at the last depth, and its largest deviation",
+                columns=["placement", "stack", *columns[1:]] if many else columns,
+                rows=[
+                    [named(name).title, *([kind] if many else []), *_q_cells(stack["q"])]
+                    for name, stacks in found[case.name].items()
+                    for kind, stack in stacks.items()
+                ],
+            )
+        )
+    return tables
+
+
+def _q_cells(q: Compared) -> list[str | float | None]:
+    one = spread_of({"": [q]}, limit_percent=1.0)
+    return [float(q.measured[-1]), float(q.predicted[-1]), one.largest, one.standard_error]
+
+
+def claims_of(
+    cases: Sequence[Case], found: Mapping[str, Curves], config: HiddenStateConfig
+) -> tuple[list[Claim], dict[str, Any]]:
+    """A claim for q in each case, one for each matrix's gradient in the first; and the numbers they quote."""
+    claims, data = [], {}
+    for case in cases:
+        q = {named(name).title: [one["q"] for one in stacks.values()] for name, stacks in found[case.name].items()}
+        data[case.name] = spread = spread_of(q, limit_percent=case.limit)
+        claims.append(_claim("q", "the mean over draws of E‖x_l‖² / d of the hidden state", case, spread, ""))
+    deep = cases[0]
+    for matrix, letter in MATRIX_NAMES.items():
+        means, squares = (
+            spread_of(
+                {named(name).title: [stacks["encoder"][what]] for name, stacks in found[deep.name].items()},
+                limit_percent=config.gradient_limit_percent,
+                first=1,
+            )
+            for what in (matrix, root_of(matrix))
+        )
+        data |= {f"{deep.name}, {matrix}": means, f"{deep.name}, {root_of(matrix)}": squares}
+        of = f"the root mean square over draws of the norm of {letter}'s gradient"
+        claims.append(_claim(letter, of, deep, squares, f" The mean of the norms over draws is {_off_by(means)}."))
+    return claims, {name: asdict(spread) for name, spread in data.items()}
+
+
+def _claim(name: str, of: str, case: Case, spread: Spread, beside: str) -> Claim:
+    """beside: a sentence on what is compared but not judged."""
+    return judged(
+        name=f"{name}, {case.title.lower()}",
+        statement=f"The prediction from a placement's formula gives {of} within {spread.limit:g} % at every depth.",
+        source="corrected: the mean field of normscope predict",
+        found=f"{counted(len(case.placements), 'placement')}, {counted(case.draws, 'draw')}, "
+        f"{counted(case.model.blocks, 'block')}, d = {case.model.width}: {_off_by(spread)}; "
+        f"{len(spread.within)} of {len(case.placements)} within the limit.{beside}",
+        holds=spread.holds,
+    )
+
+
+def _off_by(spread: Spread) -> str:
+    return (
+        f"at most {number(spread.largest, 2)} % off ({spread.where}, l = {spread.place}; standard error "
+        f"{number(spread.standard_error, 2)} %), {number(spread.root_mean_square, 2)} % root mean square over all "
+        "depths"
+    )
 
 
 def run(config: HiddenStateConfig, pieces: Pieces) -> Findings:

@@ -1,32 +1,202 @@
 """Lemmas 1 to 3 of Xiong et al. 2020 by simulation, each as it is stated and as it holds."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from normscope.evidence.estimates import plain_estimate
+import numpy as np
+from numpy.typing import NDArray
 
-from ..engine.page import Claim
+from normscope.evidence.estimates import Floats, estimate, plain_estimate
+from normscope.measure import Estimate
+from normscope.report.chart import Panel, Series
+
+from ..engine.figures import line, measured
+from ..engine.page import StudyFigure, StudyTable
 from ..engine.pieces import Pieces
 from ..engine.study import Findings, Scale, Study
+from ..theory import corrected, paper
 from . import ABOUT
-from .claims.jacobian import jacobian_claimed, jacobian_exact, rms_norm
-from .claims.post_ln import post_ln_hidden, post_ln_last, post_ln_steps
-from .claims.pre_ln import pre_ln_bounds
-from .claims.relu import lemma_1
-from .estimates import Estimates, estimated
-from .measure import LemmasConfig, jacobians, post_ln, pre_ln, relu
-from .page import figures, tables
+from .claims import Estimates, claims
+from .measure import STEPS, LemmasConfig, jacobians, post_ln, pre_ln, relu
+
+
+def estimated(found: Mapping[str, Sequence[Any]]) -> dict[str, Estimate]:
+    """Means with 95 % intervals over seeds. found: by what was measured, one entry a seed.
+
+    relu: E‖ReLU(X)‖² / (σ² d), by σ; its deviation: of one vector's, as a share of the mean. step 0 to 5: E‖x‖² / d of
+    the hidden state and of the five steps of Table 1, by block. pre-ln: E‖x_l‖² / d by completed blocks. The others
+    are by the mean of x: claimed: √d / ‖x‖; a norm's name: ‖J‖₂ of its Jacobian.
+    """
+    relu, jacobian = found["relu"], found["jacobian"]
+    steps = np.array([one["steps"] for one in found["post-ln"]])
+    claimed = np.array([one["claimed"] for one in jacobian])
+    values: dict[str, Any] = {
+        "relu": [one["share"] for one in relu],
+        "relu deviation": [one["deviation"] for one in relu],
+        **{f"step {step}": steps[:, step] for step in range(STEPS)},
+        "pre-ln": found["pre-ln"],
+        "claimed": claimed,
+    }
+    for name in ("layer-norm", "rms-norm"):
+        values[name] = np.array([one[name]["measured"] for one in jacobian])
+        values[f"{name} exact"] = [one[name]["exact"] for one in jacobian]
+        values[f"{name} over claimed"] = values[name] / claimed
+    return {name: estimate(value) for name, value in values.items()}
+
+
+_FIRST_LAYERS = 8
+"""Shown apart: where section 3.1's way to count breaks the bound."""
+
+
+def figures(config: LemmasConfig, of: Estimates) -> list[StudyFigure]:
+    """Pre-LN's bounds, Post-LN's steps, and the Jacobian."""
+    return [
+        StudyFigure.of_panels(
+            name="pre_ln",
+            title="Lemma 2, Pre-LN: E‖x_l‖² / d and its bounds",
+            caption="Left: l completed blocks, x_0 the embedding. Right: x_l the input of layer l, as in section 3.1. "
+            "Bands, mostly thinner than the line, are 95 % intervals over seeds.",
+            panels=_pre_ln_panels(config, of["pre-ln"]),
+            told="Pre-LN: squared norm of the hidden state",
+            wide=True,
+        ),
+        StudyFigure.of_panels(
+            name="post_ln",
+            title="Lemma 2, Post-LN: the steps of Table 1",
+            caption="E‖x‖² / d of each step. The bounds of x¹ and x² are wide, 0 to 1 and 1 to 2: as tokens become "
+            "alike, averaging them takes less away, and both rise from the lower to the upper one.",
+            panels=[_post_ln_panel(config, of)],
+            told="Post-LN: squared norms of the steps of a block",
+        ),
+        StudyFigure.of_panels(
+            name="jacobian",
+            title="Lemma 3: the norm's Jacobian where x has a mean",
+            caption="x ~ N(0, I) plus a mean. √d / ‖x‖ is RMSNorm's; LayerNorm takes the mean off and does not see it.",
+            panels=[_jacobian_panel(config, of)],
+            told="Spectral norm of the norms' Jacobians",
+        ),
+    ]
+
+
+def tables(config: LemmasConfig, of: Estimates) -> list[StudyTable]:
+    """Lemma 1 by σ, Lemma 2 by depth, Lemma 3 by mean."""
+    q, shares, deviation = of["pre-ln"], of["relu"], of["relu deviation"]
+    predicted = corrected.pre_ln_stream(config.blocks, tokens=config.tokens)
+    bounds = [corrected.pre_ln_squared_norm(done, width=1) for done in range(config.blocks + 1)]
+    norms = ("layer-norm", "layer-norm exact", "claimed", "rms-norm")
+    return [
+        StudyTable(
+            title="Lemma 1",
+            columns=["σ", "E‖ReLU(X)‖² / (σ² d)", "±", "deviation of one / mean"],
+            rows=_rows(config.sigmas, shares.mean, shares.half_width, deviation.mean),
+        ),
+        StudyTable(
+            title="Lemma 2, Pre-LN: E‖x_l‖² / d after l blocks",
+            columns=["l", "measured", "±", "predicted", "1 + l/2", "1 + 3l/2"],
+            rows=[
+                [depth, *_floats((q.mean[depth], q.half_width[depth], predicted[depth][0], *bounds[depth]))]
+                for depth in _some(config.blocks)
+            ],
+        ),
+        StudyTable(
+            title="Lemma 2, Post-LN: E‖x‖² / d by block",
+            columns=["block", *(f"x{sup}" for sup in "¹²³⁴⁵"), "x_{l+1}"],
+            rows=[
+                [block, *_floats(of[f"step {step}"].mean[block - 1] for step in (*range(1, STEPS), 0))]
+                for block in _some(config.blocks)
+                if block
+            ],
+        ),
+        StudyTable(
+            title="Lemma 3: ‖J‖₂ by the mean of x",
+            columns=["mean", "LayerNorm", "√d / ‖x - mean‖", "√d / ‖x‖ (claimed)", "RMSNorm"],
+            rows=_rows(config.means, *(of[name].mean for name in norms)),
+        ),
+    ]
+
+
+def _pre_ln_panels(config: LemmasConfig, q: Estimate) -> list[Panel]:
+    d, blocks = config.width, config.blocks
+    depths = np.arange(blocks + 1)
+    bounds = np.array([corrected.pre_ln_squared_norm(int(done), width=d) for done in depths]) / d
+    predicted = [one for one, _ in corrected.pre_ln_stream(blocks, tokens=config.tokens)]
+    layers = np.arange(1, min(blocks, _FIRST_LAYERS) + 1)
+    stated = np.array([paper.pre_ln_squared_norm(int(layer), width=d) for layer in layers]) / d
+    digests = line("in digests, a lower bound: 1 + 2l", "claimed", 3, depths, 1.0 + 2 * depths)
+    return [
+        _between("l completed blocks", q, predicted, depths, bounds, [digests]),
+        _between("l the layer that reads x_l", q, predicted, layers, stated, []),
+    ]
+
+
+def _between(
+    title: str, q: Estimate, predicted: Sequence[float], l_X: NDArray[np.int_], bounds_X2: Floats, more: list[Series]
+) -> Panel:
+    """The first len(l_X) states, wherever l starts to count."""
+    count = len(l_X)
+    series = [
+        measured("measured", 0, l_X, q.mean[:count], q.half_width[:count]),
+        line("predicted", "predicted", 0, l_X, predicted[:count]),
+        line("claimed: 1 + l/2", "claimed", 1, l_X, bounds_X2[:, 0]),
+        line("claimed: 1 + 3l/2", "claimed", 2, l_X, bounds_X2[:, 1]),
+        *more,
+    ]
+    return Panel(title=title, xlabel="l", ylabel="E‖x_l‖² / d", series=series, from_zero=True)
+
+
+def _post_ln_panel(config: LemmasConfig, of: Estimates) -> Panel:
+    blocks = np.arange(1, config.blocks + 1)
+    cosines = corrected.post_ln_cosines(config.blocks - 1, tokens=config.tokens)
+    attention = np.array([corrected.uniform_attention_share(rho, tokens=config.tokens) for rho in cosines])
+    series = []
+    for hue, (step, name) in enumerate({1: "x¹", 2: "x²", 4: "x⁴", 5: "x⁵"}.items()):
+        least, greatest = paper.post_ln_squared_norm(step, width=config.width)
+        found = of[f"step {step}"]
+        series.append(measured(f"{name}, measured", hue, blocks, found.mean, found.half_width))
+        if least == greatest:
+            value = least / config.width
+            series.append(line(f"{name}, claimed: {value:g}", "claimed", hue, blocks, value))
+        else:
+            offset = least / config.width
+            series.append(line(f"{name}, predicted", "predicted", hue, blocks, offset + attention))
+    return Panel(
+        title="x¹ is attention, x⁴ the feed-forward", xlabel="block", ylabel="E‖x‖² / d", series=series, from_zero=True
+    )
+
+
+def _jacobian_panel(config: LemmasConfig, of: Estimates) -> Panel:
+    layer, rms = of["layer-norm"], of["rms-norm"]
+    return Panel(
+        title="",
+        xlabel="mean of x, in units of the features' spread",
+        ylabel="‖J‖₂",
+        series=[
+            measured("LayerNorm, measured", 0, config.means, layer.mean, layer.half_width),
+            line("√d / ‖x − mean‖", "predicted", 0, config.means, of["layer-norm exact"].mean),
+            measured("RMSNorm, measured", 1, config.means, rms.mean, rms.half_width),
+            line("claimed of it: √d / ‖x‖", "claimed", 0, config.means, of["claimed"].mean),
+        ],
+        from_zero=True,
+    )
+
+
+def _some(blocks: int) -> list[int]:
+    """Depths of a table: all small ones, then every fourth, and the last."""
+    return [depth for depth in range(blocks + 1) if depth <= _FIRST_LAYERS or depth % 4 == 0 or depth == blocks]
+
+
+def _rows(*columns: Any) -> list[list[float]]:
+    return [_floats(row) for row in zip(*columns, strict=True)]
+
+
+def _floats(values: Any) -> list[float]:
+    return [float(value) for value in values]
 
 
 def run(config: LemmasConfig, pieces: Pieces) -> Findings:
     """One piece a seed and lemma."""
-    parts: dict[str, Callable[[LemmasConfig, int], Any]] = {
-        "relu": relu,
-        "post-ln": post_ln,
-        "pre-ln": pre_ln,
-        "jacobian": jacobians,
-    }
+    parts = {"relu": relu, "post-ln": post_ln, "pre-ln": pre_ln, "jacobian": jacobians}
     found: dict[str, list[Any]] = {name: [] for name in parts}
     for seed in range(1, config.seeds + 1):
         pieces.watch("seeds", seed - 1, config.seeds)
@@ -35,34 +205,17 @@ def run(config: LemmasConfig, pieces: Pieces) -> Findings:
             found[name].append(pieces.get(f"{name}/seed-{seed}", asked, measure, config, seed))
     pieces.watch("seeds", config.seeds, config.seeds)
     estimates = estimated(found)
-    claims, data = judged(config, estimates, found["jacobian"], max(one["hidden_off"] for one in found["post-ln"]))
+    made = claims(config, estimates, found["jacobian"], max(one["hidden_off"] for one in found["post-ln"]))
     return Findings(
         conditions=_conditions(config),
-        claims=claims,
+        claims=[claim for claim, _ in made],
         figures=figures(config, estimates),
         tables=tables(config, estimates),
         data={
-            "judged": data,
-            "estimates": {name: plain_estimate(one) for name, one in estimates.by_name().items()},
+            "judged": {claim.name: numbers for claim, numbers in made},
+            "estimates": {name: plain_estimate(one) for name, one in estimates.items()},
         },
     )
-
-
-def judged(
-    config: LemmasConfig, of: Estimates, jacobian: Sequence[Mapping[str, Any]], hidden_off: float
-) -> tuple[list[Claim], dict[str, Any]]:
-    """Every claim, and the numbers it quotes."""
-    made = [
-        lemma_1(config, of),
-        post_ln_last(config, of),
-        post_ln_steps(config, of),
-        post_ln_hidden(of, hidden_off),
-        *pre_ln_bounds(config, of.pre_ln),
-        jacobian_exact(config, jacobian),
-        jacobian_claimed(config, of),
-        rms_norm(jacobian),
-    ]
-    return [claim for claim, _ in made], {claim.name: numbers for claim, numbers in made}
 
 
 def _conditions(config: LemmasConfig) -> list[tuple[str, str]]:

@@ -18,7 +18,7 @@ from ..engine.pieces import Pieces
 from ..engine.study import Findings, Study
 from ..figure_3.config import corpus_of
 from ..figure_3.measure import STACKS
-from ..settings.batch_setting import setting_of
+from ..theory.batches import setting_of
 from . import ABOUT
 from .config import QUANTITIES, SCALES, Curves, Key, RealTextConfig
 from .measure import measured

@@ -1,1 +1,0 @@
-"""Models and batches that several studies measure."""
