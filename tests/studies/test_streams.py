@@ -12,47 +12,42 @@ import in_process
 from normscope.errors import UserError
 from normscope.placement import named, registered
 from normscope.runs.config import replaced
+from normscope_studies.engine import ladders as ladders_module
+from normscope_studies.engine.ladders import Ladder, LadderRun, WarmupPair
+from normscope_studies.engine.models import trial
 from normscope_studies.engine.pieces import Pieces
 from normscope_studies.engine.study import run_study
-from normscope_studies.ladders import runs as runs_module
-from normscope_studies.ladders.runs import Run
-from normscope_studies.streams.claims import claims
-from normscope_studies.streams.config import SCALES, StreamsConfig
+from normscope_studies.streams.config import NEW, OLD, PROMISES, SCALES, StreamsConfig
 from normscope_studies.streams.measure import gradient_spread, measured, without_last_third
-from normscope_studies.streams.models import trials
-from normscope_studies.streams.runs import Arm
-from normscope_studies.streams.sources import NEW, OLD, PROMISES
-from normscope_studies.streams.standing import Standing
-from normscope_studies.streams.study import STUDY
+from normscope_studies.streams.runs import TaskRuns, equal_ffn_width, parameters
+from normscope_studies.streams.study import STUDY, claims
 
 SMOKE: StreamsConfig = SCALES["smoke"].config
 
 
-def run_of(nats: float, *, first: float = 6.0, finite: bool = True) -> Run:
+def run_of(nats: float, *, first: float = 6.0, finite: bool = True) -> LadderRun:
     cell: Any = SimpleNamespace(name="made up")
-    return Run(cell=cell, final_nats=nats if finite else first, first_nats=first, finite=finite)
+    return LadderRun(cell=cell, final_nats=nats if finite else first, first_nats=first, finite=finite)
 
 
-def arm_of(placement: str, warmup: int, finals: list[float], ladder: list[float] | None = None) -> Arm:
-    return Arm(
-        placement=placement,
+def ladder_of(warmup: int, finals: list[float], row: list[float] | None = None) -> Ladder:
+    """finals: at the best rate; row: over the ladder."""
+    rates, row = (1e-3, 2e-3, 4e-3), row or [5.5, finals[0], 5.6]
+    return Ladder(
         warmup_updates=warmup,
-        ffn_width=8,
-        parameters=100,
-        peak_lrs=(1e-3, 2e-3, 4e-3),
-        ladder=[[run_of(nats) for nats in ladder or [5.5, finals[0], 5.6]]],
-        best=[run_of(nats) for nats in finals],
+        peak_lrs=rates,
+        runs=[[run_of(nats) for nats in row]],
+        again={rates[row.index(min(row))]: [run_of(nats) for nats in finals]},
     )
 
 
-def standing_of(task: str, **finals: tuple[list[float], list[float]]) -> Standing:
+def runs_of(task: str, **finals: tuple[list[float], list[float]]) -> TaskRuns:
     """finals: by placement, the last losses without warm-up and with."""
-    arms = {}
-    for name, (without, warm) in finals.items():
-        placement = name.replace("_", "-")
-        arms[placement, 0] = arm_of(placement, 0, without)
-        arms[placement, 50] = arm_of(placement, 50, warm)
-    return Standing(task=task, unigram_nats=5.8, arms=arms, seen=dict.fromkeys(arms, ()), warmup_updates=50)
+    pairs = {
+        name.replace("_", "-"): WarmupPair(without=ladder_of(0, without), warm=ladder_of(50, warm))
+        for name, (without, warm) in finals.items()
+    }
+    return TaskRuns(task=task, unigram_nats=5.8, pairs=pairs, sizes=dict.fromkeys(pairs, (8, 100)), inside={})
 
 
 PRE = [4.00, 4.02, 3.98]
@@ -60,14 +55,14 @@ POST = ([5.50, 5.60, 5.55], [4.20, 4.22, 4.18])
 LOWER, HIGHER, NEAR = [3.80, 3.81, 3.79], [4.30, 4.33, 4.29], [4.01, 4.03, 3.99]
 
 
-def verdicts(*found: Standing) -> dict[str, tuple[str, str]]:
+def verdicts(*found: TaskRuns) -> dict[str, tuple[str, str]]:
     return {claim.name: (claim.verdict, claim.conditions) for claim in claims(StreamsConfig(), found)}
 
 
 def test_a_promise_is_judged_by_each_task_and_each_placement_s_better_warmup() -> None:
     said = verdicts(
-        standing_of("language-model", pre_ln=(PRE, PRE), post_ln=POST, mhc=(HIGHER, LOWER), parallel=(NEAR, HIGHER)),
-        standing_of("translation", pre_ln=(PRE, PRE), post_ln=POST, mhc=(HIGHER, HIGHER), parallel=(HIGHER, HIGHER)),
+        runs_of("language-model", pre_ln=(PRE, PRE), post_ln=POST, mhc=(HIGHER, LOWER), parallel=(NEAR, HIGHER)),
+        runs_of("translation", pre_ln=(PRE, PRE), post_ln=POST, mhc=(HIGHER, HIGHER), parallel=(HIGHER, HIGHER)),
     )
     assert said["Manifold-constrained hyper-connections"] == (
         "reproduced under conditions",
@@ -81,20 +76,20 @@ def test_a_promise_is_judged_by_each_task_and_each_placement_s_better_warmup() -
 
 
 def test_seeds_that_overlap_and_single_seeds_decide_nothing() -> None:
-    wide = standing_of("translation", pre_ln=(PRE, PRE), post_ln=POST, mhc=([3.0, 5.0, 4.0], HIGHER))
+    wide = runs_of("translation", pre_ln=(PRE, PRE), post_ln=POST, mhc=([3.0, 5.0, 4.0], HIGHER))
     assert verdicts(wide)["Manifold-constrained hyper-connections"][0] == "undecided"
-    one = standing_of("translation", pre_ln=([4.0], [4.0]), post_ln=([5.0], [4.0]), mhc=([3.0], [3.0]))
+    one = runs_of("translation", pre_ln=([4.0], [4.0]), post_ln=([5.0], [4.0]), mhc=([3.0], [3.0]))
     assert {verdict for verdict, _ in verdicts(one).values()} == {"undecided"}
 
 
 def test_the_best_rate_is_that_of_the_lowest_mean_and_says_where_the_ladder_ends() -> None:
-    arm = arm_of("pre-ln", 0, [4.0], ladder=[4.5, 4.2, 4.3])
+    arm = ladder_of(0, [4.0], row=[4.5, 4.2, 4.3])
     assert (arm.best_lr, arm.at_an_end) == (2e-3, False)
     assert arm.sensitivity.value == pytest.approx((0.3 + 0.0 + 0.1) / 3)
-    falling = arm_of("pre-ln", 0, [4.0], ladder=[4.5, 4.2, 4.1])
+    falling = ladder_of(0, [4.0], row=[4.5, 4.2, 4.1])
     assert (falling.best_lr, falling.at_an_end) == (4e-3, True)
     # A run that did not stay finite counts as its loss at initialisation.
-    lost = replace(arm, ladder=[[run_of(4.5), run_of(4.2), run_of(math.nan, finite=False)]])
+    lost = replace(arm, runs=[[run_of(4.5), run_of(4.2), run_of(math.nan, finite=False)]])
     assert lost.sensitivity.value == pytest.approx((0.3 + 0.0 + 1.8) / 3)
 
 
@@ -115,19 +110,19 @@ def test_every_listed_placement_is_registered_and_each_task_has_six_others() -> 
     ("name", "placements"), [("language-model", ("mhc", "zaya", "normformer")), ("translation", ("mhc", "scale-norm"))]
 )
 def test_parameters_are_equal_to_within_half_a_unit_of_every_feed_forward(name: str, placements: list[str]) -> None:
-    trial = trials(replace(SMOKE, tasks=(name,)))[name]
-    wanted = trial.parameters("pre-ln", 128)
-    each = wanted - trial.parameters("pre-ln", 127)
+    of_task = trial(SMOKE, name)
+    wanted = parameters(of_task, "pre-ln", 128)
+    each = wanted - parameters(of_task, "pre-ln", 127)
     for placement in placements:
-        width = trial.equal_ffn_width(placement)
-        assert abs(trial.parameters(placement, width) - wanted) <= each / 2, placement
-    assert trial.equal_ffn_width("mhc") < 128
+        width = equal_ffn_width(of_task, placement)
+        assert abs(parameters(of_task, placement, width) - wanted) <= each / 2, placement
+    assert equal_ffn_width(of_task, "mhc") < 128
 
 
 def test_parameters_that_leave_no_feed_forward_are_refused() -> None:
-    trial = trials(replace(SMOKE, tasks=("language-model",), ffn_width=16))["language-model"]
+    of_task = trial(replace(SMOKE, ffn_width=16), "language-model")
     with pytest.raises(UserError, match=r"mhc has .* parameters more than pre-ln"):
-        trial.equal_ffn_width("mhc")
+        equal_ffn_width(of_task, "mhc")
 
 
 def test_the_spread_of_gradients_is_over_the_decoder_s_blocks() -> None:
@@ -142,8 +137,8 @@ def test_the_spread_of_gradients_is_over_the_decoder_s_blocks() -> None:
 
 
 def test_the_last_third_is_left_out_and_put_back() -> None:
-    trial = trials(replace(SMOKE, tasks=("language-model",), blocks=6))["language-model"]
-    model = trial.task.build(trial.base, trial.codec)
+    of_task = trial(replace(SMOKE, blocks=6), "language-model")
+    model = of_task.task.build(of_task.base, of_task.task.codec_of(of_task.corpus))
     blocks = model.decoder.blocks
     with without_last_third(model.decoder):
         assert [id(block) for block in model.decoder.blocks] == [id(block) for block in blocks[:4]]
@@ -153,17 +148,17 @@ def test_the_last_third_is_left_out_and_put_back() -> None:
 @pytest.mark.parametrize("name", ["language-model", "translation"])
 def test_blocks_that_add_nothing_are_worth_nothing(name: str) -> None:
     """A ReZero whose branches are still closed passes its input on, whatever is left out."""
-    trial = trials(replace(SMOKE, tasks=(name,), blocks=3, stack_blocks=3))[name]
+    of_task = trial(replace(SMOKE, blocks=3, stack_blocks=3), name)
     folder: Any = SimpleNamespace(checkpoint=lambda which: SimpleNamespace(load_model=lambda model: None))
-    closed = measured(trial.task, trial.corpus, replaced(trial.base, model__placement="rezero"), folder)
+    closed = measured(of_task.task, of_task.corpus, replaced(of_task.base, model__placement="rezero"), folder)
     assert (closed["worth_nats"], closed["turned"]) == pytest.approx((0, 0), abs=1e-6)
     assert -1 < closed["correlation"] < 1
-    open_ = measured(trial.task, trial.corpus, replaced(trial.base, model__placement="post-ln"), folder)
+    open_ = measured(of_task.task, of_task.corpus, replaced(of_task.base, model__placement="post-ln"), folder)
     assert open_["turned"] > 0.01
 
 
 def test_the_smallest_scale_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runs_module, "run_cells", in_process.run_cells)
+    monkeypatch.setattr(ladders_module, "run_cells", in_process.run_cells)
     folder = tmp_path / "streams"
     config = replace(SMOKE, tasks=("language-model",), placements=("mhc",), others=())
     found, page = run_study(STUDY, config, Pieces(folder), command="test")

@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 
 from normscope.compare.grid import Cell, Grid, write_configs
 from normscope.compare.manifest import sources
-from normscope.compare.pool import CellState, run_cells
+from normscope.compare.pool import run_cells
+from normscope.compare.state import CellState
 from normscope.errors import UserError
 from normscope.evidence.estimates import estimate
 from normscope.measure import Estimate, Sensitivity, lr_sensitivity

@@ -97,6 +97,29 @@ class TwoTasksConfig(LadderConfig):
         check_rising(self, "peak_lrs")
 
 
+def training_conditions(config: TwoTasksConfig) -> list[tuple[str, str]]:
+    """How runs of both tasks are trained, over which rates and with how many seeds."""
+    return [
+        ("weights", f"drawn by scheme {config.initialisation} for all, times the gains of the placement"),
+        (
+            "training",
+            f"{config.updates:,} updates of Adam, betas 0.9 and 0.98, no weight decay, gradients not clipped; full "
+            f"rate up to update {config.warmup_updates}, then in a straight line to 0, and a warm-up of "
+            f"{config.warmup_updates} updates or none",
+        ),
+        (
+            "rates",
+            f"{', '.join(f'{lr:g}' for lr in config.peak_lrs)}: {config.climbing} for the ladder, then {config.seeds} "
+            "at the best. The seed that chose the rate is among them, for all alike",
+        ),
+        (
+            "seeds",
+            f"{config.seeds} of each configuration: weights and order; intervals are of 95 %, Student's t, over seeds "
+            "in pairs, each claim by itself: of twenty that are not so, one is expected to look certain",
+        ),
+    ]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
     """One task at a study's size."""

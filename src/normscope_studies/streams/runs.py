@@ -1,86 +1,116 @@
-"""The trainings: a ladder of rates for every placement with warm-up and without, then more seeds at the best rate."""
+"""The trainings of every placement, with as many parameters as Pre-LN, and what is inside them."""
 
-from collections.abc import Sequence
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 
-from normscope.compare.grid import Cell, Grid
+from normscope.compare.grid import Cell
+from normscope.errors import UserError
+from normscope.measure import Estimate
 from normscope.runs.config import replaced
+from normscope.settings.tables import to_toml
 
+from ..engine.ladders import Ladder, LadderArm, WarmupPair, climb
+from ..engine.models import Trial
 from ..engine.pieces import Pieces
-from ..ladders.arms import BestOfLadder, best_rate
-from ..ladders.runs import Run, train
-from .config import StreamsConfig
-from .models import Trial
+from .config import BASE, StreamsConfig
+from .measure import gradient_spread, measured
+
+Measures = Mapping[str, float]
+"""Of one run: worth_nats, turned, correlation and gradient_spread."""
+MEASURES = ("worth_nats", "turned", "correlation", "gradient_spread")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Arm(BestOfLadder):
-    """A placement with one warm-up, over the ladder and at its best rate."""
+class TaskRuns:
+    """All placements of one task."""
 
-    placement: str
-    warmup_updates: int
-    ffn_width: int
-    parameters: int
+    task: str
+    unigram_nats: float
+    pairs: Mapping[str, WarmupPair]
+    """By placement."""
+    sizes: Mapping[str, tuple[int, int]]
+    """Feed-forward width and parameters, by placement."""
+    inside: Mapping[tuple[str, int], Sequence[Measures]]
+    """By placement and warm-up: of the runs at the best rate, one a seed; one that did not stay finite has none."""
+
+    @property
+    def words(self) -> str:
+        """The task's name in a sentence."""
+        return self.task.replace("-", " ")
+
+    @property
+    def placements(self) -> list[str]:
+        """The lowest loss first, each with the better of its warm-ups."""
+        return sorted(self.pairs, key=lambda name: self.pairs[name].better.mean_nats)
+
+    def less_base(self, placement: str) -> Estimate:
+        """By how many nats it ends above Pre-LN, each at its better warm-up; over seeds in pairs."""
+        return self.pairs[placement].better.less(self.pairs[BASE].better)
+
+    def mean_inside(self, placement: str, ladder: Ladder, name: str) -> float:
+        """Mean over the seeds that have it; NaN for none."""
+        values = [one[name] for one in self.inside[placement, ladder.warmup_updates]]
+        return math.fsum(values) / len(values) if values else math.nan
 
 
-Arms = dict[tuple[str, int], Arm]
-"""By placement and warm-up in updates."""
-
-
-def trained(config: StreamsConfig, trial: Trial, pieces: Pieces) -> Arms:
-    """Train what the folder lacks, the ladder first. Raises UserError for a training that failed, and Interrupted."""
-    words = trial.name.replace("-", " ")
-    widths = {name: trial.equal_ffn_width(name) for name in config.trained(trial.model)}
-    make = partial(_cells, config, trial, pieces, widths)
-    arms = [(name, warmup) for name in widths for warmup in config.warmups]
-    climbed = _train(make(dict.fromkeys(arms, config.peak_lrs), config.ladder_seeds), f"{words}: the ladder", pieces)
-    ladders = {
-        arm: [[climbed[arm, lr, seed] for lr in config.peak_lrs] for seed in range(1, config.ladder_seeds + 1)]
-        for arm in arms
-    }
-    best = {arm: best_rate(ladder, config.peak_lrs) for arm, ladder in ladders.items()}
-    again = _train(make({arm: (lr,) for arm, lr in best.items()}, config.seeds), f"{words}: the best rates", pieces)
-    return {
-        arm: Arm(
-            placement=arm[0],
-            warmup_updates=arm[1],
-            ffn_width=widths[arm[0]],
-            parameters=trial.parameters(arm[0], widths[arm[0]]),
+def trained(config: StreamsConfig, trial: Trial, pieces: Pieces) -> TaskRuns:
+    """Train what the folder lacks, and measure the runs at the best rates."""
+    widths = {name: equal_ffn_width(trial, name) for name in config.trained(trial.model)}
+    arms = {
+        name: LadderArm(
+            base=replaced(trial.base, model__ffn_width=width),
+            placement=name,
+            folder=pieces.folder / trial.name,
             peak_lrs=config.peak_lrs,
-            ladder=ladder,
-            best=[again[arm, best[arm], seed] for seed in range(1, config.seeds + 1)],
         )
-        for arm, ladder in ladders.items()
+        for name, width in widths.items()
     }
+    pairs = climb(arms, config, pieces, stage=trial.words)
+    return TaskRuns(
+        task=trial.name,
+        unigram_nats=trial.unigram_nats,
+        pairs=pairs,
+        sizes={name: (width, parameters(trial, name, width)) for name, width in widths.items()},
+        inside={
+            (name, ladder.warmup_updates): [_measured(trial, one.cell, pieces) for one in ladder.at_best if one.finite]
+            for name, pair in pairs.items()
+            for ladder in (pair.without, pair.warm)
+        },
+    )
 
 
-Key = tuple[tuple[str, int], float, int]
-"""Placement and warm-up, rate, seed."""
+def parameters(trial: Trial, placement: str, ffn_width: int) -> int:
+    """How many numbers are trained."""
+    config = replaced(trial.base, model__placement=placement, model__ffn_width=ffn_width)
+    built = trial.task.build(config, trial.task.codec_of(trial.corpus))
+    return sum(p.numel() for p in built.parameters() if p.requires_grad)
 
 
-def _cells(
-    config: StreamsConfig,
-    trial: Trial,
-    pieces: Pieces,
-    widths: dict[str, int],
-    rates: dict[tuple[str, int], Sequence[float]],
-    seeds: int,
-) -> list[Cell]:
-    """The first seed of all first. rates: those of each placement and warm-up."""
-    found = []
-    for (placement, warmup), lrs in rates.items():
-        grid = Grid(
-            placements_and_warmups=((placement, warmup),), peak_lrs=tuple(lrs), optimizers=("adam",), seeds=seeds
+def equal_ffn_width(trial: Trial, placement: str) -> int:
+    """The feed-forward width at which the model has as many parameters as Pre-LN's, as nearly as can be.
+
+    Raises UserError where the placement's own parameters leave nothing for a feed-forward.
+    """
+    full: int = trial.base.model.ffn_width
+    wanted, here = parameters(trial, BASE, full), parameters(trial, placement, full)
+    # The count is a straight line in the width.
+    each = here - parameters(trial, placement, full - 1)
+    width = full - round((here - wanted) / each)
+    if width < 1:
+        raise UserError(
+            f"{placement} has {here - wanted:,} parameters more than {BASE}, and its feed-forward of {full:,} has "
+            f"{full * each:,} to take them from: make ffn_width larger, or leave it out of `placements`"
         )
-        base = replaced(trial.base, model__ffn_width=widths[placement])
-        found += grid.cells(base, pieces.folder / trial.name)
-    return sorted(found, key=lambda cell: cell.seed)
+    return width
 
 
-def _train(cells: list[Cell], stage: str, pieces: Pieces) -> dict[Key, Run]:
-    found = train(cells, stage, pieces)
-    return {
-        ((c.arm.placement, c.arm.warmup_updates), c.arm.peak_lr, c.seed): run
-        for c, run in zip(cells, found, strict=True)
-    }
+def _measured(trial: Trial, cell: Cell, pieces: Pieces) -> Measures:
+    """What is measured of a run, once, and what it logged of its gradients before the first update."""
+    asked = {"run": cell.name, "configuration": hashlib.sha256(to_toml(cell.config).encode()).hexdigest()}
+    inside = pieces.get(
+        f"{trial.name}/{cell.name}", asked, measured, trial.task, trial.corpus, cell.config, cell.folder
+    )
+    norms = next(event["gradient_norms"] for event in cell.folder.events() if event["event"] == "initialisation")
+    return {**inside, "gradient_spread": gradient_spread(norms)}

@@ -1,66 +1,236 @@
-"""Newer residual streams beside older placements: the runs, what is inside them, and the page."""
+"""Newer residual streams beside older placements: what the sources promise, what the runs say, and the page."""
 
-import hashlib
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
-from normscope.compare.grid import Cell
-from normscope.compare.manifest import sources
-from normscope.settings.tables import to_toml
-from normscope.tasks.run_config import RunConfig
+from normscope.compare.manifest import in_words
+from normscope.evidence.estimates import plain_estimate
+from normscope.placement import named
 
+from ..engine.claims import claim
+from ..engine.figures import endings_svg, rates
+from ..engine.ladders import Ladder, end_columns, trained_by
+from ..engine.models import LOSS, training_conditions, trials
+from ..engine.page import Claim, StudyFigure, StudyTable, table
 from ..engine.pieces import Pieces
 from ..engine.study import Findings, Study
-from ..ladders.runs import Run
 from . import ABOUT
-from .claims import claims
-from .config import SCALES, StreamsConfig
-from .figures import figures
-from .measure import gradient_spread, measured
-from .models import Trial, trials
-from .runs import Arm, trained
-from .standing import Seen, Standing, stand
-from .tables import conditions, data, tables
+from .config import BASE, POST, PROMISES, SCALES, StreamsConfig
+from .measure import BATCHES
+from .runs import MEASURES, TaskRuns, trained
+
+_GROUPS = {
+    "several streams": (
+        "mhc",
+        "hyper-connections",
+        "hyper-connections-static",
+        "independent-hyper-connections",
+        "gated-multi-stream",
+    ),
+    "two streams, or all of the past": (
+        *("siamese-norm", "siamese-norm-hybrid", "attn-res-inkling"),
+        *("denseformer", "x0-residual", "x0-residual-modded"),
+    ),
+    "branches scaled by depth": ("depth-scaled", "completep", "depth-mup", "minicpm", "granite", "layer-scale"),
+    "gates, scaled skips, parallel blocks": ("variance-gate", "gpas", "zaya", "doge", "parallel", "normformer"),
+}
 
 
 def run(config: StreamsConfig, pieces: Pieces) -> Findings:
     """Raises UserError for text that is not there, and for a training that fails."""
-    found = [_standing(config, trial, pieces) for trial in trials(config).values()]
-    cells = {
-        run.cell.folder.path: run.cell for standing in found for arm in standing.arms.values() for run in _runs(arm)
-    }
-    trained_by = sources(cells.values())
+    found = [trained(config, trial, pieces) for trial in trials(config)]
+    runs = trained_by(pair for one in found for pair in one.pairs.values())
     return Findings(
-        conditions=conditions(config, found, trained_by),
+        conditions=conditions(config, found, runs),
         claims=claims(config, found),
-        figures=figures(config, found),
+        figures=figures(found),
         tables=tables(found),
-        data=data(found, trained_by),
+        data={"trials": {one.task: _data(one) for one in found}, "runs": runs},
     )
 
 
-def _standing(config: StreamsConfig, trial: Trial, pieces: Pieces) -> Standing:
-    arms = trained(config, trial, pieces)
+def claims(config: StreamsConfig, found: Sequence[TaskRuns]) -> list[Claim]:
+    """One for each promise, one a task for warm-up, and the one placement that is known to need it."""
+    edge, made = config.comparable_nats, []
+    for name, promise in PROMISES.items():
+        less = {one.words: one.less_base(name) for one in found if name in one.pairs}
+        if less:
+            title, lower = named(name).title, promise.ends == "lower"
+            ends = "lower than" if lower else f"within {edge:g} nats of"
+            made.append(
+                claim(
+                    title,
+                    f"{title} ends {ends} Pre-LN of as many parameters, each at its own best rate and warm-up.",
+                    source=promise.source,
+                    value="its last loss less Pre-LN's, in nats",
+                    holds=less,
+                    least=-math.inf if lower else -edge,
+                    greatest=0.0 if lower else edge,
+                )
+            )
+    for one in found:
+        new = [name for name in one.placements if name in config.placements]
+        made.append(
+            claim(
+                f"the newer streams do without warm-up, {one.words}",
+                "Without warm-up, at its own best rate, a newer residual stream ends at most "
+                f"{edge:g} nats above its runs with warm-up.",
+                source="not in the sources; asked of all",
+                value="the loss without less that with warm-up, in nats",
+                holds={named(name).title: one.pairs[name].gain for name in new},
+                greatest=edge,
+            )
+        )
+    made.append(
+        claim(
+            "Post-LN needs its warm-up",
+            "Post-LN without warm-up ends higher than with it, each at its own best rate.",
+            source="Xiong et al. 2020, section 3.2",
+            value="the loss without less that with warm-up, in nats",
+            holds={one.words: one.pairs[POST].gain for one in found},
+            least=0.0,
+        )
+    )
+    return made
 
-    def look(arm: Arm) -> list[Seen]:
-        return [_seen(trial, run.cell, pieces) for run in arm.best if run.finite]
 
-    return stand(config, trial.name, trial.task.chance_nats(trial.corpus), arms, look)
+def figures(found: Sequence[TaskRuns]) -> list[StudyFigure]:
+    """Where every placement ends, and how its loss depends on the rate."""
+    made = []
+    for one in found:
+        name, words = one.task.replace("-", "_"), one.words.capitalize()
+        made.append(
+            StudyFigure(
+                name=f"endings_{name}",
+                title=f"{words}: where the runs end",
+                caption="One point a seed, at the best rate of the ladder; filled with warm-up, hollow without.",
+                svg=_endings(one),
+                wide=True,
+            )
+        )
+        groups = {words: [name for name in names if name in one.pairs] for words, names in _GROUPS.items()}
+        dotted = {named(BASE).title: (-1, one.pairs[BASE].without)}
+        panels = [
+            rates(words, {named(name).title: one.pairs[name].without for name in names}, dotted=dotted)
+            for words, names in groups.items()
+            if names
+        ]
+        if panels:
+            made.append(
+                StudyFigure.of_panels(
+                    name=f"rates_{name}",
+                    title=f"{words}: the loss over the rate, without warm-up",
+                    caption="Mean over the seeds of the ladder with their range; a run that did not stay finite "
+                    "counts as its loss at initialisation. Pre-LN is dotted in every panel.",
+                    panels=panels,
+                    told=f"Last loss over the peak rate without warm-up, {one.words}",
+                    wide=True,
+                )
+            )
+    return made
 
 
-def _seen(trial: Trial, cell: Cell, pieces: Pieces) -> Seen:
-    """What is measured of a run, once, and what it logged of its gradients before the first update."""
-    config: RunConfig = cell.config
-    asked = {"run": cell.name, "configuration": hashlib.sha256(to_toml(config).encode()).hexdigest()}
-    inside = pieces.get(f"{trial.name}/{cell.name}", asked, measured, trial.task, trial.corpus, config, cell.folder)
-    norms = next(event["gradient_norms"] for event in cell.folder.events() if event["event"] == "initialisation")
-    return {**inside, "gradient_spread": gradient_spread(norms)}
+def _endings(one: TaskRuns) -> str:
+    names = one.placements[::-1]
+    best, worst, base = (one.pairs[name].better.mean_nats for name in (names[-1], names[0], BASE))
+    return endings_svg(
+        {named(name).title: one.pairs[name] for name in names},
+        {"Pre-LN, mean of its better warm-up": base},
+        title=f"Last validation loss of every placement, {one.words}",
+        desc=f"From {named(names[-1]).title} at {best:.3f} nats to {named(names[0]).title} at {worst:.3f}; Pre-LN at "
+        f"{base:.3f}.",
+    )
 
 
-def _runs(arm: Arm) -> list[Run]:
-    return [run for row in (*arm.ladder, arm.best) for run in row]
+def tables(found: Sequence[TaskRuns]) -> list[StudyTable]:
+    """Two a task: where the runs end, and what they look like inside."""
+    made = []
+    for one in found:
+        words = one.words.capitalize()
+
+        def inside(name: str, one: TaskRuns = one) -> Callable[[str], float]:
+            return lambda placement: one.mean_inside(placement, one.pairs[placement].better, name)
+
+        title = ("placement", lambda name: named(name).title)
+        made.append(
+            table(
+                f"{words}: mean last loss in nats at the best rate of the ladder (* its first or last), "
+                "and sensitivity over the ladder, without warm-up and with; the better of both less Pre-LN's",
+                one.placements,
+                [
+                    title,
+                    *end_columns(one.pairs.__getitem__),
+                    ("less Pre-LN's", one.less_base),
+                    ("parameters", lambda name, sizes=one.sizes: sizes[name][1]),
+                    ("feed-forward", lambda name, sizes=one.sizes: sizes[name][0]),
+                ],
+            )
+        )
+        made.append(
+            table(
+                f"{words}: the decoder at the better warm-up, means over seeds. What the last third of "
+                "its blocks is worth in nats of loss, how far it turns the output (1 - cos), the correlation of the "
+                "output's tokens; and the largest over the smallest gradient norm of its blocks before training",
+                one.placements,
+                [
+                    title,
+                    ("last third is worth", inside("worth_nats")),
+                    ("and turns", inside("turned")),
+                    ("cosine similarity of tokens", inside("correlation")),
+                    ("gradient spread", inside("gradient_spread")),
+                ],
+            )
+        )
+    return made
 
 
-STUDY = Study(
-    about=ABOUT,
-    scales=SCALES,
-    run=run,
-)
+def conditions(config: StreamsConfig, found: Sequence[TaskRuns], runs: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """How the runs were made."""
+    return [
+        LOSS,
+        (
+            "models",
+            f"width {config.width}, {config.heads} heads, no dropout; a language model is a decoder of {config.blocks} "
+            f"blocks, translation has {config.stack_blocks}+{config.stack_blocks}. The feed-forward of Pre-LN is "
+            f"{config.ffn_width} wide; the others have as many parameters in all, and less of it where they have some "
+            "of their own",
+        ),
+        (
+            "text",
+            f"{config.batch_sequences} sequences of {config.sequence_length} tokens; batches of at most "
+            f"{config.max_tokens} tokens a side to translate; unigram baselines "
+            + ", ".join(f"{one.unigram_nats:.3f} ({one.words})" for one in found),
+        ),
+        ("inside", f"of the last checkpoint, over {BATCHES} batches of training text in an order of their own"),
+        *training_conditions(config),
+        ("trained by", in_words(dict(runs))),
+    ]
+
+
+def _data(one: TaskRuns) -> dict[str, Any]:
+    def arm(placement: str, ladder: Ladder) -> dict[str, Any]:
+        return {
+            **ladder.data(),
+            "mean_seen": {name: one.mean_inside(placement, ladder, name) for name in MEASURES},
+            "seen": [dict(seed) for seed in one.inside[placement, ladder.warmup_updates]],
+        }
+
+    return {
+        "unigram_nats": one.unigram_nats,
+        "placements": {
+            name: {
+                "title": named(name).title,
+                "parameters": one.sizes[name][1],
+                "ffn_width": one.sizes[name][0],
+                "less_pre_ln_nats": plain_estimate(one.less_base(name)),
+                "warmup_gain_nats": plain_estimate(one.pairs[name].gain),
+                "without_warmup": arm(name, one.pairs[name].without),
+                "with_warmup": arm(name, one.pairs[name].warm),
+            }
+            for name in one.placements
+        },
+    }
+
+
+STUDY = Study(about=ABOUT, scales=SCALES, run=run)
