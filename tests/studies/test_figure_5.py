@@ -11,17 +11,23 @@ from normscope.errors import UserError
 from normscope.provenance import source_sha256
 from normscope.report.chart import Panel
 from normscope.train.run_folder import RunFolder
+from normscope_studies.engine import ladders
 from normscope_studies.engine import page as contents
 from normscope_studies.engine.pieces import Pieces
 from normscope_studies.engine.study import run_study
-from normscope_studies.figure_5 import curves as figure_5_curves
-from normscope_studies.figure_5.claims import PUBLISHED_SHARE, claims, pairings, shares
 from normscope_studies.figure_5.config import SCALES, Figure5Config, check_inputs
-from normscope_studies.figure_5.curves import Arm, Chance, Curve, Curves, chance
-from normscope_studies.figure_5.figures import figures
-from normscope_studies.figure_5.study import STUDY
-from normscope_studies.figure_5.tables import data, tables
-from normscope_studies.figure_5.tuning import Point, Tuned
+from normscope_studies.figure_5.page import data, figures, tables
+from normscope_studies.figure_5.study import PUBLISHED_SHARE, STUDY, claims
+from normscope_studies.figure_5.trainings import (
+    Chance,
+    PretrainingCurve,
+    PretrainingCurves,
+    TunedPoint,
+    TunedTask,
+    chance,
+    shares,
+)
+from normscope_studies.translation.comparing import updates_to
 
 CONFIG = Figure5Config(seeds=2, updates=100, warmup_updates=10, validations=4, tasks=("mrpc",))
 UPDATES = (25, 50, 75, 100)
@@ -29,10 +35,10 @@ UNIGRAM = 6.0
 CHANCE = Chance(nll_nats=UNIGRAM, next_sentence_accuracy=0.57)
 
 
-def curve(*losses: float, ended: str = "finished") -> Curve:
+def curve(*losses: float, ended: str = "finished") -> PretrainingCurve:
     updates = UPDATES[: len(losses)]
     masked = [loss - 0.5 for loss in losses]
-    return Curve(
+    return PretrainingCurve(
         folder=RunFolder(Path("nowhere")),
         updates=updates,
         loss_nats=losses,
@@ -42,9 +48,9 @@ def curve(*losses: float, ended: str = "finished") -> Curve:
     )
 
 
-def curves(*losses: tuple[float, ...]) -> Curves:
+def curves(*losses: tuple[float, ...]) -> PretrainingCurves:
     """One curve an arm, in the order of the configuration, the same for both seeds."""
-    return {Arm(*arm): [curve(*row), curve(*row)] for arm, row in zip(CONFIG.arms, losses, strict=True)}
+    return {arm: [curve(*row), curve(*row)] for arm, row in zip(CONFIG.arms, losses, strict=True)}
 
 
 POST = (6.0, 5.5, 5.2, 5.0)
@@ -55,22 +61,22 @@ STUCK = (6.9, 6.8, 6.8, 6.7)
 
 @pytest.mark.parametrize(("target", "expected"), [(6.0, 25), (5.75, 37.5), (5.0, 100), (6.5, 25), (4.9, None)])
 def test_where_a_curve_comes_down_to_a_loss(target: float, expected: float | None) -> None:
-    assert curve(*POST).updates_to(target) == (None if expected is None else pytest.approx(expected))
+    assert updates_to(UPDATES, POST, target) == (None if expected is None else pytest.approx(expected))
 
 
 def test_a_curve_that_rises_again_counts_where_it_first_was() -> None:
-    assert curve(6.0, 5.0, 5.5, 5.0).updates_to(5.2) == pytest.approx(45)
+    assert updates_to(UPDATES, (6.0, 5.0, 5.5, 5.0), 5.2) == pytest.approx(45)
 
 
 def test_the_share_of_updates_is_of_the_other_arm_of_the_same_seed() -> None:
-    own = pairings(CONFIG)[0]
+    own = CONFIG.pairs[0]
     found = curves(POST, FASTER, STUCK, SLOWER)
     found[own.pre][1] = curve(*SLOWER)
     # 5.1 after 50 and 4.9 after 75: 5.0 half-way between.
     assert shares(own, found) == [pytest.approx(0.625), None]
 
 
-def verdicts(found: Curves, tuned: dict[str, Tuned] | None = None) -> dict[str, str]:
+def verdicts(found: PretrainingCurves, tuned: dict[str, TunedTask] | None = None) -> dict[str, str]:
     return {claim.name: claim.verdict for claim in claims(CONFIG, found, UNIGRAM, tuned or {})}
 
 
@@ -95,7 +101,7 @@ def test_each_claim_fails_by_itself() -> None:
 def test_a_run_that_stopped_has_diverged() -> None:
     found = curves(POST, FASTER, FASTER, FASTER)
     assert verdicts(found)["(a) Post-LN diverges at the larger rate"] == "not reproduced"
-    large = pairings(CONFIG)[2].post
+    large = CONFIG.pairs[2].post
     found[large] = [curve(5.8, 5.5, ended="non-finite"), curve(*STUCK)]
     assert verdicts(found)["(a) Post-LN diverges at the larger rate"] == "reproduced"
 
@@ -107,17 +113,17 @@ def test_one_seed_decides_nothing() -> None:
     assert all("One seed has no interval" in claim.found for claim in claims(CONFIG, found, UNIGRAM, {}))
 
 
-def tuned(post: list[float], pre: list[float]) -> dict[str, Tuned]:
-    own = pairings(CONFIG)[0]
+def tuned(post: list[float], pre: list[float]) -> dict[str, TunedTask]:
+    own = CONFIG.pairs[0]
     update = CONFIG.tuned_updates[-1]
     points = {
-        (own.post, CONFIG.tuned_updates[0]): Point(setting="s", accuracies=post, f1s=post),
-        (own.pre, CONFIG.tuned_updates[0]): Point(setting="s", accuracies=pre, f1s=pre),
-        (own.post, update): Point(setting="s", accuracies=post, f1s=post),
-        (own.pre, update): Point(setting="s", accuracies=pre, f1s=pre),
+        (own.post, CONFIG.tuned_updates[0]): TunedPoint(setting="s", accuracies=post, f1s=post),
+        (own.pre, CONFIG.tuned_updates[0]): TunedPoint(setting="s", accuracies=pre, f1s=pre),
+        (own.post, update): TunedPoint(setting="s", accuracies=post, f1s=post),
+        (own.pre, update): TunedPoint(setting="s", accuracies=pre, f1s=pre),
     }
     searched = [(own.post, update, "s", 0.7), (own.pre, update, "s", None)]
-    return {"mrpc": Tuned(majority=0.684, conditions="c", points=points, searched=searched)}
+    return {"mrpc": TunedTask(majority=0.684, conditions="c", points=points, searched=searched)}
 
 
 @pytest.mark.parametrize(
@@ -136,7 +142,7 @@ def test_accuracies_are_compared_with_their_spread(post: list[float], pre: list[
 def test_the_page_shows_what_its_data_hold() -> None:
     found, tuning = curves(POST, FASTER, STUCK, FASTER), tuned([0.70, 0.71, 0.70], [0.73, 0.745, 0.735])
     held = data(CONFIG, found, CHANCE, tuning)
-    own = pairings(CONFIG)[0]
+    own = CONFIG.pairs[0]
     assert held["pre_training"][own.pre.title]["last_loss_nats"] == [4.8, 4.8]
     assert held["fine_tuning"]["mrpc"]["points"][-1]["above_majority"] is True
     pictures = figures(found, CHANCE, tuning)
@@ -206,7 +212,7 @@ def test_every_scale_trains_the_arms_of_the_paper() -> None:
 def test_the_smallest_scale_runs_and_goes_on_without_training_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(figure_5_curves, "run_cells", in_process.run_cells)
+    monkeypatch.setattr(ladders, "run_cells", in_process.run_cells)
     config = replace(SCALES["smoke"].config, updates=3, warmup_updates=1, validations=1)
     found, page = run_study(STUDY, config, Pieces(tmp_path), command="test")
     assert page.is_file()

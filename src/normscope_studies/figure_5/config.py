@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from normscope.data.documents.opening import TextDataConfig
 from normscope.data.parallel.opening import TOY
@@ -11,10 +12,30 @@ from normscope.optim import OptimizerConfig, ScheduleConfig
 from normscope.tasks.masked_lm import MaskedConfig, MaskedRunConfig
 from normscope.train import TrainConfig
 
+from ..engine.models import refuse_missing
 from ..engine.study import Scale
+from ..translation.arms import PLACEMENTS, POST, PRE
 
-POST, PRE = "post-ln", "pre-ln"
-PLACEMENTS = {POST: "Post-LN", PRE: "Pre-LN"}
+
+class PretrainingArm(NamedTuple):
+    """What differs between the pre-trainings."""
+
+    placement: str
+    warmup_updates: int
+    peak_lr: float
+
+    @property
+    def title(self) -> str:
+        warmup = f"warm-up {self.warmup_updates:,}" if self.warmup_updates else "no warm-up"
+        return f"{PLACEMENTS[self.placement]}, {warmup}, rate {self.peak_lr:g}"
+
+
+class ArmPair(NamedTuple):
+    """Two pre-trainings that are compared, and under what."""
+
+    name: str
+    post: PretrainingArm
+    pre: PretrainingArm
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,10 +99,21 @@ class Figure5Config:
         self.training()
 
     @property
-    def arms(self) -> tuple[tuple[str, int, float], ...]:
-        """Placement, warm-up and rate: the paper's two, then each at the other's rate."""
+    def arms(self) -> tuple[PretrainingArm, ...]:
+        """The paper's two, then each at the other's rate."""
         post, pre = (POST, self.warmup_updates), (PRE, 0)
-        return (*post, self.post_lr), (*pre, self.pre_lr), (*post, self.pre_lr), (*pre, self.post_lr)
+        arms = (*post, self.post_lr), (*pre, self.pre_lr), (*post, self.pre_lr), (*pre, self.post_lr)
+        return tuple(PretrainingArm(*arm) for arm in arms)
+
+    @property
+    def pairs(self) -> tuple[ArmPair, ...]:
+        """As the paper compares them, and at the same rates, as it does not."""
+        own_post, own_pre, post, pre = self.arms
+        return (
+            ArmPair(f"each at its own rate ({own_post.peak_lr:g} and {own_pre.peak_lr:g})", own_post, own_pre),
+            ArmPair(f"both at {pre.peak_lr:g}", own_post, pre),
+            ArmPair(f"both at {post.peak_lr:g}", post, own_pre),
+        )
 
     @property
     def tuned_updates(self) -> tuple[int, ...]:
@@ -126,11 +158,7 @@ class Figure5Config:
 
 def check_inputs(config: Figure5Config) -> None:
     """Raise UserError that says how to come by what is not there."""
-    if config.corpus != TOY and not Path(config.corpus).is_dir():
-        raise UserError(
-            f"no corpus at {config.corpus!r}: prepare text with `normscope data documents`, and give its folder with "
-            f"--set corpus=FOLDER (or corpus={TOY} for the embedded language)"
-        )
+    refuse_missing(config.corpus, "corpus", "normscope data documents")
     for task in config.tasks:
         for name in ("train.tsv", "dev.tsv"):
             if not (Path(config.glue) / task / name).is_file():

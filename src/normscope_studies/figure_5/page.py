@@ -1,0 +1,216 @@
+"""Figure 5's panels as the paper lays them out, the loss in its parts, and the numbers under them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from normscope.compare.manifest import in_words
+from normscope.data.documents.opening import open_documents
+from normscope.evidence.estimates import estimate, plain_estimate, with_interval
+from normscope.measure import Estimate
+from normscope.report.chart import Panel, Series
+
+from ..engine.figures import line, ranged
+from ..engine.page import StudyFigure, StudyTable
+from .config import PLACEMENTS, Figure5Config
+from .trainings import Chance, PretrainingCurves, TunedTask, advantages, shares
+
+_TUNED_CAPTION = (
+    " (b), (c): accuracy of fine-tuned checkpoints on the development set, with 95 % intervals over fine-tuning seeds."
+)
+_HALF_WIDTH = 0.3
+"""Of a point's interval, drawn beside the other arm's."""
+
+
+def figures(curves: PretrainingCurves, chance: Chance, tuned: Mapping[str, TunedTask]) -> list[StudyFigure]:
+    """In the paper's layout, and the loss in its parts."""
+    updates = next(iter(curves.values()))[0].updates
+    ends = [float(updates[0]), float(updates[-1])]
+    unigram = line("unigram baseline", "claimed", -1, ends, chance.nll_nats)
+    always = line("always the same answer", "claimed", -1, ends, chance.next_sentence_accuracy)
+    return [
+        StudyFigure.of_panels(
+            name="figure_5",
+            title="Figure 5, in the paper's layout",
+            caption="(a): validation loss of masked tokens and next sentences over updates, mean over seeds with the "
+            "range of all of them." + (_TUNED_CAPTION if tuned else ""),
+            panels=[
+                _over_updates("(a) validation loss", "nats", curves, "loss_nats"),
+                *(_accuracy_panel(task, one, curves) for task, one in tuned.items()),
+            ],
+            told="Validation loss and accuracy over updates of pre-training",
+            wide=True,
+        ),
+        StudyFigure.of_panels(
+            name="parts",
+            title="The loss in its parts",
+            caption="Of masked tokens, beside the unigram entropy of the validation text; and the "
+            "accuracy on next sentences, beside that of always giving the more frequent answer. Mean over seeds "
+            "with the range of all of them.",
+            panels=[
+                _over_updates("masked tokens", "nats per masked token", curves, "nll_nats", unigram),
+                _over_updates("next sentences", "accuracy", curves, "next_sentence_accuracy", always),
+            ],
+            told="Masked-token loss and next sentences over updates",
+            wide=True,
+        ),
+    ]
+
+
+def _over_updates(title: str, ylabel: str, curves: PretrainingCurves, what: str, *beside: Series) -> Panel:
+    series = []
+    for hue, (arm, runs) in enumerate(curves.items()):
+        # A run that stopped early ends the curve.
+        length = min(len(run.updates) for run in runs)
+        rows = [getattr(run, what)[:length] for run in runs]
+        series.append(ranged(arm.title, hue, runs[0].updates, rows))
+    return Panel(title=title, xlabel="updates", ylabel=ylabel, series=[*series, *beside])
+
+
+def _accuracy_panel(task: str, tuned: TunedTask, curves: PretrainingCurves) -> Panel:
+    """Over updates; of one checkpoint an arm there is no curve: each has a place of its own, and a width to be seen."""
+    title = f"({'b' if task == 'mrpc' else 'c'}) {task.upper()}"
+    updates = sorted({update for _, update in tuned.points})
+    hues = {arm: hue for hue, arm in enumerate(curves) if any(arm == one for one, _ in tuned.points)}
+    series, single = [], len(updates) == 1
+    for place, (arm, hue) in enumerate(hues.items()):
+        own = [update for update in updates if (arm, update) in tuned.points]
+        found = [estimate(tuned.points[arm, update].accuracies) for update in own]
+        x: Sequence[float] = [place - _HALF_WIDTH, place, place + _HALF_WIDTH] if single else own
+        series.append(_with_intervals(arm.title, hue, x, found * 3 if single else found))
+    ends = [-0.5, len(hues) - 0.5] if single else [float(updates[0]), float(updates[-1])]
+    series.append(line("always the more frequent label", "claimed", -1, ends, tuned.majority))
+    if not single:
+        return Panel(title=title, xlabel="updates", ylabel="accuracy", series=series)
+    ticks, xlabel = [PLACEMENTS[arm.placement] for arm in hues], f"pre-trained for {updates[0]:,} updates"
+    return Panel(title=title, xlabel=xlabel, ylabel="accuracy", series=series, ticks=ticks)
+
+
+def _with_intervals(label: str, hue: int, x: Sequence[float], found: Sequence[Estimate]) -> Series:
+    y, low, high = ([float(getattr(one, edge)) for one in found] for edge in ("mean", "low", "high"))
+    return Series(label=label, kind="measured", hue=hue, x=list(x), y=y, low=low, high=high)
+
+
+def tables(config: Figure5Config, curves: PretrainingCurves, tuned: Mapping[str, TunedTask]) -> list[StudyTable]:
+    """Where the pre-trainings end, how soon Pre-LN is there, and the fine-tunings."""
+    ends: list[tuple[str | float, ...]] = []
+    for arm, runs in curves.items():
+        for seed, run in enumerate(runs, 1):
+            last = (run.loss_nats[-1], run.nll_nats[-1], run.next_sentence_accuracy[-1])
+            ends.append((arm.title, seed, *last, run.ended))
+    found = [
+        StudyTable(
+            title="Where the pre-trainings end",
+            columns=("configuration", "seed", "loss, nats", "masked tokens, nats", "next sentences, accuracy", "ended"),
+            rows=ends,
+        ),
+        StudyTable(
+            title="Share of the updates after which Pre-LN reaches the loss that Post-LN ends at",
+            columns=("compared", *(f"seed {seed}" for seed in range(1, config.seeds + 1))),
+            rows=[(pair.name, *shares(pair, curves)) for pair in config.pairs],
+        ),
+    ]
+    for task, one in tuned.items():
+        rows = []
+        for (arm, update), point in one.points.items():
+            accuracy = with_interval(estimate(point.accuracies))
+            f1 = with_interval(estimate(point.f1s)) if point.f1s else ""
+            rows.append((arm.title, update, accuracy, f1, point.setting))
+        found += [
+            StudyTable(
+                title=f"{task.upper()}, fine-tuned",
+                columns=("pre-trained", "updates", "accuracy", "F1", "setting"),
+                rows=rows,
+            ),
+            StudyTable(
+                title=f"{task.upper()}: the search, first seed",
+                columns=("pre-trained", "updates", "setting", "accuracy"),
+                rows=[(arm.title, *tried) for arm, *tried in one.searched],
+            ),
+        ]
+    return found
+
+
+def data(
+    config: Figure5Config, curves: PretrainingCurves, chance: Chance, tuned: Mapping[str, TunedTask]
+) -> dict[str, Any]:
+    """Every curve, and what the claims quote."""
+    kept = ("loss_nats", "nll_nats", "next_sentence_accuracy", "ended")
+    return {
+        "pre_training": {
+            arm.title: {
+                **arm._asdict(),
+                "updates": runs[0].updates,
+                "last_loss_nats": [curve.loss_nats[-1] for curve in runs],
+                "seeds": [{name: getattr(curve, name) for name in kept} for curve in runs],
+            }
+            for arm, runs in curves.items()
+        },
+        "chance": asdict(chance),
+        "share_of_updates": {pair.name: shares(pair, curves) for pair in config.pairs},
+        "fine_tuning": {task: _tuned_data(config, one) for task, one in tuned.items()},
+    }
+
+
+def _tuned_data(config: Figure5Config, tuned: TunedTask) -> dict[str, Any]:
+    return {
+        "majority": tuned.majority,
+        "points": [
+            {
+                "arm": arm.title,
+                "updates": update,
+                **asdict(point),
+                "accuracy": plain_estimate(estimate(point.accuracies)),
+                "f1": plain_estimate(estimate(point.f1s)) if point.f1s else None,
+                "above_majority": float(estimate(point.accuracies).low) > tuned.majority,
+            }
+            for (arm, update), point in tuned.points.items()
+        ],
+        "pre_less_post": {str(update): plain_estimate(one) for update, one in advantages(config, tuned).items()},
+        "searched": [
+            {"arm": arm.title, "updates": update, "setting": setting, "accuracy": accuracy}
+            for arm, update, setting, accuracy in tuned.searched
+        ],
+    }
+
+
+def conditions(
+    config: Figure5Config,
+    curves: PretrainingCurves,
+    tuned: Mapping[str, TunedTask],
+    trained_by: dict[str, dict[str, Any]],
+) -> list[tuple[str, str]]:
+    """How the trainings were made."""
+    corpus = open_documents(config.training().data)
+    train, valid = corpus.splits["train"], corpus.splits["valid"]
+    tokens = config.sequence_length * config.batch_sequences * config.accumulation
+    found = [
+        (
+            "loss",
+            "of masked tokens, mean per masked token, plus of next sentences, mean per pair; natural logarithm; the "
+            "same held-out pairs and masks for every run",
+        ),
+        ("gradients", f"of that sum; an update's is clipped to norm {config.clip_norm:g}"),
+        (
+            "text",
+            f"{len(train):,} documents ({train.words:,} words, {len(train.tokens):,} tokens of a vocabulary of "
+            f"{len(corpus.tokeniser):,}) to train on, {len(valid):,} held out",
+        ),
+        (
+            "model",
+            f"BERT's form: {config.blocks} blocks, width {config.width}, feed-forward {config.ffn_width}, "
+            f"{config.heads} heads, dropout {config.dropout:g}; weights from N(0, 0.02²)",
+        ),
+        (
+            "training",
+            f"{config.updates:,} updates of at most {tokens:,} tokens ({config.batch_sequences * config.accumulation} "
+            f"sequences of up to {config.sequence_length}); AdamW, betas {config.betas[0]:g} and {config.betas[1]:g}, "
+            f"weight decay {config.weight_decay:g}; the rate falls in a straight line to 0 at the last update",
+        ),
+        ("configurations", "; ".join(arm.title for arm in curves)),
+        ("seeds", f"{config.seeds} of each pre-training: weights, pairs, masks and order"),
+        ("trained by", in_words(trained_by)),
+    ]
+    for task, one in tuned.items():
+        found.append((f"{task.upper()}", f"{one.conditions}; intervals are of 95 %, Student's t over seeds"))
+    return found
