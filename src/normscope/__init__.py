@@ -26,7 +26,7 @@ _HOMES = {
     "profile": "api.training",
     "schedule": "api.scheduling",
     "train": "api.runs",
-    "weights_after": "measure.updates",
+    "weights_after": "measure.line",
 }
 """Where each public name lives; `__init__.pyi` says the same to type checkers."""
 __all__ = [*_HOMES]

@@ -1,7 +1,7 @@
 """GPT-2 (Radford et al. 2019) with any placement: a decoder-only language model."""
 
 # N = packed tokens, D = width, V = vocabulary
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -9,53 +9,29 @@ from torch import Tensor, nn
 
 from ..placement import StackShape, named
 from ..placement.reading import read_head
-from .attention import AttentionConfig, Cache, Context, Layout, PositionEncoding, with_heads
+from .attention import Cache, Context, Layout, with_heads
+from .config import TextModelConfig
 from .embedding import OutputTable, TextEmbedding
 from .initialisation import initialise
-from .sizes import check_text_model
 from .stack import PlacedEnd, Stack, norm_maker, stack_config
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DecoderConfig:
+class DecoderConfig(TextModelConfig):
     """A decoder alone. The defaults are GPT-2's smallest size (Radford et al. 2019, table 2)."""
 
-    placement: str = "pre-ln"
-    """A registered name, such as post-ln, pre-ln, deepnorm or ngpt."""
-    width: int = 768
-    ffn_width: int = 3072
-    heads: int = 12
-    blocks: int = 12
     positions: int = 1024
     """Of the longest sequence."""
-    position_encoding: PositionEncoding = "learned"
-    """learned or sinusoidal (added to the embedding), rotary (on queries and keys), alibi (on scores) or none."""
-    dropout: float = 0.1
-    """On the embedding and on each sub-layer's output."""
-    attention_dropout: float = 0.1
-    activation_dropout: float = 0.0
     activation: str = "gelu-tanh"
-    """gelu-tanh, gelu, relu, or, with a gate and half as many weights more, swiglu, geglu or geglu-tanh."""
-    biases: Literal["all", "query-key-value", "none"] = "all"
-    """Of the matrices of attention and feed-forward: of all (BERT, GPT-2), of three (Qwen 2), or of none (Llama)."""
-    norm: str = "as-placement"
-    norm_epsilon: float | Literal["as-placement"] = "as-placement"
-    """as-placement (1e-5, mostly, which is GPT-2's too), or a number."""
-    initialisation: str = "normal-0.02"
-    """normal-0.02 with the placement's gains, as-placement (the one of the placement's source), or another of
-    `normscope.model.SCHEMES`. Embeddings are drawn from N(0, 0.02²) whatever it is."""
-    activation_checkpointing: bool = False
-    """Compute every block again in the backward pass instead of keeping its activations: less memory, more time."""
     output: Literal["tied", "untied"] = "tied"
     """Whether the output projection is the embedding's table, or one of its own, drawn likewise."""
     logit_soft_cap: float | Literal["none"] = "none"
     """c: logits become c · tanh(logits / c) (Gemma 2 has 30)."""
     embedding_scale: Literal["none", "root-width"] = "none"
     """root-width: looked-up rows are multiplied by √d, as Gemma does."""
-    attention: AttentionConfig = field(default_factory=AttentionConfig)
 
     def __post_init__(self) -> None:
-        check_text_model(self)
+        TextModelConfig.__post_init__(self)
         if isinstance(self.logit_soft_cap, int | float) and not self.logit_soft_cap > 0:
             raise ValueError(f"logit_soft_cap must be above 0, or none, got {self.logit_soft_cap}")
 

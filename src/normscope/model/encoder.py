@@ -1,7 +1,6 @@
 """BERT (Devlin et al. 2018) with any placement: an encoder with the heads of pre-training, or as a judge of pairs."""
 
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -9,12 +8,12 @@ from torch.nn import functional
 
 from ..placement import StackShape, named
 from ..placement.reading import read_head
-from .attention import AttentionConfig, Context, Layout, PositionEncoding, with_heads
+from .attention import Context, Layout, with_heads
+from .config import TextModelConfig
 from .dropout import Dropout
 from .embedding import TextEmbedding
 from .initialisation import initialise
 from .linear import HeadLinear
-from .sizes import check_text_model
 from .stack import PlacedEnd, Stack, make_norm, norm_maker, stack_config
 
 # N = packed tokens, M = masked tokens, B = sequences, D = width, V = vocabulary
@@ -24,41 +23,14 @@ SEGMENTS = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EncoderConfig:
-    """An encoder alone. The defaults are BERT-base (Devlin et al. 2018, section 3)."""
+class EncoderConfig(TextModelConfig):
+    """An encoder alone. The defaults are BERT-base (Devlin et al. 2018, section 3).
+
+    The embedding and the masked-token head have a norm whatever the placement.
+    """
 
     placement: str = "post-ln"
-    """A registered name, such as post-ln, pre-ln, deepnorm or residual."""
-    width: int = 768
-    ffn_width: int = 3072
-    heads: int = 12
-    blocks: int = 12
-    positions: int = 512
-    """Of the longest sequence, special tokens included."""
-    position_encoding: PositionEncoding = "learned"
-    """learned or sinusoidal (added to the embedding), rotary (on queries and keys), alibi (on scores) or none."""
-    dropout: float = 0.1
-    """On the embedding and on each sub-layer's output."""
-    attention_dropout: float = 0.1
-    activation_dropout: float = 0.0
     activation: str = "gelu"
-    """gelu, gelu-tanh, relu, or, with a gate and half as many weights more, swiglu, geglu or geglu-tanh."""
-    biases: Literal["all", "query-key-value", "none"] = "all"
-    """Of the matrices of attention and feed-forward: of all (BERT, GPT-2), of three (Qwen 2), or of none (Llama)."""
-    norm: str = "as-placement"
-    """As an encoder-decoder's; also of the embedding and the masked-token head, which have a norm whatever the
-    placement."""
-    norm_epsilon: float | Literal["as-placement"] = "as-placement"
-    """as-placement (1e-5, mostly), or a number: BERT's own is 1e-12."""
-    initialisation: str = "normal-0.02"
-    """normal-0.02 (BERT's) with the placement's gains, as-placement (the one of the placement's source), or another of
-    `normscope.model.SCHEMES`. Embeddings and heads are drawn from N(0, 0.02²) whatever it is."""
-    activation_checkpointing: bool = False
-    """Compute every block again in the backward pass instead of keeping its activations: less memory, more time."""
-    attention: AttentionConfig = field(default_factory=AttentionConfig)
-
-    def __post_init__(self) -> None:
-        check_text_model(self)
 
     def shape(self) -> StackShape:
         """What the placement of its stack is read for."""

@@ -2,56 +2,34 @@
 
 # N = packed source tokens, M = packed target tokens, D = width, V = target vocabulary,
 # B = sentences, R = rows (beams) a sentence
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 
 from ..placement import StackShape, named
 from ..placement.reading import read_head
-from .attention import AttentionConfig, Cache, Context, Layout, PositionEncoding, as_factor, with_heads
+from .attention import Cache, Context, Layout, as_factor, with_heads
+from .config import ArchitectureConfig
 from .embedding import Embedding
 from .initialisation import initialise
-from .sizes import check_sizes
 from .stack import PlacedEnd, Stack, norm_maker, stack_config
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModelConfig:
+class ModelConfig(ArchitectureConfig):
     """An encoder-decoder. The defaults are the paper's sizes (Xiong et al. 2020, section 4.1)."""
 
-    placement: str = "pre-ln"
-    """A registered name, such as post-ln, pre-ln, deepnorm or residual."""
-    width: int = 512
-    ffn_width: int = 1024
-    heads: int = 4
+    COUNTS: ClassVar[tuple[str, ...]] = ("encoder_blocks", "decoder_blocks")
+
     encoder_blocks: int = 6
     decoder_blocks: int = 6
-    dropout: float = 0.1
-    """On embeddings and on each sub-layer's output."""
-    attention_dropout: float = 0.0
-    activation_dropout: float = 0.0
-    activation: str = "relu"
-    """relu, gelu, gelu-tanh, or, with a gate and half as many weights more, swiglu, geglu or geglu-tanh."""
-    biases: Literal["all", "query-key-value", "none"] = "all"
-    """Of the matrices of attention and feed-forward: of all (BERT, GPT-2), of three (Qwen 2), or of none (Llama)."""
-    position_encoding: PositionEncoding = "sinusoidal"
-    """sinusoidal (added to the embedding), rotary (on queries and keys of self-attention), alibi (on its scores), none.
-    """
-    norm: str = "as-placement"
-    """as-placement (LayerNorm, unless the norm is the placement's very idea), layer-norm, rms-norm, scale-norm,
-    sphere-norm, dyt or derf."""
-    initialisation: str = "as-placement"
-    """as-placement (the one of the placement's source), or one of `normscope.model.SCHEMES`, such as paper."""
     embeddings: Literal["shared", "separate"] = "shared"
     """shared: one table for source, target and output; separate: the source has its own."""
-    activation_checkpointing: bool = False
-    """Compute every block again in the backward pass instead of keeping its activations: less memory, more time."""
-    attention: AttentionConfig = field(default_factory=AttentionConfig)
 
     def __post_init__(self) -> None:
-        check_sizes(self, "encoder_blocks", "decoder_blocks")
+        ArchitectureConfig.__post_init__(self)
         if self.position_encoding == "learned":
             raise ValueError(
                 "an encoder-decoder has no table of learned positions; position_encoding must be sinusoidal, rotary, "

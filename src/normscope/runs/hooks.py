@@ -137,7 +137,7 @@ def run_monitor(model: nn.Module, objective: Objective, train: TrainConfig) -> M
         return None
     # Late, because the doctor is not needed to train; and by name, because what it measures changes no training, so
     # that its source is no part of what identifies one.
-    monitor = importlib.import_module("..doctor.monitor", __package__).Monitor
+    monitor = importlib.import_module("..monitor", __package__).Monitor
     batch = objective.micro_batch(0)
     return _RunMonitor(
         monitor(

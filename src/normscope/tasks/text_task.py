@@ -15,7 +15,7 @@ from ..data.documents.learning import SPECIALS
 from ..data.documents.tokeniser import TextTokeniser
 from ..errors import UserError
 from ..limits.memory import bounded_building
-from ..model.sizes import least_weights
+from ..model.config import least_weights
 from ..placement import StackShape
 from ..train import Objective
 from ..train.device import seed_weights

@@ -15,7 +15,7 @@ from ...decode.beam import BeamConfig
 from ...errors import UserError
 from ...limits.memory import bounded_building
 from ...model import EncoderDecoder, stack_shape
-from ...model.sizes import least_weights
+from ...model.config import least_weights
 from ...placement import StackShape
 from ...train import Share
 from ...train.device import seed_weights
