@@ -40,8 +40,8 @@ MAY_IMPORT = {
     "data": {"files"},
     "optim": {"settings"},
     "report": {"files"},
-    # Advice is about optimisers, and what is said of a model are contents of a report.
-    "doctor": {"measure", "theory", "placement", "optim", "report"},
+    # Advice is about optimisers; a diagnosis is drawn as a report draws, and its page written whole or not at all.
+    "doctor": {"files", "measure", "theory", "placement", "optim", "report"},
     "train": {"files", "processes", "provenance", "signals", "optim", "settings"},
     "decode": {"model"},
     # A task is all that is particular to what a model learns: how its runs are configured, trained, decoded and loaded.

@@ -40,7 +40,7 @@ def test_a_loss_that_is_given_is_the_one_taken(norm_doctor: Doctor) -> None:
     diagnosis = norm_doctor(model, inputs, lambda logits: logits.square().mean(), fail_on="error")
     with torch.no_grad():
         wanted = float(model.eval()(*inputs).square().mean())
-    assert diagnosis.observed.loss_nats == pytest.approx(wanted, rel=1e-5)
+    assert diagnosis.measured.loss_nats == pytest.approx(wanted, rel=1e-5)
 
 
 def test_a_finding_fails_the_test_with_what_to_do(norm_doctor: Doctor) -> None:

@@ -6,7 +6,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from types import ModuleType, SimpleNamespace
+from dataclasses import replace
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -16,9 +17,10 @@ import normscope
 from normscope.cli import stages as cli_stages
 from normscope.cli.main import main
 from normscope.doctor.diagnose import diagnose
+from normscope.doctor.diagnosis import Diagnosis
 from normscope.doctor.lint.linter import RULES
+from normscope.doctor.result import Finding
 from normscope.optim import OPTIMIZERS
-from normscope.report.doctor.contents import DiagnosisContents, Finding
 from report.diagnoses import BETAS, DILUTED, FINAL_NORM, broken, healthy, with_stack
 
 USABLE = "models.py:encoder"
@@ -114,13 +116,13 @@ def call(monkeypatch, capsys, tmp_path) -> Callable[..., Called]:
 def finding(monkeypatch) -> Callable[..., dict[str, Any]]:
     """Let the diagnosis be one of our making, and see what was asked for."""
 
-    def prepare(*findings: Finding, data: DiagnosisContents | None = None, seconds: float = 0) -> dict[str, Any]:
+    def prepare(*findings: Finding, data: Diagnosis | None = None, seconds: float = 0) -> dict[str, Any]:
         asked: dict[str, Any] = {}
 
-        def made_up(model: object, inputs: object, **options: Any) -> SimpleNamespace:
+        def made_up(model: object, inputs: object, **options: Any) -> Diagnosis:
             time.sleep(seconds)
             asked.update(options, model=model, inputs=inputs)
-            return SimpleNamespace(findings=findings, contents=lambda: data or healthy())
+            return replace(healthy(), findings=findings) if data is None else data
 
         module = ModuleType("normscope.doctor.diagnose")
         module.diagnose = made_up
@@ -170,7 +172,7 @@ def test_json_alone_on_stdout(call, finding):
 def test_files_are_written_whole(call, finding, tmp_path):
     finding(data=broken())
     called = call(USABLE, "--json", "found.json", "--html", "found.html")
-    assert called.code == 0
+    assert called.code == 1
     assert "written: found.json" in called.out
     assert "written: found.html" in called.out
     assert json.loads((tmp_path / "found.json").read_text())["target"] == "HomemadeGPT"

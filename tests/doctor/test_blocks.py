@@ -5,7 +5,7 @@ import pytest
 from doctor.corpus import hugging_face, sizes, tokens
 from doctor.corpus_x_transformers import ids, stack
 from doctor.scrambled import scrambled
-from normscope.doctor import FoundStack, find_stacks
+from normscope.doctor import Stack, find_stacks
 from normscope.doctor.find.blocks import cut_in_blocks
 
 KINDS = {"a": "attention", "c": "cross_attention", "f": "feed_forward", "v": "convolution", "m": "mixer"}
@@ -35,7 +35,7 @@ def test_cut_in_blocks(kinds, blocks):
     assert found == tuple(tuple(KINDS[letter] for letter in block) for block in blocks.split())
 
 
-def kinds_of(stack: FoundStack) -> str:
+def kinds_of(stack: Stack) -> str:
     letters = {kind: letter for letter, kind in KINDS.items()}
     blocks = range(1, stack.blocks + 1)
     return " ".join("".join(letters[s.kind] for s in stack.sublayers if s.block == block) for block in blocks)

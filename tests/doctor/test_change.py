@@ -93,15 +93,15 @@ def test_the_model_is_as_before_and_a_path_that_changes_tells_nothing() -> None:
 
     chooser = Chooses()
     before = {name: weight.clone() for name, weight in chooser.state_dict().items()}
-    _, observed = examined(chooser, ids)
+    stacks, _ = examined(chooser, ids)
     weights = dict(chooser.named_parameters())
     line = Line(weights, {"gate": -torch.ones(()), "stack.head.bias": torch.ones(20)})
-    there = change_along(chooser, ids, line, 0.5, observed.stacks)
+    there = change_along(chooser, ids, line, 0.5, stacks)
     assert there is not None
     # Only what stands behind the stack has moved.
     assert there.stacks[0].total == (0.0, 0.0, 0.0)
     assert there.output > 0
-    assert change_along(chooser, ids, line, 2.0, observed.stacks) is None
+    assert change_along(chooser, ids, line, 2.0, stacks) is None
     assert change_along(chooser, ids, line, 0.5, ()) is None
     assert all(torch.equal(before[name], weight) for name, weight in chooser.state_dict().items())
     assert len(find_stacks(chooser, ids)) == 1

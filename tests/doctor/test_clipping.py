@@ -11,7 +11,7 @@ from doctor.bugs import both
 from doctor.wired import patient, pre
 from normscope.doctor.lint.clipping import Clipping, epsilon_of
 from normscope.doctor.lint.linter import RULES, asked_rules, lint
-from normscope.report.doctor.contents import Finding
+from normscope.doctor.result import Finding
 
 SGD, ADAM, LION = None, 1e-8, 0.0
 

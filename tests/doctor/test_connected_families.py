@@ -39,5 +39,5 @@ def test_every_sub_layer_is_shown_as_it_is_computed(family):
     shown = [str(s.formula.outlined(numbers=True)) for s in stack.sublayers]
     assert {re.sub(r", norm\([a-z ]+\)", "", text) for text in shown} == {FAMILIES[family][1]}
     assert stack.placement == FAMILIES[family][0]
-    assert all(s.connected.collapse.made == s.connected.expand.made == "token" for s in stack.sublayers)
+    assert all(s.connection.read.made == s.connection.write.made == "token" for s in stack.sublayers)
     assert off_by(graph, stream) < 1e-4

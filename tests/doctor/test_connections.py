@@ -49,10 +49,10 @@ def test_streams_in_one_tensor_are_found_however_they_are_written(way):
     first = stack.sublayers[0]
     assert str(first.formula) == formula
     assert {s.placement for s in stack.sublayers} == {NAMES[way]}
-    assert {s.connected.collapse.made for s in stack.sublayers} == {made}
-    assert {s.connected.streams for s in stack.sublayers} == {STREAMS}
-    assert (first.connected.connect is None) == ("connect" not in formula)
-    assert first.connected.expand.made == ("constant" if join is as_it_is else made)
+    assert {s.connection.read.made for s in stack.sublayers} == {made}
+    assert {s.connection.streams for s in stack.sublayers} == {STREAMS}
+    assert (first.connection.mixing is None) == ("connect" not in formula)
+    assert first.connection.write.made == ("constant" if join is as_it_is else made)
 
 
 @pytest.mark.parametrize("way", FORMULAS)
@@ -80,7 +80,7 @@ def test_weights_are_those_that_the_model_makes():
     model.weights[2].register_forward_hook(lambda module, args, out: seen.update(out=out))
     (stack,) = find_stacks(model, ids())
     pre, mixing, post = seen["out"]
-    found = stack.sublayers[2].connected
+    found = stack.sublayers[2].connection
     assert found.collapse.total == pytest.approx(float(pre.sum(-1).mean()), rel=1e-5)
     assert found.expand.total == pytest.approx(float(post.mean()), rel=1e-5)
     off = max(float((mixing.sum(dim) - 1).abs().max()) for dim in (-1, -2))
@@ -98,7 +98,7 @@ def test_tokens_whose_mixing_has_sums_other_than_one_are_counted():
             return mixing
 
     (stack,) = find_stacks(SeveralStreams(by_matmul, OneToken), ids())
-    assert stack.sublayers[0].connected.tokens_off == pytest.approx(2 / 14)
+    assert stack.sublayers[0].connection.tokens_off == pytest.approx(2 / 14)
 
 
 def test_rows_alone_that_add_up_to_one_are_not_doubly_stochastic():
@@ -107,7 +107,7 @@ def test_rows_alone_that_add_up_to_one_are_not_doubly_stochastic():
             return (5 * logits).softmax(-1)
 
     (stack,) = find_stacks(SeveralStreams(by_matmul, RowsAlone), ids())
-    assert stack.sublayers[0].connected.from_doubly_stochastic > 0.01
+    assert stack.sublayers[0].connection.from_doubly_stochastic > 0.01
     assert "mhc" not in {s.placement for s in stack.sublayers}
     matrix = sinkhorn(torch.randn(3, 4, 4))
     torch.testing.assert_close(matrix.sum(-1), torch.ones(3, 4))
@@ -116,8 +116,8 @@ def test_rows_alone_that_add_up_to_one_are_not_doubly_stochastic():
 def test_what_is_measured_is_each_stream_and_not_the_spread_between_them():
     """Streams that start as copies have the embedding's own mean square and similarity between tokens."""
     model = SeveralStreams(by_matmul)
-    _, observed = examined(model, ids())
-    first = observed.stacks[0].sublayers[0]
+    ((stack,), _) = examined(model, ids())
+    first = stack.sublayers[0].measured
     x = model.embedding(*ids()).detach()
     unit = x / x.norm(dim=-1, keepdim=True)
     cosines = (unit @ unit.mT).flatten(1).sum(-1) - 7

@@ -7,12 +7,12 @@ from doctor.corpus import CORPUS, FURTHER, Case
 from doctor.corpus_newer import NEWER
 from doctor.corpus_x_transformers import X_TRANSFORMERS
 from doctor.looked import EVERY, scrambled_model, stacks_of
-from normscope.doctor import FoundStack, find_stacks
+from normscope.doctor import Stack, find_stacks
 from normscope.doctor.diagnose import diagnose
-from normscope.report.doctor.words import placement_words, summary
+from normscope.doctor.report.words import placement_words, summary
 
 
-def assert_known(found: list[FoundStack], case: Case) -> None:
+def assert_known(found: list[Stack], case: Case) -> None:
     assert len(found) == len(case.stacks)
     for stack, known in zip(found, case.stacks, strict=True):
         early = [s for s in stack.sublayers if s.block == 0]
@@ -92,6 +92,6 @@ def test_the_report_names_modules_and_formulas():
 )
 def test_scaled_branches_are_named_by_what_they_scale_where_no_placement_is_known(name, formula, said, summed_up):
     diagnosis = diagnose(NEWER[name].build(), NEWER[name].inputs(), advise=False)
-    (stack,) = diagnosis.contents().stacks
+    (stack,) = diagnosis.stacks
     assert (stack.sublayers[0].formula, placement_words(stack.sublayers[0])) == (formula, said)
-    assert summary(diagnosis.contents()).startswith(f"{summed_up}, 3 blocks, ")
+    assert summary(diagnosis).startswith(f"{summed_up}, 3 blocks, ")

@@ -4,11 +4,10 @@ from collections.abc import Callable
 
 import pytest
 
+from normscope.doctor.find.formulas import Formula, scales
 from normscope.doctor.find.inner import InnerPlace
 from normscope.doctor.find.terms import Segment, Term, normed, scaled
-from normscope.doctor.identify.formulas import Formula
 from normscope.doctor.identify.outlines import outline
-from normscope.doctor.identify.sums import scales
 from normscope.doctor.trace.graph import Factor
 from normscope.doctor.trace.operations import Origin
 

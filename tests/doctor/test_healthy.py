@@ -9,9 +9,9 @@ from doctor.corpus_newer import NEWER
 from normscope.doctor.lint.linter import lint
 from normscope.doctor.lint.rules import Patient
 from normscope.doctor.observe.examine import examined
+from normscope.doctor.result import Finding
 from normscope.model import EncoderDecoder, Layout, ModelConfig
 from normscope.placement import registered
-from normscope.report.doctor.contents import Finding
 from placement.expected import described, expected
 
 VOCABULARY = 20

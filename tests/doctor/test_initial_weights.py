@@ -16,8 +16,8 @@ from normscope.doctor.lint.initial_weights import told_by_initialisation
 from normscope.doctor.lint.rules import Patient
 from normscope.doctor.lint.vectors import at_initialisation
 from normscope.doctor.observe.examine import examined
+from normscope.doctor.result import Finding
 from normscope.model import EncoderDecoder, Layout, ModelConfig
-from normscope.report.doctor.contents import Finding
 
 SAME = {"gpt2": "pre-ln", "ds-init": "post-ln", "ds-init-code": "post-ln"}
 """Placements whose formula is another one's."""

@@ -9,7 +9,7 @@ from doctor.wired import patient, pre
 from normscope.doctor.lint.linter import RULES, lint
 from normscope.doctor.lint.rules import Loading
 from normscope.doctor.lint.silencing import silenced_in
-from normscope.report.doctor.contents import Severity
+from normscope.doctor.result import Severity
 
 
 def test_rules_have_ids_of_their_own_and_say_why():

@@ -11,7 +11,7 @@ from doctor.test_lint_values import RULES, patient
 from doctor.wired import Model, Stack, post, pre
 from normscope.doctor.lint.rules import Loading, Patient
 from normscope.doctor.observe.examine import examined
-from normscope.report.doctor.contents import Finding
+from normscope.doctor.result import Finding
 
 
 class Written(nn.Module):

@@ -12,7 +12,7 @@ from doctor.bugs_values import Gated, drawn, embedding_of
 from doctor.test_lint_values import RULES, above_info, everything, patient
 from doctor.wired import Block, F, Join, Model, Stack, post, pre
 from normscope.doctor.lint.rules import Patient
-from normscope.report.doctor.contents import Finding
+from normscope.doctor.result import Finding
 
 
 def check(rule: str, of: Patient) -> list[Finding]:
@@ -95,7 +95,7 @@ def test_an_encoder_waits_for_a_decoder_that_starts_closed():
                 nn.init.zeros_(attention.last.weight)
                 nn.init.zeros_(attention.last.bias)
     seen = patient(model)
-    assert {s.gradient_norm for s in seen.observed.stacks[0].sublayers} == {0.0}
+    assert {s.measured.gradient_norm for s in seen.stacks[0].sublayers} == {0.0}
     assert above_info(everything(seen)) == []
 
 

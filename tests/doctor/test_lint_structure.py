@@ -9,7 +9,7 @@ from doctor.rules import WIRING
 from doctor.several_streams import SeveralStreams, by_matmul
 from doctor.wired import WIDTH, Model, Stack, patient, post, pre
 from normscope.doctor.lint.rules import Loading, Patient
-from normscope.report.doctor.contents import Finding
+from normscope.doctor.result import Finding
 
 
 def found_in(looked_at: Patient) -> list[Finding]:
@@ -41,7 +41,7 @@ def test_streams_that_training_will_tell_apart_are_not_blamed():
         for parameter in model.weights.parameters():
             parameter.zero_()
     looked_at = patient(model)
-    assert looked_at.observed.stacks[0].streams_stay_copies is False
+    assert looked_at.stacks[0].streams_stay_copies is False
     assert found_in(looked_at) == []
     for parameter in model.weights.parameters():
         parameter.requires_grad_(False)

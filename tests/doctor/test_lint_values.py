@@ -14,7 +14,7 @@ from normscope.doctor.lint.checks.constants import _said
 from normscope.doctor.lint.rules import Patient
 from normscope.doctor.lint.vectors import gates_at_zero
 from normscope.doctor.observe.examine import examined
-from normscope.report.doctor.contents import Finding
+from normscope.doctor.result import Finding
 
 BUGS = bugs_values.BUGS | bugs_skip_path.BUGS
 
@@ -61,9 +61,10 @@ def test_what_is_put_right_is_left_alone(name):
 def test_an_amplified_stream_is_shown_from_its_source_to_its_last_sum():
     of = patient(BUGS["joeynmt, DeepNorm's constants under Pre-LN"].build())
     (found,) = RULES["amplified-stream"].check(of)
-    (seen,) = of.observed.stacks
-    assert f"from {seen.source_square:.3g} to {seen.sublayers[-1].sum_square:.3g}" in found.message
-    assert seen.sublayers[-1].sum_square > seen.sublayers[1].sum_square
+    (stack,) = of.stacks
+    first, last = (stack.sublayers[place].measured for place in (1, -1))
+    assert f"from {stack.source_square:.3g} to {last.sum_square:.3g}" in found.message
+    assert last.sum_square > first.sum_square
 
 
 def test_gates_are_found_by_their_full_names():

@@ -39,7 +39,7 @@ class Mixed(nn.Module):
 
 def test_shares_are_taken_with_the_weights_of_the_mean():
     model, x = Mixed(3).double(), torch.randn(2, TOKENS, WIDTH, dtype=torch.float64)
-    (stack,), observed = examined(model, x, None)
+    (stack,), _ = examined(model, x, None)
     assert [str(s.formula) for s in stack.sublayers] == [
         "v1 = feed_forward(norm(mix(x)))",
         "v2 = feed_forward(norm(mix(x, v1)))",
@@ -47,7 +47,7 @@ def test_shares_are_taken_with_the_weights_of_the_mean():
     ]
     values = [x]
     with torch.no_grad():
-        for number, seen in enumerate(observed.stacks[0].sublayers):
+        for number, seen in enumerate(sublayer.measured for sublayer in stack.sublayers):
             h, _ = model.mean(number, values)
             values.append(model.f[number](h))
             after, weights = model.mean(number + 1, values)
@@ -83,14 +83,14 @@ class MixedNorms(Mixed):
 @pytest.mark.parametrize("fused", [False, True])
 def test_shares_in_a_mean_of_normed_values(fused):
     model, x = MixedNorms(3, fused=fused).double(), torch.randn(2, TOKENS, WIDTH, dtype=torch.float64)
-    (stack,), observed = examined(model, x, None)
+    (stack,), _ = examined(model, x, None)
     assert [str(s.formula) for s in stack.sublayers][1:] == [
         "v2 = feed_forward(norm(mix(norm(x), norm(v1))))",
         "v3 = feed_forward(norm(mix(norm(x), norm(v1), norm(v2))))",
     ]
     values = [x]
     with torch.no_grad():
-        for number, seen in enumerate(observed.stacks[0].sublayers):
+        for number, seen in enumerate(sublayer.measured for sublayer in stack.sublayers):
             values.append(model.f[number](model.mean(number, values)[0]))
             after, weights = model.mean(number + 1, values)
             own = weights[-1].unsqueeze(-1) * values[-1] / values[-1].square().mean(-1, keepdim=True).sqrt()

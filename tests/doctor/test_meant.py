@@ -11,7 +11,7 @@ from doctor.wired import VOCABULARY, WIDTH, Attention, Block, F, Model, Stack, p
 from normscope.doctor.lint.linter import lint
 from normscope.doctor.lint.rules import Patient
 from normscope.doctor.observe.examine import examined
-from normscope.report.doctor.contents import Finding
+from normscope.doctor.result import Finding
 
 
 def feed_forward() -> nn.Module:

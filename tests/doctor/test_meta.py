@@ -4,8 +4,8 @@ import pytest
 import torch
 import transformers
 
-from normscope.doctor.identify.found import FoundStack
 from normscope.doctor.identify.stacks import find_stacks
+from normscope.doctor.record import Stack
 
 SMALL = {
     "gpt2": ("GPT2LMHeadModel", {"n_layer": 2, "n_embd": 16, "n_head": 2, "vocab_size": 40, "eos_token_id": 1}),
@@ -32,7 +32,7 @@ def built(name: str) -> torch.nn.Module:
     return model_class(model_class.config_class(**{"vocab_size": 40, "bos_token_id": 0, "eos_token_id": 1} | changes))
 
 
-def looked(name: str, device: str) -> list[FoundStack]:
+def looked(name: str, device: str) -> list[Stack]:
     torch.manual_seed(0)
     with torch.device(device):
         model, ids = built(name), torch.zeros(1, 6, dtype=torch.long)

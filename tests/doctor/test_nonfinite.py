@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from doctor.looked import unmeasured
 from normscope.doctor.diagnose import diagnose
 from normscope.doctor.diagnosis import Diagnosis
 from normscope.doctor.lint.rules import Loading
@@ -44,10 +45,10 @@ def test_one_entry_is_found_by_name_and_the_structure_is_told(value):
     assert (found.id, found.severity) == ("nonfinite-weights", "error")
     assert found.where == "layers.0.norm1.bias, layers.1.linear2.weight"
     assert found.message.startswith("4 of 136 entries of these parameters are infinite or NaN")
-    assert diagnosis.stacks == (stack,)
+    assert unmeasured(*diagnosis.stacks) == unmeasured(stack)
     assert diagnosis.advice is None
-    assert diagnosis.observed.gradient_norms == {}
-    assert diagnosis.predictions == (None,)
+    assert diagnosis.measured.gradient_norms == {}
+    assert diagnosis.stacks[0].predicted is None
     assert [rule.id for rule in diagnosis.rules if rule.asked] == ["nonfinite-weights"]
     assert {rule.reason for rule in diagnosis.rules if not rule.asked} == {"some weights are infinite or NaN"}
 

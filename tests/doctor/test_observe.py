@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from doctor.corpus import CORPUS
 from normscope.doctor.observe.examine import examined
-from normscope.doctor.observe.observed import ObservedSublayer
+from normscope.doctor.record import Stack, SublayerMeasurements
 from normscope.doctor.trace.forward import main_tensor, tensors_in
 
 WIDTH, TOKENS, CLASSES = 12, 5, 7
@@ -102,7 +102,7 @@ def cosines(x_BTD: Tensor) -> float:
     return float(pairs_BTT[:, ~torch.eye(x_BTD.shape[1], dtype=torch.bool)].mean())
 
 
-def agrees(seen: ObservedSublayer, step: Step) -> None:
+def agrees(seen: SublayerMeasurements, step: Step) -> None:
     stream, branch, skip, together = (part.detach() for part in step)
     expected = {
         "stream_square": square(stream),
@@ -112,6 +112,10 @@ def agrees(seen: ObservedSublayer, step: Step) -> None:
         "share": square(branch) / (square(branch) + square(skip)),
     }
     assert {name: getattr(seen, name) for name in expected} == pytest.approx(expected, rel=1e-11)
+
+
+def of_stack(stack: Stack) -> list[SublayerMeasurements]:
+    return [sublayer.measured for sublayer in stack.sublayers]
 
 
 def batch() -> Tensor:
@@ -126,13 +130,12 @@ def test_every_sublayer_is_measured_where_it_is_added(join):
     def loss(logits: Tensor) -> Tensor:
         return functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
-    found, seen = examined(model, batch(), loss)
-    ((stack,), (observed,)) = found, seen.stacks
+    (stack,), seen = examined(model, batch(), loss)
     expected = loss(model(batch()))
     expected.backward()
 
-    assert len(stack.sublayers) == len(observed.sublayers) == len(model.steps) == 4
-    for n, (sublayer, step) in enumerate(zip(observed.sublayers, model.steps, strict=True)):
+    assert len(stack.sublayers) == len(model.steps) == 4
+    for n, (sublayer, step) in enumerate(zip(of_stack(stack), model.steps, strict=True)):
         agrees(sublayer, step)
         own = dict(model.branches[n].named_parameters())
         assert set(sublayer.parameters) == {f"branches.{n}.{name}" for name in own}
@@ -140,7 +143,7 @@ def test_every_sublayer_is_measured_where_it_is_added(join):
         gradients = torch.cat([own[name].grad.flatten() for name in ("0.weight", "2.weight")])
         assert sublayer.gradient_norm == pytest.approx(float(gradients.norm()), rel=1e-11)
         assert sublayer.reaches_output
-    assert observed.source_square == pytest.approx(square(batch()), rel=1e-12)
+    assert stack.source_square == pytest.approx(square(batch()), rel=1e-12)
     assert seen.loss_nats == pytest.approx(float(expected.detach()), rel=1e-12)
     assert not seen.loss_is_stand_in
     assert seen.gradient_norms == pytest.approx(
@@ -150,16 +153,16 @@ def test_every_sublayer_is_measured_where_it_is_added(join):
 
 def test_of_one_sequence_and_of_single_tokens():
     packed = batch()[0]
-    _, seen = examined(Written(pre), packed)
-    assert seen.stacks[0].sublayers[0].correlation == pytest.approx(cosines(packed[None]), rel=1e-11)
-    _, seen = examined(Written(pre), batch()[:, :1])
-    assert {sublayer.correlation for sublayer in seen.stacks[0].sublayers} == {None}
+    (stack, *_), _ = examined(Written(pre), packed)
+    assert stack.sublayers[0].measured.correlation == pytest.approx(cosines(packed[None]), rel=1e-11)
+    (stack, *_), _ = examined(Written(pre), batch()[:, :1])
+    assert {sublayer.correlation for sublayer in of_stack(stack)} == {None}
 
 
 def test_the_end_is_behind_the_last_norm_and_its_gain():
     model = Written(post_scaled, head=False)
-    _, seen = examined(model, batch())
-    assert seen.stacks[0].end_square == pytest.approx(square(model(batch()).detach()), rel=1e-12)
+    (stack, *_), seen = examined(model, batch())
+    assert stack.end_square == pytest.approx(square(model(batch()).detach()), rel=1e-12)
     # An output as wide as the stream is no logits.
     assert (seen.classes, seen.logit_deviation) == (None, None)
 
@@ -197,8 +200,8 @@ def test_frozen_parameters_have_no_gradient_norm():
     model = Written(pre)
     model.branches[1].requires_grad_(False)
     model.head.bias.requires_grad_(False)
-    _, seen = examined(model, batch())
-    norms = [sublayer.gradient_norm for sublayer in seen.stacks[0].sublayers]
+    (stack, *_), seen = examined(model, batch())
+    norms = [sublayer.gradient_norm for sublayer in of_stack(stack)]
     assert [norm is None for norm in norms] == [False, True, False, False]
     assert set(seen.gradient_norms) == {name for name, p in model.named_parameters() if p.requires_grad}
     model.requires_grad_(False)
@@ -214,9 +217,9 @@ class Unread(Written):
 
 
 def test_a_stream_that_nothing_reads_is_told():
-    _, seen = examined(Unread(pre), batch())
-    assert {sublayer.reaches_output for sublayer in seen.stacks[0].sublayers} == {False}
-    assert {sublayer.gradient_norm for sublayer in seen.stacks[0].sublayers} == {0.0}
+    (stack, *_), _ = examined(Unread(pre), batch())
+    assert {sublayer.reaches_output for sublayer in of_stack(stack)} == {False}
+    assert {sublayer.gradient_norm for sublayer in of_stack(stack)} == {0.0}
 
 
 class Shared(Written):
@@ -231,10 +234,10 @@ class Shared(Written):
 
 def test_what_branches_share_is_named_in_each_and_what_weights_are_made_from_is_found():
     model = Shared(pre)
-    _, seen = examined(model, batch())
+    (stack, *_), _ = examined(model, batch())
     shared = {name for name, _ in model.named_parameters() if name.startswith("branches.0.0")}
     assert len(shared) == 3
-    for n, sublayer in enumerate(seen.stacks[0].sublayers):
+    for n, sublayer in enumerate(of_stack(stack)):
         assert set(sublayer.parameters) == shared | {f"branches.{n}.2.weight", f"branches.{n}.2.bias"}
 
 
@@ -245,17 +248,17 @@ def test_a_matrix_that_is_made_of_others_has_their_gradients_together():
         model = Written(pre)
         for branch in model.branches if parametrised else ():
             nn.utils.parametrizations.weight_norm(branch[0])
-        _, seen = examined(model, batch())
-        assert len(seen.stacks[0].sublayers[0].matrices) == 2 + parametrised
-        norms.append([sublayer.gradient_norm for sublayer in seen.stacks[0].sublayers])
+        (stack, *_), _ = examined(model, batch())
+        assert len(stack.sublayers[0].measured.matrices) == 2 + parametrised
+        norms.append([sublayer.gradient_norm for sublayer in of_stack(stack)])
     assert norms[1] == pytest.approx(norms[0], rel=1e-11)
 
 
 def test_tables_and_gains_inside_a_branch_are_no_matrices():
     """T5's first attention looks up a table of relative positions; OLMo-2's queries and keys pass norms with gains."""
     for name, others in [("t5", "relative_attention_bias"), ("olmo-2", "norm")]:
-        _, seen = examined(CORPUS[name].build(), CORPUS[name].inputs())
-        first = seen.stacks[0].sublayers[0]
+        (stack, *_), _ = examined(CORPUS[name].build(), CORPUS[name].inputs())
+        first = stack.sublayers[0].measured
         assert len(first.matrices) == 4
         left_out = set(first.parameters) - set(first.matrices)
         assert left_out
@@ -265,10 +268,11 @@ def test_tables_and_gains_inside_a_branch_are_no_matrices():
 @pytest.mark.parametrize("name", ["bert", "t5", "gpt-neox", "swin-v2", "wav2vec2, stable"])
 def test_the_order_is_that_of_the_found_stacks_and_parameters_are_those_of_the_named_modules(name):
     model = CORPUS[name].build()
-    found, seen = examined(model, CORPUS[name].inputs())
+    stacks, _ = examined(model, CORPUS[name].inputs())
     used = []
-    for stack, observed in zip(found, seen.stacks, strict=True):
-        for sublayer, measured in zip(stack.sublayers, observed.sublayers, strict=True):
+    for stack in stacks:
+        for sublayer in stack.sublayers:
+            measured = sublayer.measured
             own = [p for p in measured.parameters if p.startswith(sublayer.name)]
             assert len(own) >= len(measured.parameters) - 1
             assert measured.share > 0

@@ -11,7 +11,7 @@ from doctor.test_lint_values import RULES, above_info
 from doctor.wired import VOCABULARY, Model, Stack, pre, tokens
 from normscope.doctor.lint.rules import Patient
 from normscope.doctor.observe.examine import examined
-from normscope.report.doctor.contents import Finding
+from normscope.doctor.result import Finding
 
 
 def cross_entropy(logits: Tensor) -> Tensor:
@@ -72,7 +72,8 @@ class Pooled(nn.Module):
 def test_what_opens_in_the_second_update_or_the_third_is_no_error(build):
     of = looked_at(build())
     first = of.observed.gradient_norms
-    shut = [s for s in of.observed.stacks[0].sublayers if not any(first[name] for name in s.parameters)]
+    sublayers = [s.measured for s in of.stacks[0].sublayers]
+    shut = [s for s in sublayers if not any(first[name] for name in s.parameters)]
     assert shut
     assert all(of.observed.opening.intersection(s.parameters) for s in shut)
     assert found(of) == []
@@ -107,7 +108,7 @@ def test_two_factors_of_zero_stay_closed_under_a_head_of_zeros_too(head):
 @pytest.mark.parametrize("loss", [None, lambda output: cross_entropy(output[0])], ids=["random targets", "own loss"])
 def test_a_head_that_the_loss_does_not_ask_for_is_not_judged(loss):
     of = looked_at(Pooled(), loss)
-    assert [s.reaches_loss for stack in of.observed.stacks for s in stack.sublayers] == [True] * 8 + [False] * 2
+    assert [s.measured.reaches_loss for _, s in of.sublayers()] == [True] * 8 + [False] * 2
     assert found(of) == []
 
 

@@ -14,10 +14,9 @@ from torch import nn
 
 from doctor.corpus import CORPUS, hugging_face
 from normscope.doctor.observe.examine import examined
-from normscope.doctor.observe.observed import Observations
-from normscope.doctor.predict.curves import predicted
+from normscope.doctor.predict.curves import with_predictions
+from normscope.doctor.record import ModelMeasurements, Prediction, Stack, SublayerMeasurements
 from normscope.model import EncoderDecoder, Layout, ModelConfig
-from normscope.report.doctor.contents import Prediction
 from normscope.theory.kernels import kernel, normal_nodes
 from normscope.theory.predict import ModelSetting, predict
 
@@ -37,20 +36,27 @@ def ids(sequences: int = 4) -> torch.Tensor:
     return torch.randint(4, VOCABULARY, (sequences, TOKENS), generator=torch.Generator().manual_seed(1))
 
 
-def looked_at(model: nn.Module, inputs: Any) -> tuple[tuple[Prediction | None, ...], Observations]:
-    stacks, observed = examined(model, inputs)
-    return predicted(stacks, observed), observed
+def looked_at(
+    model: nn.Module, inputs: Any
+) -> tuple[tuple[Prediction | None, ...], tuple[Stack, ...], ModelMeasurements]:
+    stacks, measured = examined(model, inputs)
+    stacks = with_predictions(stacks, measured)
+    return tuple(stack.predicted for stack in stacks), stacks, measured
+
+
+def of_stack(stack: Stack) -> list[SublayerMeasurements]:
+    return [sublayer.measured for sublayer in stack.sublayers]
 
 
 def close(
     model: nn.Module, inputs: Any, *, gradients: float, correlations: float = CORRELATIONS
 ) -> list[tuple[float, ...]]:
     """Compares all stacks, and returns the predicted squares."""
-    predictions, observed = looked_at(model, inputs)
-    for prediction, seen in zip(predictions, observed.stacks, strict=True):
+    predictions, stacks, _ = looked_at(model, inputs)
+    for prediction, stack in zip(predictions, stacks, strict=True):
         assert prediction is not None
-        assert prediction.stream_square[0] == pytest.approx(seen.source_square, rel=1e-5)
-        for n, sublayer in enumerate(seen.sublayers):
+        assert prediction.stream_square[0] == pytest.approx(stack.source_square, rel=1e-5)
+        for n, sublayer in enumerate(of_stack(stack)):
             assert prediction.stream_square[n] == pytest.approx(sublayer.stream_square, rel=SQUARES)
             assert prediction.correlation[n] == pytest.approx(sublayer.correlation, abs=correlations)
             if sublayer.gradient_norm:
@@ -125,25 +131,25 @@ def test_gradients_are_of_matrices_on_both_sides():
     Taken together with theirs, block 1 would stand out and lift the scale that theory is fitted to for all blocks.
     """
     model = hugging_face("OpenAIGPT", "LMHeadModel", **GPT_1)()
-    (prediction,), observed = looked_at(model, {"input_ids": ids()})
-    seen = observed.stacks[0].sublayers
+    (prediction,), stacks, measured = looked_at(model, {"input_ids": ids()})
+    seen = of_stack(stacks[0])
     for n, sublayer in enumerate(seen):
         own = [w for w in sublayer.parameters if model.get_parameter(w).ndim == 2]
-        matrices = math.hypot(*(observed.gradient_norms[name] for name in own))
+        matrices = math.hypot(*(measured.gradient_norms[name] for name in own))
         assert sublayer.gradient_norm == pytest.approx(matrices, rel=1e-9)
         assert prediction.gradient_norm[n] == pytest.approx(matrices, rel=0.1)
-    everything = [math.hypot(*(observed.gradient_norms[name] for name in sublayer.parameters)) for sublayer in seen]
+    everything = [math.hypot(*(measured.gradient_norms[name] for name in sublayer.parameters)) for sublayer in seen]
     assert everything[0] > 3 * seen[0].gradient_norm
 
 
 def test_a_sublayer_with_a_frozen_matrix_is_not_compared():
     model = hugging_face("OpenAIGPT", "LMHeadModel", **GPT_1)()
-    (before,), _ = looked_at(model, {"input_ids": ids()})
+    (before,), *_ = looked_at(model, {"input_ids": ids()})
     model.transformer.h[1].mlp.c_proj.weight.requires_grad_(False)
-    (after,), observed = looked_at(model, {"input_ids": ids()})
+    (after,), stacks, _ = looked_at(model, {"input_ids": ids()})
     assert [norm is None for norm in after.gradient_norm] == [n == 3 for n in range(2 * BLOCKS)]
     # What is left of it is measured, but the others are fitted without it.
-    assert observed.stacks[0].sublayers[3].gradient_norm > 0
+    assert of_stack(stacks[0])[3].gradient_norm > 0
     left = [norm for n, norm in enumerate(before.gradient_norm) if n != 3]
     assert [norm for norm in after.gradient_norm if norm is not None] == pytest.approx(left, rel=0.02)
 
@@ -171,21 +177,21 @@ def torch_encoder(*, drawn_anew: bool) -> nn.Module:
 def test_layers_that_are_copies_of_one_leave_the_curve():
     x = torch.randn(4, TOKENS, WIDTH, generator=torch.Generator().manual_seed(1))
     close(torch_encoder(drawn_anew=True), x, gradients=0.4)
-    (prediction,), observed = looked_at(torch_encoder(drawn_anew=False), x)
+    (prediction,), stacks, _ = looked_at(torch_encoder(drawn_anew=False), x)
     # F(x) of one layer is like that of the next: squares of what is alike add up faster than independent ones.
-    assert observed.stacks[0].sublayers[-1].stream_square > 1.5 * prediction.stream_square[-1]
+    assert of_stack(stacks[0])[-1].stream_square > 1.5 * prediction.stream_square[-1]
 
 
 def test_agrees_with_the_prediction_for_a_named_setting():
     """The same curve by way of `normscope predict`, which knows the initialisation by its name."""
     model, inputs = own("pre-ln")
-    predictions, observed = looked_at(model, inputs)
+    predictions, stacks, _ = looked_at(model, inputs)
     setting = ModelSetting(
         stack="encoder-decoder", blocks=BLOCKS, width=WIDTH, ffn_width=2 * WIDTH, heads=4, tokens=TOKENS,
         vocabulary=VOCABULARY, setting="paper",
     )  # fmt: skip
     named = predict("pre-ln", setting)
-    for prediction, seen, kind in zip(predictions, observed.stacks, ("encoder", "decoder"), strict=True):
+    for prediction, seen, kind in zip(predictions, stacks, ("encoder", "decoder"), strict=True):
         # The source is that of this draw and that of all draws: what is added to it is the same.
         step = 2 if kind == "encoder" else 3
         added = [q - seen.source_square for q in prediction.stream_square[::step]][1:]
@@ -195,16 +201,16 @@ def test_agrees_with_the_prediction_for_a_named_setting():
 
 def test_weights_are_read_and_activations_are_not():
     model, inputs = own("pre-ln")
-    before, _ = looked_at(model, inputs)
+    before, *_ = looked_at(model, inputs)
     with torch.no_grad():
         model.encoder.blocks[1].feed_forward.f.ffn_out.weight.mul_(3)
-    (after, _), observed = looked_at(model, inputs)
+    (after, _), stacks, _ = looked_at(model, inputs)
     encoder = before[0]
     # The branch of the second feed-forward grows nine times; what comes before it stays.
     assert after.stream_square[:4] == pytest.approx(encoder.stream_square[:4], rel=1e-9)
     grown = after.stream_square[4] - after.stream_square[3]
     assert grown == pytest.approx(9 * (encoder.stream_square[4] - encoder.stream_square[3]), rel=1e-9)
-    assert after.stream_square[4] == pytest.approx(observed.stacks[0].sublayers[4].stream_square, rel=SQUARES)
+    assert after.stream_square[4] == pytest.approx(of_stack(stacks[0])[4].stream_square, rel=SQUARES)
 
 
 class Odd(nn.Module):
@@ -237,10 +243,10 @@ class Odd(nn.Module):
 )
 def test_activations_are_known_by_their_values(function, known):
     x = torch.randn(4, TOKENS, WIDTH, generator=torch.Generator().manual_seed(1))
-    (prediction,), observed = looked_at(Odd(function), x)
+    (prediction,), stacks, _ = looked_at(Odd(function), x)
     assert (prediction is not None) == known
     if known:
-        last = observed.stacks[0].sublayers[-1].stream_square
+        last = of_stack(stacks[0])[-1].stream_square
         assert prediction.stream_square[-1] == pytest.approx(last, rel=SQUARES)
 
 
@@ -257,20 +263,20 @@ def test_nothing_is_predicted_without_a_placement_or_of_gradients_of_one_place()
 
     x = torch.randn(4, TOKENS, WIDTH, generator=torch.Generator().manual_seed(1))
     assert looked_at(Gated(torch.relu), x)[0] == (None,) * len(examined(Gated(torch.relu), x)[0])
-    (prediction,), _ = looked_at(Pooled(torch.relu), x)
+    (prediction,), *_ = looked_at(Pooled(torch.relu), x)
     assert set(prediction.gradient_norm) == {None}
-    (prediction,), observed = looked_at(Odd(torch.relu), x)
-    measured = [sublayer.gradient_norm for sublayer in observed.stacks[0].sublayers]
+    (prediction,), stacks, _ = looked_at(Odd(torch.relu), x)
+    measured = [sublayer.gradient_norm for sublayer in of_stack(stacks[0])]
     assert prediction.gradient_norm == pytest.approx(measured, rel=0.2)
 
 
 def test_nothing_is_predicted_of_windows_or_of_convolutions_before_the_blocks():
-    of_waves, _ = looked_at(CORPUS["wav2vec2"].build(), CORPUS["wav2vec2"].inputs())
+    of_waves, *_ = looked_at(CORPUS["wav2vec2"].build(), CORPUS["wav2vec2"].inputs())
     assert of_waves == (None,)
     # The second stack's windows are the whole image; its scores are cosines, times a trained number for each head.
-    (small_windows, whole), observed = looked_at(CORPUS["swin-v2"].build(), CORPUS["swin-v2"].inputs())
+    (small_windows, whole), stacks, _ = looked_at(CORPUS["swin-v2"].build(), CORPUS["swin-v2"].inputs())
     assert small_windows is None
-    for n, sublayer in enumerate(observed.stacks[1].sublayers):
+    for n, sublayer in enumerate(of_stack(stacks[1])):
         assert whole.stream_square[n] == pytest.approx(sublayer.stream_square, rel=SQUARES)
 
 

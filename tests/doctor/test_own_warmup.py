@@ -7,8 +7,8 @@ import pytest
 from doctor.bugs import both
 from doctor.wired import patient, post
 from normscope.doctor.lint.checks.rates import rate_out_of_range
-from normscope.report.doctor.advice import ShortTraining, WarmupAdvice
-from normscope.report.doctor.advice_words import rate_headline, speaks_against
+from normscope.doctor.report.advice_words import rate_headline, speaks_against
+from normscope.doctor.result import ShortTraining, WarmupAdvice
 from report.diagnoses import advice
 
 HIGH = 0.3

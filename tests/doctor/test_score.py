@@ -9,7 +9,7 @@ from doctor.corpus import DECODER, ENCODER
 from doctor.corpus_x_transformers import ODD, WITHOUT_SUMS
 from doctor.looked import EVERY, found_in, stacks_of
 from doctor.scrambled import scrambled
-from normscope.doctor import FoundStack, FoundSublayer, find_stacks
+from normscope.doctor import Stack, Sublayer, find_stacks
 from normscope.placement import registered
 from placement.expected import expected
 
@@ -30,7 +30,7 @@ class Score:
     def share_right(self) -> float:
         return (self.exact + self.equal) / (self.exact + self.equal + len(self.wrong_unsure) + len(self.wrong_sure))
 
-    def add(self, model: str, truth: Sequence[str], found: Sequence[FoundSublayer]) -> None:
+    def add(self, model: str, truth: Sequence[str], found: Sequence[Sublayer]) -> None:
         """Both in the order of the forward pass; of different numbers, none counts as found."""
         if len(truth) != len(found):
             self.wrong_unsure += [f"{model}: {len(found)} instead of {len(truth)} sub-layers"] * len(truth)
@@ -56,11 +56,11 @@ class Score:
         )
 
 
-def _said(model: str, sublayer: FoundSublayer) -> str:
+def _said(model: str, sublayer: Sublayer) -> str:
     return f"{model}, {sublayer.kind} of block {sublayer.block}: {sublayer.placement!r} ({sublayer.formula})"
 
 
-def _in_blocks(stacks: Sequence[FoundStack]) -> Iterator[FoundSublayer]:
+def _in_blocks(stacks: Sequence[Stack]) -> Iterator[Sublayer]:
     return (sublayer for stack in stacks for sublayer in stack.sublayers if sublayer.block)
 
 

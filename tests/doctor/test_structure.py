@@ -8,10 +8,11 @@ import torch
 from torch import nn
 
 import normscope
+from doctor.looked import unmeasured
 from normscope.cli.main import main
+from normscope.doctor.result import Severity, Verdict
 from normscope.doctor.structure import structure
 from normscope.model import DecoderConfig, LanguageModel, Layout
-from normscope.report.doctor.contents import Severity, Verdict
 
 TOKENS = torch.randint(50, (2, 8), generator=torch.Generator().manual_seed(0))
 
@@ -26,11 +27,11 @@ def test_the_structure_is_that_of_the_whole_diagnosis():
         bare, tokens = encoder(final_norm=True), torch.zeros(2, 8, dtype=torch.long)
     found = structure(bare, tokens)
     whole = normscope.diagnose(encoder(final_norm=True), TOKENS, advise=False)
-    assert found.stacks == whole.stacks
+    assert found.stacks == tuple(map(unmeasured, whole.stacks))
     assert found.parameters == whole.parameters
     assert found.verdict is Verdict.HEALTHY
     assert found.advice is None
-    assert math.isnan(found.observed.stacks[0].end_square)
+    assert math.isnan(found.stacks[0].end_square)
 
 
 def test_what_needs_no_numbers_is_found_and_the_rest_is_not_asked():

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from normscope.doctor import FoundStack, find_stacks
+from normscope.doctor import Stack, find_stacks
 
 WIDTH = 16
 F = Callable[[Tensor], Tensor]
@@ -56,7 +56,7 @@ def pre(x: Tensor, f: F, norm: F) -> Tensor:
     return x + f(norm(x))
 
 
-def found(model: nn.Module) -> FoundStack:
+def found(model: nn.Module) -> Stack:
     (stack,) = find_stacks(model, torch.randn(2, 5, WIDTH, generator=torch.Generator().manual_seed(1)))
     assert stack.blocks == 4
     assert [s.kind for s in stack.sublayers] == ["attention", "feed_forward"] * 4

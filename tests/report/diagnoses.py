@@ -5,26 +5,26 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from normscope.doctor.diagnosis import Diagnosis
-from normscope.doctor.identify.connected import Connected, StreamWeights
-from normscope.doctor.identify.found import FoundStack, FoundSublayer
-from normscope.doctor.observe.observed import Observations, ObservedStack, ObservedSublayer
-from normscope.report.doctor.advice import (
+from normscope.doctor.record import (
+    Connection,
+    ModelMeasurements,
+    Prediction,
+    Stack,
+    StreamWeights,
+    Sublayer,
+    SublayerMeasurements,
+)
+from normscope.doctor.result import (
     Advice,
+    AskedRule,
+    Finding,
     FirstChange,
     RatePlace,
     RateRange,
+    Severity,
     ShortTraining,
     StackChange,
     WarmupAdvice,
-)
-from normscope.report.doctor.contents import (
-    AskedRule,
-    DiagnosisContents,
-    Finding,
-    Prediction,
-    Severity,
-    Stack,
-    SublayerMeasurements,
 )
 
 _SHARES = {"attention": 0.31, "cross_attention": 0.22, "feed_forward": 0.44}
@@ -33,11 +33,9 @@ _MODULES = {"attention": "attention", "cross_attention": "crossattention", "feed
 
 @dataclass(frozen=True, kw_only=True)
 class Made:
-    """A stack, what was measured in it, and what theory says."""
+    """A stack, and the gradients of its parameters."""
 
-    found: FoundStack
-    observed: ObservedStack
-    predicted: Prediction | None = None
+    stack: Stack
     gradients: dict[str, float] = field(default_factory=dict)
 
 
@@ -59,10 +57,10 @@ def made(
     theory: bool = False,
     loss: bool = True,
     width: int = 768,
-    connected: Connected | None = None,
+    connection: Connection | None = None,
 ) -> Made:
     """growth: of E‖x‖²/d from sub-layer to sub-layer, 0 for a stream that norms keep at 1."""
-    found, observed, gradients = [], [], {}
+    sublayers, gradients = [], {}
     predicted: tuple[list[float], list[float], list[float | None]] = ([], [], [])
     for i in range(blocks * len(kinds)):
         block, kind = i // len(kinds) + 1, kinds[i % len(kinds)]
@@ -72,8 +70,8 @@ def made(
         gradient = 0.8 * math.exp(gradient_slope * block) * (1.6 if kind == "feed_forward" else 1)
         weight = f"{name + '.' if name else ''}{block - 1}.{_MODULES[kind]}.weight"
         gradients[weight] = gradient
-        found.append(
-            FoundSublayer(
+        sublayers.append(
+            Sublayer(
                 name=weight.removesuffix(".weight"),
                 kind=kind,
                 block=block,
@@ -84,25 +82,24 @@ def made(
                 skip_scale=1.0,
                 branch_scale=1.0,
                 parallel=parallel,
-                connected=connected,
-            )
-        )
-        observed.append(
-            ObservedSublayer(
-                stream_square=stream * (1 + 0.03 * wobble * bool(growth)),
-                branch_square=share / (1 - share) * stream,
-                sum_square=stream / (1 - share),
-                correlation=correlation,
-                share=share,
-                parameters=(weight,),
-                matrices=(weight,),
-                gradient_norm=gradient * (1 + 0.06 * wobble) if loss else None,
-                reaches_output=True,
+                connection=connection,
+                measured=SublayerMeasurements(
+                    stream_square=stream * (1 + 0.03 * wobble * bool(growth)),
+                    branch_square=share / (1 - share) * stream,
+                    sum_square=stream / (1 - share),
+                    correlation=correlation,
+                    share=share,
+                    parameters=(weight,),
+                    matrices=(weight,),
+                    gradient_norm=gradient * (1 + 0.06 * wobble) if loss else None,
+                    reaches_output=True,
+                ),
             )
         )
         for curve, value in zip(predicted, (stream * 1.02, min(1.0, correlation * 1.05), gradient), strict=True):
             curve.append(value)
-    stack = FoundStack(
+    streams, correlations, norms = map(tuple, predicted)
+    stack = Stack(
         name=name,
         blocks=blocks,
         placement=placement,
@@ -111,23 +108,17 @@ def made(
         final_norm=final_norm,
         embedding_norm=not growth,
         width=width,
-        streams=1 if connected is None else connected.streams,
-        streams_start_equal=None if connected is None else True,
-        sublayers=tuple(found),
-    )
-    streams, correlations, norms = map(tuple, predicted)
-    return Made(
-        found=stack,
-        observed=ObservedStack(
-            source_square=1.0, end_square=1.0 if final_norm or not growth else 1 + growth * len(found),
-            sublayers=tuple(observed),
-        ),
+        streams=1 if connection is None else connection.streams,
+        streams_start_equal=None if connection is None else True,
+        sublayers=tuple(sublayers),
+        source_square=1.0,
+        end_square=1.0 if final_norm or not growth else 1 + growth * len(sublayers),
         predicted=Prediction(
             stream_square=streams, correlation=correlations, gradient_norm=norms,
             assumptions="independent Gaussian weights, attention that averages, a width far above the depth.",
         ) if theory else None,
-        gradients=gradients if loss else {},
     )  # fmt: skip
+    return Made(stack=stack, gradients=gradients if loss else {})
 
 
 def diagnosis(
@@ -139,20 +130,18 @@ def diagnosis(
     findings: tuple[Finding, ...] = (),
     advice: Advice | None = None,
     silenced: tuple[str, ...] = (),
-) -> DiagnosisContents:
-    found = Diagnosis(
+) -> Diagnosis:
+    return Diagnosis(
         target=target,
         parameters=parameters,
-        stacks=tuple(stack.found for stack in stacks),
-        observed=Observations(
-            stacks=tuple(stack.observed for stack in stacks),
+        stacks=tuple(stack.stack for stack in stacks),
+        measured=ModelMeasurements(
             loss_nats=loss,
             loss_is_stand_in=stand_in,
             classes=30522 if loss else None,
             logit_deviation=0.553 if loss else None,
             gradient_norms={name: norm for stack in stacks for name, norm in stack.gradients.items()},
         ),
-        predictions=tuple(stack.predicted for stack in stacks),
         findings=findings,
         advice=advice,
         silenced=silenced,
@@ -161,7 +150,6 @@ def diagnosis(
             *(AskedRule(id=name, asked=False, reason="it was silenced") for name in silenced),
         ),
     )
-    return found.contents()
 
 
 def advice(*, best: float = 4.1e-4, lowest: float | None = 1.2e-3, wanted: float | None = 3e-3) -> Advice:
@@ -253,7 +241,7 @@ def first_change(*stacks: Made) -> FirstChange:
             end=2e-4 * sublayers,
         )
 
-    return FirstChange(rate=3e-3, stacks=tuple(change(len(s.found.sublayers)) for s in stacks), output=0.02)
+    return FirstChange(rate=3e-3, stacks=tuple(change(len(s.stack.sublayers)) for s in stacks), output=0.02)
 
 
 def _falling(end: float, updates: int) -> tuple[float, ...]:
@@ -302,11 +290,11 @@ BETAS = Finding(
 )
 
 
-def healthy() -> DiagnosisContents:
+def healthy() -> Diagnosis:
     return diagnosis("BertForMaskedLM", made("bert.encoder.layer", also=("ds-init", "ds-init-code"), theory=True))
 
 
-def broken() -> DiagnosisContents:
+def broken() -> Diagnosis:
     """Pre-LN without its final norm."""
     stack = made(
         "model.layers",
@@ -321,7 +309,7 @@ def broken() -> DiagnosisContents:
     return diagnosis("HomemadeGPT", stack, findings=(FINAL_NORM, DILUTED, BETAS), stand_in=True, parameters=354_823_168)
 
 
-def encoder_decoder() -> DiagnosisContents:
+def encoder_decoder() -> Diagnosis:
     """With predictions, and advice from a probe."""
     shape = {"blocks": 6, "theory": True, "norm": "rms-norm", "epsilon": 1e-6, "width": 512}
     encoder = made(
@@ -345,7 +333,7 @@ def encoder_decoder() -> DiagnosisContents:
     )
 
 
-def streams() -> DiagnosisContents:
+def streams() -> Diagnosis:
     """Four streams in one tensor, the second of which no sub-layer writes to."""
     stack = made(
         "model.layers",
@@ -353,11 +341,11 @@ def streams() -> DiagnosisContents:
         growth=0.2,
         final_norm=True,
         formula="x ← connect(x) + expand({kind}(norm(collapse(x))))",
-        connected=Connected(
+        connection=Connection(
             streams=4,
-            collapse=StreamWeights("token", 1.0),
-            connect=StreamWeights("token", 1.0),
-            expand=StreamWeights("trained", math.nan, by_feature=True),
+            read=StreamWeights(made="token", total=1.0),
+            mixing=StreamWeights(made="token", total=1.0),
+            write=StreamWeights(made="trained", total=None, by_feature=True),
             from_doubly_stochastic=2.4e-7,
             one_side_alone=None,
             unwritten=(2,),
@@ -366,7 +354,7 @@ def streams() -> DiagnosisContents:
     return diagnosis("DeepseekV4ForCausalLM", stack)
 
 
-def unknown() -> DiagnosisContents:
+def unknown() -> Diagnosis:
     """No placement is known, no loss was given, and names are markup."""
     stack = made(
         "",
@@ -389,12 +377,12 @@ def unknown() -> DiagnosisContents:
     return diagnosis("<script>alert(1)</script>", stack, loss=None, findings=(injected,), parameters=3)
 
 
-def foreign() -> DiagnosisContents:
+def foreign() -> Diagnosis:
     """Healthy, and unlike every model that advice was fitted to."""
     return replace(healthy(), advice=unknown_advice())
 
 
-def with_stack(found: DiagnosisContents, number: int, **changes: Any) -> DiagnosisContents:
+def with_stack(found: Diagnosis, number: int, **changes: Any) -> Diagnosis:
     """The same diagnosis with other values in one of its stacks."""
     stacks = list(found.stacks)
     stacks[number] = replace(stacks[number], **changes)

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from normscope.report.doctor.advice import RateRange
-from normscope.report.doctor.advice_words import advice_rows, good_rates, rate_headline, speaks_against
+from normscope.doctor.report.advice_words import advice_rows, good_rates, rate_headline, speaks_against
+from normscope.doctor.result import RateRange
 from report.diagnoses import advice, probed_advice, unknown_advice
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import normscope
-from normscope.report.doctor.contents import Finding, Severity, verdict_of, worst_of
+from normscope.doctor.result import Finding, Severity, verdict_of, worst_of
 from report.diagnoses import BETAS, DILUTED, EXAMPLES, FINAL_NORM, broken, encoder_decoder, streams, unknown
 
 PAGE = Path(normscope.__file__).parents[2] / "docs" / "doctor-json.md"

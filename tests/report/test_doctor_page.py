@@ -14,11 +14,10 @@ from typing import Any
 import pytest
 
 from normscope.doctor.lint.rules import Rule
-from normscope.report.doctor.advice import RateRange
-from normscope.report.doctor.contents import AskedRule
-from normscope.report.doctor.explanations import ADVICE_TERMS, COLUMN_TERMS
-from normscope.report.doctor.page import render_doctor, write_doctor_page
-from normscope.report.doctor.rates_svg import rates_picture
+from normscope.doctor.report.explanations import ADVICE_TERMS, COLUMN_TERMS
+from normscope.doctor.report.page import render_doctor, write_doctor_page
+from normscope.doctor.report.rates_svg import rates_picture
+from normscope.doctor.result import AskedRule, RateRange
 from report.browser import frames, opened
 from report.diagnoses import (
     BETAS,

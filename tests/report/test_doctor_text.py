@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from normscope.report.doctor.contents import DiagnosisContents
-from normscope.report.doctor.depth import DepthRow
-from normscope.report.doctor.text import terminal_page
-from normscope.report.doctor.text_depth import sparkline
+from normscope.doctor.report.depth import DepthRow
+from normscope.doctor.report.text import terminal_page
+from normscope.doctor.report.text_depth import sparkline
+from normscope.doctor.result import Record
 from report.diagnoses import (
     BETAS,
     DILUTED,
@@ -26,7 +26,7 @@ from report.diagnoses import (
 )
 
 
-def printed(found: DiagnosisContents, width: int = 100, encoding: str = "utf-8") -> str:
+def printed(found: Record, width: int = 100, encoding: str = "utf-8") -> str:
     file = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
     Console(file=file, width=width, highlight=False).print(terminal_page(found))
     file.flush()

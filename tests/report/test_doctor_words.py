@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from normscope.report.doctor import words
-from normscope.report.doctor.contents import AskedRule
-from normscope.report.doctor.depth import depth_rows, depths, places, together
-from normscope.report.doctor.page import pattern
-from normscope.report.doctor.svg import curves, depth_panels
+from normscope.doctor.report import words
+from normscope.doctor.report.depth import depth_rows, depths, places, together
+from normscope.doctor.report.page import pattern
+from normscope.doctor.report.svg import curves, depth_panels
+from normscope.doctor.result import AskedRule
 from report.diagnoses import advice, broken, diagnosis, encoder_decoder, healthy, made, unknown, with_sublayer
 
 

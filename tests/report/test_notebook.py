@@ -12,12 +12,12 @@ from normscope.api.choosing import choose
 from normscope.api.comparison import Comparison as Result
 from normscope.api.placements import placements
 from normscope.api.prediction import predict
+from normscope.doctor.report.notebook import diagnosis_html
 from normscope.report import notebook
 from normscope.report.chart import Panel, Series
 from normscope.report.chart_svg import panels_svg
 from normscope.report.comparison.contents import ComparedConfiguration, Comparison, Name, RunCurve, SeedResult, Status
 from normscope.report.comparison.page import comparison_html
-from normscope.report.doctor.notebook import diagnosis_html
 from normscope.report.words import Tone, TonedWords
 from report.diagnoses import advice, broken, healthy, streams, with_stack, with_sublayer
 

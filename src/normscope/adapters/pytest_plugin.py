@@ -9,7 +9,7 @@ import pytest
 
 if TYPE_CHECKING:
     from ..doctor.diagnosis import Diagnosis
-    from ..report.doctor.contents import Finding
+    from ..doctor.result import Finding
 
 # Whatever the fixture needs is imported when it is called: this file is read at the start of every run of pytest.
 
@@ -26,7 +26,7 @@ def norm_doctor(request: pytest.FixtureRequest) -> Callable[..., Diagnosis]:
     def examine(model: Any, batch: Any, loss: Any = None, fail_on: str = "warning", **options: Any) -> Diagnosis:
         from ..doctor.diagnose import diagnose
         from ..doctor.lint.silencing import silenced_in
-        from ..report.doctor.contents import Severity
+        from ..doctor.result import Severity
 
         if fail_on not in tuple(Severity):
             raise ValueError(f"fail_on={fail_on!r}; choose one of {', '.join(Severity)}")

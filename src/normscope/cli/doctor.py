@@ -17,8 +17,8 @@ from .stages import LateStages
 if TYPE_CHECKING:
     from ..doctor.advise.batches import Probing
     from ..doctor.diagnosis import Diagnosis
+    from ..doctor.result import Severity
     from ..history.explain import Explanation
-    from ..report.doctor.contents import Severity
     from ..targets import Target
 
 _STDOUT = "-"
@@ -146,7 +146,7 @@ def doctor(
                 "the whole diagnosis", forward_passes(advise=not no_advice, probe_updates=probe or 0, warmups=has_rate)
             )
             diagnosis = _diagnosed(found, optimizer, rate, silenced, advise=not no_advice, probing=probing, watch=watch)
-    from ..report.doctor.contents import worst_of
+    from ..doctor.result import worst_of
 
     _write(diagnosis, html, as_json, history)
     if _as_bad_as(fail_on, worst_of(diagnosis.findings)) or (history and _as_bad_as(fail_on, history.severity)):
@@ -197,8 +197,8 @@ def _structured(target: "Target", silenced: tuple[str, ...]) -> "Diagnosis":
 
 def _check(fail_on: str, optimizer: str | None, rate: float | None) -> None:
     """Raise UserError where an option has a value that it does not allow."""
+    from ..doctor.result import Severity
     from ..optim import OPTIMIZERS
-    from ..report.doctor.contents import Severity
 
     for option, given, allowed in (
         ("--fail-on", fail_on, tuple(Severity)),
@@ -259,10 +259,9 @@ def _diagnosed(
 def _write(
     diagnosis: "Diagnosis", html: Path | None, as_json: str | None, history: "Explanation | None" = None
 ) -> None:
-    contents = diagnosis.contents()
     if html is not None:
         from ..doctor.lint.linter import RULES
-        from ..report.doctor.page import write_doctor_page
+        from ..doctor.report.page import write_doctor_page
 
         shown = None
         if history is not None:
@@ -270,11 +269,11 @@ def _write(
 
             shown = section(history)
         try:
-            write_doctor_page(contents, html, RULES, shown)
+            write_doctor_page(diagnosis, html, RULES, shown)
         except OSError as error:
             raise UserError(f"cannot write {html}: {error.strerror}") from error
     explained = {} if history is None else {"history": history.to_json()}
-    text = _as_text(contents.to_json() | explained)
+    text = _as_text(diagnosis.to_json() | explained)
     if as_json == _STDOUT:
         typer.echo(text)
         return
@@ -282,20 +281,20 @@ def _write(
         write_text("--json", Path(as_json), text + "\n")
     from rich.console import Console
 
-    from ..report.doctor.text import terminal_page
+    from ..doctor.report.text import terminal_page
 
     if history is not None:
         print_history(history)
         typer.echo()
     console = Console(highlight=False, markup=False, emoji=False)
-    console.print(terminal_page(contents))
+    console.print(terminal_page(diagnosis))
     for file in (html, as_json):
         if file is not None:
             console.print(f"written: {file}", soft_wrap=True)
 
 
 def _as_bad_as(severity: str, worst: "Severity | None") -> bool:
-    from ..report.doctor.contents import Severity
+    from ..doctor.result import Severity
 
     return worst is not None and worst.rank >= Severity(severity).rank
 

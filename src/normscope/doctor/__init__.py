@@ -3,7 +3,7 @@ the short trainings that advice can be asked to make.
 """
 
 from .advise.batches import Probing
-from .identify.found import FoundStack, FoundSublayer
 from .identify.stacks import find_stacks
+from .record import Stack, Sublayer
 
-__all__ = ["FoundStack", "FoundSublayer", "Probing", "find_stacks"]
+__all__ = ["Probing", "Stack", "Sublayer", "find_stacks"]

@@ -15,7 +15,7 @@ from .lint.rules import Loading, Patient
 from .lint.vectors import are_trained
 from .observe.examine import examined_with_gradients, examined_without_gradients
 from .observe.nonfinite import nonfinite_weights, read_as_zero
-from .predict.curves import predicted
+from .predict.curves import with_predictions
 from .trace.forward import Inputs
 
 
@@ -62,9 +62,9 @@ def diagnose(
     start = None
     if nonfinite:
         with read_as_zero(model, nonfinite):
-            stacks, observed = examined_without_gradients(model, batch)
+            stacks, measured = examined_without_gradients(model, batch)
     else:
-        stacks, observed, start = examined_with_gradients(
+        stacks, measured, start = examined_with_gradients(
             model, batch, loss_of_output(loss, batch), rewire=are_trained(model, loading)
         )
     instance = optimizer if isinstance(optimizer, torch.optim.Optimizer) else None
@@ -80,7 +80,6 @@ def diagnose(
             stacks=stacks,
             probing=probing,
             start=start,
-            observed=observed.stacks,
             watch=watch,
         )
         advice = replace(advice, wanted_warmup_updates=wanted_warmup_updates)
@@ -88,7 +87,7 @@ def diagnose(
     patient = Patient(
         model=model,
         stacks=stacks,
-        observed=observed,
+        observed=measured,
         dtype=next((p.dtype for p in model.parameters() if p.is_floating_point()), torch.get_default_dtype()),
         optimizer=instance,
         loading=loading,
@@ -101,13 +100,11 @@ def diagnose(
     findings = lint(patient, silenced)
     watch("prediction", 0, 1)
     trained = are_trained(model, loading)  # the theory is of random weights, and has nothing to say of others
-    predictions = (None,) * len(stacks) if trained or nonfinite else predicted(stacks, observed)
     return Diagnosis(
         target=target or type(model).__name__,
         parameters=sum(parameter.numel() for parameter in model.parameters()),
-        stacks=stacks,
-        observed=observed,
-        predictions=predictions,
+        stacks=stacks if trained or nonfinite else with_predictions(stacks, measured),
+        measured=measured,
         findings=findings,
         advice=advice,
         silenced=tuple(silenced),

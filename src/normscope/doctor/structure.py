@@ -1,6 +1,5 @@
 """A model's structure without its weights: streams, names of placements, and the rules that need no numbers."""
 
-import math
 from collections.abc import Collection
 
 import torch
@@ -8,11 +7,10 @@ from torch import nn
 
 from .diagnosis import Diagnosis
 from .find.search import streams_in
-from .identify.found import FoundStack
 from .identify.stacks import as_stacks
 from .lint.linter import asked_rules, lint
 from .lint.rules import Patient
-from .observe.observed import Observations, ObservedStack, ObservedSublayer
+from .record import ModelMeasurements
 from .trace.forward import Inputs
 
 
@@ -30,19 +28,11 @@ def structure(
     Scales that are parameters or buffers are unknown on the meta device. Raises ValueError as `find_stacks` does.
     """
     _, streams = streams_in(model, batch)
-    stacks = tuple(as_stacks(streams))
-    observed = Observations(
-        stacks=tuple(map(_unmeasured, stacks)),
-        loss_nats=None,
-        loss_is_stand_in=False,
-        classes=None,
-        logit_deviation=None,
-        gradient_norms={},
-    )
+    stacks, measured = tuple(as_stacks(streams)), ModelMeasurements()
     patient = Patient(
         model=model,
         stacks=stacks,
-        observed=observed,
+        observed=measured,
         dtype=next((p.dtype for p in model.parameters() if p.is_floating_point()), torch.get_default_dtype()),
         wanted_placement=wanted_placement,
         measured=False,
@@ -51,25 +41,9 @@ def structure(
         target=target or type(model).__name__,
         parameters=sum(parameter.numel() for parameter in model.parameters()),
         stacks=stacks,
-        observed=observed,
-        predictions=(None,) * len(stacks),
+        measured=measured,
         findings=lint(patient, silenced),
         advice=None,
         silenced=tuple(silenced),
         rules=asked_rules(patient, silenced),
     )
-
-
-def _unmeasured(stack: FoundStack) -> ObservedStack:
-    nothing = ObservedSublayer(
-        stream_square=math.nan,
-        branch_square=math.nan,
-        sum_square=math.nan,
-        correlation=None,
-        share=math.nan,
-        parameters=(),
-        matrices=(),
-        gradient_norm=None,
-        reaches_output=True,
-    )
-    return ObservedStack(source_square=math.nan, end_square=math.nan, sublayers=(nothing,) * len(stack.sublayers))

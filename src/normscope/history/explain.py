@@ -7,7 +7,7 @@ from statistics import median
 from textwrap import wrap
 from typing import Any
 
-from ..report.doctor.contents import Severity
+from ..doctor.result import Severity
 from ..report.words import BARS, BROKEN, counted, joined, significant
 from .episodes import Episode, EpisodeKind, episodes
 from .patterns import PATTERNS, Pattern

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
-from ..report.doctor.history import EpisodeWords, HistorySection
+from ..doctor.report.page import EpisodeWords, HistorySection
 from ..report.lines import POINTS, log_scale
 from ..report.svg import HUES, INK, Picture, house_style, inlined, to_svg
 from ..report.words import Tone

@@ -27,7 +27,7 @@ _STILL = 1e-3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inner:
-    """Of one stack; the tuples are in the order of `FoundStack.sublayers`."""
+    """Of one stack; the tuples are in the order of `Stack.sublayers`."""
 
     end_correlation: float | None
     """Mean cosine of the vectors that leave the stack, at different tokens of one sequence; None for one token."""

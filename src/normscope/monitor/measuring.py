@@ -8,10 +8,9 @@ from torch import nn
 from torch.distributed.tensor import DTensor
 
 from ..doctor.find.search import streams_in
-from ..doctor.identify.found import FoundStack
 from ..doctor.identify.stacks import as_stacks
-from ..doctor.observe.observed import ObservedStack
-from ..doctor.observe.streams import observed_stacks
+from ..doctor.observe.streams import measured_stacks
+from ..doctor.record import Stack
 from ..doctor.trace.forward import Inputs
 from ..measure import gradient_norms
 from .inner import Inner, logit_deviation, look_inside
@@ -44,7 +43,7 @@ class Monitor:
     inputs: Inputs | None = None
     """What the model is called with, as `find_stacks` takes it; None: every measurement brings its own."""
     every_updates: int = 100
-    _stacks: tuple[FoundStack, ...] = field(default=(), init=False)
+    _stacks: tuple[Stack, ...] = field(default=(), init=False)
     """Found at the first measurement: training changes weights, not wiring."""
     _before_step: "_BeforeStep | None" = field(default=None, init=False)
 
@@ -70,15 +69,15 @@ class Monitor:
             raise ValueError("nothing to measure the model with: give the monitor inputs, or each measurement its own")
         norms = gradient_norms(self.model) if gradients is None else gradients
         try:
-            observed, inner, deviation = self._observed(given)
+            stacks, inner, deviation = self._measured(given)
         except ValueError as error:
             if not self._stacks:
                 raise
             warnings.warn(f"no measurement at update {update}: {error}", RuntimeWarning, stacklevel=2)
             return {}
-        names = [name for stack in observed for sublayer in stack.sublayers for name in sublayer.matrices]
-        self._before_step = _BeforeStep(update, observed, Step(self.model, names))
-        found = named_measurements(self._stacks, observed, inner, norms)
+        names = [name for stack in stacks for sublayer in stack.sublayers for name in sublayer.measured.matrices]
+        self._before_step = _BeforeStep(update, stacks, Step(self.model, names))
+        found = named_measurements(stacks, inner, norms)
         return found if deviation is None else found | {"normscope/logit_deviation": deviation}
 
     def stepped(self, update: int) -> dict[str, float]:
@@ -90,14 +89,14 @@ class Monitor:
         before, self._before_step = self._before_step, None
         if before is None or before.update != update:
             return {}
-        return named_updates(self._stacks, before.observed, before.step.moved())
+        return named_updates(before.stacks, before.step.moved())
 
-    def _observed(self, inputs: Inputs) -> tuple[tuple[ObservedStack, ...], list[Inner], float | None]:
+    def _measured(self, inputs: Inputs) -> tuple[tuple[Stack, ...], list[Inner], float | None]:
         graph, streams = streams_in(self.model, inputs)
         if [len(stream.branches) for stream in streams] != [len(stack.sublayers) for stack in self._stacks]:
             self._stacks = tuple(as_stacks(streams))
         inner = [look_inside(graph, stream) for stream in streams]
-        return observed_stacks(self.model, graph, streams), inner, logit_deviation(graph, streams)
+        return measured_stacks(self.model, graph, streams, self._stacks), inner, logit_deviation(graph, streams)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +104,7 @@ class _BeforeStep:
     """A measured update whose step has not been taken."""
 
     update: int
-    observed: tuple[ObservedStack, ...]
+    stacks: tuple[Stack, ...]
     step: Step
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from normscope.doctor.report.page import render_doctor
 from normscope.report.chart import Panel, Series
-from normscope.report.doctor.page import render_doctor
 from normscope.report.explore.encode import encoded, panels_explorer
 from normscope_studies.engine.page import StudyFigure, render_study
 from report.axe import violations

@@ -8,10 +8,9 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from ...report.doctor.advice import Advice
-from ..identify.found import FoundStack
 from ..observe.loss import Backward
-from ..observe.observed import ObservedStack
+from ..record import Stack
+from ..result import Advice
 from ..trace.forward import Inputs
 from .batches import Probing, batches_of, loss_of_output
 from .change import change_along
@@ -32,16 +31,15 @@ def advise(
     *,
     optimizer: str | torch.optim.Optimizer,
     wanted_rate: float | None,
-    stacks: Sequence[FoundStack],
+    stacks: Sequence[Stack],
     probing: Probing | None = None,
     start: Backward | None = None,
-    observed: Sequence[ObservedStack] = (),
     watch: Callable[[str, int, int], None] = lambda stage, done, total: None,
 ) -> Advice:
     """By what the first update does at every rate, and constants from trainings; with `probing` by short ones as well.
 
-    start: the backward pass on this batch, where there was one. observed: the stacks as they were measured, of whose
-    sub-layers the change by the first update is told, in two forward passes and a part of one; none for no change.
+    start: the backward pass on this batch, where there was one. stacks: as they were measured; of their
+    sub-layers the change by the first update is told, in two forward passes and a part of one.
     watch: told of the stage, the rates that were looked at or the updates that were made, and how many there are.
     Raises ValueError for an unknown optimiser, one whose class cannot be built from its own settings, a wanted rate
     that is not positive, and too few updates to probe with.
@@ -53,7 +51,7 @@ def advise(
     seen, line = first_update(model, batch, of_output, maker.over_one, partial(watch, "rates"), start)
     facts = facts_of(seen, optimizer=maker.name, stacks=stacks)
     instant = Foreseen.instantly(facts, rule)
-    change = change_along(model, batch, line, 10**instant.best if wanted_rate is None else wanted_rate, observed)
+    change = change_along(model, batch, line, 10**instant.best if wanted_rate is None else wanted_rate, stacks)
     del line  # its direction is as large as the model
     if probing is None:
         return replace(advised(seen, facts, rule, instant, wanted_rate), change=change)

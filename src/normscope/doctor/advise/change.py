@@ -8,48 +8,48 @@ from torch import Tensor, nn
 
 from ...measure.line import Line
 from ...measure.unchanged import looked_at
-from ...report.doctor.advice import FirstChange, StackChange
 from ..find.search import recorded_pass
-from ..observe.observed import ObservedStack
 from ..observe.streams import mean_square
+from ..record import Stack
+from ..result import FirstChange, StackChange
 from ..trace.forward import Inputs, main_tensor
 from ..trace.operations import Trace
 
 
 def change_along(
-    model: nn.Module, inputs: Inputs, line: Line, rate: float, observed: Sequence[ObservedStack]
+    model: nn.Module, inputs: Inputs, line: Line, rate: float, stacks: Sequence[Stack]
 ) -> FirstChange | None:
     """What one update at that rate changes, with the model as it was afterwards.
 
-    observed: the stacks as the same inputs showed them; None without any, and where a pass does not take the same steps
-    as the one in which they were observed, as where experts are chosen anew.
+    stacks: as they were measured with the same inputs; None without measurements, and where a pass does not
+    take the same steps as the one in which they were measured, as where experts are chosen anew.
     """
-    if not observed:
+    if not stacks or any(stack.end is None for stack in stacks):
         return None
     with looked_at(model):
         trace = recorded_pass(model, inputs)
         steps, output = _steps(trace), main_tensor(trace.output)
-        if not all(_holds(trace, stack) for stack in observed):
+        if not all(_holds(trace, stack) for stack in stacks):
             return None
         # All else that was recorded need not stand beside the second pass.
-        before = {n: trace.values[n].tensor for stack in observed for n in _numbers(stack)}
+        before = {n: trace.values[n].tensor for stack in stacks for n in _numbers(stack)}
         del trace
         with line.at(rate):
             after = recorded_pass(model, inputs)
             if _steps(after) != steps:
                 return None
-            stacks = tuple(_stack(before, after, stack) for stack in observed)
-            return FirstChange(rate=rate, stacks=stacks, output=_relative(output, main_tensor(after.output)))
+            changes = tuple(_stack(before, after, stack) for stack in stacks)
+            return FirstChange(rate=rate, stacks=changes, output=_relative(output, main_tensor(after.output)))
 
 
-def _numbers(stack: ObservedStack) -> list[int]:
-    places = [sublayer.place for sublayer in stack.sublayers if sublayer.place is not None]
+def _numbers(stack: Stack) -> list[int]:
+    places = [place for sublayer in stack.sublayers if (place := sublayer.measured.place) is not None]
     end = [] if stack.end is None else [stack.end]
     return end + [n for place in places for n in (place.stream, place.addend, *place.inputs)]
 
 
-def _holds(trace: Trace, stack: ObservedStack) -> bool:
-    whole = stack.end is not None and all(sublayer.place is not None for sublayer in stack.sublayers)
+def _holds(trace: Trace, stack: Stack) -> bool:
+    whole = stack.end is not None and all(sublayer.measured.place is not None for sublayer in stack.sublayers)
     return whole and max(_numbers(stack)) < len(trace.values)
 
 
@@ -57,10 +57,10 @@ def _steps(trace: Trace) -> list[tuple[str, torch.Size]]:
     return [(value.op, value.shape) for value in trace.values]
 
 
-def _stack(before: Mapping[int, Tensor], after: Trace, stack: ObservedStack) -> StackChange:
+def _stack(before: Mapping[int, Tensor], after: Trace, stack: Stack) -> StackChange:
     stream, total, own, amplified = [], [], [], []
     for sublayer in stack.sublayers:
-        place = sublayer.place
+        place = sublayer.measured.place
         assert place is not None
         # With the weights after the update: what depends on nothing that is replaced was recorded with them.
         moved = after.again({n: before[n] for n in place.inputs}, place.addend)

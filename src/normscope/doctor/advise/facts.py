@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from ..identify.found import FoundStack
+from ..record import Stack
 from .first_update import FirstUpdate
 
 FADED = 0.1
@@ -38,7 +38,7 @@ class Facts:
         return {name: value for name, value in asdict(self).items() if name != "optimizer"}
 
 
-def facts_of(seen: FirstUpdate, *, optimizer: str, stacks: Sequence[FoundStack]) -> Facts:
+def facts_of(seen: FirstUpdate, *, optimizer: str, stacks: Sequence[Stack]) -> Facts:
     """What the rule is asked with. What accumulates over a training is not seen in its first update, and the formulas
     that were found are what tells of it."""
     rise = seen.rise_rate or seen.rates[-1]

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Self
 
-from ...report.doctor.advice import Advice, RatePlace, RateRange, ShortTraining, WarmupAdvice
+from ..result import Advice, RatePlace, RateRange, ShortTraining, WarmupAdvice
 from .facts import Facts
 from .first_update import FirstUpdate
 from .probe import Probe

@@ -15,7 +15,7 @@ Reader = Literal["norm", "weights", "output"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """As `FoundStack` describes them."""
+    """As `Stack` describes them."""
 
     end_read_by: Reader = "norm"
     memory_normed: bool = True

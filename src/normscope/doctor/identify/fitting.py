@@ -8,14 +8,13 @@ from functools import cached_property
 from ...placement import StackShape
 from ..find.blocks import Blocks
 from ..find.branches import Branch
+from ..find.formulas import Formula, scales, unscaled
 from ..find.terms import Segment, Term
+from ..record import Sublayer
 from .candidates import SPOKEN_OF, Candidate, candidates, lane_blocks
 from .choosing import Choice, Fit, choose
 from .connected import connected
-from .formulas import Formula
-from .found import FoundSublayer
 from .matching import Comparison, matches, norms_left_out
-from .sums import scales, unscaled
 
 Comparisons = tuple[Comparison, Comparison]
 """With the norms of queries and keys, and without them."""
@@ -157,7 +156,7 @@ def _match(fit: Fit, observed: Segment, expected: dict[tuple[int, ...], Segment]
 
 def sublayers(
     observed: Observed, shape: StackShape, blocks: Blocks, found: list[Fit], final_norm: bool
-) -> tuple[FoundSublayer, ...]:
+) -> tuple[Sublayer, ...]:
     """Every sub-layer with the placement that fits the whole stream best and fits it too.
 
     final_norm: whether the norm at the stack's end is none of the last sub-layer's.
@@ -181,7 +180,7 @@ def sublayers(
             branch = observed.branches[term.branch]
             skip, scale = scales(segment, term)
             made.append(
-                FoundSublayer(
+                Sublayer(
                     name=branch.name,
                     kind=branch.kind,
                     block=block_of[term.branch],
@@ -194,7 +193,7 @@ def sublayers(
                     skip_scale=skip,
                     branch_scale=scale,
                     parallel=segment.side_by_side,
-                    connected=connected(segment, term),
+                    connection=connected(segment, term),
                 )
             )
     return tuple(sorted(made, key=lambda s: s.block))

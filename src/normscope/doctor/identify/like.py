@@ -2,10 +2,10 @@
 
 from typing import Literal
 
-from .found import FoundStack
+from ..record import Stack
 
 
-def wired_like(stack: FoundStack) -> Literal["Pre-LN", "Post-LN", ""]:
+def wired_like(stack: Stack) -> Literal["Pre-LN", "Post-LN", ""]:
     """By where the norms stand: on inputs of sub-layers alone, or on sums alone; "" for others."""
     formulas = [sublayer.formula for sublayer in stack.sublayers if sublayer.block > 0]
     if all(formula.reads_norm and not formula.sum_is_normed for formula in formulas):

@@ -10,20 +10,19 @@ from torch import nn
 from ...placement import StackShape
 from ..find.blocks import Blocks, cut_in_blocks
 from ..find.branches import Branch
+from ..find.formulas import Formula, scales
 from ..find.search import streams_in
 from ..find.streams import Stream
 from ..find.terms import Segment, ordered, segments
+from ..record import Stack, Sublayer
 from ..trace.forward import Inputs
 from .fitting import Observed, commonest, ends_with_norm, fits, sublayers, without_end
-from .formulas import Formula
-from .found import FoundStack, FoundSublayer
 from .lanes import is_doubly_stochastic, written_out
-from .sums import scales
 
 SEVERAL_HEADS = 2
 
 
-def find_stacks(model: nn.Module, inputs: Inputs) -> list[FoundStack]:
+def find_stacks(model: nn.Module, inputs: Inputs) -> list[Stack]:
     """The stacks of a model in the order of its forward pass, from one pass in evaluation mode.
 
     inputs: what its forward is called with, by keyword (a mapping), by position (a sequence, or one tensor), or a
@@ -36,7 +35,7 @@ def find_stacks(model: nn.Module, inputs: Inputs) -> list[FoundStack]:
     return as_stacks(streams)
 
 
-def as_stacks(streams: Sequence[Stream]) -> list[FoundStack]:
+def as_stacks(streams: Sequence[Stream]) -> list[Stack]:
     """Each stream with its placement, in the order given."""
     kinds = [[branch.kind for branch in stream.branches[stream.before :]] for stream in streams]
     blocks = [cut_in_blocks(some) for some in kinds]
@@ -74,7 +73,7 @@ def _memory_of(stream: Stream, streams: Sequence[Stream]) -> int | None:
 
 
 def in_order(stream: Stream) -> tuple[Branch, ...]:
-    """The branches in the order of `FoundStack.sublayers`: what comes before the first block, then block by block."""
+    """The branches in the order of `Stack.sublayers`: what comes before the first block, then block by block."""
     blocks = cut_in_blocks([branch.kind for branch in stream.branches[stream.before :]])
     block_of = [number for number, block in enumerate(blocks) for _ in block]
     pieces, inner = _pieces(stream)
@@ -90,7 +89,7 @@ def _pieces(stream: Stream) -> tuple[list[Segment], list[Segment]]:
     return pieces, [piece for piece in pieces if piece.branches[0].branch >= 0] or pieces
 
 
-def _stack(stream: Stream, shape: StackShape, blocks: Blocks) -> FoundStack:
+def _stack(stream: Stream, shape: StackShape, blocks: Blocks) -> Stack:
     pieces, inner = _pieces(stream)
     norm = commonest([name for name, _ in stream.norms])
     epsilons = [epsilon for name, epsilon in stream.norms if name == norm and not math.isnan(epsilon)]
@@ -106,7 +105,7 @@ def _stack(stream: Stream, shape: StackShape, blocks: Blocks) -> FoundStack:
     of_blocks = sublayers(observed, shape, blocks, found, final_norm)
     early = tuple(sub for piece in pieces if piece not in inner for sub in _early(stream, piece))
     placement = commonest([sub.placement for sub in of_blocks])
-    return FoundStack(
+    return Stack(
         name=_common_module([sub.name for sub in of_blocks]),
         blocks=len(blocks),
         placement=placement,
@@ -148,14 +147,14 @@ def _doubly_stochastic(stream: Stream) -> bool | None:
     return True if found == {True} else None
 
 
-def _early(stream: Stream, piece: Segment) -> list[FoundSublayer]:
+def _early(stream: Stream, piece: Segment) -> list[Sublayer]:
     """Branches before the first block, which no placement speaks of."""
     found = []
     for term in piece.branches:
         branch = stream.branches[term.branch + stream.before]
         skip, scale = scales(piece, term)
         found.append(
-            FoundSublayer(
+            Sublayer(
                 name=branch.name,
                 kind=branch.kind,
                 block=0,

@@ -51,9 +51,9 @@ class Alignment:
 
 def alignment(patient: Patient, number: int) -> Alignment | None:
     """Of one stack; None where it is not known which norm belongs to which sub-layer, or there are too few."""
-    stack, seen = patient.stacks[number], patient.observed.stacks[number]
-    weights = parameters_by_name(patient)
-    columns = [_columns([weights[name] for name in s.matrices if name in weights], stack.width) for s in seen.sublayers]
+    stack, weights = patient.stacks[number], parameters_by_name(patient)
+    matrices = [sublayer.measured.matrices for sublayer in stack.sublayers]
+    columns = [_columns([weights[name] for name in names if name in weights], stack.width) for names in matrices]
     norms = _norms(patient, stack.name, stack.width)
     gains = [vectors[0].abs() for vectors in norms]
     if len(gains) != len(columns) or len(columns) <= FEWEST or any(one is None for one in columns):
@@ -62,7 +62,7 @@ def alignment(patient: Patient, number: int) -> Alignment | None:
     return Alignment(
         own=tuple(map(_correlation, gains[:-1], sizes[:-1])),
         following=tuple(map(_correlation, gains[:-1], sizes[1:])),
-        shifts=_shifts(norms, [_bias(weights, sublayer.matrices, stack.width) for sublayer in seen.sublayers]),
+        shifts=_shifts(norms, [_bias(weights, names, stack.width) for names in matrices]),
     )
 
 

@@ -2,18 +2,17 @@
 
 from collections.abc import Sequence
 
-from ..identify.found import FoundStack, FoundSublayer
-from ..observe.observed import ObservedSublayer
+from ..record import Stack, Sublayer
 from .matrices import parameters_by_name
 from .rules import Patient
 from .vectors import listed
 
-Place = tuple[FoundStack, FoundSublayer, ObservedSublayer]
+Place = tuple[Stack, Sublayer]
 
 
 def is_closed(place: Place) -> bool:
     """Whether the branch adds nothing: exactly nothing, or what is lost when it is added in any usual dtype."""
-    return place[2].branch_square <= 1e-14 * place[2].stream_square
+    return place[1].measured.branch_square <= 1e-14 * place[1].measured.stream_square
 
 
 def is_shut_by_gate(place: Place) -> bool:
@@ -38,9 +37,9 @@ def gets_gradient(patient: Patient, name: str) -> bool:
 def trained_in(patient: Patient, place: Place) -> list[str]:
     """Names of the parameters of a sub-layer that ask for a gradient; none where it is frozen."""
     weights = parameters_by_name(patient)
-    return [name for name in place[2].parameters if name in weights and weights[name].requires_grad]
+    return [name for name in place[1].measured.parameters if name in weights and weights[name].requires_grad]
 
 
 def names(places: Sequence[Place]) -> str:
     """Their paths for a report."""
-    return listed(found.name for _, found, _ in places)
+    return listed(sublayer.name for _, sublayer in places)

@@ -8,7 +8,7 @@ from statistics import fmean, pstdev
 from typing import Literal
 
 from ...placement import Placement, Site, StackShape, named
-from ..identify.found import FoundStack
+from ..record import Stack
 from .matrices import Matrices, Matrix, matrices_of, shape_of
 from .rules import Patient
 from .vectors import at_initialisation
@@ -56,9 +56,9 @@ def weighed(patient: Patient, number: int, placement: type[Placement], fits: Fit
 
 
 def _sites(patient: Patient, number: int, shape: StackShape) -> Iterator[tuple[int, Matrices, Site]]:
-    stack, observed = patient.stacks[number], patient.observed.stacks[number]
-    for sublayer, seen in zip(stack.sublayers, observed.sublayers, strict=True):
-        matrices = matrices_of(patient, sublayer, seen, stack.width)
+    stack = patient.stacks[number]
+    for sublayer in stack.sublayers:
+        matrices = matrices_of(patient, sublayer, stack.width)
         if matrices is not None and sublayer.block > 0 and sublayer.kind != "convolution" and sublayer.kind != "mixer":
             yield sublayer.block, matrices, Site(kind=sublayer.kind, block=sublayer.block, stack=shape)
 
@@ -85,7 +85,7 @@ _CLEARLY = 0.15
 """Root mean square of log size about what a placement draws: a closer one fits, and must be twice as close."""
 
 
-def told_by_initialisation(stack: FoundStack, patient: Patient) -> str:
+def told_by_initialisation(stack: Stack, patient: Patient) -> str:
     """The name, of `stack.placement` and those that are built on it and change its weights, whose weights these are.
 
     GPT-2's formula is Pre-LN's, and DS-Init's is Post-LN's; they differ in how the sizes of weights go with block and

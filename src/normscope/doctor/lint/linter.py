@@ -5,7 +5,7 @@ import importlib
 import pkgutil
 from collections.abc import Callable, Collection
 
-from ...report.doctor.contents import AskedRule, Finding
+from ..result import AskedRule, Finding
 from . import checks
 from .rules import Patient, Rule
 

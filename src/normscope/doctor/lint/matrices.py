@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 
 from ...placement import StackShape
-from ..identify.found import FoundStack, FoundSublayer
-from ..observe.observed import ObservedSublayer
+from ..record import Stack, Sublayer
 from .rules import Patient
 
 
@@ -43,21 +42,21 @@ class Matrices:
     """The one whose product joins the stream."""
 
 
-def matrices_of(patient: Patient, found: FoundSublayer, seen: ObservedSublayer, width: int) -> Matrices | None:
+def matrices_of(patient: Patient, sublayer: Sublayer, width: int) -> Matrices | None:
     """The matrices of a sub-layer; None where shapes and order do not tell which is which.
 
     Told are: attention with query, key and value matrices, packed into one (equal parts along its longer side), two or
     none, and an output matrix after them; feed-forwards of at least two matrices, the last of which is the output.
     """
     known = parameters_by_name(patient)
-    used = [(name, known[name]) for name in seen.parameters if name in known]
+    used = [(name, known[name]) for name in sublayer.measured.parameters if name in known]
     weights = [(name, weight.detach()) for name, weight in used if weight.ndim == 2 and width in weight.shape]
     # Experts, convolutions and low-rank factors have weights of other shapes: what they are for is not told by order.
     strangers = [name for name, weight in used if weight.ndim > 2]
-    if strangers or len(weights) < 2 or found.kind in ("convolution", "mixer") or weights[-1][1].is_sparse:
+    if strangers or len(weights) < 2 or sublayer.kind in ("convolution", "mixer") or weights[-1][1].is_sparse:
         return None
     *before, last = weights
-    if found.kind == "feed_forward":
+    if sublayer.kind == "feed_forward":
         return Matrices(
             projections=(), first=tuple(_whole(name, weight) for name, weight in before), last=_whole(*last)
         )
@@ -105,7 +104,7 @@ def _size(weight: Tensor) -> float:
     return float(torch.linalg.vector_norm(weight.float())) / math.sqrt(weight.numel())
 
 
-def shape_of(stacks: Sequence[FoundStack], number: int) -> StackShape:
+def shape_of(stacks: Sequence[Stack], number: int) -> StackShape:
     """The shape under which a placement is read for a stack: a decoder's memory is the stack before it that has none.
 
     As when stacks are identified: what attends to no other stack is an encoder, and a decoder alone stands beside an

@@ -1,16 +1,14 @@
 """What a rule of the linter is: it looks at a patient and says what it finds wrong."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import nn
 
-from ...report.doctor.advice import Advice
-from ...report.doctor.contents import Finding, Severity
-from ..identify.found import FoundStack, FoundSublayer
 from ..observe.nonfinite import NonfiniteWeight
-from ..observe.observed import Observations, ObservedSublayer
+from ..record import ModelMeasurements, Stack, Sublayer
+from ..result import Advice, Finding, Severity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,8 +26,8 @@ class Patient:
     """All that rules may look at."""
 
     model: nn.Module
-    stacks: tuple[FoundStack, ...]
-    observed: Observations
+    stacks: tuple[Stack, ...]
+    observed: ModelMeasurements
     dtype: torch.dtype
     """What the model computes in: that of its weights, or of autocast."""
     optimizer: torch.optim.Optimizer | None = None
@@ -48,11 +46,9 @@ class Patient:
     measured: bool = True
     """False where the structure alone is known: `observed` has no numbers then."""
 
-    def sublayers(self) -> Iterable[tuple[FoundStack, FoundSublayer, ObservedSublayer]]:
-        """Every sub-layer with its stack and what it did."""
-        for stack, observed in zip(self.stacks, self.observed.stacks, strict=True):
-            for found, seen in zip(stack.sublayers, observed.sublayers, strict=True):
-                yield stack, found, seen
+    def sublayers(self) -> Iterator[tuple[Stack, Sublayer]]:
+        """Every sub-layer with its stack."""
+        return ((stack, sublayer) for stack in self.stacks for sublayer in stack.sublayers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

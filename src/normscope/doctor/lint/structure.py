@@ -5,24 +5,24 @@ from collections.abc import Sequence
 from ...placement import SublayerKind, named, registered
 from ..find.terms import Segment, Term, normed
 from ..identify.candidates import SPOKEN_OF, Candidate, candidate
-from ..identify.found import FoundStack, FoundSublayer
 from ..identify.matching import matches
+from ..record import Stack, Sublayer
 from .matrices import shape_of
 from .rules import Patient
 
 
-def in_blocks(stack: FoundStack) -> list[FoundSublayer]:
+def in_blocks(stack: Stack) -> list[Sublayer]:
     """The sub-layers of blocks, without what comes before the first."""
     return [sublayer for sublayer in stack.sublayers if sublayer.block > 0]
 
 
-def kinds_of(stack: FoundStack) -> list[SublayerKind]:
+def kinds_of(stack: Stack) -> list[SublayerKind]:
     """The sub-layers of a block, in order, in the registry's words."""
     of_first = [sublayer.kind for sublayer in stack.sublayers if sublayer.block == 1]
     return [SPOKEN_OF[kind] for kind in of_first]
 
 
-def explained(sublayers: Sequence[FoundSublayer]) -> bool:
+def explained(sublayers: Sequence[Sublayer]) -> bool:
     """Whether one registered placement has all of these sub-layers."""
     common = [{sublayer.placement, *sublayer.also} - {""} for sublayer in sublayers]
     return bool(common) and bool(set.intersection(*common))
@@ -74,7 +74,7 @@ def blocks_end_normed(found: Candidate) -> bool:
     return bool(found.blocks) and is_normed(found.blocks[-1].end)
 
 
-def carries_norm(stack: FoundStack, formula: Candidate | None) -> bool:
+def carries_norm(stack: Stack, formula: Candidate | None) -> bool:
     """Whether the norm in front of each sub-layer is in the skip too: norm(x) + F(norm(x))."""
     if stack.end_read_by == "norm":
         return False

@@ -10,21 +10,22 @@ from ...measure.unchanged import left_unchanged
 from ..find.search import streams_in
 from ..find.streams import Stream
 from ..find.surroundings import unused_parameters
-from ..identify.found import FoundStack
 from ..identify.stacks import as_stacks
+from ..record import ModelMeasurements, Stack, Sublayer, norm_over
 from ..trace.forward import Inputs, call_with
 from ..trace.graph import Graph
-from .flat_gates import FlatGate, flat_gates
+from .flat_gates import flat_gates
 from .loss import Backward, backward
-from .observed import Observations, ObservedStack, ObservedSublayer, norm_over
 from .opening import with_opening
 from .rewired import rewired_loss_nats
-from .streams import observed_stacks
+from .streams import measured_stacks
+
+Examined = tuple[tuple[Stack, ...], ModelMeasurements]
 
 
 def examined(
     model: nn.Module, inputs: Inputs, loss: Callable[[Any], Tensor] | None = None, *, rewire: bool = False
-) -> tuple[tuple[FoundStack, ...], Observations]:
+) -> Examined:
     """The stacks as `find_stacks` finds them, and what each of their sub-layers does to its stream and to the loss.
 
     loss: maps the model's output to one number, the mean loss per token in nats; `backward` says what stands in for it.
@@ -38,32 +39,30 @@ def examined(
 
 def examined_with_gradients(
     model: nn.Module, inputs: Inputs, loss: Callable[[Any], Tensor] | None, *, rewire: bool
-) -> tuple[tuple[FoundStack, ...], Observations, Backward]:
+) -> tuple[tuple[Stack, ...], ModelMeasurements, Backward]:
     """The same, with the backward pass: its gradients are as large as the weights."""
     _refuse_meta(model)
     watched = _watched(model, inputs)
-    found, written = watched.stacks, watched.written
+    stacks, measured, written = watched.stacks, watched.measured, watched.written
     rewired = None
     if rewire:
         with left_unchanged(model, written):
-            rewired = rewired_loss_nats(watched.graph, watched.streams, found, loss)
-    seen, unused, flat = watched.seen, watched.unused, watched.flat
+            rewired = rewired_loss_nats(watched.graph, watched.streams, stacks, loss)
     del watched
     # By now what was recorded is gone: it would stand beside all that the backward pass keeps.
-    widths = [stack.width for stack in found]
+    widths = [stack.width for stack in stacks]
     passed = backward(model, lambda: call_with(model, inputs), loss, widths=widths, written=written)
-    observed = Observations(
-        stacks=tuple(_with_gradients(stack, passed) for stack in seen),
+    stacks = tuple(_with_gradients(stack, passed) for stack in stacks)
+    measured = replace(
+        measured,
         loss_nats=passed.loss_nats,
         loss_is_stand_in=passed.loss_is_stand_in,
         rewired_loss_nats=rewired,
         classes=passed.classes,
         logit_deviation=passed.logit_deviation,
         gradient_norms=passed.gradient_norms,
-        unused_parameters=unused,
-        flat_gates=flat,
     )
-    return found, with_opening(observed, model, lambda: call_with(model, inputs), loss, written), passed
+    return *with_opening(stacks, measured, model, lambda: call_with(model, inputs), loss, written), passed
 
 
 def _refuse_meta(model: nn.Module) -> None:
@@ -75,20 +74,11 @@ def _refuse_meta(model: nn.Module) -> None:
             )
 
 
-def examined_without_gradients(model: nn.Module, inputs: Inputs) -> tuple[tuple[FoundStack, ...], Observations]:
+def examined_without_gradients(model: nn.Module, inputs: Inputs) -> Examined:
     """The stacks and the measurements of one forward pass, without a loss. Raises ValueError as `find_stacks` does."""
     _refuse_meta(model)
     watched = _watched(model, inputs)
-    return watched.stacks, Observations(
-        stacks=watched.seen,
-        loss_nats=None,
-        loss_is_stand_in=False,
-        classes=None,
-        logit_deviation=None,
-        gradient_norms={},
-        unused_parameters=watched.unused,
-        flat_gates=watched.flat,
-    )
+    return watched.stacks, watched.measured
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,14 +87,11 @@ class _Watched:
 
     graph: Graph
     streams: Sequence[Stream]
-    stacks: tuple[FoundStack, ...]
-    seen: tuple[ObservedStack, ...]
-    """Measurements without gradients."""
+    stacks: tuple[Stack, ...]
+    measured: ModelMeasurements
+    """Both without gradients."""
     written: Sequence[Tensor]
     """Tensors that the pass writes into."""
-    unused: tuple[str, ...]
-    """Names of parameters that it does not read."""
-    flat: tuple[FlatGate, ...]
 
 
 def _watched(model: nn.Module, inputs: Inputs) -> _Watched:
@@ -112,20 +99,21 @@ def _watched(model: nn.Module, inputs: Inputs) -> _Watched:
     return _Watched(
         graph=graph,
         streams=streams,
-        stacks=tuple(as_stacks(streams)),
-        seen=observed_stacks(model, graph, streams),
+        stacks=measured_stacks(model, graph, streams, as_stacks(streams)),
+        measured=ModelMeasurements(
+            unused_parameters=unused_parameters(model, graph.trace), flat_gates=flat_gates(model, graph.trace)
+        ),
         written=[tensor for tensor, _ in graph.trace.written],
-        unused=unused_parameters(model, graph.trace),
-        flat=flat_gates(model, graph.trace),
     )
 
 
-def _with_gradients(stack: ObservedStack, passed: Backward) -> ObservedStack:
-    norms, recipe = passed.gradient_norms, stack.recipe
+def _with_gradients(stack: Stack, passed: Backward) -> Stack:
+    recipe = stack.recipe
     if recipe is not None:
         recipe = replace(recipe, asked_everywhere=passed.places == recipe.rows)
 
-    def completed(sublayer: ObservedSublayer) -> ObservedSublayer:
-        return replace(sublayer, gradient_norm=norm_over(sublayer.matrices, norms))
+    def completed(sublayer: Sublayer) -> Sublayer:
+        norm = norm_over(sublayer.measured.matrices, passed.gradient_norms)
+        return replace(sublayer, measured=replace(sublayer.measured, gradient_norm=norm))
 
-    return replace(stack, recipe=recipe, sublayers=tuple(completed(sublayer) for sublayer in stack.sublayers))
+    return replace(stack, recipe=recipe, sublayers=tuple(map(completed, stack.sublayers)))

@@ -1,22 +1,12 @@
 """Gates where their curve is flat: σ or tanh of trained parameters alone, with next to no slope left."""
 
-from dataclasses import dataclass
-
 from torch import Tensor, nn
 
+from ..record import FlatGate
 from ..trace.operations import Origin, Trace
 
 FLAT = 0.01
 """Of the greatest slope: σ beyond 6.0 and tanh beyond 3.0."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FlatGate:
-    """A parameter that a bounded curve is taken of."""
-
-    name: str
-    share: float
-    """Of the curve's entries, in [0, 1]: those with less than `FLAT` of the greatest slope."""
 
 
 def flat_gates(model: nn.Module, trace: Trace) -> tuple[FlatGate, ...]:

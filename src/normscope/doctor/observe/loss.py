@@ -17,7 +17,7 @@ from ..trace.forward import main_tensor, named_in
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backward:
-    """What a forward and a backward pass showed; fields as in `Observations`."""
+    """What a forward and a backward pass showed; fields as in `ModelMeasurements`."""
 
     loss_nats: float
     loss_is_stand_in: bool

@@ -9,9 +9,9 @@ from torch import Tensor, nn
 
 from ...measure.line import Line
 from ...measure.unchanged import left_unchanged
+from ..record import ModelMeasurements, Stack, Sublayer
 from ..trace.forward import tensors_in
 from .loss import loss_of
-from .observed import Observations, ObservedSublayer
 
 ROUNDS = 3
 """Behind a head of zeros a gate of zero opens in the second update, and the matrix of zeros behind it in the third."""
@@ -20,32 +20,34 @@ _STEP = 1e-3
 
 
 def with_opening(
-    observed: Observations,
+    stacks: Sequence[Stack],
+    measured: ModelMeasurements,
     model: nn.Module,
     run: Callable[[], Any],
     loss: Callable[[Any], Tensor] | None,
     written: Sequence[Tensor] = (),
-) -> Observations:
+) -> tuple[tuple[Stack, ...], ModelMeasurements]:
     """With `opening` and `reaches_loss`, where no parameter of a whole sub-layer gets a gradient; else as it was.
 
     run: the forward pass. loss: as in `backward`. written: tensors that the pass writes into. One forward and backward
     pass, and one for each update that is looked at; the model is left as it was, bit by bit.
     """
-    sublayers = [sublayer for stack in observed.stacks for sublayer in stack.sublayers]
-    shut = _shut([sublayer.parameters for sublayer in sublayers], observed.gradient_norms)
+    sublayers = [sublayer.measured for stack in stacks for sublayer in stack.sublayers]
+    shut = _shut([one.parameters for one in sublayers], measured.gradient_norms)
     if not shut:
-        return observed
+        return tuple(stacks), measured
     weights = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
     with left_unchanged(model, written), torch.enable_grad():
         gradients, heard = _gradients(run(), loss, weights)
         opened = _opened(lambda: _gradients(run(), loss, weights)[0], weights, gradients, shut)
 
-    def told(sublayer: ObservedSublayer) -> ObservedSublayer:
-        reaches = not sublayer.outputs or any(heard[place] for place in sublayer.outputs)
-        return replace(sublayer, reaches_loss=reaches)
+    def complete(sublayer: Sublayer) -> Sublayer:
+        outputs = sublayer.measured.outputs
+        reaches = not outputs or any(heard[place] for place in outputs)
+        return replace(sublayer, measured=replace(sublayer.measured, reaches_loss=reaches))
 
-    stacks = [replace(stack, sublayers=tuple(map(told, stack.sublayers))) for stack in observed.stacks]
-    return replace(observed, stacks=tuple(stacks), opening=frozenset(opened))
+    found = tuple(replace(stack, sublayers=tuple(map(complete, stack.sublayers))) for stack in stacks)
+    return found, replace(measured, opening=frozenset(opened))
 
 
 def _shut(sublayers: Collection[Sequence[str]], norms: Mapping[str, float]) -> list[list[str]]:

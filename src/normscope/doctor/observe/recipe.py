@@ -2,7 +2,6 @@
 
 # B = sequences, T = tokens of each, D = width
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import torch
 
@@ -10,43 +9,11 @@ from ...theory.mixing import Products
 from ..find.branches import Branch
 from ..find.streams import Stream
 from ..identify.stacks import in_order
+from ..recipe import BranchWeights, Recipe, RecipeStep
 from ..trace.graph import Graph, Step
 from ..trace.operations import Ref
 from .sums import Sums, with_gain
-from .weights import BranchWeights, InnerNorm, branch_weights, inner_norm
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recipe:
-    """What a stack computes from its source, number by number as in the recorded pass."""
-
-    width: int
-    tokens: int
-    """Of a sequence: all that a token may attend to."""
-    causal: bool
-    parts: tuple[tuple[Products, bool], ...]
-    """Of the source: what differs between features, and their mean."""
-    source: int
-    steps: Mapping[int, "RecipeStep"]
-    streams: tuple[int, ...]
-    """The stream before each sub-layer, in order."""
-    end: int
-    memory: int | None
-    """Number of the stack whose end cross-attention reads."""
-    rows: int
-    """Tokens of all sequences together."""
-    asked_everywhere: bool = False
-    """Whether the output says something of each of them."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecipeStep:
-    """A sum, or a multiple, of values; or the norm of one, or a sub-layer of one."""
-
-    sources: tuple[int, ...]
-    factors: tuple[float, ...]
-    norm: InnerNorm | None = None
-    branch: BranchWeights | None = None
+from .weights import branch_weights, inner_norm
 
 
 def recipes(graph: Graph, streams: Sequence[Stream]) -> tuple[Recipe | None, ...]:

@@ -15,9 +15,9 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from ..find.branches import Branch
 from ..find.streams import Stream
-from ..identify.found import FoundStack
 from ..identify.like import wired_like
 from ..identify.stacks import in_order
+from ..record import Stack
 from ..trace.graph import Graph
 from .loss import loss_of
 from .sums import BranchSum, Sums, with_gain
@@ -46,7 +46,7 @@ class _Sublayer:
 
 
 def rewired_loss_nats(
-    graph: Graph, streams: Sequence[Stream], stacks: Sequence[FoundStack], loss: Callable[[Any], Tensor] | None
+    graph: Graph, streams: Sequence[Stream], stacks: Sequence[Stack], loss: Callable[[Any], Tensor] | None
 ) -> float | None:
     """The loss on the same batch with x + F(norm(x)) in the place of norm(x + F(x)), or the other way round.
 
@@ -68,9 +68,7 @@ def rewired_loss_nats(
             return None
 
 
-def _rewired(
-    graph: Graph, stream: Stream, stack: FoundStack, others: dict[int, Tensor], *, pre: bool
-) -> dict[int, Tensor]:
+def _rewired(graph: Graph, stream: Stream, stack: Stack, others: dict[int, Tensor], *, pre: bool) -> dict[int, Tensor]:
     """The value that the rest of the model reads, by its number. pre: whether the stack is wired as Pre-LN now.
 
     others: the same of earlier stacks.

@@ -10,17 +10,19 @@ from torch import Tensor, nn
 from ..find.branches import Branch
 from ..find.streams import Stream
 from ..identify.stacks import in_order
+from ..record import Place, Stack, SublayerMeasurements
 from ..trace.graph import Graph
 from ..trace.lanes import apart
 from .copies import stay_copies
-from .observed import ObservedStack, ObservedSublayer, Place
 from .parameters import Uses
 from .recipe import recipes
 from .sums import BranchSum, Sums, with_gain
 
 
-def observed_stacks(model: nn.Module, graph: Graph, streams: Sequence[Stream]) -> tuple[ObservedStack, ...]:
-    """Every stream's sub-layers in the order of `FoundStack.sublayers`, without gradients.
+def measured_stacks(
+    model: nn.Module, graph: Graph, streams: Sequence[Stream], stacks: Sequence[Stack]
+) -> tuple[Stack, ...]:
+    """The stacks with what was measured in them, gradients apart.
 
     Of branches that are added at once (parallel ones) the sum is that of all, and the stream what all are added to.
     Where a branch goes into several sums, as in ResiDual, it is looked at in the one with the stream that it reads;
@@ -29,13 +31,13 @@ def observed_stacks(model: nn.Module, graph: Graph, streams: Sequence[Stream]) -
     """
     uses = Uses(model, graph)
     with torch.no_grad():
-        seen = [_observed(graph, stream, uses) for stream in streams]
+        seen = [_measured(graph, stream, stack, uses) for stream, stack in zip(streams, stacks, strict=True)]
         return tuple(replace(one, recipe=recipe) for one, recipe in zip(seen, recipes(graph, streams), strict=True))
 
 
-def _observed(graph: Graph, stream: Stream, uses: Uses) -> ObservedStack:
+def _measured(graph: Graph, stream: Stream, stack: Stack, uses: Uses) -> Stack:
     sums = Sums(graph, stream)
-    sublayers = []
+    measured = []
     for branch in in_order(stream):
         found = sums.of(branch)
         tensors = graph.values
@@ -44,8 +46,8 @@ def _observed(graph: Graph, stream: Stream, uses: Uses) -> ObservedStack:
         both = branch_square + skip_square
         results = graph.trace.results
         outputs = tuple(place for place, result in enumerate(results) if graph.depends(result, branch.output))
-        sublayers.append(
-            ObservedSublayer(
+        measured.append(
+            SublayerMeasurements(
                 stream_square=mean_square(tensors[found.stream].tensor),
                 branch_square=branch_square,
                 sum_square=mean_square(tensors[found.sum].tensor),
@@ -53,18 +55,18 @@ def _observed(graph: Graph, stream: Stream, uses: Uses) -> ObservedStack:
                 share=branch_square / both if both else 0.0,
                 parameters=uses.of(branch, found.addend),
                 matrices=uses.matrices(branch),
-                gradient_norm=None,
                 reaches_output=bool(outputs),
                 outputs=outputs,
                 place=_place(graph, branch, found),
             )
         )
     # In order, the early branches come first.
-    first = min(stream.before, len(sublayers) - 1)
-    return ObservedStack(
-        source_square=sublayers[first].stream_square,
+    first = min(stream.before, len(measured) - 1)
+    return replace(
+        stack,
+        source_square=measured[first].stream_square,
         end_square=mean_square(graph.values[with_gain(graph, stream.end)].tensor),
-        sublayers=tuple(sublayers),
+        sublayers=tuple(replace(one, measured=seen) for one, seen in zip(stack.sublayers, measured, strict=True)),
         streams_stay_copies=stay_copies(graph, stream),
         end=with_gain(graph, stream.end),
     )

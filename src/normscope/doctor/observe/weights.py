@@ -2,7 +2,6 @@
 
 # D = width, F = inner width
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -11,38 +10,13 @@ from torch.nn import functional
 from ...placement import SublayerKind
 from ...theory.kernels import Activation
 from ..find.branches import Branch
+from ..recipe import BranchWeights, InnerNorm
 from ..trace.graph import Graph
 from ..trace.mixtures import SOFTMAX
 from .sums import read_once
 
 _CLOSE = 0.02
 """Largest difference of an activation from the one it is taken for: GELU by way of tanh lies within 0.0005."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InnerNorm:
-    """A norm within F; what it comes out with is multiplied with `gain`."""
-
-    epsilon: float
-    centres: bool
-    gain: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BranchWeights:
-    """F of one sub-layer as theory sees it."""
-
-    kind: SublayerKind
-    gains: Mapping[str, float]
-    """Of query, key, value and output, or of ffn_in and ffn_out: E‖Wx‖² over E‖x‖², per feature, for entries that are
-    independent of x: fan-in times their mean square."""
-    inside: Mapping[str, InnerNorm]
-    """By the places that a placement's formula gives them."""
-    inner_width: int = 0
-    """Of a feed-forward."""
-    activation: Activation = "relu"
-    keys: int = 0
-    """That a query of attention sees at most."""
 
 
 def branch_weights(graph: Graph, branch: Branch) -> BranchWeights | None:

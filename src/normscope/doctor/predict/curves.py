@@ -9,16 +9,13 @@ from functools import partial
 import numpy as np
 
 from ...placement import Placement, Site, StackShape, SublayerKind
-from ...report.doctor.contents import Prediction
 from ...theory.backward import StackGradients, backward
 from ...theory.mixing import Products
 from ...theory.moments import Moments
 from ...theory.operations import MomentNorms
 from ...theory.stream import MomentStack, StreamSetting
-from ..identify.found import FoundStack
-from ..observe.observed import Observations, ObservedStack
-from ..observe.recipe import Recipe, RecipeStep
-from ..observe.weights import BranchWeights, InnerNorm
+from ..recipe import BranchWeights, InnerNorm, Recipe, RecipeStep
+from ..record import ModelMeasurements, Prediction, Stack
 
 _ATTENTION = ("query", "key", "value", "output")
 _MATRICES: Mapping[SublayerKind, tuple[str, ...]] = {
@@ -33,8 +30,8 @@ ASSUMPTIONS = (
 )
 
 
-def predicted(stacks: Sequence[FoundStack], observed: Observations) -> tuple[Prediction | None, ...]:
-    """A prediction for every stack; None where its placement is not known, or theory has no model of its formula.
+def with_predictions(stacks: Sequence[Stack], measured: ModelMeasurements) -> tuple[Stack, ...]:
+    """The stacks with their predictions; none where a placement is not known, or theory has no model of its formula.
 
     From the measurement it takes E‖x‖² and the products of tokens where the first sub-layer begins, and for gradients
     one factor a stack: the least-squares fit of logarithms. Everything else is read from the formula that was found and
@@ -42,11 +39,13 @@ def predicted(stacks: Sequence[FoundStack], observed: Observations) -> tuple[Pre
     None where the output does not say something of every token, where sub-layers share their weights or have frozen
     matrices, and where a stack is read by something else than the output or a decoder.
     """
-    runs = _runs([stack.recipe for stack in observed.stacks])
-    gradients = _gradients(runs, observed)
+    runs = _runs([stack.recipe for stack in stacks])
+    gradients = _gradients(runs, measured)
     return tuple(
-        None if run is None or not found.placement else _prediction(run, seen, norms, observed.gradient_norms)
-        for found, seen, run, norms in zip(stacks, observed.stacks, runs, gradients, strict=True)
+        stack
+        if run is None or not stack.placement
+        else replace(stack, predicted=_prediction(run, stack, norms, measured.gradient_norms))
+        for stack, run, norms in zip(stacks, runs, gradients, strict=True)
     )
 
 
@@ -139,13 +138,13 @@ def _applied(run: _Run, weights: BranchWeights, x: Moments) -> Moments:
     return run.stack.apply(site, x, {place: _norm(norm) for place, norm in weights.inside.items()})
 
 
-def _gradients(runs: Sequence[_Run | None], observed: Observations) -> list[list[float] | None]:
+def _gradients(runs: Sequence[_Run | None], measured: ModelMeasurements) -> list[list[float] | None]:
     """By stack and sub-layer, up to a factor: from the loss to the last stack, and to those whose ends it reads."""
     found: list[list[float] | None] = [None] * len(runs)
     *others, last = runs
     if last is None or not last.recipe.asked_everywhere or any(n != last.recipe.memory for n in range(len(others))):
         return found
-    at_output = _loss_gradient(last, observed)
+    at_output = _loss_gradient(last, measured)
     if at_output is None:
         return found
     gradients = backward(last.stack, at_output)
@@ -156,11 +155,11 @@ def _gradients(runs: Sequence[_Run | None], observed: Observations) -> list[list
     return found
 
 
-def _loss_gradient(run: _Run, observed: Observations) -> Products | None:
+def _loss_gradient(run: _Run, measured: ModelMeasurements) -> Products | None:
     """Of a cross-entropy at random targets: softmax less target, for one token and for two, as in `theory.loss`."""
-    if observed.classes is not None and observed.logit_deviation is not None:
-        classes, variance = observed.classes, observed.logit_deviation**2
-    elif observed.loss_is_stand_in:
+    if measured.classes is not None and measured.logit_deviation is not None:
+        classes, variance = measured.classes, measured.logit_deviation**2
+    elif measured.loss_is_stand_in:
         # Hidden states in the place of logits.
         classes, variance = run.recipe.width, run.end.q
     else:
@@ -183,30 +182,29 @@ def _by_sublayer(run: _Run, gradients: StackGradients) -> list[float]:
     return found
 
 
-def _prediction(run: _Run, seen: ObservedStack, norms: list[float] | None, trained: Container[str]) -> Prediction:
+def _prediction(run: _Run, stack: Stack, norms: list[float] | None, trained: Container[str]) -> Prediction:
     before = [run.values[number] for number in run.recipe.streams]
     return Prediction(
         stream_square=tuple(x.q for x in before),
         correlation=tuple(x.p / x.q if x.q else 0.0 for x in before),
-        gradient_norm=_fitted(norms, seen, trained),
+        gradient_norm=_fitted(norms, stack, trained),
         assumptions=ASSUMPTIONS,
     )
 
 
-def _fitted(norms: list[float] | None, seen: ObservedStack, trained: Container[str]) -> tuple[float | None, ...]:
+def _fitted(norms: list[float] | None, stack: Stack, trained: Container[str]) -> tuple[float | None, ...]:
     """In the order of the sub-layers and with the measurement's mean logarithm; None for each where that is not known.
 
     trained: names of the parameters with a gradient. A sub-layer is compared where all of its matrices have one, for
     theory's norm is over all of them; and its gradient is not that of one use where several share their weights.
     """
-    count = len(seen.sublayers)
-    shared = len({sublayer.parameters for sublayer in seen.sublayers}) < count
+    sublayers = [sublayer.measured for sublayer in stack.sublayers]
+    count = len(sublayers)
+    shared = len({one.parameters for one in sublayers}) < count
     if norms is None or shared:
         return (None,) * count
-    whole = [all(name in trained for name in sublayer.matrices) for sublayer in seen.sublayers]
-    measured = [
-        sublayer.gradient_norm if all_of_it else None for sublayer, all_of_it in zip(seen.sublayers, whole, strict=True)
-    ]
+    whole = [all(name in trained for name in one.matrices) for one in sublayers]
+    measured = [one.gradient_norm if all_of_it else None for one, all_of_it in zip(sublayers, whole, strict=True)]
     logarithms = [math.log(m / p) for m, p in zip(measured, norms, strict=True) if m and p]
     if not logarithms:
         return (None,) * count

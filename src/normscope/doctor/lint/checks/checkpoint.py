@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 import torch
 from torch import Tensor
 
-from ....report.doctor.contents import Finding, Severity
+from ...result import Finding, Severity
 from ..needs import a_checkpoint
 from ..rules import Patient, Rule
 from ..vectors import listed, norm_parameters
@@ -32,7 +32,7 @@ def checkpoint_tensors(patient: Patient) -> Iterator[Finding]:
             "without these norms",
             fix="set the flag that builds them as it was in training: for the final norm often that of Pre-LN",
         )
-    used = {name for _, _, seen in patient.sublayers() for name in seen.parameters}
+    used = {name for _, sublayer in patient.sublayers() for name in sublayer.measured.parameters}
     weights = [name for name in patient.loading.missing if name in used and name not in lacking]
     if weights:
         yield Finding(

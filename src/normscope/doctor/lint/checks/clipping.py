@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from math import hypot
 
-from ....report.doctor.contents import Finding, Severity
+from ...result import Finding, Severity
 from ..clipping import Clipping, epsilon_of
 from ..needs import a_clip, an_optimizer, gradients
 from ..rules import Patient, Rule

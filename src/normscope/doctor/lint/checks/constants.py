@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from ....report.doctor.contents import Finding, Severity
+from ...result import Finding, Severity
 from ..constants import is_same, near
 from ..rules import Patient, Rule
 from ..structure import in_blocks

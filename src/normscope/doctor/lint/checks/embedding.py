@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from ....report.doctor.contents import Finding, Severity
+from ...result import Finding, Severity
 from ..gradient_reach import is_closed
 from ..needs import initial_weights
 from ..rules import Patient, Rule
@@ -16,18 +16,19 @@ have shares of 1e-4 (BERT of width 32) beside such a stream: there the weights a
 
 def embedding_swamps_blocks(patient: Patient) -> Iterator[Finding]:
     """A stream that starts so large that nothing which blocks add to it changes what the next one reads."""
-    for stack, seen in zip(patient.stacks, patient.observed.stacks, strict=True):
-        places = [(stack, found, s) for found, s in zip(stack.sublayers, seen.sublayers, strict=True)]
+    for stack in patient.stacks:
+        places = [(stack, sublayer) for sublayer in stack.sublayers]
+        measured = [sublayer.measured for sublayer in stack.sublayers]
         # Branches that a gate or a factor holds down are held down on purpose.
         held = any(is_closed(place) or abs(place[1].branch_scale or 1.0) < 0.1 for place in places)
-        most, least = max(s.share for s in seen.sublayers), min(s.stream_square for s in seen.sublayers)
+        most, least = max(one.share for one in measured), min(one.stream_square for one in measured)
         # Where norms stand on the stream, its size at the source is soon forgotten.
         if not held and most < TINY_SHARE and least > LARGE_STREAM:
             yield Finding(
                 id="embedding-swamps-blocks",
                 severity=Severity.WARNING,
                 where=stack.name,
-                message=f"the stream enters the first block at a mean square of {seen.source_square:.3g}, and no "
+                message=f"the stream enters the first block at a mean square of {stack.source_square:.3g}, and no "
                 f"sub-layer adds more than {most:.2g} of a sum's square: blocks barely change what the next one reads",
                 fix="draw the embedding smaller (a deviation of 1/√width where it is multiplied by √width, 0.02 where "
                 "not), or norm it",

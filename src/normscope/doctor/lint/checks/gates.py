@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from ....report.doctor.contents import Finding, Severity
-from ...identify.found import FoundStack
 from ...observe.flat_gates import FLAT
+from ...record import Stack
+from ...result import Finding, Severity
 from ...trace.operations import Origin
 from ..gradient_reach import Place, gets_gradient, is_shut_by_gate, names
 from ..matrices import parameters_by_name
@@ -48,14 +48,14 @@ def _is_trained(place: Place) -> bool:
 
 def _why_dead(patient: Patient, place: Place) -> str:
     """Why the gate of a branch stays at 0, as a sentence; "" where it may leave it."""
-    stack, found, _ = place
+    stack, found = place
     if not _is_trained(place):
         # A buffer may follow a schedule, as the branch's factor of BranchNorm does.
         gate = found.formula.gate
         return "The factor is no trainable parameter" if gate is None or gate.is_constant else ""
     near = _nearest(patient, stack, found.name)
     moved = [name for name in near if gets_gradient(patient, name)]
-    if not near or not place[2].reaches_loss:
+    if not near or not place[1].measured.reaches_loss:
         return ""
     if not moved:
         return "The gradient of their gates is exactly 0"
@@ -66,7 +66,7 @@ def _why_dead(patient: Patient, place: Place) -> str:
     return "" if any(id(weights[name]) in held for name in moved) else "The optimiser does not hold their gates"
 
 
-def _nearest(patient: Patient, stack: FoundStack, path: str) -> list[str]:
+def _nearest(patient: Patient, stack: Stack, path: str) -> list[str]:
     """Trainable gates at 0 that share the longest part of their path with a sub-layer's; several where none is closer.
 
     Which gate multiplies which branch is not recorded, but gates are kept beside the branch, in its block, or in a list
@@ -91,11 +91,13 @@ def saturated_gates(patient: Patient) -> Iterator[Finding]:
     large = [
         place
         for place in patient.sublayers()
-        if _is_trained(place) and abs(place[1].branch_scale or 0.0) > LARGEST_GATE and place[2].share > WHOLE_SHARE
+        if _is_trained(place)
+        and abs(place[1].branch_scale or 0.0) > LARGEST_GATE
+        and place[1].measured.share > WHOLE_SHARE
     ]
     if large:
         scale = max(abs(place[1].branch_scale or 0.0) for place in large)
-        share = min(place[2].share for place in large)
+        share = min(place[1].measured.share for place in large)
         yield Finding(
             id="saturated-gate",
             severity=Severity.WARNING,

@@ -7,9 +7,8 @@ from torch import Tensor, nn
 
 from ....placement import Placement, named
 from ....placement.printing import ranges
-from ....report.doctor.contents import Finding, Severity
-from ...identify.found import FoundStack
-from ...observe.observed import ObservedStack
+from ...record import Stack
+from ...result import Finding, Severity
 from ..initial_weights import Role, Weighed, typical, weighed
 from ..matrices import parameters_by_name, shape_of
 from ..needs import initial_weights
@@ -91,8 +90,8 @@ def _gains(wrong: list[Weighed]) -> str:
 def identical_blocks(patient: Patient) -> Iterator[Finding]:
     """Blocks that are copies of one drawn block; what is one and the same tensor, as in ALBERT, is no copy."""
     weights = parameters_by_name(patient)
-    for stack, seen in zip(patient.stacks, patient.observed.stacks, strict=True):
-        groups = _copies(stack, seen, weights)
+    for stack in patient.stacks:
+        groups = _copies(stack, weights)
         if not groups:
             continue
         stock = _is_torchs(patient.model, stack.name)
@@ -117,12 +116,15 @@ def _blocks(numbers: Sequence[int]) -> str:
     return f"block{'s' if len(numbers) > 1 else ''} {ranges(list(numbers))}"
 
 
-def _copies(stack: FoundStack, seen: ObservedStack, weights: Mapping[str, Tensor]) -> list[list[int]]:
+def _copies(stack: Stack, weights: Mapping[str, Tensor]) -> list[list[int]]:
     """Blocks whose matrices are all equal and are other tensors, group by group, the largest group first."""
     matrices: dict[int, list[Tensor]] = {}
-    for found, observed in zip(stack.sublayers, seen.sublayers, strict=True):
-        drawn = [weights[n].detach() for n in observed.parameters if n in weights and weights[n].ndim > 1]
-        matrices.setdefault(found.block, []).extend(w for w in drawn if w.numel() and bool((w != w.flatten()[0]).any()))
+    for sublayer in stack.sublayers:
+        names = sublayer.measured.parameters
+        drawn = [weights[n].detach() for n in names if n in weights and weights[n].ndim > 1]
+        matrices.setdefault(sublayer.block, []).extend(
+            w for w in drawn if w.numel() and bool((w != w.flatten()[0]).any())
+        )
     groups: list[list[int]] = []
     for block in sorted(number for number in matrices if number > 0):
         alike = next((group for group in groups if _all_copies(matrices[block], matrices[group[0]])), None)

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from ....report.doctor.contents import Finding, Severity
 from ...observe.nonfinite import NonfiniteWeight
+from ...result import Finding, Severity
 from ..rules import Patient, Rule
 from ..vectors import listed
 

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 from ....placement import named
-from ....report.doctor.contents import Finding, Severity
 from ...find.terms import ordered
 from ...identify.candidates import Candidate
 from ...identify.matching import matches
+from ...result import Finding, Severity
 from ..rules import Patient, Rule
 from ..structure import blocks_end_normed, carries_norm, ends_in_norm, is_normed, wanted
 
@@ -25,8 +25,7 @@ def missing_final_norm(patient: Patient) -> Iterator[Finding]:
             continue
         if title is None or carries_norm(stack, wanted(patient, number)):
             continue
-        seen = patient.observed.stacks[number]
-        last = seen.sublayers[-1].sum_square if seen.sublayers else seen.end_square
+        last = stack.sublayers[-1].measured.sum_square if stack.sublayers else stack.end_square
         reader = "weights read" if stack.end_read_by == "weights" else "the model returns"
         rule = f"{title} ends in one" if title else "its blocks leave the stream un-normed, and it has norms elsewhere"
         # A single block beside a deeper stack is a head or a reader of it.
@@ -70,7 +69,7 @@ def unnormed_memory(patient: Patient) -> Iterator[Finding]:
         crossing = {sublayer.block for sublayer in stack.sublayers if sublayer.kind == "cross_attention"}
         if not crossing or not encoder.norm or formula is None or not is_normed(formula.whole[-1].end):
             continue
-        square = patient.observed.stacks[stack.memory].sublayers[-1].sum_square
+        square = encoder.sublayers[-1].measured.sum_square
         yield Finding(
             id="unnormed-memory",
             severity=Severity.ERROR if len(crossing) == stack.blocks else Severity.INFO,
@@ -92,9 +91,8 @@ def no_norm(patient: Patient) -> Iterator[Finding]:
         unsure = any(sublayer.placement and sublayer.confidence == "unsure" for sublayer in stack.sublayers)
         if formula is not None and not unsure and not _has_norms(formula):
             continue
-        seen = patient.observed.stacks[number]
-        share = sum(sublayer.share for sublayer in seen.sublayers)
-        growth = seen.end_square / seen.source_square if seen.source_square else float("inf")
+        share = sum(sublayer.measured.share for sublayer in stack.sublayers)
+        growth = stack.end_square / stack.source_square if stack.source_square else float("inf")
         closed = share <= CLOSED_SHARE
         yield Finding(
             id="no-norm",

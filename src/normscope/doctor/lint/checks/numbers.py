@@ -5,9 +5,8 @@ from collections.abc import Iterator
 import torch
 from torch import nn
 
-from ....report.doctor.contents import Finding, Severity
-from ...identify.found import FoundSublayer
-from ...observe.observed import ObservedSublayer
+from ...record import Sublayer
+from ...result import Finding, Severity
 from ..gradient_reach import Place, names
 from ..rules import Patient, Rule
 
@@ -52,30 +51,30 @@ SWAMPED = 1.0
 
 def _swamping(patient: Patient) -> Iterator[Finding]:
     worst: dict[str, list[tuple[float, Place]]] = {}
-    for stack, found, seen in patient.sublayers():
-        if stack.norm_epsilon and (square := _normed_square(found, seen)) is not None:
+    for stack, sublayer in patient.sublayers():
+        if stack.norm_epsilon and (square := _normed_square(sublayer)) is not None:
             ratio = stack.norm_epsilon / square if square > 0 else 0.0
             if ratio >= SWAMPED:
-                worst.setdefault(stack.name, []).append((ratio, (stack, found, seen)))
+                worst.setdefault(stack.name, []).append((ratio, (stack, sublayer)))
     for some in worst.values():
-        ratio, (stack, found, seen) = max(some, key=lambda one: one[0])
-        square = _normed_square(found, seen)
+        ratio, (stack, sublayer) = max(some, key=lambda one: one[0])
+        square = _normed_square(sublayer)
         yield Finding(
             id="norm-epsilon",
             severity=Severity.WARNING,
             where=names([place for _, place in some]),
-            message=f"the norm at {found.name} adds ε = {stack.norm_epsilon:.2g} to a mean square of {square:.2g}, so "
-            f"that its output is {(1 + ratio) ** -0.5:.2g} times what a norm gives",
+            message=f"the norm at {sublayer.name} adds ε = {stack.norm_epsilon:.2g} to a mean square of {square:.2g}, "
+            f"so that its output is {(1 + ratio) ** -0.5:.2g} times what a norm gives",
             fix="draw the embedding, or the weights before this norm, larger, or take a smaller ε (1e-12 holds in "
             "float32 and bfloat16)",
         )
 
 
-def _normed_square(found: FoundSublayer, seen: ObservedSublayer) -> float | None:
+def _normed_square(sublayer: Sublayer) -> float | None:
     """Mean square of what the sub-layer's norm on the stream reads; None where none is certain to read the stream."""
-    if found.formula.sum_is_normed:
-        return seen.sum_square
-    return seen.stream_square if found.formula.reads_norm else None
+    if sublayer.formula.sum_is_normed:
+        return sublayer.measured.sum_square
+    return sublayer.measured.stream_square if sublayer.formula.reads_norm else None
 
 
 PLACE = 100

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from torch import nn
 
-from ....report.doctor.contents import Finding, Severity
-from ...identify.found import FoundStack
+from ...record import Stack
+from ...result import Finding, Severity
 from ..gradient_reach import is_closed
 from ..needs import an_optimizer
 from ..rules import Patient, Rule
@@ -72,7 +72,7 @@ def _counted_from_1(patient: Patient) -> bool:
     return bool(gains) and len(gains) == len(by_module) and all(abs(float(g.detach().mean())) < 0.5 for g in gains)
 
 
-def _norms_inputs_alone(stack: FoundStack) -> bool:
+def _norms_inputs_alone(stack: Stack) -> bool:
     """Whether what norms make is read by sub-layers, or by the output's matrix, and is never part of the stream."""
     for sublayer in stack.sublayers:
         segment = sublayer.formula.segment

@@ -6,8 +6,8 @@ from itertools import pairwise
 
 from ....placement import named, registered
 from ....placement.printing import ranges
-from ....report.doctor.contents import Finding, Severity
-from ...identify.found import FoundSublayer
+from ...record import Sublayer
+from ...result import Finding, Severity
 from ..constants import near
 from ..matrices import parameters_by_name
 from ..needs import a_configured_placement
@@ -49,7 +49,7 @@ def _is_a_slip(patient: Patient, number: int, few: list[int]) -> bool:
     Designs have them at the beginning (ModernBERT, Mix-LN), at the end, or every so often (Gemma 4, OLMo hybrid), and
     often with other matrices or with formulas of their own.
     """
-    stack, seen = patient.stacks[number], patient.observed.stacks[number]
+    stack = patient.stacks[number]
     at_an_end = few in (list(range(1, len(few) + 1)), list(range(stack.blocks - len(few) + 1, stack.blocks + 1)))
     steps = {b - a for a, b in pairwise(few)}
     every_so_often = len(steps) == 1 and (stack.blocks - len(few)) // max(steps) <= len(few)
@@ -57,12 +57,13 @@ def _is_a_slip(patient: Patient, number: int, few: list[int]) -> bool:
         return False
     weights = parameters_by_name(patient)
     shapes: dict[int, list[tuple[int, ...]]] = {}
-    for found, one in zip(stack.sublayers, seen.sublayers, strict=True):
-        shapes.setdefault(found.block, []).extend(tuple(weights[n].shape) for n in one.matrices if n in weights)
+    for sublayer in stack.sublayers:
+        names = sublayer.measured.matrices
+        shapes.setdefault(sublayer.block, []).extend(tuple(weights[n].shape) for n in names if n in weights)
     return all(shapes[block] in [shapes[other] for other in shapes if other not in few] for block in few)
 
 
-def _by_formulas(inside: list[FoundSublayer]) -> dict[tuple[str, ...], list[int]]:
+def _by_formulas(inside: list[Sublayer]) -> dict[tuple[str, ...], list[int]]:
     """Blocks by the formulas of their sub-layers, numbers and kinds left out; the commonest first."""
     blocks: dict[int, list[str]] = {}
     for sublayer in inside:

@@ -3,8 +3,8 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from ....report.doctor.contents import Finding, Severity
-from ...identify.found import FoundSublayer
+from ...record import Sublayer
+from ...result import Finding, Severity
 from ..rules import Patient, Rule
 from ..vectors import listed
 
@@ -40,12 +40,12 @@ def query_key_norms(patient: Patient) -> Iterator[Finding]:
             )
 
 
-def _norms(sublayer: FoundSublayer) -> tuple[bool, ...]:
+def _norms(sublayer: Sublayer) -> tuple[bool, ...]:
     """For each norm of its queries and keys, whether it norms every head on its own."""
     return tuple(place.by_head for place in sublayer.formula.branch.inside if place.name == "score")
 
 
-def _between_the_two(places: list[FoundSublayer], told: str) -> Iterator[Finding]:
+def _between_the_two(places: list[Sublayer], told: str) -> Iterator[Finding]:
     if places:
         yield Finding(
             id="query-key-norms",
@@ -56,7 +56,7 @@ def _between_the_two(places: list[FoundSublayer], told: str) -> Iterator[Finding
         )
 
 
-def _from_block_to_block(attending: list[FoundSublayer]) -> Iterator[Finding]:
+def _from_block_to_block(attending: list[Sublayer]) -> Iterator[Finding]:
     """Blocks that differ may be meant, as where some of them have no positions; a single one hardly is."""
     for kind in ("attention", "cross_attention"):
         likes = [sublayer for sublayer in attending if sublayer.kind == kind]

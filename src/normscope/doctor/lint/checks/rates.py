@@ -2,9 +2,8 @@
 
 from collections.abc import Iterator
 
-from ....report.doctor.advice import Advice
-from ....report.doctor.contents import Finding, Severity
 from ....report.words import counted, learning_rate, probability
+from ...result import Advice, Finding, Severity
 from ..needs import a_judged_rate
 from ..rules import Patient, Rule
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import torch
 
-from ....report.doctor.contents import Finding, Severity
+from ...result import Finding, Severity
 from ..gradient_reach import (
     Place,
     gets_gradient,
@@ -22,7 +22,7 @@ from ..vectors import listed
 def dead_sublayers(patient: Patient) -> Iterator[Finding]:
     """Branches that the output does not depend on, that add nothing, or that get no gradient."""
     places = list(patient.sublayers())
-    unread = [place for place in places if not place[2].reaches_output]
+    unread = [place for place in places if not place[1].measured.reaches_output]
     if unread:
         yield Finding(
             id="dead-sublayer",
@@ -32,14 +32,14 @@ def dead_sublayers(patient: Patient) -> Iterator[Finding]:
             f"{len(places)}",
             fix="return the last state of the stream, or leave these sub-layers out",
         )
-    read = [place for place in places if place[2].reaches_output and not is_shut_by_gate(place)]
+    read = [place for place in places if place[1].measured.reaches_output and not is_shut_by_gate(place)]
     yield from _closed(patient, [place for place in read if is_closed(place)], len(places))
     yield from _without_gradient(patient, [place for place in read if not is_closed(place)], len(places))
 
 
 def _closed(patient: Patient, closed: list[Place], count: int) -> Iterator[Finding]:
     opening = [place for place in closed if any(gets_gradient(patient, name) for name in trained_in(patient, place))]
-    dead = [place for place in closed if place not in opening and place[2].reaches_loss]
+    dead = [place for place in closed if place not in opening and place[1].measured.reaches_loss]
     lone = [place for place in opening if _is_lone(place, closed)]
     if lone:
         yield Finding(
@@ -73,7 +73,7 @@ def _closed(patient: Patient, closed: list[Place], count: int) -> Iterator[Findi
 
 def _is_lone(place: Place, closed: list[Place]) -> bool:
     """Whether fewer than half of the sub-layers of its kind in its stack start closed as well."""
-    stack, found, _ = place
+    stack, found = place
     likes = sum(other.kind == found.kind for other in stack.sublayers)
     return 2 * sum(one[0] is stack and one[1].kind == found.kind for one in closed) < likes
 
@@ -85,7 +85,7 @@ def _without_gradient(patient: Patient, acting: list[Place], count: int) -> Iter
     for place in acting:
         trained = trained_in(patient, place)
         # A frozen sub-layer has no gradient on purpose, and neither has one whose output this loss does not ask for.
-        if trained and place[2].reaches_loss and not any(gets_gradient(patient, name) for name in trained):
+        if trained and place[1].measured.reaches_loss and not any(gets_gradient(patient, name) for name in trained):
             silent.append(place)
     if silent:
         yield Finding(

@@ -3,8 +3,8 @@
 import math
 from collections.abc import Iterator
 
-from ....report.doctor.contents import Finding, Severity
-from ...identify.found import FoundStack, FoundSublayer
+from ...record import Stack, Sublayer
+from ...result import Finding, Severity
 from ..rules import Patient, Rule
 from ..vectors import at_initialisation, listed
 
@@ -13,7 +13,7 @@ LARGEST_GROWTH = 2.0
 
 def amplified_stream(patient: Patient) -> Iterator[Finding]:
     """Factors above 1 on the skip path that no norm of the sum takes back."""
-    for stack, seen in zip(patient.stacks, patient.observed.stacks, strict=True):
+    for stack in patient.stacks:
         raised = [(found, factor) for found, factor in _skip_factors(stack) if factor > 1.0]
         growth = math.prod(factor for _, factor in raised)
         if growth > LARGEST_GROWTH:
@@ -22,8 +22,8 @@ def amplified_stream(patient: Patient) -> Iterator[Finding]:
                 severity=Severity.WARNING,
                 where=listed(found.name for found, _ in raised),
                 message=f"the skip path multiplies the stream by {growth:.3g} over {len(raised)} sub-layers, and no "
-                f"norm follows their sums: its mean square goes from {seen.source_square:.3g} to "
-                f"{seen.sublayers[-1].sum_square:.3g}",
+                f"norm follows their sums: its mean square goes from {stack.source_square:.3g} to "
+                f"{stack.sublayers[-1].measured.sum_square:.3g}",
                 fix="leave the factor on the skip to placements that norm the sum, as DeepNorm does, or take 1; of "
                 "several streams, mix by a matrix whose rows and columns sum to 1",
             )
@@ -31,7 +31,7 @@ def amplified_stream(patient: Patient) -> Iterator[Finding]:
 
 def faded_stream(patient: Patient) -> Iterator[Finding]:
     """Factors below 1 on the skip path that leave less of its source than any mean over the sub-layers does."""
-    for stack, seen in zip(patient.stacks, patient.observed.stacks, strict=True):
+    for stack in patient.stacks:
         lowered = [
             (found, factor) for found, factor in _skip_factors(stack) if factor < 1.0 and not _keeps_square(found)
         ]
@@ -43,8 +43,8 @@ def faded_stream(patient: Patient) -> Iterator[Finding]:
                 where=listed(found.name for found, _ in lowered),
                 message=f"the skip path multiplies the stream by {rest:.3g} over {count} sub-layers: of what they "
                 f"start from, so much is left at the end, and their gradient falls likewise. An even mean leaves "
-                f"1/{count}. The stream's mean square goes from {seen.source_square:.3g} to "
-                f"{seen.sublayers[-1].sum_square:.3g}",
+                f"1/{count}. The stream's mean square goes from {stack.source_square:.3g} to "
+                f"{stack.sublayers[-1].measured.sum_square:.3g}",
                 fix="let the factor on the skip approach 1 with depth, as √((k - 1)/k) does; of several streams, mix "
                 "by a matrix whose rows and columns sum to 1",
             )
@@ -59,7 +59,7 @@ def drifting_stream(patient: Patient) -> Iterator[Finding]:
     """Factors a of the skip and b of a normed branch whose squares nearly add up to 1, in a formula without a name."""
     if not at_initialisation(patient):
         return
-    for stack, seen in zip(patient.stacks, patient.observed.stacks, strict=True):
+    for stack in patient.stacks:
         if stack.placement:
             continue
         pairs = [
@@ -78,18 +78,18 @@ def drifting_stream(patient: Patient) -> Iterator[Finding]:
             where=listed(found.name for found, _ in off),
             message=f"the squares of what skip and normed branch are multiplied by add up to {min(totals):.3g} to "
             f"{max(totals):.3g}, not to 1, in {len(off)} sub-layers: the stream's mean square goes from "
-            f"{seen.source_square:.3g} to {seen.sublayers[-1].sum_square:.3g}",
+            f"{stack.source_square:.3g} to {stack.sublayers[-1].measured.sum_square:.3g}",
             fix="where the mean square is to stay, take a² + b² = 1, as √((k - 1)/k) and 1/√k have it",
         )
 
 
-def _keeps_square(found: FoundSublayer) -> bool:
+def _keeps_square(found: Sublayer) -> bool:
     """Whether the factors of skip and branch, a² + b² = 1, replace what is lost, as Muse Spark's gates do."""
     skip, branch = found.skip_scale, found.branch_scale
     return skip is not None and branch is not None and abs(skip**2 + branch**2 - 1) < 0.05
 
 
-def _skip_factors(stack: FoundStack) -> Iterator[tuple[FoundSublayer, float]]:
+def _skip_factors(stack: Stack) -> Iterator[tuple[Sublayer, float]]:
     """What each sub-layer multiplies the stream with on the skip path, without its sign, where no norm follows.
 
     Of several streams in one tensor that is what they are multiplied with where they are equal.
@@ -97,9 +97,10 @@ def _skip_factors(stack: FoundStack) -> Iterator[tuple[FoundSublayer, float]]:
     for found in stack.sublayers:
         if found.formula.norms_a_sum:
             continue
-        if found.connected is not None:
-            if found.connected.connect is not None:
-                yield found, abs(found.connected.connect.total)
+        if found.connection is not None:
+            mixing = found.connection.mixing
+            if mixing is not None and mixing.total is not None:
+                yield found, abs(mixing.total)
         # Where sub-layers have one formula together, streams stand in tensors of their own, and no path is the skip.
         elif found.skip_scale is not None and len(found.formula.segment.branches) == 1:
             yield found, abs(found.skip_scale)

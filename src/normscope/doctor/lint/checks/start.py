@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from torch import nn
 
-from ....report.doctor.contents import Finding, Severity
+from ...result import Finding, Severity
 from ..needs import initial_weights, logits
 from ..rules import Patient, Rule
 from ..vectors import at_initialisation, large_tables

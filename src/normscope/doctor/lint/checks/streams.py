@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from ....report.doctor.contents import Finding, Severity
 from ...identify.lanes import NOT_BEYOND
+from ...result import Finding, Severity
 from ...trace.lanes import SUMS_TO_ONE
 from ..gradient_reach import Place, names
 from ..rules import Patient, Rule
@@ -13,9 +13,9 @@ from ..vectors import at_initialisation, listed
 def mixing_one_sided(patient: Patient) -> Iterator[Finding]:
     """Mixings whose rows or columns all sum to 1, as a softmax or half a round leaves them, but not both."""
     off_by_place = [
-        (connected.one_side_alone or 0, place)
+        (connection.one_side_alone or 0, place)
         for place in patient.sublayers()
-        if (connected := place[1].connected) is not None and (connected.one_side_alone or 0) > NOT_BEYOND
+        if (connection := place[1].connection) is not None and (connection.one_side_alone or 0) > NOT_BEYOND
     ]
     if off_by_place:
         off, places = max(off for off, _ in off_by_place), [place for _, place in off_by_place]
@@ -34,11 +34,11 @@ def branches_halved(patient: Patient) -> Iterator[Finding]:
     places = [
         place
         for place in patient.sublayers()
-        if (connected := place[1].connected) is not None
-        and connected.expand.made == "token"
-        and connected.connect is not None
-        and abs(connected.connect.total - 1) < 1e-2
-        and abs(connected.expand.total - 0.5) < 0.05
+        if (connection := place[1].connection) is not None
+        and connection.write.made == "token"
+        and connection.mixing is not None
+        and _is_near(connection.mixing.total, 1, 1e-2)
+        and _is_near(connection.write.total, 0.5, 0.05)
     ]
     if places and len(places) == len(list(patient.sublayers())):
         yield Finding(
@@ -51,10 +51,14 @@ def branches_halved(patient: Patient) -> Iterator[Finding]:
         )
 
 
+def _is_near(value: float | None, wanted: float, within: float) -> bool:
+    return value is not None and abs(value - wanted) < within
+
+
 def copies_for_ever(patient: Patient) -> Iterator[Finding]:
     """Streams that start as copies of each other and get the same at every sub-layer, whatever is trained."""
-    for stack, seen in zip(patient.stacks, patient.observed.stacks, strict=True):
-        if seen.streams_stay_copies:
+    for stack in patient.stacks:
+        if stack.streams_stay_copies:
             yield Finding(
                 id="streams-stay-copies",
                 severity=Severity.ERROR,
@@ -70,10 +74,10 @@ def copies_for_ever(patient: Patient) -> Iterator[Finding]:
 def streams_left_out(patient: Patient) -> Iterator[Finding]:
     """Streams that no sub-layer's output is added to."""
     for stack in patient.stacks:
-        left = [set(s.connected.unwritten) for s in stack.sublayers if s.connected is not None]
+        left = [set(s.connection.unwritten) for s in stack.sublayers if s.connection is not None]
         unwritten = sorted(set.intersection(*left)) if left else []
         if unwritten:
-            mixed = any(s.connected is not None and s.connected.connect is not None for s in stack.sublayers)
+            mixed = any(s.connection is not None and s.connection.mixing is not None for s in stack.sublayers)
             yield Finding(
                 id="stream-not-written",
                 severity=Severity.WARNING,
@@ -92,12 +96,13 @@ WIDE = 0.5
 def weights_drawn_wide(patient: Patient) -> Iterator[Finding]:
     """Weights of streams that differ so much from token to token and stream to stream that no stream starts alike."""
     by_token = [place for place in patient.sublayers() if place[0].streams_start_equal and _is_by_token(place)]
-    spreads = [place[1].connected.expand.spread for place in by_token if place[1].connected is not None]
+    spreads = [place[1].connection.write.spread for place in by_token if place[1].connection is not None]
     wide = [spread for spread in spreads if spread > WIDE]
     off = [
-        (connected.from_doubly_stochastic or 0, connected.tokens_off or 0)
+        (connection.from_doubly_stochastic or 0, connection.tokens_off or 0)
         for place in by_token
-        if (connected := place[1].connected) is not None and SUMS_TO_ONE < (connected.one_side_alone or 0) <= NOT_BEYOND
+        if (connection := place[1].connection) is not None
+        and SUMS_TO_ONE < (connection.one_side_alone or 0) <= NOT_BEYOND
     ]
     said = []
     if at_initialisation(patient) and 2 * len(wide) > len(by_token):
@@ -122,8 +127,8 @@ def weights_drawn_wide(patient: Patient) -> Iterator[Finding]:
 
 
 def _is_by_token(place: Place) -> bool:
-    connected = place[1].connected
-    return connected is not None and connected.expand.made == "token" and not connected.unwritten
+    connection = place[1].connection
+    return connection is not None and connection.write.made == "token" and not connection.unwritten
 
 
 PLACE = 47

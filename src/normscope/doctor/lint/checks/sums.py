@@ -3,8 +3,8 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from ....report.doctor.contents import Finding, Severity
-from ...identify.found import FoundStack
+from ...record import Stack
+from ...result import Finding, Severity
 from ..matrices import parameters_by_name
 from ..rules import Patient, Rule
 from ..structure import carries_norm, in_blocks, wanted
@@ -93,19 +93,18 @@ def _one_short(patient: Patient, number: int) -> Iterator[Finding]:
 def _are_there(patient: Patient, number: int, missing: Sequence[str]) -> bool:
     """Whether the pass reads matrices that no sub-layer has, of the shapes that the likes of the missing ones have."""
     weights = parameters_by_name(patient)
-    joined = {name for _, _, seen in patient.sublayers() for name in seen.parameters}
+    joined = {name for _, sublayer in patient.sublayers() for name in sublayer.measured.parameters}
     idle = joined | set(patient.observed.unused_parameters)
     spare = Counter(tuple(w.shape) for name, w in weights.items() if w.ndim > 1 and name not in idle)
-    stack, seen = patient.stacks[number], patient.observed.stacks[number]
     for kind, count in Counter(missing).items():
-        likes = [s.matrices for found, s in zip(stack.sublayers, seen.sublayers, strict=True) if found.kind == kind]
+        likes = [s.measured.matrices for s in patient.stacks[number].sublayers if s.kind == kind]
         shapes = [Counter(tuple(weights[name].shape) for name in like if name in weights) for like in likes]
         if not any(one and all(spare[shape] >= count * n for shape, n in one.items()) for one in shapes):
             return False
     return True
 
 
-def _all_alike(stack: FoundStack) -> bool:
+def _all_alike(stack: Stack) -> bool:
     """Whether there are several blocks, each of the same kinds of sub-layers."""
     numbers = range(1, stack.blocks + 1)
     blocks = {tuple(sublayer.kind for sublayer in stack.sublayers if sublayer.block == n) for n in numbers}

@@ -3,8 +3,8 @@
 import math
 from collections.abc import Iterator
 
-from ....report.doctor.contents import Finding, Severity
 from ...identify.like import wired_like
+from ...result import Finding, Severity
 from ..alignment import Alignment, alignment
 from ..needs import trained_weights
 from ..rules import Patient, Rule

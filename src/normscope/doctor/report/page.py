@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Protocol
 
 from ...files import write_atomically
-from ..explore.encode import panels_explorer
-from ..explore.script import environment, scripted
-from ..svg import Picture, inlined
-from ..words import Tone, counted, kind_name, learning_rate
+from ...report.explore.encode import panels_explorer
+from ...report.explore.script import environment, scripted
+from ...report.svg import Picture, inlined
+from ...report.words import Tone, counted, kind_name, learning_rate
+from ..record import Prediction, Stack, SublayerMeasurements
+from ..result import Record, Severity
 from .advice_words import OUTCOMES
-from .contents import DiagnosisContents, Prediction, Severity, Stack, SublayerMeasurements
 from .explanations import COLUMN_TERMS, STACK_TERMS
-from .history import HistorySection
 from .page_advice import advised
 from .svg import depth_panels, depth_pictures
 from .words import (
@@ -101,8 +101,27 @@ class StackSection:
     assumptions: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpisodeWords:
+    """One spike, rise or plateau in words."""
+
+    head: str
+    tone: Tone
+    rows: tuple[tuple[str, str], ...]
+    """Cause, place, evidence and what to try, each with its name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistorySection:
+    """The section on a training's history, ready to be set."""
+
+    head: str
+    episodes: tuple[EpisodeWords, ...]
+    pictures: tuple[Picture, ...]
+
+
 def write_doctor_page(
-    diagnosis: DiagnosisContents, path: Path, rules: Iterable[Explained] = (), history: HistorySection | None = None
+    diagnosis: Record, path: Path, rules: Iterable[Explained] = (), history: HistorySection | None = None
 ) -> None:
     """Write the page to the file `path`, complete or not at all.
 
@@ -112,9 +131,7 @@ def write_doctor_page(
     write_atomically(path, render_doctor(diagnosis, rules, history))
 
 
-def render_doctor(
-    diagnosis: DiagnosisContents, rules: Iterable[Explained] = (), history: HistorySection | None = None
-) -> str:
+def render_doctor(diagnosis: Record, rules: Iterable[Explained] = (), history: HistorySection | None = None) -> str:
     """Return the page as text; the same diagnosis gives the same bytes."""
     jinja = environment()
     jinja.filters |= {
@@ -203,7 +220,7 @@ def _row(stack: Stack, group: Sequence[int]) -> Row:
     return Row(
         blocks=block_span(found.block for found in members),
         kind=kind_name(first.kind),
-        formula=_common([found.formula for found in members], "; another in other blocks"),
+        formula=_common([str(found.formula) for found in members], "; another in other blocks"),
         named=pattern([found.name for found in members]),
         placement=placement_words(first),
         notes=tuple(notes),
@@ -233,7 +250,7 @@ def pattern(names: Sequence[str]) -> str:
     return ".".join(several[0] if len(set(several)) == 1 else "*" for several in zip(*parts, strict=True))
 
 
-def _facts(diagnosis: DiagnosisContents) -> list[tuple[str, str]]:
+def _facts(diagnosis: Record) -> list[tuple[str, str]]:
     measured = diagnosis.measured
     which = "on random targets, because none was given" if measured.loss_is_stand_in else "as given"
     loss = "none" if measured.loss_nats is None else f"{figures(measured.loss_nats)} nats per token, {which}"

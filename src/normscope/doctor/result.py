@@ -1,10 +1,82 @@
-"""Advice on learning rate and warm-up as plain values: which rate is best, how sure that is, and what was tried.
+"""What is said of a model: findings, the rules that were asked, advice on its learning rate, and all of it together.
 
 Losses are mean cross-entropies per token in nats, and a training length is counted in updates.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from enum import StrEnum
+from typing import Any, Literal
+
+from .record import ModelMeasurements, Stack, plain
+
+
+class Severity(StrEnum):
+    """How bad a finding is; the members stand from the least to the worst."""
+
+    INFO = "info"
+    """Worth knowing."""
+    WARNING = "warning"
+    """Likely unintended."""
+    ERROR = "error"
+    """Training is expected to fail or to lose much."""
+
+    @property
+    def rank(self) -> int:
+        """The place in the order of severities; the worst has the highest."""
+        return list(Severity).index(self)
+
+
+class Verdict(StrEnum):
+    """The worst severity among the findings, in a word."""
+
+    HEALTHY = "healthy"
+    """No finding, or notes alone."""
+    WARNINGS = "warnings"
+    ERRORS = "errors"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """Something that a rule found in a model."""
+
+    id: str
+    """The id of the rule."""
+    severity: Severity
+    where: str
+    """Path of a module, a stack or a parameter; "" for the model as a whole. Several: "a, b and 10 more"."""
+    message: str
+    """What was seen, with its numbers, and what was expected."""
+    fix: str
+    """What to change."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedRule:
+    """A rule of the linter, and whether it was asked."""
+
+    id: str
+    asked: bool
+    """A rule that was asked and is not among the findings found nothing."""
+    reason: str
+    """Why it was not asked, as a clause; "" where it was."""
+
+
+def worst_of(findings: Sequence[Finding]) -> Severity | None:
+    """The worst severity among the findings; None without any."""
+    return max((finding.severity for finding in findings), key=lambda severity: severity.rank, default=None)
+
+
+def verdict_of(findings: Sequence[Finding]) -> Verdict:
+    """Errors or warnings where there are any, else healthy."""
+    match worst_of(findings):
+        case Severity.ERROR:
+            return Verdict.ERRORS
+        case Severity.WARNING:
+            return Verdict.WARNINGS
+        case _:
+            return Verdict.HEALTHY
+
 
 RatePlace = Literal["in range", "above", "below", "undecided", "unknown"]
 """Where a rate lies to the range of good ones: undecided where the interval of that range does not say, unknown where
@@ -152,3 +224,32 @@ class Advice:
             return "carries"
         failed = [one.warmup_updates for one in tried if shortest is None or one.warmup_updates < shortest]
         return "too short" if failed and own <= max(failed) else "untested"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """All that was found out about a model: what its page, the terminal and JSON are written from."""
+
+    target: str
+    """What was looked at: the class of the model, or what the user named."""
+    parameters: int
+    stacks: tuple[Stack, ...]
+    measured: ModelMeasurements
+    findings: tuple[Finding, ...]
+    """The worst first."""
+    silenced: tuple[str, ...] = ()
+    """Ids of rules that were not asked because the user does not want to hear of them."""
+    trained: bool = False
+    """Whether the weights have been trained, as far as it shows; theory is of random weights, and says nothing then."""
+    rules: tuple[AskedRule, ...] = ()
+    """Every rule of the linter, whether it was asked, and why not."""
+    advice: Advice | None = None
+    """None where it was not asked for, or no loss can be taken."""
+
+    @property
+    def verdict(self) -> Verdict:
+        return verdict_of(self.findings)
+
+    def to_json(self) -> dict[str, Any]:
+        """The verdict and all fields as plain values, as docs/doctor-json.md describes them."""
+        return {"verdict": self.verdict.value, **plain(self)}

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from .contents import Prediction, Stack, SublayerMeasurements
+from ..record import Prediction, Stack, SublayerMeasurements
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

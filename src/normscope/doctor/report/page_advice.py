@@ -2,18 +2,17 @@
 
 from typing import Any
 
-from ..svg import Picture, inlined
-from ..words import learning_rate, percentage
-from .advice import Advice, ShortTraining
+from ...report.svg import Picture, inlined
+from ...report.words import learning_rate, percentage
+from ..result import Advice, Record, ShortTraining
 from .advice_words import advice_facts, advice_rows, source_words
 from .change_svg import change_picture
-from .contents import DiagnosisContents
 from .explanations import ADVICE_TERMS
 from .rates_svg import loss_picture, rates_picture
 from .words import figures
 
 
-def advised(diagnosis: DiagnosisContents) -> dict[str, Any]:
+def advised(diagnosis: Record) -> dict[str, Any]:
     """By name in the template; nothing without advice."""
     advice = diagnosis.advice
     if advice is None:
@@ -53,7 +52,7 @@ def _loss_picture(advice: Advice, loss_nats: float | None) -> Picture | None:
     return Picture(svg=inlined(loss_picture(advice, loss_nats), "advice-loss"), caption=caption)
 
 
-def _change_picture(advice: Advice, diagnosis: DiagnosisContents) -> Picture | None:
+def _change_picture(advice: Advice, diagnosis: Record) -> Picture | None:
     """None where it was not measured, or nothing changes."""
     svg = None if advice.change is None else change_picture(advice.change, diagnosis.stacks)
     if advice.change is None or svg is None:

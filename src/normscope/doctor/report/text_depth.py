@@ -8,8 +8,8 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from ..words import ASCII_BARS, BARS
-from .contents import Stack
+from ...report.words import ASCII_BARS, BARS
+from ..record import Stack
 from .depth import DepthRow, depth_rows, finite, places, positive
 from .words import figures
 

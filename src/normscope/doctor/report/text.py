@@ -8,9 +8,10 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from ..words import counted, kind_name, printable
+from ...report.words import counted, kind_name, printable
+from ..record import Stack
+from ..result import Finding, Record, Severity
 from .advice_words import advice_rows, source_words
-from .contents import DiagnosisContents, Finding, Severity, Stack
 from .depth import places
 from .text_depth import depth_table
 from .words import (
@@ -41,7 +42,7 @@ _ASCII: dict[str, str | int | None] = {
 }  # fmt: skip
 
 
-def terminal_page(diagnosis: DiagnosisContents) -> RenderableType:
+def terminal_page(diagnosis: Record) -> RenderableType:
     """A page of about 40 lines at 100 columns and no wider than the console.
 
     Written in ASCII where the console's encoding is none of Unicode. Findings for which there is no room are counted.
@@ -52,7 +53,7 @@ def terminal_page(diagnosis: DiagnosisContents) -> RenderableType:
 class _TerminalPage:
     """A page that is laid out when it is printed, because only then its console is known."""
 
-    def __init__(self, diagnosis: DiagnosisContents) -> None:
+    def __init__(self, diagnosis: Record) -> None:
         self.diagnosis = diagnosis
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -60,7 +61,7 @@ class _TerminalPage:
 
 
 class _Layout:
-    def __init__(self, diagnosis: DiagnosisContents, console: Console, options: ConsoleOptions) -> None:
+    def __init__(self, diagnosis: Record, console: Console, options: ConsoleOptions) -> None:
         self.d, self.console, self.options = diagnosis, console, options
         self.ascii, self.width = options.ascii_only, options.max_width
 

@@ -3,12 +3,13 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from .. import notebook
-from ..chart import Panel
-from ..chart_svg import panels_svg
-from ..words import counted, kind_name
+from ...report import notebook
+from ...report.chart import Panel
+from ...report.chart_svg import panels_svg
+from ...report.words import counted, kind_name
+from ..record import Stack
+from ..result import Record
 from .advice_words import advice_rows, source_words
-from .contents import DiagnosisContents, Stack
 from .svg import depth_panels
 from .words import (
     block_span,
@@ -24,12 +25,12 @@ from .words import (
 )
 
 
-def diagnosis_html(found: DiagnosisContents) -> str:
+def diagnosis_html(found: Record) -> str:
     """The verdict first."""
     return notebook.fragment(_pieces(found))
 
 
-def stack_panels(found: DiagnosisContents) -> list[Panel]:
+def stack_panels(found: Record) -> list[Panel]:
     """Of every stack all that was measured over depth, each named by its stack where there are several."""
     several = len(found.stacks) > 1
     return [
@@ -39,7 +40,7 @@ def stack_panels(found: DiagnosisContents) -> list[Panel]:
     ]
 
 
-def _pieces(found: DiagnosisContents) -> Iterator[str]:
+def _pieces(found: Record) -> Iterator[str]:
     verdict, rate = headline(found)
     yield notebook.heading(f"{verdict} — {rate or summary(found)}")
     if rate:
@@ -74,7 +75,7 @@ def _sublayers(stack: Stack) -> str:
             (
                 f"{kind_name(members[0].kind)}, block {block_span(one.block for one in members)}",
                 placement_words(members[0]),
-                members[0].formula,
+                str(members[0].formula),
                 f"{figures(first.stream_square)} to {figures(last.stream_square)}",
                 f"{figures(first.gradient_norm)} to {figures(last.gradient_norm)}",
             )

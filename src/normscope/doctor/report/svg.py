@@ -4,10 +4,10 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from ..chart import Kind, Panel, Series
-from ..chart_svg import panels_svg
-from ..words import kind_name
-from .contents import Prediction, Stack, SublayerMeasurements
+from ...report.chart import Kind, Panel, Series
+from ...report.chart_svg import panels_svg
+from ...report.words import kind_name
+from ..record import Prediction, Stack, SublayerMeasurements
 from .depth import depths, finite, positive
 from .words import stack_title
 

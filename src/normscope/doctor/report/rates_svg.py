@@ -8,9 +8,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from ..svg import HUES, INK, PAPER, house_style, to_svg
-from ..words import learning_rate, probability
-from .advice import Advice, ShortTraining
+from ...report.svg import HUES, INK, PAPER, house_style, to_svg
+from ...report.words import learning_rate, probability
+from ..result import Advice, ShortTraining
 from .advice_words import OUTCOMES, good_rates
 from .depth import finite
 from .words import figures

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from ..chart import Panel, Series
-from ..chart_svg import panels_svg
-from .advice import FirstChange, StackChange
-from .contents import Stack
+from ...report.chart import Panel, Series
+from ...report.chart_svg import panels_svg
+from ..record import Stack
+from ..result import FirstChange, StackChange
 from .depth import positive
 from .words import stack_title
 

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from ..words import counted, learning_rate, percentage, probability, significant
+from ...report.words import counted, learning_rate, percentage, probability, significant
+from ..result import Advice, RatePlace, RateRange, WarmupAdvice
 from . import explanations
-from .advice import Advice, RatePlace, RateRange, WarmupAdvice
 
 
 class AdvicePart(StrEnum):

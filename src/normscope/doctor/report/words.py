@@ -4,23 +4,23 @@ import math
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
-from ..words import MISSING, NON_FINITE, counted, joined, learning_rate, norm_name, significant
+from ...report.words import MISSING, NON_FINITE, counted, joined, learning_rate, norm_name, significant
+from ..record import Connection, ModelMeasurements, Stack, Sublayer
+from ..result import Finding, Record, Severity, Verdict
 from .advice_words import rate_headline, speaks_against
-from .connection import Connection
-from .contents import DiagnosisContents, Finding, ModelMeasurements, Severity, Stack, Sublayer, Verdict
 
 _NOUNS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
 _MOST_LEADING = 2
 
 
-def headline(diagnosis: DiagnosisContents) -> tuple[str, str]:
+def headline(diagnosis: Record) -> tuple[str, str]:
     """The verdict, and what to know of the learning rate, "" without advice; no model whose wanted rate is advised
     against is called healthy."""
     advice = diagnosis.advice
     return verdict_words(diagnosis), "" if advice is None else rate_headline(advice)
 
 
-def headline_severity(diagnosis: DiagnosisContents) -> Severity | None:
+def headline_severity(diagnosis: Record) -> Severity | None:
     """The worst of what the headline says; None where all of it is well."""
     if diagnosis.verdict is Verdict.ERRORS:
         return Severity.ERROR
@@ -28,25 +28,25 @@ def headline_severity(diagnosis: DiagnosisContents) -> Severity | None:
     return Severity.WARNING if warned else None
 
 
-def leading_findings(diagnosis: DiagnosisContents) -> tuple[Finding, ...]:
+def leading_findings(diagnosis: Record) -> tuple[Finding, ...]:
     """The one or two that matter most: the first errors and warnings."""
     return tuple(one for one in diagnosis.findings if one.severity is not Severity.INFO)[:_MOST_LEADING]
 
 
-def further_findings(diagnosis: DiagnosisContents) -> tuple[Finding, ...]:
+def further_findings(diagnosis: Record) -> tuple[Finding, ...]:
     """All the others, the worst first."""
     leading = len(leading_findings(diagnosis))
     return diagnosis.findings[leading:]
 
 
-def rules_count(diagnosis: DiagnosisContents) -> str:
+def rules_count(diagnosis: Record) -> str:
     """How many rules were asked, and how many not."""
     asked = sum(rule.asked for rule in diagnosis.rules)
     left = len(diagnosis.rules) - asked
     return counted(asked, "rule") + " asked" + (f", {left} not" if left else "")
 
 
-def rules_words(diagnosis: DiagnosisContents) -> str:
+def rules_words(diagnosis: Record) -> str:
     """How many rules were asked, and why the others were not, the commonest reason first."""
     reasons: dict[str, list[str]] = {}
     for rule in diagnosis.rules:
@@ -69,7 +69,7 @@ def figures(value: float | None, digits: int = 3) -> str:
     return significant(value, digits)
 
 
-def verdict_words(diagnosis: DiagnosisContents) -> str:
+def verdict_words(diagnosis: Record) -> str:
     """The verdict with how much was found: "1 error, 2 warnings", "healthy", "healthy, 1 note".
 
     A model without errors and warnings is not called healthy beside a wanted rate that is advised against.
@@ -89,7 +89,7 @@ def tally(findings: Sequence[Finding]) -> str:
     return ", ".join(counted(severities.count(s), _NOUNS[s]) for s in reversed(Severity) if s in severities)
 
 
-def summary(diagnosis: DiagnosisContents) -> str:
+def summary(diagnosis: Record) -> str:
     """All stacks in one line; those that differ in nothing but their number of blocks share a description."""
     stacks = diagnosis.stacks
     if not stacks:
