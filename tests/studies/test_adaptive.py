@@ -11,53 +11,52 @@ import in_process
 from normscope.optim import AdaptiveConfig
 from normscope.placement import StackShape, registered
 from normscope.placement.reading import read
-from normscope_studies.adaptive.arms import Arm, Key, arm_cells, base_of
-from normscope_studies.adaptive.claims import claims
-from normscope_studies.adaptive.config import SCALES, AdaptiveStudyConfig
-from normscope_studies.adaptive.families import BEST_FIXED, CONTROLLED, FAMILIES
-from normscope_studies.adaptive.moving import Course, number_of
-from normscope_studies.adaptive.standing import Standing
-from normscope_studies.adaptive.study import STUDY
+from normscope_studies.adaptive.config import BEST_FIXED, CONTROLLED, FAMILIES, SCALES, AdaptiveStudyConfig
+from normscope_studies.adaptive.runs import AdaptiveRuns, Motion, arms, number_of
+from normscope_studies.adaptive.study import STUDY, claims
+from normscope_studies.engine import ladders as ladders_module
+from normscope_studies.engine.ladders import Ladder, LadderRun, WarmupPair
+from normscope_studies.engine.models import trial
 from normscope_studies.engine.pieces import Pieces
 from normscope_studies.engine.study import run_study
-from normscope_studies.ladders import runs as runs_module
-from normscope_studies.ladders.runs import Run
 
 SMOKE: AdaptiveStudyConfig = SCALES["smoke"].config
 CONFIG = replace(SMOKE, scheduled=("pre-to-post", "branch-norm"), best_fixed=("rezero",), warmup_updates=3)
 JITTER = (0.0, 0.02, -0.01)
 
 
-def run_of(nats: float) -> Run:
+def run_of(nats: float) -> LadderRun:
     cell: Any = SimpleNamespace(name="made up")
-    return Run(cell=cell, final_nats=nats, first_nats=6.0, finite=True)
+    return LadderRun(cell=cell, final_nats=nats, first_nats=6.0, finite=True)
 
 
-def standing_of(task: str, **means: tuple[float, float]) -> Standing:
+def ladder_of(warmup: int, mean: float) -> Ladder:
+    # Another order of the seeds, so that pairs differ.
+    finals = [run_of(mean + jitter / (1 + warmup)) for jitter in JITTER]
+    return Ladder(warmup_updates=warmup, peak_lrs=(1e-3, 4e-3), runs=[[run_of(5.9), finals[0]]], again={4e-3: finals})
+
+
+def runs_of(task: str, **means: tuple[float, float]) -> AdaptiveRuns:
     """means: by placement and drive, the last loss without warm-up and with."""
-    arms = {}
-    for name, both in means.items():
+    pairs: Any = {}
+    for name, (without, warm) in means.items():
         placement, drive = name.replace("_", "-").rsplit("--", 1)
-        for warmup, mean in zip((0, 3), both, strict=True):
-            key = Key(placement, drive, warmup)  # type: ignore[arg-type]
-            # Another order of the seeds, so that pairs differ.
-            finals = [run_of(mean + jitter / (1 + warmup)) for jitter in JITTER]
-            arms[key] = Arm(key=key, peak_lrs=(1e-3, 4e-3), ladder=[[run_of(5.9), finals[0]]], best=finals)
-    return Standing(task=task, unigram_nats=5.8, config=CONFIG, arms=arms)
+        pairs[placement, drive] = WarmupPair(without=ladder_of(0, without), warm=ladder_of(3, warm))
+    return AdaptiveRuns(task=task, unigram_nats=5.8, pairs=pairs)
 
 
 FIXED = {"pre_ln__fixed": (4.2, 4.1), "post_ln__fixed": (5.5, 4.0), "rezero__fixed": (3.9, 4.3)}
 
 
 def test_every_question_is_judged_for_every_number_that_moves_and_every_task() -> None:
-    one = standing_of(
+    one = runs_of(
         "language-model",
         **FIXED,
         pre_to_post__schedule=(3.95, 4.6),
         branch_norm__schedule=(3.7, 3.65),
         pre_to_post__controller=(4.05, 3.97),
     )
-    other = standing_of(
+    other = runs_of(
         "translation",
         **FIXED,
         pre_to_post__schedule=(4.5, 4.05),
@@ -65,7 +64,7 @@ def test_every_question_is_judged_for_every_number_that_moves_and_every_task() -
         pre_to_post__controller=(3.5, 3.2),
     )
     assert one.kinds[0] == ("branch-norm", "schedule")
-    assert (one.pre.mean_nats, one.best_fixed.key.placement) == (pytest.approx(4.1, abs=0.01), "rezero")
+    assert (one.pre.mean_nats, one.best_fixed[0]) == (pytest.approx(4.1, abs=0.01), "rezero")
     said = {claim.name: (claim.verdict, claim.conditions) for claim in claims(CONFIG, [one, other])}
     assert said["below both ends"][1] == (
         "Pre-LN to Post-LN, scheduled (language model), BranchNorm, scheduled (language model), Pre-LN to Post-LN, "
@@ -89,7 +88,7 @@ def test_every_question_is_judged_for_every_number_that_moves_and_every_task() -
 
 
 def test_a_course_knows_when_its_number_was_where() -> None:
-    seen = Course(values=[0.0, 0.25, 0.25, 0.5, 0.75], changes=[0.3, 0.05, 0.1])
+    seen = Motion(values=[0.0, 0.25, 0.25, 0.5, 0.75], changes=[0.3, 0.05, 0.1])
     assert (seen.first_at(0.25), seen.first_at(0.5), seen.first_at(1.0)) == (2, 4, None)
     assert (seen.end, seen.median_change) == (0.75, 0.1)
 
@@ -106,16 +105,16 @@ def test_the_families_are_all_that_have_a_number_that_moves() -> None:
 
 @pytest.mark.parametrize("task", ["language-model", "translation"])
 def test_an_arm_is_moved_as_it_says_and_has_a_folder_of_its_own(task: str, tmp_path: Path) -> None:
-    base = base_of(SMOKE, task)
     asked = {
         "fixed": AdaptiveConfig(),
         "schedule": AdaptiveConfig(over=2),
         "controller": AdaptiveConfig(over=2, controller="output-change", largest_change=0.1, measure_every=1),
     }
     folders = set()
+    made = arms(SMOKE, trial(SMOKE, task).base, tmp_path)
     for drive, adaptive in asked.items():
-        key = Key("pre-to-post", drive, 2)  # type: ignore[arg-type]
-        for cell in arm_cells(SMOKE, base, tmp_path, key, SMOKE.peak_lrs, seeds=2):
+        placement = "rezero" if drive == "fixed" else "pre-to-post"
+        for cell in made[placement, drive].cells(2, SMOKE.peak_lrs, seeds=2):  # type: ignore[index]
             assert cell.config.adaptive == adaptive
             assert cell.config.schedule.warmup_updates == 2
             folders.add(cell.folder.path)
@@ -142,7 +141,7 @@ def test_values_that_mean_nothing_are_refused(changes: dict[str, Any], message: 
 def test_the_smallest_scale_trains_every_arm_and_trains_none_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runs_module, "run_cells", in_process.run_cells)
+    monkeypatch.setattr(ladders_module, "run_cells", in_process.run_cells)
     config = replace(SMOKE, best_fixed=(), peak_lrs=(1e-3,))
     findings, page = run_study(STUDY, config, Pieces(tmp_path), command="normscope study adaptive", scale="smoke")
     runs = sorted(tmp_path.glob("language-model/*/runs/*/metrics.jsonl"))

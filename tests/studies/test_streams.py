@@ -19,7 +19,7 @@ from normscope_studies.engine.pieces import Pieces
 from normscope_studies.engine.study import run_study
 from normscope_studies.streams.config import NEW, OLD, PROMISES, SCALES, StreamsConfig
 from normscope_studies.streams.measure import gradient_spread, measured, without_last_third
-from normscope_studies.streams.runs import TaskRuns, equal_ffn_width, parameters
+from normscope_studies.streams.runs import StreamRuns, equal_ffn_width, parameters
 from normscope_studies.streams.study import STUDY, claims
 
 SMOKE: StreamsConfig = SCALES["smoke"].config
@@ -41,13 +41,13 @@ def ladder_of(warmup: int, finals: list[float], row: list[float] | None = None) 
     )
 
 
-def runs_of(task: str, **finals: tuple[list[float], list[float]]) -> TaskRuns:
+def runs_of(task: str, **finals: tuple[list[float], list[float]]) -> StreamRuns:
     """finals: by placement, the last losses without warm-up and with."""
     pairs = {
         name.replace("_", "-"): WarmupPair(without=ladder_of(0, without), warm=ladder_of(50, warm))
         for name, (without, warm) in finals.items()
     }
-    return TaskRuns(task=task, unigram_nats=5.8, pairs=pairs, sizes=dict.fromkeys(pairs, (8, 100)), inside={})
+    return StreamRuns(task=task, unigram_nats=5.8, pairs=pairs, sizes=dict.fromkeys(pairs, (8, 100)), inside={})
 
 
 PRE = [4.00, 4.02, 3.98]
@@ -55,7 +55,7 @@ POST = ([5.50, 5.60, 5.55], [4.20, 4.22, 4.18])
 LOWER, HIGHER, NEAR = [3.80, 3.81, 3.79], [4.30, 4.33, 4.29], [4.01, 4.03, 3.99]
 
 
-def verdicts(*found: TaskRuns) -> dict[str, tuple[str, str]]:
+def verdicts(*found: StreamRuns) -> dict[str, tuple[str, str]]:
     return {claim.name: (claim.verdict, claim.conditions) for claim in claims(StreamsConfig(), found)}
 
 

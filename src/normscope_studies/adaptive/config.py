@@ -1,16 +1,34 @@
-"""How large the study of numbers that move is asked: placements, what moves them, rates, warm-up, texts and models."""
+"""Which placements have a number that moves, by what it is moved, and how large the study is asked."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from normscope.placement import named
 
 from ..engine.checks import check_different, check_positive
 from ..engine.models import TwoTasksConfig
 from ..engine.study import Scale
-from .families import BEST_FIXED, CONTROLLED, FAMILIES, POST, PRE, Drive
 
+PRE, POST = "pre-ln", "post-ln"
+"""What both ends are compared with."""
+FAMILIES = ("pre-to-post", "post-to-pre", "branch-norm", "branch-norm-by-depth", "deepnorm-to-post")
+"""Placements with a number that goes from 0 to 1."""
+CONTROLLED = ("pre-to-post", "branch-norm", "deepnorm-to-post")
+"""Those of them that a controller moves too."""
+BEST_FIXED = ("attn-res-inkling",)
+"""The registry's best of 33 in `results/streams`, and the second best in `results/streams_translation`: chosen there,
+on other text, before this study."""
+
+Drive = Literal["fixed", "schedule", "controller"]
+"""fixed: nothing moves; schedule: with every update; controller: with those that change the output little."""
 Kind = tuple[str, Drive]
 """A placement, and what moves its number."""
+_WORDS: dict[Drive, str] = {"fixed": "", "schedule": ", scheduled", "controller": ", controlled"}
+
+
+def title(placement: str, drive: Drive) -> str:
+    """What an arm is called."""
+    return named(placement).title + _WORDS[drive]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

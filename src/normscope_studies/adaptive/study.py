@@ -1,46 +1,125 @@
-"""Numbers that move beside numbers that stay: the runs, their verdicts and the page."""
+"""Numbers that move beside numbers that stay: what is hoped of them, what the runs say, and the page."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from normscope.compare.manifest import in_words, sources
+from normscope.evidence.estimates import plain_estimate, with_interval
+from normscope.evidence.judging import all_hold, between
 
+from ..engine.claims import claim, judged
+from ..engine.ladders import Ladder
+from ..engine.models import LOSS, training_conditions
+from ..engine.page import Claim
 from ..engine.pieces import Pieces
 from ..engine.study import Findings, Study
 from . import ABOUT
-from .arms import trained
-from .claims import claims
-from .config import SCALES, AdaptiveStudyConfig
-from .figures import figures
-from .standing import Standing
-from .tables import data, tables
+from .config import POST, SCALES, AdaptiveStudyConfig, Kind, title
+from .page import figures, tables
+from .runs import AdaptiveRuns, motions, trained
+
+_ASKED = "not in a source; asked of all"
 
 
 def run(config: AdaptiveStudyConfig, pieces: Pieces) -> Findings:
     """Raises UserError for text that is not there, and for a training that fails."""
-    found = []
-    trained_by: dict[str, Any] = {}
-    for task in config.tasks:
-        trial = trained(config, task, pieces)
-        found.append(Standing(task=task, unigram_nats=trial.unigram_nats, config=config, arms=trial.arms))
-        for key, arm in trial.arms.items():
-            trained_by |= {f"{task}/{key.drive}/{name}": source for name, source in sources(arm.cells).items()}
+    found = [trained(config, task, pieces) for task in config.tasks]
+    runs = {
+        f"{one.task}/{drive}/{name}": source
+        for one in found
+        for (_, drive), pair in one.pairs.items()
+        for name, source in sources(pair.cells).items()
+    }
     return Findings(
-        conditions=conditions(config, found, trained_by),
+        conditions=conditions(config, found, runs),
         claims=claims(config, found),
         figures=figures(config, found),
         tables=tables(config, found),
-        data=data(found, trained_by),
+        data={"trials": {one.task: _data(one) for one in found}, "runs": runs},
+    )
+
+
+def claims(config: AdaptiveStudyConfig, found: Sequence[AdaptiveRuns]) -> list[Claim]:
+    """What is asked of every number that moves, then of the controller, and the one placement that needs a warm-up."""
+    moved = {one.named(kind): (one, kind) for one in found for kind in one.moved}
+    made = [
+        _below_both(found),
+        claim(
+            "below the best fixed placement",
+            "A placement whose number moves ends below the best placement whose numbers stay.",
+            source=_ASKED,
+            value="its last loss less that of the best fixed, in nats",
+            holds={words: one.above(kind, one.fixed) for words, (one, kind) in moved.items()},
+            greatest=0.0,
+            beside="The best fixed: " + "; ".join(one.named(one.best_fixed) for one in found),
+        ),
+        claim(
+            "without warm-up",
+            f"A placement whose number moves ends without warm-up at most {config.needs_nats:g} nats above its "
+            "runs with it, each at its own best rate.",
+            source=_ASKED,
+            value="the loss without less that with warm-up, in nats",
+            holds={words: one.pairs[kind].gain for words, (one, kind) in moved.items()},
+            greatest=config.needs_nats,
+        ),
+    ]
+    if both := [name for name in config.controlled if name in config.scheduled]:
+        less = {
+            one.named((name, "fixed")): one.above((name, "controller"), one.pairs[name, "schedule"].better)
+            for one in found
+            for name in both
+        }
+        made.append(
+            claim(
+                "the controller beside the schedule",
+                "A number that moves as fast as the measured change permits ends lower than one that moves with every "
+                "update.",
+                source=_ASKED,
+                value="the last loss with the controller less that with the schedule, in nats",
+                holds=less,
+                greatest=0.0,
+            )
+        )
+    made.append(
+        claim(
+            "Post-LN needs its warm-up",
+            "Post-LN without warm-up ends higher than with it, each at its own best rate.",
+            source="Xiong et al. 2020, section 3.2",
+            value="the loss without less that with warm-up, in nats",
+            holds={one.words: one.pairs[POST, "fixed"].gain for one in found},
+            least=0.0,
+        )
+    )
+    return made
+
+
+def _below_both(found: Sequence[AdaptiveRuns]) -> Claim:
+    lowest = [
+        f"{one.named(kind)}: {with_interval(one.above(kind, one.pre))} beside Pre-LN, "
+        f"{with_interval(one.above(kind, one.post))} beside Post-LN with warm-up"
+        for one in found
+        for kind in [next(kind for kind in one.kinds if kind in one.moved)]
+    ]
+    return judged(
+        name="below both ends",
+        statement="A placement whose number moves ends below Pre-LN and below Post-LN with warm-up, each at its own "
+        "best rate, it and Pre-LN at the better of two warm-ups.",
+        source=_ASKED,
+        found=f"its last loss less theirs, in nats, of the lowest of each task: {'; '.join(lowest)}",
+        holds={
+            one.named(kind): all_hold([between(one.above(kind, end), greatest=0.0) for end in (one.pre, one.post)])
+            for one in found
+            for kind in one.moved
+        },
     )
 
 
 def conditions(
-    config: AdaptiveStudyConfig, found: Sequence[Standing], trained_by: Mapping[str, Any]
+    config: AdaptiveStudyConfig, found: Sequence[AdaptiveRuns], runs: Mapping[str, Any]
 ) -> list[tuple[str, str]]:
     """How the runs were made."""
-    climbing = "one seed" if config.ladder_seeds == 1 else f"{config.ladder_seeds} seeds"
     return [
-        ("loss", "negative log-likelihood per target token of the whole validation split, natural logarithm"),
+        LOSS,
         (
             "models",
             f"width {config.width}, feed-forward {config.ffn_width}, {config.heads} heads, no dropout; a language "
@@ -48,18 +127,11 @@ def conditions(
             f"{config.stack_blocks}+{config.stack_blocks}. Placements have what parameters they have: norms and mixing "
             "weights differ, matrices do not",
         ),
-        ("weights", f"drawn by scheme {config.initialisation} for all, times the gains of the placement"),
         (
             "text",
             f"{config.batch_sequences} sequences of {config.sequence_length} tokens of {config.text}; batches of at "
             f"most {config.max_tokens} tokens a side of {config.pairs} to translate; unigram baselines "
-            + ", ".join(f"{standing.unigram_nats:.3f} ({standing.words})" for standing in found),
-        ),
-        (
-            "training",
-            f"{config.updates:,} updates of Adam, betas 0.9 and 0.98, no weight decay, gradients not clipped; full "
-            f"rate up to update {config.warmup_updates}, then in a straight line to 0, and a warm-up of "
-            f"{config.warmup_updates} updates or none",
+            + ", ".join(f"{one.unigram_nats:.3f} ({one.words})" for one in found),
         ),
         (
             "numbers that move",
@@ -68,18 +140,49 @@ def conditions(
             f"output of at most {config.largest_change:g}, measured every {config.measure_every} updates. Both were "
             "set before the runs, for all placements alike",
         ),
-        (
-            "rates",
-            f"{', '.join(f'{lr:g}' for lr in config.peak_lrs)}: {climbing} for the ladder, then {config.seeds} at the "
-            "best. The seed that chose the rate is among them, for all alike",
-        ),
-        (
-            "seeds",
-            f"{config.seeds} of each configuration: weights and order; intervals are of 95 %, Student's t, over seeds "
-            "in pairs, each claim by itself: of twenty that are not so, one is expected to look certain",
-        ),
-        ("trained by", in_words(dict(trained_by))),
+        *training_conditions(config),
+        ("trained by", in_words(dict(runs))),
     ]
+
+
+def _data(one: AdaptiveRuns) -> dict[str, Any]:
+    return {
+        "unigram_nats": one.unigram_nats,
+        "best_fixed": one.best_fixed[0],
+        "arms": [
+            {
+                "placement": kind[0],
+                "drive": kind[1],
+                "title": title(*kind),
+                "warmup_gain_nats": plain_estimate(one.pairs[kind].gain),
+                "less_pre_ln_nats": plain_estimate(one.above(kind, one.pre)),
+                "less_post_ln_nats": plain_estimate(one.above(kind, one.post)),
+                "less_best_fixed_nats": plain_estimate(one.above(kind, one.fixed)),
+                "without_warmup": _arm(kind, one.pairs[kind].without),
+                "with_warmup": _arm(kind, one.pairs[kind].warm),
+            }
+            for kind in one.kinds
+        ],
+    }
+
+
+def _arm(kind: Kind, ladder: Ladder) -> dict[str, Any]:
+    made = {
+        "peak_lrs": list(ladder.peak_lrs),
+        **ladder.data(),
+        "last_finite": [run.finite for run in ladder.at_best],
+    }
+    if kind[1] == "controller":
+        made["courses"] = [
+            {
+                "median_change": one.median_change,
+                "half_way_update": one.first_at(0.5),
+                "end_update": one.first_at(1.0),
+                "last_value": one.end,
+            }
+            for one in motions(ladder.at_best)
+        ]
+    return made
 
 
 STUDY = Study(about=ABOUT, scales=SCALES, run=run)

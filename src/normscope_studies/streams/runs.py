@@ -23,7 +23,7 @@ MEASURES = ("worth_nats", "turned", "correlation", "gradient_spread")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TaskRuns:
+class StreamRuns:
     """All placements of one task."""
 
     task: str
@@ -55,7 +55,7 @@ class TaskRuns:
         return math.fsum(values) / len(values) if values else math.nan
 
 
-def trained(config: StreamsConfig, trial: Trial, pieces: Pieces) -> TaskRuns:
+def trained(config: StreamsConfig, trial: Trial, pieces: Pieces) -> StreamRuns:
     """Train what the folder lacks, and measure the runs at the best rates."""
     widths = {name: equal_ffn_width(trial, name) for name in config.trained(trial.model)}
     arms = {
@@ -68,7 +68,7 @@ def trained(config: StreamsConfig, trial: Trial, pieces: Pieces) -> TaskRuns:
         for name, width in widths.items()
     }
     pairs = climb(arms, config, pieces, stage=trial.words)
-    return TaskRuns(
+    return StreamRuns(
         task=trial.name,
         unigram_nats=trial.unigram_nats,
         pairs=pairs,

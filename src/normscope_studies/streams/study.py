@@ -18,7 +18,7 @@ from ..engine.study import Findings, Study
 from . import ABOUT
 from .config import BASE, POST, PROMISES, SCALES, StreamsConfig
 from .measure import BATCHES
-from .runs import MEASURES, TaskRuns, trained
+from .runs import MEASURES, StreamRuns, trained
 
 _GROUPS = {
     "several streams": (
@@ -50,7 +50,7 @@ def run(config: StreamsConfig, pieces: Pieces) -> Findings:
     )
 
 
-def claims(config: StreamsConfig, found: Sequence[TaskRuns]) -> list[Claim]:
+def claims(config: StreamsConfig, found: Sequence[StreamRuns]) -> list[Claim]:
     """One for each promise, one a task for warm-up, and the one placement that is known to need it."""
     edge, made = config.comparable_nats, []
     for name, promise in PROMISES.items():
@@ -95,7 +95,7 @@ def claims(config: StreamsConfig, found: Sequence[TaskRuns]) -> list[Claim]:
     return made
 
 
-def figures(found: Sequence[TaskRuns]) -> list[StudyFigure]:
+def figures(found: Sequence[StreamRuns]) -> list[StudyFigure]:
     """Where every placement ends, and how its loss depends on the rate."""
     made = []
     for one in found:
@@ -131,7 +131,7 @@ def figures(found: Sequence[TaskRuns]) -> list[StudyFigure]:
     return made
 
 
-def _endings(one: TaskRuns) -> str:
+def _endings(one: StreamRuns) -> str:
     names = one.placements[::-1]
     best, worst, base = (one.pairs[name].better.mean_nats for name in (names[-1], names[0], BASE))
     return endings_svg(
@@ -143,13 +143,13 @@ def _endings(one: TaskRuns) -> str:
     )
 
 
-def tables(found: Sequence[TaskRuns]) -> list[StudyTable]:
+def tables(found: Sequence[StreamRuns]) -> list[StudyTable]:
     """Two a task: where the runs end, and what they look like inside."""
     made = []
     for one in found:
         words = one.words.capitalize()
 
-        def inside(name: str, one: TaskRuns = one) -> Callable[[str], float]:
+        def inside(name: str, one: StreamRuns = one) -> Callable[[str], float]:
             return lambda placement: one.mean_inside(placement, one.pairs[placement].better, name)
 
         title = ("placement", lambda name: named(name).title)
@@ -185,7 +185,7 @@ def tables(found: Sequence[TaskRuns]) -> list[StudyTable]:
     return made
 
 
-def conditions(config: StreamsConfig, found: Sequence[TaskRuns], runs: Mapping[str, Any]) -> list[tuple[str, str]]:
+def conditions(config: StreamsConfig, found: Sequence[StreamRuns], runs: Mapping[str, Any]) -> list[tuple[str, str]]:
     """How the runs were made."""
     return [
         LOSS,
@@ -208,7 +208,7 @@ def conditions(config: StreamsConfig, found: Sequence[TaskRuns], runs: Mapping[s
     ]
 
 
-def _data(one: TaskRuns) -> dict[str, Any]:
+def _data(one: StreamRuns) -> dict[str, Any]:
     def arm(placement: str, ladder: Ladder) -> dict[str, Any]:
         return {
             **ladder.data(),
