@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from normscope.adapters.linear_probes import probe_accuracy
+from normscope.adapters.scikit_learn import probe_accuracy
 from normscope.data.toy.language import toy_sentences, toy_words
 from normscope.evidence.estimates import estimate
 from normscope.model import LanguageModel

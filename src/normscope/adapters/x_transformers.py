@@ -12,8 +12,6 @@ from torch.nn import functional
 
 from ..errors import UserError
 
-Loss = Callable[[Any], Tensor]
-
 
 def is_model(model: nn.Module) -> bool:
     """Whether its class, or one that it derives from, is of x-transformers."""
@@ -22,7 +20,9 @@ def is_model(model: nn.Module) -> bool:
     )
 
 
-def sample(model: Any, *, tokens: int, sequences: int, generator: Generator) -> tuple[tuple[Tensor, ...], Loss | None]:
+def sample(
+    model: Any, *, tokens: int, sequences: int, generator: Generator
+) -> tuple[tuple[Tensor, ...], Callable[[Any], Tensor] | None]:
     """Inputs by position, and the mean loss per token in nats where the model is trained on one.
 
     Random ids, as many as there are positions for, or random vectors for layers without an embedding. Raises UserError
@@ -50,7 +50,7 @@ def sample(model: Any, *, tokens: int, sequences: int, generator: Generator) -> 
     raise UserError(f"no sample inputs are known for {type(model).__name__}: let the function return (model, inputs)")
 
 
-def _next_token_loss(ids_BT: Tensor) -> Loss:
+def _next_token_loss(ids_BT: Tensor) -> Callable[[Any], Tensor]:
     def loss(logits_BTV: Any) -> Tensor:
         return functional.cross_entropy(logits_BTV[:, :-1].flatten(0, 1), ids_BT[:, 1:].flatten())
 

@@ -130,7 +130,7 @@ def doctor(
         from ..doctor.plan import forward_passes
         from ..targets import opened, opened_on_meta
         from ..targets.histories import explained_log, explained_run
-        from ..targets.probing import probing_of
+        from ..targets.target import probing_of
 
         if structure_only:
             found = opened_on_meta(target, settings, tokens=tokens, sequences=sequences)
@@ -232,7 +232,7 @@ def _diagnosed(
     watch: Callable[[str, int, int], None],
 ) -> "Diagnosis":
     from ..doctor.diagnose import diagnose
-    from ..targets.raised import place
+    from ..targets.factory import place_in_user_code
 
     try:
         return diagnose(
@@ -252,7 +252,7 @@ def _diagnosed(
             watch=watch,
         )
     except ValueError as error:
-        where = place(error.__cause__) if error.__cause__ is not None else ""
+        where = place_in_user_code(error.__cause__) if error.__cause__ is not None else ""
         raise UserError(f"{target.title}: {' '.join(str(error).split())}{where}") from error
 
 

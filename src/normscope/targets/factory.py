@@ -5,6 +5,8 @@ import importlib
 import importlib.util
 import inspect
 import sys
+import sysconfig
+import traceback
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,17 +19,37 @@ from torch import Tensor, nn
 
 from ..doctor.advise.batches import Given
 from ..doctor.trace.forward import Inputs
-from ..errors import UserError
+from ..errors import UserError, in_one_line
 from ..settings.tables import nearest
-from .raised import told
-from .target import Drawing, Loss
+from .target import Loss, SampleSettings
+
+_OURS = Path(__file__).parents[1]
+_NOT_THEIRS = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+
+
+def error_line(error: BaseException) -> str:
+    """The error in one line, with file and line of the innermost place in the user's code, where there is one."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{type(error).__name__}: {error.msg} ({error.filename}, line {error.lineno})"
+    return f"{in_one_line(error)}{place_in_user_code(error)}"
+
+
+def place_in_user_code(error: BaseException) -> str:
+    """ " (file, line number)" of the innermost place in the user's code; "" where no such code was running."""
+    theirs = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith((*_NOT_THEIRS, "<")) and _OURS not in Path(frame.filename).parents
+    ]
+    return f" ({theirs[-1].filename}, line {theirs[-1].lineno})" if theirs else ""
+
 
 _KEYS = ("model", "inputs", "loss", "optimizer", "clip_norm", "warmup_updates", "batches")
 _ALLOWED = f"a model, (model, inputs), (model, inputs, loss), or a mapping with the keys {', '.join(_KEYS)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Made:
+class FactoryResult:
     """What a factory returned."""
 
     model: nn.Module
@@ -39,7 +61,7 @@ class Made:
     batches: Given | None = None
 
 
-def made_by(text: str, arguments: Mapping[str, Any], drawing: Drawing) -> Made:
+def made_by(text: str, arguments: Mapping[str, Any], drawing: SampleSettings) -> FactoryResult:
     """Import the function, call it, and check what it returns.
 
     The current folder is put on sys.path, and that of a file too, as Python does for a script. arguments: by keyword.
@@ -52,7 +74,7 @@ def made_by(text: str, arguments: Mapping[str, Any], drawing: Drawing) -> Made:
             raise UserError(
                 f"--set {next(iter(arguments))}: {text} is a model already, and no function to call with it"
             )
-        return Made(model=function)
+        return FactoryResult(model=function)
     if not callable(function):
         raise UserError(f"{text} is a {type(function).__name__}; it must be a function that returns {_ALLOWED}")
     _check_arguments(text, function, arguments)
@@ -61,8 +83,8 @@ def made_by(text: str, arguments: Mapping[str, Any], drawing: Drawing) -> Made:
     try:
         returned = function(**arguments)
     except (Exception, SystemExit) as error:
-        raise UserError(f"{text} raised {told(error)}") from error
-    return _checked(text, returned)
+        raise UserError(f"{text} raised {error_line(error)}") from error
+    return _validated(text, returned)
 
 
 def _imported(place: str, name: str) -> ModuleType:
@@ -86,7 +108,7 @@ def _imported(place: str, name: str) -> ModuleType:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
         del sys.modules[module_name]
-        raise UserError(f"cannot import {place}: {told(error)}") from error
+        raise UserError(f"cannot import {place}: {error_line(error)}") from error
     return module
 
 
@@ -100,9 +122,9 @@ def _module(name: str) -> ModuleType:
             raise UserError(
                 f"no module {name!r}: neither installed nor below the current folder {Path.cwd()}"
             ) from error
-        raise UserError(f"cannot import {name}: {told(error)}") from error
+        raise UserError(f"cannot import {name}: {error_line(error)}") from error
     except (Exception, SystemExit) as error:
-        raise UserError(f"cannot import {name}: {told(error)}") from error
+        raise UserError(f"cannot import {name}: {error_line(error)}") from error
 
 
 def _put_on_path(folder: Path) -> None:
@@ -140,7 +162,7 @@ def _check_arguments(text: str, function: Callable[..., Any], arguments: Mapping
         ) from error
 
 
-def _checked(text: str, returned: Any) -> Made:
+def _validated(text: str, returned: Any) -> FactoryResult:
     values: Mapping[str, Any]
     if isinstance(returned, nn.Module):
         values = {"model": returned}
@@ -160,7 +182,7 @@ def _checked(text: str, returned: Any) -> Made:
             continue
         if not fits(values[key]):
             raise UserError(f"{text} returned {_a(values[key])} as {key}; it must be {wanted}")
-    return Made(**values)
+    return FactoryResult(**values)
 
 
 def _are_inputs(value: Any) -> bool:

@@ -3,19 +3,90 @@
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from ..adapters import hugging_face
+from ..doctor.lint.rules import Loading
 from ..errors import UserError
 from ..measure.unchanged import random_state_kept
+from ..optim import make_optimizer
+from ..runs.config import load
+from ..runs.trained import load_run
 from ..settings.tables import read_overrides
+from ..tasks.protocol import TaskFromScratch, TrainingBatch
+from ..tasks.registry import task_from_scratch
+from ..tasks.run_config import RunConfig
 from ..train import RunFolder
 from .factory import made_by
-from .ours import of_config, of_run
-from .samples import own_loss, sampled, wanted_placement
-from .target import Drawing, Target
+from .target import SampleSettings, Target, own_loss, sampled, wanted_placement
+
+EXAMINED_TOKENS = 4096
+"""Of the batch that a diagnosis looks at; what trains (`--probe`) has the configuration's own batches."""
+
+
+def of_config(file: Path, settings: Sequence[str]) -> Target:
+    """Initial weights of the configuration's seed, a batch of its training, its loss and its optimiser."""
+    config = load(file, settings)
+    task = task_from_scratch(
+        config, f"{file} has task {config.task}: a fine-tuning is diagnosed by the run that it starts from"
+    )
+    corpus = task.open(config)
+    return _target(str(file), task, config, task.build(config, task.codec_of(corpus)), corpus, None)
+
+
+def of_run(folder: Path, settings: Sequence[str]) -> Target:
+    """The best checkpoint of a run, on a batch that it was trained on."""
+    if settings:
+        raise UserError(f"--set {settings[0]}: {folder} is a run, whose configuration is fixed; give its config.toml")
+    run = load_run(folder, device="cpu")
+    title = f"{folder.resolve().name}, update {run.update}"
+    task = task_from_scratch(run.config, f"{folder} cannot be diagnosed")
+    # A checkpoint of ours that lacks something is refused when it is loaded.
+    whole = Loading(missing=(), unexpected=())
+    return _target(title, task, run.config, run.model, task.open(run.config), whole)
+
+
+def _target(
+    title: str,
+    task: TaskFromScratch[Any, Any, Any, Any],
+    config: RunConfig,
+    model: nn.Module,
+    corpus: Any,
+    loading: Loading | None,
+) -> Target:
+    batch_of = task.batches(config, corpus)
+    # Every tensor of a pass is kept and computed again from others: a large batch would fill the memory.
+    examined = task.batches(task.in_smaller_batches(config, EXAMINED_TOKENS), corpus)(0)
+    return Target(
+        title=f"{type(model).__name__} ({title})",
+        model=model,
+        inputs=_BatchInputs(examined),
+        loss=_loss,
+        batches=lambda number: _BatchInputs(batch_of(number)),
+        optimizer=make_optimizer(model, config.optimizer),
+        warmup_updates=config.schedule.warmup_updates,
+        loading=loading,
+        wanted_placement=config.model.placement,
+        clip_norm=config.train.clip_norm,
+    )
+
+
+class _BatchInputs:
+    """A batch of ours as inputs: it runs the model, and knows the loss that belongs to it."""
+
+    def __init__(self, batch: TrainingBatch) -> None:
+        self.batch = batch
+
+    def __call__(self, model: nn.Module) -> Any:
+        return self.batch.run(model)
+
+
+def _loss(output: Any, run: _BatchInputs) -> Tensor:
+    return run.batch.loss(output)
+
 
 KINDS = (
     "give package.module:function or file.py:function that returns a model, a Hugging Face configuration (config.json, "
@@ -32,7 +103,7 @@ def opened(text: str, settings: Sequence[str], *, tokens: int, sequences: int, s
     opened.
     """
     try:
-        drawing = Drawing(tokens=tokens, sequences=sequences, seed=seed)
+        drawing = SampleSettings(tokens=tokens, sequences=sequences, seed=seed)
     except ValueError as error:
         raise UserError(str(error)) from error
     with random_state_kept():
@@ -56,7 +127,7 @@ def opened_on_meta(text: str, settings: Sequence[str], *, tokens: int, sequences
         return opened(text, settings, tokens=tokens, sequences=sequences, seed=0)
 
 
-def _opened(text: str, settings: Sequence[str], drawing: Drawing) -> Target:
+def _opened(text: str, settings: Sequence[str], drawing: SampleSettings) -> Target:
     path = Path(text).expanduser()
     if path.is_dir():
         return _of_folder(path, settings, drawing)
@@ -76,7 +147,7 @@ def _opened(text: str, settings: Sequence[str], drawing: Drawing) -> Target:
     return _of_hugging_face(text, hugging_face.from_name(text, read_overrides(settings)), drawing)
 
 
-def _of_folder(path: Path, settings: Sequence[str], drawing: Drawing) -> Target:
+def _of_folder(path: Path, settings: Sequence[str], drawing: SampleSettings) -> Target:
     if RunFolder(path).is_run:
         return of_run(path, settings)
     if not (path / "config.json").is_file():
@@ -84,7 +155,7 @@ def _of_folder(path: Path, settings: Sequence[str], drawing: Drawing) -> Target:
     return _of_hugging_face(path.resolve().name, hugging_face.from_folder(path, read_overrides(settings)), drawing)
 
 
-def _of_file(path: Path, settings: Sequence[str], drawing: Drawing) -> Target:
+def _of_file(path: Path, settings: Sequence[str], drawing: SampleSettings) -> Target:
     if path.suffix == ".toml":
         return of_config(path, settings)
     if path.suffix == ".json":
@@ -94,7 +165,7 @@ def _of_file(path: Path, settings: Sequence[str], drawing: Drawing) -> Target:
     raise UserError(f"{path} is no target: {KINDS}")
 
 
-def _of_hugging_face(name: str, built: hugging_face.Built, drawing: Drawing) -> Target:
+def _of_hugging_face(name: str, built: hugging_face.Built, drawing: SampleSettings) -> Target:
     inputs, loss = sampled(built.model, drawing)
     return Target(
         title=_title(built.model, name),
@@ -106,7 +177,7 @@ def _of_hugging_face(name: str, built: hugging_face.Built, drawing: Drawing) -> 
     )
 
 
-def _of_factory(text: str, settings: Sequence[str], drawing: Drawing) -> Target:
+def _of_factory(text: str, settings: Sequence[str], drawing: SampleSettings) -> Target:
     made = made_by(text, read_overrides(settings), drawing)
     inputs, loss = sampled(made.model, drawing) if made.inputs is None else (made.inputs, None)
     return Target(

@@ -1,16 +1,21 @@
-"""A model with all that is needed to look at it."""
+"""A model with all that is needed to look at it, and sample inputs for one of a known family that brings none."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..doctor.advise.batches import Given
+from ..adapters import hugging_face, hugging_face_inputs, x_transformers
+from ..doctor.advise.batches import Given, Probing
+from ..doctor.advise.probe import LEAST_UPDATES
 from ..doctor.lint.rules import Loading
 from ..doctor.trace.forward import Inputs
+from ..errors import UserError
+from ..model import EncoderDecoder, Layout
+from ..tasks.translation.samples import logits_of, smoothed_loss
 
 Loss = Callable[..., Tensor]
 """The output of forward, and where it has a second argument the batch -> the mean loss per token in nats, a scalar."""
@@ -41,7 +46,7 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Drawing:
+class SampleSettings:
     """How sample inputs are drawn for a target that brings none."""
 
     tokens: int
@@ -65,3 +70,94 @@ class Drawing:
 
     def generator(self) -> torch.Generator:
         return torch.Generator().manual_seed(self.seed)
+
+
+# B = sequences, T = tokens, D = width, V = vocabulary
+
+
+_TORCH = (
+    nn.Transformer,
+    nn.TransformerEncoder,
+    nn.TransformerDecoder,
+    nn.TransformerEncoderLayer,
+    nn.TransformerDecoderLayer,
+)
+
+
+def sampled(model: nn.Module, drawing: SampleSettings) -> tuple[Inputs, Loss | None]:
+    """Random inputs and, where there is one, the loss. Raises UserError for a model of no known family."""
+    generator = drawing.generator()
+    sizes = {"tokens": drawing.tokens, "sequences": drawing.sequences}
+    if hugging_face.is_model(model):
+        # Drawn where the generator is, and then put where the model is, which may be without weights.
+        with torch.device("cpu"):
+            sample = hugging_face_inputs.sample(model, generator=generator, **sizes)
+        return sample.inputs, sample.loss
+    if x_transformers.is_model(model):
+        return x_transformers.sample(model, generator=generator, **sizes)
+    if isinstance(model, EncoderDecoder):
+        return _sample_of_ours(model, drawing, generator)
+    if isinstance(model, _TORCH):
+        return _sample_of_torch(model, drawing, generator), None
+    raise UserError(
+        f"no sample inputs are known for {type(model).__name__}: let the function return (model, inputs), the inputs "
+        "as a tensor, by position (a tuple) or by keyword (a dict)"
+    )
+
+
+def wanted_placement(model: nn.Module) -> str | None:
+    """What the model's settings say its placement is; None where they do not."""
+    if hugging_face.is_model(model):
+        return hugging_face.wanted_placement(model.config)
+    if isinstance(model, EncoderDecoder):
+        return model.config.placement
+    norm_first = {
+        module.norm_first
+        for module in model.modules()
+        if isinstance(module, nn.TransformerEncoderLayer | nn.TransformerDecoderLayer)
+    }
+    return ("pre-ln" if norm_first == {True} else "post-ln") if len(norm_first) == 1 else None
+
+
+def own_loss(model: nn.Module, inputs: Inputs) -> Loss | None:
+    """What the model computes itself from `inputs` that have labels; None for others."""
+    if hugging_face.is_model(model) and isinstance(inputs, Mapping):
+        return hugging_face_inputs.loss_with_labels(model, inputs)
+    return None
+
+
+def _sample_of_ours(model: EncoderDecoder, drawing: SampleSettings, generator: torch.Generator) -> tuple[Inputs, Loss]:
+    layout = Layout(torch.full((drawing.sequences,), drawing.tokens), model.target_embedding.weight.device)
+    tables = model.source_embedding.weight, model.target_embedding.weight
+    source_N, target_N = (
+        torch.randint(len(table), (layout.tokens,), generator=generator).to(table.device) for table in tables
+    )
+    # What is read is what is asked for, one place later; the sequence's last token is read first.
+    read_N = layout.pack(layout.unpack(target_N).roll(1, 1))
+    return logits_of(source_N, layout, read_N, layout), smoothed_loss(target_N, 0.0)
+
+
+def _sample_of_torch(model: nn.Module, drawing: SampleSettings, generator: torch.Generator) -> tuple[Tensor, ...]:
+    attention = next((module for module in model.modules() if isinstance(module, nn.MultiheadAttention)), None)
+    if attention is None:
+        raise UserError(f"{type(model).__name__} has no layers")
+    weight = next(model.parameters())
+    device = torch.device("cpu") if weight.is_meta else weight.device
+    shape = (drawing.sequences, drawing.tokens) if attention.batch_first else (drawing.tokens, drawing.sequences)
+    count = 1 if isinstance(model, nn.TransformerEncoder | nn.TransformerEncoderLayer) else 2
+    return tuple(
+        torch.randn((*shape, attention.embed_dim), generator=generator).to(device, weight.dtype) for _ in range(count)
+    )
+
+
+def probing_of(target: Target, updates: int) -> Probing:
+    """Short trainings on the target's own batches. Raises UserError for too few updates, and a target without any."""
+    if updates < LEAST_UPDATES:
+        raise UserError(f"--probe {updates}: at least {LEAST_UPDATES} updates are needed to compare rates")
+    if target.batches is None:
+        raise UserError(
+            f"--probe: {target.title} brings no batches to train on, and random tokens teach nothing; give a function "
+            "that returns a mapping with the keys model, inputs, loss and batches (a data loader, or a function of the "
+            "update's number), or a configuration of `normscope train`"
+        )
+    return Probing(batches=target.batches, updates=updates)

@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from normscope.adapters.regression import logistic, ridge
+from normscope.adapters.scikit_learn import logistic, ridge
 from normscope.doctor.advise.rule import ADAM, Linear
 from normscope.optim import OPTIMIZERS
 

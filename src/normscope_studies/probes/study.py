@@ -4,7 +4,7 @@ from dataclasses import asdict
 
 import numpy as np
 
-from normscope.adapters.linear_probes import probe_accuracy
+from normscope.adapters.scikit_learn import probe_accuracy
 from normscope.model import DecoderConfig
 
 from ..engine.pieces import Pieces
