@@ -72,7 +72,7 @@ def test_scale_shift_and_dead_features_change_nothing() -> None:
     assert accuracy(changed, labels) == accuracy(x, labels)
 
 
-def test_without_scikit_learn_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_probe_without_scikit_learn_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sklearn.linear_model", None)
     x, labels = drawn(20)
     with pytest.raises(UserError, match=r"linear probes need scikit-learn: .*\[probes\]"):
