@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from normscope.cli.console import stderr
-from normscope.cli.grids.display import GridDisplay
+from normscope.cli.display import GridDisplay
 from normscope.compare.grid import Cell, Grid, write_configs
 from normscope.compare.pool import run_cells
 from normscope.engines.seam import Engine, Job

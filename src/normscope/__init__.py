@@ -14,7 +14,7 @@ _HOMES = {
     "UserError": "errors",
     "amplification": "measure.amplification",
     "attach": "api.training",
-    "choose": "api.choosing",
+    "choose": "api.placements",
     "compare": "api.comparison",
     "compare_runs": "api.comparison",
     "diagnose": "doctor.diagnose",
@@ -24,7 +24,7 @@ _HOMES = {
     "placements": "api.placements",
     "predict": "api.prediction",
     "profile": "api.training",
-    "schedule": "api.scheduling",
+    "schedule": "api.training",
     "train": "api.runs",
     "weights_after": "measure.line",
 }

@@ -1,14 +1,14 @@
-from .api.choosing import choose as choose
 from .api.comparison import compare as compare
 from .api.comparison import compare_runs as compare_runs
+from .api.placements import choose as choose
 from .api.placements import placements as placements
 from .api.prediction import predict as predict
 from .api.runs import load_run as load_run
 from .api.runs import open_run as open_run
 from .api.runs import train as train
-from .api.scheduling import schedule as schedule
 from .api.training import attach as attach
 from .api.training import profile as profile
+from .api.training import schedule as schedule
 from .doctor.diagnose import diagnose as diagnose
 from .errors import UserError as UserError
 from .measure.amplification import amplification as amplification

@@ -56,7 +56,7 @@ def test_a_loaded_run_translates_as_the_command_line_does(run: Run, capsysbinary
     import io
     import sys
 
-    from normscope.cli.trained.translate import translate
+    from normscope.cli.trained import translate
 
     lines = ["ein hund läuft .", "", "die katze schläft ."]
     loaded = normscope.load_run(run.folder, device="cpu")

@@ -5,18 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from normscope.catalogue.measured import Measured, measured
+from normscope.catalogue.measured import PlacementResults, measured
 from normscope.placement import registered
 
 RESULTS = Path(__file__).parents[2] / "results"
 
 
 @pytest.fixture(scope="module")
-def found() -> dict[str, Measured]:
+def found() -> dict[str, PlacementResults]:
     return measured(RESULTS, registered())
 
 
-def rows(found: dict[str, Measured], name: str, folder: str) -> list[tuple[str, str]]:
+def rows(found: dict[str, PlacementResults], name: str, folder: str) -> list[tuple[str, str]]:
     return [(r.what, r.found) for (_, of), rows in found[name].rows.items() if of == folder for r in rows]
 
 

@@ -6,7 +6,7 @@ import shlex
 import pytest
 
 from normscope.api.prediction import predict
-from normscope.catalogue.predicted import predictions
+from normscope.catalogue.page import predictions
 from normscope.placement import registered
 
 

@@ -7,8 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from normscope.choosing.stored import stored
-from normscope.choosing.values import Finding
+from normscope.choosing.evidence import EvidenceRow, stored
 
 RESULTS = Path(__file__).parents[2] / "results"
 T_95 = {1: math.tan(0.475 * math.pi), 2: math.sqrt(2) * 0.95 / math.sqrt(1 - 0.95**2)}
@@ -30,7 +29,7 @@ def at(data: Any, pointer: str) -> Any:
     return data
 
 
-def recomputed(finding: Finding) -> tuple[float, float | None, int]:
+def recomputed(finding: EvidenceRow) -> tuple[float, float | None, int]:
     """Mean, half width and number of seeds, from the places that the finding names."""
     found = [at(result(stored().settings[finding.setting].result), pointer) for pointer in finding.source]
     if len(found) == 1:

@@ -7,13 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import normscope
-from normscope.choosing.case import NEAR, Case, distance
-from normscope.choosing.choice import Choice, choose
-from normscope.choosing.stored import stored
-from normscope.choosing.values import Evidence, Finding, Setting
+from normscope.choosing.case import NEAR, ModelToTrain, distance
+from normscope.choosing.choice import EvidenceForModel, choose
+from normscope.choosing.evidence import Evidence, EvidenceRow, EvidenceSetting, stored
 
-CASE = Case(model="decoder-only", blocks=24, width=1024, optimizer="adam", tokens=5e9)
-SETTING = Setting(
+CASE = ModelToTrain(model="decoder-only", blocks=24, width=1024, optimizer="adam", tokens=5e9)
+SETTING = EvidenceSetting(
     name="made",
     result="made",
     title="",
@@ -28,12 +27,14 @@ SETTING = Setting(
 )
 
 
-def finding(mean: float, half_width: float | None, answer: str, **changes: object) -> Finding:
+def finding(mean: float, half_width: float | None, answer: str, **changes: object) -> EvidenceRow:
     values = {"question": "no-warmup", "placement": "deepnorm", "optimizer": "adam", "setting": "made", "source": []}
-    return Finding(**{**values, "mean": mean, "half_width": half_width, "answer": answer, "seeds": 3, **changes})
+    return EvidenceRow(**{**values, "mean": mean, "half_width": half_width, "answer": answer, "seeds": 3, **changes})
 
 
-def chosen(*findings: Finding, case: Case = CASE, settings: tuple[Setting, ...] = (SETTING,)) -> Choice:
+def chosen(
+    *findings: EvidenceRow, case: ModelToTrain = CASE, settings: tuple[EvidenceSetting, ...] = (SETTING,)
+) -> EvidenceForModel:
     evidence = Evidence(
         settings={one.name: one for one in settings},
         findings=findings,
@@ -46,7 +47,7 @@ def chosen(*findings: Finding, case: Case = CASE, settings: tuple[Setting, ...] 
     return choose(case, ["deepnorm"], evidence)
 
 
-def group(choice: Choice) -> str:
+def group(choice: EvidenceForModel) -> str:
     return next(one for one in choice.answers if one.question.name == "no-warmup").claims[0].group
 
 
@@ -71,7 +72,9 @@ SUPPORTED, CONTRADICTED = finding(-0.1, 0.05, "supported"), finding(0.4, 0.1, "c
         ((finding(0.3, 0.5, "undecided"),), "undecided"),
     ],
 )
-def test_one_result_decides_unless_another_points_the_other_way(findings: tuple[Finding, ...], expected: str) -> None:
+def test_one_result_decides_unless_another_points_the_other_way(
+    findings: tuple[EvidenceRow, ...], expected: str
+) -> None:
     assert group(chosen(*findings)) == group(chosen(*reversed(findings))) == expected
 
 
@@ -99,7 +102,9 @@ def test_the_nearest_comes_first_and_says_how_near() -> None:
 
 @given(st.integers(1, 200), st.integers(1, 10_000), st.floats(1, 1e13))
 def test_a_distance_is_one_within_the_setting_and_near_within_the_factor(blocks, width, tokens) -> None:
-    away = distance(Case(model="decoder-only", blocks=blocks, width=width, optimizer="adam", tokens=tokens), SETTING)
+    away = distance(
+        ModelToTrain(model="decoder-only", blocks=blocks, width=width, optimizer="adam", tokens=tokens), SETTING
+    )
     assert away.total >= 1
     assert (away.blocks == 1) == (4 <= blocks <= 8)
     low, high = 1000 / NEAR, 1000 * NEAR

@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from choosing.recomputed import RESULTS, at, recomputed, result
-from normscope.choosing.published import published
+from normscope.choosing.evidence import FILE, packed, published, stored, unpacked
 from normscope.choosing.reading import collect
 from normscope.choosing.reading.grids import SIZES
-from normscope.choosing.stored import FILE, packed, stored, unpacked
 from normscope.errors import UserError
 from normscope.optim.optimizers import OPTIMIZERS
 from normscope.placement import registered
@@ -109,7 +108,7 @@ def test_what_others_published_has_a_source_and_placements_that_there_are() -> N
 
 
 def test_values_survive_the_file_and_a_changed_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from normscope.choosing import stored as module
+    from normscope.choosing import evidence as module
 
     table = json.loads(packed(stored()))
     assert unpacked(table) == stored()

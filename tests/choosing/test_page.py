@@ -9,10 +9,9 @@ import pytest
 
 import normscope
 from choosing.recomputed import RESULTS, at, recomputed, result
-from normscope.choosing.choice import Choice, choose
+from normscope.choosing.choice import EvidenceForModel, choose
+from normscope.choosing.evidence import published, stored
 from normscope.choosing.page import CASES, command, page
-from normscope.choosing.published import published
-from normscope.choosing.stored import stored
 from normscope.placement import registry
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -110,7 +109,7 @@ def _held(setting: str) -> list[float]:
     return sorted({float(number) for number in re.findall(r"-?\d+\.?\d*(?:e-?\d+)?", text)})
 
 
-def _rate_is_of_its_result(row: dict[str, str], choice: Choice) -> None:
+def _rate_is_of_its_result(row: dict[str, str], choice: EvidenceForModel) -> None:
     warmup = 0 if row["warm-up"] == "none" else int(NUMBER.findall(row["warm-up"])[0])
     rates = [
         one
@@ -130,7 +129,7 @@ def _rate_is_of_its_result(row: dict[str, str], choice: Choice) -> None:
     assert int(row["seeds"]) == len(losses)
 
 
-def _theory_is_that_of_predict(shown: list[dict[str, str]], choice: Choice) -> None:
+def _theory_is_that_of_predict(shown: list[dict[str, str]], choice: EvidenceForModel) -> None:
     stack = {"encoder-only": "encoder", "decoder-only": "decoder"}.get(choice.case.model, "encoder-decoder")
     size = {"blocks": choice.case.blocks, "width": choice.case.width, "ffn_width": 4 * choice.case.width}
     names = [row["placement"] for row in shown]
@@ -149,7 +148,7 @@ def _theory_is_that_of_predict(shown: list[dict[str, str]], choice: Choice) -> N
             assert all(is_rounded(n, [one["exponent"]]) for n in NUMBER.findall(said.partition("exponent")[2]))
 
 
-def _distances_are_those_of_the_sizes(shown: list[dict[str, str]], choice: Choice) -> None:
+def _distances_are_those_of_the_sizes(shown: list[dict[str, str]], choice: EvidenceForModel) -> None:
     case = choice.case
     for row in shown:
         away = dict(zip(("blocks", "width", "tokens"), NUMBER.findall(row["this model is"]), strict=False))

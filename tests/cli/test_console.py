@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from normscope.cli.console import StageDisplay, TrainDisplay
-from normscope.cli.grids.display import GridDisplay
+from normscope.cli.display import GridDisplay
 from normscope.compare.grid import DEMO_GRID, Grid, demo_config
 from normscope.compare.state import CellState, outlook
 from tiny import tiny

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import normscope
-from normscope.cli import stages as cli_stages
+from normscope.cli import console as cli_stages
 from normscope.cli.main import main
 from normscope.doctor.diagnose import diagnose
 from normscope.doctor.diagnosis import Diagnosis

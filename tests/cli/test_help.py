@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from typer.main import get_command
 
-from normscope.cli.help import VERBS
 from normscope.cli.main import app
+from normscope.cli.shared import VERBS
 
 APP: Any = get_command(app)
 

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from normscope.cli.main import app, main
-from normscope.cli.names import complete_placements, placement_names
+from normscope.cli.shared import complete_placements, placement_names
 from normscope.errors import UserError
 from normscope.placement import registered
 

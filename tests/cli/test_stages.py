@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from normscope.cli import stages
+from normscope.cli import console as stages
 from normscope.cli.console import StageDisplay
 
 

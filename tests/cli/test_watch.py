@@ -13,9 +13,9 @@ import pytest
 from rich.console import Console
 
 from normscope.cli import main as cli
-from normscope.cli.grids import watch as verb
-from normscope.cli.grids.display import screen, table
-from normscope.cli.grids.watch import WatchDisplay, said_of_all, troubles
+from normscope.cli import watch as verb
+from normscope.cli.display import screen, table
+from normscope.cli.watch import WatchDisplay, said_of_all, troubles
 from normscope.compare.grid import Cell, Grid, write_configs
 from normscope.compare.manifest import FILE, AboutCorpus, Manifest, write_manifest
 from normscope.compare.reports import LivePage

@@ -25,7 +25,7 @@ from normscope.compare.manifest import former_manifest
 from normscope.compare.state import CellState
 from normscope.data.parallel import opening
 from normscope.errors import UserError
-from normscope.report.comparison.contents import Comparison
+from normscope.report.comparison.contents import ComparisonPage
 from normscope.runs.config import replaced
 from normscope.runs.trained import SCORES
 from normscope.settings.tables import to_toml
@@ -79,7 +79,7 @@ def pool(
 def quick_page(monkeypatch: pytest.MonkeyPatch) -> None:
     """No figures: drawing them takes seconds, and they are tested elsewhere."""
 
-    def write(page: Comparison, folder: Path) -> Path:
+    def write(page: ComparisonPage, folder: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "report.html").write_text(page.title)
         return folder / "report.html"
@@ -104,7 +104,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Compar
     return call
 
 
-def rows(page: Comparison) -> list[tuple[str, list[int]]]:
+def rows(page: ComparisonPage) -> list[tuple[str, list[int]]]:
     """Placement and seeds of every configuration."""
     return [(row.name.group, [seed.seed for seed in row.seeds]) for row in page.configurations]
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from normscope.cli.grids.ending import print_summary
+from normscope.cli.display import print_summary
 from normscope.compare.grid import Arm, Grid
 from normscope.compare.manifest import about
 from normscope.compare.page import compare, configuration_names
 from normscope.compare.rates import EndedRun, best_of_each, rate_curves
 from normscope.data.parallel.opening import toy_corpus
-from normscope.report.comparison.contents import Comparison, RateCurve, SeedResult, Status
+from normscope.report.comparison.contents import ComparisonPage, RateCurve, SeedResult, Status
 from tiny import tiny, write_events
 
 START = 6.0
@@ -132,7 +132,7 @@ def test_the_best_of_each_has_the_lowest_mean_of_finished_runs() -> None:
 
 
 @pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Comparison, Path]:
+def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[ComparisonPage, Path]:
     """The report of fourteen configurations, more than a figure over updates draws."""
     folder = tmp_path_factory.mktemp("rates")
     rates = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
@@ -153,7 +153,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Comparison, Path]
 
 
 def test_the_page_the_terminal_and_the_data_say_the_same(
-    written: tuple[Comparison, Path], capsys: pytest.CaptureFixture[str]
+    written: tuple[ComparisonPage, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     page, folder = written
     saved = json.loads((folder / "results.json").read_text(), parse_constant=pytest.fail)["learning_rate_sensitivity"]
@@ -172,7 +172,7 @@ def test_the_page_the_terminal_and_the_data_say_the_same(
 
 
 def test_of_many_configurations_the_figures_over_updates_draw_the_best_of_each(
-    written: tuple[Comparison, Path],
+    written: tuple[ComparisonPage, Path],
 ) -> None:
     page, folder = written
     assert len(page.configurations) == 14
@@ -185,7 +185,7 @@ def test_of_many_configurations_the_figures_over_updates_draw_the_best_of_each(
     assert "the tables have every rate" in html
 
 
-def test_the_picture_has_a_cross_for_each_run_counted_as_at_its_start(written: tuple[Comparison, Path]) -> None:
+def test_the_picture_has_a_cross_for_each_run_counted_as_at_its_start(written: tuple[ComparisonPage, Path]) -> None:
     text = (written[1] / "loss_by_rate.svg").read_text()
     words = ET.fromstring(text).findtext("{http://www.w3.org/2000/svg}desc") or ""
     assert words.startswith("Post-LN, no warm-up: 3.650 at 1e-4")

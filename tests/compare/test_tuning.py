@@ -19,7 +19,7 @@ from normscope.compare.watching import runs_below
 from normscope.engines.seam import Engine, Job
 from normscope.errors import UserError
 from normscope.files import make_folders
-from normscope.report.comparison.contents import Comparison
+from normscope.report.comparison.contents import ComparisonPage
 from normscope.report.words import learning_rate
 from normscope.runs.config import load
 from normscope.train import RunFolder, StopRule
@@ -100,7 +100,7 @@ def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Stub, Comparison]:
+def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Stub, ComparisonPage]:
     folder, stub = tmp_path_factory.mktemp("tuned"), Stub()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("normscope.compare.pool._POLL_SECONDS", 0.0)
@@ -108,7 +108,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Stub, Compari
 
 
 def test_every_arm_has_as_many_trials_and_is_compared_at_the_best_of_them(
-    whole: tuple[Path, Stub, Comparison],
+    whole: tuple[Path, Stub, ComparisonPage],
 ) -> None:
     _, stub, page = whole
     trials = [name for name in stub.started if name.endswith("_seed-1001")]
@@ -133,7 +133,7 @@ def test_every_arm_has_as_many_trials_and_is_compared_at_the_best_of_them(
     assert all(f"rate {learning_rate(row.peak_lr)}" in str(row.name) for row in page.configurations)
 
 
-def test_page_data_and_watch_know_the_trials(whole: tuple[Path, Stub, Comparison]) -> None:
+def test_page_data_and_watch_know_the_trials(whole: tuple[Path, Stub, ComparisonPage]) -> None:
     folder, _, page = whole
     text = (folder / "report.html").read_text()
     assert "The best rate of each" in text
@@ -154,7 +154,7 @@ def test_page_data_and_watch_know_the_trials(whole: tuple[Path, Stub, Comparison
 
 @pytest.mark.parametrize("kill_at", [3, 12])
 def test_a_kill_in_the_middle_of_a_trial_loses_none_and_repeats_none(
-    kill_at: int, whole: tuple[Path, Stub, Comparison], tmp_path: Path
+    kill_at: int, whole: tuple[Path, Stub, ComparisonPage], tmp_path: Path
 ) -> None:
     killed, after = Stub(kill_at), Stub()
     with suppress(Killed):
@@ -165,7 +165,7 @@ def test_a_kill_in_the_middle_of_a_trial_loses_none_and_repeats_none(
     assert page.tuned == whole[2].tuned
 
 
-def test_more_trials_go_on_from_those_that_are_there(whole: tuple[Path, Stub, Comparison], tmp_path: Path) -> None:
+def test_more_trials_go_on_from_those_that_are_there(whole: tuple[Path, Stub, ComparisonPage], tmp_path: Path) -> None:
     fewer, more = Stub(), Stub()
     compared(tmp_path, fewer, Tuning(trials=5, low=3e-4, high=3e-2))
     compared(tmp_path, more)

@@ -8,7 +8,7 @@ import pytest
 from normscope.report.comparison.contents import (
     BlockPlace,
     ComparedConfiguration,
-    Comparison,
+    ComparisonPage,
     Conclusion,
     GradientProfile,
     Name,
@@ -77,7 +77,7 @@ def seed_result(row: list[float], seed: int, warmup: int) -> SeedResult:
     )
 
 
-def sample() -> Comparison:
+def sample() -> ComparisonPage:
     valid = [curve(name, warmup, floor, 0.03) for name, warmup, floor, _, _ in CONFIGURATIONS]
     configurations = [
         ComparedConfiguration(
@@ -91,7 +91,7 @@ def sample() -> Comparison:
         )
         for (name, warmup, _, verdict, summary), shown in zip(CONFIGURATIONS, valid, strict=True)
     ]
-    return Comparison(
+    return ComparisonPage(
         title="Norm placement and warm-up on a small translation corpus",
         subtitle="Post-LN needs warm-up at this rate and depth; Pre-LN learns without it in two of three seeds.",
         conclusion=Conclusion(
@@ -125,7 +125,7 @@ def sample() -> Comparison:
 
 
 @pytest.fixture
-def comparison() -> Comparison:
+def comparison() -> ComparisonPage:
     return sample()
 
 

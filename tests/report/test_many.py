@@ -9,7 +9,7 @@ import pytest
 from normscope.report.comparison.contents import (
     BlockPlace,
     ComparedConfiguration,
-    Comparison,
+    ComparisonPage,
     GradientProfile,
     Name,
     RunCurve,
@@ -156,7 +156,7 @@ def test_endings_without_values(losses):
     assert words(svg).startswith("A, no warm-up: ")
 
 
-def test_the_page_shows_where_runs_ended(comparison: Comparison):
+def test_the_page_shows_where_runs_ended(comparison: ComparisonPage):
     svg = endings_svg(comparison.configurations, baseline=comparison.unigram_loss_nats)
     assert "non-finite" in words(svg)
 

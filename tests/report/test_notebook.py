@@ -8,15 +8,21 @@ from html.parser import HTMLParser
 
 import pytest
 
-from normscope.api.choosing import choose
 from normscope.api.comparison import Comparison as Result
-from normscope.api.placements import placements
+from normscope.api.placements import choose, placements
 from normscope.api.prediction import predict
 from normscope.doctor.report.notebook import diagnosis_html
 from normscope.report import notebook
 from normscope.report.chart import Panel, Series
 from normscope.report.chart_svg import panels_svg
-from normscope.report.comparison.contents import ComparedConfiguration, Comparison, Name, RunCurve, SeedResult, Status
+from normscope.report.comparison.contents import (
+    ComparedConfiguration,
+    ComparisonPage,
+    Name,
+    RunCurve,
+    SeedResult,
+    Status,
+)
 from normscope.report.comparison.page import comparison_html
 from normscope.report.words import Tone, TonedWords
 from report.diagnoses import advice, broken, healthy, streams, with_stack, with_sublayer
@@ -71,7 +77,7 @@ def static(html: str) -> Page:
     return page
 
 
-def grown(comparison: Comparison, placements: int, seeds: int = 3, points: int = 200) -> Comparison:
+def grown(comparison: ComparisonPage, placements: int, seeds: int = 3, points: int = 200) -> ComparisonPage:
     """The comparison with many more configurations, each of many points."""
     names = [Name(f"Placement {i}", variant) for i in range(placements) for variant in ("no warm-up", "warm-up 150")]
     results = [
@@ -102,7 +108,7 @@ def grown(comparison: Comparison, placements: int, seeds: int = 3, points: int =
     return dataclasses.replace(comparison, configurations=configurations, valid_curves=curves)
 
 
-def test_a_comparison_says_what_the_terminal_does(comparison: Comparison) -> None:
+def test_a_comparison_says_what_the_terminal_does(comparison: ComparisonPage) -> None:
     page = static(comparison_html(comparison, "grid/report.html"))
     assert comparison.conclusion.found in page.text
     assert comparison.conclusion.paper in page.text
@@ -113,7 +119,7 @@ def test_a_comparison_says_what_the_terminal_does(comparison: Comparison) -> Non
 
 
 @pytest.mark.parametrize("many", [5, 31, 120])
-def test_a_comparison_of_many_stays_small_and_keeps_its_words(comparison: Comparison, many: int) -> None:
+def test_a_comparison_of_many_stays_small_and_keeps_its_words(comparison: ComparisonPage, many: int) -> None:
     found = grown(comparison, many)
     page = static(comparison_html(found, "grid/report.html"))
     assert found.conclusion.found in page.text
@@ -121,7 +127,7 @@ def test_a_comparison_of_many_stays_small_and_keeps_its_words(comparison: Compar
     assert ("svg" in {tag for tag, _ in page.tags}) == (many < 40)
 
 
-def test_hostile_names_are_inert_in_a_comparison(comparison: Comparison) -> None:
+def test_hostile_names_are_inert_in_a_comparison(comparison: ComparisonPage) -> None:
     named = grown(comparison, 3, points=5)
     rows = [
         dataclasses.replace(one, name=Name(HOSTILE, one.name.variant), optimizer=HOSTILE)
@@ -207,7 +213,7 @@ def test_two_pictures_of_one_notebook_share_no_id() -> None:
     assert all({a or b for a, b in some} <= own for some, own in zip(used, ids, strict=True))
 
 
-def test_what_python_gives_of_a_comparison_is_that_fragment(comparison: Comparison, tmp_path) -> None:
+def test_what_python_gives_of_a_comparison_is_that_fragment(comparison: ComparisonPage, tmp_path) -> None:
     result = Result(folder=tmp_path, report=tmp_path / "report.html", page=comparison, runs={}, problems=[])
     assert result._repr_html_() == comparison_html(comparison, str(tmp_path / "report.html"))
     assert result.verdicts == {str(one.name): one.verdict.text for one in comparison.configurations}

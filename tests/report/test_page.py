@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from normscope.report.comparison.contents import (
     BlockPlace,
     ComparedConfiguration,
-    Comparison,
+    ComparisonPage,
     Conclusion,
     GradientProfile,
     Name,
@@ -69,7 +69,7 @@ class Page(HTMLParser):
             self.rows[-1][-1] += data
 
 
-def test_every_configuration_and_number_is_in_the_table(comparison: Comparison, sample_page: str) -> None:
+def test_every_configuration_and_number_is_in_the_table(comparison: ComparisonPage, sample_page: str) -> None:
     page = Page(sample_page)
     for one in comparison.configurations:
         (row,) = [row for row in page.rows if row[0] == str(one.name) and one.name.group in row]
@@ -92,13 +92,13 @@ def cells(run: SeedResult) -> list[str]:
     return [f"{run.valid_loss_nats:.3f}", *bleus, f"{run.summed_lr:#.4g}", "–"]
 
 
-def test_columns_of_scores_are_there_only_where_a_run_was_scored(comparison: Comparison, sample_page: str) -> None:
+def test_columns_of_scores_are_there_only_where_a_run_was_scored(comparison: ComparisonPage, sample_page: str) -> None:
     bare = [replace(one, seeds=[replace(seed, scores={}) for seed in one.seeds]) for one in comparison.configurations]
     assert Page(sample_page).text.count("BLEU, test, tokenised") == 2
     assert "BLEU" not in Page(render(replace(comparison, configurations=bare))).text
 
 
-def one_seed(comparison: Comparison, **changes: object) -> Comparison:
+def one_seed(comparison: ComparisonPage, **changes: object) -> ComparisonPage:
     """The same with the first seed of everything."""
 
     def first(curves: Sequence[RunCurve]) -> list[RunCurve]:
@@ -113,7 +113,9 @@ def one_seed(comparison: Comparison, **changes: object) -> Comparison:
     )
 
 
-def test_nothing_is_said_of_bands_and_means_where_there_is_one_seed(comparison: Comparison, sample_page: str) -> None:
+def test_nothing_is_said_of_bands_and_means_where_there_is_one_seed(
+    comparison: ComparisonPage, sample_page: str
+) -> None:
     several = Page(sample_page).text
     alone = Page(render(one_seed(comparison, scores={"BLEU, valid": 12.5}))).text
     for words in ("band", "mean over", "Small marks"):
@@ -124,7 +126,7 @@ def test_nothing_is_said_of_bands_and_means_where_there_is_one_seed(comparison: 
     assert alone.count("BLEU") == alone.count("BLEU, valid") == 2
 
 
-def test_configurations_that_start_with_the_same_gradients_have_one_row(comparison: Comparison) -> None:
+def test_configurations_that_start_with_the_same_gradients_have_one_row(comparison: ComparisonPage) -> None:
     names = [one.name for one in comparison.configurations]
     shared = replace(comparison.gradient_profiles[0], names=names[:2])
     page = Page(render(replace(comparison, gradient_profiles=[shared, *comparison.gradient_profiles[2:]])))
@@ -258,7 +260,7 @@ def tags_of_a_calm_page() -> list[str]:
     return tags_without_pictures(Page(render(labelled("calm"))))
 
 
-def labelled(text: str) -> Comparison:
+def labelled(text: str) -> ComparisonPage:
     run = SeedResult(seed=1, status=Status.FAILED, updates=0, summed_lr=0.0, message=text)
     name = Name(text)
     one = ComparedConfiguration(
@@ -267,7 +269,7 @@ def labelled(text: str) -> Comparison:
     )  # fmt: skip
     curve = RunCurve(name=name, updates=[0, 1], seeds_values=[[2.0, 1.0]])
     profile = GradientProfile(names=[name], blocks=[BlockPlace(text, 1)], seeds_norms=[[1.0]])
-    return Comparison(
+    return ComparisonPage(
         title=text, subtitle=text, conclusion=Conclusion(found=text, paper=text), created=text,
         configurations=[one], unigram_loss_nats=None,
         valid_curves=[curve], train_curves=[curve], gradient_profiles=[profile], gradient_curves=[curve],
@@ -275,7 +277,7 @@ def labelled(text: str) -> Comparison:
     )  # fmt: skip
 
 
-def test_nothing_measured_yet_is_still_a_page(comparison: Comparison) -> None:
+def test_nothing_measured_yet_is_still_a_page(comparison: ComparisonPage) -> None:
     empty = replace(
         comparison, configurations=[], valid_curves=[], train_curves=[], gradient_profiles=[], gradient_curves=[],
         schedules=[], unigram_loss_nats=None, what=[], formulas=[], commands=[], environment=[],
@@ -284,7 +286,7 @@ def test_nothing_measured_yet_is_still_a_page(comparison: Comparison) -> None:
 
 
 def test_write_leaves_the_page_its_pictures_and_nothing_else(
-    comparison: Comparison, sample_page: str, tmp_path: Path
+    comparison: ComparisonPage, sample_page: str, tmp_path: Path
 ) -> None:
     page = write(comparison, tmp_path / "new" / "folder")
     assert page.read_text(encoding="utf-8") == sample_page
@@ -297,7 +299,7 @@ def test_write_leaves_the_page_its_pictures_and_nothing_else(
 
 
 def test_a_failed_write_keeps_the_old_page(
-    comparison: Comparison, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    comparison: ComparisonPage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page = write(comparison, tmp_path)
     before = page.read_bytes()
@@ -308,13 +310,13 @@ def test_a_failed_write_keeps_the_old_page(
     assert len(list(tmp_path.iterdir())) == 7
 
 
-def test_words_about_runs(comparison: Comparison, sample_page: str) -> None:
+def test_words_about_runs(comparison: ComparisonPage, sample_page: str) -> None:
     ended = "4 configurations, 12 runs: 11 finished, 1 stopped at a non-finite value."
     assert tally(comparison.configurations) == ended
     dots = re.findall(r'<li><span class="(\w+)"><span class="dot"', sample_page)
     assert dots == ["good", "stuck", "good", "mixed"]
 
 
-def test_growth_is_last_over_first(comparison: Comparison) -> None:
+def test_growth_is_last_over_first(comparison: ComparisonPage) -> None:
     profile = replace(comparison.gradient_profiles[0], seeds_norms=[[1.0] * 5 + [3.0] + [2.0] * 5 + [1.0]] * 2)
     assert growth(profile) == [("encoder", 1.0, 3.0, 3.0), ("decoder", 2.0, 1.0, 0.5)]

@@ -7,7 +7,7 @@ import xml.etree.ElementTree as ET
 import matplotlib as mpl
 import pytest
 
-from normscope.report.comparison.contents import BlockPlace, Comparison, GradientProfile, Name, RunCurve
+from normscope.report.comparison.contents import BlockPlace, ComparisonPage, GradientProfile, Name, RunCurve
 from normscope.report.comparison.plots import curves_svg, gradient_svg, schedule_svg
 from normscope.report.lines import styles_for
 from normscope.report.svg import CSS_NAMES, HUES, INK, inlined
@@ -27,7 +27,7 @@ def test_group_decides_hue_and_variant_the_dash() -> None:
     assert looks[0] == looks[3] != looks[1] == looks[2]
 
 
-def test_pictures_are_xml_with_title_and_words(comparison: Comparison) -> None:
+def test_pictures_are_xml_with_title_and_words(comparison: ComparisonPage) -> None:
     for svg in (
         curves_svg(comparison.valid_curves, ylabel="nats", title="A < B & C", baseline=6.0),
         gradient_svg(comparison.gradient_profiles),
@@ -49,14 +49,14 @@ def test_words_of_a_picture_are_its_numbers() -> None:
     assert ET.fromstring(svg).findtext(f"{NS}desc") == "x & y: 3.000 at update 0 to 1.500 at update 1"
 
 
-def test_same_curves_same_bytes_and_no_trace_left(comparison: Comparison) -> None:
+def test_same_curves_same_bytes_and_no_trace_left(comparison: ComparisonPage) -> None:
     before = dict(mpl.rcParams)
     first, second = (curves_svg(comparison.valid_curves, ylabel="nats") for _ in range(2))
     assert first == second
     assert dict(mpl.rcParams) == before
 
 
-def test_reader_s_settings_change_nothing(comparison: Comparison) -> None:
+def test_reader_s_settings_change_nothing(comparison: ComparisonPage) -> None:
     plain = schedule_svg(comparison.schedules)
     with mpl.rc_context({"font.size": 30, "axes.grid": False, "lines.linewidth": 9}):
         assert schedule_svg(comparison.schedules) == plain
@@ -104,7 +104,7 @@ def test_thousands_of_points_stay_a_small_picture() -> None:
     assert len(curves_svg(long, ylabel="nats")) < 60_000
 
 
-def test_inlined_takes_every_colour_from_the_page(comparison: Comparison) -> None:
+def test_inlined_takes_every_colour_from_the_page(comparison: ComparisonPage) -> None:
     svg = inlined(curves_svg(comparison.valid_curves, ylabel="nats", baseline=6.0), "one")
     assert not re.findall(r"#[0-9a-f]{6}(?=[;\"])", svg)
     assert set(re.findall(r"var\((--[\w-]+)\)", svg)) <= set(CSS_NAMES.values())

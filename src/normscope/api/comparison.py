@@ -1,23 +1,22 @@
 """A grid of runs that compares placements, as the command line trains it."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..compare.axes import DEFAULT_RATE, AxisOptions, grid_of
-from ..compare.compare import run_comparison
+from ..compare.compare import WatchCells, run_comparison
 from ..compare.grid import Cell
 from ..compare.page import read
 from ..compare.reports import opened
 from ..compare.search import asked_tuning
-from ..compare.state import CellState
 from ..compare.tune import run_tuned_comparison
 from ..engines.choosing import chosen
 from ..errors import UserError
 from ..placement import registered
-from ..report.comparison.contents import Comparison as Page
+from ..report.comparison.contents import ComparisonPage as Page
 from ..report.comparison.contents import RunCurve
 from ..report.comparison.page import comparison_html
 from ..runs.config import engine_table, places
@@ -27,8 +26,6 @@ from .runs import Configuration, Run, configuration
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-Watch = Callable[[Sequence[CellState[Cell]]], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -111,7 +108,7 @@ def compare(
     trials: int | None = None,
     trials_together: int = 1,
     title: str | None = None,
-    watch: Watch = lambda states: None,
+    watch: WatchCells = lambda states: None,
     **settings: Any,
 ) -> Comparison:
     """Train every combination of the listed values in processes side by side, and write the report.

@@ -1,14 +1,20 @@
-"""Placements as a result that can be read and shown in a notebook."""
+"""Placements, and what is known of them for a model, as results that can be read and shown in a notebook."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from ..catalogue.details import Details, details
-from ..catalogue.notebook import details_html, list_html
-from ..catalogue.rows import Row, Size, row, rows, sized
+from ..catalogue.rows import PlacementRow, Size, row, rows, sized
+from ..catalogue.views import details_html, list_html
+from ..choosing.case import ModelToTrain
+from ..choosing.choice import EvidenceForModel as Found
+from ..choosing.choice import choose as chosen
+from ..choosing.choice import plain
+from ..choosing.parts import parts
 from ..placement import named
 from ..placement.base import ModelKind
+from ..report.notebook import fragment, heading, paragraph, table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -16,7 +22,7 @@ class Placements(Mapping[str, Details]):
     """What can be said of placements at one size, read from their formulas: `found["deepnorm"].constants`."""
 
     size: Size
-    table: list[Row]
+    table: list[PlacementRow]
     """A row each, in alphabetical order, variants below what they are variants of."""
     asked: tuple[str, ...]
     """Those that were named; none where all were asked for."""
@@ -68,3 +74,58 @@ def placements(
         details(named(name), size)
     table = [row(named(name), size) for name in asked] if asked else [one for one in rows(size) if one.stacks]
     return Placements(size=size, table=table, asked=asked)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Choice:
+    """The evidence for a case; the manual's page on choosing says how it is ranked and judged."""
+
+    found: Found
+    """Everything, as values."""
+
+    def groups(self, question: str) -> dict[str, list[str]]:
+        """Placements by what is known of them: supported, contradicted, undecided, not known.
+
+        question: "lower-loss", "no-warmup", "rate-over-depth" or "rate-over-width". Raises KeyError for another.
+        """
+        answered = {one.question.name: one for one in self.found.answers}
+        if question not in answered:
+            raise KeyError(f"{question!r} is not asked; there are {', '.join(answered)}")
+        groups: dict[str, list[str]] = {}
+        for claim in answered[question].claims:
+            groups.setdefault(claim.group, []).append(claim.placement)
+        return groups
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, as `normscope choose --json` prints them."""
+        return plain(self.found)
+
+    def __repr__(self) -> str:
+        return f"Choice({self.found.case})"
+
+    def _repr_html_(self) -> str:
+        shown = [heading(f"Placement, learning rate and warm-up for: {self.found.case}")]
+        for part in parts(self.found):
+            shown += [heading(part.heading), *map(paragraph, part.before)]
+            for one in part.tables:
+                shown += [paragraph(f"{one.title}:")] if one.title else []
+                shown.append(table(one.columns, one.rows))
+            shown += map(paragraph, part.after)
+        return fragment(shown)
+
+
+def choose(
+    *placements: str,
+    model: ModelKind = "decoder-only",
+    blocks: int,
+    width: int,
+    optimizer: str = "adamw",
+    tokens: float | None = None,
+) -> Choice:
+    """Which placements, rates and warm-ups are supported by which evidence, for a model that one wants to train.
+
+    placements: those to look at; all that the model can have where none is named. blocks: of each stack. tokens: of the
+    whole training; None for not compared. Raises ValueError for what is unknown or not defined for the model.
+    """
+    case = ModelToTrain(model=model, blocks=blocks, width=width, optimizer=optimizer, tokens=tokens)
+    return Choice(chosen(case, placements))

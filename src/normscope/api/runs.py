@@ -23,17 +23,17 @@ from ..tasks.protocol import Evaluation
 from ..tasks.registry import config_of, task_of
 from ..tasks.run_config import RunConfig
 from ..train import RunFolder
+from ..train.metrics import Event
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Event = dict[str, Any]
 Configuration = str | Path | Mapping[str, Any] | RunConfig | None
 """A TOML file, its tables, or what they make; None for every default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Losses:
+class RunLosses:
     """Cross-entropy in nats per target token, at the updates where it was measured."""
 
     updates: NDArray[np.int64]
@@ -84,7 +84,7 @@ class Run:
         return RunFolder(self.folder).is_finished
 
     @property
-    def losses(self) -> dict[str, Losses]:
+    def losses(self) -> dict[str, RunLosses]:
         """The losses of the updates as "train", and those of the validations as "valid"."""
         events = self.events
         return {name: _losses(events, kind) for name, kind in (("train", "update"), ("valid", "validation"))}
@@ -172,9 +172,9 @@ def configuration(config: Configuration, settings: Mapping[str, Any]) -> RunConf
     return configs.replaced(made, **settings) if settings else made
 
 
-def _losses(events: Iterable[Event], kind: str) -> Losses:
+def _losses(events: Iterable[Event], kind: str) -> RunLosses:
     found = [event for event in events if event["event"] == kind]
-    return Losses(
+    return RunLosses(
         updates=np.array([event["update"] for event in found], dtype=np.int64),
         nats=np.array([event["nll_nats"] for event in found], dtype=np.float64),
     )

@@ -12,14 +12,14 @@ from ..placement.reading import read, read_head
 from ..placement.symbol import Symbol, SymbolEnd, SymbolSublayer
 from ..placement.wiring import wirings
 from ..report.wiring.lanes import Box, Section, Wire
-from .rows import Row, Size, StackKind, row
+from .rows import PlacementRow, Size, StackName, row
 
 VOCABULARY = 10_000
 """Rows of the output projection that shapes are stated for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Drawn:
+class WeightDraw:
     """How one weight matrix of a block is drawn at first."""
 
     gain: float
@@ -32,15 +32,15 @@ class WeightRow:
 
     sublayer: SublayerKind
     weight: str
-    first: dict[StackKind, Drawn]
-    last: dict[StackKind, Drawn]
+    first: dict[StackName, WeightDraw]
+    last: dict[StackName, WeightDraw]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParameterRow:
     """A trainable number, or a tensor of them, that the formula asks for in some place of a stack."""
 
-    stack: StackKind
+    stack: StackName
     where: str
     name: str
     shape: list[int]
@@ -54,7 +54,7 @@ class ParameterRow:
 class Details:
     """`constants`: numbers that depend on the stack by stack, and under `class` those that do not."""
 
-    row: Row
+    row: PlacementRow
     description: str
     norm: str
     norm_epsilon: float
@@ -63,7 +63,7 @@ class Details:
     scheme: str
     scheme_source: str
     weights: list[WeightRow]
-    embedding: dict[StackKind, Drawn]
+    embedding: dict[StackName, WeightDraw]
     unit_vectors: list[str]
     """Weights whose vectors every update puts back to length 1."""
     constants: dict[str, dict[str, float]]
@@ -71,7 +71,7 @@ class Details:
     profiled: bool
     """True where initial values of the parameters are set from one batch before training."""
     schedules: dict[str, float]
-    wiring: dict[StackKind, list[Section]] = field(default_factory=dict)
+    wiring: dict[StackName, list[Section]] = field(default_factory=dict)
 
 
 def details(placement: type[Placement], size: Size) -> Details:
@@ -90,7 +90,7 @@ def details(placement: type[Placement], size: Size) -> Details:
         scheme=placement.initialisation,
         scheme_source=scheme.source,
         weights=list(_weights(stacks)),
-        embedding={k: Drawn(gain=p.embedding_gain(), std=embedding_std(p)) for k, p in stacks.items()},
+        embedding={k: WeightDraw(gain=p.embedding_gain(), std=embedding_std(p)) for k, p in stacks.items()},
         unit_vectors=list(placement.unit_vectors),
         constants=_constants(stacks),
         parameters=list(_parameters(stacks, last)),
@@ -112,7 +112,7 @@ def sections(placement: Placement) -> list[Section]:
     ]
 
 
-def _weights(stacks: dict[StackKind, Placement]) -> Iterator[WeightRow]:
+def _weights(stacks: dict[StackName, Placement]) -> Iterator[WeightRow]:
     kinds = dict.fromkeys(kind for placement in stacks.values() for kind in placement.stack.kinds)
     for kind in sorted(kinds, key=("attention", "cross_attention", "feed_forward").index):
         having = {name: placement for name, placement in stacks.items() if kind in placement.stack.kinds}
@@ -125,12 +125,12 @@ def _weights(stacks: dict[StackKind, Placement]) -> Iterator[WeightRow]:
             )
 
 
-def _drawn(placement: Placement, weight: str, kind: SublayerKind, block: int) -> Drawn:
+def _drawn(placement: Placement, weight: str, kind: SublayerKind, block: int) -> WeightDraw:
     site = Site(kind=kind, block=block, stack=placement.stack)
-    return Drawn(gain=placement.gain(weight, site), std=weight_std(placement, weight, site))
+    return WeightDraw(gain=placement.gain(weight, site), std=weight_std(placement, weight, site))
 
 
-def _constants(stacks: dict[StackKind, Placement]) -> dict[str, dict[str, float]]:
+def _constants(stacks: dict[StackName, Placement]) -> dict[str, dict[str, float]]:
     """Numbers that the placement's class or its instances hold beside what every placement has."""
     every = set(vars(Placement)) | {"year"}
     classes = [c for c in inspect.getmro(type(next(iter(stacks.values())))) if issubclass(c, Placement)]
@@ -147,7 +147,7 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _parameters(stacks: dict[StackKind, Placement], last: Placement) -> Iterator[ParameterRow]:
+def _parameters(stacks: dict[StackName, Placement], last: Placement) -> Iterator[ParameterRow]:
     for kind, placement in stacks.items():
         reading = read(placement)
         asked: list[tuple[str, SymbolEnd | SymbolSublayer]] = [("embedding", reading.start)]

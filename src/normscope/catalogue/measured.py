@@ -9,27 +9,27 @@ from ..limits.reading import read_json
 from ..placement import Placement
 from ..report.words import counted, interval, learning_rate, number, percentage, significant, span
 
-Table = Mapping[str, Any]
+_Result = Mapping[str, Any]
 _NATS = "nats per token"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class MeasuredRow:
     what: str
     found: str
 
 
 @dataclass(slots=True, kw_only=True)
-class Measured:
+class PlacementResults:
     """rows: by the title and folder of a result; mentioned: the other results that have numbers of the placement."""
 
-    rows: dict[tuple[str, str], list[Row]] = field(default_factory=dict)
+    rows: dict[tuple[str, str], list[MeasuredRow]] = field(default_factory=dict)
     mentioned: list[tuple[str, str]] = field(default_factory=list)
 
 
-def measured(results: Path, placements: Mapping[str, type[Placement]]) -> dict[str, Measured]:
+def measured(results: Path, placements: Mapping[str, type[Placement]]) -> dict[str, PlacementResults]:
     """By name. results: a folder of folders; without it nothing was measured. Raises as `read_json` does."""
-    found = {name: Measured() for name in placements}
+    found = {name: PlacementResults() for name in placements}
     names = {placement.title: name for name, placement in placements.items()} | {name: name for name in placements}
     for file in sorted(results.glob("*/results.json")):
         data = read_json(file)
@@ -44,9 +44,9 @@ def measured(results: Path, placements: Mapping[str, type[Placement]]) -> dict[s
     return found
 
 
-def _arms(data: Table) -> Iterator[tuple[str, Row]]:
+def _arms(data: _Result) -> Iterator[tuple[str, MeasuredRow]]:
     """Of a comparison: the best rate of each placement, warm-up and optimiser."""
-    groups: dict[tuple[str, int, str], list[Table]] = {}
+    groups: dict[tuple[str, int, str], list[_Result]] = {}
     for arm in data["arms"]:
         groups.setdefault((arm["placement"], arm["warmup_updates"], arm["optimizer"]), []).append(arm)
     for (placement, warmup, optimizer), arms in groups.items():
@@ -55,20 +55,20 @@ def _arms(data: Table) -> Iterator[tuple[str, Row]]:
         rates = _rate(best["peak_lr"], len(arms))
         yield (
             placement,
-            Row(
+            MeasuredRow(
                 what=f"validation loss after {counted(updates, 'update')}, {_warmup(warmup)}, {optimizer}, {rates}",
                 found=_loss(_losses(best), len(best["seeds"]), data["chance_nll_nats"]),
             ),
         )
 
 
-def _losses(arm: Table) -> list[float]:
+def _losses(arm: _Result) -> list[float]:
     return _finite([seed["valid_loss_nats"] for seed in arm["seeds"] if seed["status"] == "finished"])
 
 
-def _configurations(data: Table) -> Iterator[tuple[str, Row]]:
+def _configurations(data: _Result) -> Iterator[tuple[str, MeasuredRow]]:
     """Of a figure of the paper's: each schedule at its best rate."""
-    groups: dict[tuple[str, ...], list[Table]] = {}
+    groups: dict[tuple[str, ...], list[_Result]] = {}
     for one in data["configurations"]:
         groups.setdefault((one["placement"], one["text"], one["optimizer"], one["schedule"]), []).append(one)
     for (placement, text, optimizer, schedule), several in groups.items():
@@ -77,14 +77,14 @@ def _configurations(data: Table) -> Iterator[tuple[str, Row]]:
         losses = _finite(best["last_loss_nats"])
         yield (
             placement,
-            Row(
+            MeasuredRow(
                 what=f"{text}, last validation loss, {schedule}, {optimizer}, {rates}",
                 found=_loss(losses, len(best["last_loss_nats"]), data["unigram_nats"].get(text)),
             ),
         )
 
 
-def _trials(data: Table) -> Iterator[tuple[str, Row]]:
+def _trials(data: _Result) -> Iterator[tuple[str, MeasuredRow]]:
     """Of placements at their own best rates, beside Pre-LN of as many parameters."""
     for task, trials in data["trials"].items():
         of = task.replace("-", " ")
@@ -95,35 +95,35 @@ def _trials(data: Table) -> Iterator[tuple[str, Row]]:
             if trial.get("less_pre_ln_nats"):
                 difference = trial["less_pre_ln_nats"]
                 found = f"{interval(difference['mean'], difference['half_width'])} {_NATS}"
-                yield name, Row(what=f"{of}, the last loss less Pre-LN's, each at its best rate", found=found)
+                yield name, MeasuredRow(what=f"{of}, the last loss less Pre-LN's, each at its best rate", found=found)
 
 
-def _pairings(data: Table) -> Iterator[tuple[str, Row]]:
+def _pairings(data: _Result) -> Iterator[tuple[str, MeasuredRow]]:
     for pairing in data["pairings"]:
         for ladder in (pairing[key] for key in ("without_warmup", "with_warmup") if pairing.get(key)):
             yield pairing["placement"], _best(ladder, f"{pairing['optimizer']}, ", data["unigram_nats"])
 
 
-def _best(ladder: Table, before: str, unigram_nats: float) -> Row:
+def _best(ladder: _Result, before: str, unigram_nats: float) -> MeasuredRow:
     losses = _finite(ladder["last_loss_nats"])
     rate = _rate(ladder["best_lr"], len(ladder["ladder_nats"][0]))
     end = ", an end of the range" if ladder["best_at_an_end"] else ""
-    return Row(
+    return MeasuredRow(
         what=f"{before}last validation loss, {_warmup(ladder['warmup_updates'])}, {rate}{end}",
         found=_loss(losses, len(ladder["last_loss_nats"]), unigram_nats),
     )
 
 
-def _depths(data: Table) -> Iterator[tuple[str, Row]]:
+def _depths(data: _Result) -> Iterator[tuple[str, MeasuredRow]]:
     """Of encoders before any update."""
     deepest = data["depths"][-1]
     for one in data["placements"]:
         rms = one["mean_rms"][-1]
         found = f"{significant(rms)}; {one['behaviour']}" if rms is not None else one["behaviour"]
-        yield one["name"], Row(what=f"RMS of the hidden state after {counted(deepest, 'block')}", found=found)
+        yield one["name"], MeasuredRow(what=f"RMS of the hidden state after {counted(deepest, 'block')}", found=found)
 
 
-def _deviations(data: Table) -> Iterator[tuple[str, Row]]:
+def _deviations(data: _Result) -> Iterator[tuple[str, MeasuredRow]]:
     """Of predictions, by the models that they were compared in."""
     for where, placements in data["off_percent"].items():
         for name, stacks in placements.items():
@@ -133,10 +133,10 @@ def _deviations(data: Table) -> Iterator[tuple[str, Row]]:
                 models = {"deep": "deep encoder", "pair": "encoder-decoder", "decoder": "decoder"}.get(where)
                 of = models or f"encoder, {where}'s setting"
                 of += f", {stack}" if len(stacks) > 1 else ""
-                yield name, Row(what=f"largest deviation of the prediction, {of}", found=found)
+                yield name, MeasuredRow(what=f"largest deviation of the prediction, {of}", found=found)
 
 
-def _exponents(data: Table) -> Iterator[tuple[str, Row]]:
+def _exponents(data: _Result) -> Iterator[tuple[str, MeasuredRow]]:
     """Of what should not depend on a model's size, at the last update that was looked at."""
     last = max(one["at"] for one in data["exponents"] if one["of"] == "logits")
     for one in data["exponents"]:
@@ -147,10 +147,10 @@ def _exponents(data: Table) -> Iterator[tuple[str, Row]]:
         else:
             continue
         mean, half_width = one["exponent"]["mean"], one["exponent"]["half_width"]
-        yield one["placement"], Row(what=what, found=f"{interval(mean, half_width)}; {one['verdict']}")
+        yield one["placement"], MeasuredRow(what=what, found=f"{interval(mean, half_width)}; {one['verdict']}")
 
 
-_READERS: Mapping[str, Callable[[Table], Iterable[tuple[str, Row]]]] = {
+_READERS: Mapping[str, Callable[[_Result], Iterable[tuple[str, MeasuredRow]]]] = {
     "arms": _arms,
     "configurations": _configurations,
     "trials": _trials,

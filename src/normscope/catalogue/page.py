@@ -1,15 +1,161 @@
-"""docs/placements.md and what lies in docs/placements/, written from the placements and from results."""
+"""The manual's pages of placements: their list, and for each its formula, predicted curves and measured results."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
-from ..placement import registered
+from ..placement import Placement, registered
+from ..report.curves_svg import DepthCurve, curves_svg
+from ..report.wiring.svg import wiring_svg
+from ..report.words import significant
+from ..theory.predict import ModelSetting, Stacks, predict_or_refuse
 from . import words
-from .details import details
-from .measured import measured
-from .placement_page import diagram, placement_page
-from .predicted import predictions
-from .rows import Row, Size, rows, sized
+from .details import Details, details
+from .measured import PlacementResults, measured
+from .rows import PlacementRow, Size, StackName, rows, sized
+
+BLOCKS = 24
+COMPARED = ("pre-ln", "post-ln")
+"""Whose curves are drawn beside each other one."""
+GRADIENT_OF = "ffn_out"
+_STREAM, _GRADIENT = "hidden state, E‖x‖² / d", "gradient norm of W2"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PredictedFigure:
+    """`picture` is "" where theory does not follow the placement, and `told` says why."""
+
+    command: str
+    told: list[str]
+    picture: str = ""
+
+
+def predictions(placements: Mapping[str, type[Placement]]) -> dict[str, PredictedFigure]:
+    """Of each, in an encoder where it is defined for one."""
+    found: dict[str, PredictedFigure] = {}
+    for stack in ("encoder", "encoder-decoder"):
+        names = [name for name, placement in placements.items() if _stack(placement) == stack]
+        model = ModelSetting(stack=stack, blocks=BLOCKS)
+        curves, refused = predict_or_refuse([*names, *(n for n in COMPARED if n not in names)], model)
+        for name in names:
+            others = [other for other in COMPARED if other != name]
+            command = _command(name, others, stack)
+            if name in refused:
+                found[name] = PredictedFigure(command=command, told=[f"Theory does not follow it: {refused[name]}."])
+                continue
+            drawn = {other: curves[other] for other in (name, *others)}
+            title = {other: placements[other].title for other in drawn}
+            picture = curves_svg(_panels(drawn, title), title=f"{title[name]} over depth at initialisation, predicted")
+            found[name] = PredictedFigure(command=command, told=list(_told(curves[name])), picture=picture)
+    return found
+
+
+def _stack(placement: type[Placement]) -> Literal["encoder", "encoder-decoder"]:
+    return "encoder" if "encoder-only" in placement.models else "encoder-decoder"
+
+
+def _command(name: str, others: Sequence[str], stack: str) -> str:
+    where = "" if stack == "encoder" else f" --stack {stack}"
+    return f"normscope predict {' '.join([name, *others])} --blocks {BLOCKS}{where}"
+
+
+def _panels(drawn: Mapping[str, Stacks], titles: Mapping[str, str]) -> list[tuple[str, str, list[DepthCurve]]]:
+    streams, gradients = [], []
+    for number, (name, stacks) in enumerate(drawn.items()):
+        for part, (stack, prediction) in enumerate(stacks.items()):
+            label = f"{titles[name]}, {stack}" if len(stacks) > 1 else titles[name]
+            if number and part:
+                continue  # what it is compared with is one line each
+            look = min(part, 1) if number == 0 else COMPARED.index(name) + 2
+            gradient = prediction.gradient_norm[GRADIENT_OF].tolist()
+            gradients.append(DepthCurve(label=label, look=look, first=1, values=gradient))
+            for place, (stream, curve) in enumerate(prediction.streams.items()):
+                of = label if place == 0 else f"{label}: {stream}"
+                streams.append(DepthCurve(label=of, look=look or min(place, 1), first=0, values=curve.q.tolist()))
+    return [("completed blocks", _STREAM, streams), ("block", _GRADIENT, gradients)]
+
+
+def _told(stacks: Stacks) -> Iterator[str]:
+    """The ends of the curves in words."""
+    for stack, prediction in stacks.items():
+        of = f" of the {stack}" if len(stacks) > 1 else ""
+        first, last = (significant(float(prediction.q[place]), 3) for place in (0, -1))
+        yield f"The mean square of the hidden state{of}, E‖x‖² / d, goes from {first} to {last}."
+        first, last = (significant(float(prediction.gradient_norm[GRADIENT_OF][place]), 3) for place in (0, -1))
+        yield f"The {_GRADIENT}{of} goes from {first} in the first block to {last} in the last."
+
+
+_WRITTEN = (
+    "<!-- Written by `normscope placements --write-docs docs`; change the placement or the results, not this page. -->"
+)
+
+
+def placement_page(
+    found: Details, predicted: PredictedFigure, measured: PlacementResults, variants: Sequence[str], size: str
+) -> str:
+    """docs/placements/NAME.md; links are relative to it. size: of the model that weights and costs are stated for."""
+    parts = [*_source(found, variants), *_depth(found, predicted), *_weights(found, size), *_results(measured)]
+    return "\n".join(parts)
+
+
+def diagram(found: Details, stack: StackName) -> str:
+    """The wiring of one stack as SVG."""
+    title = f"Wiring of {found.row.title}, {stack}"
+    return wiring_svg(found.wiring[stack], title=title, desc="; ".join(words.formula(found.row)))
+
+
+def _source(found: Details, variants: Sequence[str]) -> Iterator[str]:
+    row = found.row
+    yield f"# {row.title}\n\n{_WRITTEN}\n"
+    variant = f" A variant of [{row.variant_of}]({row.variant_of}.md)." if row.variant_of else ""
+    others = ", ".join(f"[{name}]({name}.md)" for name in variants)
+    varied = f" Another reading of it: {others}." if others else ""
+    yield f"`{row.name}`, {row.year}. {row.citation}.{variant}{varied} [All placements](../placements.md).\n"
+    yield "```text\n" + "\n".join(words.formula(row)) + "\n```\n"
+    yield f"{found.description}\n"
+    yield f"![Wiring of {row.title}]({row.name}.svg)\n"
+
+
+def _depth(found: Details, predicted: PredictedFigure) -> Iterator[str]:
+    row = found.row
+    yield f"## Over depth\n\nPredicted at initialisation for {BLOCKS} blocks:\n"
+    yield f"```console\n$ {predicted.command}\n```\n"
+    if predicted.picture:
+        yield f"![Hidden state and gradient of {row.title} over depth]({row.name}-depth.svg)\n"
+    yield " ".join(predicted.told) + "\n"
+    yield "[Predicting](../predicting.md) explains both curves, and how far they were found to hold.\n"
+
+
+def _weights(found: Details, size: str) -> Iterator[str]:
+    yield f"## Weights and cost\n\nFor {size}. Initial weights: `{found.scheme}`, {found.scheme_source}.\n"
+    yield f"| standard deviation of | {' | '.join(words.weight_columns(found))} |"
+    yield f"| --- |{' --- |' * len(words.weight_columns(found))}"
+    for weight, cells in words.weight_rows(found):
+        yield f"| {weight} | {' | '.join(cells)} |"
+    yield ""
+    yield from (f"- {fact}" for fact in words.facts(found))
+    yield from (f"- Parameter {parameter}." for parameter in words.parameter_lines(found))
+    yield from (f"- Cost, {kind}: {cost}." for kind, cost in words.costs(found.row).items())
+    yield ""
+
+
+def _results(measured: PlacementResults) -> Iterator[str]:
+    yield "## Results\n"
+    if measured.rows:
+        yield "Each result says what it was measured with; a loss is the mean over seeds, with its range.\n"
+        yield "| result | measured | found |\n| --- | --- | --- |"
+        for (title, folder), rows in measured.rows.items():
+            for number, row in enumerate(rows):
+                link = "" if number else f"[{title}](../../results/{folder}/README.md) (`{folder}`)"
+                yield f"| {link} | {row.what} | {row.found} |"
+        yield ""
+    mentioned = ", ".join(f"[{title}](../../results/{folder}/README.md)" for title, folder in measured.mentioned)
+    if mentioned:
+        yield f"{'It has numbers as well' if measured.rows else 'It has numbers'} in {mentioned}.\n"
+    if not measured.rows and not mentioned:
+        yield "None of the committed results has numbers of it.\n"
+
 
 _INTRODUCTION = """\
 # Placements
@@ -92,19 +238,19 @@ def files(size: Size, results: Path) -> dict[str, str]:
     return written
 
 
-def page(table: Sequence[Row], size: Size) -> str:
+def page(table: Sequence[PlacementRow], size: Size) -> str:
     """docs/placements.md."""
     return "\n".join([_INTRODUCTION, *_overview(table, size), _AS_DATA])
 
 
-def _fitting(row: Row, size: Size) -> Size:
+def _fitting(row: PlacementRow, size: Size) -> Size:
     if row.stacks:
         return size
     blocks = str(max(size.encoder_blocks, size.decoder_blocks))
     return sized(row.models[0], blocks, size.width, size.ffn_width, size.heads)
 
 
-def _overview(table: Sequence[Row], size: Size) -> Iterator[str]:
+def _overview(table: Sequence[PlacementRow], size: Size) -> Iterator[str]:
     yield f"## All of them\n\nNumbers are for {size}; of two, the first is the encoder's and the second the decoder's."
     yield f"{words.EXTRA} {words.COUNTED}\n"
     yield f"| {' | '.join(_COLUMNS)} |"

@@ -11,7 +11,7 @@ from ..placement.cost import Cost, block_cost
 from ..placement.printing import brief_lines, lines
 from ..placement.reading import Reading, read
 
-StackKind = Literal["encoder", "decoder"]
+StackName = Literal["encoder", "decoder"]
 BASELINE = "pre-ln"
 """What costs are compared with: one norm and one addition a sub-layer is the least that a normed residual needs."""
 
@@ -36,9 +36,9 @@ class Size:
             raise ValueError(f"width must be a multiple of heads, got width {self.width} and {self.heads} heads")
 
     @property
-    def shapes(self) -> dict[StackKind, StackShape]:
+    def shapes(self) -> dict[StackName, StackShape]:
         """The model's stacks."""
-        kinds: tuple[StackKind, ...] = ("encoder", "decoder")
+        kinds: tuple[StackName, ...] = ("encoder", "decoder")
         return {
             kind: StackShape(
                 kind=kind,
@@ -93,7 +93,7 @@ class StackFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class PlacementRow:
     """One placement; `stacks` is empty where it is not defined for the model."""
 
     name: str
@@ -102,12 +102,12 @@ class Row:
     year: int
     citation: str
     models: list[ModelKind]
-    stacks: dict[StackKind, StackFacts] = field(default_factory=dict)
+    stacks: dict[StackName, StackFacts] = field(default_factory=dict)
     general_formula: list[str]
     """For a stack of the default size, where the placement is not defined for the model asked for."""
 
 
-def rows(size: Size) -> list[Row]:
+def rows(size: Size) -> list[PlacementRow]:
     """All registered placements in alphabetical order, each followed by its variants."""
     known = registered()
     heads = [p for p in known.values() if p.variant_of not in known]
@@ -119,10 +119,10 @@ def rows(size: Size) -> list[Row]:
     return [row(placement, size) for placement in found]
 
 
-def row(placement: type[Placement], size: Size) -> Row:
+def row(placement: type[Placement], size: Size) -> PlacementRow:
     """One placement for a model of that size."""
     defined = size.model in placement.models
-    return Row(
+    return PlacementRow(
         name=placement.name,
         title=placement.title,
         variant_of=placement.variant_of,

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 
 from ..placement.base import Initial
 from ..report.words import significant
-from .rows import Row, Size, StackFacts, StackKind
+from .rows import PlacementRow, Size, StackFacts, StackName
 
 if TYPE_CHECKING:  # it imports torch, which the list does without
-    from .details import Details, Drawn, WeightRow
+    from .details import Details, WeightDraw, WeightRow
 
 COUNTED = (
     "Cost: passes over one vector of the model's width, for one token in the last block, beside F: additions, "
@@ -33,14 +33,14 @@ def final_norm(facts: StackFacts) -> str:
     return "yes" if facts.final_norm else "none"
 
 
-def formula(row: Row) -> list[str]:
+def formula(row: PlacementRow) -> list[str]:
     """Of the first stack, and what the other one has otherwise."""
     if not row.stacks:
         return row.general_formula
     return _of_stacks({kind: facts.formula for kind, facts in row.stacks.items()})
 
 
-def brief_formula(row: Row) -> list[str]:
+def brief_formula(row: PlacementRow) -> list[str]:
     """The same in a few lines, for a list of many."""
     if not row.stacks:
         return row.general_formula
@@ -52,7 +52,7 @@ def _of_stacks(formulas: Mapping[str, list[str]]) -> list[str]:
     return first + [f"{kind}: {line}" for kind, found in others for line in found if line not in first]
 
 
-def defined(row: Row, size: Size) -> str:
+def defined(row: PlacementRow, size: Size) -> str:
     """Where the placement is defined, and whether that includes the model asked for."""
     where = " and ".join(row.models) if len(row.models) < 3 else "every model"
     return where if row.stacks else f"{where} (not {size.model})"
@@ -63,7 +63,7 @@ def weight_rows(found: "Details") -> list[tuple[str, list[str]]]:
 
     Cross-attention is left out where it is drawn as the decoder's attention is.
     """
-    kinds: list[StackKind] = list(found.wiring)
+    kinds: list[StackName] = list(found.wiring)
     attention = {row.weight: row for row in found.weights if row.sublayer == "attention"}
     table = []
     for row in found.weights:
@@ -76,7 +76,7 @@ def weight_rows(found: "Details") -> list[tuple[str, list[str]]]:
     return [*table, ("embedding", [std(found.embedding[kind]) for kind in kinds for _ in (1, 2)])]
 
 
-def _same(row: "WeightRow", like: "WeightRow", kind: StackKind) -> bool:
+def _same(row: "WeightRow", like: "WeightRow", kind: StackName) -> bool:
     return row.first[kind] == like.first[kind] and row.last[kind] == like.last[kind]
 
 
@@ -85,7 +85,7 @@ def weight_columns(found: "Details") -> list[str]:
     return [f"{kind}, {which} block" for kind in found.wiring for which in ("first", "last")]
 
 
-def std(drawn: "Drawn") -> str:
+def std(drawn: "WeightDraw") -> str:
     """A standard deviation, with the placement's gain in it where that is not 1."""
     return significant(drawn.std, 3) + ("" if drawn.gain == 1 else f" (gain {drawn.gain:.3g})")
 
@@ -124,9 +124,9 @@ def _numbers(initial: Initial) -> str:
     return f"({', '.join(map(_numbers, initial))})" if isinstance(initial, tuple) else f"{initial:.4g}"
 
 
-def costs(row: Row) -> Mapping[StackKind, str]:
+def costs(row: PlacementRow) -> Mapping[StackName, str]:
     """By stack, what the last block computes beside F."""
-    said: dict[StackKind, str] = {}
+    said: dict[StackName, str] = {}
     for kind, f in row.stacks.items():
         cost = f.last_block_cost
         parts = {

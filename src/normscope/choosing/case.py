@@ -1,11 +1,14 @@
-"""The model one wants to train, and how far from it something was measured."""
+"""The model one wants to train: how far from it something was measured, and what theory says of its depth."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import get_args
 
 from ..placement.base import ModelKind
 from ..settings.tables import check_choice
-from .values import Setting
+from ..theory.predict import predict_or_refuse
+from ..theory.settings import ModelSetting
+from .evidence import EvidenceSetting
 
 NEAR = 4.0
 """Evidence from sizes within this factor, in depth, width and tokens, is near; from any other it is small-scale, or of
@@ -15,7 +18,7 @@ SAME = (frozenset({"adam", "adamw"}),)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class ModelToTrain:
     """Raises ValueError for what is no model."""
 
     model: ModelKind
@@ -71,7 +74,7 @@ class Distance:
         return any(factor > NEAR for factor in self.factors.values())
 
 
-def distance(case: Case, setting: Setting) -> Distance:
+def distance(case: ModelToTrain, setting: EvidenceSetting) -> Distance:
     """To the nearest size of the setting."""
     return Distance(
         blocks=case.blocks / _nearest(case.blocks, setting.blocks),
@@ -87,3 +90,63 @@ def counts_for(optimizer: str, other: str) -> bool:
 
 def _nearest(value: int, span: tuple[int, int]) -> int:
     return min(max(value, span[0]), span[1])
+
+
+GRADIENT_OF = "ffn_out"
+"""The matrix whose gradient is told, the last one of a block."""
+_STACKS = {"encoder-only": "encoder", "decoder-only": "decoder", "encoder-decoder": "encoder-decoder"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DepthPrediction:
+    """Of one placement at the case's depth and width."""
+
+    placement: str
+    start_square: float
+    """E‖x_0‖² / d, of the embedding."""
+    end_square: float
+    """E‖x_L‖² / d after the last block."""
+    first_gradient: float
+    last_gradient: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Theory:
+    """Before any update; of an encoder-decoder, its decoder."""
+
+    command: str
+    """That computes the same curves block by block."""
+    foreseen: Sequence[DepthPrediction]
+    refused: Sequence[str]
+    """Placements that theory does not follow."""
+
+
+def theory(case: ModelToTrain, placements: Sequence[str]) -> Theory:
+    """For placements that are defined for the model."""
+    model = ModelSetting(
+        stack=_STACKS[case.model],  # type: ignore[arg-type]
+        blocks=case.blocks,
+        width=case.width,
+        ffn_width=4 * case.width,
+        setting="as-placement",
+    )
+    found, refused = predict_or_refuse(placements, model)
+    foreseen = []
+    for name, stacks in found.items():
+        last = list(stacks.values())[-1]
+        gradient = last.gradient_norm[GRADIENT_OF]
+        foreseen.append(
+            DepthPrediction(
+                placement=name,
+                start_square=float(last.q[0]),
+                end_square=float(last.q[-1]),
+                first_gradient=float(gradient[0]),
+                last_gradient=float(gradient[-1]),
+            )
+        )
+    options = f"--stack {model.stack} --blocks {model.blocks} --width {model.width} --ffn-width {model.ffn_width}"
+    return Theory(
+        command=f"normscope predict {' '.join(found)} {options} --setting {model.setting}",
+        foreseen=foreseen,
+        refused=list(refused),
+    )

@@ -1,49 +1,47 @@
 """The evidence for one model: what is supported, contradicted, undecided and not known, the nearest first."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, get_args
 
 from ..placement import named, registered
 from ..settings.tables import check_choice
-from .case import Case, Distance, counts_for, distance
-from .published import published
-from .stored import stored
-from .theory import Theory, theory
-from .values import (
+from .case import Distance, ModelToTrain, Theory, counts_for, distance, theory
+from .evidence import (
     BASELINE,
     NEEDS_NATS,
     QUESTIONS,
     RATE_EDGE,
-    Answer,
+    AdviceClaim,
     BestRate,
     Depth,
     Evidence,
-    Finding,
-    Judged,
+    EvidenceRow,
+    EvidenceSetting,
     Published,
     Question,
     QuestionName,
-    Setting,
+    Support,
+    published,
+    stored,
 )
 
-Group = Literal["supported", "contradicted", "undecided", "not known"]
-GROUPS: tuple[Group, ...] = ("supported", "contradicted", "undecided", "not known")
-Scale = Literal["near", "small-scale", "other size"]
+GROUPS = get_args(Support)
+SizeClass = Literal["near", "small-scale", "other size"]
 ALWAYS = (BASELINE, "post-ln")
 """Placements that everybody asks about: rates and theory are told of them beside those that the evidence supports."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
+class CountingResult:
     """A result that counts for the case, and how far away it is."""
 
-    setting: Setting
+    setting: EvidenceSetting
     distance: Distance
     optimizers: Sequence[str]
 
     @property
-    def scale(self) -> Scale:
+    def scale(self) -> SizeClass:
         """Whether its size is near the case's, smaller, or otherwise unlike it."""
         if self.distance.is_near:
             return "near"
@@ -51,55 +49,55 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
+class PlacementEvidence:
     """One placement and one question."""
 
     placement: str
-    group: Group
-    findings: Sequence[Finding]
+    group: Support
+    findings: Sequence[EvidenceRow]
     """Those that count, the nearest first."""
     disagree: bool
     """Whether one decides and another points the other way, so that it is undecided."""
-    elsewhere: Sequence[Finding]
+    elsewhere: Sequence[EvidenceRow]
     """Under other optimisers or in other kinds of model: they decide nothing here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answered:
+class QuestionAnswers:
     """A question, with a claim for every placement that the model can have."""
 
     question: Question
-    claims: Sequence[Claim]
+    claims: Sequence[PlacementEvidence]
 
-    def of(self, group: Group) -> list[Claim]:
+    def of(self, group: Support) -> list[PlacementEvidence]:
         """The claims of a group, the strongest first."""
         found = [claim for claim in self.claims if claim.group == group]
         return sorted(found, key=lambda claim: claim.findings[0].mean if claim.findings else 0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
+class EvidenceForModel:
     """What is known for a case."""
 
-    case: Case
-    settings: Mapping[str, Setting]
+    case: ModelToTrain
+    settings: Mapping[str, EvidenceSetting]
     """Everything that was measured, whatever the model, by name."""
-    measured: Sequence[Measured]
+    measured: Sequence[CountingResult]
     """Results of the same kind of model and optimiser, the nearest first."""
-    answers: Sequence[Answered]
+    answers: Sequence[QuestionAnswers]
     rates: Sequence[BestRate]
     depths: Sequence[Depth]
     depth_blocks: int
-    advice: Sequence[Judged]
+    advice: Sequence[AdviceClaim]
     theory: Theory
     published: Sequence[Published]
 
-    def scale(self, setting: str) -> Scale:
+    def scale(self, setting: str) -> SizeClass:
         """Of a result by the name of its setting."""
         return next(one.scale for one in self.measured if one.setting.name == setting)
 
 
-def choose(case: Case, placements: Sequence[str] = (), evidence: Evidence | None = None) -> Choice:
+def choose(case: ModelToTrain, placements: Sequence[str] = (), evidence: Evidence | None = None) -> EvidenceForModel:
     """The evidence for a case, about these placements or all that the model can have.
 
     evidence: what the package holds, where none is given. Raises ValueError for an unknown placement or optimiser, and
@@ -117,7 +115,7 @@ def choose(case: Case, placements: Sequence[str] = (), evidence: Evidence | None
         for rate in evidence.rates
         if rate.setting in place and rate.placement in shown and counts_for(case.optimizer, rate.optimizer)
     ]
-    return Choice(
+    return EvidenceForModel(
         case=case,
         settings=evidence.settings,
         measured=measured,
@@ -131,7 +129,7 @@ def choose(case: Case, placements: Sequence[str] = (), evidence: Evidence | None
     )
 
 
-def _placements(case: Case, asked: Sequence[str]) -> list[str]:
+def _placements(case: ModelToTrain, asked: Sequence[str]) -> list[str]:
     """Those asked for by their registered names, or all that the model can have."""
     if not asked:
         return [name for name, placement in registered().items() if case.model in placement.models]
@@ -143,20 +141,24 @@ def _placements(case: Case, asked: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(placement.name for placement in found))
 
 
-def _measured(case: Case, evidence: Evidence) -> list[Measured]:
+def _measured(case: ModelToTrain, evidence: Evidence) -> list[CountingResult]:
     found = []
     for name, setting in evidence.settings.items():
-        seen: list[Finding | BestRate] = [*evidence.findings, *evidence.rates]
+        seen: list[EvidenceRow | BestRate] = [*evidence.findings, *evidence.rates]
         under = sorted({one.optimizer for one in seen if one.setting == name})
         counting = [optimizer for optimizer in under if counts_for(case.optimizer, optimizer)]
         if setting.model == case.model and counting:
-            found.append(Measured(setting=setting, distance=distance(case, setting), optimizers=counting))
+            found.append(CountingResult(setting=setting, distance=distance(case, setting), optimizers=counting))
     return sorted(found, key=lambda one: one.distance.total)
 
 
 def _answered(
-    name: QuestionName, case: Case, placements: Sequence[str], measured: Sequence[Measured], evidence: Evidence
-) -> Answered:
+    name: QuestionName,
+    case: ModelToTrain,
+    placements: Sequence[str],
+    measured: Sequence[CountingResult],
+    evidence: Evidence,
+) -> QuestionAnswers:
     place = {one.setting.name: at for at, one in enumerate(measured)}
     claims = []
     for placement in placements:
@@ -165,9 +167,9 @@ def _answered(
         counting.sort(key=lambda one: place[one.setting])
         decided = {one.answer for one in counting} - {"undecided"}
         disagree = bool(decided) and len(decided | {_leaning(one) for one in counting} - {None}) > 1
-        group: Group = "not known" if not counting else "undecided" if disagree or not decided else decided.pop()
+        group: Support = "not known" if not counting else "undecided" if disagree or not decided else decided.pop()
         claims.append(
-            Claim(
+            PlacementEvidence(
                 placement=placement,
                 group=group,
                 findings=counting,
@@ -178,10 +180,10 @@ def _answered(
     # Nothing is lower than itself.
     if name == "lower-loss":
         claims = [claim for claim in claims if claim.placement != BASELINE]
-    return Answered(question=QUESTIONS[name], claims=claims)
+    return QuestionAnswers(question=QUESTIONS[name], claims=claims)
 
 
-def _leaning(finding: Finding) -> Answer | None:
+def _leaning(finding: EvidenceRow) -> Support | None:
     """The side on which the mean lies, whatever its interval; None for what decides nothing whatever its mean, one seed
     and runs that have not learned, and for a gain from warm-up that is there and small."""
     if finding.half_width is None or not finding.learned:
@@ -193,12 +195,12 @@ def _leaning(finding: Finding) -> Answer | None:
     return "supported" if abs(finding.mean) <= RATE_EDGE else "contradicted"
 
 
-def _supported(answers: Sequence[Answered]) -> list[str]:
+def _supported(answers: Sequence[QuestionAnswers]) -> list[str]:
     """Placements that end lower, by the evidence that counts."""
     return [claim.placement for answer in answers[:1] for claim in answer.of("supported")]
 
 
-def _published(case: Case, placements: Sequence[str]) -> list[Published]:
+def _published(case: ModelToTrain, placements: Sequence[str]) -> list[Published]:
     """Of the same kind of model, the nearest depth first; of some placements alone where these were asked for."""
     found = [one for one in published() if one.model == case.model]
     if placements:
@@ -208,3 +210,12 @@ def _published(case: Case, placements: Sequence[str]) -> list[Published]:
         return min((max(case.blocks / blocks, blocks / case.blocks) for blocks in one.blocks), default=float("inf"))
 
     return sorted(found, key=away)
+
+
+def plain(choice: EvidenceForModel) -> dict[str, Any]:
+    """As docs/choosing.md describes it under "As data"."""
+    found = asdict(choice)
+    del found["settings"]
+    for one, measured in zip(found["measured"], choice.measured, strict=True):
+        one["scale"] = measured.scale
+    return found

@@ -4,23 +4,22 @@ from collections.abc import Iterator, Sequence
 from typing import get_args
 
 from ..placement.base import ModelKind
-from .case import NEAR, Case
-from .choice import Choice, choose
-from .parts import Part, Table, advice_part, own_parts, published_part
-from .published import published
-from .values import BestRate, Evidence, Finding
+from .case import NEAR, ModelToTrain
+from .choice import EvidenceForModel, choose
+from .evidence import BestRate, Evidence, EvidenceRow, published
+from .parts import PageSection, TextTable, advice_part, own_parts, published_part
 
 CASES = (
-    Case(model="decoder-only", blocks=24, width=1024, optimizer="muon", tokens=5e9),
-    Case(model="decoder-only", blocks=12, width=768, optimizer="adamw", tokens=1e10),
-    Case(model="decoder-only", blocks=96, width=8192, optimizer="adamw", tokens=1e12),
-    Case(model="decoder-only", blocks=8, width=64, optimizer="adam", tokens=2e5),
-    Case(model="decoder-only", blocks=12, width=256, optimizer="lion", tokens=1e8),
-    Case(model="decoder-only", blocks=6, width=128, optimizer="sgd", tokens=1e6),
-    Case(model="encoder-decoder", blocks=6, width=512, optimizer="adam", tokens=7e7),
-    Case(model="encoder-decoder", blocks=18, width=512, optimizer="radam", tokens=1e9),
-    Case(model="encoder-only", blocks=12, width=768, optimizer="adamw", tokens=1e11),
-    Case(model="encoder-only", blocks=6, width=128, optimizer="muon"),
+    ModelToTrain(model="decoder-only", blocks=24, width=1024, optimizer="muon", tokens=5e9),
+    ModelToTrain(model="decoder-only", blocks=12, width=768, optimizer="adamw", tokens=1e10),
+    ModelToTrain(model="decoder-only", blocks=96, width=8192, optimizer="adamw", tokens=1e12),
+    ModelToTrain(model="decoder-only", blocks=8, width=64, optimizer="adam", tokens=2e5),
+    ModelToTrain(model="decoder-only", blocks=12, width=256, optimizer="lion", tokens=1e8),
+    ModelToTrain(model="decoder-only", blocks=6, width=128, optimizer="sgd", tokens=1e6),
+    ModelToTrain(model="encoder-decoder", blocks=6, width=512, optimizer="adam", tokens=7e7),
+    ModelToTrain(model="encoder-decoder", blocks=18, width=512, optimizer="radam", tokens=1e9),
+    ModelToTrain(model="encoder-only", blocks=12, width=768, optimizer="adamw", tokens=1e11),
+    ModelToTrain(model="encoder-only", blocks=6, width=128, optimizer="muon"),
 )
 """What the page shows: sizes that people train, sizes that were measured, and some of which nothing is known."""
 
@@ -86,7 +85,7 @@ def _by_others(evidence: Evidence) -> Iterator[str]:
         yield "\n".join(_part(published_part(model, [one for one in published() if one.model == model]), level=2))
 
 
-def command(case: Case) -> str:
+def command(case: ModelToTrain) -> str:
     """What prints the case."""
     mantissa, _, power = f"{case.tokens or 0:.6e}".partition("e")
     tokens = "" if case.tokens is None else f" --tokens {float(mantissa):g}e{int(power)}"
@@ -103,7 +102,7 @@ def _results(evidence: Evidence) -> Iterator[str]:
     yield f"| {' | '.join(columns)} |"
     yield f"|{' --- |' * len(columns)}"
     for name, one in evidence.settings.items():
-        seen: list[Finding | BestRate] = [*evidence.findings, *evidence.rates]
+        seen: list[EvidenceRow | BestRate] = [*evidence.findings, *evidence.rates]
         optimizers = dict.fromkeys(found.optimizer for found in seen if found.setting == name)
         other = name.removeprefix(one.result)
         cells = [
@@ -120,14 +119,14 @@ def _results(evidence: Evidence) -> Iterator[str]:
     yield ""
 
 
-def _section(choice: Choice) -> Iterator[str]:
+def _section(choice: EvidenceForModel) -> Iterator[str]:
     yield f"## {choice.case}\n"
     yield f"```console\n$ {command(choice.case)}\n```\n"
     for part in own_parts(choice):
         yield from _part(part)
 
 
-def _part(part: Part, level: int = 3) -> Iterator[str]:
+def _part(part: PageSection, level: int = 3) -> Iterator[str]:
     yield f"{'#' * level} {part.heading}\n"
     yield from _sentences(part.before)
     for table in part.tables:
@@ -143,7 +142,7 @@ def _sentences(said: Sequence[str]) -> Iterator[str]:
         yield "\n".join(items) + "\n"
 
 
-def _table(table: Table) -> Iterator[str]:
+def _table(table: TextTable) -> Iterator[str]:
     if table.title:
         yield f"**{table.title.capitalize()}**\n"
     yield f"| {' | '.join(table.columns)} |"

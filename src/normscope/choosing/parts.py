@@ -1,12 +1,17 @@
-"""What is said of a case, in parts of sentences and tables: for the terminal, the manual and notebooks alike."""
+"""What is said of a model, in sections of sentences and tables: for the terminal, the manual and notebooks alike."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from rich import table as rich
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.text import Text
+
 from ..report.words import counted, interval, joined, learning_rate, number, significant
 from .case import NEAR, Distance
-from .choice import GROUPS, Answered, Choice, Claim, Measured
-from .values import Judged, Published
+from .choice import GROUPS, CountingResult, EvidenceForModel, PlacementEvidence, QuestionAnswers
+from .evidence import AdviceClaim, Published
 
 _NAMED = 20
 """So many placements of which nothing is known are named, and counted beyond."""
@@ -19,7 +24,7 @@ _BY_OTHERS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
+class TextTable:
     """Cells are text already."""
 
     title: str
@@ -28,21 +33,21 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class PageSection:
     """A heading with what stands below it: sentences, tables, sentences."""
 
     heading: str
     before: Sequence[str] = ()
-    tables: Sequence[Table] = ()
+    tables: Sequence[TextTable] = ()
     after: Sequence[str] = field(default_factory=list)
 
 
-def parts(choice: Choice) -> list[Part]:
+def parts(choice: EvidenceForModel) -> list[PageSection]:
     """Everything that is known, the conclusion first."""
     return [*own_parts(choice), advice_part(choice.advice), published_part(choice.case.model, choice.published)]
 
 
-def own_parts(choice: Choice) -> list[Part]:
+def own_parts(choice: EvidenceForModel) -> list[PageSection]:
     """What is about this case and no other."""
     return [
         _conclusion(choice),
@@ -53,14 +58,14 @@ def own_parts(choice: Choice) -> list[Part]:
     ]
 
 
-def advice_part(advice: Sequence[Judged]) -> Part:
+def advice_part(advice: Sequence[AdviceClaim]) -> PageSection:
     """How often the doctor was right, in the words of its study."""
     said = [f"- {one.statement} Found: {one.found}: {one.verdict} (results/{one.result})." for one in advice]
     before = ["Of small models, short trainings, and families that its constants were not fitted to:", *said]
-    return Part(heading="How often the doctor's own rates and warm-ups were right", before=before)
+    return PageSection(heading="How often the doctor's own rates and warm-ups were right", before=before)
 
 
-def published_part(model: str, published: Sequence[Published]) -> Part:
+def published_part(model: str, published: Sequence[Published]) -> PageSection:
     """Each with its source, and whether we have read it."""
     said = []
     for one in published:
@@ -69,12 +74,12 @@ def published_part(model: str, published: Sequence[Published]) -> Part:
         size += [one.optimizer] if one.optimizer else []
         where = f"{one.citation}; {', '.join(size) or 'size not known'}; {_BY_OTHERS[one.checked]}"
         said.append(f"- {one.claim} ({where})")
-    return Part(
+    return PageSection(
         heading=f"Published by others for {model} models", before=said or ["Nothing that we know of and can cite."]
     )
 
 
-def _conclusion(choice: Choice) -> Part:
+def _conclusion(choice: EvidenceForModel) -> PageSection:
     said = []
     if not choice.measured:
         said.append(f"Nothing of ours was measured on {choice.case.model} models under {choice.case.optimizer}.")
@@ -92,21 +97,21 @@ def _conclusion(choice: Choice) -> Part:
         "What is supported at a small scale is a reason to try it, and none to rely on it: `normscope doctor` names a "
         "rate and a warm-up for a model of yours, and `normscope compare` trains candidates on your own text."
     )
-    return Part(heading="In short", before=said)
+    return PageSection(heading="In short", before=said)
 
 
-def _evidence(choice: Choice) -> Part:
+def _evidence(choice: EvidenceForModel) -> PageSection:
     rows = [_measured(one) for one in choice.measured]
     columns = ("results/", "optimiser", "blocks", "width", "tokens", "updates", "this model is", "scale")
     rule = (
         f"What was measured within a factor of {NEAR:g} of this model in depth, width and tokens is called near; what "
         "this model exceeds by more in one of them is small-scale. Of an encoder-decoder, blocks are those of a stack."
     )
-    table = Table(title="", columns=columns, rows=rows)
-    return Part(heading="Evidence that counts here", before=[rule], tables=[table] if rows else [])
+    table = TextTable(title="", columns=columns, rows=rows)
+    return PageSection(heading="Evidence that counts here", before=[rule], tables=[table] if rows else [])
 
 
-def _measured(one: Measured) -> list[str]:
+def _measured(one: CountingResult) -> list[str]:
     setting = one.setting
     return [
         setting.name,
@@ -125,7 +130,7 @@ def _away(distance: Distance) -> str:
     return ", ".join(f"{significant(factor, 3)} × {words[what]}" for what, factor in distance.factors.items())
 
 
-def _answer(choice: Choice, answered: Answered) -> Part:
+def _answer(choice: EvidenceForModel, answered: QuestionAnswers) -> PageSection:
     question = answered.question
     value = "exponent" if question.unit == "exponent" else "difference"
     tables = []
@@ -136,14 +141,14 @@ def _answer(choice: Choice, answered: Answered) -> Part:
         columns = ["placement", value, "seeds", "results/", *([] if one_scale else ["scale"]), "remark"]
         rows = [row for claim in claims for row in _claim_rows(choice, claim, with_scale=not one_scale)]
         if rows:
-            tables.append(Table(title=f"{group}{_SCALES.get(one_scale, '')}", columns=columns, rows=rows))
+            tables.append(TextTable(title=f"{group}{_SCALES.get(one_scale, '')}", columns=columns, rows=rows))
     after = list(_not_known(choice, answered))
     unit = "" if question.unit == "exponent" else f"; in {question.unit}"
     rule = f"{question.rule[0].upper()}{question.rule[1:]}{unit}."
-    return Part(heading=question.heading, before=[rule] if tables else [], tables=tables, after=after)
+    return PageSection(heading=question.heading, before=[rule] if tables else [], tables=tables, after=after)
 
 
-def _claim_rows(choice: Choice, claim: Claim, *, with_scale: bool) -> Iterator[list[str]]:
+def _claim_rows(choice: EvidenceForModel, claim: PlacementEvidence, *, with_scale: bool) -> Iterator[list[str]]:
     for place, finding in enumerate(claim.findings):
         remark = finding.note
         if claim.disagree:
@@ -158,7 +163,7 @@ def _claim_rows(choice: Choice, claim: Claim, *, with_scale: bool) -> Iterator[l
         ]
 
 
-def _not_known(choice: Choice, answered: Answered) -> Iterator[str]:
+def _not_known(choice: EvidenceForModel, answered: QuestionAnswers) -> Iterator[str]:
     claims = answered.of("not known")
     if not claims:
         return
@@ -175,7 +180,7 @@ def _not_known(choice: Choice, answered: Answered) -> Iterator[str]:
         yield f"Never measured for this: {names}."
 
 
-def _elsewhere(choice: Choice, claims: Sequence[Claim]) -> str:
+def _elsewhere(choice: EvidenceForModel, claims: Sequence[PlacementEvidence]) -> str:
     """ "decoder-only models (adam, muon) and encoder-decoder models (adam)"."""
     under: dict[str, set[str]] = {}
     for finding in (finding for claim in claims for finding in claim.elsewhere):
@@ -183,7 +188,7 @@ def _elsewhere(choice: Choice, claims: Sequence[Claim]) -> str:
     return joined([f"{model} models ({', '.join(sorted(found))})" for model, found in sorted(under.items())])
 
 
-def _rates(choice: Choice) -> Part:
+def _rates(choice: EvidenceForModel) -> PageSection:
     rows = [
         [
             rate.placement,
@@ -201,14 +206,14 @@ def _rates(choice: Choice) -> Part:
     after = ["An asterisk marks the first or last rate of the ladder: a better one may lie beyond."] if rows else []
     if not rows:
         after.append("Not known: no ladder of rates was trained in such a model under this optimiser.")
-    return Part(
+    return PageSection(
         heading="Which rate was best, with which warm-up?",
-        tables=[Table(title="", columns=columns, rows=rows)] if rows else [],
+        tables=[TextTable(title="", columns=columns, rows=rows)] if rows else [],
         after=after,
     )
 
 
-def _theory(choice: Choice) -> Part:
+def _theory(choice: EvidenceForModel) -> PageSection:
     depths = {one.placement: one for one in choice.depths}
     rows = []
     for one in choice.theory.foreseen:
@@ -243,18 +248,52 @@ def _theory(choice: Choice) -> Part:
         "initialisation (results/depth): how the root mean square moves with depth.",
     ]
     after = [f"Theory does not follow {joined(list(choice.theory.refused))}."] if choice.theory.refused else []
-    return Part(
+    return PageSection(
         heading="What depth does, by theory",
         before=before,
-        tables=[Table(title="", columns=columns, rows=rows)],
+        tables=[TextTable(title="", columns=columns, rows=rows)],
         after=after,
     )
 
 
-def _where(choice: Choice, setting: str, optimizer: str) -> str:
+def _where(choice: EvidenceForModel, setting: str, optimizer: str) -> str:
     """The folder of results/, what else tells one setting of it from another, and another optimiser that counts."""
     return setting if optimizer == choice.case.optimizer else f"{setting}, {optimizer}"
 
 
 def _span(sizes: tuple[int, int]) -> str:
     return f"{sizes[0]:,}" if sizes[0] == sizes[1] else f"{sizes[0]:,} to {sizes[1]:,}"
+
+
+_WRAPPED = ("remark", "this model is", "optimiser")
+"""Columns of words; numbers with their intervals are read as one."""
+
+
+def choice_view(choice: EvidenceForModel) -> RenderableType:
+    """All parts below the case."""
+    title = Text(f"Placement, learning rate and warm-up for: {choice.case}", style="bold")
+    return Group(title, *(_part(part) for part in parts(choice)))
+
+
+def _part(part: PageSection) -> RenderableType:
+    return Group("", Text(part.heading, style="bold"), Padding(Group(*_content(part)), (0, 0, 0, 2)))
+
+
+def _content(part: PageSection) -> Iterator[RenderableType]:
+    for line in part.before:
+        yield Text(line)
+    for table in part.tables:
+        if table.title:
+            yield Text(f"\n{table.title}:")
+        yield _table(table)
+    for line in part.after:
+        yield Text(line)
+
+
+def _table(table: TextTable) -> rich.Table:
+    drawn = rich.Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
+    for heading in table.columns:
+        drawn.add_column(heading, no_wrap=heading not in _WRAPPED, overflow="fold")
+    for row in table.rows:
+        drawn.add_row(*row)
+    return drawn

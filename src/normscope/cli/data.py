@@ -11,7 +11,7 @@ from ..data.documents.text import Layout
 from ..data.sources.opening import FIELD
 from ..errors import UserError
 from .console import StageDisplay, stderr
-from .help import WholeLines
+from .shared import WholeLines
 
 if TYPE_CHECKING:
     from ..data.documents.learning import Kind

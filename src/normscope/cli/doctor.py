@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import UserError
-from .console import StageDisplay, print_history, stderr
-from .early import refuse_missing_target
-from .shared import Imports, refuse_unwritable, run_imports, write_text
-from .stages import LateStages
+from .console import LateStages, StageDisplay, print_history, stderr
+from .shared import Imports, refuse_missing_target, refuse_unwritable, run_imports, write_text
 
 if TYPE_CHECKING:
     from ..doctor.advise.batches import Probing

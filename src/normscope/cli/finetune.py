@@ -7,8 +7,8 @@ import typer
 
 from ..settings.files import refuse_no_run
 from .console import stderr
-from .grids.display import GridDisplay
-from .shared import EngineName, Which, listed, resumable
+from .display import GridDisplay
+from .shared import CheckpointOption, EngineName, listed, resumable
 
 if TYPE_CHECKING:
     from ..finetune.cells import SearchSpace
@@ -70,7 +70,7 @@ def finetune(
     seeds: Seeds = 6,
     warmup_share: WarmupShare = 0.1,
     sequence_length: SequenceLength = None,
-    which: Which = "best",
+    which: CheckpointOption = "best",
     out: Out = None,
     settings: Settings = [],  # noqa: B006
     processes: Processes = 0,

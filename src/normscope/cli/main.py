@@ -9,24 +9,19 @@ import typer
 from .. import __version__
 from ..errors import UserError
 from ..processes.surroundings import hold_lifeline
-from .choose import choose
+from .compare import compare, demo
 from .console import say
 from .data import data_app
 from .doctor import doctor
 from .finetune import finetune
-from .grids.compare import compare, demo
-from .grids.report import report
-from .grids.tune import tune
-from .grids.watch import watch
-from .help import Verbs
-from .placements import placements_app
+from .placements import choose, placements_app
 from .predict import predict
+from .shared import Verbs
 from .study import study_app
 from .train import train
-from .trained.evaluate import evaluate
-from .trained.exchange import convert_placement, export, import_
-from .trained.generate import generate
-from .trained.translate import translate
+from .trained import convert_placement, evaluate, export, generate, import_, translate
+from .tune import tune
+from .watch import report, watch
 
 # Importing torch takes seconds, so every verb imports what it needs itself and `--help` answers at once.
 

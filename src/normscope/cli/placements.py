@@ -1,4 +1,4 @@
-"""`normscope placements` lists placements and `normscope placements show` shows some."""
+"""`normscope placements` lists and shows placements; `normscope choose` says what is known for a model."""
 
 import json
 from dataclasses import asdict
@@ -8,15 +8,76 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..errors import UserError
-from .choose import choose
 from .console import standard_output
-from .help import WholeLines
-from .names import complete_placements, placement_names
-from .shared import Imports, run_imports, write_text
+from .shared import Imports, PlacementWords, WholeLines, complete_placements, placement_names, run_imports, write_text
 
 if TYPE_CHECKING:
     from ..catalogue.details import Details
-    from ..catalogue.rows import Size, StackKind
+    from ..catalogue.rows import Size, StackName
+
+
+def choose(
+    placements: PlacementWords = None,
+    model: Annotated[
+        str, typer.Option(help="Kind of model: encoder-only, decoder-only or encoder-decoder.")
+    ] = "decoder-only",
+    blocks: Annotated[int, typer.Option(help="Number of blocks of a stack.")] = 12,
+    width: Annotated[int, typer.Option(help="Width of the model.")] = 768,
+    optimizer: Annotated[str, typer.Option(help="Optimiser: adam, adamw, muon, lion, sgd or radam.")] = "adamw",
+    tokens: Annotated[
+        float | None, typer.Option(help="Tokens of the whole training, such as 5e9.  [default: not compared]")
+    ] = None,
+    imports: Imports = [],  # noqa: B006
+    as_json: Annotated[bool, typer.Option("--json", help="Print the same as JSON.")] = False,
+    write_docs: Annotated[
+        Path | None,
+        typer.Option(
+            help="In a clone: read results/ beside this folder anew, and write the manual's page and the package's "
+            "evidence."
+        ),
+    ] = None,
+) -> None:
+    """Say which placements, rates and warm-ups are supported by which evidence, and what is not known.
+
+    For example:
+
+    \b
+      normscope choose --blocks 24 --width 1024 --optimizer muon --tokens 5e9
+    """
+    run_imports(imports)
+    if write_docs is not None:
+        _write_evidence(write_docs)
+        return
+    from ..choosing.case import ModelToTrain
+    from ..choosing.choice import choose as chosen
+
+    names = placement_names(placements or ())
+    try:
+        case = ModelToTrain(model=model, blocks=blocks, width=width, optimizer=optimizer, tokens=tokens)  # type: ignore[arg-type]
+        found = chosen(case, () if names == ["all"] else names)
+    except ValueError as error:
+        raise UserError(str(error)) from error
+    if as_json:
+        from ..choosing.choice import plain
+
+        typer.echo(json.dumps(plain(found), ensure_ascii=False, indent=1))
+        return
+    from ..choosing.parts import choice_view
+
+    standard_output().print(choice_view(found))
+
+
+def _write_evidence(folder: Path) -> None:
+    """The page and the evidence that it is written from, which is the package's from then on."""
+    from ..choosing.evidence import FILE, packed
+    from ..choosing.page import page
+    from ..choosing.reading import collect
+
+    evidence = collect(folder.resolve().parent / "results")
+    write_text("--write-docs", FILE, packed(evidence))
+    write_text("--write-docs", folder / "choosing.md", page(evidence))
+    typer.echo(f"{FILE}\n{folder / 'choosing.md'}")
+
 
 placements_app = typer.Typer(
     cls=WholeLines,
@@ -26,8 +87,10 @@ placements_app = typer.Typer(
     rich_markup_mode=None,
 )
 
-Model = Annotated[str, typer.Option(help="Kind of model: encoder-only, decoder-only or encoder-decoder.")]
-Blocks = Annotated[str, typer.Option(help="Number of blocks of a stack, such as 6, or 6+3 for encoder and decoder.")]
+ModelOption = Annotated[str, typer.Option(help="Kind of model: encoder-only, decoder-only or encoder-decoder.")]
+BlocksOption = Annotated[
+    str, typer.Option(help="Number of blocks of a stack, such as 6, or 6+3 for encoder and decoder.")
+]
 Width = Annotated[int, typer.Option(help="Width of the model.")]
 FfnWidth = Annotated[int, typer.Option(help="Inner width of the feed-forward.")]
 Heads = Annotated[int, typer.Option(help="Number of attention heads.")]
@@ -37,8 +100,8 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print the same as JSON.")]
 @placements_app.callback(invoke_without_command=True)
 def placements(
     context: typer.Context,
-    model: Model = "encoder-decoder",
-    blocks: Blocks = "6",
+    model: ModelOption = "encoder-decoder",
+    blocks: BlocksOption = "6",
     width: Width = 512,
     ffn_width: FfnWidth = 2048,
     heads: Heads = 8,
@@ -64,7 +127,7 @@ def placements(
         found = {"size": asdict(size), "placements": [asdict(row) for row in rows(size)]}
         typer.echo(json.dumps(found, ensure_ascii=False, indent=1))
     else:
-        from ..catalogue.tables import list_table
+        from ..catalogue.views import list_table
 
         standard_output().print(list_table(rows(size), size))
 
@@ -81,8 +144,8 @@ def show(
         str, typer.Option(help="Stack whose wiring is drawn: encoder or decoder.  [default: the first]")
     ] = "",
     svg: Annotated[Path | None, typer.Option(help="Write the wiring diagram into this file too.")] = None,
-    model: Model = "encoder-decoder",
-    blocks: Blocks = "6",
+    model: ModelOption = "encoder-decoder",
+    blocks: BlocksOption = "6",
     width: Width = 512,
     ffn_width: FfnWidth = 2048,
     heads: Heads = 8,
@@ -111,14 +174,14 @@ def show(
         raise UserError(str(error)) from error
     drawn = {name: _drawn_stack(stack, one) for name, one in found.items()}
     if svg is not None:
-        from ..catalogue.placement_page import diagram
+        from ..catalogue.page import diagram
 
         write_text("--svg", svg, diagram(found[asked[0]], drawn[asked[0]]))
     if as_json:
         data = {name: asdict(one) for name, one in found.items()}
         typer.echo(json.dumps(data if len(data) > 1 else data[asked[0]], ensure_ascii=False, indent=1))
         return
-    from ..catalogue.view import details_view
+    from ..catalogue.views import details_view
 
     for name, one in found.items():
         standard_output().print(details_view(one, size, drawn[name]))
@@ -127,7 +190,7 @@ def show(
 placements_app.command("choose")(choose)
 
 
-def _drawn_stack(asked: str, found: "Details") -> "StackKind":
+def _drawn_stack(asked: str, found: "Details") -> "StackName":
     """The stack whose wiring is shown. Raises UserError for one that the model does not have."""
     for kind in found.wiring:
         if asked in ("", kind):

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import UserError
-from .names import PlacementWords, placement_names
-from .shared import Imports, run_imports, write_text
+from .shared import Imports, PlacementWords, placement_names, run_imports, write_text
 
 if TYPE_CHECKING:
     from ..api.prediction import Prediction

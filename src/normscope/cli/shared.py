@@ -1,12 +1,16 @@
-"""Options that several verbs have, placements of the user's own, and files that the user names."""
+"""What several verbs share: options, names of placements, early refusals, files of the user, and lists of verbs.
+
+What is refused here is refused before torch is imported, which takes seconds; the library says the same of what reaches
+it by another way."""
 
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from ..errors import UserError
 from ..signals import Interrupted, Stopped
@@ -15,10 +19,85 @@ from .console import say
 if TYPE_CHECKING:
     from ..exchange.averaging import Averaged
 
-Settings = Annotated[
+
+def refuse_unreadable(config: Path | None, settings: Iterable[str], imports: Iterable[str] = ()) -> None:
+    """Raise UserError for a configuration that cannot be read, or whose placement is unknown after `imports`."""
+    from ..placement import named
+    from ..settings.files import run_imports
+    from ..settings.tables import put, read_overrides, read_toml
+
+    table = read_toml(config)
+    for key, value in read_overrides(settings).items():
+        put(table, key, value)
+    source = str(config) if config else "configuration"
+    run_imports({"imports": list(imports)}, source=source)
+    run_imports(table, source=source)
+    model = table.get("model")
+    placement = model.get("placement") if isinstance(model, dict) else None
+    if isinstance(placement, str):
+        try:
+            named(placement)
+        except ValueError as error:
+            raise UserError(f"{source}: model: {error}") from error
+
+
+def refuse_missing_target(target: str) -> None:
+    """Raise UserError for a target of the doctor that names a file which is not there."""
+    before, sign, _ = target.partition(":")
+    file = Path(before if sign else target).expanduser()
+    if file.suffix in (".py", ".toml", ".json") and not file.exists():
+        raise UserError(f"no such file: {before}" if sign else f"no such file or folder: {target}")
+
+
+def complete_placements(incomplete: str) -> list[str]:
+    """What the shell offers for a name that is being typed, after a comma too."""
+    from ..placement import registered
+
+    before, comma, begun = incomplete.rpartition(",")
+    given = before.split(",")
+    return [f"{before}{comma}{name}" for name in [*registered(), "all"] if name.startswith(begun) and name not in given]
+
+
+PlacementWords = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[PLACEMENT]...",
+        help="Names of placements, separated by spaces or commas; `all` for every one.",
+        autocompletion=complete_placements,
+    ),
+]
+PlacementOption = Annotated[
+    list[str],
+    typer.Option(
+        metavar="NAME,…",
+        help="Names of placements, with commas or the option repeated; `normscope placements` lists them, and `all` "
+        "stands for those that the model can have.  [default: the configuration's model.placement, or post-ln,pre-ln]",
+        autocompletion=complete_placements,
+    ),
+]
+
+
+def placement_names(given: Iterable[str]) -> list[str]:
+    """The registered names in the order given, each once, separated by commas or as words of their own.
+
+    `all` stays as it is, where it stands alone: which placements there are depends on the model. Raises UserError for
+    a name that is not registered, naming the nearest one, and for `all` beside a name.
+    """
+    from ..placement import named
+
+    words = [name.strip() for text in given for name in text.split(",") if name.strip()]
+    if "all" in words and len(set(words)) > 1:
+        raise UserError(f"`all` stands alone, and here it stands beside {', '.join(n for n in words if n != 'all')}")
+    try:
+        return list(dict.fromkeys(word if word == "all" else named(word).name for word in words))
+    except ValueError as error:
+        raise UserError(str(error)) from error
+
+
+SettingOptions = Annotated[
     list[str], typer.Option("--set", metavar="KEY=VALUE", help="Change one setting, such as model.width=256.")
 ]
-Which = Annotated[
+CheckpointOption = Annotated[
     str,
     typer.Option("--checkpoint", help="Checkpoint: best (lowest validation loss), last, or the number of an update."),
 ]
@@ -130,3 +209,40 @@ def as_asked(make: Callable[..., Any], *given: Any, **values: Any) -> Any:
         return make(*given, **values)
     except ValueError as error:
         raise UserError(str(error)) from error
+
+
+VERBS = {
+    "Begin here": ("demo",),
+    "Look at placements and models": ("placements", "choose", "predict", "doctor"),
+    "Train and compare": ("data", "train", "compare", "tune", "watch", "report"),
+    "Use what was trained": ("evaluate", "translate", "generate", "finetune"),
+    "To and from other libraries, and other placements": ("export", "import", "convert-placement"),
+    "Measure what the paper claims": ("study",),
+}
+"""Every verb that is shown, in order; a test holds that none is missing."""
+
+
+class WholeLines(TyperGroup):
+    """A list of verbs whose first sentences are wrapped and not cut."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the verbs, each with the first sentence of its help."""
+        shown = [name for name in self.list_commands(ctx) if not self.commands[name].hidden]
+        for title, names in self.sections(shown).items():
+            with formatter.section(title):
+                formatter.write_dl([(name, _first_sentence(self.commands[name].help or "")) for name in names])
+
+    def sections(self, shown: list[str]) -> dict[str, list[str]]:
+        """Headings with the verbs below them."""
+        return {"Verbs": shown}
+
+
+class Verbs(WholeLines):
+    """The verbs of `normscope` itself."""
+
+    def sections(self, shown: list[str]) -> dict[str, list[str]]:
+        return {title: list(names) for title, names in VERBS.items()}
+
+
+def _first_sentence(text: str) -> str:
+    return " ".join(text.split("\n\n")[0].split()).removesuffix(".")

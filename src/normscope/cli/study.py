@@ -11,8 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from .console import StageDisplay, say, stderr
-from .help import WholeLines
-from .shared import EngineName, Imports, resumable, run_imports
+from .shared import EngineName, Imports, WholeLines, resumable, run_imports
 
 _Scale = Annotated[str, typer.Option(help="How large: smoke, cpu or paper.")]
 _Settings = Annotated[

@@ -1,17 +1,97 @@
-"""`normscope train` begins or resumes one run."""
+"""`normscope train` begins or resumes one run, in one process or several, or says what it would take."""
 
+import os
 import sys
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..errors import UserError
 from ..processes.surroundings import rank_of_environment, under_torchrun
+from ..signals import Interrupted, Stopped
 from .console import TrainDisplay, say, stderr
-from .early import refuse_unreadable
-from .processes import spoken_once, start_processes
-from .shared import Imports, Settings, StopWhen, resumable
+from .shared import Imports, SettingOptions, StopWhen, refuse_unreadable, resumable
+
+if TYPE_CHECKING:
+    from ..runs.plan import Plan
+    from ..tasks.run_config import RunConfig
+
+
+def plan_lines(plan: "Plan", config: "RunConfig", devices: int) -> Iterator[str]:
+    """A table of memory by part in each process: with the whole model, and sharded over several processes."""
+    batches = config.train.accumulation
+    yield f"parameters: {plan.parameters:,}"
+    yield (
+        f"an update: {plan.flops_per_update:.3g} floating-point operations in {batches} "
+        f"batch{'es' if batches > 1 else ''}"
+    )
+    over = [devices] if devices > 1 else [2, 4, 8]
+    parts = {"whole": plan} | {f"sharded over {count}": plan.sharded(count) for count in over}
+    rows = {
+        "weights": [one.weights for one in parts.values()],
+        "gradients": [one.gradients for one in parts.values()],
+        f"optimiser ({config.optimizer.name})": [one.optimizer for one in parts.values()],
+        "activations of one batch": [one.activations for one in parts.values()],
+        "blocks put together": [0, *(plan.put_together for _ in over)],
+    }
+    rows["sum"] = [sum(column) for column in zip(*rows.values(), strict=True)]
+    width = max(map(len, rows))
+    yield f"{'memory of each process, MB':{width}}  " + "  ".join(f"{name:>15}" for name in parts)
+    for name, row in rows.items():
+        yield f"{name:{width}}  " + "  ".join(f"{number / 1e6:15,.1f}" for number in row)
+
+
+@contextmanager
+def spoken_once() -> Iterator[None]:
+    """What all processes of a training meet, the first of them says; the others end with the same exit code."""
+    try:
+        yield
+    except (UserError, Interrupted, Stopped) as error:
+        if rank_of_environment() == 0:
+            raise
+        raise typer.Exit(getattr(error, "exit_code", 2)) from None
+
+
+def start_processes(count: int, words: Sequence[str], *, restarts: int) -> None:
+    """Run `normscope WORDS` in `count` processes by torchrun's own launcher.
+
+    restarts: how often all of them are started again after one has failed. Raises typer.Exit with the exit code of the
+    first that failed, or that of the signal that ended them.
+    """
+    import logging
+
+    from torch.distributed.elastic.multiprocessing.api import SignalException
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+    from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+
+    # Its own log tells of every end in twenty lines; the processes say themselves what has happened.
+    logging.disable(logging.CRITICAL)
+    if sys.platform == "linux":
+        # All of them are on this machine, whose name need not lead anywhere.
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    config = LaunchConfig(
+        min_nodes=1,
+        max_nodes=1,
+        nproc_per_node=count,
+        rdzv_backend="c10d",
+        rdzv_endpoint="localhost:0",
+        local_addr="localhost",
+        run_id="normscope",
+        max_restarts=restarts,
+        monitor_interval=0.1,
+    )
+    try:
+        elastic_launch(config, sys.executable)("-m", "normscope", *words)
+    except ChildFailedError as failed:
+        code = failed.get_first_failure()[1].exitcode
+        if code < 0:
+            say(f"a process of the training was ended by signal {-code}; the same command resumes it")
+        raise typer.Exit(code if code > 0 else 128 - code) from None
+    except SignalException as signalled:
+        raise typer.Exit(128 + signalled.sigval) from None
 
 
 @resumable()
@@ -21,7 +101,7 @@ def train(
         typer.Argument(metavar="CONFIG.toml", help="Configuration; every setting has its default without one."),
     ] = None,
     run: Annotated[Path | None, typer.Option(help="Run folder.  [default: runs/NAME-OF-CONFIG]")] = None,
-    settings: Settings = [],  # noqa: B006
+    settings: SettingOptions = [],  # noqa: B006
     imports: Imports = [],  # noqa: B006
     on_nonfinite: Annotated[
         str | None, typer.Option(help="What to do when a loss or gradient is not finite: stop or skip.")
@@ -66,7 +146,6 @@ def _say_plan(config: Path | None, settings: list[str], imports: list[str], devi
     from ..runs.config import load
     from ..runs.plan import plan
     from ..tasks.registry import task_from_scratch
-    from .plans import plan_lines
 
     loaded = load(config, settings, imports)
     task = task_from_scratch(loaded, "a fine-tuning begins with a trained model, whose run says what it takes")

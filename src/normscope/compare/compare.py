@@ -14,7 +14,7 @@ from ..engines.slurm import Array
 from ..errors import UserError, option
 from ..files import disk_errors, make_folders
 from ..processes.locks import Held, hold
-from ..report.comparison.contents import Comparison
+from ..report.comparison.contents import ComparisonPage
 from ..signals import Interrupted
 from ..tasks.protocol import AnyCorpus
 from ..tasks.registry import task_from_scratch
@@ -54,7 +54,7 @@ SayLine = Callable[[str], None]
 class ComparisonResult:
     """What a comparison came to."""
 
-    page: Comparison
+    page: ComparisonPage
     file: Path
     problems: Sequence[str]
     """A line for each run that failed, or whose evaluation did."""

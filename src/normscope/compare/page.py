@@ -17,7 +17,7 @@ from ..processes.locks import SeenLocks
 from ..provenance import provenance
 from ..report.comparison.contents import (
     ComparedConfiguration,
-    Comparison,
+    ComparisonPage,
     GradientProfile,
     Name,
     RateCurve,
@@ -38,7 +38,7 @@ from .rates import EndedRun, TrialRuns, TunedRates, best_of_each, rate_curves, s
 from .verdict import ConfigurationOutcome, JudgedRuns, judged, summary, verdict
 
 
-def results(page: Comparison) -> dict[str, Any]:
+def results(page: ComparisonPage) -> dict[str, Any]:
     """Plain values; null stands for numbers that are not finite, which JSON does not have."""
     return {
         "title": page.title,
@@ -76,7 +76,7 @@ def _curve_data(curve: RunCurve) -> dict[str, Any]:
     return _name_data(curve.name) | {"updates": list(curve.updates), "seeds_values": _plain(curve.seeds_values)}
 
 
-def _sensitivity_data(page: Comparison) -> dict[str, Any]:
+def _sensitivity_data(page: ComparisonPage) -> dict[str, Any]:
     """Final losses over the rate, in nats per target token, and the sensitivity to it over the rates that all have."""
     return {
         "source": "Wortsman et al. 2023, arXiv:2309.14322",
@@ -86,7 +86,7 @@ def _sensitivity_data(page: Comparison) -> dict[str, Any]:
     }
 
 
-def _tuning_data(page: Comparison) -> dict[str, Any]:
+def _tuning_data(page: ComparisonPage) -> dict[str, Any]:
     """Where peak rates were searched, what won of how many trials, and the losses of the trials over the rate."""
     if not page.tuned:
         return {}
@@ -126,7 +126,7 @@ _MOST_DRAWN = 12
 """Configurations that one figure over updates draws; of more, and of trials, the best of each curve over the rate."""
 
 
-def compare(cells: list[Cell], manifest: Manifest, folder: Path) -> tuple[Comparison, Path]:
+def compare(cells: list[Cell], manifest: Manifest, folder: Path) -> tuple[ComparisonPage, Path]:
     """Read all runs of the grid and write `report.html`, its SVG files and `results.json` into `folder`."""
     page = read(cells, manifest)
     file = write(page, folder)
@@ -134,7 +134,7 @@ def compare(cells: list[Cell], manifest: Manifest, folder: Path) -> tuple[Compar
     return page, file
 
 
-def read(cells: list[Cell], manifest: Manifest) -> Comparison:
+def read(cells: list[Cell], manifest: Manifest) -> ComparisonPage:
     """All runs of the grid as the contents of their page. A run whose log is damaged is one that failed."""
     unigram = manifest.corpus.unigram_nats
     by_arm, failed = _by_arm(cells, manifest.failed)
@@ -161,7 +161,7 @@ def read(cells: list[Cell], manifest: Manifest) -> Comparison:
     drawn = best_of_each(ran) if by_rate and many else set(by_arm)
     named_runs = [(names[arm], runs) for arm, runs in by_arm.items() if arm in drawn]
     left_out = [(names[arm], runs) for arm, runs in by_arm.items() if arm not in drawn]
-    return Comparison(
+    return ComparisonPage(
         title=manifest.title,
         subtitle=_subtitle(cells),
         conclusion=conclusion(found, unigram),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ..errors import UserError
 from ..files import disk_errors, make_folders, write_atomically
-from ..report.comparison.contents import Comparison
+from ..report.comparison.contents import ComparisonPage
 from ..report.comparison.page import render
 from ..runs.config import load_run_config
 from ..settings.files import is_run
@@ -21,7 +21,7 @@ from .manifest import Manifest, about, cell_of, former_manifest, named_cells, re
 from .page import compare, read
 
 
-def report(folders: Sequence[Path], out: Path, *, title: str | None = None) -> tuple[Comparison, Path]:
+def report(folders: Sequence[Path], out: Path, *, title: str | None = None) -> tuple[ComparisonPage, Path]:
     """Write the page of all runs in the folders into `out`, as far as they have come; returns it and its file.
 
     A comparison's folder says itself what is needed of its corpus; otherwise the corpus of the run is opened. Raises

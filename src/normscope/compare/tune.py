@@ -49,7 +49,7 @@ class TuningResult:
 
     manifest: Manifest
     trials: dict[OpenArm, list[Cell]]
-    """TuningTask for, in their order."""
+    """Asked for, in their order."""
     losses: dict[str, float] = field(default_factory=dict)
     """By the name of a trial that is over, its last validation loss in nats per token; infinite where not finite."""
     problems: list[str] = field(default_factory=list)

@@ -10,7 +10,7 @@ from normscope.report.comparison.contents import (
     BlockPlace,
     Clock,
     ComparedConfiguration,
-    Comparison,
+    ComparisonPage,
     Conclusion,
     GradientProfile,
     Name,
@@ -32,7 +32,7 @@ def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tab]:
         yield found
 
 
-def comparison_of(arms: int, *, updates: range = UPDATES, rates: tuple[float, ...] = (1e-3,)) -> Comparison:
+def comparison_of(arms: int, *, updates: range = UPDATES, rates: tuple[float, ...] = (1e-3,)) -> ComparisonPage:
     """Arms with and without warm-up, with a spike each, three seeds, and all that can be recorded of them."""
     dice = random.Random(arms)
     settings = [(f"Placement {i // 2 + 1}", 200 * (i % 2), rate) for i in range(arms // len(rates)) for rate in rates]
@@ -54,7 +54,7 @@ def comparison_of(arms: int, *, updates: range = UPDATES, rates: tuple[float, ..
         return GradientProfile(names=[name], blocks=blocks, seeds_norms=norms, update=update)
 
     schedules = [[rate * (min(1.0, u / warmup) if warmup else 1.0) for u in updates] for _, warmup, rate in settings]
-    return Comparison(
+    return ComparisonPage(
         title="A comparison to explore",
         subtitle="Made up.",
         conclusion=Conclusion(found="Found.", paper="Said."),
@@ -120,5 +120,5 @@ def comparison_of(arms: int, *, updates: range = UPDATES, rates: tuple[float, ..
 
 
 @pytest.fixture(scope="session")
-def large() -> Comparison:
+def large() -> ComparisonPage:
     return comparison_of(12)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from normscope.report.chart import Arm, Chart, Columns, Explorer, Line
-from normscope.report.comparison.contents import Clock, Comparison, Name, RateCurve, RunCurve
+from normscope.report.comparison.contents import Clock, ComparisonPage, Name, RateCurve, RunCurve
 from normscope.report.comparison.explore import explorer
 from normscope.report.comparison.page import render
 from normscope.report.explore.encode import encoded
@@ -110,7 +110,7 @@ def test_the_policy_names_the_script_and_the_style_of_the_page(sample_page: str)
     assert "unsafe-inline" not in policy.partition("script-src")[2].partition(";")[0]
 
 
-def test_curves_stand_over_what_their_clock_knows(comparison: Comparison) -> None:
+def test_curves_stand_over_what_their_clock_knows(comparison: ComparisonPage) -> None:
     curve = comparison.train_curves[0]
     updates = list(curve.updates)[1:]
     clock = Clock(
@@ -128,7 +128,7 @@ def test_curves_stand_over_what_their_clock_knows(comparison: Comparison) -> Non
     assert list(charts["train-loss"].lines[1].over.by_name) == ["update"]
 
 
-def test_what_the_pictures_leave_out_is_there_and_off_and_points_know_their_run(comparison: Comparison) -> None:
+def test_what_the_pictures_leave_out_is_there_and_off_and_points_know_their_run(comparison: ComparisonPage) -> None:
     names = [configuration.name for configuration in comparison.configurations]
     rates = RateCurve(
         name=Name("Post-LN"), peak_lrs=[1e-3, 2e-3], seeds=[1],
@@ -151,7 +151,7 @@ def test_what_the_pictures_leave_out_is_there_and_off_and_points_know_their_run(
     assert [line.arm for line in valid.lines] == [0, 1]
 
 
-def test_a_stopped_run_has_its_cross_at_its_last_finite_value(comparison: Comparison) -> None:
+def test_a_stopped_run_has_its_cross_at_its_last_finite_value(comparison: ComparisonPage) -> None:
     chart = next(chart for chart in explorer(comparison).charts if chart.figure == "valid-loss")
     (cross,) = chart.lines[3].crosses
     assert cross == (800, comparison.valid_curves[3].seeds_values[2][16])
@@ -160,7 +160,7 @@ def test_a_stopped_run_has_its_cross_at_its_last_finite_value(comparison: Compar
     assert chart.lines[0].crosses == [(1, None)]
 
 
-def test_a_run_that_has_not_begun_has_no_line(comparison: Comparison) -> None:
+def test_a_run_that_has_not_begun_has_no_line(comparison: ComparisonPage) -> None:
     names = [curve.name for curve in comparison.valid_curves]
     none = [RunCurve(name=name, updates=[], seeds_values=[[], []]) for name in names[:2]]
     never = RunCurve(name=names[2], updates=[1], seeds_values=[[math.nan]])
@@ -172,7 +172,7 @@ def test_a_run_that_has_not_begun_has_no_line(comparison: Comparison) -> None:
     assert explorer(replace(comparison, train_curves=none, valid_curves=none, gradient_profiles=bare)).charts
 
 
-def test_a_page_of_twelve_arms_three_seeds_and_a_thousand_updates_stays_small(large: Comparison) -> None:
+def test_a_page_of_twelve_arms_three_seeds_and_a_thousand_updates_stays_small(large: ComparisonPage) -> None:
     assert len(render(large).encode()) <= 400_000
 
 

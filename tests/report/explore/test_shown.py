@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from normscope.report.comparison.contents import Comparison, Name
+from normscope.report.comparison.contents import ComparisonPage, Name
 from normscope.report.comparison.page import render
 from report.axe import violations
 from report.devtools import Tab
@@ -89,7 +89,7 @@ PICTURES = dict.fromkeys(
 )
 
 
-def hostile(comparison: Comparison) -> Comparison:
+def hostile(comparison: ComparisonPage) -> ComparisonPage:
     """Names that would leave their place, and one of ten thousand letters."""
     names = {c.name: Name(HOSTILE, str(i)) for i, c in enumerate(comparison.configurations)}
     names[comparison.configurations[0].name] = Name("long " * 2_000, "0")
@@ -111,7 +111,7 @@ def hostile(comparison: Comparison) -> Comparison:
 CURVES = ("valid_curves", "train_curves", "gradient_curves", "schedules")
 
 
-def test_hostile_names_are_text(tab: Tab, tmp_path: Path, comparison: Comparison) -> None:
+def test_hostile_names_are_text(tab: Tab, tmp_path: Path, comparison: ComparisonPage) -> None:
     page = tmp_path / "hostile.html"
     page.write_text(render(hostile(comparison)), encoding="utf-8")
     tab.open(page.as_uri(), width=390, height=30_000)

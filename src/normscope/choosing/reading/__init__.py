@@ -7,11 +7,11 @@ from typing import Any, TypeVar
 
 from ...errors import UserError
 from ...optim.optimizers import OPTIMIZERS
-from ..values import BestRate, Evidence, Finding, Setting
+from ..evidence import BestRate, Evidence, EvidenceRow, EvidenceSetting
 from . import advice, depth, grids, ladders, pretraining, transfer, translation
 
-Found = Setting | Finding | BestRate
-Kept = TypeVar("Kept", Finding, BestRate)
+Found = EvidenceSetting | EvidenceRow | BestRate
+Kept = TypeVar("Kept", EvidenceRow, BestRate)
 READERS: Mapping[str, Callable[[str, Any], Iterable[Found]]] = {
     "optimizers": ladders.optimizers,
     "streams": ladders.streams,
@@ -34,9 +34,9 @@ def collect(results: Path) -> Evidence:
     found = [one for name, read in READERS.items() for one in read(name, _load(results, name))]
     depths = _load(results, "depth")
     return Evidence(
-        settings={one.name: one for one in found if isinstance(one, Setting)},
+        settings={one.name: one for one in found if isinstance(one, EvidenceSetting)},
         # Figure 4 trains some of figure 2's runs again, word for word.
-        findings=_once([one for one in found if isinstance(one, Finding)], "mean", "half_width", "note"),
+        findings=_once([one for one in found if isinstance(one, EvidenceRow)], "mean", "half_width", "note"),
         rates=_once([one for one in found if isinstance(one, BestRate)], "warmup_updates", "loss_nats"),
         depths=list(depth.depths(depths)),
         depth_blocks=depths["settings"]["blocks"],

@@ -3,14 +3,14 @@
 from collections.abc import Iterator
 from typing import Any
 
-from ..values import Judged
+from ..evidence import AdviceClaim
 
 
-def judged(data: Any) -> Iterator[Judged]:
+def judged(data: Any) -> Iterator[AdviceClaim]:
     """`normscope study advice`: its claims about rates and warm-ups, in its words."""
     for place, claim in enumerate(data["claims"]):
         if claim["name"].endswith(": the best rate") or claim["name"].startswith("Warm-up"):
-            yield Judged(
+            yield AdviceClaim(
                 result="advice",
                 statement=claim["statement"],
                 found=claim["found"],

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ..values import BASELINE, BestRate, Finding, QuestionName, Setting
+from ..evidence import BASELINE, BestRate, EvidenceRow, EvidenceSetting, QuestionName
 from .judged import paired
 
 
@@ -24,7 +24,7 @@ class Arm:
         return sum(self.losses) / len(self.losses)
 
 
-def own_best(setting: Setting, arms: Sequence[Arm], note: str = "") -> Iterator[Finding | BestRate]:
+def own_best(setting: EvidenceSetting, arms: Sequence[Arm], note: str = "") -> Iterator[EvidenceRow | BestRate]:
     """The best rates, and what the losses there say.
 
     Where one rate was tried for all, that says who does without warm-up at that rate, and nothing of who ends lower:
@@ -60,7 +60,7 @@ def own_best(setting: Setting, arms: Sequence[Arm], note: str = "") -> Iterator[
             yield _finding("lower-loss", setting, first, second, said)
 
 
-def _finding(question: QuestionName, setting: Setting, first: Arm, second: Arm, note: str) -> Finding:
+def _finding(question: QuestionName, setting: EvidenceSetting, first: Arm, second: Arm, note: str) -> EvidenceRow:
     return paired(
         question,
         placement=first.placement,

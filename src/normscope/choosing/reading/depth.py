@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from ..values import Depth
+from ..evidence import Depth
 
 
 def depths(data: Any) -> Iterator[Depth]:

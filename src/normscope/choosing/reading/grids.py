@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ...placement import registered
-from ..values import BestRate, Finding, Setting
+from ..evidence import BestRate, EvidenceRow, EvidenceSetting
 from .arms import Arm, own_best
 from .settings import measured_in
 
@@ -38,7 +38,7 @@ SIZES: Mapping[str, _Size] = {
 }
 
 
-def grid(name: str, data: Any) -> Iterator[Setting | Finding | BestRate]:
+def grid(name: str, data: Any) -> Iterator[EvidenceSetting | EvidenceRow | BestRate]:
     """A comparison, each configuration at the best of its rates; where there was one rate, at that."""
     size = SIZES[name]
     setting = measured_in(

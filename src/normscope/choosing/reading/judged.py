@@ -5,19 +5,19 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...evidence.estimates import estimate
-from ..values import NEEDS_NATS, Answer, Finding, QuestionName, Setting
+from ..evidence import NEEDS_NATS, EvidenceRow, EvidenceSetting, QuestionName, Support
 
 _UNLEARNED = "neither learned: no loss is below the unigram baseline"
 
 
-def warmup(low: float, high: float) -> Answer:
+def warmup(low: float, high: float) -> Support:
     """Whether a placement does without, from the interval of the loss without less that with it."""
     if math.isnan(low):
         return "undecided"
     return "contradicted" if low > 0 else "supported" if high < NEEDS_NATS else "undecided"
 
 
-def lower(low: float, high: float) -> Answer:
+def lower(low: float, high: float) -> Support:
     """Whether a loss is lower than another, from the interval of their difference."""
     return "supported" if high < 0 else "contradicted" if low > 0 else "undecided"
 
@@ -30,12 +30,12 @@ def paired(
     *,
     placement: str,
     optimizer: str,
-    setting: Setting,
+    setting: EvidenceSetting,
     losses: tuple[Sequence[float], Sequence[float]],
     source: Sequence[str],
     note: str = "",
     interval: dict[str, Any] | None = None,
-) -> Finding:
+) -> EvidenceRow:
     """The first losses less the second, seeds in pairs.
 
     interval: the same difference as the result has it, with `mean`, `half_width` and `seeds`; computed where it has
@@ -51,7 +51,7 @@ def paired(
     has_learned = learned(setting, *losses)
     if not has_learned:
         answer, note = "undecided", "; ".join(filter(None, [note, _UNLEARNED]))
-    return Finding(
+    return EvidenceRow(
         question=question,
         placement=placement,
         optimizer=optimizer,
@@ -66,6 +66,6 @@ def paired(
     )
 
 
-def learned(setting: Setting, *losses: Sequence[float]) -> bool:
+def learned(setting: EvidenceSetting, *losses: Sequence[float]) -> bool:
     """Whether the mean of one of the rows of losses is below the unigram baseline, where that is known."""
     return setting.unigram_nats is None or any(sum(row) / len(row) < setting.unigram_nats for row in losses)

@@ -3,14 +3,14 @@
 from collections.abc import Iterator
 from typing import Any
 
-from ..values import BASELINE, BestRate, Finding, Setting
+from ..evidence import BASELINE, BestRate, EvidenceRow, EvidenceSetting
 from .judged import paired
 from .settings import measured_in
 
 _KINDS = {"language-model": "decoder-only", "translation": "encoder-decoder"}
 
 
-def optimizers(name: str, data: Any) -> Iterator[Setting | Finding | BestRate]:
+def optimizers(name: str, data: Any) -> Iterator[EvidenceSetting | EvidenceRow | BestRate]:
     """`normscope study optimizers`: seven rates a configuration, three seeds at the best."""
     asked = data["settings"]
     setting = measured_in(
@@ -55,7 +55,7 @@ def optimizers(name: str, data: Any) -> Iterator[Setting | Finding | BestRate]:
             )
 
 
-def streams(name: str, data: Any) -> Iterator[Setting | Finding | BestRate]:
+def streams(name: str, data: Any) -> Iterator[EvidenceSetting | EvidenceRow | BestRate]:
     """`normscope study streams`, on one task or several: five rates, as many parameters as Pre-LN."""
     asked = data["settings"]
     for task, trial in data["trials"].items():
@@ -106,7 +106,7 @@ def _better(one: Any) -> list[float]:
     return losses
 
 
-def _rate(key: tuple[str, str], setting: Setting, arm: Any, at: str, ladder: list[float]) -> BestRate:
+def _rate(key: tuple[str, str], setting: EvidenceSetting, arm: Any, at: str, ladder: list[float]) -> BestRate:
     return BestRate(
         placement=key[0],
         optimizer=key[1],

@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 from typing import Any
 
-from ..values import BASELINE, BestRate, Finding, Setting
+from ..evidence import BASELINE, BestRate, EvidenceRow, EvidenceSetting
 from .judged import paired
 from .settings import measured_in
 
 
-def pretraining(name: str, data: Any) -> Iterator[Setting | Finding | BestRate]:
+def pretraining(name: str, data: Any) -> Iterator[EvidenceSetting | EvidenceRow | BestRate]:
     """Each placement at the lower of its two rates."""
     asked = data["settings"]
     setting = measured_in(

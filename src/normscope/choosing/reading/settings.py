@@ -3,7 +3,7 @@
 from typing import Any
 
 from ...placement.base import ModelKind
-from ..values import Setting
+from ..evidence import EvidenceSetting
 
 
 def measured_in(
@@ -18,13 +18,13 @@ def measured_in(
     text: str,
     unigram_nats: float | None,
     part: str = "",
-) -> Setting:
+) -> EvidenceSetting:
     """The setting of a result, or of a part of it.
 
     blocks, width: a number, or all that there were. update_tokens: of one update, at most. text: the corpus's folder.
     part: what tells it from the other settings of the same result.
     """
-    return Setting(
+    return EvidenceSetting(
         name=f"{name}, {part}" if part else name,
         result=name,
         title=data["title"],

@@ -3,13 +3,13 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ..values import Answer, Finding, QuestionName, Setting
+from ..evidence import EvidenceRow, EvidenceSetting, QuestionName, Support
 from .settings import measured_in
 
-_ANSWERS: Mapping[str, Answer] = {"transfers": "supported", "drifts": "contradicted", "undecided": "undecided"}
+_ANSWERS: Mapping[str, Support] = {"transfers": "supported", "drifts": "contradicted", "undecided": "undecided"}
 
 
-def transfer(name: str, data: Any) -> Iterator[Setting | Finding]:
+def transfer(name: str, data: Any) -> Iterator[EvidenceSetting | EvidenceRow]:
     """`normscope study transfer`: the exponent of the best rate over width and depth, with its own verdicts."""
     asked = data["settings"]
     setting = measured_in(
@@ -30,7 +30,7 @@ def transfer(name: str, data: Any) -> Iterator[Setting | Finding]:
         question: QuestionName = "rate-over-depth" if one["axis"] == "depth" else "rate-over-width"
         ends = one["sizes_with_the_best_rate_at_an_end"]
         warm = f"warm-up of {one['at']} updates" if one["at"] else "no warm-up"
-        yield Finding(
+        yield EvidenceRow(
             question=question,
             placement=one["placement"],
             optimizer="adam",

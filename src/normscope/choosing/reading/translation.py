@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 from typing import Any
 
-from ..values import BestRate, Finding, Setting
+from ..evidence import BestRate, EvidenceRow, EvidenceSetting
 from .arms import Arm, own_best
 from .settings import measured_in
 
 
-def translation(name: str, data: Any) -> Iterator[Setting | Finding | BestRate]:
+def translation(name: str, data: Any) -> Iterator[EvidenceSetting | EvidenceRow | BestRate]:
     """Runs with warm-up beside those without that have the same decay, under Adam and under each placement."""
     asked = data["settings"]
     texts = {"de-en": asked["corpus"], "en-de": asked["en_de_corpus"]}

@@ -226,7 +226,7 @@ class TunedArm:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+class ComparisonPage:
     """Everything on the page."""
 
     title: str

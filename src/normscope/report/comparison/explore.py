@@ -10,14 +10,14 @@ from ..chart import Arm, Chart, Columns, Explorer, Line
 from ..lines import kept, reaches_far, seed_table
 from ..svg import HUES
 from ..words import learning_rate
-from .contents import Clock, Comparison, GradientProfile, Name, RateCurve, RunCurve
+from .contents import Clock, ComparisonPage, GradientProfile, Name, RateCurve, RunCurve
 
 _NATS = "nats per target token"
 _ALL_POINTS, _LEAST_POINTS, _MOST_POINTS = 640, 20, 120
 """Points of one quantity that all configurations share, and the least and the most that one of them has."""
 
 
-def explorer(comparison: Comparison) -> Explorer:
+def explorer(comparison: ComparisonPage) -> Explorer:
     """All charts of the page; none of what has no value yet."""
     names = {configuration.name: i for i, configuration in enumerate(comparison.configurations)}
     curves = (comparison.valid_curves, comparison.train_curves, comparison.gradient_curves, comparison.schedules)
@@ -31,7 +31,7 @@ def explorer(comparison: Comparison) -> Explorer:
     return Explorer(arms=arms, charts=[chart for chart in charts if chart.lines])
 
 
-def _arms(comparison: Comparison, names: Sequence[Name]) -> list[Arm]:
+def _arms(comparison: ComparisonPage, names: Sequence[Name]) -> list[Arm]:
     """One for each configuration; those that the pictures leave out are off at first."""
     settings = {one.name: one for one in comparison.configurations}
     undrawn = {curve.name for curve in comparison.undrawn_curves}
@@ -57,7 +57,7 @@ def _arms(comparison: Comparison, names: Sequence[Name]) -> list[Arm]:
     return arms
 
 
-def _over_updates(comparison: Comparison, names: Mapping[Name, int], arms: int) -> Iterator[Chart]:
+def _over_updates(comparison: ComparisonPage, names: Mapping[Name, int], arms: int) -> Iterator[Chart]:
     """Losses, gradient norm and learning rate. Curves of a configuration that have the same updates share columns."""
     most = max(_LEAST_POINTS, min(_MOST_POINTS, _ALL_POINTS // arms))
     clocks = {clock.name: clock for clock in comparison.clocks}
@@ -112,7 +112,7 @@ def _over_updates(comparison: Comparison, names: Mapping[Name, int], arms: int) 
     )
 
 
-def _shared_points(comparison: Comparison, most: int) -> dict[Name, set[int]]:
+def _shared_points(comparison: ComparisonPage, most: int) -> dict[Name, set[int]]:
     """The updates at which a configuration's long curves are drawn: the peaks and troughs of each of them."""
     found: dict[Name, set[int]] = {}
     for curve in [*comparison.train_curves, *comparison.gradient_curves]:
@@ -146,7 +146,7 @@ def _crosses(updates: Sequence[int], row: Sequence[float]) -> list[tuple[float, 
 
 
 def _rates(
-    figure: str, curves: Sequence[RateCurve], comparison: Comparison, names: Mapping[Name, int], arms: list[Arm]
+    figure: str, curves: Sequence[RateCurve], comparison: ComparisonPage, names: Mapping[Name, int], arms: list[Arm]
 ) -> Iterator[Chart]:
     """Final losses over the rate: an arm of its own for each curve, which `arms` gets, and the run of each point."""
     lines = list[Line]()
@@ -193,7 +193,7 @@ def _rate_line(curve: RateCurve, arm: int, names: Mapping[Name, int]) -> Line:
     )
 
 
-def _profiles(comparison: Comparison, names: Mapping[Name, int]) -> Iterator[Chart]:
+def _profiles(comparison: ComparisonPage, names: Mapping[Name, int]) -> Iterator[Chart]:
     """Gradient norms over blocks: before the first update and, where they were recorded, while the runs trained."""
     before = "Gradient norm by block, before the first update"
     yield _depth(before, comparison.gradient_profiles, names, ())

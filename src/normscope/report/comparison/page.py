@@ -14,7 +14,7 @@ from ..explore.script import environment, scripted
 from ..lines import styles_for, too_many
 from ..svg import inlined
 from ..words import MISSING, NON_FINITE, counted, learning_rate, number, significant, span
-from .contents import ComparedConfiguration, Comparison, GradientProfile, Status
+from .contents import ComparedConfiguration, ComparisonPage, GradientProfile, Status
 from .endings import endings_svg
 from .explore import explorer
 from .plots import curves_svg, gradient_svg, rates_svg, schedule_svg
@@ -30,7 +30,7 @@ _ENDINGS = {
 }
 
 
-def render(comparison: Comparison, *, reload_seconds: int = 0) -> str:
+def render(comparison: ComparisonPage, *, reload_seconds: int = 0) -> str:
     """Return the page as text; the same comparison gives the same bytes.
 
     reload_seconds: after which a browser loads the page again, for one that is written while runs train; 0 for never.
@@ -38,7 +38,7 @@ def render(comparison: Comparison, *, reload_seconds: int = 0) -> str:
     return _page(comparison, _pictures(comparison), reload_seconds)
 
 
-def write(comparison: Comparison, folder: Path) -> Path:
+def write(comparison: ComparisonPage, folder: Path) -> Path:
     """Write `report.html` and the pictures into `folder`, each complete or not at all. Returns the page's path."""
     make_folders(folder)
     pictures = _pictures(comparison)
@@ -49,7 +49,7 @@ def write(comparison: Comparison, folder: Path) -> Path:
     return page
 
 
-def _pictures(comparison: Comparison) -> dict[str, str]:
+def _pictures(comparison: ComparisonPage) -> dict[str, str]:
     """Name to SVG text; a configuration looks the same in all of them."""
     names = [configuration.name for configuration in comparison.drawn]
     curves = (comparison.valid_curves, comparison.train_curves, comparison.gradient_curves, comparison.schedules)
@@ -83,7 +83,7 @@ def _pictures(comparison: Comparison) -> dict[str, str]:
     }
 
 
-def _page(comparison: Comparison, pictures: dict[str, str], reload_seconds: int = 0) -> str:
+def _page(comparison: ComparisonPage, pictures: dict[str, str], reload_seconds: int = 0) -> str:
     jinja = environment()
     seeds = [seed for row in comparison.configurations for seed in row.seeds]
     jinja.filters |= {
@@ -152,12 +152,12 @@ _MOST_ENDINGS = 80
 """Configurations of a picture that shows where each ended."""
 
 
-def comparison_html(page: Comparison, where: str) -> str:
+def comparison_html(page: ComparisonPage, where: str) -> str:
     """where: the report, which holds everything else."""
     return notebook.fragment(_notebook_pieces(page, where))
 
 
-def _notebook_pieces(page: Comparison, where: str) -> Iterator[str]:
+def _notebook_pieces(page: ComparisonPage, where: str) -> Iterator[str]:
     yield notebook.heading(page.title)
     yield notebook.paragraph(page.conclusion.found)
     yield notebook.paragraph(page.conclusion.paper)
@@ -169,7 +169,7 @@ def _notebook_pieces(page: Comparison, where: str) -> Iterator[str]:
     yield from _notebook_pictures(page)
 
 
-def _notebook_pictures(page: Comparison) -> Iterator[str]:
+def _notebook_pictures(page: ComparisonPage) -> Iterator[str]:
     """Curves where hues tell them apart, of more placements where each ended, and of very many the table alone."""
     baseline = page.unigram_loss_nats
     if not too_many(curve.name for curve in page.valid_curves):

@@ -1,9 +1,16 @@
-"""The evidence as plain values: where it was measured, what it says of a placement, and whose it is."""
+"""The evidence as plain values: where it was measured, what it says of a placement, and whose it is.
 
+Ours is `evidence.json` in the package: what the results of the repository said when the manual's page was made. What
+others have published is `published.toml`."""
+
+import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
 
+from ..limits.sealed import SealedJson
 from ..placement.base import ModelKind
 
 BASELINE = "pre-ln"
@@ -12,8 +19,8 @@ NEEDS_NATS = 0.1
 """A loss so much higher without warm-up counts as one that needs it, as in the study of optimisers."""
 RATE_EDGE = 0.25
 """The best rate stays where its exponent lies within this, as in the study of transfer."""
-Answer = Literal["supported", "contradicted", "undecided"]
-"""Whether the interval lies on the side of the claim, on the other, or across the edge."""
+Support = Literal["supported", "contradicted", "undecided", "not known"]
+"""Whether an interval lies on the side of the claim, on the other, or across the edge; or nothing was measured."""
 QuestionName = Literal["lower-loss", "no-warmup", "rate-over-depth", "rate-over-width"]
 
 
@@ -64,7 +71,7 @@ QUESTIONS: Mapping[QuestionName, Question] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class EvidenceSetting:
     """Where something was measured: a result in one kind of model."""
 
     name: str
@@ -86,14 +93,14 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class EvidenceRow:
     """One number with its interval, and what it answers."""
 
     question: QuestionName
     placement: str
     optimizer: str
     setting: str
-    answer: Answer
+    answer: Support
     mean: float
     half_width: float | None
     """Of the 95 % interval; None for one seed, which decides nothing."""
@@ -138,7 +145,7 @@ class Depth:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
+class AdviceClaim:
     """A claim that a study has judged, in its own words."""
 
     result: str
@@ -152,13 +159,13 @@ class Judged:
 class Evidence:
     """All of ours."""
 
-    settings: Mapping[str, Setting]
-    findings: Sequence[Finding]
+    settings: Mapping[str, EvidenceSetting]
+    findings: Sequence[EvidenceRow]
     rates: Sequence[BestRate]
     depths: Sequence[Depth]
     depth_blocks: int
     """Up to how many blocks these were measured."""
-    advice: Sequence[Judged]
+    advice: Sequence[AdviceClaim]
     """How far the doctor's learning rates and warm-ups were right."""
     optimizers: Sequence[str]
     """Every optimiser that there is, measured or not."""
@@ -181,3 +188,49 @@ class Published:
     tokens: float | None = None
     checked: Literal["read", "second-hand", "unverified"]
     """Whether we read it at the place cited, in another text, or know it from memory."""
+
+
+_PUBLISHED = Path(__file__).with_name("published.toml")
+
+
+@cache
+def published() -> Sequence[Published]:
+    """Every entry, in the order of the file."""
+    return [Published(**one) for one in tomllib.loads(_PUBLISHED.read_text(encoding="utf-8"))["published"]]
+
+
+FILE = Path(__file__).with_name("evidence.json")
+_SEALED = SealedJson(
+    format_name="normscope-evidence",
+    version=1,
+    keys=frozenset(Evidence.__dataclass_fields__),
+    again="install NormScope again, or in a clone run `normscope placements choose --write-docs docs`",
+)
+
+
+def packed(evidence: Evidence) -> str:
+    """The file's content."""
+    return _SEALED.text(asdict(evidence))
+
+
+@cache
+def stored() -> Evidence:
+    """What the package holds. Raises UserError where the file is damaged."""
+    return unpacked(_SEALED.read(FILE))
+
+
+def unpacked(table: Mapping[str, Any]) -> Evidence:
+    """From plain values, as `asdict` makes them and JSON gives them back."""
+    pairs = ("blocks", "width")
+    return Evidence(
+        settings={
+            name: EvidenceSetting(**{**one, **{key: tuple(one[key]) for key in pairs}})
+            for name, one in table["settings"].items()
+        },
+        findings=[EvidenceRow(**one) for one in table["findings"]],
+        rates=[BestRate(**{**one, "ladder": tuple(one["ladder"])}) for one in table["rates"]],
+        depths=[Depth(**one) for one in table["depths"]],
+        depth_blocks=table["depth_blocks"],
+        advice=[AdviceClaim(**one) for one in table["advice"]],
+        optimizers=table["optimizers"],
+    )

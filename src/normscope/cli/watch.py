@@ -1,4 +1,4 @@
-"""`normscope watch` follows runs that other commands train, on whatever machine."""
+"""`normscope watch` follows runs that other processes train; `normscope report` writes the report of runs."""
 
 import signal
 import sys
@@ -8,17 +8,44 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ...errors import UserError
-from ...signals import StopRequest
-from .display import in_words, screen, table, tally, whole
+from ..errors import UserError
+from ..settings.files import is_run
+from ..signals import StopRequest
+from .display import in_words, print_summary, screen, table, tally, whole
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rich.console import Console
 
-    from ...compare.reports import LivePage
-    from ...compare.state import CellState
+    from ..compare.reports import LivePage
+    from ..compare.state import CellState
+
+
+def report(
+    folders: Annotated[list[Path], typer.Argument(metavar="FOLDER...", help="Folders of comparisons, or of runs.")],
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the report.  [default: the comparison's own; report/ in a run's]")
+    ] = None,
+    title: Annotated[str | None, typer.Option(help="Title of the report.  [default: the comparison's]")] = None,
+) -> None:
+    """Write the report of a comparison, a demo or a run at any time, also while it is running.
+
+    Runs of several folders make one report where they have the same model and data.
+
+    For example:
+
+    \b
+      normscope report runs/compare-my
+    """
+    from ..compare.reports import report as write_report
+
+    if len(folders) > 1 and out is None:
+        raise UserError("several folders make one report: say with --out where to write it")
+    first = folders[0]
+    page, file = write_report(folders, out or (first / "report" if is_run(first) else first), title=title)
+    print_summary(page, file)
+
 
 _LOOK_EVERY_SECONDS = 0.5
 _REST = 10.0
@@ -66,7 +93,7 @@ def watch(
 
 
 def _watch(folder: Path, out: Path | None, *, once: bool, html: bool) -> None:
-    from ...compare.watching import RunsWatch
+    from ..compare.watching import RunsWatch
 
     watched = RunsWatch(folder)
     states = watched.look()
@@ -76,7 +103,7 @@ def _watch(folder: Path, out: Path | None, *, once: bool, html: bool) -> None:
             page.write_last()
         _print(states)
         return
-    from ..console import stderr
+    from .console import stderr
 
     with WatchDisplay(stderr) as display, StopRequest() as stop:
         display(states)
@@ -103,8 +130,8 @@ def _watch(folder: Path, out: Path | None, *, once: bool, html: bool) -> None:
 
 def _page(folder: Path, out: Path | None) -> "LivePage":
     """Where `normscope report` writes it."""
-    from ...compare.reports import LivePage
-    from ...settings.files import is_run
+    from ..compare.reports import LivePage
+    from ..settings.files import is_run
 
     return LivePage(folder, (out or (folder / "report" if is_run(folder) else folder)) / "report.html")
 
@@ -123,7 +150,7 @@ def _print(states: "Sequence[CellState[Any]]") -> None:
 
 def said_of_all(states: "Sequence[CellState[Any]]") -> str:
     """How many runs are in each state, how far they are together, and when they will end."""
-    from ...compare.state import outlook
+    from ..compare.state import outlook
 
     left = outlook(states).seconds_left
     ends = "" if left is None else f", ends {_at(left)}"
@@ -132,7 +159,7 @@ def said_of_all(states: "Sequence[CellState[Any]]") -> str:
 
 def troubles(states: "Sequence[CellState[Any]]", most: int | None = None) -> list[str]:
     """A line for each run that failed, did not stay finite or has stopped; of more than `most`, those and a count."""
-    from ...report.words import printable
+    from ..report.words import printable
 
     lines = [
         printable(f"{state.status}: {state.cell.name}: {state.message}")

@@ -6,19 +6,26 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..console import say, stderr
-from ..early import refuse_unreadable
-from ..names import PlacementOption, placement_names
-from ..shared import EngineName, Imports, Settings, StopWhen, listed, resumable
-from .display import GridDisplay
-from .ending import end_of
-from .tune import Trials, TrialsTogether, rate_range
+from .console import say, stderr
+from .display import GridDisplay, end_of
+from .shared import (
+    EngineName,
+    Imports,
+    PlacementOption,
+    SettingOptions,
+    StopWhen,
+    listed,
+    placement_names,
+    refuse_unreadable,
+    resumable,
+)
+from .tune import TrialsOption, TrialsTogether, rate_range
 
 if TYPE_CHECKING:
-    from ...compare.grid import Grid
-    from ...compare.search import Tuning
-    from ...tasks.run_config import RunConfig
-    from ...train import StopRule
+    from ..compare.grid import Grid
+    from ..compare.search import Tuning
+    from ..tasks.run_config import RunConfig
+    from ..train import StopRule
 
 
 @resumable()
@@ -60,7 +67,7 @@ def compare(
     out: Annotated[
         Path | None, typer.Option(help="Folder for the runs and the report.  [default: runs/compare-NAME]")
     ] = None,
-    settings: Settings = [],  # noqa: B006
+    settings: SettingOptions = [],  # noqa: B006
     imports: Imports = [],  # noqa: B006
     evaluate: Annotated[
         str | None, typer.Option(help="Translate and score this split with the best checkpoint of each run.")
@@ -82,7 +89,7 @@ def compare(
             "LOW:HIGH of --peak-lr.  [default: a factor of 10 either side of the configuration's]",
         ),
     ] = None,
-    trials: Trials = None,
+    trials: TrialsOption = None,
     trials_together: TrialsTogether = 1,
 ) -> None:
     """Train every combination of the listed values and write report.html.
@@ -98,11 +105,11 @@ def compare(
     """
     refuse_unreadable(config, settings, imports)
     names = placement_names(placements) if placements else None
-    from ...compare.axes import DEFAULT_RATE, AxisOptions, grid_of, numbers
-    from ...compare.search import asked_tuning
-    from ...engines.choosing import chosen
-    from ...runs.config import engine_table, load, places
-    from ...train import StopRule
+    from ..compare.axes import DEFAULT_RATE, AxisOptions, grid_of, numbers
+    from ..compare.search import asked_tuning
+    from ..engines.choosing import chosen
+    from ..runs.config import engine_table, load, places
+    from ..train import StopRule
 
     base = load(config, settings, imports)
     given = places(config, settings)
@@ -144,9 +151,9 @@ def demo(
     \b
       normscope demo --out demo
     """
-    from ...compare.grid import DEMO_GRID, DEMO_TITLE, demo_config
-    from ...engines.choosing import chosen
-    from ...train import StopRule
+    from ..compare.grid import DEMO_GRID, DEMO_TITLE, demo_config
+    from ..engines.choosing import chosen
+    from ..train import StopRule
 
     _compare(
         demo_config(),
@@ -164,8 +171,8 @@ def _compare(base: "RunConfig", grid: "Grid", folder: Path, *, tuning: "Tuning |
     import shlex
     from functools import partial
 
-    from ...compare.compare import run_comparison
-    from ...compare.tune import run_tuned_comparison
+    from ..compare.compare import run_comparison
+    from ..compare.tune import run_tuned_comparison
 
     run = run_comparison if tuning is None else partial(run_tuned_comparison, tuning=tuning)
     command = shlex.join(["normscope", *sys.argv[1:]])
@@ -182,8 +189,8 @@ def _prepare(
     table: dict[str, Any],
     stop_when: "StopRule | None",
 ) -> None:
-    from ...compare.compare import prepare
-    from ...engines.choosing import settings_of
+    from ..compare.compare import prepare
+    from ..engines.choosing import settings_of
 
     for line in prepare(base, grid, folder, settings_of(engine, table), stop_when):
         typer.echo(line)

@@ -7,15 +7,21 @@ from typing import Annotated
 
 import typer
 
-from ...errors import UserError
-from ..console import say, stderr
-from ..early import refuse_unreadable
-from ..names import complete_placements, placement_names
-from ..shared import EngineName, Imports, Settings, StopWhen, resumable
-from .display import GridDisplay
-from .ending import end_of, print_summary
+from ..errors import UserError
+from .console import say, stderr
+from .display import GridDisplay, end_of, print_summary
+from .shared import (
+    EngineName,
+    Imports,
+    SettingOptions,
+    StopWhen,
+    complete_placements,
+    placement_names,
+    refuse_unreadable,
+    resumable,
+)
 
-Trials = Annotated[
+TrialsOption = Annotated[
     int | None, typer.Option(help="Number of trials that every search has; at least 5, its first ones.", min=1)
 ]
 TrialsTogether = Annotated[
@@ -34,7 +40,7 @@ def tune(
         Path | None,
         typer.Argument(metavar="CONFIG.toml", help="Configuration; every setting has its default without one."),
     ] = None,
-    trials: Trials = None,
+    trials: TrialsOption = None,
     placement: Annotated[
         str | None,
         typer.Option(
@@ -59,7 +65,7 @@ def tune(
     out: Annotated[
         Path | None, typer.Option(help="Folder for the trials and their report.  [default: runs/tune-NAME]")
     ] = None,
-    settings: Settings = [],  # noqa: B006
+    settings: SettingOptions = [],  # noqa: B006
     imports: Imports = [],  # noqa: B006
     processes: Annotated[int, typer.Option(help="Number of runs at a time; 0 for one on each core.")] = 0,
     engine: EngineName = None,
@@ -79,13 +85,13 @@ def tune(
     """
     refuse_unreadable(config, settings, imports)
     named = None if placement is None else placement_names([placement])[0]
-    from ...compare.axes import numbers
-    from ...compare.compare import corpus_of
-    from ...compare.search import OpenArm, asked_tuning
-    from ...compare.tune import TuningTask, run_tuning
-    from ...engines.choosing import chosen
-    from ...runs.config import engine_table, load
-    from ...train import StopRule
+    from ..compare.axes import numbers
+    from ..compare.compare import corpus_of
+    from ..compare.search import OpenArm, asked_tuning
+    from ..compare.tune import TuningTask, run_tuning
+    from ..engines.choosing import chosen
+    from ..runs.config import engine_table, load
+    from ..train import StopRule
 
     base = load(config, settings, imports)
     if warmups is not None and warmup_updates is not None:

@@ -1,19 +1,26 @@
-"""What the terminal shows of the runs of a grid while they train."""
+"""What the terminal shows of the runs of a grid while they train, and how such a command ends."""
 
+import contextlib
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+import typer
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 
-from ...report.words import duration, printable, sparkline
+from ..report.words import duration, printable, sparkline
+from .console import say
 
 if TYPE_CHECKING:
-    from ...compare.state import CellState
+    from ..compare.compare import ComparisonResult
+    from ..compare.state import CellState
+    from ..report.comparison.contents import ComparisonPage
+
 
 _PLAIN_EVERY_SECONDS = 30.0
 _LEAST_LETTERS, _MOST_LETTERS = 6, 16
@@ -72,7 +79,7 @@ def in_words(state: "CellState[Any]") -> str:
 
 def whole(states: Sequence["CellState[Any]"]) -> str:
     """How far all runs together are, in a line."""
-    from ...compare.state import outlook
+    from ..compare.state import outlook
 
     found = outlook(states)
     parts = [f"all {len(states)} runs: update {_of(found.update, found.updates)}"]
@@ -134,3 +141,37 @@ def _table(states: Sequence["CellState[Any]"], letters: int, *, ascii_only: bool
 
 def _of(update: int, updates: int | None) -> str:
     return str(update) if updates is None else f"{update}/{updates}"
+
+
+def end_of(done: "ComparisonResult") -> None:
+    """Print the summary and what failed; exit where something failed, or a signal ended it."""
+    # Where a closed terminal has stopped it there is nobody to tell.
+    with contextlib.suppress(OSError) if done.stopped else contextlib.nullcontext():
+        print_summary(done.page, done.file)
+    for line in done.problems:
+        say(f"failed: {line}")
+    if done.stopped is not None:
+        say(f"{done.stopped}; the report shows what there is. Run the same command to resume")
+        raise typer.Exit(done.stopped.exit_code)
+    if done.problems:
+        raise typer.Exit(1)
+
+
+def print_summary(page: "ComparisonPage", file: Path) -> None:
+    """Print what a report says of every configuration, and where it is."""
+    for row in page.configurations:
+        typer.echo(f"{row.verdict.text} – {row.summary}")
+    typer.echo(f"\n{page.conclusion.found}\n{page.conclusion.paper}\n")
+    for curve in page.rate_curves:
+        typer.echo(f"{curve.name}: {curve.summary}")
+    if page.rate_curves:
+        typer.echo("")
+    for arm in page.tuned:
+        typer.echo(arm.summary)
+    if page.tuned:
+        typer.echo("")
+    for row in page.configurations:
+        for run in row.seeds:
+            if run.status == "decided":
+                typer.echo(f"stopped early: {row.name}, seed {run.seed}, after update {run.updates}: {run.message}")
+    typer.echo(f"report: {file}")

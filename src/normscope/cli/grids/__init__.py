@@ -1,1 +1,0 @@
-"""Verbs about many runs: train them, write their report; and what the terminal shows of them."""

@@ -1,0 +1,276 @@
+"""The verbs that take a trained run: score it, use it, give it to other libraries, put it under another placement."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..errors import UserError
+from ..settings.files import refuse_no_run
+from .console import say
+from .shared import (
+    Average,
+    Beam,
+    CheckpointOption,
+    Device,
+    LengthPenalty,
+    as_asked,
+    averaged_if_asked,
+    placement_names,
+    refuse_unwritable,
+)
+
+
+def evaluate(
+    run: Annotated[Path, typer.Argument(help="Run folder.")],
+    split: Annotated[str, typer.Option(help="Split of the run's corpus, such as valid or test.")] = "valid",
+    text: Annotated[
+        Path | None,
+        typer.Option(help="Score a language model on this file of text instead; plain, .gz or .xz."),
+    ] = None,
+    layout: Annotated[
+        str, typer.Option(help="Of --text: paragraphs (a blank line between documents) or wikitext.")
+    ] = "paragraphs",
+    language: Annotated[str, typer.Option(help="Of --text: whose sentences are told apart in a paragraph.")] = "en",
+    beam: Annotated[
+        int | None,
+        typer.Option(help="Number of hypotheses that the search keeps; 1 is greedy search.", show_default="5"),
+    ] = None,
+    length_penalty: Annotated[
+        float | None,
+        typer.Option(
+            help="Exponent in score = sum of log-probabilities / length ** length_penalty, the end token counted.",
+            show_default="1.0",
+        ),
+    ] = None,
+    which: CheckpointOption = "best",
+    average: Average = None,
+    device: Device = "auto",
+    as_json: Annotated[bool, typer.Option("--json", help="Print the scores as JSON.")] = False,
+    save: Annotated[Path | None, typer.Option(help="Write the scores as JSON into this file.")] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="Write the translations into this file, one on each line.")
+    ] = None,
+) -> None:
+    """Score a run on a split of its corpus.
+
+    A translation run gets sacreBLEU with its signature and tokenised BLEU4; a masked-lm or language-model run gets its
+    losses and perplexities, and the latter also on any file of text.
+
+    For example:
+
+    \b
+      normscope evaluate runs/first --split test --save scores.json
+    """
+    import dataclasses
+    import json
+
+    for option, file in (("--save", save), ("--output", output)):
+        if file is not None:
+            refuse_unwritable(option, file)
+    refuse_no_run(run)
+    from ..files import disk_errors, write_atomically
+    from ..provenance import provenance
+    from ..runs.trained import SCORES, evaluate_run, evaluate_text
+
+    given = {"beam": beam, "length_penalty": length_penalty}
+    search = {name: value for name, value in given.items() if value is not None}
+    if text is not None and (search or output is not None):
+        raise UserError("--text is for language models, which have no beam and write no translations; leave those out")
+    with averaged_if_asked(run, which, average) as (place, one, mean):
+        if text is not None:
+            done = evaluate_text(place, text, layout=layout, language=language, which=one, device=device)
+        else:
+            done = evaluate_run(
+                place, split, which=one, device=device, search=search, translations=output is not None, say=say
+            )
+    if mean is not None:
+        settings = {**done.settings, "run": str(run), "update": mean.updates[-1], "average": mean.words}
+        done = dataclasses.replace(done, settings=settings)
+    values = {**done.settings, **done.scores, **provenance()}
+    with disk_errors("writing the scores and translations"):
+        if output is not None:
+            write_atomically(output, "".join(line + "\n" for line in done.translations))
+        if save is not None:
+            write_atomically(save, SCORES.text(values))
+    for line in [json.dumps(values)] if as_json else done.lines():
+        typer.echo(line)
+
+
+def generate(
+    run: Annotated[Path, typer.Argument(help="Run folder.")],
+    prompt: Annotated[str, typer.Option(help="The text to go on with; without it a new document begins.")] = "",
+    tokens: Annotated[int, typer.Option(help="Number of new tokens, at most.")] = 200,
+    samples: Annotated[int, typer.Option(help="Number of texts.")] = 1,
+    temperature: Annotated[
+        float, typer.Option(help="Logits are divided by it; 0 takes the likeliest token every time.")
+    ] = 1.0,
+    top_k: Annotated[
+        int | None, typer.Option(help="Draw from so many of the likeliest tokens.", show_default="all")
+    ] = None,
+    top_p: Annotated[
+        float, typer.Option(help="Draw from the likeliest tokens that together have this probability.")
+    ] = 1.0,
+    seed: Annotated[int, typer.Option(help="Of what is drawn: equal seeds give equal texts.")] = 1,
+    which: CheckpointOption = "best",
+    average: Average = None,
+    device: Device = "auto",
+) -> None:
+    """Write text with the model of a language-model run.
+
+    For example:
+
+    \b
+      normscope generate runs/first --prompt "The history of" --tokens 50
+    """
+    refuse_no_run(run)
+    from ..data.documents.tokeniser import SEP
+    from ..decode.sample import SamplingConfig, sample
+    from ..runs.trained import load_run_of
+    from ..tasks.language_model import LANGUAGE_MODEL
+
+    with averaged_if_asked(run, which, average) as (place, one, _):
+        loaded = load_run_of(LANGUAGE_MODEL, place, which=one, device=device)
+    end = loaded.codec.ids[SEP]
+    # Every document of the training stands behind an end of the one before.
+    ids = [end, *loaded.codec.encode_many([prompt])[0]]
+    config = as_asked(
+        SamplingConfig,
+        tokens=tokens,
+        samples=samples,
+        temperature=temperature,
+        top_k=top_k,
+        top_p=top_p,
+        seed=seed,
+    )
+    texts = as_asked(sample, loaded.model, ids, config, end=end)
+    for number, text in enumerate(texts):
+        if number:
+            typer.echo("---")
+        typer.echo(loaded.codec.decode([*ids, *text]).strip())
+
+
+def translate(
+    run: Annotated[Path, typer.Argument(help="Run folder.")],
+    beam: Beam = 5,
+    length_penalty: LengthPenalty = 1.0,
+    which: CheckpointOption = "best",
+    average: Average = None,
+    device: Device = "auto",
+) -> None:
+    """Translate lines from standard input to standard output, in order.
+
+    For example:
+
+    \b
+      echo "ein hund läuft ." | normscope translate runs/first
+    """
+    refuse_no_run(run)
+    from ..decode.beam import BeamConfig
+    from ..decode.translate import translate_lines
+    from ..runs.trained import load_run_of
+    from ..tasks.translation import TRANSLATION
+
+    search = as_asked(BeamConfig, beam=beam, length_penalty=length_penalty)
+    with averaged_if_asked(run, which, average) as (place, one, _):
+        loaded = load_run_of(TRANSLATION, place, which=one, device=device)
+    # Undecodable bytes become replacement characters: one bad line must not end the translation of the others.
+    lines = (raw.decode("utf-8", errors="replace").rstrip("\r\n") for raw in sys.stdin.buffer)
+    for number, translation in enumerate(translate_lines(loaded.model, loaded.codec, lines, search), 1):
+        if translation.cut:
+            say(f"note: line {number} is too long and was cut")
+        sys.stdout.buffer.write(translation.detokenised.encode("utf-8") + b"\n")
+        sys.stdout.buffer.flush()
+
+
+Which = Annotated[
+    str,
+    typer.Option("--checkpoint", help="Checkpoint: best (lowest validation loss), last, or the number of an update."),
+]
+
+Set = Annotated[
+    list[str],
+    typer.Option(
+        "--set", metavar="KEY=VALUE", help="Change one setting of the new run, such as optimizer.peak_lr=1e-4."
+    ),
+]
+
+
+def export(
+    run: Annotated[Path, typer.Argument(help="Run folder.")],
+    out: Annotated[Path, typer.Argument(help="Folder to make.")],
+    form: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            help="bert, roberta-prelayernorm, gpt2, llama, olmo2, qwen3, gemma2, marian, m2m100 or ctranslate2; "
+            "without it, the first that fits.",
+        ),
+    ] = None,
+    which: Which = "best",
+    average: Average = None,
+) -> None:
+    """Write a run's model and tokeniser as Hugging Face transformers or CTranslate2 open them.
+
+    For example:
+
+    \b
+      normscope export runs/first exported --format marian
+    """
+    refuse_no_run(run)
+    from ..exchange.verbs import export_run
+
+    with averaged_if_asked(run, which, average) as (place, one, _):
+        report = export_run(place, out, form=form, which=one)
+    left_out = f"; without {', '.join(report.left_out)}" if report.left_out else ""
+    typer.echo(
+        f"{out}: {report.form.name}, opened by {report.form.opened_by}; its outputs differ from ours by at most "
+        f"{report.difference:.2g}{left_out}"
+    )
+
+
+def import_(
+    folder: Annotated[Path, typer.Argument(help="Folder with config.json, model.safetensors and tokenizer.json.")],
+    run: Annotated[Path, typer.Argument(help="Run folder to make.")],
+    settings: Set = [],  # noqa: B006
+) -> None:
+    """Make a run of a BERT, Llama, OLMo 2, Qwen 3 or Gemma 2 checkpoint of Hugging Face transformers.
+
+    For example:
+
+    \b
+      normscope import bert-base-uncased runs/bert
+    """
+    from ..exchange.verbs import import_run
+
+    imported = import_run(folder, run, settings=settings)
+    typer.echo(f"{run}: task {imported.task}, update 0")
+    if imported.drawn:
+        typer.echo(f"note: drawn at random, because the checkpoint lacks these weights: {', '.join(imported.drawn)}")
+    if imported.unused:
+        typer.echo(f"note: weights of the checkpoint that this model has no place for: {', '.join(imported.unused)}")
+
+
+def convert_placement(
+    run: Annotated[Path, typer.Argument(help="Run folder.")],
+    out: Annotated[Path, typer.Argument(help="Run folder to make.")],
+    placement: Annotated[str, typer.Option(help="A registered name, such as pre-ln; `placements` lists them.")],
+    which: Which = "best",
+    settings: Set = [],  # noqa: B006
+) -> None:
+    """Put the weights of a run under another placement, and say what that does to the function that they compute.
+
+    For example:
+
+    \b
+      normscope convert-placement runs/first runs/peri --placement peri-ln
+    """
+    refuse_no_run(run)
+    placement_names([placement])
+    from ..exchange.verbs import re_place_run
+
+    done = re_place_run(run, out, placement, which=which, settings=settings)
+    for line in done.lines():
+        typer.echo(line)
+    typer.echo(f"{out}: update 0; train on with: normscope train {out / 'config.toml'} --run {out}")

@@ -1,1 +1,0 @@
-"""The verbs that take a trained run: score it, use it, and give it to other libraries."""
