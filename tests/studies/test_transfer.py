@@ -12,64 +12,67 @@ import torch
 import in_process
 from normscope.errors import UserError
 from normscope.tasks.language_model import LANGUAGE_MODEL
+from normscope_studies.engine import ladders as ladders_module
+from normscope_studies.engine.ladders import Ladder, LadderRun, WarmupPair
 from normscope_studies.engine.pieces import Pieces
 from normscope_studies.engine.study import run_study
-from normscope_studies.ladders import runs as runs_module
-from normscope_studies.ladders.runs import Run
-from normscope_studies.transfer.claims import claims
 from normscope_studies.transfer.config import AXES, SCALES, TransferConfig
-from normscope_studies.transfer.ladders import Key, Ladder
+from normscope_studies.transfer.drifts import (
+    Carries,
+    SizedModel,
+    at_an_end,
+    best_lrs,
+    coordinate_drifts,
+    rate_drifts,
+    run_config,
+)
 from normscope_studies.transfer.measure import WHAT, coordinates
-from normscope_studies.transfer.models import run_config
-from normscope_studies.transfer.study import STUDY
-from normscope_studies.transfer.verdicts import Carries, coordinate_drifts, rate_drifts
+from normscope_studies.transfer.study import STUDY, claims
 
 SMOKE: TransferConfig = SCALES["smoke"].config
 CONFIG = TransferConfig(placements=("pre-ln", "completep"))
 
 
-def run_of(nats: float, *, finite: bool = True) -> Run:
+def run_of(nats: float, *, finite: bool = True) -> LadderRun:
     cell: Any = SimpleNamespace(name="made up")
-    return Run(cell=cell, final_nats=nats, first_nats=6.0, finite=finite)
+    return LadderRun(cell=cell, final_nats=nats, first_nats=6.0, finite=finite)
 
 
-def ladder_of(key: Key, best_lrs: list[float]) -> Ladder:
+def ladder_of(wanted: list[float]) -> Ladder:
     """A parabola over the logarithm of the rate with its bottom where it is wanted, one a seed."""
-    rows = [[run_of(4 + 0.1 * (math.log(lr) - math.log(best)) ** 2) for lr in CONFIG.peak_lrs] for best in best_lrs]
-    return Ladder(key=key, peak_lrs=CONFIG.peak_lrs, runs=rows)
+    rows = [[run_of(4 + 0.1 * (math.log(lr) - math.log(best)) ** 2) for lr in CONFIG.peak_lrs] for best in wanted]
+    return Ladder(warmup_updates=0, peak_lrs=CONFIG.peak_lrs, runs=rows, again={})
 
 
 def test_the_best_rate_is_the_parabola_s_bottom_and_says_where_the_ladder_ends() -> None:
-    made = ladder_of(Key("pre-ln", 32, 4, 0), [3e-3, 6e-3])
-    assert made.best_lrs == pytest.approx([3e-3, 6e-3], rel=1e-9)
-    assert not made.at_an_end
-    assert ladder_of(Key("pre-ln", 32, 4, 0), [3e-3, 1.0]).at_an_end
+    made = ladder_of([3e-3, 6e-3])
+    assert best_lrs(made) == pytest.approx([3e-3, 6e-3], rel=1e-9)
+    assert not at_an_end(made)
+    assert at_an_end(ladder_of([3e-3, 1.0]))
     lost = replace(made, runs=[[run_of(9.0, finite=False), *made.runs[0][1:]]])
-    assert lost.best_lrs == pytest.approx([3e-3], rel=1e-6)
+    assert best_lrs(lost) == pytest.approx([3e-3], rel=1e-6)
 
 
 def test_an_exponent_is_that_of_the_power_law_and_decides_by_its_interval() -> None:
     noise = (0.99, 1.0, 1.01)
-    ladders = {
-        Key(placement, *size, warmup): ladder_of(
-            Key(placement, *size, warmup),
-            # Pre-LN's falls as one over the width and stays over the depth; CompleteP's stays over both.
-            [5e-3 * seed * (size[0] / 32) ** (-1 if placement == "pre-ln" else 0) for seed in noise],
-        )
+    pairs = {
+        SizedModel(placement, *size): WarmupPair(without=made, warm=made)
         for placement in CONFIG.placements
         for axis in AXES
         for size in CONFIG.sizes(axis)
-        for warmup in CONFIG.warmups
+        # Pre-LN's falls as one over the width and stays over the depth; CompleteP's stays over both.
+        for made in [
+            ladder_of([5e-3 * seed * (size[0] / 32) ** (-1 if placement == "pre-ln" else 0) for seed in noise])
+        ]
     }
-    found = {(drift.placement, drift.axis, drift.at): drift for drift in rate_drifts(CONFIG, ladders)}
+    found = {(drift.placement, drift.axis, drift.at): drift for drift in rate_drifts(CONFIG, pairs)}
     for warmup in CONFIG.warmups:
         assert found["pre-ln", "width", warmup].carries == Carries.DRIFTS
         assert float(found["pre-ln", "width", warmup].found.mean) == pytest.approx(-1, abs=1e-6)
         assert found["pre-ln", "depth", warmup].carries == Carries.TRANSFERS
         assert found["completep", "width", warmup].carries == Carries.TRANSFERS
-    ended = dict(ladders)
-    first = Key("completep", *CONFIG.sizes("width")[0], 0)
-    ended[first] = ladder_of(first, [1.0, 1.0, 1.0])
+    first = SizedModel("completep", *CONFIG.sizes("width")[0])
+    ended = pairs | {first: replace(pairs[first], without=ladder_of([1.0, 1.0, 1.0]))}
     beyond = {(drift.placement, drift.axis, drift.at): drift for drift in rate_drifts(CONFIG, ended)}
     assert beyond["completep", "width", 0].at_an_end == 1
     assert beyond["completep", "width", 0].carries == Carries.UNDECIDED
@@ -83,7 +86,7 @@ def test_changes_are_judged_along_each_axis_and_the_promise_by_its_own() -> None
         return [{of: [seed * value for value in values] for of in WHAT} for seed in (0.9, 1.0, 1.2)]
 
     found = {
-        (placement, *size): moved(placement, *size)
+        SizedModel(placement, *size): moved(placement, *size)
         for placement in CONFIG.placements
         for axis in AXES
         for size in CONFIG.sizes(axis)
@@ -142,7 +145,7 @@ def test_text_that_is_not_there_is_told() -> None:
 
 
 def test_the_smallest_scale_measures_everything_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runs_module, "run_cells", in_process.run_cells)
+    monkeypatch.setattr(ladders_module, "run_cells", in_process.run_cells)
     config = replace(SMOKE, placements=("completep",), peak_lrs=(1e-3, 1e-2))
     pieces = Pieces(tmp_path)
     findings, page = run_study(STUDY, config, pieces, command="normscope study transfer", scale="smoke")

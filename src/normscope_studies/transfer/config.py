@@ -9,6 +9,11 @@ from ..engine.models import LadderConfig
 from ..engine.study import Scale
 
 AXES = ("width", "depth")
+PROMISED = (
+    ("completep", "depth", "Dey et al. 2025, arXiv:2505.01618, section 3, with its own learning rates by layer"),
+    ("depth-mup", "depth", "Yang et al. 2023, arXiv:2310.02244, section 1, of blocks of one layer"),
+)
+"""Promised along an axis; of the width nothing is, since no placement changes what a wider matrix does."""
 PLACEMENTS = ("post-ln", "pre-ln", "deepnorm", "peri-ln", "completep", "depth-mup", "mhc")
 
 
