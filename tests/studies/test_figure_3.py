@@ -15,19 +15,19 @@ from torch import nn
 
 import in_process
 from normscope.cli import main as cli
+from normscope.compare import pool
 from normscope.engines.processes import Processes
 from normscope.errors import UserError
 from normscope.model import Layout
 from normscope.tasks.translation import TRANSLATION, TranslationRunConfig
 from normscope.train.device import seed_micro_batch
+from normscope_studies.engine import ladders
 from normscope_studies.engine.pieces import Pieces
 from normscope_studies.engine.study import run_study
-from normscope_studies.figure_3 import pieces as figure_3_pieces
-from normscope_studies.figure_3.claims import Expected, claims
-from normscope_studies.figure_3.config import PLACEMENTS, POST, PRE, SCALES, Condition, Figure3Config, corpus_of
+from normscope_studies.figure_3.config import PLACEMENTS, POST, PRE, Condition, Figure3Config, corpus_of
 from normscope_studies.figure_3.measure import MATRICES, STACKS, Bench, matrices
-from normscope_studies.figure_3.numbers import KINDS, Numbers
-from normscope_studies.figure_3.study import STUDY
+from normscope_studies.figure_3.numbers import KINDS, Figure3Numbers, measure
+from normscope_studies.figure_3.study import SCALES, STUDY, Expected, claims
 
 TINY = replace(
     SCALES["smoke"].config, width=16, ffn_width=32, heads=2, warm_up_width=16, warm_up_ffn_width=32, warm_up_updates=4
@@ -38,7 +38,7 @@ LARGE, SMALL = TINY.conditions[0], TINY.conditions[-1]
 
 @pytest.fixture(scope="module")
 def bench() -> Bench:
-    return Bench(TINY, corpus_of(TINY), torch.device("cpu"))
+    return Bench(TINY, corpus_of(TINY.corpus, TINY.toy_pairs), torch.device("cpu"))
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Of a finished study of the tiny size, trained in this process."""
     path = tmp_path_factory.mktemp("study")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(figure_3_pieces, "run_cells", in_process.run_cells)
+        patch.setattr(ladders, "run_cells", in_process.run_cells)
         run_study(STUDY, TINY, Pieces(path), command="normscope study figure-3")
     return path
 
@@ -109,7 +109,7 @@ class TestMeasurement:
 def numbers(
     *, post: float = 0.0, pre: float = -0.5, size: float = 1.6, grows: float = 0.2, pre_layers: float = 0.0,
     after: float = 0.2, spread: float = 0.01, seeds: int = 10,
-) -> Numbers:  # fmt: skip
+) -> Figure3Numbers:  # fmt: skip
     """Made up: exponents of depth, the size of Post-LN, slopes over layers, and what the warm-up leaves."""
     draw, depths, layers = np.random.default_rng(0), np.array(BLOCKS), np.arange(6)
 
@@ -121,7 +121,7 @@ def numbers(
         return dict.fromkeys(KINDS, values)
 
     last = {POST: noisy(size * (depths / 6) ** post), PRE: noisy(0.6 * (depths / 6) ** pre)}
-    return Numbers(
+    return Figure3Numbers(
         blocks=BLOCKS,
         layers={POST: by_layer(grows), PRE: by_layer(pre_layers)},
         last={LARGE: last, SMALL: {POST: last[POST] / 2, PRE: last[PRE]}},
@@ -222,11 +222,12 @@ class TestStudy:
     def test_a_training_that_fails_is_told(self, folder, tmp_path, monkeypatch):
         shutil.copytree(folder / "pieces", tmp_path / "pieces")
         monkeypatch.setattr(
-            "normscope.compare.pool.train_command",
+            pool,
+            "train_command",
             lambda cell, stop_when=None: ["-c", "raise SystemExit('no room')", "train"],
         )
-        with pytest.raises(UserError, match=r"seed-1: failed: no room \(log: "):
-            figure_3_pieces.measure(TINY, Pieces(tmp_path, engine=Processes))
+        with pytest.raises(UserError, match=r"seed-1: no room \(log: "):
+            measure(TINY, Pieces(tmp_path, engine=Processes))
 
     def test_without_a_warm_up_nothing_is_trained(self, folder, tmp_path):
         shutil.copytree(folder / "pieces", tmp_path / "pieces")

@@ -16,8 +16,7 @@ from normscope_studies.engine.deviation import Compared, mean_over_draws
 from normscope_studies.engine.pieces import Pieces
 from normscope_studies.engine.study import run_study
 from normscope_studies.figure_3.config import corpus_of
-from normscope_studies.real_text.page import findings
-from normscope_studies.real_text.study import STUDY
+from normscope_studies.real_text.study import STUDY, findings
 from normscope_studies.theory.batches import setting_of
 
 SMALL = replace(STUDY.scales["smoke"].config, width=32, ffn_width=48, blocks=(2,), max_tokens=128)
@@ -58,7 +57,7 @@ def test_a_piece_by_hand(found):
     """The gradient of the mean loss per token of the seed's batch, dropout as training draws it."""
     folder, *_ = found
     piece = json.loads((folder / "pieces" / "pre-ln_2-2_seed-2.json").read_text(encoding="utf-8"))["value"]
-    corpus = corpus_of(SMALL)
+    corpus = corpus_of(SMALL.corpus, SMALL.toy_pairs)
     task = TranslationObjective(
         corpus, TranslationConfig(label_smoothing=0.1), max_tokens=128, seed=2, device=torch.device("cpu")
     )
@@ -93,7 +92,7 @@ def curves(off: float, scatter: float = 1e-4):
     [(0.1, "reproduced"), (0.2, "reproduced under conditions"), (-0.3, "reproduced under conditions")],
 )
 def test_verdicts_turn(off, verdict):
-    corpus = corpus_of(SMALL)
+    corpus = corpus_of(SMALL.corpus, SMALL.toy_pairs)
     config = replace(SMALL, placements=("pre-ln",))
     made = findings(config, corpus, curves(off), fast=False)
     assert [claim.verdict for claim in made.claims] == [verdict, verdict]
@@ -102,7 +101,7 @@ def test_verdicts_turn(off, verdict):
 
 def test_two_seeds_that_differ_do_not_decide():
     config = replace(SMALL, placements=("pre-ln",))
-    made = findings(config, corpus_of(SMALL), curves(0.1, scatter=0.05), fast=False)
+    made = findings(config, corpus_of(SMALL.corpus, SMALL.toy_pairs), curves(0.1, scatter=0.05), fast=False)
     assert {claim.verdict for claim in made.claims} == {"undecided"}
 
 
@@ -130,7 +129,7 @@ def test_what_the_text_repeats_is_what_the_prediction_needs(tmp_path):
     """With it the root mean square deviation of W2's gradients is small, dropout and all; without it, it is not."""
     config = replace(SMALL, width=128, ffn_width=256, seeds=6, max_tokens=512, dropout=0.3, placements=("post-ln",))
     data = STUDY.run(config, Pieces(tmp_path)).data["curves"]["post-ln 2-2"]
-    corpus, without = corpus_of(config), []
+    corpus, without = corpus_of(config.corpus, config.toy_pairs), []
     for seed in range(1, config.seeds + 1):
         task = TranslationObjective(
             corpus, TranslationConfig(label_smoothing=0.1), max_tokens=512, seed=seed, device=torch.device("cpu")

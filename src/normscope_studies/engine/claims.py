@@ -7,6 +7,7 @@ from typing import Any
 from normscope.evidence.estimates import with_interval
 from normscope.evidence.judging import Answer, between, conditions_of, verdict_of
 from normscope.measure import Estimate
+from normscope.report.words import number
 
 from .page import Claim
 
@@ -72,6 +73,12 @@ def listed(values: Mapping[str, Estimate], shown: Callable[[Estimate], str] = wi
         return "; ".join(f"{setting} {shown(one)}" for setting, one in values.items())
     lowest, highest = (which(values, key=lambda setting: float(values[setting].mean)) for which in (min, max))
     return f"from {shown(values[lowest])}, {lowest}, to {shown(values[highest])}, {highest}"
+
+
+def shown_factor(found: Estimate, decimals: int = 2) -> str:
+    """A factor whose logarithm was estimated, with its interval: "1.20 (1.10 to 1.31)"."""
+    low, middle, high = (number(math.exp(float(value)), decimals) for value in (found.low, found.mean, found.high))
+    return middle if math.isnan(float(found.low)) else f"{middle} ({low} to {high})"
 
 
 def _at(bound: Bound, setting: str) -> float:

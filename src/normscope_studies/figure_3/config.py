@@ -1,18 +1,15 @@
 """How large Xiong et al. 2020, figure 3, is asked: the models, the batches and the scales."""
 
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Protocol
 
 from normscope.data.parallel.corpus import Corpus
-from normscope.data.parallel.opening import TOY, DataConfig, open_corpus
-from normscope.errors import UserError
+from normscope.data.parallel.opening import DataConfig, open_corpus
 from normscope.model import ModelConfig
 from normscope.optim import OptimizerConfig, ScheduleConfig
 from normscope.tasks.translation import TranslationConfig, TranslationRunConfig
 from normscope.train import TrainConfig
 
-from ..engine.study import Scale
+from ..engine.models import refuse_missing
 
 POST, PRE = "post-ln", "pre-ln"
 PLACEMENTS = {POST: "Post-LN", PRE: "Pre-LN"}
@@ -151,53 +148,13 @@ class Figure3Config:
         )
 
 
-class OnText(Protocol):
-    """A configuration that names its text, as `DataConfig` does."""
-
-    @property
-    def corpus(self) -> str: ...
-
-    @property
-    def toy_pairs(self) -> int: ...
+def corpus_of(corpus: str, toy_pairs: int) -> Corpus:
+    """A prepared corpus, or `toy`. Raises UserError that says how to come by one where there is none."""
+    refuse_missing(corpus, "corpus", "normscope data prepare")
+    return open_corpus(DataConfig(corpus=corpus, toy_pairs=toy_pairs))
 
 
-def corpus_of(config: OnText) -> Corpus:
-    """Raises UserError that says how to come by a corpus where there is none."""
-    if config.corpus != TOY and not Path(config.corpus).is_dir():
-        raise UserError(
-            f"no corpus at {config.corpus!r}: prepare IWSLT14 De-En with `normscope data prepare`, and give its folder "
-            f"with --set corpus=FOLDER (or corpus={TOY} for the embedded language)"
-        )
-    return open_corpus(DataConfig(corpus=config.corpus, toy_pairs=config.toy_pairs))
-
-
-SCALES = {
-    "smoke": Scale(
-        config=Figure3Config(
-            corpus=TOY,
-            toy_pairs=1_000,
-            seeds=2,
-            blocks=(2, 3),
-            width=32,
-            ffn_width=64,
-            max_tokens=512,
-            batches=2,
-            last_batches=2,
-            small_max_tokens=64,
-            small_batches=2,
-            warm_up_width=32,
-            warm_up_ffn_width=64,
-            warm_up_updates=8,
-            warm_up_max_tokens=256,
-        ),
-        decides=False,
-    ),
-    "cpu": Scale(config=Figure3Config()),
-    "paper": Scale(
-        config=Figure3Config(
-            warm_up_seeds=10, warm_up_width=512, warm_up_ffn_width=1024, warm_up_max_tokens=4096, device="auto"
-        )
-    ),
-}
-"""Cost: smoke takes seconds; cpu some 40 minutes of one core, and 50 more for the training; paper ten trainings
-of 4,000 updates at full size, some 5 hours each on a core and minutes each on an accelerator."""
+def corpus_title(corpus: Corpus) -> str:
+    """Languages and sizes, for the conditions."""
+    languages = f"{corpus.source.form.language}-{corpus.target.form.language}"
+    return f"{languages}, {len(corpus.splits['train']):,} training sentences, {len(corpus.target.vocabulary):,} entries"

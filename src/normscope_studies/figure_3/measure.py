@@ -3,12 +3,12 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
-from normscope.compare.grid import Cell
 from normscope.data.parallel.batches import TranslationBatch
 from normscope.data.parallel.corpus import Corpus
 from normscope.measure import expected_gradient_norms
@@ -20,7 +20,6 @@ from normscope.tasks.translation import (
     TranslationConfig,
     TranslationObjective,
     TranslationRunConfig,
-    translation,
 )
 from normscope.train.device import keep_freed_memory, seed_micro_batch
 
@@ -29,7 +28,7 @@ from .config import Condition, Figure3Config
 MATRICES = {"W1": "ffn_in", "W2": "ffn_out"}
 PRINTED = {"W1": "W₁", "W2": "W₂"}
 STACKS = ("encoder", "decoder")
-Norms = dict[str, Any]
+PieceNorms = dict[str, Any]
 """Of one model: matrix -> stack -> what `GradientNorms` says, a list over layers each; and of the batches."""
 
 
@@ -42,17 +41,17 @@ class Bench:
             keep_freed_memory()
         self.fast_matmul = fast_matmul(device).on
 
-    def at_start(self, model: ModelConfig, condition: Condition, seed: int, *, last_only: bool = False) -> Norms:
+    def at_start(self, model: ModelConfig, condition: Condition, seed: int, *, last_only: bool = False) -> PieceNorms:
         """With its initial weights. last_only: of W2 in the decoder's last block, and of nothing else."""
         built = TRANSLATION.build(TranslationRunConfig(seed=seed, model=model), self.corpus.codec).to(self.device)
         return self.norms(built, condition, seed, last_only=last_only)
 
-    def after_training(self, cell: Cell, condition: Condition) -> Norms:
-        """With the weights of the run's last checkpoint."""
-        run = load_run_of(TRANSLATION, cell.folder.path, which="last", device=str(self.device))
-        return self.norms(run.model, condition, cell.seed) | {"update": run.update}
+    def after_training(self, folder: Path, condition: Condition, seed: int) -> PieceNorms:
+        """With the weights of the last checkpoint of a run."""
+        run = load_run_of(TRANSLATION, folder, which="last", device=str(self.device))
+        return self.norms(run.model, condition, seed) | {"update": run.update}
 
-    def norms(self, model: EncoderDecoder, condition: Condition, seed: int, *, last_only: bool = False) -> Norms:
+    def norms(self, model: EncoderDecoder, condition: Condition, seed: int, *, last_only: bool = False) -> PieceNorms:
         """Of the mean loss per target token, label-smoothed, in nats; dropout as the model has it."""
         task = self.task(condition, seed)
         losses, batches = [], self.batches(condition, seed)
@@ -67,7 +66,7 @@ class Bench:
         wanted = last_matrix(model) if last_only else matrices(model)
         named = only_trainable(model, [weight for weights in wanted.values() for weight in weights])
         found = expected_gradient_norms(model, range(condition.batches), loss)
-        values: Norms = {}
+        values: PieceNorms = {}
         for (matrix, stack), weights in wanted.items():
             each = [found[named[weight]] for weight in weights]
             values.setdefault(matrix, {})[stack] = {
@@ -102,11 +101,10 @@ class Bench:
             "device": self.device.type,
         }
 
-    def asked_of(self, cell: Cell, condition: Condition) -> dict[str, Any]:
-        """As `asked`, of a trained model; where its corpus lies does not count."""
-        config = translation(cell.config, "figure 3")
+    def asked_of(self, config: TranslationRunConfig, condition: Condition) -> dict[str, Any]:
+        """As `asked`, of the model that a run trained; where its corpus lies does not count."""
         training = asdict(config) | {"data": {"max_tokens": config.data.max_tokens}}
-        return self.asked(config.model, condition, cell.seed) | {"training": training}
+        return self.asked(config.model, condition, config.seed) | {"training": training}
 
 
 def matrices(model: EncoderDecoder) -> dict[tuple[str, str], list[nn.Parameter]]:

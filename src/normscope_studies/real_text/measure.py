@@ -11,7 +11,9 @@ from normscope.train.device import seed_micro_batch
 from ..figure_3.measure import STACKS, matrices, only_trainable
 
 
-def measured(config: ModelConfig, seed: int, task: TranslationObjective, batch: TranslationBatch) -> dict[str, Any]:
+def measured_norms(
+    config: ModelConfig, seed: int, task: TranslationObjective, batch: TranslationBatch
+) -> dict[str, Any]:
     """By stack: q after every block from the embedding on, and the norm of every W2's gradient."""
     model: EncoderDecoder = TRANSLATION.build(TranslationRunConfig(seed=seed, model=config), task.corpus.codec)
     seed_micro_batch(seed, 0)

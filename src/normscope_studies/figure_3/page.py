@@ -1,0 +1,311 @@
+"""Figure 3's panels as the paper lays them out, the figures beside them, the numbers under them, and its conditions."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from normscope.compare.manifest import in_words
+from normscope.evidence.estimates import Floats, estimate, exponent, plain_estimate
+from normscope.measure import Estimate
+from normscope.report.chart import Kind, Panel, Series
+from normscope.report.words import counted
+
+from ..engine.figures import line
+from ..engine.page import StudyFigure, StudyTable
+from .config import PLACEMENTS, POST, PRE, Condition, Figure3Config, corpus_title
+from .measure import MATRICES, PRINTED, STACKS, mean_target_tokens
+from .numbers import (
+    KINDS,
+    Figure3Numbers,
+    Figure3Theory,
+    Layers,
+    ModelPieces,
+    factor_per_layer,
+    left_after_warm_up,
+    without_noise,
+)
+
+PUBLISHED = 1.6
+"""Section 3.4: the gradient of the last W₂ of Post-LN, at every depth."""
+_PLACEMENT_HUES = {POST: 0, PRE: 1}
+_AFTER_HUE, _CONDITION_HUE = 2, 3
+_EDGES = ("mean", "low", "high")
+_CLAIMED: dict[str, tuple[str, str, Callable[[float, float], float]]] = {
+    PRE: ("c", "the paper's order 1/√L", lambda deeper, first: first / deeper**0.5),
+    POST: ("d", f"the paper's {PUBLISHED}", lambda deeper, first: PUBLISHED),
+}
+"""Letter of the panel, and what the paper says: from how many times deeper, and our first value."""
+
+
+def figures(numbers: Figure3Numbers, theory: Figure3Theory, layers: Condition, trained: str) -> list[StudyFigure]:
+    """layers: the condition of panels (a) and (b). trained: what the model that went through the warm-up is."""
+    found = [
+        StudyFigure.of_panels(
+            name="figure_3",
+            title="Figure 3, in the paper's layout",
+            caption="Norms of gradients at initialisation. (a), (b): of the gradient averaged over mini-batches, layer "
+            "by layer (e: encoder, d: decoder). (c), (d): of the last W₂, by the number of blocks in each stack. Bands "
+            "are 95 % intervals over seeds. The paper's own curves are known by what its text says of them: around "
+            f"{PUBLISHED} in (d), and Theorem 1's order 1/√L in (c), drawn through our first value.",
+            panels=[_layers_panel(numbers, theory, layers, matrix, trained) for matrix in MATRICES]
+            + [_depth_panel(numbers, theory, placement) for placement in (PRE, POST)],
+            told="Gradient norms by layer and by depth, Post-LN and Pre-LN",
+            wide=True,
+        ),
+        StudyFigure.of_panels(
+            name="noise",
+            title="What averaging over batches removes",
+            caption="Three sizes of one gradient, of W₂: the mean over batches of its norm; the norm of its mean over "
+            "batches, which the paper shows; and the latter with the noise that the average still holds removed, "
+            "which is the limit of more and more batches.",
+            panels=[_noise_panel(numbers, placement) for placement in PLACEMENTS],
+            told="Mean of norms and norm of the mean, W₂",
+            wide=True,
+        ),
+    ]
+    if numbers.after:
+        panels = [_warm_up_panel(numbers, matrix) for matrix in MATRICES]
+        found.append(
+            StudyFigure.of_panels(
+                name="warm_up",
+                title="Post-LN before and after the warm-up",
+                caption=f"Both of the same model, {trained}, on the same batches.",
+                panels=panels,
+                told="Gradient norms of Post-LN before and after the warm-up",
+                wide=True,
+            )
+        )
+    return found
+
+
+def _layers_panel(
+    numbers: Figure3Numbers, theory: Figure3Theory, condition: Condition, matrix: str, trained: str
+) -> Panel:
+    series = []
+    for placement, title in PLACEMENTS.items():
+        hue = _PLACEMENT_HUES[placement]
+        measured = numbers.layers[placement]["norm_of_mean"]
+        series.append(_over_layers(title, hue, measured, matrix))
+        curve = theory.norms[condition, placement, numbers.blocks[0]].norm_of_mean
+        series.append(_over_layers(f"{title}, predicted", hue, curve, matrix, kind="predicted"))
+    if numbers.after:
+        label = f"Post-LN after the warm-up ({trained})"
+        series.append(_over_layers(label, _AFTER_HUE, numbers.after["norm_of_mean"], matrix))
+    panel = "a" if matrix == "W1" else "b"
+    return _by_layer(f"({panel}) {PRINTED[matrix]}, {numbers.blocks[0]}-{numbers.blocks[0]}", numbers.blocks[0], series)
+
+
+def _depth_panel(numbers: Figure3Numbers, theory: Figure3Theory, placement: str) -> Panel:
+    x, series = list(numbers.blocks), list[Series]()
+    for hue, (condition, by_placement) in enumerate(numbers.last.items(), _CONDITION_HUE):
+        series.append(_banded(condition.title, hue, x, estimate(by_placement[placement])))
+        series.append(line(f"predicted, {condition.title}", "predicted", hue, x, theory.last(condition, placement)))
+    letter, label, claimed = _CLAIMED[placement]
+    values = [claimed(depth / x[0], series[0].y[0] or 0.0) for depth in x]
+    series.append(line(label, "claimed", -1, x, values))
+    title = f"({letter}) last W₂, {PLACEMENTS[placement]}"
+    return Panel(title=title, xlabel="blocks of each stack", ylabel="gradient norm", series=series, from_zero=True)
+
+
+def _noise_panel(numbers: Figure3Numbers, placement: str) -> Panel:
+    kinds, layers = numbers.layers[placement], numbers.blocks[0]
+    clean = {key: without_noise(kinds, key) for key in kinds["norm_of_mean"]}
+    series = [
+        _over_layers("mean of the batches' norms", 0, kinds["mean_of_norms"], "W2"),
+        _over_layers("norm of the batches' mean", 1, kinds["norm_of_mean"], "W2"),
+        _over_layers("norm of the batches' mean, noise removed", 2, clean, "W2"),
+    ]
+    return _by_layer(f"{PLACEMENTS[placement]}, W₂", layers, series, ylabel="size of the gradient")
+
+
+def _warm_up_panel(numbers: Figure3Numbers, matrix: str) -> Panel:
+    before, after = numbers.before["norm_of_mean"], numbers.after["norm_of_mean"]
+    series = [
+        _over_layers("at initialisation", _PLACEMENT_HUES[POST], before, matrix),
+        _over_layers("after the warm-up", _AFTER_HUE, after, matrix),
+    ]
+    return _by_layer(f"{PRINTED[matrix]}, Post-LN", numbers.blocks[0], series)
+
+
+def _by_layer(title: str, layers: int, series: Sequence[Series], *, ylabel: str = "norm of the mean gradient") -> Panel:
+    """Encoder, an empty place, decoder."""
+    names = [f"{stack[0]}{layer}" for stack in STACKS for layer in range(1, layers + 1)]
+    return Panel(
+        title=title,
+        xlabel="layer",
+        ylabel=ylabel,
+        series=series,
+        from_zero=True,
+        ticks=[*names[:layers], "", *names[layers:]],
+    )
+
+
+def _over_layers(label: str, hue: int, layers: Layers, matrix: str, *, kind: Kind = "measured") -> Series:
+    """(S, L) for a mean with its band, (L,) for a line."""
+    found = [estimate(np.atleast_2d(layers[matrix, stack])) for stack in STACKS]
+    values, lows, highs = ([value for one in found for value in (*getattr(one, edge), None)][:-1] for edge in _EDGES)
+    banded = layers[matrix, STACKS[0]].ndim > 1 and len(layers[matrix, STACKS[0]]) > 1
+    band = {"low": lows, "high": highs} if banded else {}
+    return Series(label=label, kind=kind, hue=hue, x=range(len(values)), y=values, **band)
+
+
+def _banded(label: str, hue: int, x: Sequence[float], found: Estimate) -> Series:
+    mean, low, high = (getattr(found, edge).tolist() for edge in _EDGES)
+    return Series(label=label, kind="measured", hue=hue, x=x, y=mean, low=low, high=high)
+
+
+def tables(numbers: Figure3Numbers, theory: Figure3Theory, layers: Condition) -> list[StudyTable]:
+    """layers: the condition of panels (a) and (b)."""
+    found = [_last_table(numbers, theory)]
+    found += [_layers_table(numbers, theory, layers, matrix) for matrix in MATRICES]
+    return [*found, _warm_up_table(numbers)] if numbers.after else found
+
+
+def _last_table(numbers: Figure3Numbers, theory: Figure3Theory) -> StudyTable:
+    rows: list[list[str | float | None]] = []
+    for condition, by_placement in numbers.last.items():
+        for placement, values in by_placement.items():
+            slope, found = exponent(numbers.blocks, values), estimate(values)
+            predicted, rate = theory.last(condition, placement), theory.exponent(condition, placement)
+            begin: list[str | float | None] = [PLACEMENTS[placement], condition.title]
+            rows += [
+                [*begin, "measured", *found.mean.tolist(), float(slope.mean)],
+                [*begin, "± (95 %)", *found.half_width.tolist(), float(slope.half_width)],
+                [*begin, "predicted", *predicted, rate],
+            ]
+    depths = [f"{depth}-{depth}" for depth in numbers.blocks]
+    columns = ["placement", "batches", "", *depths, "exponent of depth"]
+    return StudyTable(title="Gradient norm of the last W₂", columns=columns, rows=rows)
+
+
+def _layers_table(numbers: Figure3Numbers, theory: Figure3Theory, condition: Condition, matrix: str) -> StudyTable:
+    rows: list[list[str | float | None]] = []
+    for placement, title in PLACEMENTS.items():
+        kinds = numbers.layers[placement]
+        predicted = theory.norms[condition, placement, numbers.blocks[0]].norm_of_mean
+        for stack in STACKS:
+            key = (matrix, stack)
+            mean = estimate(kinds["norm_of_mean"][key])
+            noisy = kinds["mean_of_norms"][key].mean(0)
+            values = (mean.mean, mean.half_width, without_noise(kinds, key), noisy, predicted[key])
+            rows += [[title, stack, layer, *map(float, row)] for layer, row in enumerate(zip(*values, strict=True), 1)]
+    names = ["norm of mean", "± (95 %)", "noise removed", "mean of norms", "norm of mean, predicted"]
+    return StudyTable(title=f"{PRINTED[matrix]} by layer", columns=["placement", "stack", "layer", *names], rows=rows)
+
+
+def _warm_up_table(numbers: Figure3Numbers) -> StudyTable:
+    rows: list[list[str | float | None]] = []
+    for key, before in numbers.before["norm_of_mean"].items():
+        values = (
+            before.mean(0),
+            numbers.after["norm_of_mean"][key].mean(0),
+            without_noise(numbers.before, key),
+            without_noise(numbers.after, key),
+        )
+        rows += [
+            [PRINTED[key[0]], key[1], layer, *map(float, row)] for layer, row in enumerate(zip(*values, strict=True), 1)
+        ]
+    columns = ["matrix", "stack", "layer", "before", "after", "before, noise removed", "after, noise removed"]
+    return StudyTable(
+        title="Post-LN before and after the warm-up: norm of the mean gradient", columns=columns, rows=rows
+    )
+
+
+def conditions(config: Figure3Config, measured: ModelPieces) -> list[tuple[str, str]]:
+    """How it was measured."""
+    layers, depth = measured.layers[POST], config.blocks[0]
+    small = measured.last[config.conditions[-1], POST, depth]
+    corpus = measured.bench.corpus
+    found = [
+        (
+            "gradients",
+            f"of the mean loss per target token, label smoothing {config.label_smoothing:g}, in nats (natural "
+            "logarithm); Frobenius norms",
+        ),
+        ("text", corpus_title(corpus)),
+        (
+            "(a), (b)",
+            f"{config.batches} batches of up to {config.max_tokens:,} tokens ({mean_target_tokens(layers):,.0f} target "
+            f"tokens each on average), dropout {config.dropout:g}; gradients averaged first, then the norm",
+        ),
+        (
+            "(c), (d)",
+            f"mean of the batches' norms; batches of up to {config.max_tokens:,} tokens as in (a), and of up to "
+            f"{config.small_max_tokens:,} ({mean_target_tokens(small):,.0f} target tokens on average)",
+        ),
+        ("seeds", f"{config.seeds}: weights, batches and dropout masks; intervals are of 95 %, Student's t over seeds"),
+        (
+            "model",
+            f"encoder-decoder, width {config.width}, feed-forward {config.ffn_width}, {config.heads} heads, initial "
+            "weights as the paper's (fairseq 0.7 to 0.8), source embedding apart, decoder's input and output tied",
+        ),
+        ("arithmetic", "float32" + (", products through oneDNN" if layers[0]["fast_matmul"] else "")),
+        ("published", 'of its curves the paper prints "around 1.6" alone; the rest it has as pictures, not drawn here'),
+    ]
+    if measured.after:
+        found.append(
+            (
+                "warm-up",
+                f"Post-LN {depth}-{depth} of width {config.warm_up_width}, feed-forward {config.warm_up_ffn_width}; "
+                f"Adam, {config.warm_up_updates:,} updates of up to {config.warm_up_max_tokens:,} tokens up to rate "
+                f"{config.warm_up_peak_lr:g}; {counted(len(measured.after), 'seed')}; measured on batches of "
+                f"the training split, before and after; trained by {in_words(measured.trained_by)}",
+            )
+        )
+    return found
+
+
+def data(numbers: Figure3Numbers, theory: Figure3Theory, layers: Condition, measured: ModelPieces) -> dict[str, Any]:
+    """Every norm with its interval, and what theory predicts of it."""
+    by_layer = {}
+    for placement, kinds in numbers.layers.items():
+        predicted = theory.norms[layers, placement, numbers.blocks[0]]
+        by_layer[placement] = _layers_data(kinds)
+        for (matrix, stack), values in predicted.norm_of_mean.items():
+            factor = np.exp(predicted.factors[matrix, stack])
+            predicted_too = {"predicted_norm_of_mean": values, "predicted_factor_per_layer": factor}
+            by_layer[placement][matrix][stack] |= predicted_too
+    by_depth: dict[str, Any] = {}
+    for condition, by_placement in numbers.last.items():
+        for placement, values in by_placement.items():
+            by_depth.setdefault(condition.title, {})[placement] = {
+                **plain_estimate(estimate(values)),
+                "seeds": values,
+                "exponent_of_depth": plain_estimate(exponent(numbers.blocks, values)),
+                "predicted": theory.last(condition, placement),
+                "predicted_exponent_of_depth": theory.exponent(condition, placement),
+                "target_tokens": mean_target_tokens(measured.last[condition, placement, numbers.blocks[0]]),
+            }
+    warm_up: dict[str, Any] = {}
+    if numbers.after:
+        warm_up = {"before": _layers_data(numbers.before), "after": _layers_data(numbers.after)}
+        for (matrix, stack), share in left_after_warm_up(numbers).items():
+            warm_up["after"][matrix][stack]["share_of_before"] = share.mean
+        for name, pieces in (("before", measured.before), ("after", measured.after)):
+            warm_up[name]["loss_nats"] = [piece["loss_nats"] for piece in pieces]
+    return {
+        "blocks": numbers.blocks,
+        "layers": by_layer,
+        "last_w2": by_depth,
+        "warm_up": warm_up,
+        "runs": measured.trained_by,
+    }
+
+
+def _layers_data(kinds: dict[str, Layers]) -> dict[str, dict[str, dict[str, Any]]]:
+    """matrix -> stack -> kind of norm, over layers."""
+    found: dict[str, dict[str, dict[str, Any]]] = {}
+    for matrix, stack in kinds[KINDS[0]]:
+        found.setdefault(matrix, {})[stack] = {
+            "norm_of_mean": plain_estimate(estimate(kinds["norm_of_mean"][matrix, stack])),
+            "norm_of_mean_factor_per_layer": _factor(kinds["norm_of_mean"][matrix, stack]),
+            "mean_of_norms": plain_estimate(estimate(kinds["mean_of_norms"][matrix, stack])),
+            "noise_taken_off": without_noise(kinds, (matrix, stack)),
+        }
+    return found
+
+
+def _factor(values_SL: Floats) -> dict[str, float]:
+    found = factor_per_layer(values_SL)
+    return {name: float(np.exp(getattr(found, name))) for name in ("mean", "low", "high")}
