@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
 
-.PHONY: demo gallery test mutants faults engines docs fuzz lint format bench gpu clean
+.PHONY: demo gallery test test-all mutants faults engines docs fuzz lint format bench gpu clean
 
 demo: $(STAMP)
 	$(BIN)/normscope demo
@@ -16,6 +16,10 @@ gallery: $(STAMP)
 # Bytecode is kept whatever the environment says: the tests start many interpreters, and pytest rewrites every assertion.
 test: $(STAMP)
 	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n 2 --dist worksteal
+
+# Every case of every test: `make test` leaves out some cases of tests that take long, the same ones every time.
+test-all: $(STAMP)
+	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n 2 --dist worksteal --whole
 
 # As many mutants of the source as MUTANTS says, of the ROOMS named or of all; a run that was stopped goes on.
 MUTANTS ?= 300

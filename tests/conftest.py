@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Generator, Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -40,6 +41,32 @@ if _CPUINFO.is_file() and "amx_tile" in _CPUINFO.read_text() and "ONEDNN_MAX_CPU
     os.environ["ONEDNN_MAX_CPU_ISA"] = "DEFAULT" if _half_precision_runs() else "AVX512_CORE_FP16"
 
 SHARED = Path(os.environ.get("NORMSCOPE_SHARED", Path(__file__).parents[2] / "shared"))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--whole", action="store_true", help="run every case of what is otherwise sampled")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "sampled(one_in): of so many cases of a test one is run, without --whole")
+    config.addinivalue_line("markers", "thorough: run with --whole alone")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves out what `make test-all` alone runs; of a sampled test at least one case stays, the same in every run."""
+    if config.getoption("--whole"):
+        return
+    kept, left_out = [], []
+    cases: Counter[str] = Counter()
+    for item in items:
+        sampled = item.get_closest_marker("sampled")
+        test = item.nodeid.partition("[")[0]
+        number = cases[test]
+        cases[test] += 1
+        stays = item.get_closest_marker("thorough") is None and (not sampled or number % sampled.kwargs["one_in"] == 0)
+        (kept if stays else left_out).append(item)
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = kept
 
 
 @pytest.hookimpl(wrapper=True)
