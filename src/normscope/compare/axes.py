@@ -1,6 +1,7 @@
 """The axes of a comparison, from the options of the command and from its configuration: what either gives is used.
 
-On a command line an axis is values separated by commas, and grids `start:stop:count` among them."""
+On a command line an axis is values separated by commas, and grids `start:stop:count` among them.
+"""
 
 import math
 from collections.abc import Callable, Mapping, Sequence

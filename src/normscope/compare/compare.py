@@ -1,6 +1,7 @@
 """Run a grid in a folder, whatever was run there before, and write the report of all that is there.
 
-One command holds a folder at a time. `prepare` writes down what a comparison would train and starts nothing."""
+One command holds a folder at a time. `prepare` writes down what a comparison would train and starts nothing.
+"""
 
 import shlex
 from collections.abc import Callable, Iterator, Sequence

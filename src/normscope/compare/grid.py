@@ -1,6 +1,7 @@
 """A grid of runs: combinations of placement, warm-up, rate, optimiser and seed, each in a run folder of its own.
 
-The demonstration is such a grid, of the embedded toy language, in which the need for warm-up is soon plain."""
+The demonstration is such a grid, of the embedded toy language, in which the need for warm-up is soon plain.
+"""
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence

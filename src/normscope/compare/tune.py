@@ -1,6 +1,7 @@
 """Search the peak rate of every arm by trials, and compare all arms at their best rates.
 
-Ask for trials, train them as runs of a grid, tell their losses, and again, until the budget is spent."""
+Ask for trials, train them as runs of a grid, tell their losses, and again, until the budget is spent.
+"""
 
 import math
 from collections.abc import Sequence

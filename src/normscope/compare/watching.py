@@ -1,6 +1,7 @@
 """Follow runs that other processes train, from their files alone: whatever machine they are on, whoever began them.
 
-The runs below a folder are found by their files; nothing is imported, opened or locked to find them."""
+The runs below a folder are found by their files; nothing is imported, opened or locked to find them.
+"""
 
 import os
 import time

@@ -1,7 +1,8 @@
 """The one rule by which claims are judged, and the verdicts it gives.
 
 An interval inside what is claimed bears the claim out, one outside speaks against it, and one that reaches across the
-edge decides nothing. An answer is True, False or None for these three."""
+edge decides nothing. An answer is True, False or None for these three.
+"""
 
 import math
 from collections import Counter

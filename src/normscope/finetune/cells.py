@@ -1,6 +1,7 @@
 """The runs of a fine-tuning search, settings times seeds, and their summary.
 
-The summary is the best setting, its mean over seeds with 95 % intervals, and the share of the majority class."""
+The summary is the best setting, its mean over seeds with 95 % intervals, and the share of the majority class.
+"""
 
 import itertools
 import math

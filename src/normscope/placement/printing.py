@@ -1,13 +1,90 @@
-"""A placement's formula as text, printed from the formula itself."""
+"""A placement's formula as text, printed from the formula itself.
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+Values of F that come several times, and numbers of a token, are named before they are used.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import islice
+from string import ascii_lowercase
 
 from .base import Placement, StackShape, State
-from .naming import Naming, meanings
 from .reading import Step, named_parts, parts, walk
-from .symbol import Symbol, SymbolEnd, symbol_sublayer
+from .symbol import Symbol, SymbolEnd, SymbolState, symbol_sublayer
+
+
+def meanings(expressions: Sequence[Symbol]) -> list[str]:
+    """`pre = σ(…)` for all numbers of a token that the expressions use, once for each name that they share."""
+    seen: set[int] = set()
+
+    def visit(node: Symbol) -> Iterator[str]:
+        if id(node) in seen:
+            return
+        seen.add(id(node))
+        if node.meaning:
+            for number in node.reads:
+                if number.meaning:
+                    yield from visit(number)
+            yield f"{node.shared_name} = {node.meaning}"
+        for argument in node.arguments:
+            yield from visit(argument)
+
+    return list(dict.fromkeys(text for expression in expressions for text in visit(expression)))
+
+
+@dataclass(slots=True)
+class Naming:
+    """Gives letters to values in which F stands, across the assignments of one block."""
+
+    letters: Iterator[str] = field(default_factory=lambda: iter(ascii_lowercase))
+    named: dict[int, Symbol] = field(default_factory=dict)
+    """id of a value -> the letter that stands for it."""
+
+    def common(self, expressions: Sequence[Symbol]) -> list[str]:
+        """A statement for each value that is used in more than two places of all expressions together."""
+        uses, nodes = self._uses(expressions)
+        whole = {id(expression) for expression in expressions}
+        return self._name([node for key, node in nodes.items() if uses[key] > 2 and key not in whole])
+
+    def assignment(self, name: str, expression: Symbol) -> list[str]:
+        """The assignment, after a statement for each value that this expression uses twice."""
+        uses, nodes = self._uses([expression])
+        found = self._name([node for key, node in nodes.items() if uses[key] > 1 and node is not expression])
+        return [*found, f"{name} ← {self._rewritten(expression)}"]
+
+    def _uses(self, expressions: Sequence[Symbol]) -> tuple[dict[int, int], dict[int, Symbol]]:
+        """How often each value is used, and the values that have F in them, each after its own."""
+        uses: dict[int, int] = {}
+        nodes: dict[int, Symbol] = {}
+
+        def visit(node: Symbol) -> bool:
+            """True where F stands in it."""
+            uses[id(node)] = uses.get(id(node), 0) + 1
+            if id(node) in nodes or not node.arguments or id(node) in self.named:
+                return id(node) in nodes
+            with_f = node.applies_f
+            for argument in node.arguments:
+                with_f |= visit(argument)
+            if with_f:
+                nodes[id(node)] = node
+            return with_f
+
+        for expression in expressions:
+            visit(expression)
+        return uses, nodes
+
+    def _name(self, nodes: Sequence[Symbol]) -> list[str]:
+        found = []
+        for node, letter in zip(nodes, self.letters, strict=False):
+            found.append(f"{letter} = {self._rewritten(node)}")
+            self.named[id(node)] = Symbol(letter, (), node.width)
+        return found
+
+    def _rewritten(self, node: Symbol) -> Symbol:
+        if id(node) in self.named:
+            return self.named[id(node)]
+        return replace(node, arguments=tuple(self._rewritten(argument) for argument in node.arguments))
+
 
 DEFAULT_STACK = StackShape(kind="encoder", width=512, ffn_width=2048, heads=8, encoder_blocks=6, decoder_blocks=6)
 
@@ -22,10 +99,9 @@ def shown_stack(placement: type[Placement]) -> StackShape:
     return replace(DEFAULT_STACK, decoder_blocks=0)
 
 
-Part = Symbol | tuple[Symbol, ...]
-Changed = list[tuple[str, Part, Part]]
+_Changes = list[tuple[str, SymbolState, SymbolState]]
 """Parts of a state that change: names, what they were and what they are."""
-Writes = Callable[[Changed, bool], list[str]]
+_Writer = Callable[[_Changes, bool], list[str]]
 """Statements for them; True at the start of a stack."""
 
 
@@ -68,7 +144,7 @@ def _lines(placement: type[Placement], stack: StackShape, length: "_Length") -> 
     return found
 
 
-def _block(placement: Placement, step: Step, writes: Writes) -> tuple[str, ...]:
+def _block(placement: Placement, step: Step, writes: _Writer) -> tuple[str, ...]:
     """The assignments of one block."""
     if type(placement).block is not Placement.block:
         return tuple(writes(_changed(parts(step.before), step.after, placement), False))
@@ -81,7 +157,7 @@ def _block(placement: Placement, step: Step, writes: Writes) -> tuple[str, ...]:
     return tuple(f"{kind}: {text}" for kind, text in by_kind.items())
 
 
-def _changed(old: Sequence[Part], after: State, placement: Placement) -> Changed:
+def _changed(old: Sequence[SymbolState], after: State, placement: Placement) -> _Changes:
     return [
         (name, was, now)
         for name, was, now in zip(placement.streams, old, parts(after), strict=True)
@@ -89,11 +165,11 @@ def _changed(old: Sequence[Part], after: State, placement: Placement) -> Changed
     ]
 
 
-def _whole(changed: Changed) -> list[Symbol]:
+def _whole(changed: _Changes) -> list[Symbol]:
     return [now for _, _, now in changed if isinstance(now, Symbol)]
 
 
-def _first_assignments(changed: Changed, first: bool) -> list[str]:
+def _first_assignments(changed: _Changes, first: bool) -> list[str]:
     shown = _first_of_many(len(changed))
     left = len(changed) - shown
     return [*_written(changed[:shown], first), *([f"and {left} streams more"] if left else [])]
@@ -104,12 +180,12 @@ def _first_of_many(count: int) -> int:
     return count if count <= 2 else 1
 
 
-def _assignments(changed: Changed, first: bool) -> list[str]:
+def _assignments(changed: _Changes, first: bool) -> list[str]:
     """One assignment for each part that changes, after the numbers of a token that they have."""
     return meanings(_whole(changed)) + _written(changed, first)
 
 
-def _written(changed: Changed, first: bool) -> list[str]:
+def _written(changed: _Changes, first: bool) -> list[str]:
     """The assignments, after what they have in common; a history gains what is appended."""
     naming = Naming()
     found = naming.common(_whole(changed))
@@ -131,7 +207,7 @@ class _Length:
 
     defined: Callable[[Sequence[Symbol]], list[str]]
     """Statements for what an output is made of."""
-    writes: Writes
+    writes: _Writer
     shown: Callable[[int], int]
     """Of so many kinds of block, how many are printed."""
 

@@ -106,6 +106,10 @@ def number(value: float) -> Symbol:
     return Symbol(value.text if isinstance(value, Constant) else f"{value:.4g}")
 
 
+SymbolState = Symbol | tuple[Symbol, ...]
+"""The stream of a formula, or several."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParameterSpec:
     """A trainable number of a formula, or a tensor of that shape.

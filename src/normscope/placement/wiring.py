@@ -8,10 +8,9 @@ from typing import Literal
 from .base import Placement, State
 from .printing import ranges
 from .reading import named_parts, parts, walk
-from .symbol import Symbol, SymbolEnd
+from .symbol import Symbol, SymbolEnd, SymbolState
 
 NodeKind = Literal["input", "sublayer", "norm", "mix", "sum", "product", "scale", "append", "output"]
-Part = Symbol | tuple[Symbol, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +56,7 @@ def wirings(placement: Placement) -> list[Wiring]:
     names, x = placement.streams, Symbol("x", (), placement.stack.width)
     started = placement.start(x, SymbolEnd())
     state = started
-    steps: list[tuple[Mapping[str, Part], Mapping[str, Part]]] = [({"x": x}, _by_name(names, started))]
+    steps: list[tuple[Mapping[str, SymbolState], Mapping[str, SymbolState]]] = [({"x": x}, _by_name(names, started))]
     for step in walk(placement, started):
         steps.append((_by_name(names, step.before), _by_name(names, step.after)))
         state = step.after
@@ -79,11 +78,11 @@ def wirings(placement: Placement) -> list[Wiring]:
     return [wiring for wiring in [*found, finish] if len(wiring.edges) > 1]
 
 
-def _by_name(names: tuple[str, ...], state: State) -> dict[str, Part]:
+def _by_name(names: tuple[str, ...], state: State) -> dict[str, SymbolState]:
     return dict(zip(names, parts(state), strict=True))
 
 
-def _graph(title: str, before: Mapping[str, Part], after: Mapping[str, Part]) -> Wiring:
+def _graph(title: str, before: Mapping[str, SymbolState], after: Mapping[str, SymbolState]) -> Wiring:
     """What computes the parts `after` from the parts `before`, without the inputs that nothing needs."""
     builder = _Builder()
     for name, part in before.items():
@@ -119,7 +118,7 @@ class _Builder:
         self.edges += [Edge(source, target, place == subtracted) for place, source in enumerate(sources)]
         return target
 
-    def add_input(self, name: str, part: Part) -> None:
+    def add_input(self, name: str, part: SymbolState) -> None:
         node = self.add(Node("input", name), [])
         values = part if isinstance(part, tuple) else (part,)
         for value in values:
@@ -128,7 +127,7 @@ class _Builder:
             self.histories[tuple(map(id, values))] = values[0]
         self.alive += values
 
-    def joined(self, part: Part) -> Symbol:
+    def joined(self, part: SymbolState) -> Symbol:
         """A part as one symbol: a history, as the additions to it, one after the other."""
         if isinstance(part, Symbol):
             return part

@@ -6,7 +6,7 @@ from ..base import End, Norms, Placement, Site, StackShape, State, Sublayer, Val
 from ..operations import joined, mix
 from ..registry import register
 
-History = tuple[Value, ...]
+_History = tuple[Value, ...]
 
 
 @register
@@ -25,16 +25,16 @@ class AttentionResiduals(Placement):
     streams = ("h", "v")
     initialisation = "normal-0.02"
 
-    def start(self, x: Value, end: End) -> tuple[Value, History]:
+    def start(self, x: Value, end: End) -> tuple[Value, _History]:
         return x, (x,)
 
-    def join(self, x: State, sublayer: Sublayer, norm: Norms) -> tuple[Value, History]:
+    def join(self, x: State, sublayer: Sublayer, norm: Norms) -> tuple[Value, _History]:
         _, history = x
         query = sublayer.parameter("query", initial=0.0, shape=(self.stack.width,))
         h = mix(query, history, norm.key)
         return h, self.extended(history, sublayer(norm(h)), sublayer)
 
-    def extended(self, history: History, branch: Value, sublayer: Sublayer) -> History:
+    def extended(self, history: _History, branch: Value, sublayer: Sublayer) -> _History:
         """The values that the next sub-layer reads."""
         return *history, branch
 
@@ -65,11 +65,11 @@ class BlockAttentionResiduals(AttentionResiduals):
         super().__init__(stack)
         self.group_blocks = math.ceil(stack.blocks / self.groups)
 
-    def extended(self, history: History, branch: Value, sublayer: Sublayer) -> History:
+    def extended(self, history: _History, branch: Value, sublayer: Sublayer) -> _History:
         return grouped(history, branch, sublayer.site, self.group_blocks)
 
 
-def grouped(history: History, branch: Value, site: Site, blocks: int) -> History:
+def grouped(history: _History, branch: Value, site: Site, blocks: int) -> _History:
     """The history with a branch that opens a group of so many blocks, or that is added to the last group."""
     opens_block = site.kind == site.stack.kinds[0]
     if opens_block and (site.block - 1) % blocks == 0:
@@ -91,17 +91,17 @@ class InklingAttentionResiduals(AttentionResiduals):
     variant_of = "attn-res"
     group_blocks = 6
 
-    def join(self, x: State, sublayer: Sublayer, norm: Norms) -> tuple[Value, History]:
+    def join(self, x: State, sublayer: Sublayer, norm: Norms) -> tuple[Value, _History]:
         _, history = x
         h = self.mean(sublayer, history) if sublayer.site.number > 1 else history[0]
         return h, self.extended(history, sublayer(norm(h)), sublayer)
 
-    def extended(self, history: History, branch: Value, sublayer: Sublayer) -> History:
+    def extended(self, history: _History, branch: Value, sublayer: Sublayer) -> _History:
         return grouped(history, branch, sublayer.site, self.group_blocks)
 
     def finish(self, state: State, end: End) -> Value:
         return end.norm(self.mean(end, state[1]))
 
-    def mean(self, of: End | Sublayer, history: History) -> Value:
+    def mean(self, of: End | Sublayer, history: _History) -> Value:
         query = of.parameter("query", initial=0.0, shape=(self.stack.width,))
         return mix(query, history, lambda v: joined(v) / math.sqrt(self.stack.width), joined)

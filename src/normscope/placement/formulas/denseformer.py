@@ -6,7 +6,7 @@ from ..base import End, Placement, Site, State, Sublayer, Value, residual_gain
 from ..operations import weighed
 from ..registry import register
 
-History = tuple[Value, ...]
+_History = tuple[Value, ...]
 
 
 @register
@@ -25,10 +25,10 @@ class DenseFormer(Placement):
     streams = ("x", "v")
     initialisation = "normal-0.02"
 
-    def start(self, x: Value, end: End) -> tuple[Value, History]:
+    def start(self, x: Value, end: End) -> tuple[Value, _History]:
         return x, (x,)
 
-    def block(self, state: State, sublayers: Sequence[Sublayer]) -> tuple[Value, History]:
+    def block(self, state: State, sublayers: Sequence[Sublayer]) -> tuple[Value, _History]:
         x, history = state
         for sublayer in sublayers:
             x = x + sublayer(sublayer.norm(x))

@@ -7,7 +7,7 @@ from ..operations import Number, connect, tanh, weighed
 from ..registry import register
 
 STREAMS = 4
-Weights = Sequence[Sequence[Number]]
+_Weights = Sequence[Sequence[Number]]
 
 
 @register
@@ -41,7 +41,7 @@ class HyperConnections(Placement):
 
     def connected(
         self, x: State, sublayer: Sublayer, norm: Norms, alpha: Value, beta: Value
-    ) -> tuple[Weights, Sequence[Number]]:
+    ) -> tuple[_Weights, Sequence[Number]]:
         """The weights a and b of every token."""
         alpha_weight = sublayer.parameter("alpha_weight", initial=0.0, shape=(STREAMS + 1, self.stack.width))
         beta_weight = sublayer.parameter("beta_weight", initial=0.0, shape=(1, self.stack.width))
@@ -77,5 +77,5 @@ class StaticHyperConnections(HyperConnections):
 
     def connected(
         self, x: State, sublayer: Sublayer, norm: Norms, alpha: Value, beta: Value
-    ) -> tuple[Weights, Sequence[Number]]:
+    ) -> tuple[_Weights, Sequence[Number]]:
         return [[alpha[i][j] for j in range(STREAMS + 1)] for i in range(STREAMS)], [beta[i] for i in range(STREAMS)]

@@ -5,7 +5,7 @@ import math
 from ..base import Constant, End, Norms, Placement, StackShape, Sublayer, Value
 from ..registry import register
 
-Streams = tuple[Value, Value]
+_Streams = tuple[Value, Value]
 
 
 @register
@@ -29,20 +29,20 @@ class SiameseNorm(Placement):
         # Made once: torch.compile can read a named constant, and not make one.
         self.roots = [Constant(math.sqrt(2 * block), "√(2l)") for block in range(1, stack.blocks + 1)]
 
-    def start(self, x: Value, end: End) -> Streams:
+    def start(self, x: Value, end: End) -> _Streams:
         return x, x
 
-    def join(self, x: Streams, sublayer: Sublayer, norm: Norms) -> Streams:
+    def join(self, x: _Streams, sublayer: Sublayer, norm: Norms) -> _Streams:
         post, pre = x
         post = norm.post(post)
         branch = sublayer(norm.input(post + norm.pre(pre)))
         return self.added(post, pre, branch, sublayer)
 
-    def added(self, post: Value, pre: Value, branch: Value, sublayer: Sublayer) -> Streams:
+    def added(self, post: Value, pre: Value, branch: Value, sublayer: Sublayer) -> _Streams:
         """Both streams with the branch of a sub-layer, smaller with depth in the Post-LN one."""
         return post + branch / self.roots[sublayer.site.block - 1], pre + branch
 
-    def finish(self, state: Streams, end: End) -> Value:
+    def finish(self, state: _Streams, end: End) -> Value:
         post, pre = state
         return end.norm(end.norm.post(post) + end.norm.pre(pre))
 
@@ -61,7 +61,7 @@ class SiameseNormHybrid(SiameseNorm):
     citation = "Li et al. 2026, arXiv:2602.08064, OLMo_model_hybrid_pre.py"
     variant_of = "siamese-norm"
 
-    def join(self, x: Streams, sublayer: Sublayer, norm: Norms) -> Streams:
+    def join(self, x: _Streams, sublayer: Sublayer, norm: Norms) -> _Streams:
         if sublayer.site.kind == "feed_forward":
             return super().join(x, sublayer, norm)
         post, pre = x

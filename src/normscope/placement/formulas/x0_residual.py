@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from ..base import End, Norms, Placement, State, Sublayer, Value
 from ..registry import register
 
-Streams = tuple[Value, Value]
+_Streams = tuple[Value, Value]
 
 
 @register
@@ -30,11 +30,11 @@ class X0Residual(Placement):
         way = (block - 1) / max(self.stack.blocks - 1, 1)
         return 1.15 - 0.10 * way, 0.20 - 0.15 * way
 
-    def start(self, x: Value, end: End) -> Streams:
+    def start(self, x: Value, end: End) -> _Streams:
         normed = end.norm(x)
         return normed, normed
 
-    def block(self, state: State, sublayers: Sequence[Sublayer]) -> Streams:
+    def block(self, state: State, sublayers: Sequence[Sublayer]) -> _Streams:
         stream, embedding = state
         first = sublayers[0]
         of_stream, of_embedding = self.scales(first.site.block)

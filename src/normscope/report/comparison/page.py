@@ -1,6 +1,7 @@
 """A comparison as one HTML file that needs nothing else, and as the output of a notebook's cell.
 
-`write` puts the pictures of the page beside it as files."""
+`write` puts the pictures of the page beside it as files.
+"""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
