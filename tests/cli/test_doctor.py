@@ -16,7 +16,7 @@ import torch
 import normscope
 from normscope.cli import console as cli_stages
 from normscope.cli.main import main
-from normscope.doctor.diagnose import diagnose
+from normscope.doctor.diagnose import diagnose, forward_passes
 from normscope.doctor.diagnosis import Diagnosis
 from normscope.doctor.lint.linter import RULES
 from normscope.doctor.result import Finding
@@ -125,7 +125,7 @@ def finding(monkeypatch) -> Callable[..., dict[str, Any]]:
             return replace(healthy(), findings=findings) if data is None else data
 
         module = ModuleType("normscope.doctor.diagnose")
-        module.diagnose = made_up
+        module.diagnose, module.forward_passes = made_up, forward_passes
         monkeypatch.setitem(sys.modules, module.__name__, module)
         return asked
 

@@ -6,7 +6,7 @@ from doctor.corpus import hugging_face, sizes, tokens
 from doctor.corpus_x_transformers import ids, stack
 from doctor.scrambled import scrambled
 from normscope.doctor import Stack, find_stacks
-from normscope.doctor.find.blocks import cut_in_blocks
+from normscope.doctor.identify.stacks import cut_in_blocks
 
 KINDS = {"a": "attention", "c": "cross_attention", "f": "feed_forward", "v": "convolution", "m": "mixer"}
 

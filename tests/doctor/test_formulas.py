@@ -4,10 +4,11 @@ from collections.abc import Callable
 
 import pytest
 
-from normscope.doctor.find.formulas import Formula, scales
-from normscope.doctor.find.inner import InnerPlace
-from normscope.doctor.find.terms import Segment, Term, normed, scaled
-from normscope.doctor.identify.outlines import outline
+from normscope.doctor.find.branches import InnerPlace
+from normscope.doctor.find.formulas import Formula
+from normscope.doctor.find.segments import Segment, scales
+from normscope.doctor.find.terms import Term, normed, scaled
+from normscope.doctor.identify.matching import outline
 from normscope.doctor.trace.graph import Factor
 from normscope.doctor.trace.operations import Origin
 

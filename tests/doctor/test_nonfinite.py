@@ -10,7 +10,7 @@ from doctor.looked import unmeasured
 from normscope.doctor.diagnose import diagnose
 from normscope.doctor.diagnosis import Diagnosis
 from normscope.doctor.lint.rules import Loading
-from normscope.doctor.observe.nonfinite import nonfinite_weights, read_as_zero
+from normscope.doctor.observe.parameters import nonfinite_weights, read_as_zero
 
 X = torch.randn(2, 5, 8, generator=torch.Generator().manual_seed(0))
 

@@ -14,7 +14,7 @@ from torch import nn
 
 from doctor.corpus import CORPUS, hugging_face
 from normscope.doctor.observe.examine import examined
-from normscope.doctor.predict.curves import with_predictions
+from normscope.doctor.predict import with_predictions
 from normscope.doctor.record import ModelMeasurements, Prediction, Stack, SublayerMeasurements
 from normscope.model import EncoderDecoder, Layout, ModelConfig
 from normscope.theory.kernels import kernel, normal_nodes

@@ -6,7 +6,7 @@ import normscope
 from doctor.bugs import both
 from doctor.wired import pre
 from normscope.doctor.advise.batches import Probing
-from normscope.doctor.plan import forward_passes
+from normscope.doctor.diagnose import forward_passes
 
 
 def test_every_stage_that_takes_long_was_planned():

@@ -10,8 +10,8 @@ from torch import nn
 import normscope
 from doctor.looked import unmeasured
 from normscope.cli.main import main
+from normscope.doctor.diagnose import structure
 from normscope.doctor.result import Severity, Verdict
-from normscope.doctor.structure import structure
 from normscope.model import DecoderConfig, LanguageModel, Layout
 
 TOKENS = torch.randint(50, (2, 8), generator=torch.Generator().manual_seed(0))

@@ -16,7 +16,7 @@ import pytest
 from normscope.doctor.lint.rules import Rule
 from normscope.doctor.report.explanations import ADVICE_TERMS, COLUMN_TERMS
 from normscope.doctor.report.page import render_doctor, write_doctor_page
-from normscope.doctor.report.rates_svg import rates_picture
+from normscope.doctor.report.rates import rates_picture
 from normscope.doctor.result import AskedRule, RateRange
 from report.browser import frames, opened
 from report.diagnoses import (

@@ -9,8 +9,7 @@ import pytest
 from rich.console import Console
 
 from normscope.doctor.report.depth import DepthRow
-from normscope.doctor.report.text import terminal_page
-from normscope.doctor.report.text_depth import sparkline
+from normscope.doctor.report.text import sparkline, terminal_page
 from normscope.doctor.result import Record
 from report.diagnoses import (
     BETAS,

@@ -125,7 +125,7 @@ def doctor(
             raise UserError("--probe makes advice and --no-advice leaves it out: give one of them")
         silenced = _silenced(silence)
         run_imports(imports)
-        from ..doctor.plan import forward_passes
+        from ..doctor.diagnose import forward_passes
         from ..targets import opened, opened_on_meta
         from ..targets.histories import explained_log, explained_run
         from ..targets.target import probing_of
@@ -179,7 +179,7 @@ def _refuse_with_structure(**given: object) -> None:
 
 
 def _structured(target: "Target", silenced: tuple[str, ...]) -> "Diagnosis":
-    from ..doctor.structure import structure
+    from ..doctor.diagnose import structure
 
     try:
         return structure(

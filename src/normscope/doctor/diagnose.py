@@ -1,4 +1,4 @@
-"""The whole diagnosis of a model: find, measure, lint, predict, advise."""
+"""The whole diagnosis of a model: find, measure, lint, predict, advise; or its structure alone, without weights."""
 
 from collections.abc import Callable, Collection
 from dataclasses import replace
@@ -8,14 +8,18 @@ from torch import Tensor, nn
 
 from .advise.advice import advise as advised
 from .advise.batches import Probing, loss_of_output
+from .advise.first_update import RATES_AT_LEAST
 from .advise.optimizers import wanted_rate_of
 from .diagnosis import Diagnosis
+from .find.search import streams_in
+from .identify.stacks import as_stacks
 from .lint.linter import asked_rules, lint
 from .lint.rules import Loading, Patient
 from .lint.vectors import are_trained
 from .observe.examine import examined_with_gradients, examined_without_gradients
-from .observe.nonfinite import nonfinite_weights, read_as_zero
-from .predict.curves import with_predictions
+from .observe.parameters import nonfinite_weights, read_as_zero
+from .predict import with_predictions
+from .record import ModelMeasurements
 from .trace.forward import Inputs
 
 
@@ -111,3 +115,59 @@ def diagnose(
         trained=trained,
         rules=asked_rules(patient, silenced),
     )
+
+
+def structure(
+    model: nn.Module,
+    batch: Inputs,
+    *,
+    wanted_placement: str | None = None,
+    silenced: Collection[str] = (),
+    target: str = "",
+) -> Diagnosis:
+    """What a model is wired like, from its operations alone; it may lie on the meta device, and have no weights at all.
+
+    Every measurement of the diagnosis is NaN or None, and its rules say which of them were not asked for that reason.
+    Scales that are parameters or buffers are unknown on the meta device. Raises ValueError as `find_stacks` does.
+    """
+    _, streams = streams_in(model, batch)
+    stacks, measured = tuple(as_stacks(streams)), ModelMeasurements()
+    patient = Patient(
+        model=model,
+        stacks=stacks,
+        observed=measured,
+        dtype=next((p.dtype for p in model.parameters() if p.is_floating_point()), torch.get_default_dtype()),
+        wanted_placement=wanted_placement,
+        measured=False,
+    )
+    return Diagnosis(
+        target=target or type(model).__name__,
+        parameters=sum(parameter.numel() for parameter in model.parameters()),
+        stacks=stacks,
+        measured=measured,
+        findings=lint(patient, silenced),
+        advice=None,
+        silenced=tuple(silenced),
+        rules=asked_rules(patient, silenced),
+    )
+
+
+_DIAGNOSIS_PASSES = 8
+"""A recorded pass, what is computed of it again, and a forward and a backward pass, as `benchmarks/doctor.py` times."""
+_UPDATE_PASSES = 3
+"""A backward pass is about two forward passes."""
+
+
+def forward_passes(*, advise: bool, probe_updates: int = 0, warmups: bool = False) -> dict[str, int]:
+    """About how many forward passes each stage that `diagnose` tells of takes the time of.
+
+    probe_updates: of the short trainings; 0 without any. warmups: whether warm-ups for a wanted rate may be tried too.
+    """
+    passes = {"streams and gradients": _DIAGNOSIS_PASSES}
+    if advise:
+        passes["rates"] = RATES_AT_LEAST
+    if probe_updates:
+        passes["short trainings"] = _UPDATE_PASSES * probe_updates
+        if warmups:
+            passes["warm-ups"] = _UPDATE_PASSES * probe_updates
+    return passes

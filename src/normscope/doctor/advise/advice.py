@@ -8,7 +8,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from ..observe.loss import Backward
+from ..observe.gradients import Backward
 from ..record import Stack
 from ..result import Advice
 from ..trace.forward import Inputs

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ...measure.line import Line, Make, bottom, first_updates
 from ...measure.unchanged import left_unchanged
-from ..observe.loss import Backward, backward, loss_of, spread_of
+from ..observe.gradients import Backward, backward, loss_of, spread_of
 from ..trace.forward import Inputs, call_with
 
 STEPS_A_DECADE = 3

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ...optim.schedules import linear_warmup
-from ..observe.loss import loss_of, spread_of
+from ..observe.gradients import loss_of, spread_of
 from ..trace.forward import Inputs, call_with
 from .optimizers import Maker
 

@@ -1,6 +1,4 @@
-"""Where a branch meets the stream: the sum that it is added in, and what both are multiplied with there.
-
-An observed formula: a value that can be asked, and printed in the words of the registry's own."""
+"""The formula of a residual stream: how its terms are made, and how it is asked and printed piece by piece."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -8,104 +6,99 @@ from types import MappingProxyType
 
 from ...placement.symbol import Symbol
 from ...placement.symbol import number as number_symbol
-from ..trace.graph import Factor
+from ..trace.graph import Factor, Graph, Step
 from ..trace.operations import Origin
-from .terms import Segment, Term, ordered
-
-_ONE = Factor(1.0)
-
-
-def scales(segment: Segment, branch: Term) -> tuple[float | None, float | None]:
-    """What the segment's start and the branch are multiplied with in the sum where they meet; means of vectors.
-
-    None for one that is not an addend of a sum with the branch in it.
-    """
-    total, own = sum_of(segment, branch), branch_factor(segment, branch)
-    if total is None or own is None:
-        return None, None
-    # Down from the sum, so that a value that is added on many ways is looked at once.
-    weights = {id(total): 1.0}
-    for term in reversed(ordered(total, segment.start)):
-        weight = weights.get(id(term))
-        if weight is not None and term.kind in ("sum", "scale"):
-            for argument in term.arguments:
-                through = weight * term.factor.value if term.factor is not None else weight
-                weights[id(argument)] = weights.get(id(argument), 0.0) + through
-    return weights.get(id(segment.start)), own.value
+from .branches import Branch, InnerPlace
+from .segments import Segment, branch_factor, norms_sum, sum_of
+from .terms import Term, normed, scaled
 
 
-def sum_of(segment: Segment, branch: Term) -> Term | None:
-    """The outermost sum of a segment that has a branch among its addends, as it is, normed or scaled."""
-    sums = _sums(segment.end, segment.start)
-    return next((term for term in sums if _factor_in(term, segment.start, branch) is not None), None)
+class FormulaOfStream:
+    """Terms for the values of a stream; each value is one term, so that what is shared stays shared."""
 
+    def __init__(
+        self, graph: Graph, branches: list[Branch], before: int, combinations: Mapping[int, tuple[int, ...]]
+    ) -> None:
+        self._graph, self._combinations = graph, combinations
+        self._branches = {branch.output: (number, branch) for number, branch in enumerate(branches, -before)}
+        self._terms: dict[int, Term] = {}
+        self.normed: dict[int, Factor | None] = {}
+        """Norms by number, with the gain after each."""
 
-def norms_sum(segment: Segment, branch: Term) -> bool:
-    """Whether any norm of a segment is of a sum that has a branch among its addends, as it is or scaled."""
-    inner = (term.arguments[0] for term in segment.terms if term.kind == "norm")
-    return any(not _is_branch(term, branch) and _factor_in(term, segment.start, branch) is not None for term in inner)
+    def term(self, number: int) -> Term:
+        # Deep stacks are deeper than Python's stack: what comes first is made first.
+        for needed in self._order(number):
+            self._terms[needed] = self._made(needed)
+        return self._terms[number]
 
+    def _arguments(self, number: int) -> tuple[int, ...]:
+        if number in self._branches:
+            return self._branches[number][1].reads
+        if number in self._combinations:
+            return self._combinations[number]
+        step = self._graph.step(number)
+        return step.sources if step else ()
 
-def branch_factor(segment: Segment, branch: Term) -> Factor | None:
-    """What a branch is multiplied with in the sum where it meets the stream; None where it is no addend of one."""
-    total = sum_of(segment, branch)
-    return None if total is None else _factor_in(total, segment.start, branch)
+    def _order(self, number: int) -> list[int]:
+        found, todo = {number}, [number]
+        while todo:
+            new = [n for n in self._arguments(todo.pop()) if n not in found and n not in self._terms]
+            found.update(new)
+            todo += new
+        return sorted(found)
 
+    def _made(self, number: int) -> Term:
+        arguments = tuple(self._terms[n] for n in self._arguments(number))
+        if number in self._branches:
+            place, branch = self._branches[number]
+            return Term("branch", arguments, branch=place, inside=branch.inside, text=branch.kind)
+        if number in self._combinations:
+            return Term("other", arguments, text="combined")
+        step = self._graph.step(number)
+        if step is None:
+            return Term("source", text="x")
+        if step.kind == "same":
+            return arguments[0]
+        if step.kind == "mix":
+            mixture = self._graph.mixtures[number]
+            if mixture.normed:
+                arguments = tuple(map(normed, arguments))
+            return Term(
+                "mix",
+                arguments,
+                inside=(InnerPlace("key"),) * mixture.key_norms,
+                text="" if mixture.by_parameter else "mix by data",
+            )
+        if step.kind == "norm":
+            self.normed[number] = None
+            size = self._graph.norms[number].size
+            return scaled(normed(arguments[0]), Factor(size)) if abs(size - 1) > 0.01 else normed(arguments[0])
+        if step.kind == "scale":
+            return self._gained(step, arguments[0]) or scaled(arguments[0], step.factors[0])
+        if connection := self._graph.connections.made.get(number):
+            return Term(connection.kind, arguments, weights=connection.weights)
+        if number in self._graph.connections.spread:
+            arguments = arguments[0], Term("expand", arguments[1:])
+        left, right = (scaled(a, f) for a, f in zip(arguments, step.factors, strict=True))
+        return left + right
 
-def _factor_in(total: Term, start: Term, branch: Term) -> Factor | None:
-    """What a branch is multiplied with on the first way to it through sums and scales; None where there is none."""
-    seen: set[int] = set()
-    todo = [(total, _ONE)]
-    while todo:
-        term, factor = todo.pop()
-        if id(term) in seen:
-            continue
-        seen.add(id(term))
-        if term is not start and term.kind == "sum":
-            todo += [(argument, factor) for argument in reversed(term.arguments)]
-        elif term is not start and term.kind == "scale" and term.factor is not None:
-            todo.append((term.arguments[0], factor * term.factor))
-        elif _is_branch(term, branch):
-            return factor
-    return None
-
-
-def _is_branch(term: Term, branch: Term) -> bool:
-    """Whether a term is the branch, up to norms and scales."""
-    while term is not branch and term.kind in ("norm", "scale"):
-        term = term.arguments[0]
-    return term is branch
-
-
-def _sums(end: Term, start: Term) -> list[Term]:
-    """The sums of a segment, the outermost first."""
-    found, seen, todo = [], {id(start)}, [end]
-    while todo:
-        term = todo.pop(0)
-        if id(term) in seen:
-            continue
-        seen.add(id(term))
-        if term.kind == "sum":
-            found.append(term)
-        todo += term.arguments
-    return found
-
-
-def unscaled(segment: Segment) -> Segment:
-    """The same without what multiplies branches, or norms of them, before they are added."""
-    made = {id(segment.start): segment.start}
-    of_branches = {id(branch) for branch in segment.branches}
-    for term in segment.terms:
-        arguments = tuple(made[id(argument)] for argument in term.arguments)
-        inner = term.arguments[0] if term.arguments else term
-        if term.kind in ("norm", "scale") and id(inner) in of_branches:
-            of_branches.add(id(term))
-        if term.kind == "scale" and id(inner) in of_branches:
-            made[id(term)] = arguments[0]
-        else:
-            made[id(term)] = replace(term, arguments=arguments)
-    branches = tuple(made[id(branch)] for branch in segment.branches)
-    return Segment(segment.start, made[id(segment.end)], branches)
+    def _gained(self, step: Step, term: Term) -> Term | None:
+        """The norm itself where the step is its gain: a vector, or one trainable number, that alone reads the norm."""
+        number, factor = step.sources[0], step.factors[0]
+        while (before := self._graph.step(number)) is not None and len(self._graph.consumers[number]) == 1:
+            if before.kind == "norm":
+                if factor.vector or factor.origin == Origin.TRAINABLE:
+                    self.normed[number] = factor
+                    # The gain takes the place of the norm's own size.
+                    return term.arguments[0] if term.kind == "scale" else term
+                if term.kind == "scale" and term.factor is not None and factor.origin == Origin.CONSTANT:
+                    return scaled(term.arguments[0], factor * term.factor)
+                return None
+            # Of x / ‖x‖ · √d · gain, the constant is the norm's size.
+            if before.kind != "same" and not (before.kind == "scale" and before.factors[0].is_constant):
+                return None
+            number = before.sources[0]
+        return None
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -13,7 +13,7 @@ from ..trace.lanes import apart
 from ..trace.mixtures import SOFTMAX
 from ..trace.norms import NormFunction
 from .branches import Branch, find_branch
-from .formula import FormulaOfStream
+from .formulas import FormulaOfStream
 from .refined import bits, refined
 from .surroundings import Surroundings, surroundings
 from .terms import Term

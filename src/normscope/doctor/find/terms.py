@@ -2,20 +2,17 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
-from itertools import pairwise
 from math import fsum, isqrt
-from operator import attrgetter, or_
+from operator import attrgetter
 from typing import Literal
 
 from ...placement.base import Initial
 from ...placement.operations import beside, by_head, connect, joined, mix, sigmoid, silu, sinkhorn, stopped, tanh, unit
 from ..trace.connections import ConnectionKind
-from ..trace.flow import dominators
 from ..trace.graph import Factor
 from ..trace.lanes import LaneWeights
 from ..trace.operations import Origin
-from .inner import InnerPlace
+from .branches import InnerPlace
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -217,60 +214,3 @@ def ordered(
             found[id(term)] = term
             todo.pop()
     return list(found.values())[start is not None :]
-
-
-@dataclass(frozen=True)
-class Segment:
-    """The part of a formula between two values through which everything passes, with one or more branches in it."""
-
-    start: Term
-    end: Term
-    branches: tuple[Term, ...]
-
-    @cached_property
-    def side_by_side(self) -> bool:
-        """Whether it has several branches, none of which goes into anything but sums and norms."""
-        if len(self.branches) < 2:
-            return False
-        own, of_branches = {id(branch) for branch in self.branches}, set[int]()
-        for term in self.terms:
-            if any(id(argument) in own or id(argument) in of_branches for argument in term.arguments):
-                if term.kind not in ("sum", "scale", "norm"):
-                    return False
-                of_branches.add(id(term))
-        return True
-
-    @cached_property
-    def terms(self) -> tuple[Term, ...]:
-        """What it computes, in order, without what comes before its start."""
-        return tuple(ordered(self.end, self.start))
-
-
-def segments(end: Term) -> list[Segment]:
-    """A formula cut wherever a single value carries all that follows; each cut where the next branch leaves it."""
-    terms = ordered(end)
-    place = {id(term): n for n, term in enumerate(terms)}
-    arguments = [[place[id(argument)] for argument in term.arguments] for term in terms]
-    above: list[int] = []
-    """Of each term the numbers of those that it is made of, and its own, as bits."""
-    for number, some in enumerate(arguments):
-        above.append(reduce(or_, (above[n] for n in some), 1 << number))
-    before = dominators(arguments)
-    chain = [len(terms) - 1]
-    while before[chain[-1]] >= 0:
-        chain.append(before[chain[-1]])
-    chain.reverse()
-    # Branches before the first such value: of several sources, none carries all.
-    early = tuple(t for t in terms[: chain[0] + 1] if t.kind == "branch")
-    forks = [(terms[0], early)] if early else []
-    for first, second in pairwise(chain):
-        inside = tuple(
-            terms[n] for n in range(first + 1, second + 1) if terms[n].kind == "branch" and above[n] >> first & 1
-        )
-        if inside:
-            forks.append((terms[first], inside))
-    ends = [start for start, _ in forks[1:]] + [end]
-    return [
-        Segment(start, stop, tuple(sorted(inside, key=lambda t: t.branch)))
-        for (start, inside), stop in zip(forks, ends, strict=bool(forks))
-    ]

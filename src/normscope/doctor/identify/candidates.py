@@ -7,9 +7,9 @@ from typing import Literal
 
 from ...placement import Placement, Site, StackShape, SublayerKind, registered
 from ...placement.base import Initial, State
-from ..find.branches import BranchKind
-from ..find.inner import InnerPlace
-from ..find.terms import Segment, Term, normed, ordered, parameter_term, segments
+from ..find.branches import BranchKind, InnerPlace
+from ..find.segments import Segment, segments
+from ..find.terms import Term, normed, ordered, parameter_term
 from ..trace.graph import Factor
 from ..trace.operations import Origin
 from .lanes import as_segment, sources

@@ -3,23 +3,25 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import takewhile
+from itertools import pairwise, takewhile
+from typing import Literal
 
 from torch import nn
 
 from ...placement import StackShape
-from ..find.blocks import Blocks, cut_in_blocks
-from ..find.branches import Branch
-from ..find.formulas import Formula, scales
+from ..find.branches import BlockKinds, Branch, BranchKind
+from ..find.formulas import Formula
 from ..find.search import streams_in
+from ..find.segments import Segment, scales, segments
 from ..find.streams import Stream
-from ..find.terms import Segment, ordered, segments
+from ..find.terms import ordered
 from ..record import Stack, Sublayer
 from ..trace.forward import Inputs
 from .fitting import Observed, commonest, ends_with_norm, fits, sublayers, without_end
 from .lanes import is_doubly_stochastic, written_out
 
 SEVERAL_HEADS = 2
+_MIXING = ("attention", "convolution", "mixer")
 
 
 def find_stacks(model: nn.Module, inputs: Inputs) -> list[Stack]:
@@ -89,7 +91,7 @@ def _pieces(stream: Stream) -> tuple[list[Segment], list[Segment]]:
     return pieces, [piece for piece in pieces if piece.branches[0].branch >= 0] or pieces
 
 
-def _stack(stream: Stream, shape: StackShape, blocks: Blocks) -> Stack:
+def _stack(stream: Stream, shape: StackShape, blocks: BlockKinds) -> Stack:
     pieces, inner = _pieces(stream)
     norm = commonest([name for name, _ in stream.norms])
     epsilons = [epsilon for name, epsilon in stream.norms if name == norm and not math.isnan(epsilon)]
@@ -125,7 +127,7 @@ def _stack(stream: Stream, shape: StackShape, blocks: Blocks) -> Stack:
     )
 
 
-def _in_lanes(observed: Observed, stream: Stream, blocks: Blocks) -> Observed:
+def _in_lanes(observed: Observed, stream: Stream, blocks: BlockKinds) -> Observed:
     """With a formula for each of several streams, block by block, as placements have it."""
     if stream.streams == 1:
         return observed
@@ -178,3 +180,34 @@ def commonest_number(numbers: Sequence[float]) -> float | None:
 def _common_module(names: Sequence[str]) -> str:
     parts = zip(*(name.split(".") for name in names), strict=False)
     return ".".join(some[0] for some in takewhile(lambda some: len(set(some)) == 1, parts))
+
+
+def wired_like(stack: Stack) -> Literal["Pre-LN", "Post-LN", ""]:
+    """By where the norms stand: on inputs of sub-layers alone, or on sums alone; "" for others."""
+    formulas = [sublayer.formula for sublayer in stack.sublayers if sublayer.block > 0]
+    if all(formula.reads_norm and not formula.sum_is_normed for formula in formulas):
+        return "Pre-LN"
+    return "Post-LN" if all(formula.sum_is_normed for formula in formulas) else ""
+
+
+def cut_in_blocks(kinds: Sequence[BranchKind]) -> BlockKinds:
+    """Blocks that are all alike where there are such: attention, convolutions and mixers may take each other's places.
+
+    Otherwise a block ends where a feed-forward does and something else follows. One block where nothing repeats.
+    """
+    places = ["mixing" if kind in _MIXING else kind for kind in kinds]
+    # Stacks without feed-forwards alternate between ways of mixing: what they have in common says nothing of blocks.
+    length = _period(places if "feed_forward" in places else kinds)
+    if length < len(kinds):
+        starts = list(range(0, len(kinds), length))
+    else:
+        after = pairwise(places)
+        starts = [0, *(n for n, (one, two) in enumerate(after, 1) if one == "feed_forward" != two)]
+    ends = [*starts[1:], len(kinds)]
+    return tuple(tuple(kinds[start:end]) for start, end in zip(starts, ends, strict=True))
+
+
+def _period(some: Sequence[str]) -> int:
+    """Length of the shortest run whose repetition is the whole."""
+    every = range(1, len(some) + 1)
+    return next(n for n in every if len(some) % n == 0 and list(some[:n]) * (len(some) // n) == list(some))

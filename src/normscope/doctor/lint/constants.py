@@ -6,10 +6,9 @@ from dataclasses import dataclass, replace
 
 from ...placement import Placement, StackShape, SublayerKind, registered
 from ...placement.base import ModelKind
-from ..find.terms import Segment
+from ..find.segments import Segment
 from ..identify.candidates import blocks_of
-from ..identify.matching import TOLERANCE
-from ..identify.outlines import Outline, Structure, outline
+from ..identify.matching import TOLERANCE, Outline, Structure, outline
 from .matrices import shape_of
 from .rules import Patient
 from .structure import explained, in_blocks, kinds_of

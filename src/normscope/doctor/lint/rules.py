@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from ..observe.nonfinite import NonfiniteWeight
+from ..observe.parameters import NonfiniteWeight
 from ..record import ModelMeasurements, Stack, Sublayer
 from ..result import Advice, Finding, Severity
 

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from ...placement import SublayerKind, named, registered
-from ..find.terms import Segment, Term, normed
+from ..find.segments import Segment
+from ..find.terms import Term, normed
 from ..identify.candidates import SPOKEN_OF, Candidate, candidate
 from ..identify.matching import matches
 from ..record import Stack, Sublayer

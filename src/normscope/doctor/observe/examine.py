@@ -14,9 +14,8 @@ from ..identify.stacks import as_stacks
 from ..record import ModelMeasurements, Stack, Sublayer, norm_over
 from ..trace.forward import Inputs, call_with
 from ..trace.graph import Graph
-from .flat_gates import flat_gates
-from .loss import Backward, backward
-from .opening import with_opening
+from .gradients import Backward, backward, with_opening
+from .parameters import flat_gates
 from .rewired import rewired_loss_nats
 from .streams import measured_stacks
 

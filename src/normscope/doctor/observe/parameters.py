@@ -1,68 +1,85 @@
-"""Which parameters of the model a part of its recorded forward pass uses."""
+"""What parameters tell by themselves: those that are infinite or NaN, and gates where their curve is flat."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 
+import torch
 from torch import Tensor, nn
 
-from ..find.branches import Branch
-from ..trace.graph import Graph
-from .sums import LIGHT
+from ..record import FlatGate
+from ..trace.forward import floating, is_finite
+from ..trace.operations import Origin, Trace
+
+FLAT = 0.01
+"""Of the greatest slope: σ beyond 6.0 and tanh beyond 3.0."""
 
 
-class Uses:
-    def __init__(self, model: nn.Module, graph: Graph) -> None:
-        self._graph = graph
-        self._names: dict[int, list[tuple[str, Tensor]]] = {}
-        for name, parameter in model.named_parameters():
-            self._names.setdefault(_memory(parameter), []).append((name, parameter))
-        # What the pass wrote over stands in the trace as a copy.
-        self._originals = {id(copy): tensor for tensor, copy in graph.trace.written}
-        self._found: dict[int, tuple[str, ...]] = {}
+def flat_gates(model: nn.Module, trace: Trace) -> tuple[FlatGate, ...]:
+    """The parameters whose σ or tanh is flat for half of the entries or more, in the order in which they are read.
 
-    def of(self, branch: Branch, addend: int) -> tuple[str, ...]:
-        """Names of what F is computed with, and of biases added to its output, in order of use."""
-        numbers = [*branch.computed, *self._biased(branch.output, addend)]
-        return tuple(dict.fromkeys(name for number in numbers for name in self._directly(number)))
-
-    def matrices(self, branch: Branch) -> tuple[str, ...]:
-        """Names of what F multiplies data with in products and convolutions, or makes such matrices from, in order.
-
-        Biases, gains of norms and tables that are looked up are not among them.
-        """
-        graph = self._graph
-        factors = [n for number in branch.computed for n in graph.factors(graph.values[number])]
-        given = [n for n in factors if not graph.values[n].is_data]
-        return tuple(dict.fromkeys(name for n in given for name in (*self._directly(n), *self._named(n))))
-
-    def _biased(self, output: int, addend: int) -> Iterator[int]:
-        """Numbers of the steps from the output to the addend that leave it the same, but for what is added."""
-        graph, found = self._graph, []
-        number = addend
-        while number != output and (step := graph.step(number)) is not None and step.kind in LIGHT:
-            if step.kind == "same" and graph.values[number].op in ("add", "sub"):
-                found.append(number)
-            (number,) = step.sources
-        yield from reversed(found)
-
-    def _directly(self, number: int) -> tuple[str, ...]:
-        """The parameters that a step uses beside data, made into something else first or not."""
-        if number not in self._found:
-            inputs = [n for n in self._graph.values[number].inputs if not self._graph.values[n].is_data]
-            names = dict.fromkeys(name for n in inputs for name in (*self._directly(n), *self._named(n)))
-            self._found[number] = tuple(names)
-        return self._found[number]
-
-    def _named(self, number: int) -> tuple[str, ...]:
-        value = self._graph.values[number]
-        if value.op != "leaf":
-            return ()
-        tensor = self._originals.get(id(value.tensor), value.tensor)
-        same_memory = self._names.get(_memory(tensor), [])
-        # Parameters may be parts of one piece of memory.
-        exact = [name for name, p in same_memory if p.storage_offset() == tensor.storage_offset()]
-        return tuple(exact or (name for name, _ in same_memory))
+    What depends on the model's input is no gate of this kind: there the slope is another for every token.
+    """
+    names = {weight.untyped_storage()._cdata: name for name, weight in model.named_parameters()}
+    found: dict[str, float] = {}
+    for value in trace.values:
+        if value.op in _SLOPES and value.origin == Origin.TRAINABLE and not value.tensor.is_meta:
+            slope = _SLOPES[value.op](value.tensor.double())
+            share = float((slope < FLAT).double().mean()) if slope.numel() else 0.0
+            for leaf in trace.leaves(value.number):
+                name = names.get(leaf.tensor.untyped_storage()._cdata)
+                if name is not None and share >= 0.5:
+                    found[name] = max(share, found.get(name, 0.0))
+    return tuple(FlatGate(name=name, share=share) for name, share in found.items())
 
 
-def _memory(tensor: Tensor) -> int:
-    address: int = tensor.untyped_storage()._cdata
-    return address
+def _of_sigmoid(y: Tensor) -> Tensor:
+    return 4 * y * (1 - y)
+
+
+def _of_tanh(y: Tensor) -> Tensor:
+    return 1 - y * y
+
+
+_SLOPES = {"sigmoid": _of_sigmoid, "tanh": _of_tanh}
+"""Of a curve's value its slope, over the greatest."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NonfiniteWeight:
+    """A parameter with entries that are infinite or NaN."""
+
+    name: str
+    entries: int
+    """How many there are of them."""
+    of: int
+    only_minus_infinity: bool
+    """As in a mask that is added to scores, or in the bias of a class that is never wanted."""
+
+
+def nonfinite_weights(model: nn.Module) -> tuple[NonfiniteWeight, ...]:
+    """In the model's order; buffers are not looked at, for masks of -inf are kept in them."""
+    return tuple(
+        NonfiniteWeight(
+            name=name,
+            entries=int((~torch.isfinite(weight)).sum()),
+            of=weight.numel(),
+            only_minus_infinity=not bool(torch.isnan(weight).any() or torch.isposinf(weight).any()),
+        )
+        for name, weight in floating(model)
+        if not is_finite(weight)
+    )
+
+
+@contextmanager
+def read_as_zero(model: nn.Module, nonfinite: Sequence[NonfiniteWeight]) -> Iterator[None]:
+    """With 0 in the place of what is not finite; at the end, after an error too, every bit is as it was."""
+    names = {one.name for one in nonfinite}
+    kept = [(weight, weight.clone()) for name, weight in floating(model) if name in names]
+    try:
+        for weight, _ in kept:
+            weight.nan_to_num_(0.0, 0.0, 0.0)
+        yield
+    finally:
+        for weight, value in kept:
+            weight.copy_(value)

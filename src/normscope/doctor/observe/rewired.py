@@ -15,11 +15,10 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from ..find.branches import Branch
 from ..find.streams import Stream
-from ..identify.like import wired_like
-from ..identify.stacks import in_order
+from ..identify.stacks import in_order, wired_like
 from ..record import Stack
 from ..trace.graph import Graph
-from .loss import loss_of
+from .gradients import loss_of
 from .sums import BranchSum, Sums, with_gain
 
 

@@ -1,7 +1,6 @@
 """What every sub-layer of a recorded forward pass adds to its stream: squares, shares, and the parameters it uses."""
 
-# B = sequences, T = tokens of each, D = width
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import torch
@@ -13,10 +12,124 @@ from ..identify.stacks import in_order
 from ..record import Place, Stack, SublayerMeasurements
 from ..trace.graph import Graph
 from ..trace.lanes import apart
-from .copies import stay_copies
-from .parameters import Uses
+from ..trace.operations import Origin
 from .recipe import recipes
-from .sums import BranchSum, Sums, with_gain
+from .sums import LIGHT, BranchSum, Sums, with_gain
+
+# n = streams, N = tokens, D = width
+
+
+_WITHIN = 1e-4
+"""Of the largest entry. Weights that differ as little as training makes them differ move streams further apart."""
+_MOVED = 0.1
+"""What weights are moved by, in units of their own root mean square, or of `_SMALL` where that is larger."""
+_SMALL = 0.1
+
+
+def stay_copies(graph: Graph, stream: Stream) -> bool | None:
+    """True where streams are copies after every sub-layer, and are so too when all trained parameters have moved.
+
+    Then nothing can tell them apart, and they do the work of one. None of one stream, of streams that do not start as
+    copies, and where a part of the pass cannot be computed again.
+
+    Each sub-layer is computed again from the recorded streams before it, with noise on all trained parameters.
+    """
+    if stream.streams == 1 or not stream.start_equal:
+        return None
+    recorded = [graph.values[join].tensor for join in stream.joins]
+    if not all(_are_copies(x, stream) for x in recorded):
+        return False
+    moved = _moved(graph)
+    try:
+        before: Mapping[int, Tensor] = {}
+        for join in stream.joins:
+            if not _are_copies(graph.trace.again({**moved, **before}, join), stream):
+                return False
+            before = {join: graph.values[join].tensor}
+    except (ValueError, RuntimeError, IndexError):
+        # Experts, and memory that is written piece by piece, cannot be computed again with other values.
+        return None
+    return True
+
+
+def _are_copies(x: Tensor, stream: Stream) -> bool:
+    x_NnD = apart(x, stream.streams, stream.width)
+    return x_NnD is not None and float((x_NnD - x_NnD[:, :1]).abs().max()) <= _WITHIN * float(x_NnD.abs().max())
+
+
+def _moved(graph: Graph) -> dict[int, Tensor]:
+    """Every trained parameter with noise on it, by number."""
+    generator = torch.Generator().manual_seed(0)
+    moved = {}
+    for value in graph.values:
+        if value.op == "leaf" and value.origin == Origin.TRAINABLE and value.tensor.is_floating_point():
+            weight = value.tensor.detach()
+            size = max(float(weight.float().square().mean().sqrt()), _SMALL)
+            noise = torch.randn(weight.shape, generator=generator).to(weight)
+            moved[value.number] = weight + _MOVED * size * noise
+    return moved
+
+
+class Uses:
+    def __init__(self, model: nn.Module, graph: Graph) -> None:
+        self._graph = graph
+        self._names: dict[int, list[tuple[str, Tensor]]] = {}
+        for name, parameter in model.named_parameters():
+            self._names.setdefault(_memory(parameter), []).append((name, parameter))
+        # What the pass wrote over stands in the trace as a copy.
+        self._originals = {id(copy): tensor for tensor, copy in graph.trace.written}
+        self._found: dict[int, tuple[str, ...]] = {}
+
+    def of(self, branch: Branch, addend: int) -> tuple[str, ...]:
+        """Names of what F is computed with, and of biases added to its output, in order of use."""
+        numbers = [*branch.computed, *self._biased(branch.output, addend)]
+        return tuple(dict.fromkeys(name for number in numbers for name in self._directly(number)))
+
+    def matrices(self, branch: Branch) -> tuple[str, ...]:
+        """Names of what F multiplies data with in products and convolutions, or makes such matrices from, in order.
+
+        Biases, gains of norms and tables that are looked up are not among them.
+        """
+        graph = self._graph
+        factors = [n for number in branch.computed for n in graph.factors(graph.values[number])]
+        given = [n for n in factors if not graph.values[n].is_data]
+        return tuple(dict.fromkeys(name for n in given for name in (*self._directly(n), *self._named(n))))
+
+    def _biased(self, output: int, addend: int) -> Iterator[int]:
+        """Numbers of the steps from the output to the addend that leave it the same, but for what is added."""
+        graph, found = self._graph, []
+        number = addend
+        while number != output and (step := graph.step(number)) is not None and step.kind in LIGHT:
+            if step.kind == "same" and graph.values[number].op in ("add", "sub"):
+                found.append(number)
+            (number,) = step.sources
+        yield from reversed(found)
+
+    def _directly(self, number: int) -> tuple[str, ...]:
+        """The parameters that a step uses beside data, made into something else first or not."""
+        if number not in self._found:
+            inputs = [n for n in self._graph.values[number].inputs if not self._graph.values[n].is_data]
+            names = dict.fromkeys(name for n in inputs for name in (*self._directly(n), *self._named(n)))
+            self._found[number] = tuple(names)
+        return self._found[number]
+
+    def _named(self, number: int) -> tuple[str, ...]:
+        value = self._graph.values[number]
+        if value.op != "leaf":
+            return ()
+        tensor = self._originals.get(id(value.tensor), value.tensor)
+        same_memory = self._names.get(_memory(tensor), [])
+        # Parameters may be parts of one piece of memory.
+        exact = [name for name, p in same_memory if p.storage_offset() == tensor.storage_offset()]
+        return tuple(exact or (name for name, _ in same_memory))
+
+
+def _memory(tensor: Tensor) -> int:
+    address: int = tensor.untyped_storage()._cdata
+    return address
+
+
+# B = sequences, T = tokens of each, D = width
 
 
 def measured_stacks(

@@ -14,7 +14,7 @@ from ..record import Prediction, Stack, SublayerMeasurements
 from ..result import Record, Severity
 from .advice_words import OUTCOMES
 from .explanations import COLUMN_TERMS, STACK_TERMS
-from .page_advice import advised
+from .rates import advised
 from .svg import depth_panels, depth_pictures
 from .words import (
     block_span,

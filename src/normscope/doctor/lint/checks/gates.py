@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from ...observe.flat_gates import FLAT
+from ...observe.parameters import FLAT
 from ...record import Stack
 from ...result import Finding, Severity
 from ...trace.operations import Origin

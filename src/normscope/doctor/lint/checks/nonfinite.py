@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from ...observe.nonfinite import NonfiniteWeight
+from ...observe.parameters import NonfiniteWeight
 from ...result import Finding, Severity
 from ..rules import Patient, Rule
 from ..vectors import listed

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator
 
-from ...identify.like import wired_like
+from ...identify.stacks import wired_like
 from ...result import Finding, Severity
 from ..alignment import Alignment, alignment
 from ..needs import trained_weights

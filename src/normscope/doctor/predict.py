@@ -8,14 +8,14 @@ from functools import partial
 
 import numpy as np
 
-from ...placement import Placement, Site, StackShape, SublayerKind
-from ...theory.backward import StackGradients, backward
-from ...theory.mixing import Products
-from ...theory.moments import Moments
-from ...theory.operations import MomentNorms
-from ...theory.stream import MomentStack, StreamSetting
-from ..recipe import BranchWeights, InnerNorm, Recipe, RecipeStep
-from ..record import ModelMeasurements, Prediction, Stack
+from ..placement import Placement, Site, StackShape, SublayerKind
+from ..theory.backward import StackGradients, backward
+from ..theory.mixing import Products
+from ..theory.moments import Moments
+from ..theory.operations import MomentNorms
+from ..theory.stream import MomentStack, StreamSetting
+from .recipe import BranchWeights, InnerNorm, Recipe, RecipeStep
+from .record import ModelMeasurements, Prediction, Stack
 
 _ATTENTION = ("query", "key", "value", "output")
 _MATRICES: Mapping[SublayerKind, tuple[str, ...]] = {

@@ -1,4 +1,4 @@
-"""Pictures of advice: learning rates with what becomes of a training at each, and the loss along the first update."""
+"""The learning rate on a page: its rows, and pictures of what becomes of a training at each rate."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -8,11 +8,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from ...report.svg import HUES, INK, PAPER, house_style, to_svg
-from ...report.words import learning_rate, probability
-from ..result import Advice, ShortTraining
-from .advice_words import OUTCOMES, good_rates
+from ...report.svg import HUES, INK, PAPER, Picture, house_style, inlined, to_svg
+from ...report.words import learning_rate, percentage, probability
+from ..result import Advice, Record, ShortTraining
+from .advice_words import OUTCOMES, advice_facts, advice_rows, good_rates, source_words
 from .depth import finite
+from .explanations import ADVICE_TERMS
+from .svg import change_picture
 from .words import figures
 
 _WIDTH_INCHES = 5.2
@@ -202,3 +204,65 @@ def _told(advice: Advice, rows: Sequence[_Row]) -> str:
     ]
     pairs = zip(advice.rates, advice.stuck_chances, strict=False)
     return "; ".join([*words, *(f"{learning_rate(at)}: {probability(chance)}" for at, chance in pairs)])
+
+
+def advised(diagnosis: Record) -> dict[str, Any]:
+    """By name in the template; nothing without advice."""
+    advice = diagnosis.advice
+    if advice is None:
+        return {}
+    return {
+        "advised": advice_rows(advice),
+        "advice_source": source_words(advice),
+        "advice_facts": advice_facts(advice),
+        "advice_terms": ADVICE_TERMS,
+        "trainings": _trainings(advice),
+        "rates_picture": _rates_picture(advice),
+        "loss_picture": _loss_picture(advice, diagnosis.measured.loss_nats),
+        "change_picture": _change_picture(advice, diagnosis),
+    }
+
+
+def _rates_picture(advice: Advice) -> Picture | None:
+    """None where no rate is named."""
+    if advice.best_rate is None:
+        return None
+    dots = " Marks are short trainings of this model, at the last loss of each." if advice.probed else ""
+    yours = "" if advice.wanted_rate is None else " The dotted line is your learning rate."
+    caption = (
+        f"The band holds the good rates, and the bar the best one with its {percentage(advice.confidence, 0)} range."
+    )
+    return Picture(svg=inlined(rates_picture(advice), "advice-rates"), caption=caption + dots + yours)
+
+
+def _loss_picture(advice: Advice, loss_nats: float | None) -> Picture | None:
+    """None where the first update was not looked along."""
+    if len(advice.rates) < 2 or all(loss is None for loss in advice.loss_along_step):
+        return None
+    caption = (
+        f"Loss after one update of {advice.optimizer}, which says little about the updates after it. Losses far above "
+        "the first are cut off."
+    )
+    return Picture(svg=inlined(loss_picture(advice, loss_nats), "advice-loss"), caption=caption)
+
+
+def _change_picture(advice: Advice, diagnosis: Record) -> Picture | None:
+    """None where it was not measured, or nothing changes."""
+    svg = None if advice.change is None else change_picture(advice.change, diagnosis.stacks)
+    if advice.change is None or svg is None:
+        return None
+    caption = (
+        f"Mean squared change by one update of {advice.optimizer} at {learning_rate(advice.change.rate)}: of the "
+        "stream that each sub-layer is added to, and of F(x), where its own weights change (own) or its "
+        "input (amplified)."
+    )
+    output = advice.change.output
+    whole = "" if output is None else f" That of the model's output is {figures(output)} of its mean square."
+    return Picture(svg=inlined(svg, "advice-change"), caption=caption + whole)
+
+
+def _trainings(advice: Advice) -> tuple[ShortTraining, ...]:
+    """Those without warm-up by rising rate, then those with one."""
+    warmed = () if advice.warmup is None else advice.warmup.tried
+    wanted = () if advice.wanted_training is None else (advice.wanted_training,)
+    return (*sorted((*advice.probed, *wanted), key=lambda one: one.rate), *warmed)

@@ -1,1 +1,0 @@
-"""Theory for what was found in a model."""
