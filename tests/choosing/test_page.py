@@ -11,7 +11,7 @@ import normscope
 from choosing.recomputed import RESULTS, at, recomputed, result
 from normscope.choosing.choice import EvidenceForModel, choose
 from normscope.choosing.evidence import published, stored
-from normscope.choosing.page import CASES, command, page
+from normscope.choosing.page import CASES, TABLES, command, pages
 from normscope.placement import registry
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -20,12 +20,17 @@ ROW = re.compile(r"^\| (.*) \|$", re.MULTILINE)
 
 
 @pytest.fixture(scope="module")
-def written() -> str:
+def both() -> dict[str, str]:
     """What the placements that come with NormScope give, whatever other tests have registered."""
     ours = {name: p for name, p in registry._REGISTRY.items() if p.__module__.startswith("normscope.placement.")}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(registry, "_REGISTRY", ours)
-        return page(stored())
+        return pages(stored())
+
+
+@pytest.fixture(scope="module")
+def written(both: dict[str, str]) -> str:
+    return both[TABLES]
 
 
 def value(text: str) -> float:
@@ -57,9 +62,9 @@ def sections(written: str) -> dict[str, str]:
     return {str(case): written.partition(f"## {case}\n")[2].partition("\n## ")[0] for case in CASES}
 
 
-def test_the_manual_is_up_to_date(written: str) -> None:
+def test_the_manual_is_up_to_date(both: dict[str, str]) -> None:
     again = "run `normscope placements choose --write-docs docs` and commit what it writes"
-    assert (DOCS / "choosing.md").read_text(encoding="utf-8") == written, again
+    assert {name: (DOCS / name).read_text(encoding="utf-8") for name in both} == both, again
 
 
 def test_ten_cases_are_shown_with_the_command_that_prints_them(written: str) -> None:
@@ -159,13 +164,22 @@ def _distances_are_those_of_the_sizes(shown: list[dict[str, str]], choice: Evide
             assert value(text) == pytest.approx(own / nearest, rel=5.1e-3)
 
 
-def test_every_claim_of_others_stands_with_its_source(written: str) -> None:
+def test_every_claim_of_others_stands_with_its_source(both: dict[str, str]) -> None:
     for one in published():
-        [line] = [line for line in written.splitlines() if line.startswith(f"- {one.claim} (")]
+        [line] = [line for line in both["choosing.md"].splitlines() if line.startswith(f"- {one.claim} (")]
         assert one.citation in line
         assert {"read": "read at", "second-hand": "another text", "unverified": "unverified"}[one.checked] in line
 
 
-def test_every_result_that_is_named_is_there(written: str) -> None:
-    for name in re.findall(r"results/(\w+)", written):
+def test_every_result_that_is_named_is_there(both: dict[str, str]) -> None:
+    for name in re.findall(r"results/(\w+)", "".join(both.values())):
         assert (RESULTS / name).is_dir() or name == "RESULT", name
+
+
+def test_the_overview_counts_what_its_tables_show(both: dict[str, str]) -> None:
+    for case in CASES:
+        [line] = [line for line in both["choosing.md"].splitlines() if line.startswith(f"| [{case}]({TABLES}#")]
+        cells = [cell.strip() for cell in line.strip("| ").split(" | ")][2:]
+        for cell, answered in zip(cells, choose(case).answers, strict=True):
+            groups = [claim.group for claim in answered.claims if claim.group != "not known"]
+            assert cell == (f"{groups.count('supported')} of {len(groups)}" if groups else "not known")

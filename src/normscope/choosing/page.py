@@ -1,12 +1,13 @@
-"""docs/choosing.md, written from the evidence."""
+"""The manual's pages on choosing, written from the evidence: one to read, and one of tables, a section a model."""
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import get_args
 
 from ..placement.base import ModelKind
 from .case import NEAR, ModelToTrain
-from .choice import EvidenceForModel, choose
-from .evidence import BestRate, Evidence, EvidenceRow, published
+from .choice import EvidenceForModel, SizeClass, choose
+from .evidence import QUESTIONS, BestRate, Evidence, EvidenceRow, published
 from .parts import PageSection, TextTable, advice_part, own_parts, published_part
 
 CASES = (
@@ -57,6 +58,15 @@ result holds are printed as they are; others are computed from the losses of its
 one in twenty looks certain by chance, and the corpora are few. The section by theory is about initial weights alone.
 """
 
+TABLES = "choosing-tables.md"
+_TABLES_INTRODUCTION = """\
+# What is known for ten models
+
+<!-- Written by `normscope placements choose --write-docs docs`; change the results or the code, not this page. -->
+
+Tables of what `normscope choose` prints, one model a section. [Choosing](choosing.md) says how evidence is ranked and
+how verdicts are made.
+"""
 _AS_DATA = """\
 ## As data
 
@@ -70,12 +80,44 @@ stands for every entry of a list).
 """
 
 
-def page(evidence: Evidence) -> str:
-    """docs/choosing.md; the same evidence gives the same bytes."""
-    blocks = [_INTRODUCTION, "\n".join(_results(evidence)), *_by_others(evidence), _AS_DATA]
-    for case in CASES:
-        blocks.append("\n".join(_section(choose(case, evidence=evidence))))
-    return "\n".join(blocks)
+def pages(evidence: Evidence) -> dict[str, str]:
+    """The pages by their names below docs/; the same evidence gives the same bytes."""
+    choices = [choose(case, evidence=evidence) for case in CASES]
+    said = [
+        _INTRODUCTION,
+        "\n".join(_overview(choices)),
+        "\n".join(_results(evidence)),
+        *_by_others(evidence),
+        _AS_DATA,
+    ]
+    shown = [_TABLES_INTRODUCTION, *("\n".join(_section(choice)) for choice in choices)]
+    return {"choosing.md": "\n".join(said), TABLES: "\n".join(shown)}
+
+
+def _overview(choices: Sequence[EvidenceForModel]) -> Iterator[str]:
+    """A row for each model: how near the evidence is, and how many placements are supported by it for what."""
+    yield "## Ten models\n"
+    yield (
+        "Each row is one model, with the number of placements that the evidence supports for each question, of those "
+        "that it says anything about. The first column leads to all numbers, each with its source.\n"
+    )
+    questions = [question.heading for question in QUESTIONS.values()]
+    yield f"| model | evidence | {' | '.join(questions)} |"
+    yield f"|{' --- |' * (2 + len(questions))}"
+    for choice in choices:
+        scales = [one.scale for one in choice.measured]
+        nearest = next((scale for scale in get_args(SizeClass) if scale in scales), "none")
+        cells = [f"[{choice.case}]({TABLES}#{_anchor(str(choice.case))})", nearest]
+        for answered in choice.answers:
+            known = sum(claim.group != "not known" for claim in answered.claims)
+            cells.append(f"{len(answered.of('supported'))} of {known}" if known else "not known")
+        yield f"| {' | '.join(cells)} |"
+    yield ""
+
+
+def _anchor(heading: str) -> str:
+    """The part of a link that leads to a heading."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
 def _by_others(evidence: Evidence) -> Iterator[str]:

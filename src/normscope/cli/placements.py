@@ -68,14 +68,15 @@ def choose(
 
 
 def _write_evidence(folder: Path) -> None:
-    """The page and the evidence that it is written from, which is the package's from then on."""
+    """The pages and the evidence that they are written from, which is the package's from then on."""
     from ..choosing.evidence import FILE, packed
-    from ..choosing.page import page
+    from ..choosing.page import pages
     from ..choosing.reading import collect
 
     evidence = collect(folder.resolve().parent / "results")
     write_text("--write-docs", FILE, packed(evidence))
-    write_text("--write-docs", folder / "choosing.md", page(evidence))
+    for name, text in pages(evidence).items():
+        write_text("--write-docs", folder / name, text)
     typer.echo(f"{FILE}\n{folder / 'choosing.md'}")
 
 
