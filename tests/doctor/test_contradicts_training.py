@@ -10,8 +10,7 @@ from doctor.wired import patient, post, pre
 from normscope.doctor.lint.alignment import Alignment
 from normscope.doctor.lint.checks.training import contradicts_training
 from normscope.doctor.lint.linter import asked_rules
-from normscope_studies.flag.measure import patient_under
-from normscope_studies.flag.model import Language
+from normscope_studies.flag.measure import Language, patient_under
 
 
 @pytest.mark.parametrize(("trained_pre", "sizes"), [(True, NARROW), (False, DEEP)])

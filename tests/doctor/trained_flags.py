@@ -4,7 +4,7 @@ from functools import cache
 
 from torch import Tensor
 
-from normscope_studies.flag.model import Language, training
+from normscope_studies.flag.measure import Language, training
 
 DEEP = {"width": 64, "blocks": 4, "rate": 1e-3, "updates": 300, "seed": 1}
 NARROW = {"width": 32, "blocks": 3, "rate": 2e-3, "updates": 300, "seed": 0}

@@ -13,8 +13,8 @@ pytest.importorskip("transformers", reason="needs Hugging Face transformers (the
 from normscope_studies.engine.pieces import Pieces
 from normscope_studies.engine.study import run_study
 from normscope_studies.families import measure, study
-from normscope_studies.families.child import in_child
-from normscope_studies.families.config import FamiliesConfig
+from normscope_studies.families.measure import in_child
+from normscope_studies.families.study import FamiliesConfig
 
 LOOK = {"tokens": 12, "sequences": 2, "largest": 15_000_000, "seed": 0}
 

@@ -7,7 +7,7 @@ import pytest
 
 from normscope_studies.engine.pieces import Pieces
 from normscope_studies.engine.study import run_study
-from normscope_studies.spikes.config import SpikesConfig
+from normscope_studies.spikes.cases import SpikesConfig
 from normscope_studies.spikes.study import STUDY
 
 SMALL = {"updates": 66, "change_at": 42, "blocks": 2, "every_updates": 8}

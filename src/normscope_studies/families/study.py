@@ -1,20 +1,69 @@
 """Every model type of transformers: which the doctor diagnoses and names, and in which it finds an error."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
+
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
 
 from normscope.adapters.hugging_face import load_transformers
 from normscope.adapters.hugging_face_small import families
 from normscope.evidence.estimates import proportion
+from normscope.report.svg import HUES, INK, house_style, to_svg
 
 from ..engine.claims import judged
 from ..engine.page import Claim, StudyFigure, StudyTable
 from ..engine.pieces import Pieces
 from ..engine.study import Findings, Scale, Study
 from . import ABOUT
-from .config import FamiliesConfig
-from .figure import stages_svg
 from .measure import looked_at, measured
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FamiliesConfig:
+    """One small model of each type, with initial weights. Raises ValueError."""
+
+    families: tuple[str, ...] = ()
+    """Model types such as gpt2; none for all that transformers has."""
+    every: int = 1
+    """Every so many types in alphabetical order: 4 looks at a quarter of them."""
+    tokens: int = 12
+    sequences: int = 2
+    largest: int = 15_000_000
+    """Parameters; a model whose configuration cannot be made smaller is left out."""
+    limit_seconds: float = 90.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if (
+            self.tokens < 2
+            or self.every < 1
+            or self.sequences < 1
+            or self.largest < 1
+            or not self.limit_seconds > 0
+            or self.seed < 0
+        ):
+            raise ValueError("tokens must be at least 2, the others positive, and seed 0 or more")
+
+
+def stages_svg(counts: Sequence[tuple[str, int]]) -> str:
+    """counts: of model types by what became of them, in the order from top to bottom."""
+    with house_style():
+        figure = Figure(figsize=(9, 0.42 * len(counts) + 1.1), layout="constrained")
+        FigureCanvasSVG(figure)
+        axes = figure.subplots()
+        names, values = zip(*counts, strict=True)
+        hues = [HUES[0] if name.startswith("diagnosed") else INK for name in names]
+        bars = axes.barh(range(len(values)), values, color=hues, alpha=0.85, height=0.65)
+        axes.bar_label(bars, padding=4)
+        axes.set_yticks(range(len(names)), labels=names)
+        axes.invert_yaxis()
+        axes.grid(visible=False, axis="y")
+        axes.set_xlabel("model types")
+        words = ", ".join(f"{name} {value}" for name, value in counts)
+        return to_svg(figure, title="What became of every model type", desc=words)
+
 
 _ASKED = ("tokens", "sequences", "largest", "limit_seconds", "seed")
 _SOURCE = "docs/doctor.md, How identification works"

@@ -14,11 +14,8 @@ from ..engine.page import Claim, StudyFigure, StudyTable
 from ..engine.pieces import Pieces
 from ..engine.study import Findings, Scale, Study
 from . import ABOUT
-from .config import FlagConfig
-from .figure import differences_svg
-from .measure import measured
-from .model import HEADS, SEQUENCES, TOKENS, VOCABULARY, WARMUP_UPDATES
-from .rows import NAMES, Checkpoint, checkpoint
+from .checkpoints import NAMES, Checkpoint, FlagConfig, checkpoint, differences_svg
+from .measure import HEADS, SEQUENCES, TOKENS, VOCABULARY, WARMUP_UPDATES, measured
 
 
 def run(config: FlagConfig, pieces: Pieces) -> Findings:

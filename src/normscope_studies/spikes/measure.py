@@ -1,14 +1,139 @@
-"""One training, and what the doctor says of its log."""
+"""The same trainings in two loops, and what the doctor says of their own logs."""
 
+import io
 import math
+import tempfile
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
 from typing import Any
 
-from normscope.history.explain import explain
+import torch
+from torch import Tensor, nn
 
-from .cases import BROKEN, HEALTHY
-from .config import SpikesConfig
-from .loops import TRAINED
-from .model import broken_block
+from normscope.history.explain import explain
+from normscope.history.readers import TRAINER_STATE, of_events, of_trainer_state
+from normscope.history.record import History
+from normscope.monitor import Monitor
+from normscope.optim import OptimizerConfig, ScheduleConfig
+from normscope.train import ALONE, RunFolder, Share, TrainConfig, Trainer
+
+from .cases import BROKEN, HEALTHY, Case, SpikesConfig
+from .model import Batches, broken_block, made_model, made_optimizer, warmup_updates
+
+_GIVEN = 7_000_003
+"""Seed of the batch that the monitor measures on."""
+
+
+class _Objective:
+    """The chain's next token."""
+
+    micro_batches_per_epoch = 100
+
+    def __init__(self, batches: Batches) -> None:
+        self.batches = batches
+
+    def prepare(self, number: int) -> dict[str, Tensor]:
+        return self.batches(number + 1)
+
+    def micro_batch(self, number: int) -> dict[str, Tensor]:
+        return self.prepare(number)
+
+    def target_tokens(self, batch: dict[str, Tensor]) -> int:
+        return batch["labels"].numel()
+
+    def tokens_of(self, number: int) -> int:
+        return self.target_tokens(self.micro_batch(number))
+
+    def loss_sums(self, model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+        total = model(**batch)["loss"] * self.target_tokens(batch)
+        return total, total.detach()
+
+    def validate(self, model: nn.Module, share: Share = ALONE.share) -> dict[str, float]:
+        with torch.no_grad():
+            return {"nll_nats": float(model.eval()(**self.batches(_GIVEN))["loss"])}
+
+
+def by_normscope(case: Case, config: SpikesConfig, seed: int) -> History:
+    """In this library's loop: what its metrics.jsonl says."""
+    batches = Batches(case, config, seed)
+    model = made_model(config, case, seed)
+    with tempfile.TemporaryDirectory() as folder:
+        run = RunFolder(Path(folder) / "run")
+        trainer = Trainer(
+            model=model,
+            objective=_Objective(batches),
+            folder=run,
+            train=TrainConfig(
+                duration=config.updates,
+                clip_norm=case.clip_norm,
+                validate_every=config.updates,
+                checkpoint_every=config.updates,
+                device="cpu",
+                on_nonfinite="skip",
+            ),
+            optimizer=OptimizerConfig(peak_lr=case.rate),
+            schedule=ScheduleConfig(warmup_updates=warmup_updates(config, case)),
+            seed=seed,
+            device=torch.device("cpu"),
+            precision="fp32",
+            monitor=Monitor(model=model, inputs=batches(_GIVEN), every_updates=config.every_updates),
+        )
+        trainer.optimizer = made_optimizer(model, config, case, seed)
+        with run.lock():
+            trainer.run()
+        settings = {
+            "optimizer": {"name": case.optimizer, "epsilon": case.epsilon},
+            "train": {"clip_norm": case.clip_norm},
+        }
+        return of_events("metrics.jsonl", run.events(), settings)
+
+
+def by_trainer(case: Case, config: SpikesConfig, seed: int) -> History:
+    """In Hugging Face's Trainer: what its trainer_state.json says. Needs transformers and accelerate."""
+    import transformers
+
+    from normscope.adapters.trainer import NormScopeTrainerCallback
+
+    batches = Batches(case, config, seed)
+    model = made_model(config, case, seed)
+    rows = [
+        {name: tensor[row] for name, tensor in batch.items()}
+        for batch in map(batches, range(1, config.updates + 1))
+        for row in range(batches.sequences)
+    ]
+    optimizer = made_optimizer(model, config, case, seed)
+    warmup = warmup_updates(config, case)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda done: min(1.0, (done + 1) / max(1, warmup)))
+    with tempfile.TemporaryDirectory() as folder:
+        settings: dict[str, Any] = {
+            "output_dir": folder,
+            "use_cpu": True,
+            "per_device_train_batch_size": batches.sequences,
+            "max_steps": config.updates,
+            "max_grad_norm": case.clip_norm,
+            "train_sampling_strategy": "sequential",
+            "logging_steps": 1,
+            "report_to": "none",
+            "save_strategy": "no",
+            "disable_tqdm": True,
+            "dataloader_pin_memory": False,
+            "seed": seed,
+        }
+        trainer = transformers.Trainer(
+            model=model,
+            train_dataset=rows,
+            args=transformers.TrainingArguments(**settings),
+            optimizers=(optimizer, schedule),
+            callbacks=[NormScopeTrainerCallback(config.every_updates, batches(_GIVEN))],
+        )
+        with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+            trainer.train()
+        file = Path(folder) / TRAINER_STATE
+        trainer.state.save_to_json(str(file))
+        return of_trainer_state(file)
+
+
+TRAINED = {"normscope": by_normscope, "trainer": by_trainer}
 
 
 def measured(loop: str, name: str, config: SpikesConfig, seed: int) -> dict[str, Any]:

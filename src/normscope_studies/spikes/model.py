@@ -7,8 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from .cases import Case
-from .config import SpikesConfig
+from .cases import Case, SpikesConfig
 
 
 class Chain:
