@@ -18,7 +18,7 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
-from normscope.data import parts
+from normscope.data import work
 from normscope.data.documents.prepare import DocumentsConfig, prepare_documents
 from normscope.data.parallel.prepare import PrepareConfig, prepare
 
@@ -89,7 +89,7 @@ def child(make: Make, out: Path, processes: int = 1, *, kill_at: int | None = No
     code = 1
     try:
         os.environ["TOKENIZERS_PARALLELISM"] = "false"
-        parts.PART_CHARACTERS = PART_CHARACTERS
+        work.PART_CHARACTERS = PART_CHARACTERS
         sys.addaudithook(count)
         make(out, processes)
         (out.parent / "operations").write_text(str(seen))

@@ -2,7 +2,7 @@
 
 from functools import lru_cache
 
-from normscope.data.parallel import opening
+from normscope.data import opening
 
 AS_SHIPPED = opening._TOY_HELD_OUT
 HELD_OUT = 60

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from normscope.data.documents import opening
+from normscope.data import opening
 from normscope.data.documents.corpus import DocumentCorpus
 from normscope.data.documents.tokeniser import TextTokeniser
 from normscope.data.toy.language import toy_pairs

@@ -17,7 +17,7 @@ from sacrebleu import corpus_bleu
 
 import forked
 from normscope.__main__ import main
-from normscope.data.parallel.opening import open_corpus
+from normscope.data.opening import open_corpus
 from normscope.runs import run
 from normscope.runs.trained import SCORES
 from normscope.train import RunFolder

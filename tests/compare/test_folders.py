@@ -23,7 +23,7 @@ from normscope.compare.compare import ComparisonResult, alone, run_comparison
 from normscope.compare.grid import Cell, Grid
 from normscope.compare.manifest import former_manifest
 from normscope.compare.state import CellState
-from normscope.data.parallel import opening
+from normscope.data import opening
 from normscope.errors import UserError
 from normscope.report.comparison.contents import ComparisonPage
 from normscope.runs.config import replaced

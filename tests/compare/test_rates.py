@@ -13,7 +13,7 @@ from normscope.compare.grid import Arm, Grid
 from normscope.compare.manifest import about
 from normscope.compare.page import compare, configuration_names
 from normscope.compare.rates import EndedRun, best_of_each, rate_curves
-from normscope.data.parallel.opening import toy_corpus
+from normscope.data.opening import toy_corpus
 from normscope.report.comparison.contents import ComparisonPage, RateCurve, SeedResult, Status
 from tiny import tiny, write_events
 

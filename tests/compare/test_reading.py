@@ -11,7 +11,7 @@ from normscope.compare.curves import block_squares, clock, gradient_profiles, la
 from normscope.compare.grid import Cell, Grid
 from normscope.compare.manifest import Manifest, about
 from normscope.compare.page import compare, configuration_names
-from normscope.data.parallel.opening import toy_corpus
+from normscope.data.opening import toy_corpus
 from normscope.report.comparison.contents import BlockPlace, Name
 from normscope.tasks.translation import TRANSLATION
 from tiny import tiny, write_events

@@ -7,8 +7,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from normscope.data.opening import toy_corpus
 from normscope.data.parallel.batches import collate
-from normscope.data.parallel.opening import toy_corpus
 from normscope.optim import OptimizerConfig, make_optimizer
 from normscope.runs.config import load
 from normscope.runs.plan import counting

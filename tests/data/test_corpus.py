@@ -3,7 +3,7 @@ import hashlib
 import numpy as np
 import pytest
 
-from normscope.data.manifest import open_manifest, token_dtype, write_manifest
+from normscope.data.folder import open_manifest, token_dtype, write_manifest
 from normscope.data.parallel.codec import Codec, Side
 from normscope.data.parallel.corpus import FORMAT, VERSION, Corpus, Split, TokenArray, TokenWriter
 from normscope.data.parallel.vocabulary import EOS, UNK, Vocabulary

@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from normscope.data.draw import Draw
+from normscope.data.order import Draw
 
 
 def test_a_key_gives_the_same_draws_under_every_version() -> None:

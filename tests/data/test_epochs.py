@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from normscope.data.epochs import EpochBatches
+from normscope.data.batches import EpochBatches
 
 
 @given(st.integers(1, 60), st.integers(1, 20), st.integers(0, 2**31), st.integers(0, 5))

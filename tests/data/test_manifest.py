@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from normscope.data.manifest import array_digest, fingerprint, mapped, open_manifest, token_dtype, write_manifest
+from normscope.data.folder import array_digest, fingerprint, mapped, open_manifest, token_dtype, write_manifest
 from normscope.errors import UserError
 
 FORM = {"format_name": "normscope-test", "version": 3}

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from normscope.data import moving
+from normscope.data import batches
 from normscope.data.documents.pair_batches import PairBatch
 from normscope.data.documents.stretches import StretchBatch
 from normscope.data.labelled.corpus import LabelledBatch
@@ -14,7 +14,7 @@ from normscope.data.parallel.batches import TranslationBatch
 
 
 @dataclass(frozen=True)
-class Batch(moving.Batch):
+class Batch(batches.Batch):
     on_device = ("tokens_N",)
 
     tokens_N: Tensor
@@ -22,7 +22,7 @@ class Batch(moving.Batch):
 
 
 @pytest.mark.parametrize("kind", [LabelledBatch, PairBatch, StretchBatch, TranslationBatch])
-def test_every_batch_moves_all_but_lengths_and_numbers(kind: type[moving.Batch]):
+def test_every_batch_moves_all_but_lengths_and_numbers(kind: type[batches.Batch]):
     tensors = {field.name for field in fields(kind) if "Tensor" in str(field.type)}
     assert tensors - set(kind.on_device) == {name for name in tensors if "lengths" in name}
     assert set(kind.on_device) < tensors

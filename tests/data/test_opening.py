@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 
 import toy
+from normscope.data.opening import DataConfig, open_corpus, toy_corpus
 from normscope.data.parallel.corpus import Corpus
-from normscope.data.parallel.opening import DataConfig, open_corpus, toy_corpus
 from normscope.data.toy.language import toy_pairs
 from normscope.errors import UserError
 
 
 def test_the_toy_corpus_has_the_same_fingerprint_in_every_process() -> None:
     program = (
-        "from normscope.data.parallel import opening; "
+        "from normscope.data import opening; "
         f"opening._TOY_HELD_OUT = {toy.HELD_OUT}; print(opening.toy_corpus(40).fingerprint)"
     )
     other = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

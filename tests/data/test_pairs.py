@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from normscope.data import spilling
+from normscope.data.documents import pairs as packing
 from normscope.data.documents import pairs as pairs_module
 from normscope.data.documents.corpus import DocumentSplit
 from normscope.data.documents.pairs import PackedPairs, Pair, pack_pairs
-from normscope.data.draw import Draw
-from normscope.data.shards import Numbers, Shards
+from normscope.data.folder import Numbers, Shards
+from normscope.data.order import Draw
 
 SIZES = st.lists(st.lists(st.integers(1, 9), min_size=1, max_size=12), min_size=2, max_size=6)
 """Tokens of each sentence of each document."""
@@ -166,7 +166,7 @@ def test_of_two_documents_the_partner_is_always_the_other() -> None:
 def test_pairs_are_the_same_from_files_and_in_one_and_memory_holds_a_part_of_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(spilling, "MOST_IN_MEMORY", 50)
+    monkeypatch.setattr(packing, "MOST_IN_MEMORY", 50)
     monkeypatch.setattr(pairs_module, "_DOCUMENTS_AT_ONCE", 3)
     peaks = []
     for documents in (40, 400):
@@ -181,9 +181,9 @@ def test_pairs_are_the_same_from_files_and_in_one_and_memory_holds_a_part_of_the
         from_files = pack_pairs(on_disk, sequence_length=30, seed=1)
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
-        monkeypatch.setattr(spilling, "MOST_IN_MEMORY", 10**6)
+        monkeypatch.setattr(packing, "MOST_IN_MEMORY", 10**6)
         in_memory = pack_pairs(split, sequence_length=30, seed=1)
-        monkeypatch.setattr(spilling, "MOST_IN_MEMORY", 50)
+        monkeypatch.setattr(packing, "MOST_IN_MEMORY", 50)
         assert isinstance(from_files.rows, np.memmap)
         assert not isinstance(in_memory.rows, np.memmap)
         assert np.array_equal(from_files.rows, in_memory.rows)

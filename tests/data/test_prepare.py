@@ -6,8 +6,7 @@ from dataclasses import replace
 import pytest
 import sacremoses
 
-from normscope.data.parallel import prepare as prepare_module
-from normscope.data.parallel import tokenising
+from normscope.data import preparation
 from normscope.data.parallel.corpus import Corpus, TokenWriter
 from normscope.data.parallel.preparation import PrepareConfig, drop_reason
 from normscope.data.parallel.prepare import prepare
@@ -222,7 +221,7 @@ def bad_inputs():
 @pytest.mark.parametrize("message", bad_inputs())
 def test_bad_input_is_told_and_leaves_nothing(config, text, message, monkeypatch, listing):
     bad_inputs()[message](text)
-    monkeypatch.setattr(prepare_module, "tokenised_parts", lambda *a, **k: pytest.fail("tokenised before checking"))
+    monkeypatch.setattr(preparation, "in_order", lambda *a, **k: pytest.fail("tokenised before checking"))
     with pytest.raises(UserError, match=message) as told:
         prepare(config())
     assert "\n" not in str(told.value)
@@ -300,10 +299,10 @@ def test_nothing_is_left_when_it_ends_early(config, monkeypatch, place, failure,
         raise failure
 
     owner, name = {
-        "tokenise": (tokenising, "write_part"),
+        "tokenise": (preparation, "write_part"),
         "learn": (Vocabulary, "of_counts"),
         "encode": (TokenWriter, "append"),
-        "manifest": (prepare_module, "write_manifest"),
+        "manifest": (preparation, "write_manifest"),
     }[place]
     monkeypatch.setattr(owner, name, stop)
     expected = UserError if isinstance(failure, OSError) else KeyboardInterrupt

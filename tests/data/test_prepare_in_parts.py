@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from kill_preparations import Make, child, documents, ended, pairs, stored, undisturbed
-from normscope.data import counting, manifest, parts, shards
-from normscope.data.documents import reading
+from normscope.data import folder, work
+from normscope.data import words as data_words
+from normscope.data.documents import parts
 from normscope.data.documents.corpus import DocumentCorpus
 from normscope.data.documents.prepare import DocumentsConfig, prepare_documents
 from normscope.data.parallel.corpus import Corpus
@@ -33,7 +34,7 @@ def test_neither_parts_nor_processes_nor_kills_change_a_byte(
         if ended(child(make, out, kill_at=at)):
             break
         assert [path.name for path in tmp_path.glob(".*")] == [".unfinished-corpus"]
-    monkeypatch.setattr(parts, "PART_CHARACTERS", 3000)
+    monkeypatch.setattr(work, "PART_CHARACTERS", 3000)
     make(out, 2)
     assert stored(out) == wanted
     assert not list(tmp_path.glob(".*"))
@@ -49,12 +50,12 @@ def test_what_is_done_is_not_done_again_and_other_work_is_cleared_away(
     assert (left / "read.json").exists()
     # A child that is given nothing to read, and does not need to.
     with monkeypatch.context() as patch:
-        patch.setattr(reading, "paragraphs_in", lambda *a: pytest.fail("read again"))
+        patch.setattr(parts, "paragraphs_in", lambda *a: pytest.fail("read again"))
         assert ended(child(make, out))
     assert stored(out) == wanted
     shutil.rmtree(out)
     assert not ended(child(make, out, kill_at=operations - 8))
-    monkeypatch.setattr(parts, "PART_CHARACTERS", 10**6)  # by which these are too small to be worth going on with
+    monkeypatch.setattr(work, "PART_CHARACTERS", 10**6)  # by which these are too small to be worth going on with
     make(out, 1)
     assert stored(out) == wanted
 
@@ -72,7 +73,7 @@ def test_work_is_kept_when_it_is_stopped_from_a_whole_part_on(tmp_path: Path, mo
     with pytest.raises(KeyboardInterrupt):
         prepare_documents(config, stop)
     assert not list(tmp_path.glob(".*"))
-    monkeypatch.setattr(parts, "PART_CHARACTERS", 1500)
+    monkeypatch.setattr(work, "PART_CHARACTERS", 1500)
     with pytest.raises(KeyboardInterrupt):
         prepare_documents(config, stop)
     note = (tmp_path / ".unfinished-corpus/parts/work.json").read_bytes()
@@ -95,7 +96,7 @@ def test_a_document_longer_than_a_part_is_one_document(tmp_path: Path, monkeypat
         tokeniser="bpe",
         vocabulary_size=270,
     )
-    monkeypatch.setattr(parts, "PART_CHARACTERS", 200)
+    monkeypatch.setattr(work, "PART_CHARACTERS", 200)
     report = prepare_documents(config)
     train = DocumentCorpus.open(report.out).splits["train"]
     assert train.documents[:].tolist() == [0, 1, 61, 62]
@@ -113,7 +114,7 @@ def test_long_arrays_lie_in_several_files_and_read_the_same(
     whole = opened(out)
     expected = {name: numbers_of(split) for name, split in whole.splits.items()}
     shutil.rmtree(out)
-    monkeypatch.setattr(shards, "MOST_SHARD_BYTES", 1000)
+    monkeypatch.setattr(folder, "MOST_SHARD_BYTES", 1000)
     make(out, 1)
     several = opened(out)
     names = {path.name for path in out.iterdir()}
@@ -124,7 +125,7 @@ def test_long_arrays_lie_in_several_files_and_read_the_same(
     next(out.glob("*00001.tokens")).unlink()
     with pytest.raises(UserError, match=r"00001\.tokens: no such file"):
         opened(out)
-    assert manifest.MANIFEST in names
+    assert folder.MANIFEST in names
 
 
 def numbers_of(split: object) -> list[list[int]]:
@@ -139,18 +140,18 @@ def numbers_of(split: object) -> list[list[int]]:
 
 
 def test_of_very_many_words_the_most_frequent_are_learned_from(monkeypatch: pytest.MonkeyPatch) -> None:
-    exact = counting.WordCounts()
+    exact = data_words.WordCounts()
     exact.add({"a": 3, "b": 2})
     exact.add({"b": 5})
     assert exact.most() == {"a": 3, "b": 7}
-    monkeypatch.setattr(counting, "MOST_WORDS", 2)
-    counts = counting.WordCounts()
+    monkeypatch.setattr(data_words, "MOST_WORDS", 2)
+    counts = data_words.WordCounts()
     for more in ({"a": 3, "b": 2, "c": 2}, {"d": 1, "e": 9, "c": 1}, {"b": 1}):
         counts.add(more)
     # Of five the two most frequent stay, so that b begins anew; b's last one is one too few to be among them.
     assert counts.most() == {"e": 9, "a": 3}
-    monkeypatch.setattr(counting, "MOST_LEARNED_FROM", 100)
-    assert [counting.counted_every(words) for words in (0, 1, 100, 101, 200, 201)] == [1, 1, 1, 2, 2, 3]
+    monkeypatch.setattr(data_words, "MOST_LEARNED_FROM", 100)
+    assert [data_words.counted_every(words) for words in (0, 1, 100, 101, 200, 201)] == [1, 1, 1, 2, 2, 3]
 
 
 def test_a_vocabulary_is_the_same_of_lines_and_of_their_counts() -> None:
@@ -162,5 +163,5 @@ def test_a_vocabulary_is_the_same_of_lines_and_of_their_counts() -> None:
 def test_a_part_appears_under_its_name_when_it_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "fsync", lambda number: (_ for _ in ()).throw(OSError(5, "failing")))
     with pytest.raises(OSError, match="failing"):
-        parts.write_part(tmp_path / "part", b"half")
+        work.write_part(tmp_path / "part", b"half")
     assert [path.name for path in tmp_path.iterdir()] == [".unfinished-part"]

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from normscope.data.documents.sentences import sentences_of
+from normscope.data.documents.text import sentences_of
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from normscope.data import shards
-from normscope.data.shards import Shards, ShardWriter, mapped_numbers
+from normscope.data import folder as data_folder
+from normscope.data.folder import Shards, ShardWriter, mapped_numbers
 from normscope.errors import UserError
 
 
@@ -24,7 +24,7 @@ def test_what_is_written_is_read(
     folder = tmp_path_factory.mktemp("shards")
     numbers = [number for piece in [*pieces, [1]] for number in piece]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shards, "MOST_SHARD_BYTES", 2 * in_a_shard)
+        patch.setattr(data_folder, "MOST_SHARD_BYTES", 2 * in_a_shard)
         with ShardWriter(folder, "train.tokens", "<u2") as writer:
             for piece in [*pieces, [1]]:
                 writer.append(piece)

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from normscope.data import spilling
-from normscope.data.spilling import spilled
+from normscope.data.documents import pairs as packing
+from normscope.data.documents.pairs import spilled
 from normscope.errors import UserError
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
@@ -20,7 +20,7 @@ INT64 = st.integers(-(2**63), 2**63 - 1)
 @given(st.lists(st.tuples(INT64, INT64), max_size=20), st.integers(1, 8))
 def test_rows_are_what_they_were_whatever_fits_into_memory(rows: list[tuple[int, int]], most: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(spilling, "MOST_IN_MEMORY", most)
+        patch.setattr(packing, "MOST_IN_MEMORY", most)
         kept = spilled(rows, 2, "packing")
     assert isinstance(kept, np.memmap) == (len(rows) >= most)
     assert kept.shape == (len(rows), 2)
@@ -30,7 +30,7 @@ def test_rows_are_what_they_were_whatever_fits_into_memory(rows: list[tuple[int,
 def test_memory_does_not_grow_with_the_rows_and_the_folder_stays_empty(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(spilling, "MOST_IN_MEMORY", 1000)
+    monkeypatch.setattr(packing, "MOST_IN_MEMORY", 1000)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     peaks = []
     for count in (4_000, 40_000):
@@ -48,7 +48,7 @@ def test_a_folder_without_room_is_named_with_what_to_do(tmp_path: Path, monkeypa
         yield (1,)
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(spilling, "MOST_IN_MEMORY", 1)
+    monkeypatch.setattr(packing, "MOST_IN_MEMORY", 1)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with pytest.raises(UserError, match=rf"packing into a file in {tmp_path} \(set TMPDIR.*: the disk is full"):
         spilled(rows(), 1, "packing")

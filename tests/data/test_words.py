@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer, pre_tokenizers
 
-from normscope.data.documents.learning import Kind, steps
-from normscope.data.documents.tokeniser import TextTokeniser
+from normscope.data.documents.tokeniser import Kind, TextTokeniser, steps
 from normscope.data.parallel.vocabulary import Vocabulary
 from normscope.data.toy.language import toy_pairs
 from normscope.data.words import word_counts, words_of

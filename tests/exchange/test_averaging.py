@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import load_file
 
 from normscope.cli.main import main
-from normscope.data.parallel.opening import toy_corpus
+from normscope.data.opening import toy_corpus
 from normscope.errors import UserError
 from normscope.exchange.averaging import average_into, averaged
 from normscope.model import unit_vectors

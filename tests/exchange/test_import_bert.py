@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from normscope.data.documents import opening
+from normscope.data import opening
 from normscope.data.documents.corpus import DocumentCorpus
 from normscope.errors import UserError
 from normscope.exchange.verbs import export_run, import_run

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from normscope.cli.main import main
-from normscope.data.documents import opening
+from normscope.data import opening
 from normscope.data.documents.corpus import DocumentCorpus
 from normscope.data.documents.tokeniser import TextTokeniser
 from normscope.errors import UserError

@@ -16,8 +16,7 @@ import torch
 
 from normscope.__main__ import main
 from normscope.compare import pool as grid_pool
-from normscope.data import pool
-from normscope.data.parallel import opening
+from normscope.data import opening, work
 from normscope.engines import choosing
 from normscope.engines.processes import Processes
 from normscope.report.comparison import page
@@ -144,8 +143,8 @@ def _fork_what_is_started() -> None:
     subprocess.Popen = _popen  # type: ignore[assignment, misc]
     choosing.Forks = Processes  # type: ignore[assignment, misc]
     grid_pool._POLL_SECONDS = 0.02
-    context = pool.multiprocessing.get_context("fork")
-    pool.multiprocessing.get_context = lambda method=None: context  # type: ignore[assignment]
+    context = work.multiprocessing.get_context("fork")
+    work.multiprocessing.get_context = lambda method=None: context  # type: ignore[assignment]
 
 
 def _popen(command: Sequence[str], **options: Any) -> Any:

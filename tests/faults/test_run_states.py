@@ -26,7 +26,7 @@ from hypothesis.stateful import (
 )
 
 from forked import call
-from normscope.data.parallel import opening
+from normscope.data import opening
 from normscope.errors import UserError
 from normscope.runs import machine, run
 from normscope.tasks.translation import TranslationRunConfig

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from fuzz.readers import READERS
-from normscope.data.documents.opening import toy_documents
-from normscope.data.parallel import opening
-from normscope.data.parallel.opening import toy_corpus
+from normscope.data import opening
+from normscope.data.opening import toy_corpus, toy_documents
 from normscope.limits import memory
 
 KEPT = Path(__file__).parent / "corpus"

@@ -9,11 +9,11 @@ import numpy as np
 from normscope.compare.grid import Cell, Grid
 from normscope.compare.manifest import AboutCorpus, Manifest, former_manifest
 from normscope.compare.manifest import write_manifest as write_comparison
+from normscope.data import opening
 from normscope.data.documents.corpus import DocumentCorpus
-from normscope.data.documents.opening import toy_documents
-from normscope.data.manifest import write_manifest
+from normscope.data.folder import write_manifest
+from normscope.data.opening import toy_documents
 from normscope.data.parallel import corpus as parallel
-from normscope.data.parallel import opening
 from normscope.data.parallel.codec import Codec
 from normscope.errors import UserError
 from normscope.runs.config import load
@@ -50,8 +50,6 @@ def read_parallel(folder: Path, changed: Path) -> Any:
 
 def make_documents(folder: Path) -> None:
     from normscope.data.documents import corpus as documents
-    from normscope.data.documents.encoding import Encoded
-    from normscope.data.documents.writing import SplitWriter
 
     made = toy_documents()
     made.save_vocabularies(folder)
@@ -62,9 +60,11 @@ def make_documents(folder: Path) -> None:
             words=80,
             vocabulary_size=len(made.tokeniser),
         )
-        with SplitWriter(folder, name, len(made.tokeniser)) as writer:
+        with documents.SplitWriter(folder, name, len(made.tokeniser)) as writer:
             lengths, sizes = np.diff(few.sentences), np.diff(few.documents)
-            writer.append(Encoded(few.tokens[:], lengths, np.arange(len(sizes)), sizes, np.array([few.words])))
+            writer.append(
+                documents.EncodedSentences(few.tokens[:], lengths, np.arange(len(sizes)), sizes, np.array([few.words]))
+            )
             writer.end()
         words[name] = few.words
     form = {"format_name": documents.FORMAT, "version": documents.VERSION}

@@ -6,11 +6,11 @@ import random
 from pathlib import Path
 from typing import Any
 
-from normscope.data.documents.opening import toy_documents
 from normscope.data.documents.text import documents_in
 from normscope.data.documents.tokeniser import TextTokeniser
 from normscope.data.labelled import pairs as labelled
-from normscope.data.lines import read_lines
+from normscope.data.opening import toy_documents
+from normscope.data.sources.lines import read_lines
 
 _WORDS = [
     "the",

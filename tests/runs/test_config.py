@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from normscope.compare.grid import DEMO_GRID, demo_config
-from normscope.data.parallel.opening import DataConfig
+from normscope.data.opening import DataConfig
 from normscope.errors import UserError
 from normscope.model import ModelConfig
 from normscope.optim import OPTIMIZERS, OptimizerConfig, ScheduleConfig

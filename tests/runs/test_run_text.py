@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from normscope.cli import main as cli
-from normscope.data.documents import opening
+from normscope.data import opening
 from normscope.data.documents.corpus import DocumentCorpus
 from normscope.data.documents.tokeniser import TextTokeniser
 from normscope.data.toy.language import toy_pairs

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from normscope.data.opening import DataConfig, open_corpus
 from normscope.data.parallel.batches import collate
-from normscope.data.parallel.opening import DataConfig, open_corpus
 from normscope.model import ModelConfig
 from normscope_studies.theory.batches import repeats, setting_of
 

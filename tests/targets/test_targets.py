@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from normscope.data.parallel.opening import open_corpus
+from normscope.data.opening import open_corpus
 from normscope.doctor import find_stacks
 from normscope.errors import UserError
 from normscope.runs.run import train_run

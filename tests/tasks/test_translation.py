@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 import torch
 
+from normscope.data.opening import toy_corpus
 from normscope.data.parallel.batches import collate
-from normscope.data.parallel.opening import toy_corpus
 from normscope.errors import UserError
 from normscope.model import EncoderDecoder
 from normscope.tasks.translation import TRANSLATION, TranslationConfig, TranslationObjective

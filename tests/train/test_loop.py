@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 import toy
+from normscope.data.opening import toy_corpus
 from normscope.data.parallel.batches import collate
-from normscope.data.parallel.opening import toy_corpus
 from normscope.model import EncoderDecoder
 from normscope.optim import OptimizerConfig, ScheduleConfig, factor
 from normscope.runs import run

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from normscope.data.parallel.opening import DataConfig, open_corpus
+from normscope.data.opening import DataConfig, open_corpus
 from normscope.placement import named, registered
 from normscope.runs import run
 from normscope.runs.trained import load_run

@@ -14,7 +14,7 @@ from .console import StageDisplay, stderr
 from .shared import WholeLines
 
 if TYPE_CHECKING:
-    from ..data.documents.learning import Kind
+    from ..data.documents.tokeniser import Kind
 
 data_app = typer.Typer(
     cls=WholeLines,
@@ -210,7 +210,7 @@ def data_documents(
 
 def _tokeniser(asked: str) -> "Kind | Path":
     """Return the kind or the file that was asked for. Raises UserError for anything else."""
-    from ..data.documents.learning import Kind
+    from ..data.documents.tokeniser import Kind
 
     for kind in get_args(Kind):
         if asked == kind:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from ..data.parallel.opening import DataConfig
+from ..data.opening import DataConfig
 from ..errors import UserError
 from ..files import make_folders, write_atomically
 from ..model import ModelConfig

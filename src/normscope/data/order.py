@@ -1,6 +1,9 @@
-"""Orders that depend on numbers alone, and take memory only where they are short."""
+"""Random orders and choices that depend on their arguments alone, under every version of Python and NumPy."""
 
-from typing import overload
+import hashlib
+import random
+from collections.abc import Sequence
+from typing import TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,3 +94,23 @@ def _mixed(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
     for factor in (np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53)):
         values = (values ^ (values >> shift)) * factor
     return values ^ (values >> shift)
+
+
+_Item = TypeVar("_Item")
+
+
+class Draw:
+    """Random choices from `random.Random.random` alone, whose sequence Python promises to keep between versions."""
+
+    def __init__(self, key: str) -> None:
+        self._random = random.Random(int.from_bytes(hashlib.sha256(key.encode()).digest()[:8], "big")).random
+
+    def chance(self, probability: float) -> bool:
+        return self._random() < probability
+
+    def below(self, number: int) -> int:
+        """One of 0 to `number` - 1."""
+        return int(self._random() * number)
+
+    def one_of(self, items: Sequence[_Item]) -> _Item:
+        return items[self.below(len(items))]

@@ -10,8 +10,8 @@ import torch
 from torch import nn
 
 from ..data.documents.corpus import TOKENISER
-from ..data.documents.opening import TextDataConfig
 from ..data.documents.tokeniser import TextTokeniser
+from ..data.opening import TextDataConfig
 from ..errors import UserError
 from ..files import disk_errors, whole_folder
 from ..optim.optimizers import make_optimizer

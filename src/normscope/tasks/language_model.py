@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
+from ..data.batches import EpochBatches
 from ..data.documents.corpus import DocumentCorpus, DocumentSplit
-from ..data.documents.opening import TextDataConfig
 from ..data.documents.stretches import StretchBatch, Stretches
 from ..data.documents.text import Layout as TextLayout
 from ..data.documents.text import documents_in
 from ..data.documents.tokeniser import SEP, TextTokeniser
-from ..data.epochs import EpochBatches
+from ..data.opening import TextDataConfig
 from ..errors import UserError
 from ..model import DecoderConfig, LanguageModel, Layout
 from ..settings.tables import check_choice

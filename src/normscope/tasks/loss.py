@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ..data.shards import Numbers
+from ..data.folder import Numbers
 from ..model.linear import add_product, rows_product
 
 CHUNK_TOKENS = 256

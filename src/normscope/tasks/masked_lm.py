@@ -13,13 +13,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
+from ..data.batches import EpochBatches
 from ..data.documents.corpus import DocumentCorpus, DocumentSplit
-from ..data.documents.masking import Masker, MaskingConfig
-from ..data.documents.opening import TextDataConfig
-from ..data.documents.pair_batches import PairBatch, PairSource
+from ..data.documents.pair_batches import Masker, MaskingConfig, PairBatch, PairSource
 from ..data.documents.pairs import pack_pairs
 from ..data.documents.tokeniser import CLS, MASK, PAD, SEP, TextTokeniser
-from ..data.epochs import EpochBatches
+from ..data.opening import TextDataConfig
 from ..errors import UserError
 from ..model import EncoderConfig, Layout, MaskedEncoder
 from ..train import ALONE, Share

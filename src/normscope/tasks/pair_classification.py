@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
+from ..data.batches import EpochBatches
 from ..data.documents.tokeniser import TextTokeniser
-from ..data.epochs import EpochBatches
 from ..data.labelled.corpus import LabelledBatch, LabelledCorpus, PairDataConfig, open_labelled
-from ..data.lines import file_sha256
+from ..data.sources.lines import file_sha256
 from ..errors import UserError
 from ..model import EncoderConfig, Layout, MaskedEncoder, PairClassifier
 from ..settings.files import run_imports

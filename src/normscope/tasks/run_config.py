@@ -4,8 +4,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from ..data.documents.opening import TextDataConfig
-from ..data.parallel.opening import TOY
+from ..data.opening import TOY, TextDataConfig
 from ..model import DecoderConfig, EncoderConfig
 from ..optim import AdaptiveConfig, OptimizerConfig, ScheduleConfig
 from ..settings.tables import check_choices

@@ -9,10 +9,9 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 import torch
 from torch import Tensor, nn
 
-from ..data.documents import opening
+from ..data import opening
 from ..data.documents.corpus import TOKENISER, DocumentCorpus
-from ..data.documents.learning import SPECIALS
-from ..data.documents.tokeniser import TextTokeniser
+from ..data.documents.tokeniser import SPECIALS, TextTokeniser
 from ..errors import UserError
 from ..limits.memory import bounded_building
 from ..model.config import least_weights

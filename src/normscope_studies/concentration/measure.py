@@ -8,8 +8,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from normscope.data.opening import DataConfig, open_corpus
 from normscope.data.parallel.corpus import Corpus
-from normscope.data.parallel.opening import DataConfig, open_corpus
 from normscope.measure import BoundCounter, Point, depth_points, recording, squared_norms
 from normscope.model import EncoderDecoder, Layout, ModelConfig, Stack, profile
 from normscope.tasks.translation import TRANSLATION, TranslationConfig, TranslationObjective, TranslationRunConfig

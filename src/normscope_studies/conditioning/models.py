@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from normscope.data.documents.opening import TextDataConfig
+from normscope.data.opening import TextDataConfig
 from normscope.model import DecoderConfig
 from normscope.optim import AdaptiveConfig, OptimizerConfig, ScheduleConfig
 from normscope.tasks.language_model import LanguageModelRunConfig

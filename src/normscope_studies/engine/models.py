@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from normscope.data.documents.opening import TextDataConfig
-from normscope.data.parallel.opening import TOY, DataConfig
+from normscope.data.opening import TOY, DataConfig, TextDataConfig
 from normscope.errors import UserError
 from normscope.model import DecoderConfig, ModelConfig
 from normscope.optim import OptimizerConfig, ScheduleConfig

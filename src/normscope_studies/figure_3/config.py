@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
+from normscope.data.opening import DataConfig, open_corpus
 from normscope.data.parallel.corpus import Corpus
-from normscope.data.parallel.opening import DataConfig, open_corpus
 from normscope.model import ModelConfig
 from normscope.optim import OptimizerConfig, ScheduleConfig
 from normscope.tasks.translation import TranslationConfig, TranslationRunConfig

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from normscope.data.parallel.opening import TOY
+from normscope.data.opening import TOY
 from normscope.evidence.estimates import Floats, estimate, exponent
 from normscope.measure import Estimate
 from normscope.report.words import interval, number, span

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from normscope.data.documents.opening import TextDataConfig
-from normscope.data.parallel.opening import TOY
+from normscope.data.opening import TOY, TextDataConfig
 from normscope.errors import UserError
 from normscope.model import EncoderConfig
 from normscope.optim import OptimizerConfig, ScheduleConfig

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 from normscope.compare.manifest import in_words
-from normscope.data.documents.opening import open_documents
+from normscope.data.opening import open_documents
 from normscope.evidence.estimates import estimate, plain_estimate, with_interval
 from normscope.measure import Estimate
 from normscope.report.chart import Panel, Series

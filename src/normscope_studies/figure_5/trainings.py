@@ -7,8 +7,8 @@ from pathlib import Path
 
 from normscope.compare.grid import Cell, Grid
 from normscope.compare.state import CellState
-from normscope.data.documents.opening import open_documents
 from normscope.data.documents.pairs import Pair, pack_pairs
+from normscope.data.opening import open_documents
 from normscope.evidence.estimates import estimate
 from normscope.finetune.cells import SearchSpace, TuningCell
 from normscope.finetune.finetune import finetune, pair_task

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from normscope.data.parallel.opening import TOY
+from normscope.data.opening import TOY
 
 from ..engine.checks import check_defined_for, check_different, check_positive
 from ..engine.models import LadderConfig

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from normscope.data.parallel.opening import TOY
+from normscope.data.opening import TOY
 from normscope.placement import named
 
 from ..engine.study import Scale

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.nn import functional
 
+from normscope.data.batches import EpochBatches
 from normscope.data.documents.corpus import DocumentCorpus
-from normscope.data.documents.opening import TextDataConfig, open_documents
 from normscope.data.documents.stretches import Stretches
 from normscope.data.documents.tokeniser import SEP
-from normscope.data.epochs import EpochBatches
+from normscope.data.opening import TextDataConfig, open_documents
 from normscope.data.toy.language import toy_sentences, toy_words
 from normscope.data.toy.words import Word, Words
 from normscope.model import LanguageModel, Layout

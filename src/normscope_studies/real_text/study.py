@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from normscope.data.opening import TOY
 from normscope.data.parallel.corpus import Corpus
-from normscope.data.parallel.opening import TOY
 from normscope.model import ModelConfig
 from normscope.model.linear import fast_matmul
 from normscope.placement import named

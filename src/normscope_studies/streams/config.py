@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from normscope.data.parallel.opening import TOY
+from normscope.data.opening import TOY
 from normscope.placement import named
 
 from ..engine.checks import check_different, check_positive

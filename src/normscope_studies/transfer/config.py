@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from normscope.data.parallel.opening import TOY
+from normscope.data.opening import TOY
 
 from ..engine.checks import check_defined_for, check_different, check_positive, check_rising
 from ..engine.models import LadderConfig

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from normscope.data.parallel.opening import TOY, DataConfig
+from normscope.data.opening import TOY, DataConfig
 from normscope.model import ModelConfig
 from normscope.optim import OptimizerConfig
 from normscope.tasks.translation.objective import TranslationConfig, TranslationRunConfig

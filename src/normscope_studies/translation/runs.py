@@ -11,7 +11,7 @@ from normscope.compare.grid import write_configs
 from normscope.compare.manifest import sources
 from normscope.compare.pool import run_cells
 from normscope.compare.state import BesideRuns, CellState
-from normscope.data.parallel.opening import open_corpus
+from normscope.data.opening import open_corpus
 from normscope.errors import UserError
 from normscope.runs.claiming import refuse_other_configuration
 from normscope.runs.config import replaced, resolve

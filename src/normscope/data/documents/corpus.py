@@ -3,21 +3,31 @@
 A folder holds `corpus.json` (SHA-256 of every file, how it was made), `tokenizer.json`, and for each split
 `<split>.tokens` (all sentences end to end, without special tokens), `<split>.sentences.offsets` (where each begins, and
 the end, in tokens) and `<split>.documents.offsets` (the same of documents, in sentences); long ones lie in several
-files each (`data/shards.py`).
+files each (`data/folder.py`).
 """
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import UserError
-from ..manifest import MANIFEST, OFFSET_DTYPE, array_digest, fingerprint, open_manifest, token_dtype
-from ..shards import Numbers, mapped_numbers
+from ..folder import (
+    MANIFEST,
+    OFFSET_DTYPE,
+    Numbers,
+    ShardWriter,
+    array_digest,
+    fingerprint,
+    mapped_numbers,
+    open_manifest,
+    token_dtype,
+)
 from .tokeniser import TextTokeniser
 
 FORMAT, VERSION = "normscope-documents", 2
@@ -135,3 +145,71 @@ class DocumentCorpus:
         return cls(
             tokeniser=tokeniser, fingerprint=manifest.fingerprint, splits=splits, preparation=manifest.preparation
         )
+
+
+class EncodedSentences(NamedTuple):
+    """Token ids of what a part holds for one split; without sentences and documents that have none."""
+
+    tokens: NDArray[np.integer]
+    lengths: NDArray[np.int64]
+    """Tokens of each sentence."""
+    numbers: NDArray[np.int64]
+    """Of each document with sentences here."""
+    sentences: NDArray[np.int64]
+    """Of each of those."""
+    words: NDArray[np.int64]
+    """(1,): of all documents, those without tokens too."""
+
+    @classmethod
+    def of(
+        cls, tokens: NDArray[np.integer], lengths: NDArray[np.int64], numbers: NDArray[np.int64], words: int
+    ) -> Self:
+        """From the number of the document of every sentence."""
+        kept = lengths > 0
+        found, counts = np.unique(numbers[kept], return_counts=True)
+        return cls(tokens, lengths[kept], found, counts, np.array([words]))
+
+
+class SplitWriter(ExitStack):
+    """Writes one split into a corpus folder, part by part."""
+
+    def __init__(self, folder: Path, name: str, vocabulary_size: int) -> None:
+        super().__init__()
+        self._tokens, self._sentences, self._documents = (
+            self.enter_context(ShardWriter(folder, f"{name}.{kind}", dtype))
+            for kind, dtype in stored_types(vocabulary_size).items()
+        )
+        self._last = -1
+        self.documents = self.words = 0
+        """So far."""
+        for offsets in (self._sentences, self._documents):
+            offsets.append([0])
+
+    @property
+    def sentences(self) -> int:
+        """So far."""
+        return self._sentences.written - 1
+
+    @property
+    def tokens(self) -> int:
+        """So far."""
+        return self._tokens.written
+
+    def append(self, found: EncodedSentences) -> None:
+        """Add what a part holds; its first document may be the last one of the part before."""
+        ends = self.tokens + np.cumsum(found.lengths)
+        begins = self.sentences + np.cumsum(found.sentences) - found.sentences
+        new = found.numbers != self._last
+        # An offset is where one document ends and the next begins; the first, 0, is written.
+        self._documents.append(begins[new & (begins > 0)])
+        self._tokens.append(found.tokens)
+        self._sentences.append(ends)
+        self.documents += int(new.sum())
+        self.words += int(found.words[0])
+        if len(found.numbers):
+            self._last = int(found.numbers[-1])
+
+    def end(self) -> None:
+        """Write where the last document ends."""
+        if self.documents:
+            self._documents.append([self.sentences])

@@ -1,163 +1,206 @@
 """From texts to a corpus of documents: split into sentences, learn the tokeniser, write token ids.
 
 Where no validation files are given, every 200th document at random is held out: 199 to 1, as Xiong et al. 2020,
-section 4.1, split Wikipedia. Texts of any length are prepared in the memory of some parts, by any number of processes,
-and a killed preparation goes on where it was (`data/parts.py`).
+section 4.1, split Wikipedia.
 """
 
-import hashlib
-import json
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import UserError
-from ...files import disk_errors, recover, resumable_folder, whole_folder, write_atomically
-from ..counting import counted_every
-from ..lines import file_sha256
-from ..manifest import check_replaceable, write_manifest
+from ...files import write_atomically
 from ..order import order
-from ..parts import Work
-from ..sources.opening import source_sha256
-from .corpus import FORMAT, TOKENISER, VERSION, DocumentCorpus
-from .encoding import Asked, asked_of, counted, encode_parts, encoded_of
-from .preparation import HOLD_OUT_EVERY, DocumentsConfig, DocumentsReport
-from .reading import Part, documents_in_all, read_parts
-from .tokeniser import TextTokeniser
-from .writing import SplitWriter
+from ..preparation import CorpusReport, Preparation, Progress, prepared, read_parts
+from ..sources.lines import Position, file_sha256
+from ..sources.opening import FIELD, source_bytes, source_sha256
+from ..text import check_language
+from .corpus import FORMAT, TOKENISER, VERSION, DocumentCorpus, SplitWriter
+from .parts import DocumentPart, count_part, document_parts, encode_part, encoded_in, paragraphs_of, split_paragraphs
+from .text import Layout
+from .tokeniser import Kind, TextTokeniser
 
-__all__ = ["HOLD_OUT_EVERY", "DocumentsConfig", "DocumentsReport", "Progress", "prepare_documents"]
+HOLD_OUT_EVERY = 200
+VOCABULARY_SIZE = 30_000
 
-Progress = Callable[[str, int, int], None]
-"""Called with a stage ("read", "learn", "encode"), how much of it is done, and its total."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DocumentsConfig:
+    """What a corpus of documents is made of."""
+
+    out: Path
+    splits: Mapping[str, tuple[Path, ...]]
+    """Name -> files of text or of records, or folders of `datasets`; "train" is required, "valid" is taken out of train
+    where it is missing."""
+    tokeniser: Kind | Path = "wordpiece"
+    """wordpiece or bpe to learn one, or a `tokenizer.json` to take."""
+    vocabulary_size: int | None = None
+    """Of one that is learned; 30,000 where it is not said, BERT's."""
+    lowercase: bool = False
+    """Of one that is learned."""
+    layout: Layout = "paragraphs"
+    language: str = "en"
+    field: str = FIELD
+    """What the text of a record is called, where the files hold records."""
+    processes: int = 1
+    """That work at once; the result does not depend on it. More than 1 needs an importable main module."""
+
+    def __post_init__(self) -> None:
+        try:
+            check_language(self.language)
+        except ValueError as error:
+            raise UserError(f"language: {error}") from error
+        if self.processes < 1:
+            raise UserError(f"processes={self.processes} must be 1 or more")
+        if not self.splits.get("train"):
+            raise UserError("train is missing; name the files of the training text")
+        if isinstance(self.tokeniser, Path) and (self.lowercase or self.vocabulary_size is not None):
+            raise UserError(
+                f"lowercase and a vocabulary size are for a tokeniser that is learned, and {self.tokeniser} has both "
+                "settled; leave them out"
+            )
+
+    @property
+    def entries(self) -> int:
+        """Of the vocabulary of a tokeniser that is learned."""
+        return VOCABULARY_SIZE if self.vocabulary_size is None else self.vocabulary_size
+
+    def options(self) -> dict[str, Any]:
+        """All that decides what the corpus holds, but the bytes of the input."""
+        learned = not isinstance(self.tokeniser, Path)
+        return {
+            "tokeniser": self.tokeniser if learned else "file",
+            "vocabulary_size": self.entries if learned else None,
+            "lowercase": self.lowercase,
+            "layout": self.layout,
+            "language": self.language,
+            # Corpora that were made of text before there was a field stay what they are.
+            **({"field": self.field} if self.field != FIELD else {}),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DocumentsReport(CorpusReport):
+    """What was made."""
+
+    vocabulary_size: int
+    held_out: bool
+    """True where the validation split was taken out of train."""
+    documents: Mapping[str, int] = field(default_factory=dict)
+    sentences: Mapping[str, int] = field(default_factory=dict)
+    words: Mapping[str, int] = field(default_factory=dict)
+    tokens: Mapping[str, int] = field(default_factory=dict)
+
+    def summary(self) -> list[str]:
+        """The report as lines of text."""
+        lines = [f"{self.out}: {'unchanged, nothing done' if self.unchanged else 'prepared'}"]
+        for name in self.documents:
+            lines.append(
+                f"{name}: {self.documents[name]:,} documents, {self.sentences[name]:,} sentences, "
+                f"{self.words[name]:,} words, {self.tokens[name]:,} tokens"
+            )
+        if self.held_out:
+            lines.append(
+                f"no validation files were given: one document of {HOLD_OUT_EVERY} of the training files became "
+                "validation text, at least two where there are four"
+            )
+        return [*lines, f"vocabulary: {self.vocabulary_size:,}"]
 
 
 def prepare_documents(config: DocumentsConfig, progress: Progress = lambda stage, done, total: None) -> DocumentsReport:
-    """Make the corpus at `config.out`, whole or not at all; does nothing where it stands there already.
+    """Make the corpus at `config.out`, as `prepared` does. Stages of the progress: "read", "learn", "encode"."""
+    return prepared(_Documents(config), progress)
 
-    Raises UserError for input that cannot be used, for an `out` that holds something else, and for a disk that is full
-    or cannot be written.
-    """
-    out = config.out.expanduser().resolve()
-    # Before the files are read: what another command left of replacing a corpus is in its place again.
-    with disk_errors(f"writing {out}"):
-        recover(out, lambda left: True)
-    check_replaceable(out)
-    work = Work(_key(config))
-    standing = _standing(out, work.key)
-    with disk_errors(f"writing {out}"):
-        recover(out, work.of_use if standing is None else lambda left: False)
-    if standing is not None:
-        return standing
-    with disk_errors(f"writing {out}"), resumable_folder(out, work.of_use) as unfinished:
-        folder = work.begin(unfinished)
-        parts = read_parts(config, folder, partial(progress, "read"))
-        held_out = _held_out(config, documents_in_all(parts)["train"])
-        nothing = np.empty(0, dtype=np.int64)
-        asked = {
-            split: asked_of(parts, split, folder, held_out if split == "train" else nothing) for split in config.splits
+
+class _Documents(Preparation[DocumentPart, DocumentsReport]):
+    corpus, reported = DocumentCorpus, DocumentsReport
+    format_name, version, learned = FORMAT, VERSION, TOKENISER
+    encode, decode = staticmethod(encode_part), staticmethod(encoded_in)
+
+    def __init__(self, config: DocumentsConfig) -> None:
+        self.config = config
+        self.out, self.processes, self.options = config.out, config.processes, config.options()
+        kind = config.tokeniser
+        self.count = None if isinstance(kind, Path) else partial(count_part, kind, config.lowercase)
+
+    def inputs(self, progress: Progress) -> dict[str, Any]:
+        tokeniser = self.config.tokeniser
+        return {
+            "inputs": {name: [source_sha256(file) for file in files] for name, files in self.config.splits.items()},
+            "tokeniser": file_sha256(tokeniser) if isinstance(tokeniser, Path) else "",
         }
-        tokeniser = folder / TOKENISER
-        if not tokeniser.exists():
-            write_atomically(tokeniser, _tokeniser(config, parts, asked["train"], progress).to_json())
-        every = [one for several in asked.values() for one in several]
-        # Encoded, and put together.
-        total = 2 * len(every)
-        encode_parts(every, tokeniser, config.processes, lambda done: progress("encode", done, total))
-        told = lambda done: progress("encode", len(every) + done, total)  # noqa: E731
-        return _written(config, out, unfinished / out.name, asked, tokeniser, work.key, told)
 
+    def read(self, folder: Path, progress: Progress) -> list[DocumentPart]:
+        config, done = self.config, Position()
+        total = max(source_bytes(file for files in config.splits.values() for file in files), 1)
+        parts = read_parts(
+            folder,
+            {split: paragraphs_of(files, config.layout, config.field, done) for split, files in config.splits.items()},
+            partial(split_paragraphs, config.layout, config.language),
+            characters=lambda paragraph: len(paragraph[1]),
+            processes=config.processes,
+            progress=lambda known: progress("read", min(done.file_bytes, total - 1), total),
+        )
+        progress("read", total, total)
+        train = [known for _, split, known in parts if split == "train"]
+        documents = sum(known["documents"] for known in train)
+        self._check({split for _, split, _ in parts}, documents)
+        self.words = sum(known["words"] for known in train)
+        return document_parts(parts, {} if "valid" in config.splits else {"train": _held_out(documents)})
 
-def _written(
-    config: DocumentsConfig,
-    out: Path,
-    whole: Path,
-    asked: dict[str, list[Asked]],
-    tokeniser_file: Path,
-    key: str,
-    told: Callable[[int], None],
-) -> DocumentsReport:
-    """Put the parts together. whole: where the corpus is until it takes its place at `out`."""
-    tokeniser = TextTokeniser.load(tokeniser_file)
-    names = [*asked] if "valid" in asked else [*asked, "valid"]
-    done = 0
-    with ExitStack() as stack:
-        folder = stack.enter_context(whole_folder(whole))
+    def _check(self, read: set[str], documents: int) -> None:
+        """Raise UserError for a split without text, and fewer than two documents to train on."""
+        for split, files in self.config.splits.items():
+            if split not in read:
+                raise UserError(
+                    f"{files[0]}: no text in it; give a paragraph a line, and a blank line between documents"
+                )
+        if documents < 2:
+            raise UserError(
+                f"{self.config.splits['train'][0]}: only one document; at least 2 are needed, since a random next "
+                "sentence comes from another document. Put a blank line between documents, or for WikiText take "
+                "--layout wikitext"
+            )
+
+    def learn(self, counts: Sequence[Counter[str]], path: Path) -> None:
+        kind = self.config.tokeniser
+        tokeniser = (
+            TextTokeniser.load(kind)
+            if isinstance(kind, Path)
+            else TextTokeniser.of_counts(counts[0], self.config.entries, kind=kind, lowercase=self.config.lowercase)
+        )
+        write_atomically(path, tokeniser.to_json())
+
+    def writers(self, folder: Path, learned: Path, stack: ExitStack) -> dict[str, SplitWriter]:
+        tokeniser = TextTokeniser.load(learned)
         tokeniser.save(folder / TOKENISER)
-        with ExitStack() as files:
-            writers = {name: files.enter_context(SplitWriter(folder, name, len(tokeniser))) for name in names}
-            for split, parts in asked.items():
-                for one in parts:
-                    kept, held_out = encoded_of(one)
-                    writers[split].append(kept)
-                    if split == "train":
-                        writers["valid"].append(held_out)
-                    done += 1
-                    told(done)
-            for writer in writers.values():
-                writer.end()
-        report = DocumentsReport(
-            out=out,
+        self.vocabulary_size = len(tokeniser)
+        names = dict.fromkeys([*self.config.splits, "valid"])
+        return {name: stack.enter_context(SplitWriter(folder, name, len(tokeniser))) for name in names}
+
+    def report(self, writers: Mapping[str, SplitWriter]) -> DocumentsReport:
+        return DocumentsReport(
+            out=self.out,
             unchanged=False,
-            fingerprint="",  # known when the manifest, which holds the rest of the report, is written
-            vocabulary_size=len(tokeniser),
-            held_out="valid" not in config.splits,
+            fingerprint="",
+            vocabulary_size=self.vocabulary_size,
+            held_out="valid" not in self.config.splits,
             documents={name: writer.documents for name, writer in writers.items()},
             sentences={name: writer.sentences for name, writer in writers.items()},
             words={name: writer.words for name, writer in writers.items()},
             tokens={name: writer.tokens for name, writer in writers.items()},
         )
-        preparation = {"key": key, "options": config.options(), "report": report.state()}
-        noted = write_manifest(folder, format_name=FORMAT, version=VERSION, splits=names, preparation=preparation)
-    return replace(report, fingerprint=noted)
 
 
-def _key(config: DocumentsConfig) -> str:
-    """SHA-256 over options, format version and input bytes: equal where preparing again would change nothing."""
-    state = {
-        "version": VERSION,
-        "options": config.options(),
-        "inputs": {name: [source_sha256(file) for file in files] for name, files in config.splits.items()},
-        "tokeniser": file_sha256(config.tokeniser) if isinstance(config.tokeniser, Path) else "",
-    }
-    return hashlib.sha256(json.dumps(state, sort_keys=True).encode()).hexdigest()
-
-
-def _standing(out: Path, key: str) -> DocumentsReport | None:
-    """The report of the corpus at `out` if it is sound and of this key."""
-    try:
-        corpus = DocumentCorpus.open(out)
-        if corpus.preparation.get("key") != key:
-            return None
-        return DocumentsReport(out=out, unchanged=True, fingerprint=corpus.fingerprint, **corpus.preparation["report"])
-    except (UserError, KeyError, TypeError):
-        return None  # none there, or a damaged one, which is made anew
-
-
-def _held_out(config: DocumentsConfig, documents: int) -> NDArray[np.int64]:
+def _held_out(documents: int) -> NDArray[np.int64]:
     """The numbers of the training documents that become validation text, in ascending order."""
-    if "valid" in config.splits:
-        return np.empty(0, dtype=np.int64)
     # Two of a small corpus, where two are left to train on: a random next sentence comes from another document.
     count = max(documents // HOLD_OUT_EVERY, min(2, documents // 2))
     return np.sort(order(documents, 0)[:count])
-
-
-def _tokeniser(
-    config: DocumentsConfig, parts: Sequence[Part], asked: Sequence[Asked], progress: Progress
-) -> TextTokeniser:
-    if isinstance(config.tokeniser, Path):
-        return TextTokeniser.load(config.tokeniser)
-    kind, lowercase = config.tokeniser, config.lowercase
-    chosen = asked[:: counted_every(sum(part.words for part in parts if part.split == "train"))]
-    total = len(chosen) + 1
-    progress("learn", 0, total)
-    counts = counted(chosen, kind, lowercase, config.processes, lambda done: progress("learn", done, total))
-    learned = TextTokeniser.of_counts(counts, config.entries, kind=kind, lowercase=lowercase)
-    progress("learn", total, total)
-    return learned

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..moving import Batch
+from ..batches import Batch
 from .corpus import DocumentSplit
 
 

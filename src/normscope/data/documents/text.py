@@ -1,4 +1,4 @@
-"""Texts to paragraphs, and paragraphs to documents of sentences."""
+"""Texts to paragraphs, and paragraphs to documents of sentences, split by the rules of Wikimedia's `sentencex`."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -7,9 +7,21 @@ from itertools import chain, pairwise
 from pathlib import Path
 from typing import Literal
 
+import sentencex
+
+from ..sources.lines import Position
 from ..sources.opening import FIELD, has_records, texts_in
-from ..unpacking import Position
-from .sentences import sentences_of
+
+
+def sentences_of(paragraph: str, language: str) -> list[str]:
+    """The sentences of a paragraph, without blanks at either end; none for a paragraph of blanks.
+
+    language: two-letter code; languages that the library has no rules for are split by those of a related one.
+    """
+    # A list from some versions of the library, a generator from others; every sentence keeps the blanks behind it.
+    pieces = (" ".join(piece.split()) for piece in sentencex.segment(language, paragraph))
+    return [piece for piece in pieces if piece]
+
 
 Layout = Literal["paragraphs", "wikitext"]
 

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ...errors import UserError
+from ..batches import Batch
 from ..documents.corpus import TOKENISER
 from ..documents.pair_batches import sequence
 from ..documents.tokeniser import TextTokeniser
-from ..moving import Batch
 from .pairs import Columns, LabelledPair, hold_out, label_names, largest_share, read_pairs, refuse_unknown_labels
 
 LABELS = "labels.json"

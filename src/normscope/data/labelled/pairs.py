@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...errors import UserError
-from ..lines import read_lines
+from ..sources.lines import read_lines
 
 HELD_OUT_EVERY = 10
 """Without a file to validate on, every tenth pair is held out."""

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ...errors import UserError
-from ..moving import Batch
+from ..batches import Batch
 from ..order import permutation
 from .corpus import Split
 from .vocabulary import EOS, PAD

@@ -3,7 +3,7 @@
 A corpus folder holds `corpus.json` (SHA-256 of every file, how it was made), the files of the codec, and for each split
 `<split>.<side>.tokens` (all sentences end to end, each with its EOS) and `<split>.<side>.offsets` (where each
 begins, and the end); every split but train has its raw lines in `<split>.<side>.txt`. Long arrays lie in several files
-each (`data/shards.py`).
+each (`data/folder.py`).
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -11,14 +11,22 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, BinaryIO, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import UserError
-from ..manifest import OFFSET_DTYPE, array_digest, fingerprint, open_manifest, token_dtype
-from ..shards import Numbers, ShardWriter, mapped_numbers
+from ..folder import (
+    OFFSET_DTYPE,
+    Numbers,
+    ShardWriter,
+    array_digest,
+    fingerprint,
+    mapped_numbers,
+    open_manifest,
+    token_dtype,
+)
 from .codec import Codec, Side
 from .vocabulary import EOS
 
@@ -171,6 +179,45 @@ class TokenWriter(ExitStack):
         """Add sentences end to end, each with its EOS, and how many tokens are of each."""
         self._offsets.append(self.tokens + np.cumsum(lengths))
         self._tokens.append(tokens)
+
+
+class EncodedPairs(NamedTuple):
+    """What a part of the text holds of a split."""
+
+    tokens: Mapping[str, NDArray[np.integer]]
+    """Side -> the ids of all sentences, each with its EOS."""
+    lengths: Mapping[str, NDArray[np.int64]]
+    raw: Mapping[str, bytes]
+    """Side -> lines as they were given, of what is no training text."""
+
+
+class PairWriter:
+    """The files of one split: token ids of both sides, and raw text where the split is one to score on."""
+
+    def __init__(self, folder: Path, name: str, codec: Codec, stack: ExitStack) -> None:
+        sizes = len(codec.source.vocabulary), len(codec.target.vocabulary)
+        self._tokens = {
+            side: stack.enter_context(TokenWriter(folder, name, side, size))
+            for side, size in zip(SIDES, sizes, strict=True)
+        }
+        self._raw: dict[str, BinaryIO] = {
+            side: stack.enter_context((folder / f"{name}.{side}.txt").open("wb")) for side in SIDES if name != "train"
+        }
+
+    @property
+    def tokens(self) -> tuple[int, int]:
+        """Of source and target, so far."""
+        return self._tokens["source"].tokens, self._tokens["target"].tokens
+
+    def append(self, found: EncodedPairs) -> None:
+        """Add what a part holds."""
+        for side, writer in self._tokens.items():
+            writer.append(found.tokens[side], found.lengths[side])
+        for side, stream in self._raw.items():
+            stream.write(found.raw[side])
+
+    def end(self) -> None:
+        """Nothing stands behind the last part."""
 
 
 def _open_split(folder: Path, name: str, codec: Codec, files: Collection[str]) -> Split:

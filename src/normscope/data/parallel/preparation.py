@@ -1,12 +1,13 @@
-"""What a preparation is asked for, which training pairs it leaves out, and what it tells afterwards."""
+"""The configuration of a preparation of parallel text, which training pairs it leaves out, and its report."""
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Self
 
 from ...errors import UserError
+from ..preparation import CorpusReport
 from ..text import TextForm, check_language, has_rules
 
 
@@ -81,11 +82,9 @@ class PrepareConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PrepareReport:
-    out: Path
-    unchanged: bool
-    """True: the corpus stood there already, made from the same files in the same way, and was left alone."""
-    fingerprint: str
+class PrepareReport(CorpusReport):
+    """What was made."""
+
     read: Mapping[str, int]
     """Pairs in the files of each split."""
     kept: Mapping[str, int]
@@ -120,13 +119,8 @@ class PrepareReport:
                 lines.append(f"note: Moses has no rules for {language!r}, and its English ones were used")
         return lines
 
-    def state(self) -> dict[str, Any]:
-        """What the corpus notes of it, for JSON."""
-        return {name: value for name, value in asdict(self).items() if name not in ("out", "unchanged", "fingerprint")}
-
     @classmethod
     def of_unchanged(cls, state: Mapping[str, Any], *, out: Path, fingerprint: str) -> Self:
-        """From the `state` that a standing corpus noted. Raises KeyError or TypeError for another shape."""
         values = dict(state)
         values["vocabulary_sizes"] = tuple(values["vocabulary_sizes"])
         values["tokens"] = {name: tuple(counts) for name, counts in values["tokens"].items()}

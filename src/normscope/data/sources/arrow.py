@@ -1,19 +1,14 @@
-"""Texts of Parquet files and of Arrow files as `datasets` saves them, read with pyarrow a few rows at a time.
+"""Texts of Parquet files and of Arrow files as `datasets` saves them, read with pyarrow a few rows at a time."""
 
-This file is the only one that imports pyarrow, and does so when it is asked for such a file.
-"""
-
-import io
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any
 
-from ...errors import UserError, installation
-from ..unpacking import Position, most_unpacked_bytes, too_much_unpacked
+from ...errors import UserError
+from .lines import Position, most_unpacked_bytes, opened_pyarrow, too_much_unpacked
 
 _ROWS_AT_ONCE = 256
-_ZSTD_BYTES = 2**18
 
 
 def parquet_texts(path: Path, field: str, position: Position | None = None) -> Iterator[tuple[int, str]]:
@@ -22,7 +17,7 @@ def parquet_texts(path: Path, field: str, position: Position | None = None) -> I
     field: name of the column, or `column.part` inside a column of structures. Raises UserError for another file, for
     a field that is not there or holds no text, and for one that becomes too long when it is unpacked.
     """
-    arrow = _pyarrow(path)
+    arrow = opened_pyarrow(path)
     from pyarrow import parquet
 
     with _told(path, "Parquet"):
@@ -37,7 +32,7 @@ def parquet_texts(path: Path, field: str, position: Position | None = None) -> I
 
 def arrow_texts(path: Path, field: str, position: Position | None = None) -> Iterator[tuple[int, str]]:
     """As `parquet_texts`, of an Arrow file in the stream or the file format."""
-    arrow = _pyarrow(path)
+    arrow = opened_pyarrow(path)
     with _told(path, "Arrow"):
         source = arrow.memory_map(str(path))
         try:
@@ -54,22 +49,6 @@ def arrow_texts(path: Path, field: str, position: Position | None = None) -> Ite
         if position is not None:
             position.file_bytes = source.tell()
         yield number, text
-
-
-def unpacked_zstd(packed: BinaryIO) -> BinaryIO:
-    """What a Zstandard file holds; Python has a reader of its own from 3.14 on."""
-    arrow = _pyarrow(Path(packed.name))
-    stream = arrow.CompressedInputStream(arrow.PythonFile(packed, mode="r"), "zstd")
-    return cast(BinaryIO, io.BufferedReader(stream, _ZSTD_BYTES))
-
-
-def _pyarrow(path: Path) -> Any:
-    try:
-        import pyarrow
-        import pyarrow.ipc
-    except ImportError as error:
-        raise UserError(f"{path}: reading it takes pyarrow; {installation('parquet')}") from error
-    return pyarrow
 
 
 def _texts(

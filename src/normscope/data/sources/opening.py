@@ -1,15 +1,98 @@
-"""Texts of files of any kind that is known, by the names of the files."""
+"""Texts of files of any kind that is known: lines, JSON lines, Parquet, and folders that `datasets` saved."""
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from ...errors import UserError
-from ..lines import file_sha256, read_lines
-from ..unpacking import Position
+from ...limits.reading import parse_json, read_json, shown
 from .arrow import arrow_texts, parquet_texts
-from .datasets import arrow_files
-from .records import json_texts
+from .lines import Position, file_sha256, read_lines
+
+MOST_RECORD_BYTES = 2**24
+"""Of one line: the longest books have a few million characters."""
+
+
+def json_texts(path: Path, field: str, position: Position | None = None) -> Iterator[tuple[int, str]]:
+    """Yield (line from 1, text) of one field, blank lines apart; a null is a text without characters.
+
+    field: the key, or `key.inner` inside an object. Raises UserError, with the line, for what is no object, a field
+    that is not there or is no text, and all that `read_lines` refuses.
+    """
+    for number, line in read_lines(path, max_line_bytes=MOST_RECORD_BYTES, holds="JSON object", position=position):
+        if not line.strip():
+            continue
+        try:
+            record = parse_json(line)
+        except ValueError as error:
+            raise UserError(
+                f"{path}:{number}: not JSON ({error}); give JSON lines, an object with a field {field!r} on each"
+            ) from error
+        if not isinstance(record, Mapping):
+            raise UserError(
+                f"{path}:{number}: {shown(record)} is no object; give one with a field {field!r} on each line"
+            )
+        text = _found(record, field)
+        if text is not None and not isinstance(text, str):
+            has = ", ".join(_names(record)) or "none"
+            what = "no such field" if text is _ABSENT else f"{shown(text)}, not text"
+            raise UserError(f"{path}:{number}: {field!r} is {what}; it has {has}; name the field of the text")
+        yield number, text or ""
+
+
+_ABSENT = object()
+
+
+def _found(record: Mapping[str, Any], field: str) -> Any:
+    if field in record:
+        return record[field]
+    value: Any = record
+    for part in field.split("."):
+        if not isinstance(value, Mapping) or part not in value:
+            return _ABSENT
+        value = value[part]
+    return value
+
+
+def _names(record: Mapping[str, Any]) -> Iterator[str]:
+    for name, value in record.items():
+        if isinstance(value, Mapping):
+            yield from (shown(f"{name}.{inner}").strip("'") for inner in value)
+        else:
+            yield shown(name).strip("'")
+
+
+STATE = "state.json"
+_SPLITS = "dataset_dict.json"
+
+
+def arrow_files(folder: Path) -> list[Path]:
+    """The files of a saved dataset in the order of its rows.
+
+    Raises UserError for another folder, for one of several splits, and for one whose rows are chosen by indices.
+    """
+    if (folder / _SPLITS).is_file():
+        splits = ", ".join(sorted(str(state.parent) for state in folder.glob(f"*/{STATE}")))
+        raise UserError(f"{folder}: holds several splits; give one of them: {splits}")
+    try:
+        state = read_json(folder / STATE)
+        names = [Path(entry["filename"]).name for entry in state["_data_files"]]
+        unread = state.get("_indices_data_files") or state.get("_indices_files")
+    except FileNotFoundError as error:
+        raise UserError(
+            f"{folder}: no dataset saved by save_to_disk (no {STATE} in it); give files, or the folder of one"
+        ) from error
+    except OSError as error:
+        raise UserError(f"{folder}: cannot be read ({error.strerror or error})") from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UserError(f"{folder / STATE}: damaged ({error!r}); save the dataset again") from error
+    if unread:
+        raise UserError(f"{folder}: its rows are chosen by indices; call flatten_indices() before save_to_disk")
+    if not names:
+        raise UserError(f"{folder}: a dataset without rows; give one with text")
+    return [folder / name for name in names]
+
 
 FIELD = "text"
 """What the text is called in most datasets."""

@@ -18,7 +18,7 @@ from functools import cache
 from typing import Final, NamedTuple
 
 from ...errors import UserError
-from ..draw import Draw
+from ..order import Draw
 from . import lexicon as lex
 from .lexicon import ACCUSATIVE, DATIVE, NOMINATIVE, PLURAL, SINGULAR
 from .words import Words, agreeing, inflected, pronoun, word

@@ -8,9 +8,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from ...data.opening import DataConfig
 from ...data.parallel.batches import BatchSchedule, TranslationBatch, collate, make_batches
 from ...data.parallel.corpus import Corpus
-from ...data.parallel.opening import DataConfig
 from ...errors import UserError
 from ...model import EncoderDecoder, Layout, ModelConfig
 from ...train import ALONE, Share

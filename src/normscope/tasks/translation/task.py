@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from ...data.parallel import opening
+from ...data import opening
 from ...data.parallel.codec import Codec
 from ...data.parallel.corpus import Corpus
 from ...decode.beam import BeamConfig

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from normscope.data.opening import DataConfig, open_corpus
 from normscope.data.order import raw_bits
 from normscope.data.parallel.batches import TranslationBatch, collate
-from normscope.data.parallel.opening import DataConfig, open_corpus
 from normscope.model import (
     DecoderConfig,
     EncoderConfig,

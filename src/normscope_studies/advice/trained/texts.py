@@ -9,8 +9,8 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from torch import Tensor
 
-from normscope.data.lines import read_lines
-from normscope.data.parallel.opening import toy_corpus
+from normscope.data.opening import toy_corpus
+from normscope.data.sources.lines import read_lines
 
 _MOST_CHARACTERS = 1_000_000
 """Of the file: more than any of these trainings can read."""

@@ -1,19 +1,47 @@
-"""Reading text files line by line; errors name the file and the line."""
+"""Text files line by line, plain or packed, within limits; errors name the file and the line."""
 
 import gzip
 import hashlib
+import io
 import lzma
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
-from ..errors import UserError
-from .sources.arrow import unpacked_zstd
-from .unpacking import Position, most_unpacked_bytes, too_much_unpacked
+from ...errors import UserError, installation
+
+MOST_TIMES_UNPACKED = 50
+"""How many times longer than its packed file a text may be; gzip makes text about 3 times shorter, xz 5 times."""
+_LEAST_UNPACKED_BYTES = 20_000_000
+"""From here on that is asked: what is shorter is read in seconds, and a short text may well repeat itself."""
+
+
+@dataclass(slots=True)
+class Position:
+    """How far a file has been read; whoever reads it keeps it up to date, roughly."""
+
+    file_bytes: int = 0
+    """Of the file as it lies on the disk."""
+
+
+def most_unpacked_bytes(path: Path) -> int:
+    """How long a text may be that comes out of a file."""
+    return max(_LEAST_UNPACKED_BYTES, MOST_TIMES_UNPACKED * path.stat().st_size)
+
+
+def too_much_unpacked(path: Path) -> str:
+    """What is said of a file whose text is longer than that."""
+    return (
+        f"more than {MOST_TIMES_UNPACKED} times as many bytes come out of this file as its {path.stat().st_size:,}, "
+        "which is no text that people wrote; if it is one, unpack it and give that"
+    )
+
 
 MAX_LINE_BYTES = 1_000_000
+_ZSTD_BYTES = 2**18
 _LINE_BYTES = 16
 """What a line counts at least, because a million empty ones are as much work as other ones."""
 
@@ -75,8 +103,25 @@ def _unpacked(path: Path, packed: BinaryIO) -> BinaryIO:
     if path.suffix == ".xz":
         return cast(BinaryIO, lzma.open(packed, "rb"))
     if path.suffix == ".zst":
-        return unpacked_zstd(packed)
+        return _unpacked_zstd(packed)
     return packed
+
+
+def _unpacked_zstd(packed: BinaryIO) -> BinaryIO:
+    """What a Zstandard file holds; Python has a reader of its own from 3.14 on."""
+    arrow = opened_pyarrow(Path(packed.name))
+    stream = arrow.CompressedInputStream(arrow.PythonFile(packed, mode="r"), "zstd")
+    return cast(BinaryIO, io.BufferedReader(stream, _ZSTD_BYTES))
+
+
+def opened_pyarrow(path: Path) -> Any:
+    """The library of that name, imported when a file needs it. Raises UserError where it is not installed."""
+    try:
+        import pyarrow
+        import pyarrow.ipc
+    except ImportError as error:
+        raise UserError(f"{path}: reading it takes pyarrow; {installation('parquet')}") from error
+    return pyarrow
 
 
 def _decoded(path: Path, number: int, line: bytes) -> str:

@@ -1,11 +1,18 @@
-"""Work in parts, each of which is on the disk whole or not at all: a kill costs those that were being made.
+"""Work in parts by several processes, in order; each part is on the disk whole or not at all.
 
-While a corpus is made, its parts lie in a folder of their own inside the unfinished one, beside a note of what the work
-is. The same command finds them and goes on; work for other input or with other options is cleared away.
+A kill costs the parts that were being made. While a corpus is made, its parts lie in a folder of their own inside the
+unfinished one, beside a note of what the work is. The same command finds them and goes on; work for other input or with
+other options is cleared away.
 """
 
+import multiprocessing
 import os
+import signal
+import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -19,14 +26,14 @@ PART_CHARACTERS = 2**22
 """Of text in one part: seconds of work, and some ten MB of memory for each process."""
 _FOLDER = "parts"
 _NOTE, _TABLE = "work.json", "read.json"
-_VERSION = 1
+_VERSION = 2
 _MADE_WITH = ("tokenizers", "sentencex", "sacremoses", "numpy")
 _AGAIN = "prepare the corpus again"
 _WORK = SealedJson(
     format_name="normscope-preparation", version=_VERSION, keys=frozenset({"key", "made_with"}), again=_AGAIN
 )
 _READ = SealedJson(format_name="normscope-preparation-parts", version=_VERSION, keys=frozenset({"parts"}), again=_AGAIN)
-Item = TypeVar("Item")
+_Item = TypeVar("_Item")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +91,11 @@ def replace_part(old: Path, new: Path, content: bytes) -> None:
     old.unlink(missing_ok=True)
 
 
-def cut(items: Iterable[Item], characters: Callable[[Item], int], *, share: int = 1) -> Iterator[list[Item]]:
+def cut(items: Iterable[_Item], characters: Callable[[_Item], int], *, share: int = 1) -> Iterator[list[_Item]]:
     """The items in parts of at least `PART_CHARACTERS`, as few of them as that takes; the last may be shorter.
 
     share: parts so many times as short, of what takes so much longer."""
-    part: list[Item] = []
+    part: list[_Item] = []
     size = 0
     for item in items:
         part.append(item)
@@ -113,3 +120,53 @@ def note_parts(folder: Path, parts: list[Any]) -> None:
     """Note that all parts are made, and what is known of each."""
     sync(folder)
     write_atomically(folder / _TABLE, _READ.text({"parts": parts}))
+
+
+_Result = TypeVar("_Result")
+
+
+def in_order(function: Callable[[_Item], _Result], items: Iterable[_Item], *, processes: int) -> Iterator[_Result]:
+    """What the function makes of each item, in their order; the same for any number of processes.
+
+    One works in this process; more are spawned, so that function and items must be picklable, and the main module
+    importable. At most 2 * processes + 1 items are taken ahead of what is given out.
+    Raises UserError where a process ends before its work is done.
+    """
+    if processes == 1:
+        yield from map(function, items)
+        return
+    # Spawned, not forked: a fork copies the locks of threads that do not exist in the child.
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(processes, mp_context=context, initializer=_follow_the_parent)
+    waiting: deque[Future[Any]] = deque()
+    try:
+        for item in items:
+            waiting.append(pool.submit(function, item))
+            if len(waiting) > 2 * processes:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    except BrokenProcessPool as error:
+        raise UserError(
+            "a process ended before its work was done (no memory left, or a script without "
+            '`if __name__ == "__main__":`); try one process'
+        ) from error
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _follow_the_parent() -> None:
+    """Leave Ctrl-C to the parent, which ends its workers in order; and end when the parent was killed.
+
+    Threads of the tokenizers library would be as many as processors in each process.
+    """
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def watch() -> None:
+        parent = multiprocessing.parent_process()
+        if parent is not None:
+            parent.join()
+            os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()

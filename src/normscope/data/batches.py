@@ -1,0 +1,69 @@
+"""What the batches of all corpora have in common, and the order in which an epoch goes through sequences."""
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from .order import Order, order
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochBatches:
+    """Every sequence once an epoch, in random order."""
+
+    sequences: int
+    batch_sequences: int
+    seed: int
+
+    def __post_init__(self) -> None:
+        if self.sequences < 1 or self.batch_sequences < 1:
+            raise ValueError(f"need at least 1 sequence and 1 a batch, got {self.sequences} and {self.batch_sequences}")
+
+    def __len__(self) -> int:
+        """Batches of an epoch; the last may be smaller."""
+        return -(-self.sequences // self.batch_sequences)
+
+    def micro_batch(self, number: int) -> tuple[int, NDArray[np.int64]]:
+        """Epoch and sequence indices of a batch, counted from 0 over all epochs."""
+        epoch, place = divmod(number, len(self))
+        epoch_order = _order(self.sequences, self.seed, epoch)
+        return epoch, epoch_order[place * self.batch_sequences : (place + 1) * self.batch_sequences]
+
+    def in_order(self) -> list[NDArray[np.int64]]:
+        """One epoch as the sequences lie: what validation goes through."""
+        return np.split(np.arange(self.sequences), range(self.batch_sequences, self.sequences, self.batch_sequences))
+
+
+@lru_cache(maxsize=4)
+def _order(sequences: int, seed: int, epoch: int) -> Order:
+    return order(sequences, seed, epoch)
+
+
+class Batch:
+    """What the batches of all corpora have in common: a dataclass of tensors, of which some go to the device."""
+
+    on_device: ClassVar[tuple[str, ...]]
+    """The names of those; lengths stay on the CPU, for masks and counts that must not wait for a device."""
+
+    def to(self, device: torch.device | str) -> Self:
+        """The same batch with its tensors on `device`; lengths stay on the CPU.
+
+        To CUDA they go from pinned memory, in the order of the device's work: a copy from ordinary memory would wait
+        for all of it to be done. torch keeps pinned memory, and gives it out again when the copy has arrived.
+        """
+        cuda = torch.device(device).type == "cuda"
+        batch: Any = self.pin_memory() if cuda else self
+        sent = {name: getattr(batch, name).to(device, non_blocking=cuda) for name in self.on_device}
+        return replace(batch, **sent)  # type: ignore[no-any-return]
+
+    def pin_memory(self) -> Self:
+        """The same batch with what goes to the device in pinned memory; what is there already is not copied.
+
+        torch's DataLoader calls it by this name, in a thread of its own.
+        """
+        pinned = {name: getattr(self, name).pin_memory() for name in self.on_device}
+        return replace(self, **pinned)  # type: ignore[type-var]

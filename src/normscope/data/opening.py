@@ -1,0 +1,117 @@
+"""The corpus a run trains on, of pairs or of documents: a prepared folder, or the embedded toy language."""
+
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from ..errors import UserError
+from ..limits.reading import is_folder, shown
+from .documents.corpus import DocumentCorpus
+from .documents.tokeniser import TextTokeniser
+from .order import Draw
+from .parallel.codec import Codec, Side
+from .parallel.corpus import Corpus
+from .parallel.vocabulary import Vocabulary
+from .text import TextForm
+from .toy.language import SPLITS, toy_pairs, toy_words
+
+TOY = "toy"
+_TOY_HELD_OUT = 500
+_MOST_TOY_PAIRS = 1_000_000
+"""Made in minutes, and held in memory."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataConfig:
+    """What to train on, and how large a batch is."""
+
+    corpus: str = TOY
+    """A folder made by `normscope data prepare`, or `toy` for the embedded language."""
+    toy_pairs: int = 20_000
+    """toy: sentence pairs of the training split."""
+    max_tokens: int = 4096
+    """Of a batch: longest sentence of either side, in tokens, times sentences (fairseq's --max-tokens)."""
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.toy_pairs <= _MOST_TOY_PAIRS or self.max_tokens < 1:
+            raise ValueError(
+                f"toy_pairs and max_tokens must be at least 1, and toy_pairs at most {_MOST_TOY_PAIRS:,}, got "
+                f"{self.toy_pairs} and {self.max_tokens}"
+            )
+
+
+def open_corpus(config: DataConfig) -> Corpus:
+    """Raises UserError where the folder is not a whole corpus."""
+    if config.corpus == TOY:
+        return toy_corpus(config.toy_pairs)
+    if not is_folder(Path(config.corpus)):
+        raise UserError(
+            f"no corpus at {shown(config.corpus, 1000)}: give a folder made by `normscope data prepare`, or {TOY!r} "
+            "for the embedded language"
+        )
+    return Corpus.open(Path(config.corpus))
+
+
+def toy_corpus(train_pairs: int) -> Corpus:
+    """The embedded language in memory: word-level vocabularies, joined, and 500 pairs each to validate and test on."""
+    german, english = toy_words()
+    vocabulary = Vocabulary.of_words(sorted({*german, *english}))
+    sides = [
+        Side(form=TextForm(language=language, tokenise=False, lowercase=True), vocabulary=vocabulary)
+        for language in ("de", "en")
+    ]
+    counts = {"train": train_pairs, "valid": _TOY_HELD_OUT, "test": _TOY_HELD_OUT}
+    lines = {}
+    for name, count in counts.items():
+        pairs = toy_pairs(count, seed=1, split=name)
+        lines[name] = [german for german, _ in pairs], [english for _, english in pairs]
+    return Corpus.of_lines(Codec(source=sides[0], target=sides[1], joint=True), lines)
+
+
+_TOY_DOCUMENTS = {"train": 2000, "valid": 60, "test": 60}
+_TOY_VOCABULARY = 300
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextDataConfig:
+    """What to train on, and how large a batch is."""
+
+    corpus: str = TOY
+    """A folder made by `normscope data documents`, or `toy` for English sentences of the embedded language."""
+    sequence_length: int = 512
+    """Tokens of the longest sequence, special tokens included."""
+    batch_sequences: int = 256
+    """Sequences of a batch; BERT's size (Devlin et al. 2018, appendix A.2)."""
+
+    def __post_init__(self) -> None:
+        if self.sequence_length < 8 or self.batch_sequences < 1:
+            raise ValueError(
+                f"sequence_length must be at least 8 and batch_sequences 1, got {self.sequence_length} and "
+                f"{self.batch_sequences}"
+            )
+
+
+def open_documents(config: TextDataConfig) -> DocumentCorpus:
+    """Raises UserError where the folder is not a whole corpus of documents."""
+    if config.corpus == TOY:
+        return toy_documents()
+    if not is_folder(Path(config.corpus)):
+        raise UserError(
+            f"no corpus at {shown(config.corpus, 1000)}: give a folder made by `normscope data documents`, or {TOY!r} "
+            "for the embedded language"
+        )
+    return DocumentCorpus.open(Path(config.corpus))
+
+
+@cache
+def toy_documents() -> DocumentCorpus:
+    """The embedded language in memory: documents of 4 to 12 English sentences that have nothing else in common."""
+    texts = {}
+    for split in SPLITS:
+        draw = Draw(f"toy documents {split}")
+        sizes = [4 + draw.below(9) for _ in range(_TOY_DOCUMENTS[split])]
+        sentences = iter(english for _, english in toy_pairs(sum(sizes), seed=1, split=split))
+        texts[split] = [[next(sentences) for _ in range(size)] for size in sizes]
+    learned_from = (sentence for document in texts["train"] for sentence in document)
+    tokeniser = TextTokeniser.learn(learned_from, _TOY_VOCABULARY, kind="wordpiece", lowercase=True)
+    return DocumentCorpus.of_texts(tokeniser, texts)
