@@ -1,7 +1,7 @@
 """Cases of the study of advice with trainings that are made up."""
 
 from normscope.doctor.advise.facts import Facts
-from normscope_studies.advice.cases.case import Case
+from normscope_studies.advice.cases import Case
 
 UNIGRAM = 4.6
 HERE = {"text_file": "nowhere", "corpus": "nowhere"}

@@ -12,19 +12,17 @@ from hypothesis import strategies as st
 from advised import HERE, UNIGRAM, case_of, facts_of, landscape, outcome
 from normscope.doctor.advise.rule import of_table
 from normscope.errors import UserError
-from normscope_studies.advice import finder, measuring, warmup
+from normscope_studies.advice import measuring
+from normscope_studies.advice import measuring as warmup
 from normscope_studies.advice import study as advice
-from normscope_studies.advice.cases.case import rate_of
-from normscope_studies.advice.cases.families import FAMILIES, cases
-from normscope_studies.advice.config import SCALES, AdviceConfig
+from normscope_studies.advice import training as finder
+from normscope_studies.advice.cases import FAMILIES, AdviceConfig, cases, rate_of
 from normscope_studies.advice.fit import CAUTION, FACTS, fitted, left_out
-from normscope_studies.advice.judge import Judged, Named, area_under_curve, separation, separation_interval
-from normscope_studies.advice.partial import partly
-from normscope_studies.advice.search import REGRET_NATS, climb
-from normscope_studies.advice.trained.tasks import MASKED, task_of
-from normscope_studies.advice.trained.training import held_out_nats, model_of, train_once
-from normscope_studies.advice.truth import Known
-from normscope_studies.advice.warmup import shortest
+from normscope_studies.advice.judge import Judged, Named, area_under_curve, partly, separation, separation_interval
+from normscope_studies.advice.ladder import REGRET_NATS, Known, climb
+from normscope_studies.advice.measuring import shortest
+from normscope_studies.advice.tasks import MASKED, task_of
+from normscope_studies.advice.training import held_out_nats, model_of, train_once
 from normscope_studies.engine.pieces import Pieces
 
 
@@ -249,7 +247,7 @@ def test_the_study_as_a_whole(tmp_path, monkeypatch):
     """Only the long trainings are made up."""
     monkeypatch.setattr(measuring, "trainings", lambda *_: climb(1, landscape(2, 4)))
     monkeypatch.setattr(warmup, "at_rate", lambda *_, warmup_updates, **__: outcome(3.0 if warmup_updates > 8 else 4.6))
-    smoke = SCALES["smoke"].config
+    smoke = advice.SCALES["smoke"].config
     config = replace(smoke, cases=smoke.cases[::2], processes=1, warmup_ladder=(10, 20))
     found = advice.run(config, Pieces(tmp_path))
     assert len(found.claims) == 10
@@ -265,11 +263,11 @@ def test_the_study_as_a_whole(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"cases": SCALES["smoke"].config.cases[:2]}, "at least three families"),
+        ({"cases": advice.SCALES["smoke"].config.cases[:2]}, "at least three families"),
         ({"updates": 0}, "at least 1"),
         ({"warmup_ladder": (8, 4)}, "must rise"),
     ],
 )
 def test_what_cannot_be_asked(changes, message):
     with pytest.raises(ValueError, match=message):
-        AdviceConfig(**{"cases": SCALES["smoke"].config.cases} | changes)
+        AdviceConfig(**{"cases": advice.SCALES["smoke"].config.cases} | changes)

@@ -15,20 +15,27 @@ from normscope.doctor.advise.trial import Trial
 from normscope.errors import UserError
 from normscope.theory.predict import ModelSetting, Update, predict
 from normscope_studies.advice import measuring
-from normscope_studies.advice import warmup as warmups
-from normscope_studies.advice.cases.case import rate_of
-from normscope_studies.advice.cases.families import FAMILIES, cases
-from normscope_studies.advice.search import climb
-from normscope_studies.advice.truth import Known
-from normscope_studies.amplification_trainings.claims import SETS
-from normscope_studies.amplification_trainings.config import SCALES, AmplificationTrainingsConfig
-from normscope_studies.amplification_trainings.foretelling import foretold, left_out_foretold, odds, without_constants
-from normscope_studies.amplification_trainings.held_out import HELD_OUT
-from normscope_studies.amplification_trainings.judge import gained, skill, upper
-from normscope_studies.amplification_trainings.known import known_in
-from normscope_studies.amplification_trainings.looks import changes_along, trials_at, vocabulary_of
-from normscope_studies.amplification_trainings.predicted import predicted_change
-from normscope_studies.amplification_trainings.study import run
+from normscope_studies.advice import measuring as warmups
+from normscope_studies.advice.cases import FAMILIES, cases, rate_of
+from normscope_studies.advice.ladder import Known, climb
+from normscope_studies.amplification_trainings.foretelling import (
+    foretold,
+    gained,
+    left_out_foretold,
+    odds,
+    skill,
+    upper,
+    without_constants,
+)
+from normscope_studies.amplification_trainings.measure import (
+    changes_along,
+    known_in,
+    predicted_change,
+    trials_at,
+    vocabulary_of,
+)
+from normscope_studies.amplification_trainings.page import SETS
+from normscope_studies.amplification_trainings.study import HELD_OUT, SCALES, AmplificationTrainingsConfig, run
 from normscope_studies.amplification_trainings.ways import FACTS, FORMULA_ALONE, MEASURED, PREDICTED, Looked, ways
 from normscope_studies.engine.pieces import Pieces
 

@@ -14,10 +14,8 @@ from normscope.errors import UserError
 from normscope_studies.engine.page import Link, Marked
 from normscope_studies.engine.pieces import Pieces
 from normscope_studies.engine.study import run_study
-from normscope_studies.paper.listed import Listed, listed
-from normscope_studies.paper.page import markdown, table, tally, verdicts_svg
-from normscope_studies.paper.rows import NOT_RUN, Row, rows
-from normscope_studies.paper.study import STUDY, PaperConfig
+from normscope_studies.paper.rows import NOT_RUN, Listed, Row, listed, rows
+from normscope_studies.paper.study import STUDY, PaperConfig, markdown, table, tally, verdicts_svg
 
 RESULTS = Path(__file__).parents[2] / "results"
 CLAIMS, STUDIES = listed()

@@ -100,9 +100,9 @@ def test_what_measures_does_not_depend_on_pages(name: str):
     trainings are the advice's; that of the paper reads the others.
     """
     folder = f"normscope_studies/{name.replace('-', '_')}"
-    module = "trained.training" if name == "advice" else "measure"
+    module = "training" if name == "advice" else "measure"
     files = provenance.files_behind(f"{folder.replace('/', '.')}.{module}")
     places = {path.relative_to(provenance.ROOT.parent).as_posix() for path in files}
-    assert f"{folder}/{module.replace('.', '/')}.py" in places
+    assert f"{folder}/{module}.py" in places
     assert not {place for place in places if place.startswith(("normscope/report/", "normscope/cli/"))}
     assert not {place for place in places if Path(place).name in ("page.py", "claims.py", "figures.py", "study.py")}

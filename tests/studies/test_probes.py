@@ -15,13 +15,10 @@ from normscope.evidence.estimates import estimate
 from normscope.model import LanguageModel
 from normscope_studies.engine.pieces import Pieces
 from normscope_studies.engine.study import run_study
-from normscope_studies.probes.claims import claims, differs
-from normscope_studies.probes.config import SCALES, ProbesConfig
-from normscope_studies.probes.measure import loss_nats, probed, read, without_block
-from normscope_studies.probes.readings import Reading, TextReadings
-from normscope_studies.probes.streams import around_norms, passed
-from normscope_studies.probes.study import STUDY, model_config
-from normscope_studies.probes.texts import NONE, Text, documents, grammar, packed
+from normscope_studies.probes.claims import Reading, TextReadings, claims, differs
+from normscope_studies.probes.measure import around_norms, loss_nats, passed, probed, read, without_block
+from normscope_studies.probes.study import SCALES, STUDY, model_config
+from normscope_studies.probes.texts import NONE, ProbesConfig, Text, documents, grammar, packed
 
 pytest.importorskip("sklearn", reason="needs scikit-learn (the `probes` extra)")
 

@@ -11,7 +11,7 @@ from ..engine.claims import judged
 from ..engine.page import Claim
 from .fit import CONFIDENCE
 from .judge import Judged, separation, separation_interval
-from .warmup import Warmup
+from .measuring import Warmup
 
 AREA = 0.95
 """Under the receiver operating characteristic: what counts as telling stuck trainings from others."""

@@ -13,10 +13,10 @@ from normscope.doctor.advise.trial import Batches, Trial
 from normscope.doctor.find.search import streams_in
 from normscope.doctor.identify.stacks import as_stacks
 
-from .cases.case import Case
+from .cases import Case
 from .fit import NO_PROBE
-from .trained.tasks import Task, task_of
-from .trained.training import model_of, optimizer_of
+from .tasks import Task, task_of
+from .training import model_of, optimizer_of
 
 PROBE_SEED = 1000
 """Added to a case's seed: a probe sees other batches than the training that it foretells."""

@@ -2,17 +2,17 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from normscope.doctor.advise.reading import Reading
 from normscope.doctor.advise.rule import ADAM, FittedTo, Linear, ProbeRule, Rule, Seen
 from normscope.errors import UserError
 from normscope.optim import OPTIMIZERS
 
-from .search import REGRET_NATS
-from .truth import Known
+from .ladder import REGRET_NATS, Known
 
 FACTS = ("reach", "fading", "rise", "normed_sums", "normed_depth", "normed_branches")
 """What the best rate is foreseen from."""
@@ -136,3 +136,41 @@ def _tested(known: Sequence[Known]) -> FittedTo:
 
     far = [of(rest).distance(one.facts) for rest, left in left_out(known) for one in left]
     return replace(of(known), limit=max(far))
+
+
+READ = ("lowest", "gain", "spread_below", "spread", "spread_above")
+"""What the best rate is read from."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probed:
+    """A case, the rate that its family's rule expects without a training, and what short trainings about it show."""
+
+    known: Known
+    expected: float
+    """log10."""
+    reading: Reading
+
+    @property
+    def family(self) -> str:
+        return self.known.case.family
+
+    def best(self, rule: ProbeRule) -> float:
+        """log10 of the rate that the probe names."""
+        return self.expected + rule.beyond(self.reading)
+
+
+def fitted_probe(cases: Sequence[Probed], updates: int) -> ProbeRule:
+    """Least squares with a ridge; the interval from left-out families. updates: of a whole probe."""
+    rule = _fitted(cases, updates)
+    by_case = {one.known.case: one for one in cases}
+    off = []
+    for rest, left in left_out([one.known for one in cases]):
+        without = _fitted([by_case[one.case] for one in rest], updates)
+        off += [one.best - by_case[one.case].best(without) for one in left]
+    return replace(rule, low=quantile(off, (1 - CONFIDENCE) / 2), high=quantile(off, (1 + CONFIDENCE) / 2))
+
+
+def _fitted(cases: Sequence[Probed], updates: int) -> ProbeRule:
+    beyond = linear([one.reading for one in cases], READ, [one.known.best - one.expected for one in cases], RIDGE)
+    return replace(NO_PROBE, beyond=beyond, updates=updates)

@@ -1,23 +1,30 @@
-"""What is measured of one case: its trainings, its first update, a probe, a range test and warm-ups."""
+"""What is measured of each case, in several processes: trainings, a first update, a probe, a range test, warm-ups."""
 
-from dataclasses import asdict
-from typing import Any
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import asdict, dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, TypeVar
 
 import torch
 
+from normscope.doctor.advise.optimizers import of_config
 from normscope.doctor.advise.probe import length
 from normscope.doctor.advise.reading import reading_of
 from normscope.doctor.advise.rule import Rule
+from normscope.doctor.advise.warmup import length as warmup_length
+from normscope.doctor.advise.warmup import shortest_warmup
+from normscope.train.device import available_cores, keep_freed_memory
 
 from ..engine.pieces import Pieces
-from .cases.case import Case
-from .config import AdviceConfig
-from .facts import PROBE_SEED, as_facts, as_trial, facts_about, trials_of
-from .finder import range_test
+from .cases import AdviceConfig, Case, rate_of
+from .facts import PROBE_SEED, as_facts, as_trial, batches_of, facts_about, trials_of, use_one_thread
+from .fit import Probed
 from .judge import Judged, Named
-from .probing import Probed
-from .search import trainings
-from .truth import Known
+from .ladder import Known, at_rate, nats, trainings
+from .tasks import task_of
+from .training import model_of, optimizer_of, range_test
 
 LIGHTNING, LR_FINDER = "Lightning's finder", "pytorch-lr-finder"
 PEERS = {LIGHTNING: "lightning", LR_FINDER: "lr_finder"}
@@ -66,3 +73,129 @@ def judged_of(config: AdviceConfig, asked: tuple[Probed, Rule], pieces: Pieces) 
 
 def _decades(rate: float | None) -> float | None:
     return None if not rate else float(torch.tensor(rate, dtype=torch.float64).log10())
+
+
+MOST_A_FAMILY = 2
+"""Cases in which warm-ups are looked for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Warmup:
+    """What was found for one case, at the lowest rate of its ladder from which on all are stuck."""
+
+    case: Case
+    rate: float
+    shortest: int | None
+    """In updates, by whole trainings; None where the longest that was tried did not do."""
+    tested: int | None
+    """The shortest that carried the rate in the doctor's short trainings."""
+    named: int | None
+    """What it therefore says."""
+    updates_used: int
+    """By these."""
+
+
+def warmup_cases(known: list[Known]) -> list[Known]:
+    """Those with Adam or AdamW that learned, at some rates, and were stuck at the highest ones; a few of each
+    family."""
+    found = [one for one in known if one.case.optimizer in ("adam", "adamw") and one.learned and one.stuck is not None]
+    by_family: dict[str, list[Known]] = {}
+    for one in found:
+        by_family.setdefault(one.case.family, []).append(one)
+    return [one for some in by_family.values() for one in some[:MOST_A_FAMILY]]
+
+
+def warmup_of(config: AdviceConfig, known: Known, pieces: Pieces) -> Warmup:
+    """By halving: a warm-up that carries the rate is taken to mean that longer ones do."""
+    step = min(step for step, stuck in known.labels().items() if stuck and _all_above(known, step))
+    rate, ladder = rate_of(step), config.warmup_ladder
+
+    def trains(warmup: int) -> bool:
+        return not known.stuck_at(nats(at_rate(known.case, rate, config, pieces, warmup_updates=warmup)))
+
+    settings: dict[str, Any] = {"updates": sum(map(warmup_length, ladder)), **config.places}
+    tested = pieces.get(
+        f"{known.case.name}/warm-up",
+        {**asdict(known.case), **settings, "rate": rate},
+        tested_warmup,
+        known.case,
+        rate,
+        **settings,
+    )
+    return Warmup(case=known.case, rate=rate, shortest=shortest(ladder, trains), **tested)
+
+
+def _all_above(known: Known, step: int) -> bool:
+    return all(stuck for other, stuck in known.labels().items() if other >= step)
+
+
+def shortest(ladder: tuple[int, ...], trains: Callable[[int], bool]) -> int | None:
+    """By halving: a warm-up that trains is taken to mean that longer ones do."""
+    low, high = 0, len(ladder)
+    while low < high:
+        middle = (low + high) // 2
+        if trains(ladder[middle]):
+            high = middle
+        else:
+            low = middle + 1
+    return ladder[low] if low < len(ladder) else None
+
+
+def tested_warmup(case: Case, rate: float, *, updates: int, text_file: str, corpus: str) -> dict[str, int | None]:
+    """What the doctor says of warm-ups for a rate, as plain values."""
+    model = model_of(case, task_of(case, text_file, corpus))
+    found = shortest_warmup(
+        model,
+        batches_of(task_of(case, text_file, corpus, case.seed + PROBE_SEED)),
+        of_config(model, optimizer_of(case, 1.0)),
+        rate=rate,
+        updates=updates,
+    )
+    return {"tested": found.shortest, "named": found.named, "updates_used": found.updates_used}
+
+
+Made = TypeVar("Made")
+
+
+def side_by_side(
+    make: Callable[[Any, Pieces], Made], items: Sequence[Any], *, processes: int, pieces: Pieces, stage: str
+) -> list[Made]:
+    """`make` of every item, each in one of several processes of one thread; what they measure is kept as it is made.
+
+    processes: at a time; 0 for as many as there are cores.
+    """
+    processes = min(processes or available_cores(), max(1, len(items)))
+    if processes == 1:
+        return _in_turn(make, items, pieces, stage)
+    # Spawned: a forked process would inherit torch's threads half-way.
+    with ProcessPoolExecutor(processes, mp_context=get_context("spawn"), initializer=_prepare) as pool:
+        waiting = {pool.submit(_made, make, item, pieces.folder): place for place, item in enumerate(items)}
+        found: dict[int, Made] = {}
+        pieces.watch(stage, 0, len(items))
+        for done in as_completed(waiting):
+            found[waiting[done]] = done.result()
+            pieces.watch(stage, len(found), len(items))
+    return [found[place] for place in range(len(items))]
+
+
+def _in_turn(make: Callable[[Any, Pieces], Made], items: Sequence[Any], pieces: Pieces, stage: str) -> list[Made]:
+    threads = torch.get_num_threads()
+    _prepare()
+    try:
+        found = []
+        for number, item in enumerate(items):
+            pieces.watch(stage, number, len(items))
+            found.append(make(item, pieces))
+        pieces.watch(stage, len(items), len(items))
+        return found
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _made(make: Callable[[Any, Pieces], Made], item: Any, folder: Path) -> Made:
+    return make(item, Pieces(folder))
+
+
+def _prepare() -> None:
+    use_one_thread()
+    keep_freed_memory()

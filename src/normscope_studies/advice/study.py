@@ -5,23 +5,63 @@ from dataclasses import replace
 from functools import partial
 
 from normscope.doctor.advise.rule import Rule
+from normscope.optim import OPTIMIZERS
 
 from ..engine.pieces import Pieces
-from ..engine.study import Findings, Study
+from ..engine.study import Findings, Scale, Study
 from . import ABOUT
+from .cases import AdviceConfig, Case, cases
 from .claims import claims
-from .conditions import conditions
-from .config import SCALES, AdviceConfig
-from .figures import figures
-from .fit import families, fitted, left_out
-from .measuring import judged_of, known_of, probed_of
-from .partial import partly
-from .probing import fitted_probe
-from .side_by_side import side_by_side
-from .tables import data, tables
-from .trained.tasks import task_of
-from .truth import Known
-from .warmup import warmup_cases, warmup_of
+from .fit import families, fitted, fitted_probe, left_out
+from .judge import partly
+from .ladder import REGRET_NATS, STUCK_SHARE, Known
+from .measuring import judged_of, known_of, probed_of, side_by_side, warmup_cases, warmup_of
+from .page import data, figures, tables
+from .tasks import MASKED, VALID_TOKENS, task_of
+
+
+def conditions(config: AdviceConfig, known: Sequence[Known]) -> list[tuple[str, str]]:
+    count = sum(len(one.outcomes) for one in known)
+    return [
+        (
+            "models",
+            "decoders, encoders and encoder-decoders, heads of 16, feed-forward twice the width, LayerNorm unless the "
+            "norm is the placement's own, no dropout; three schemes of initial weights, with the placement's gains",
+        ),
+        (
+            "texts",
+            f"the toy language, characters and 400 pieces of {config.text_file}, Multi30k ({config.corpus}); decoders "
+            f"learn the next token, encoders the text itself, of which {MASKED:.0%} is masked",
+        ),
+        (
+            "trainings",
+            f"{count} of {config.updates} updates of 256 or 512 tokens; constant rate from the first update on, "
+            "nothing clipped; one seed a case",
+        ),
+        (
+            "optimisers",
+            f"betas (0.9, 0.98); SGD with momentum {OPTIMIZERS['sgd'].usual_momentum}, AdamW with weight decay "
+            f"{OPTIMIZERS['adamw'].usual_weight_decay}, no other decay",
+        ),
+        (
+            "rates",
+            "factors of four up and down from the optimiser's usual, then a factor of two on both sides of the best",
+        ),
+        (
+            "best, good, stuck",
+            f"by the mean cross-entropy at the end, on about {VALID_TOKENS:,} held-out target tokens, natural "
+            f"logarithm, no label smoothing; good: within {REGRET_NATS:g} nats of the lowest; stuck: gained less than "
+            f"{STUCK_SHARE:.0%} of what the best gained over knowing how frequent tokens are. A named rate counts as "
+            "stuck where it lies above all rungs that are not, from half-way on; it is not trained itself",
+        ),
+        (
+            "cases",
+            f"{len(known)} in {len(families(known))} families of architecture, text and initial weights, each family "
+            f"judged by constants fitted to the others; {sum(not one.learned for one in known)} learned at no rate",
+        ),
+        ("probes", f"{config.probe_updates} updates in all, of batches in another order than the trainings"),
+        ("gradient normalisation", "of the mean loss per target token"),
+    ]
 
 
 def run(config: AdviceConfig, pieces: Pieces) -> Findings:
@@ -55,6 +95,38 @@ def run(config: AdviceConfig, pieces: Pieces) -> Findings:
 def _rules(usable: Sequence[Known], config: AdviceConfig) -> dict[str, Rule]:
     """By family, each fitted to all others."""
     return {left[0].case.family: fitted(rest, horizon_updates=config.updates) for rest, left in left_out(usable)}
+
+
+def _small(placement: str, initialisation: str) -> Case:
+    return Case(
+        architecture="decoder",
+        text="toy",
+        initialisation=initialisation,
+        placement=placement,
+        blocks=1,
+        width=32,
+        tokens=128,
+        length=32,
+    )
+
+
+SCALES = {
+    "smoke": Scale(
+        config=AdviceConfig(
+            cases=tuple(
+                _small(placement, scheme)
+                for scheme in ("xavier-uniform", "normal-0.02", "megatron")
+                for placement in ("post-ln", "pre-ln")
+            ),
+            updates=40,
+            probe_updates=30,
+            warmup_ladder=(8,),
+        ),
+        decides=False,
+    ),
+    "cpu": Scale(config=AdviceConfig(cases=tuple(cases()))),
+    "paper": Scale(config=AdviceConfig(cases=tuple(cases()), updates=2000, warmup_ladder=(100, 400, 1000))),
+}
 
 
 STUDY = Study(

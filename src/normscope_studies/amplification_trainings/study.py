@@ -1,8 +1,12 @@
-"""Trainings that are foretold: fitted to those of the study of advice, judged on families left out and on others."""
+"""Trainings that no rule was fitted to: other placements, initial weights and depths, and Muon.
+
+Which trainings are foretold: those that rules are fitted to, and others that they are judged on.
+
+Trainings that are foretold: fitted to those of the study of advice, judged on families left out and on others."""
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,24 +15,71 @@ from normscope.doctor.advise.early import EarlyRule
 from normscope.doctor.advise.rule import shipped_rule
 from normscope.doctor.advise.trial import Trial
 
-from ..advice.cases.case import rate_of
-from ..advice.conditions import conditions as conditions_of_trainings
-from ..advice.measuring import judged_of, known_of, probed_of
-from ..advice.side_by_side import side_by_side
-from ..advice.trained.tasks import task_of
-from ..advice.truth import Known
-from ..advice.warmup import warmup_cases, warmup_of
+from ..advice.cases import AdviceConfig, Families, cases, rate_of
+from ..advice.ladder import Known
+from ..advice.measuring import judged_of, known_of, probed_of, side_by_side, warmup_cases, warmup_of
+from ..advice.study import SCALES as ADVICE_SCALES
+from ..advice.study import conditions as conditions_of_trainings
+from ..advice.tasks import task_of
 from ..engine.pieces import Pieces
-from ..engine.study import Findings, Study
+from ..engine.study import Findings, Scale, Study
 from . import ABOUT
-from .claims import SETS, By, claims
-from .config import SCALES, AmplificationTrainingsConfig
 from .foretelling import foretold, left_out_foretold, odds, without_constants
-from .known import known_in
-from .looks import changes_along, trials_at, vocabulary_of
-from .page import data, figures, tables
-from .predicted import predicted_change
+from .measure import changes_along, known_in, predicted_change, trials_at, vocabulary_of
+from .page import SETS, By, claims, data, figures, tables
 from .ways import EARLY, FACTS, FACTS_AND_EARLY, FORMULA_ALONE, MEASURED, PREDICTED, Looked, ways
+
+HELD_OUT: Families = {
+    ("decoder", "pieces", "paper"): "post-ln 6x48:adamw; sub-ln 4x48:muon; keel 6x32:adamw; x0-residual 4x48:lion; "
+    "lns 8x32:adam",
+    ("decoder", "toy", "normal-by-width"): "pre-ln 16x32:adamw; reordered 6x32:adamw; layer-scale 4x64:radam; "
+    "scale-norm 4x48:sgd; siamese-norm 4x32:adam",
+    ("decoder", "characters", "small-attention"): "admin-constant 6x48:adamw; gpt2 8x48:adamw; mhc 3x32:lion; "
+    "post-ln 3x96:adam; normformer 4x48:sgd",
+    ("encoder-decoder", "toy", "small-attention"): "post-ln 3x48:adam; olmo-2 3x32:adamw; sub-ln 4x32:lion; "
+    "lns 3x48:radam; pre-ln 2x64:sgd",
+    ("encoder-decoder", "multi30k", "paper"): "post-ln 3x32:adam; admin-constant 2x48:adamw; keel 2x32:radam; "
+    "zaya 3x32:lion; scale-norm 2x48:sgd",
+    ("encoder-decoder", "multi30k", "normal-by-width"): "pre-ln 3x48:muon; reordered 2x32:adam; minicpm 2x48:lion; "
+    "layer-scale 3x32:adamw",
+}
+"""As `FAMILIES` of the study of advice: none of these families is one of those, and of the placements
+Post-LN and Pre-LN alone are."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AmplificationTrainingsConfig(AdviceConfig):
+    """`cases` are the held-out ones."""
+
+    known: str = "results/advice/results.json"
+    """Results of `normscope study advice`, whose trainings everything is fitted to; on the same texts."""
+    trial_updates: int = 12
+    """Of the short trainings that are looked at."""
+
+    def __post_init__(self) -> None:
+        # Without an argument it would look for the class that slots replaced.
+        AdviceConfig.__post_init__(self)
+        if not 1 < self.trial_updates <= self.updates:
+            raise ValueError("trial_updates must be more than 1, and no more than updates")
+
+
+SCALES = {
+    "smoke": Scale(
+        config=AmplificationTrainingsConfig(
+            cases=ADVICE_SCALES["smoke"].config.cases,
+            updates=40,
+            probe_updates=30,
+            warmup_ladder=(8,),
+            trial_updates=6,
+        ),
+        decides=False,
+    ),
+    "cpu": Scale(config=AmplificationTrainingsConfig(cases=tuple(cases(HELD_OUT)))),
+    "paper": Scale(
+        config=AmplificationTrainingsConfig(cases=tuple(cases(HELD_OUT)), updates=2000, warmup_ladder=(100, 400, 1000))
+    ),
+}
+
 
 _SHOWN = (FORMULA_ALONE, PREDICTED, MEASURED, FACTS, EARLY, FACTS_AND_EARLY)
 

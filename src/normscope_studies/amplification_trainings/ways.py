@@ -10,8 +10,8 @@ import numpy as np
 from normscope.doctor.advise.early import Early
 from normscope.doctor.advise.trial import Trial
 
-from ..advice.cases.case import rate_of
-from ..advice.truth import Known
+from ..advice.cases import rate_of
+from ..advice.ladder import Known
 
 _LEAST, _MOST = 1e-12, 1e12
 """Between these a change is told apart; beyond them it is as good as none, or has left all bounds."""

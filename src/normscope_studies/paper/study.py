@@ -1,19 +1,149 @@
-"""One page, one table: what the paper claims, and what the studies found."""
+"""Every claim of the paper in one table, from the results of the studies."""
 
+import os
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from normscope.errors import UserError
-from normscope.files import write_atomically
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
-from ..engine.page import StudyFigure
+from normscope.errors import UserError
+from normscope.evidence.judging import Verdict
+from normscope.files import write_atomically
+from normscope.report.svg import HUES, INK, house_style, to_svg
+from normscope.report.words import Tone, counted
+
+from ..engine.page import Link, Marked, StudyFigure, StudyTable, TableCell
 from ..engine.pieces import Pieces
 from ..engine.study import Findings, Scale, Study
 from . import ABOUT
-from .listed import listed
-from .page import conditions, counts, markdown, table, tally, verdicts_svg
-from .rows import Row, rows
+from .rows import NOT_RUN, Row, listed, rows
+
+COLUMNS = ("place", "claim", "published", "ours", "verdict", "study")
+_ORDER = (*map(str, Verdict), NOT_RUN)
+_LOOKS = dict(zip(_ORDER, ((HUES[2], 1.0), (HUES[2], 0.45), (INK, 0.35), (HUES[1], 1.0), (INK, 0.1)), strict=True))
+"""Hue and opacity of each verdict."""
+
+
+def counts(rows: Sequence[Row]) -> dict[str, int]:
+    """By verdict, in the order in which they are counted up."""
+    found = Counter(row.verdict_words for row in rows)
+    return {verdict: found[verdict] for verdict in _ORDER}
+
+
+def tally(rows: Sequence[Row]) -> str:
+    """ "14 reproduced, 8 undecided, 12 not run"."""
+    return ", ".join(f"{count} {verdict}" for verdict, count in counts(rows).items() if count)
+
+
+def table(rows: Sequence[Row], results: Path, out: Path) -> StudyTable:
+    """All claims; each links to the reading of the study that measured it, from a page in `out`."""
+    return StudyTable(
+        title=f"{counted(len(rows), 'claim')}: {tally(rows)}",
+        columns=COLUMNS,
+        rows=[_cells(row, results, out) for row in rows],
+        prose=True,
+    )
+
+
+def _cells(row: Row, results: Path, out: Path) -> list[TableCell]:
+    one = row.listed
+    tone = Tone.PLAIN if row.verdict is None else row.verdict.tone
+    ours = row.found or row.command
+    measured: TableCell = Link(one.study, address(row, results, out)) if row.found else "–"
+    return [one.place, one.statement, one.published, ours, _mark(row, tone), measured]
+
+
+def conditions(rows: Sequence[Row], results: Path, out: Path) -> StudyTable:
+    """What each study measured on, once for all of its claims."""
+    return StudyTable(
+        title="Conditions: scale, data and seeds of each study",
+        columns=("study", "conditions"),
+        rows=[[Link(row.listed.study, address(row, results, out)), row.conditions] for row in _by_study(rows)],
+        prose=True,
+    )
+
+
+def _by_study(rows: Sequence[Row]) -> list[Row]:
+    """One row of each study that has results."""
+    return list({row.listed.study: row for row in rows if row.found}.values())
+
+
+def _mark(row: Row, tone: Tone) -> Marked:
+    return Marked(row.verdict_words, tone, row.where)
+
+
+def address(row: Row, results: Path, out: Path) -> str:
+    """Of the study's reading, relative to `out`."""
+    return Path(os.path.relpath(results / row.listed.study / "README.md", out)).as_posix()
+
+
+def markdown(rows: Sequence[Row], results: Path, out: Path) -> str:
+    """The table for readers of the repository."""
+    lines = [
+        f"# The paper's {counted(len(rows), 'claim')}: {tally(rows)}",
+        "",
+        "Made by `normscope study paper` from the data of the other studies. What nobody has run has its command.",
+        "",
+        f"| {' | '.join(COLUMNS)} |",
+        f"|{' --- |' * len(COLUMNS)}",
+    ]
+    for row in rows:
+        one = row.listed
+        verdict = f"**{row.verdict_words}**{f' ({row.where})' if row.where else ''}"
+        ours = row.found or f"`{row.command}`"
+        link = f"[{one.study}]({address(row, results, out)})" if row.found else "–"
+        lines.append(_line(one.place, one.statement, one.published, ours, verdict, link))
+    lines += ["", "## Conditions", "", "| study | conditions |", "| --- | --- |"]
+    lines += [_line(f"[{row.listed.study}]({address(row, results, out)})", row.conditions) for row in _by_study(rows)]
+    return "\n".join(lines) + "\n"
+
+
+def _line(*cells: str) -> str:
+    return f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |"
+
+
+def verdicts_svg(rows: Sequence[Row]) -> str:
+    """How many claims of each part of the paper have which verdict."""
+    parts = list(dict.fromkeys(part_of(row) for row in rows))
+    by_part = {part: counts([row for row in rows if part_of(row) == part]) for part in parts}
+    with house_style():
+        figure = Figure(figsize=(9, 1.6 + 0.33 * len(parts)), layout="constrained")
+        FigureCanvasSVG(figure)
+        axes = figure.subplots()
+        left = dict.fromkeys(parts, 0)
+        for verdict in _ORDER:
+            color, alpha = _LOOKS[verdict]
+            widths = [by_part[part][verdict] for part in parts]
+            starts = [left[part] for part in parts]
+            axes.barh(
+                range(len(parts)), widths, left=starts, color=color, alpha=alpha, edgecolor="white", label=verdict
+            )
+            left = {part: left[part] + width for part, width in zip(parts, widths, strict=True)}
+        axes.set_yticks(range(len(parts)), parts)
+        axes.invert_yaxis()
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.set_xlabel("claims")
+        axes.grid(axis="y", visible=False)
+        figure.legend(loc="outside lower center", ncols=3)
+        words = "; ".join(
+            f"{part}: {', '.join(f'{by_part[part][v]} {v}' for v in _ORDER if by_part[part][v])}" for part in parts
+        )
+        return to_svg(figure, title="Verdicts on the paper's claims by part", desc=words)
+
+
+def part_of(row: Row) -> str:
+    """The study that a claim is looked up in, as the paper would call it."""
+    return (
+        row.listed.study.removesuffix("_cpu")
+        .replace("_", " ")
+        .replace("figure", "figure ")
+        .replace("theorem1", "theorem 1")
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +201,7 @@ def run(config: PaperConfig, pieces: Pieces) -> Findings:
             "verdicts": {verdict: {"claims": n, "share": n / len(found)} for verdict, n in counts(found).items()},
             "rows": [_data(row) for row in found],
         },
-        lines=[_line(row) for row in found],
+        lines=[_counted_line(row) for row in found],
     )
 
 
@@ -91,7 +221,7 @@ def _data(row: Row) -> dict[str, Any]:
     }
 
 
-def _line(row: Row) -> str:
+def _counted_line(row: Row) -> str:
     one = row.listed
     ours = f"  measured: {row.found}" if row.found else f"  command:  {row.command}"
     return f"{one.place}: {row.verdict_words}\n  claim:    {one.statement} [{one.published}]\n{ours}"

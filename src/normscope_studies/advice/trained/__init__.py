@@ -1,1 +1,0 @@
-"""Short trainings of small models, beside which the doctor's advice is judged."""
