@@ -11,12 +11,10 @@ import torch
 
 from normscope.model import Layout
 from normscope.tasks.language_model import LANGUAGE_MODEL
-from normscope_studies.conditioning.claims import claims
-from normscope_studies.conditioning.config import SCALES, ConditioningConfig
-from normscope_studies.conditioning.courses import Course, Placed
+from normscope_studies.conditioning.config import SCALES, ConditioningConfig, run_config, stated_spread
+from normscope_studies.conditioning.courses import Course, PlacementCourses
 from normscope_studies.conditioning.measure import block_spectra, build, followed, recorded_blocks
-from normscope_studies.conditioning.models import run_config, stated_spread
-from normscope_studies.conditioning.study import STUDY
+from normscope_studies.conditioning.study import STUDY, claims
 from normscope_studies.engine.pieces import Pieces
 from normscope_studies.engine.study import run_study
 
@@ -36,11 +34,11 @@ def course(spread: list[float], final: float, *, isometry: float = 1.2, finite: 
     )
 
 
-def placed(name: str, stated: float, courses: list[Course]) -> Placed:
-    return Placed(placement=name, lr=1e-3, stated=stated, looks=CONFIG.looks, courses=courses)
+def placed(name: str, stated: float, courses: list[Course]) -> PlacementCourses:
+    return PlacementCourses(placement=name, lr=1e-3, stated=stated, looks=CONFIG.looks, courses=courses)
 
 
-def made_up() -> dict[str, list[Placed]]:
+def made_up() -> dict[str, list[PlacementCourses]]:
     noise = (0.98, 1.0, 1.02)
     return {
         "post-ln": [placed("post-ln", 1.2, [course([1.2, 40 * n, 3.0], 3.5 + n / 10, isometry=0.3) for n in noise])],
@@ -146,11 +144,11 @@ def test_what_the_theory_states_is_measured_before_the_first_update() -> None:
     [
         ({"telling": ("pre-ln",)}, "telling must have post-ln among it"),
         ({"telling": ("post-ln", "t-fixup")}, "t-fixup is not defined for a decoder alone"),
-        ({"peak_lrs": (1e-3, 1e-3)}, "peak_lrs: give one or more different positive rates"),
+        ({"peak_lrs": (1e-3, 1e-3)}, "peak_lrs: give one or more different values"),
         ({"looks": (2, 300)}, "looks must rise from 1"),
         ({"looks": (1, 400)}, "the last look must not lie behind"),
         ({"warmup_updates": 300}, "warmup_updates must lie between"),
-        ({"blocks": 1}, "blocks at least 2"),
+        ({"blocks": 1}, "blocks must be at least 2"),
         ({"stated_factor": 1.0}, "must be above 1"),
     ],
 )

@@ -1,10 +1,21 @@
 """What the study of conditioning trains, when it looks, and by which factors it judges."""
 
+import math
 from dataclasses import dataclass
 
-from normscope.data.opening import TOY
-from normscope.placement import named, registered
+import numpy as np
 
+from normscope.data.opening import TOY, TextDataConfig
+from normscope.model import DecoderConfig
+from normscope.optim import AdaptiveConfig, OptimizerConfig, ScheduleConfig
+from normscope.placement import named, registered
+from normscope.tasks.language_model import LanguageModelRunConfig
+from normscope.theory.moments import Unpredictable
+from normscope.theory.predict import ModelSetting, predict
+from normscope.train import TrainConfig
+
+from ..engine.checks import check_defined_for, check_different, check_positive
+from ..engine.models import refuse_missing
 from ..engine.study import Scale
 
 POST, PRE = "post-ln", "pre-ln"
@@ -46,23 +57,19 @@ class ConditioningConfig:
     batch_sequences: int = 16
 
     def __post_init__(self) -> None:
-        if not self.telling or len(set(self.telling)) < len(self.telling):
-            raise ValueError(f"telling: give one or more different placements, got {self.telling}")
+        check_different(self, "telling", "peak_lrs")
+        check_positive(self, "peak_lrs", "seeds", "products", "jacobian_sequences")
+        check_defined_for(self, "placements", "telling", model="decoder-only")
         if POST not in self.telling:
             raise ValueError(f"telling must have {POST} among it, whose last loss the others are compared with")
-        for name in (*self.placements, *self.telling):
-            if "decoder-only" not in named(name).models:
-                raise ValueError(f"{name} is not defined for a decoder alone; leave it out")
-        if not self.peak_lrs or min(self.peak_lrs) <= 0 or len(set(self.peak_lrs)) < len(self.peak_lrs):
-            raise ValueError(f"peak_lrs: give one or more different positive rates, got {self.peak_lrs}")
         if list(self.looks) != sorted(set(self.looks)) or not self.looks or self.looks[0] != 1:
             raise ValueError(f"looks must rise from 1, got {self.looks}")
         if self.looks[-1] > self.updates or self.updates % self.validate_every:
             raise ValueError("the last look must not lie behind `updates`, a multiple of validate_every")
         if not 0 < self.warmup_updates < self.updates:
             raise ValueError(f"warmup_updates must lie between 0 and updates={self.updates}, got {self.warmup_updates}")
-        if min(self.seeds, self.products, self.jacobian_sequences, self.blocks - 1) < 1:
-            raise ValueError("seeds, products and jacobian_sequences must be at least 1, blocks at least 2")
+        if self.blocks < 2:
+            raise ValueError(f"blocks must be at least 2, got {self.blocks}")
         if min(self.stated_factor, self.update_factor, self.isometry_factor) <= 1:
             raise ValueError("stated_factor, update_factor and isometry_factor must be above 1")
 
@@ -76,6 +83,63 @@ class ConditioningConfig:
     def common_lr(self) -> float:
         """The rate at which every placement is trained."""
         return self.peak_lrs[0]
+
+
+def run_config(config: ConditioningConfig, placement: str, lr: float, seed: int) -> LanguageModelRunConfig:
+    """Everything of the theory's setting `paper` but for the text. Raises UserError for text that is not there."""
+    refuse_missing(config.text, "text", "normscope data documents")
+    return LanguageModelRunConfig(
+        seed=seed,
+        data=TextDataConfig(
+            corpus=config.text, sequence_length=config.sequence_length, batch_sequences=config.batch_sequences
+        ),
+        model=DecoderConfig(
+            placement=placement,
+            width=config.width,
+            ffn_width=config.ffn_width,
+            heads=config.heads,
+            blocks=config.blocks,
+            positions=config.sequence_length,
+            position_encoding="sinusoidal",
+            embedding_scale="root-width",
+            dropout=0.0,
+            attention_dropout=0.0,
+            activation="relu",
+            initialisation="paper",
+        ),
+        optimizer=OptimizerConfig(name="adam", peak_lr=lr),
+        adaptive=AdaptiveConfig(over=config.updates // 2),
+        schedule=ScheduleConfig(
+            decay="linear", warmup_updates=config.warmup_updates, decay_from_updates=config.warmup_updates
+        ),
+        train=TrainConfig(
+            duration=config.updates, validate_every=config.validate_every, checkpoint_every=config.updates
+        ),
+    )
+
+
+def stated_spread(config: ConditioningConfig, placement: str, vocabulary: int) -> float:
+    """Largest over smallest gradient norm of a block at initialisation, predicted from the formula alone.
+
+    NaN where a block's is predicted 0, and where the theory does not follow the formula.
+    """
+    setting = ModelSetting(
+        stack="decoder",
+        blocks=config.blocks,
+        width=config.width,
+        ffn_width=config.ffn_width,
+        heads=config.heads,
+        tokens=config.sequence_length,
+        sequences=config.batch_sequences,
+        vocabulary=vocabulary,
+        setting="paper",
+    )
+    try:
+        norms = predict(placement, setting)["decoder"].gradient_norm.values()
+    except Unpredictable:
+        return math.nan
+    blocks = np.sqrt(np.sum([np.square(norm) for norm in norms], axis=0))
+    return float(blocks.max() / blocks.min()) if blocks.min() > 0 else math.nan
 
 
 SCALES = {

@@ -34,16 +34,21 @@ class Course:
         found: Floats = np.exp(np.abs(np.log(self.isometry)).max(1))
         return found
 
+    def log_worst(self, what: str) -> float:
+        """Logarithm of the largest value over the looks; infinite where the training did not stay finite."""
+        if not self.finite:
+            return math.inf
+        values = getattr(self, what)
+        return float(np.log(np.nanmax(values))) if np.isfinite(values).any() else math.nan
+
 
 def course_of(found: Mapping[str, Any]) -> Course:
     """From what `followed` gives."""
-    finals = found["valid_nats"]
+    finals, singular = found["valid_nats"], found["singular"]
     finite = bool(finals) and finals[-1] is not None and found["train_nats"][-1] is not None
-    singular = found["singular"]
 
     def of_blocks(name: str) -> Floats:
-        rows = [[math.nan if one is None or one[name] is None else one[name] for one in look] for look in singular]
-        return np.asarray(rows, dtype=np.float64)
+        return _floats([[None if one is None else one[name] for one in look] for look in singular])
 
     return Course(
         gradient_spread=_spread(found["gradient_norms"]),
@@ -56,15 +61,19 @@ def course_of(found: Mapping[str, Any]) -> Course:
 
 
 def _spread(norms_KL: Sequence[Sequence[float | None]]) -> Floats:
-    norms = np.asarray([[math.nan if n is None else n for n in row] for row in norms_KL], dtype=np.float64)
+    norms = _floats(norms_KL)
     with np.errstate(divide="ignore", invalid="ignore"):
         spread = norms.max(1) / norms.min(1)
     return np.where(np.isfinite(spread), spread, math.nan)
 
 
+def _floats(rows: Sequence[Sequence[float | None]]) -> Floats:
+    return np.asarray([[math.nan if value is None else value for value in row] for row in rows], dtype=np.float64)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Placed:
-    """One placement at one rate."""
+class PlacementCourses:
+    """The trainings of one placement at one rate."""
 
     placement: str
     lr: float
@@ -92,15 +101,19 @@ class Placed:
     def mean_nats(self) -> float:
         return math.fsum(self.finals) / len(self.finals)
 
+    @property
+    def finite(self) -> bool:
+        """Whether every training stayed so."""
+        return all(course.finite for course in self.courses)
+
     def worst(self, what: str) -> Estimate:
         """Logarithm of the largest value over the looks, over seeds; what: of a `Course`, (K,). Infinite where a
         training did not stay finite."""
-        return estimate([_worst(course, getattr(course, what)) for course in self.courses])
+        return estimate([course.log_worst(what) for course in self.courses])
 
     def worst_spread(self) -> Estimate:
         """Logarithm of the largest spread of gradients over what it is held to."""
-        logs = [_worst(course, course.gradient_spread) - math.log(self.held_to) for course in self.courses]
-        return estimate(logs)
+        return estimate([course.log_worst("gradient_spread") - math.log(self.held_to) for course in self.courses])
 
     def mean(self, what: str) -> Floats:
         """Geometric mean over the seeds that stayed finite, (K,); NaN without any."""
@@ -109,22 +122,15 @@ class Placed:
 
     def left(self, limit: float) -> int | None:
         """The first look at which the mean spread of gradients lies above `limit` times what it is held to."""
-        return _first(self.looks, self.mean("gradient_spread") > limit * self.held_to)
+        places = np.flatnonzero(self._outside(limit))
+        return self.looks[int(places[0])] if len(places) else None
 
     def back(self, limit: float) -> int | None:
         """The look from which on it lies below again; None where it never left, or never came back."""
-        outside = self.mean("gradient_spread") > limit * self.held_to
+        outside = self._outside(limit)
         if not outside.any() or outside[-1]:
             return None
         return self.looks[int(np.flatnonzero(outside)[-1]) + 1]
 
-
-def _worst(course: Course, values: Floats) -> float:
-    if not course.finite:
-        return math.inf
-    return float(np.log(np.nanmax(values))) if np.isfinite(values).any() else math.nan
-
-
-def _first(looks: Sequence[int], where: Any) -> int | None:
-    places = np.flatnonzero(where)
-    return looks[int(places[0])] if len(places) else None
+    def _outside(self, limit: float) -> Any:
+        return self.mean("gradient_spread") > limit * self.held_to

@@ -1,5 +1,6 @@
 """Figure 3's panels as the paper lays them out, the figures beside them, the numbers under them, and its conditions."""
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -196,9 +197,9 @@ def _layers_table(numbers: Figure3Numbers, theory: Figure3Theory, condition: Con
 
 def _warm_up_table(numbers: Figure3Numbers) -> StudyTable:
     rows: list[list[str | float | None]] = []
-    for key, before in numbers.before["norm_of_mean"].items():
+    for key in itertools.product(MATRICES, STACKS):
         values = (
-            before.mean(0),
+            numbers.before["norm_of_mean"][key].mean(0),
             numbers.after["norm_of_mean"][key].mean(0),
             without_noise(numbers.before, key),
             without_noise(numbers.after, key),
