@@ -1,20 +1,10 @@
-"""The linter's rules by the file that they stand in."""
+"""The linter's rules by what they look at."""
 
-import importlib
-import pkgutil
-
-from normscope.doctor.lint import checks
 from normscope.doctor.lint.linter import RULES
-from normscope.doctor.lint.rules import Rule
+from normscope.doctor.lint.rule import Rule
 
-LAST_OF_WIRING = 50
-"""Files with places up to here have the rules about wiring, those after them the rules about weights and values."""
-
-PLACES: dict[str, int] = {
-    rule.id: file.PLACE
-    for found in pkgutil.iter_modules(checks.__path__)
-    for file in [importlib.import_module(f"{checks.__name__}.{found.name}")]
-    for rule in file.RULES
-}
-WIRING: dict[str, Rule] = {rule.id: rule for rule in RULES if PLACES[rule.id] <= LAST_OF_WIRING}
-VALUES: dict[str, Rule] = {rule.id: rule for rule in RULES if PLACES[rule.id] > LAST_OF_WIRING}
+_WIRING = [rule.id for rule in RULES].index("wrong-constants") + 1
+"""The rules about wiring come first; this is the last of them."""
+WIRING: dict[str, Rule] = {rule.id: rule for rule in RULES[:_WIRING]}
+VALUES: dict[str, Rule] = {rule.id: rule for rule in RULES[_WIRING:]}
+"""The rules about weights and values."""

@@ -45,9 +45,9 @@ def test_the_search_finds_what_it_looks_for(tmp_path: Path, monkeypatch: pytest.
     path.write_text(
         "from typing import TYPE_CHECKING\nfrom ..find.terms import Term\nfrom ..identify import found\n"
         "from ...measure import record\nfrom ..diagnosis import Diagnosis\nif TYPE_CHECKING:\n"
-        "    from ..lint.rules import Rule\n"
+        "    from ..lint.rule import Rule\n"
     )
     assert [line.split()[-1] for line in out_of_order(path)] == [
         "normscope.doctor.diagnosis.Diagnosis",
-        "normscope.doctor.lint.rules.Rule",
+        "normscope.doctor.lint.rule.Rule",
     ]

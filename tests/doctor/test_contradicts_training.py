@@ -7,8 +7,7 @@ import pytest
 from doctor.bugs import both
 from doctor.trained_flags import DEEP, NARROW, trained
 from doctor.wired import patient, post, pre
-from normscope.doctor.lint.alignment import Alignment
-from normscope.doctor.lint.checks.training import contradicts_training
+from normscope.doctor.lint.checks.training import Alignment, contradicts_training
 from normscope.doctor.lint.linter import asked_rules
 from normscope_studies.flag.measure import Language, patient_under
 
@@ -26,14 +25,14 @@ def test_a_checkpoint_under_the_wrong_flag_is_found(trained_pre, sizes):
 
 
 def by_losses(model, held_out, *, pre):
-    return list(contradicts_training(patient_under(model, held_out, pre=pre)))
+    return list(contradicts_training.check(patient_under(model, held_out, pre=pre)))
 
 
 def by_weights(model, held_out, *, pre):
     """As where no batch of the training's is at hand."""
     under = patient_under(model, held_out, pre=pre)
     observed = replace(under.observed, rewired_loss_nats=None)
-    return list(contradicts_training(replace(under, observed=observed)))
+    return list(contradicts_training.check(replace(under, observed=observed)))
 
 
 @pytest.mark.parametrize(
@@ -49,7 +48,7 @@ def by_weights(model, held_out, *, pre):
 def test_losses_under_both_wirings(loss, rewired, said):
     under = patient(both(post)())
     observed = replace(under.observed, loss_nats=loss, rewired_loss_nats=rewired, classes=24)
-    found = list(contradicts_training(replace(under, observed=observed)))
+    found = list(contradicts_training.check(replace(under, observed=observed)))
     assert [finding.severity for finding in found] == said
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import normscope
-from normscope.doctor.lint.rules import Loading
+from normscope.doctor.lint.patient import Loading
 
 TOKENS = torch.randint(50, (4, 12), generator=torch.Generator().manual_seed(0))
 

@@ -7,7 +7,7 @@ from torch import nn
 from doctor.corpus import CORPUS, FURTHER
 from doctor.corpus_newer import NEWER
 from normscope.doctor.lint.linter import lint
-from normscope.doctor.lint.rules import Patient
+from normscope.doctor.lint.patient import Patient
 from normscope.doctor.observe.examine import examined
 from normscope.doctor.result import Finding
 from normscope.model import EncoderDecoder, Layout, ModelConfig

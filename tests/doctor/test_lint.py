@@ -6,9 +6,8 @@ import pytest
 
 from doctor.bugs import BUGS, both
 from doctor.wired import patient, pre
-from normscope.doctor.lint.linter import RULES, lint
-from normscope.doctor.lint.rules import Loading
-from normscope.doctor.lint.silencing import silenced_in
+from normscope.doctor.lint.linter import RULES, lint, silenced_in
+from normscope.doctor.lint.patient import Loading
 from normscope.doctor.result import Severity
 
 

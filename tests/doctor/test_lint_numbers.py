@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from doctor.test_lint_values import RULES, patient
 from doctor.wired import Model, Stack, post, pre
-from normscope.doctor.lint.rules import Loading, Patient
+from normscope.doctor.lint.patient import Loading, Patient
 from normscope.doctor.observe.examine import examined
 from normscope.doctor.result import Finding
 

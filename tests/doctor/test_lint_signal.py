@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from doctor.bugs_values import Gated, drawn, embedding_of
 from doctor.test_lint_values import RULES, above_info, everything, patient
 from doctor.wired import Block, F, Join, Model, Stack, post, pre
-from normscope.doctor.lint.rules import Patient
+from normscope.doctor.lint.patient import Patient
 from normscope.doctor.result import Finding
 
 

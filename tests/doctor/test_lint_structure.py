@@ -8,7 +8,7 @@ from doctor.bugs import BUGS, both, scaled_by, weighed
 from doctor.rules import WIRING
 from doctor.several_streams import SeveralStreams, by_matmul
 from doctor.wired import WIDTH, Model, Stack, patient, post, pre
-from normscope.doctor.lint.rules import Loading, Patient
+from normscope.doctor.lint.patient import Loading, Patient
 from normscope.doctor.result import Finding
 
 

@@ -10,9 +10,8 @@ from torch.nn import functional
 from doctor import bugs_skip_path, bugs_values
 from doctor.rules import VALUES as RULES
 from doctor.wired import tokens
-from normscope.doctor.lint.checks.constants import _said
-from normscope.doctor.lint.rules import Patient
-from normscope.doctor.lint.vectors import gates_at_zero
+from normscope.doctor.lint.checks.placements import _shown
+from normscope.doctor.lint.patient import Patient, gates_at_zero
 from normscope.doctor.observe.examine import examined
 from normscope.doctor.result import Finding
 
@@ -78,6 +77,6 @@ def test_gates_are_found_by_their_full_names():
 
 
 def test_six_numbers_are_said_and_more_are_hinted_at():
-    assert _said([2.0, 2.0, 2.0]) == "2"
-    assert _said([1, 2, 3, 4, 5, 6]) == "1, 2, 3, 4, 5, 6"
-    assert _said([1, 2, 3, 4, 5, 6, 7]) == "1, 2, 3, 4, 5, 6, …"
+    assert _shown([2.0, 2.0, 2.0]) == "2"
+    assert _shown([1, 2, 3, 4, 5, 6]) == "1, 2, 3, 4, 5, 6"
+    assert _shown([1, 2, 3, 4, 5, 6, 7]) == "1, 2, 3, 4, 5, 6, …"

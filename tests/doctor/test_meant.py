@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from doctor.test_lint_values import above_info
 from doctor.wired import VOCABULARY, WIDTH, Attention, Block, F, Model, Stack, post, pre, tokens
 from normscope.doctor.lint.linter import lint
-from normscope.doctor.lint.rules import Patient
+from normscope.doctor.lint.patient import Patient
 from normscope.doctor.observe.examine import examined
 from normscope.doctor.result import Finding
 

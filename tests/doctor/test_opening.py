@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from doctor.bugs_values import Gated, Twice
 from doctor.test_lint_values import RULES, above_info
 from doctor.wired import VOCABULARY, Model, Stack, pre, tokens
-from normscope.doctor.lint.rules import Patient
+from normscope.doctor.lint.patient import Patient
 from normscope.doctor.observe.examine import examined
 from normscope.doctor.result import Finding
 

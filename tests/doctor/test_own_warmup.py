@@ -6,7 +6,7 @@ import pytest
 
 from doctor.bugs import both
 from doctor.wired import patient, post
-from normscope.doctor.lint.checks.rates import rate_out_of_range
+from normscope.doctor.lint.checks.optimizer import rate_out_of_range
 from normscope.doctor.report.advice_words import rate_headline, speaks_against
 from normscope.doctor.result import ShortTraining, WarmupAdvice
 from report.diagnoses import advice
@@ -53,7 +53,7 @@ def test_the_warm_up_of_the_training_is_judged(own, warmup, state, said):
     found = replace(advice(wanted=HIGH), wanted_warmup_updates=own, warmup=warmup)
     assert found.wanted_place == "above"
     assert found.own_warmup == state
-    findings = list(rate_out_of_range(replace(patient(both(post)()), advice=found)))
+    findings = list(rate_out_of_range.check(replace(patient(both(post)()), advice=found)))
     assert [one.severity for one in findings] == said
     assert speaks_against(found) == (state in ("none", "too short"))
     headline = rate_headline(found)
@@ -63,6 +63,6 @@ def test_the_warm_up_of_the_training_is_judged(own, warmup, state, said):
 
 def test_a_warm_up_that_is_too_short_is_told_what_suffices():
     found = replace(advice(wanted=HIGH), wanted_warmup_updates=8, warmup=PROBED)
-    (finding,) = rate_out_of_range(replace(patient(both(post)()), advice=found))
+    (finding,) = rate_out_of_range.check(replace(patient(both(post)()), advice=found))
     assert "your warm-up of 8 updates does not carry it" in finding.message
     assert "or a warm-up of 32 updates" in finding.fix

@@ -1,7 +1,8 @@
 """What every rule of the linter has, found in a file of its own: a name, reasons, and an error that was rebuilt."""
 
+import importlib
+import pkgutil
 from collections.abc import Callable
-from types import ModuleType
 
 import pytest
 
@@ -18,9 +19,9 @@ from doctor import (
     test_nonfinite,
     test_queries_keys,
 )
-from doctor.rules import PLACES
-from normscope.doctor.lint import linter
+from normscope.doctor.lint import checks
 from normscope.doctor.lint.linter import RULES
+from normscope.doctor.lint.rule import Rule
 
 REBUILT = {bug.rule for bug in (*bugs.BUGS.values(), *bugs_values.BUGS.values(), *bugs_skip_path.BUGS.values())}
 """Rules with an error that was made in public, and a twin without it."""
@@ -54,19 +55,10 @@ def test_what_has_tests_exists():
     assert REBUILT | NEED_MORE_THAN_A_MODEL.keys() <= {rule.id for rule in RULES}
 
 
-def test_files_are_asked_in_the_order_of_their_places():
-    assert list(PLACES.keys() - {rule.id for rule in RULES}) == []
-    places = [PLACES[rule.id] for rule in RULES]
-    assert places == sorted(places)
-    # No two files share a place, so that their names decide nothing.
-    assert len(set(PLACES.values())) == len({rule.check.__module__ for rule in RULES})
-
-
-def test_a_rule_is_found_by_its_file_alone(tmp_path, monkeypatch):
-    for name, place in (("later", 2), ("sooner", 1)):
-        (tmp_path / f"{name}.py").write_text(f"PLACE = {place}\nRULES = ('{name}', 'and {name}')\n")
-    package = ModuleType("rules_of_a_test")
-    package.__path__ = [str(tmp_path)]
-    monkeypatch.setitem(__import__("sys").modules, "rules_of_a_test", package)
-    monkeypatch.setattr(linter, "checks", package)
-    assert linter._discovered() == ("sooner", "and sooner", "later", "and later")
+def test_every_rule_of_every_file_is_listed_once():
+    files = [
+        importlib.import_module(f"{checks.__name__}.{found.name}") for found in pkgutil.iter_modules(checks.__path__)
+    ]
+    made = [rule.id for file in files for rule in vars(file).values() if isinstance(rule, Rule)]
+    assert sorted(made) == sorted(rule.id for rule in RULES)
+    assert len(set(made)) == len(made)

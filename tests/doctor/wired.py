@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
-from normscope.doctor.lint.rules import Loading, Patient
+from normscope.doctor.lint.patient import Loading, Patient
 from normscope.doctor.observe.examine import examined
 
 WIDTH, VOCABULARY = 16, 24

@@ -10,7 +10,7 @@ import torch
 import transformers
 
 from fuzz.texts import tokeniser
-from normscope.doctor.lint.silencing import silenced_in
+from normscope.doctor.lint.linter import silenced_in
 from normscope.errors import UserError
 from normscope.exchange.verbs import import_run
 from normscope.runs.config import load

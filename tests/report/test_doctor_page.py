@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from normscope.doctor.lint.rules import Rule
+from normscope.doctor.lint.rule import Rule
 from normscope.doctor.report.explanations import ADVICE_TERMS, COLUMN_TERMS
 from normscope.doctor.report.page import render_doctor, write_doctor_page
 from normscope.doctor.report.rates import rates_picture

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..doctor.lint.rules import Loading
+from ..doctor.lint.patient import Loading
 from ..errors import UserError, in_one_line, installation
 from ..limits import memory
 from ..limits.memory import bounded_building

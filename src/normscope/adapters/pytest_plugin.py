@@ -25,7 +25,7 @@ def norm_doctor(request: pytest.FixtureRequest) -> Callable[..., Diagnosis]:
 
     def examine(model: Any, batch: Any, loss: Any = None, fail_on: str = "warning", **options: Any) -> Diagnosis:
         from ..doctor.diagnose import diagnose
-        from ..doctor.lint.silencing import silenced_in
+        from ..doctor.lint.linter import silenced_in
         from ..doctor.result import Severity
 
         if fail_on not in tuple(Severity):

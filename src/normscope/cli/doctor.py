@@ -209,8 +209,7 @@ def _check(fail_on: str, optimizer: str | None, rate: float | None) -> None:
 
 
 def _silenced(given: list[str]) -> tuple[str, ...]:
-    from ..doctor.lint.linter import check_silenced
-    from ..doctor.lint.silencing import silenced_in
+    from ..doctor.lint.linter import check_silenced, silenced_in
 
     try:
         check_silenced(given)

@@ -14,8 +14,7 @@ from .diagnosis import Diagnosis
 from .find.search import streams_in
 from .identify.stacks import as_stacks
 from .lint.linter import asked_rules, lint
-from .lint.rules import Loading, Patient
-from .lint.vectors import are_trained
+from .lint.patient import Loading, Patient, are_trained
 from .observe.examine import examined_with_gradients, examined_without_gradients
 from .observe.parameters import nonfinite_weights, read_as_zero
 from .predict import with_predictions

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ..adapters import hugging_face
-from ..doctor.lint.rules import Loading
+from ..doctor.lint.patient import Loading
 from ..errors import UserError
 from ..measure.unchanged import random_state_kept
 from ..optim import make_optimizer

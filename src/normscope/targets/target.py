@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from ..adapters import hugging_face, hugging_face_inputs, x_transformers
 from ..doctor.advise.batches import Given, Probing
 from ..doctor.advise.probe import LEAST_UPDATES
-from ..doctor.lint.rules import Loading
+from ..doctor.lint.patient import Loading
 from ..doctor.trace.forward import Inputs
 from ..errors import UserError
 from ..model import EncoderDecoder, Layout

@@ -12,9 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from normscope.doctor.lint.alignment import alignment
-from normscope.doctor.lint.checks.training import contradicts_training
-from normscope.doctor.lint.rules import Loading, Patient
+from normscope.doctor.lint.checks.training import alignment, contradicts_training
+from normscope.doctor.lint.patient import Loading, Patient
 from normscope.doctor.observe.examine import examined
 
 HEADS, VOCABULARY, TOKENS, SEQUENCES, WARMUP_UPDATES = 4, 24, 16, 16, 50
@@ -125,5 +124,5 @@ def _seen(model: Language, tokens: Tensor, *, pre: bool) -> dict[str, Any]:
 
 
 def _said(patient: Patient) -> str:
-    found = list(contradicts_training(patient))
+    found = list(contradicts_training.check(patient))
     return found[0].severity.value if found else ""

@@ -1,30 +1,123 @@
-"""How large initial weights are beside what a placement's source draws, and which of equal formulas they speak for."""
+"""The weight matrices of a sub-layer, and how large they are beside what a placement's source draws.
+
+What a matrix is for is told by its shape and its order of use, never by its name.
+"""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import permutations
-from statistics import fmean, pstdev
+from statistics import fmean
 from typing import Literal
 
-from ...placement import Placement, Site, StackShape, named
-from ..record import Stack
-from .matrices import Matrices, Matrix, matrices_of, shape_of
-from .rules import Patient
-from .vectors import at_initialisation
+import torch
+from torch import Tensor
 
-Role = Literal["query", "key", "value", "output", "ffn_in", "ffn_out"]
-"""The words in which `Placement.gain` is asked; of `query` and `key` it is not known which is which."""
-_PROJECTIONS: tuple[Role, ...] = ("query", "key", "value")
+from ...placement import Placement, Site, StackShape
+from ..record import Sublayer
+from .patient import Patient, parameters_by_name
+from .structure import shape_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Weighed:
+class WeightMatrix:
+    """A weight matrix, or the part of a packed one that serves one purpose."""
+
+    parameter: str
+    """Name of the model's parameter that it is, or is part of."""
+    deviation: float
+    """Root mean square of its entries."""
+    outputs: int
+    inputs: int
+    """Which of the two is which does not matter here: Glorot's scale knows only their sum."""
+
+    @property
+    def glorot_gain(self) -> float:
+        """Its size in multiples of Glorot's √(2 / (inputs + outputs))."""
+        return self.deviation / math.sqrt(2 / (self.inputs + self.outputs))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SublayerMatrices:
+    """Those of one sub-layer."""
+
+    projections: tuple[WeightMatrix, ...]
+    """Three of attention, in order of use: query, key and value, which of them is which is not known; else none."""
+    first: tuple[WeightMatrix, ...]
+    """Of a feed-forward: all but the last (two where it is gated); of attention none."""
+    last: WeightMatrix
+    """The one whose product joins the stream."""
+
+
+def matrices_of(patient: Patient, sublayer: Sublayer, width: int) -> SublayerMatrices | None:
+    """The matrices of a sub-layer; None where shapes and order do not tell which is which.
+
+    Told are: attention with query, key and value matrices, packed into one (equal parts along its longer side), two or
+    none, and an output matrix after them; feed-forwards of at least two matrices, the last of which is the output.
+    """
+    known = parameters_by_name(patient)
+    used = [(name, known[name]) for name in sublayer.measured.parameters if name in known]
+    weights = [(name, weight.detach()) for name, weight in used if weight.ndim == 2 and width in weight.shape]
+    # Experts, convolutions and low-rank factors have weights of other shapes: what they are for is not told by order.
+    strangers = [name for name, weight in used if weight.ndim > 2]
+    if strangers or len(weights) < 2 or sublayer.kind in ("convolution", "mixer") or weights[-1][1].is_sparse:
+        return None
+    *before, last = weights
+    if sublayer.kind == "feed_forward":
+        return SublayerMatrices(
+            projections=(), first=tuple(_whole(name, weight) for name, weight in before), last=_whole(*last)
+        )
+    parts = [part for name, weight in before for part in _parts(name, weight, width)]
+    if len(parts) != 3:
+        return None
+    return SublayerMatrices(projections=tuple(parts), first=(), last=_whole(*last))
+
+
+def _parts(name: str, weight: Tensor, width: int) -> list[WeightMatrix]:
+    longer = int(weight.shape[1] > weight.shape[0])
+    if weight.shape[1 - longer] != width or weight.shape[longer] not in (2 * width, 3 * width):
+        return [_whole(name, weight)]
+    parts = weight.shape[longer] // width
+    rows = weight.T if longer else weight
+    # Packed parts lie one after another, or head by head: then each row is told from the others by its size alone.
+    return _together(name, rows.chunk(parts)) or [_whole(name, part) for part in rows.chunk(parts)]
+
+
+_APART = 1.3
+"""Sizes by which the rows of a packed matrix are told apart: a row of 32 entries strays from its deviation by 13 %."""
+
+
+def _together(name: str, parts: Sequence[Tensor]) -> list[WeightMatrix]:
+    """The parts of a packed matrix in which they are interleaved, in order of their rows' sizes; none where not so."""
+    sizes = [_size(part) for part in parts]
+    rows = torch.cat(list(parts)).double()
+    ordered = rows[rows.square().mean(1).argsort()].chunk(len(parts))
+    spread = _size(ordered[-1]) / max(_size(ordered[0]), 1e-300)
+    if max(sizes) > _APART * min(sizes) or spread < _APART**2 or rows.shape[1] < 32:
+        return []
+    return [_whole(name, part) for part in ordered]
+
+
+def _whole(name: str, weight: Tensor) -> WeightMatrix:
+    return WeightMatrix(parameter=name, deviation=_size(weight), outputs=weight.shape[0], inputs=weight.shape[1])
+
+
+def _size(weight: Tensor) -> float:
+    return float(torch.linalg.vector_norm(weight.float())) / math.sqrt(weight.numel())
+
+
+MatrixRole = Literal["query", "key", "value", "output", "ffn_in", "ffn_out"]
+"""The words in which `Placement.gain` is asked; of `query` and `key` it is not known which is which."""
+_PROJECTIONS: tuple[MatrixRole, ...] = ("query", "key", "value")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatrixGain:
     """A matrix of a sub-layer beside what a placement wants of it."""
 
     block: int
-    role: Role
-    matrix: Matrix
+    role: MatrixRole
+    matrix: WeightMatrix
     wanted: float
     """The gain of the placement."""
 
@@ -34,10 +127,10 @@ class Weighed:
         return self.matrix.glorot_gain / self.wanted
 
 
-Fits = Callable[[Weighed], bool]
+Fits = Callable[[MatrixGain], bool]
 
 
-def weighed(patient: Patient, number: int, placement: type[Placement], fits: Fits) -> list[Weighed]:
+def weighed(patient: Patient, number: int, placement: type[Placement], fits: Fits) -> list[MatrixGain]:
     """Every matrix of the stack's sub-layers whose purpose can be told, with the gain that a placement gives it.
 
     number: of the stack. fits: what counts as agreement; of the three projections of attention it decides which one is
@@ -47,15 +140,15 @@ def weighed(patient: Patient, number: int, placement: type[Placement], fits: Fit
     """
     shape = shape_of(patient.stacks, number)
     made = placement(shape)
-    found: list[Weighed] = []
+    found: list[MatrixGain] = []
     for block, matrices, site in _sites(patient, number, shape):
         for role, matrix in _roles(matrices, site):
-            found.append(Weighed(block=block, role=role, matrix=matrix, wanted=made.gain(role, site)))
+            found.append(MatrixGain(block=block, role=role, matrix=matrix, wanted=made.gain(role, site)))
         found += _projections(matrices, site, made, fits)
     return found
 
 
-def _sites(patient: Patient, number: int, shape: StackShape) -> Iterator[tuple[int, Matrices, Site]]:
+def _sites(patient: Patient, number: int, shape: StackShape) -> Iterator[tuple[int, SublayerMatrices, Site]]:
     stack = patient.stacks[number]
     for sublayer in stack.sublayers:
         matrices = matrices_of(patient, sublayer, stack.width)
@@ -63,66 +156,22 @@ def _sites(patient: Patient, number: int, shape: StackShape) -> Iterator[tuple[i
             yield sublayer.block, matrices, Site(kind=sublayer.kind, block=sublayer.block, stack=shape)
 
 
-def _roles(matrices: Matrices, site: Site) -> Iterator[tuple[Role, Matrix]]:
+def _roles(matrices: SublayerMatrices, site: Site) -> Iterator[tuple[MatrixRole, WeightMatrix]]:
     yield ("ffn_out" if site.kind == "feed_forward" else "output"), matrices.last
     for matrix in matrices.first:
         yield "ffn_in", matrix
 
 
-def _projections(matrices: Matrices, site: Site, placement: Placement, fits: Fits) -> list[Weighed]:
+def _projections(matrices: SublayerMatrices, site: Site, placement: Placement, fits: Fits) -> list[MatrixGain]:
     orders = []
     for roles in permutations(_PROJECTIONS):
         orders.append(
             [
-                Weighed(block=site.block, role=role, matrix=matrix, wanted=placement.gain(role, site))
+                MatrixGain(block=site.block, role=role, matrix=matrix, wanted=placement.gain(role, site))
                 for role, matrix in zip(roles, matrices.projections, strict=False)
             ]
         )
     return next((order for order in orders if all(fits(one) for one in order)), orders[0])
-
-
-_CLEARLY = 0.15
-"""Root mean square of log size about what a placement draws: a closer one fits, and must be twice as close."""
-
-
-def told_by_initialisation(stack: Stack, patient: Patient) -> str:
-    """The name, of `stack.placement` and those that are built on it and change its weights, whose weights these are.
-
-    GPT-2's formula is Pre-LN's, and DS-Init's is Post-LN's; they differ in how the sizes of weights go with block and
-    role. Sizes are compared up to one factor for the whole stack and one of the usual base scales: the same for all
-    matrices, Glorot's, or 1/√inputs. Where weights were trained, or speak for none clearly: that of the stack.
-    """
-    also = [s.also for s in stack.sublayers if s.placement == stack.placement]
-    if not stack.placement or not also or not at_initialisation(patient):
-        return stack.placement
-    number = patient.stacks.index(stack)
-    own = named(stack.placement)
-    built_on_it = [name for name in also[0] if issubclass(named(name), own)]
-    errors = {name: _misfit(patient, number, named(name)) for name in (stack.placement, *built_on_it)}
-    best = min(errors, key=lambda name: errors[name])
-    clear = errors[best] < _CLEARLY and errors[best] < errors[stack.placement] / 2
-    return best if clear else stack.placement
-
-
-def _misfit(patient: Patient, number: int, placement: type[Placement]) -> float:
-    """Standard deviation of the log of found over wanted size, at the base scale at which it is smallest."""
-    try:
-        ones = weighed(patient, number, placement, lambda one: True)
-    except ValueError:
-        return math.inf
-    logs = [(math.log(one.matrix.deviation / one.wanted), one.matrix) for one in ones if one.matrix.deviation > 0]
-    if len(logs) < 2 or len(logs) < len(ones):
-        return math.inf
-    return min(pstdev(size - scale(matrix) for size, matrix in logs) for scale in _BASE_SCALES)
-
-
-_BASE_SCALES: tuple[Callable[[Matrix], float], ...] = (
-    lambda matrix: 0.0,
-    lambda matrix: -0.5 * math.log(matrix.inputs + matrix.outputs),
-    lambda matrix: -0.5 * math.log(matrix.inputs),
-    lambda matrix: -0.5 * math.log(matrix.outputs),
-)
-"""Log size up to a constant. Both sides are tried as inputs, for some libraries keep matrices transposed."""
 
 
 def typical(sizes: list[float]) -> float:

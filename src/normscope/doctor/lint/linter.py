@@ -1,24 +1,57 @@
-"""All rules of the linter, asked in turn."""
+"""All rules of the linter in one order: asked in turn, but for those that a project has silenced in pyproject.toml."""
 
 import difflib
-import importlib
-import pkgutil
 from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Any
 
+from ...limits.reading import read_toml
 from ..result import AskedRule, Finding
-from . import checks
-from .rules import Patient, Rule
+from .checks import gates, initialisation, norms, optimizer, placements, signal, streams, sums, training
+from .patient import Patient
+from .rule import Rule
 
-
-def _discovered() -> tuple[Rule, ...]:
-    """The rules of every file in `checks`, by the files' places and, within a file, as they stand there."""
-    found = pkgutil.iter_modules(checks.__path__)
-    files = [importlib.import_module(f"{checks.__name__}.{file.name}") for file in found]
-    return tuple(rule for file in sorted(files, key=lambda file: (file.PLACE, file.__name__)) for rule in file.RULES)
-
-
-RULES: tuple[Rule, ...] = _discovered()
-"""Every rule, each id once."""
+RULES: tuple[Rule, ...] = (
+    sums.lost_residual,
+    sums.unused_parameters,
+    norms.missing_final_norm,
+    norms.double_final_norm,
+    norms.unnormed_memory,
+    norms.no_norm,
+    placements.mixed_placements,
+    placements.flag_contradicts,
+    norms.query_key_norms,
+    training.checkpoint_tensors,
+    training.untrained_norm,
+    training.contradicts_training,
+    streams.mixing_one_sided,
+    streams.branches_halved,
+    streams.copies_for_ever,
+    streams.streams_left_out,
+    streams.weights_drawn_wide,
+    placements.wrong_constants,
+    initialisation.nonfinite_weights,
+    initialisation.unlike_placement,
+    initialisation.identical_blocks,
+    signal.dead_sublayers,
+    signal.nonfinite_gradients,
+    streams.amplified_stream,
+    streams.faded_stream,
+    streams.drifting_stream,
+    signal.embedding_swamps_blocks,
+    signal.embedding_too_large,
+    gates.dead_gates,
+    gates.saturated_gates,
+    gates.flat_gates,
+    signal.loss_far_from_chance,
+    norms.norm_epsilon,
+    optimizer.decayed_norms,
+    optimizer.unheld_norms,
+    optimizer.clip_hides_rate,
+    optimizer.rate_out_of_range,
+)
+"""In the order in which findings of one severity are listed: first the wiring, then weights, then what they
+compute, then the optimiser."""
 
 
 def lint(patient: Patient, silenced: Collection[str] = ()) -> tuple[Finding, ...]:
@@ -74,3 +107,40 @@ def check_silenced(silenced: Collection[str]) -> None:
             raise ValueError(
                 f"no rule is called {name!r}; did you mean {near[0]!r}? Known are {', '.join(sorted(known))}"
             )
+
+
+def silenced_in(start: Path) -> tuple[str, ...]:
+    """Ids in `silence` under [tool.normscope.doctor] of the nearest pyproject.toml, from `start` upwards; () without.
+
+    Raises ValueError with file and key where that is no list of rules.
+    """
+    path = start.resolve()
+    for folder in (path, *path.parents):
+        file = folder / "pyproject.toml"
+        if file.is_file():
+            return _silenced(file)
+    return ()
+
+
+def _silenced(file: Path) -> tuple[str, ...]:
+    try:
+        table: Any = read_toml(file)
+    except ValueError as error:
+        raise ValueError(f"{file} is not valid TOML: {error}") from error
+    at = ""
+    for key in ("tool", "normscope", "doctor"):
+        at = f"{at}.{key}" if at else key
+        table = table.get(key, {})
+        if not isinstance(table, dict):
+            raise ValueError(f"{file}: {at} must be a table, got {table!r}")
+    unknown = [key for key in table if key != "silence"]
+    if unknown:
+        raise ValueError(f"{file}: unknown key {at}.{unknown[0]}; allowed is silence")
+    ids = table.get("silence", [])
+    if not isinstance(ids, list) or not all(isinstance(name, str) for name in ids):
+        raise ValueError(f"{file}: {at}.silence must be a list of rule ids, got {ids!r}")
+    try:
+        check_silenced(ids)
+    except ValueError as error:
+        raise ValueError(f"{file}: {at}.silence: {error}") from error
+    return tuple(ids)

@@ -2,14 +2,13 @@
 
 from collections.abc import Sequence
 
-from ...placement import SublayerKind, named, registered
+from ...placement import StackShape, SublayerKind, named, registered
 from ..find.segments import Segment
 from ..find.terms import Term, normed
 from ..identify.candidates import SPOKEN_OF, Candidate, candidate
 from ..identify.matching import matches
 from ..record import Stack, Sublayer
-from .matrices import shape_of
-from .rules import Patient
+from .patient import Patient
 
 
 def in_blocks(stack: Stack) -> list[Sublayer]:
@@ -92,3 +91,27 @@ def _normed_skip() -> Segment:
 
 
 _NORMED_SKIP = _normed_skip()
+
+
+def shape_of(stacks: Sequence[Stack], number: int) -> StackShape:
+    """The shape under which a placement is read for a stack: a decoder's memory is the stack before it that has none.
+
+    As when stacks are identified: what attends to no other stack is an encoder, and a decoder alone stands beside an
+    encoder as deep as itself.
+    """
+    stack = stacks[number]
+    crosses = [any(s.kind == "cross_attention" for s in one.sublayers) for one in stacks]
+    encoder_blocks, decoder_blocks = stack.blocks, 0
+    if crosses[number]:
+        memories = [one.blocks for one, other in zip(stacks[:number], crosses[:number], strict=True) if not other]
+        encoder_blocks, decoder_blocks = memories[-1] if memories else stack.blocks, stack.blocks
+    else:
+        readers = [one.blocks for one, other in zip(stacks[number:], crosses[number:], strict=True) if other]
+        decoder_blocks = readers[0] if readers else 0
+    return StackShape(
+        kind="decoder" if crosses[number] else "encoder",
+        width=stack.width,
+        heads=2,
+        encoder_blocks=encoder_blocks,
+        decoder_blocks=decoder_blocks,
+    )

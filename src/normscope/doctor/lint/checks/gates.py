@@ -4,26 +4,40 @@ from collections.abc import Iterator
 
 from ...observe.parameters import FLAT
 from ...record import Stack
-from ...result import Finding, Severity
+from ...result import Severity
 from ...trace.operations import Origin
-from ..gradient_reach import Place, gets_gradient, is_shut_by_gate, names
-from ..matrices import parameters_by_name
-from ..rules import Patient, Rule
-from ..vectors import at_initialisation, gates_at_zero, listed
+from ..patient import (
+    BranchSite,
+    Patient,
+    at_initialisation,
+    branch_names,
+    gates_at_zero,
+    gets_gradient,
+    is_shut_by_gate,
+    listed,
+    parameters_by_name,
+)
+from ..rule import Fault, rule
 
 
-def dead_gates(patient: Patient) -> Iterator[Finding]:
+@rule(
+    "dead-gate",
+    Severity.ERROR,
+    title="a gate at 0 that cannot open",
+    why="A branch behind a gate at 0 gets no gradient; it learns once the gate has moved. A gate that gets "
+    "no gradient itself, or that no optimiser holds, keeps its branch out for ever.",
+    reference="Bachlechner et al. 2020, arXiv:2003.04887, section 3; github.com/lucidrains/performer-pytorch/issues/28",
+)
+def dead_gates(patient: Patient) -> Iterator[Fault]:
     """Gates that start at 0 are fine as long as they can leave it; this is about those that cannot."""
     shut = [place for place in patient.sublayers() if is_shut_by_gate(place)]
-    dead: dict[str, list[Place]] = {}
+    dead: dict[str, list[BranchSite]] = {}
     for place in shut:
         if why := _why_dead(patient, place):
             dead.setdefault(why, []).append(place)
     for why, places in dead.items():
-        yield Finding(
-            id="dead-gate",
-            severity=Severity.ERROR,
-            where=names(places),
+        yield Fault(
+            where=branch_names(places),
             message=f"branches that are multiplied by 0 and will be for ever: {len(places)}. {why}",
             fix="make the gate an nn.Parameter that requires a gradient, use it itself in the forward pass and not its "
             ".data or a detached copy, let nothing else on its branch start at 0, and give it to the optimiser",
@@ -31,22 +45,21 @@ def dead_gates(patient: Patient) -> Iterator[Finding]:
     opening = [place for place in shut if not any(place in places for places in dead.values())]
     if opening:
         held = sum(not _is_trained(place) for place in opening)
-        yield Finding(
-            id="dead-gate",
+        yield Fault(
             severity=Severity.INFO,
-            where=names(opening),
+            where=branch_names(opening),
             message=f"branches that a gate multiplies by 0 at first, so that blocks start as the identity: "
             f"{len(opening)}. Gates that are buffers and follow a schedule, or never open: {held}",
             fix="nothing, where a schedule moves the buffers; keep weight decay off gates that are trained",
         )
 
 
-def _is_trained(place: Place) -> bool:
+def _is_trained(place: BranchSite) -> bool:
     gate = place[1].formula.gate
     return gate is not None and gate.origin == Origin.TRAINABLE
 
 
-def _why_dead(patient: Patient, place: Place) -> str:
+def _why_dead(patient: Patient, place: BranchSite) -> str:
     """Why the gate of a branch stays at 0, as a sentence; "" where it may leave it."""
     stack, found = place
     if not _is_trained(place):
@@ -86,7 +99,15 @@ LARGEST_GATE = 10.0
 WHOLE_SHARE = 0.99
 
 
-def saturated_gates(patient: Patient) -> Iterator[Finding]:
+@rule(
+    "saturated-gate",
+    Severity.WARNING,
+    title="a gate so large that the skip path is lost",
+    why="The signal then passes depth through branches alone, as in a network without skip connections.",
+    reference="Bachlechner et al. 2020, arXiv:2003.04887, section 3; Touvron et al. 2021 (LayerScale), "
+    "arXiv:2103.17239, section 2",
+)
+def saturated_gates(patient: Patient) -> Iterator[Fault]:
     """Trained factors so large that a branch takes the place of the stream it should add to."""
     large = [
         place
@@ -98,23 +119,28 @@ def saturated_gates(patient: Patient) -> Iterator[Finding]:
     if large:
         scale = max(abs(place[1].branch_scale or 0.0) for place in large)
         share = min(place[1].measured.share for place in large)
-        yield Finding(
-            id="saturated-gate",
-            severity=Severity.WARNING,
-            where=names(large),
+        yield Fault(
+            where=branch_names(large),
             message=f"branches with trained gates of up to {scale:.3g}, that make up at least {share:.1%} of the sum's "
             f"square: {len(large)}. The skip path carries next to nothing there",
             fix="give gates a smaller learning rate or a bound, and look for the update at which they grew",
         )
 
 
-def flat_gates(patient: Patient) -> Iterator[Finding]:
+@rule(
+    "flat-gate",
+    Severity.WARNING,
+    title="a gate where its σ or tanh is flat",
+    why="Its gradient is a hundredth or less of what it would be at 0, and an optimiser with steps of one "
+    "size, as Adam has, needs thousands of them to bring it back: the gate stays what it started as.",
+    reference="Glorot and Bengio 2010, section 3.1, on saturated sigmoids",
+)
+def flat_gates(patient: Patient) -> Iterator[Fault]:
     """Parameters that start where the σ or tanh that is taken of them has lost its slope."""
     flat = patient.observed.flat_gates
     if flat:
         drawn = at_initialisation(patient)
-        yield Finding(
-            id="flat-gate",
+        yield Fault(
             severity=Severity.WARNING if drawn else Severity.INFO,
             where=listed(gate.name for gate in flat),
             message=f"parameters whose σ or tanh has less than {FLAT:.0%} of its greatest slope, in "
@@ -125,36 +151,3 @@ def flat_gates(patient: Patient) -> Iterator[Finding]:
             if drawn
             else "nothing, where they are meant to be open or shut for good",
         )
-
-
-PLACE = 80
-RULES: tuple[Rule, ...] = (
-    Rule(
-        id="dead-gate",
-        severity=Severity.ERROR,
-        title="a gate at 0 that cannot open",
-        explanation="A branch behind a gate at 0 gets no gradient; it learns once the gate has moved. A gate that gets "
-        "no gradient itself, or that no optimiser holds, keeps its branch out for ever.",
-        reference="Bachlechner et al. 2020, arXiv:2003.04887, section 3; "
-        "github.com/lucidrains/performer-pytorch/issues/28",
-        check=dead_gates,
-    ),
-    Rule(
-        id="saturated-gate",
-        severity=Severity.WARNING,
-        title="a gate so large that the skip path is lost",
-        explanation="The signal then passes depth through branches alone, as in a network without skip connections.",
-        reference="Bachlechner et al. 2020, arXiv:2003.04887, section 3; Touvron et al. 2021 (LayerScale), "
-        "arXiv:2103.17239, section 2",
-        check=saturated_gates,
-    ),
-    Rule(
-        id="flat-gate",
-        severity=Severity.WARNING,
-        title="a gate where its σ or tanh is flat",
-        explanation="Its gradient is a hundredth or less of what it would be at 0, and an optimiser with steps of one "
-        "size, as Adam has, needs thousands of them to bring it back: the gate stays what it started as.",
-        reference="Glorot and Bengio 2010, section 3.1, on saturated sigmoids",
-        check=flat_gates,
-    ),
-)

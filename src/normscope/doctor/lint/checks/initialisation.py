@@ -1,4 +1,4 @@
-"""Initial weights that do not belong to the placement, or that are the same in every block."""
+"""Weights that are not finite, do not belong to the placement, or are the same in every block."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -7,19 +7,58 @@ from torch import Tensor, nn
 
 from ....placement import Placement, named
 from ....placement.printing import ranges
+from ...observe.parameters import NonfiniteWeight
 from ...record import Stack
-from ...result import Finding, Severity
-from ..initial_weights import Role, Weighed, typical, weighed
-from ..matrices import parameters_by_name, shape_of
-from ..needs import initial_weights
-from ..rules import Patient, Rule
-from ..vectors import at_initialisation, listed
+from ...result import Severity
+from ..initial_weights import MatrixGain, MatrixRole, typical, weighed
+from ..patient import Patient, at_initialisation, initial_weights, listed, parameters_by_name
+from ..rule import Fault, rule
+from ..structure import shape_of
+
+
+@rule(
+    "nonfinite-weights",
+    Severity.ERROR,
+    title="weights that are infinite or NaN",
+    why="One such entry makes every output NaN that is computed with it, and the first update with a "
+    "clipped gradient every weight.",
+    reference="IEEE 754-2019, section 6: infinities and NaN propagate through arithmetic; torch.empty, whose "
+    "entries are what was in memory",
+    bears_nonfinite=True,
+)
+def nonfinite_weights(patient: Patient) -> Iterator[Fault]:
+    """Parameters with infinite or NaN entries; -inf alone may be meant, as a mask or as the bias of a class."""
+    for severity in (Severity.ERROR, Severity.WARNING):
+        found = [one for one in patient.nonfinite if one.only_minus_infinity == (severity is Severity.WARNING)]
+        if found:
+            entries = sum(one.entries for one in found)
+            yield Fault(
+                severity=severity,
+                where=listed(one.name for one in found),
+                message=f"{entries} of {sum(one.of for one in found)} entries of these parameters are "
+                f"{'-inf' if severity is Severity.WARNING else 'infinite or NaN'}. What is said of the structure is "
+                "read with 0 in their place; gradients, advice and the other rules are left out",
+                fix=_fix(patient, found),
+            )
+
+
+def _fix(patient: Patient, found: list[NonfiniteWeight]) -> str:
+    if all(one.only_minus_infinity for one in found):
+        return "if it is a mask, register it as a buffer, which no optimiser updates; if not, draw the weights again"
+    missing = [one.name for one in found if patient.loading is not None and one.name in patient.loading.missing]
+    if missing:
+        return f"the checkpoint lacks {listed(missing)}: initialise what it does not hold, or load another one"
+    return (
+        "go back to a checkpoint from before they appeared, or initialise them: torch.empty and to_empty leave "
+        "whatever was in memory"
+    )
+
 
 TOLERANCE = 1.5
 """Factor by which a matrix may be larger or smaller than wanted. Uniform, normal and truncated draws of one scale agree
 within 5 %; drawing a packed matrix as a whole makes its parts √2 smaller than Glorot's."""
 
-_SAID: Mapping[Role, str] = {
+_SAID: Mapping[MatrixRole, str] = {
     "value": "value",
     "output": "attention output",
     "ffn_in": "first feed-forward",
@@ -28,7 +67,17 @@ _SAID: Mapping[Role, str] = {
 """Queries and keys are not judged: no placement scales them, and their size moves no branch's scale."""
 
 
-def unlike_placement(patient: Patient) -> Iterator[Finding]:
+@rule(
+    "initialisation-unlike-placement",
+    Severity.ERROR,
+    title="weights drawn at another scale than the placement needs",
+    why="DeepNorm, T-Fixup and Sub-LN are defined by their initial weights as much as by their wiring: the "
+    "bound on how far an update moves the output holds for both together.",
+    reference="Wang et al. 2022, arXiv:2203.00555, figure 2; github.com/microsoft/torchscale/issues/16 and 68; "
+    "github.com/facebookresearch/xformers/issues/284",
+    needs=(initial_weights,),
+)
+def unlike_placement(patient: Patient) -> Iterator[Fault]:
     """DeepNorm, T-Fixup and Sub-LN are a wiring and the scale of the weights that go with it."""
     if not at_initialisation(patient):
         return
@@ -39,11 +88,11 @@ def unlike_placement(patient: Patient) -> Iterator[Finding]:
             yield from _unlike(patient, number, placement)
 
 
-def _fits(one: Weighed) -> bool:
+def _fits(one: MatrixGain) -> bool:
     return 1 / TOLERANCE <= one.ratio <= TOLERANCE
 
 
-def _unlike(patient: Patient, number: int, placement: type[Placement]) -> Iterator[Finding]:
+def _unlike(patient: Patient, number: int, placement: type[Placement]) -> Iterator[Fault]:
     stack = patient.stacks[number]
     judged = [one for one in weighed(patient, number, placement, _fits) if one.role in _SAID]
     # A matrix of zeros is a branch that starts closed.
@@ -58,8 +107,7 @@ def _unlike(patient: Patient, number: int, placement: type[Placement]) -> Iterat
             blocks = len({one.block for one in judged if one.role == role})
             out = len({one.block for one in some})
             said.append(f"{name} {found:.2f} in place of {wanted:.2f} ({out} of {blocks} blocks)")
-    yield Finding(
-        id="initialisation-unlike-placement",
+    yield Fault(
         severity=_severity(wrong),
         where=listed(one.matrix.parameter for one in wrong) or stack.name,
         message=f"{placement.title} with {stack.blocks} blocks draws each weight at its own multiple of Glorot's "
@@ -69,7 +117,7 @@ def _unlike(patient: Patient, number: int, placement: type[Placement]) -> Iterat
     )
 
 
-def _severity(wrong: list[Weighed]) -> Severity:
+def _severity(wrong: list[MatrixGain]) -> Severity:
     """Too large is the side on which depth makes training fail; too small is only likely unintended.
 
     Where the gain wanted is above 1 (Sub-LN), a smaller one is the choice of many models and costs stability nothing.
@@ -79,7 +127,7 @@ def _severity(wrong: list[Weighed]) -> Severity:
     return Severity.INFO if all(one.ratio < 1 <= one.wanted for one in wrong) else Severity.WARNING
 
 
-def _gains(wrong: list[Weighed]) -> str:
+def _gains(wrong: list[MatrixGain]) -> str:
     return ", ".join(
         f"{typical([one.wanted for one in wrong if one.role == role]):.3f} for {name}"
         for role, name in _SAID.items()
@@ -87,7 +135,16 @@ def _gains(wrong: list[Weighed]) -> str:
     )
 
 
-def identical_blocks(patient: Patient) -> Iterator[Finding]:
+@rule(
+    "identical-blocks",
+    Severity.WARNING,
+    title="blocks that start as copies of one",
+    why="Weights of different blocks that agree make branches add up instead of averaging out, so that the "
+    "stream grows faster with depth than at any random initialisation.",
+    reference="torch.nn.TransformerEncoder: it is built of deep copies of one layer, and torch.nn.Transformer "
+    "draws them anew",
+)
+def identical_blocks(patient: Patient) -> Iterator[Fault]:
     """Blocks that are copies of one drawn block; what is one and the same tensor, as in ALBERT, is no copy."""
     weights = parameters_by_name(patient)
     for stack in patient.stacks:
@@ -97,8 +154,7 @@ def identical_blocks(patient: Patient) -> Iterator[Finding]:
         stock = _is_torchs(patient.model, stack.name)
         parts = [f"every matrix of {_blocks(others)} is a copy of that of block {first}" for first, *others in groups]
         all_same = len(groups[0]) == stack.blocks
-        yield Finding(
-            id="identical-blocks",
+        yield Fault(
             # Blocks of a trained model may be doubled on purpose, to train a deeper one.
             severity=Severity.INFO if stock or not at_initialisation(patient) else Severity.WARNING,
             where=stack.name,
@@ -147,29 +203,3 @@ def _is_torchs(model: nn.Module, path: str) -> bool:
     parts = path.split(".") if path else []
     around = [model.get_submodule(".".join(parts[:n])) for n in range(len(parts) + 1)]
     return any(isinstance(module, nn.TransformerEncoder | nn.TransformerDecoder) for module in around)
-
-
-PLACE = 60
-RULES: tuple[Rule, ...] = (
-    Rule(
-        id="initialisation-unlike-placement",
-        severity=Severity.ERROR,
-        title="weights drawn at another scale than the placement needs",
-        explanation="DeepNorm, T-Fixup and Sub-LN are defined by their initial weights as much as by their wiring: the "
-        "bound on how far an update moves the output holds for both together.",
-        reference="Wang et al. 2022, arXiv:2203.00555, figure 2; github.com/microsoft/torchscale/issues/16 and 68; "
-        "github.com/facebookresearch/xformers/issues/284",
-        check=unlike_placement,
-        needs=(initial_weights,),
-    ),
-    Rule(
-        id="identical-blocks",
-        severity=Severity.WARNING,
-        title="blocks that start as copies of one",
-        explanation="Weights of different blocks that agree make branches add up instead of averaging out, so that the "
-        "stream grows faster with depth than at any random initialisation.",
-        reference="torch.nn.TransformerEncoder: it is built of deep copies of one layer, and torch.nn.Transformer "
-        "draws them anew",
-        check=identical_blocks,
-    ),
-)

@@ -1,20 +1,36 @@
-"""Norms at the ends of stacks: missing, doubled, not where an encoder's memory is read, or nowhere at all."""
+"""Norms: missing or doubled at the end of a stack, unlike for queries and keys, or with an unfit ε."""
 
+from collections import Counter
 from collections.abc import Iterator
+
+import torch
+from torch import nn
 
 from ....placement import named
 from ...find.terms import ordered
 from ...identify.candidates import Candidate
 from ...identify.matching import matches
-from ...result import Finding, Severity
-from ..rules import Patient, Rule
+from ...record import Sublayer
+from ...result import Severity
+from ..patient import BranchSite, Patient, branch_names, listed
+from ..rule import Fault, rule
 from ..structure import blocks_end_normed, carries_norm, ends_in_norm, is_normed, wanted
 
 CLOSED_SHARE = 0.1
 """Sum of the branches' shares of a stack up to which its branches count as closed at the start."""
 
 
-def missing_final_norm(patient: Patient) -> Iterator[Finding]:
+@rule(
+    "missing-final-norm",
+    Severity.WARNING,
+    title="No norm after the stack",
+    why="Blocks that leave the stream un-normed hand on a sum that grows with depth: logits start too "
+    "large and gradients of the top blocks lose the factor 1/√L that the norm gives them.",
+    reference="Xiong et al. 2020, arXiv:2002.04745, table 1 and section 3.3; joeynmt, encoders.py: layer_norm's "
+    "default differs between layers and stack",
+    of_structure=True,
+)
+def missing_final_norm(patient: Patient) -> Iterator[Fault]:
     """A stack whose placement ends in a norm, read as its last sum leaves it."""
     for number, stack in enumerate(patient.stacks):
         title = ends_in_norm(patient, number)
@@ -30,8 +46,7 @@ def missing_final_norm(patient: Patient) -> Iterator[Finding]:
         rule = f"{title} ends in one" if title else "its blocks leave the stream un-normed, and it has norms elsewhere"
         # A single block beside a deeper stack is a head or a reader of it.
         beside = stack.blocks == 1 and any(other.blocks > 1 for other in patient.stacks)
-        yield Finding(
-            id="missing-final-norm",
+        yield Fault(
             severity=Severity.INFO if beside else Severity.WARNING,
             where=stack.name,
             message=f"no norm after the last of {stack.blocks} blocks, though {rule}: {reader} a stream"
@@ -40,7 +55,16 @@ def missing_final_norm(patient: Patient) -> Iterator[Finding]:
         )
 
 
-def double_final_norm(patient: Patient) -> Iterator[Finding]:
+@rule(
+    "double-final-norm",
+    Severity.INFO,
+    title="A norm directly after a norm",
+    why="The second norm has nothing to do but to add a gain and a shift; torch.nn.Transformer keeps it "
+    "for backward compatibility.",
+    reference="github.com/pytorch/pytorch issues 24930 and 50086",
+    of_structure=True,
+)
+def double_final_norm(patient: Patient) -> Iterator[Fault]:
     """A norm after a stack whose last block ends in one already."""
     for number, stack in enumerate(patient.stacks):
         formula = wanted(patient, number)
@@ -48,9 +72,7 @@ def double_final_norm(patient: Patient) -> Iterator[Finding]:
             continue
         # A placement may have a further norm at its end itself.
         if matches(formula.whole[-1], formula.blocks[-1]):
-            yield Finding(
-                id="double-final-norm",
-                severity=Severity.INFO,
+            yield Fault(
                 where=stack.name,
                 message=f"a norm follows the stack, though each of the {stack.blocks} {named(stack.placement).title} "
                 "blocks ends in one: what is normed is normed again, which changes nothing but gains and shifts",
@@ -58,7 +80,15 @@ def double_final_norm(patient: Patient) -> Iterator[Finding]:
             )
 
 
-def unnormed_memory(patient: Patient) -> Iterator[Finding]:
+@rule(
+    "unnormed-memory",
+    Severity.ERROR,
+    title="Cross-attention reads an encoder without a final norm",
+    why="Keys and values of every decoder block then grow with the encoder's depth, and their gradients "
+    "with them: training ends in huge gradients or NaN.",
+    reference="github.com/marian-nmt/marian-dev issue 699 and pull request 719",
+)
+def unnormed_memory(patient: Patient) -> Iterator[Fault]:
     """Cross-attention that reads an encoder's residual sum as it is."""
     for stack in patient.stacks:
         if stack.memory is None or stack.memory_normed:
@@ -70,8 +100,7 @@ def unnormed_memory(patient: Patient) -> Iterator[Finding]:
         if not crossing or not encoder.norm or formula is None or not is_normed(formula.whole[-1].end):
             continue
         square = encoder.sublayers[-1].measured.sum_square
-        yield Finding(
-            id="unnormed-memory",
+        yield Fault(
             severity=Severity.ERROR if len(crossing) == stack.blocks else Severity.INFO,
             where=stack.name,
             message=f"cross-attention of {stack.blocks} blocks reads the sum that {encoder.name or 'the encoder'} ends "
@@ -80,7 +109,14 @@ def unnormed_memory(patient: Patient) -> Iterator[Finding]:
         )
 
 
-def no_norm(patient: Patient) -> Iterator[Finding]:
+@rule(
+    "no-norm",
+    Severity.WARNING,
+    title="A stack without norms",
+    why="Plain residual sums without norms train only from weights or gates that keep the branches small at the start.",
+    reference="Zhang et al. 2019 (Fixup), arXiv:1901.09321; Bachlechner et al. 2020, arXiv:2003.04887",
+)
+def no_norm(patient: Patient) -> Iterator[Fault]:
     """A stack without norms that is no placement made for that."""
     for number, stack in enumerate(patient.stacks):
         # Norms of queries and keys do not bound what a branch adds; others within F do.
@@ -94,8 +130,7 @@ def no_norm(patient: Patient) -> Iterator[Finding]:
         share = sum(sublayer.measured.share for sublayer in stack.sublayers)
         growth = stack.end_square / stack.source_square if stack.source_square else float("inf")
         closed = share <= CLOSED_SHARE
-        yield Finding(
-            id="no-norm",
+        yield Fault(
             severity=Severity.INFO if closed else Severity.WARNING,
             where=stack.name,
             message=f"no norm in {stack.blocks} blocks, and no registered placement without norms; the stream's mean "
@@ -108,45 +143,144 @@ def _has_norms(formula: Candidate) -> bool:
     return any(term.kind == "norm" or term.inside for term in ordered(formula.whole[-1].end))
 
 
-PLACE = 20
-RULES: tuple[Rule, ...] = (
-    Rule(
-        id="missing-final-norm",
-        severity=Severity.WARNING,
-        title="No norm after the stack",
-        explanation="Blocks that leave the stream un-normed hand on a sum that grows with depth: logits start too "
-        "large and gradients of the top blocks lose the factor 1/√L that the norm gives them.",
-        reference="Xiong et al. 2020, arXiv:2002.04745, table 1 and section 3.3; joeynmt, encoders.py: layer_norm's "
-        "default differs between layers and stack",
-        check=missing_final_norm,
-        of_structure=True,
-    ),
-    Rule(
-        id="double-final-norm",
-        severity=Severity.INFO,
-        title="A norm directly after a norm",
-        explanation="The second norm has nothing to do but to add a gain and a shift; torch.nn.Transformer keeps it "
-        "for backward compatibility.",
-        reference="github.com/pytorch/pytorch issues 24930 and 50086",
-        check=double_final_norm,
-        of_structure=True,
-    ),
-    Rule(
-        id="unnormed-memory",
-        severity=Severity.ERROR,
-        title="Cross-attention reads an encoder without a final norm",
-        explanation="Keys and values of every decoder block then grow with the encoder's depth, and their gradients "
-        "with them: training ends in huge gradients or NaN.",
-        reference="github.com/marian-nmt/marian-dev issue 699 and pull request 719",
-        check=unnormed_memory,
-    ),
-    Rule(
-        id="no-norm",
-        severity=Severity.WARNING,
-        title="A stack without norms",
-        explanation="Plain residual sums without norms train only from weights or gates that keep the branches small "
-        "at the start.",
-        reference="Zhang et al. 2019 (Fixup), arXiv:1901.09321; Bachlechner et al. 2020, arXiv:2003.04887",
-        check=no_norm,
-    ),
+_SIDES = 2
+"""Queries and keys."""
+
+
+@rule(
+    "query-key-norms",
+    Severity.WARNING,
+    title="Queries and keys are normed in different ways",
+    why="Norms bound the logits of attention only where both have them; over all heads together they do "
+    "something else than head by head, and weights trained with the one are of no use with the other.",
+    reference="github.com/EleutherAI/gpt-neox pull request 1367; github.com/vllm-project/vllm pull request 16311; "
+    "Henry et al. 2020, arXiv:2010.04245",
+    of_structure=True,
 )
+def query_key_norms(patient: Patient) -> Iterator[Fault]:
+    """Attention whose queries and keys are normed in different ways, or in other ways than those of other blocks."""
+    for stack in patient.stacks:
+        attending = [s for s in stack.sublayers if s.kind in ("attention", "cross_attention") and s.block > 0]
+        # Where the stream was not understood, its own norms may look like those of queries and keys.
+        attending = [s for s in attending if s.placement or s.confidence == "sure"]
+        normed = [sublayer for sublayer in attending if _head_norms(sublayer)]
+        if not normed:
+            continue
+        one_sided = [sublayer for sublayer in normed if len(_head_norms(sublayer)) == 1]
+        # With more norms than two, some are of what queries or keys are made from, as DeepSeek's latent vectors.
+        unlike = [s for s in normed if len(_head_norms(s)) == _SIDES and len(set(_head_norms(s))) > 1]
+        yield from _between_the_two(one_sided, "the queries or the keys are normed, and the other of the two is not")
+        yield from _between_the_two(
+            unlike, "one of queries and keys is normed head by head, and the other over all heads"
+        )
+        yield from _from_block_to_block(attending)
+        if all(set(_head_norms(sublayer)) == {False} for sublayer in normed):
+            yield Fault(
+                severity=Severity.INFO,
+                where=listed(sublayer.name for sublayer in normed),
+                message="queries and keys are normed over all heads together, so that a head with large queries makes "
+                "those of the others small, and a split of heads over processes changes the function",
+                fix="nothing, where this is meant, as in OLMo 2; else norm each head on its own, as Gemma 3 and Qwen3",
+            )
+
+
+def _head_norms(sublayer: Sublayer) -> tuple[bool, ...]:
+    """For each norm of its queries and keys, whether it norms every head on its own."""
+    return tuple(place.by_head for place in sublayer.formula.branch.inside if place.name == "score")
+
+
+def _between_the_two(places: list[Sublayer], told: str) -> Iterator[Fault]:
+    if places:
+        yield Fault(
+            where=listed(sublayer.name for sublayer in places),
+            message=f"{told}: {len(places)} of the sub-layers. Attention logits are bounded where both are normed",
+            fix="norm queries and keys in the same way",
+        )
+
+
+def _from_block_to_block(attending: list[Sublayer]) -> Iterator[Fault]:
+    """Blocks that differ may be meant, as where some of them have no positions; a single one hardly is."""
+    for kind in ("attention", "cross_attention"):
+        likes = [sublayer for sublayer in attending if sublayer.kind == kind]
+        ways = Counter(_head_norms(sublayer) for sublayer in likes)
+        if len(ways) < _SIDES:
+            continue
+        usual = ways.most_common(1)[0][0]
+        others = [sublayer for sublayer in likes if _head_norms(sublayer) != usual]
+        yield Fault(
+            severity=Severity.INFO,
+            where=listed(sublayer.name for sublayer in others),
+            message=f"queries and keys are normed otherwise than in most blocks: {len(others)} of {len(likes)}",
+            fix="nothing, where blocks have different kinds of attention; else give all of them the same norms",
+        )
+
+
+@rule(
+    "norm-epsilon",
+    Severity.WARNING,
+    title="an ε that is lost, or that swamps what it is added to",
+    why="Below the dtype's least number it guards nothing; near the mean square of the stream it turns the "
+    "norm into a mere factor, and the placement is not the one that was written.",
+    reference="Ba et al. 2016, arXiv:1607.06450, section 3; IEEE 754: binary16 ends at 2^-24 = 6e-8",
+)
+def norm_epsilon(patient: Patient) -> Iterator[Fault]:
+    """Whether the ε of norms guards them at all, and whether it leaves them to normalise."""
+    for stack in patient.stacks:
+        if stack.norm_epsilon is not None:
+            yield from _lost(patient, stack.name, stack.norm_epsilon)
+    yield from _swamping(patient)
+
+
+def _lost(patient: Patient, where: str, epsilon: float) -> Iterator[Fault]:
+    least = torch.finfo(patient.dtype).smallest_normal * torch.finfo(patient.dtype).eps
+    if not 0 < epsilon < least:
+        return
+    dtype = str(patient.dtype).removeprefix("torch.")
+    inside = _in_float32(patient.model, epsilon)
+    yield Fault(
+        severity=Severity.INFO if inside else Severity.WARNING,
+        where=where,
+        message=f"ε is {epsilon:.2g}, and the least number above 0 in {dtype} is {least:.1g}: "
+        + (
+            "torch's own norms add it in float32, but one that is written out, or exported, adds 0"
+            if inside
+            else "added in that arithmetic it is 0, and a token of zeros becomes NaN"
+        ),
+        fix=f"take an ε of 1e-5 for {dtype}, or compute norms in float32",
+    )
+
+
+def _in_float32(model: nn.Module, epsilon: float) -> bool:
+    norms = [m for m in model.modules() if isinstance(m, nn.LayerNorm | nn.RMSNorm)]
+    return any(m.eps is not None and abs(m.eps / epsilon - 1) < 0.2 for m in norms)
+
+
+SWAMPED = 1.0
+"""ε over the mean square that it is added to; at 1 the norm's output is 1/√2 of what it should be. GPT-2 starts at
+0.012: embeddings and positions of N(0, 0.02²) under an ε of 1e-5."""
+
+
+def _swamping(patient: Patient) -> Iterator[Fault]:
+    worst: dict[str, list[tuple[float, BranchSite]]] = {}
+    for stack, sublayer in patient.sublayers():
+        if stack.norm_epsilon and (square := _normed_square(sublayer)) is not None:
+            ratio = stack.norm_epsilon / square if square > 0 else 0.0
+            if ratio >= SWAMPED:
+                worst.setdefault(stack.name, []).append((ratio, (stack, sublayer)))
+    for some in worst.values():
+        ratio, (stack, sublayer) = max(some, key=lambda one: one[0])
+        square = _normed_square(sublayer)
+        yield Fault(
+            where=branch_names([place for _, place in some]),
+            message=f"the norm at {sublayer.name} adds ε = {stack.norm_epsilon:.2g} to a mean square of {square:.2g}, "
+            f"so that its output is {(1 + ratio) ** -0.5:.2g} times what a norm gives",
+            fix="draw the embedding, or the weights before this norm, larger, or take a smaller ε (1e-12 holds in "
+            "float32 and bfloat16)",
+        )
+
+
+def _normed_square(sublayer: Sublayer) -> float | None:
+    """Mean square of what the sub-layer's norm on the stream reads; None where none is certain to read the stream."""
+    if sublayer.formula.sum_is_normed:
+        return sublayer.measured.sum_square
+    return sublayer.measured.stream_square if sublayer.formula.reads_norm else None

@@ -1,15 +1,16 @@
-"""Norms and gates in the optimiser's parameter groups: decayed, or left out."""
+"""The optimiser: norms and gates in its groups, a clip far below the gradient, a rate outside the good range."""
 
 from collections.abc import Iterator
+from math import hypot
 
 from torch import nn
 
+from ....report.words import counted, learning_rate, probability
 from ...record import Stack
-from ...result import Finding, Severity
-from ..gradient_reach import is_closed
-from ..needs import an_optimizer
-from ..rules import Patient, Rule
-from ..vectors import listed, norm_parameters
+from ...result import Advice, Severity
+from ..clipping import Clipping, epsilon_of
+from ..patient import Patient, a_clip, a_judged_rate, an_optimizer, gradients, is_closed, listed, norm_parameters
+from ..rule import Fault, rule
 
 
 def _looked_after(model: nn.Module) -> dict[str, nn.Parameter]:
@@ -18,7 +19,18 @@ def _looked_after(model: nn.Module) -> dict[str, nn.Parameter]:
     return {name: p for name, p in (norm_parameters(model) | numbers).items() if p.requires_grad}
 
 
-def decayed_norms(patient: Patient) -> Iterator[Finding]:
+@rule(
+    "weight-decay-on-norms",
+    Severity.WARNING,
+    title="weight decay on norms or gates",
+    why="Decay on a matrix under a norm changes its learning rate; on a norm's gain or a gate it changes "
+    "the function, pulling the branch behind it to 0. Gains in front of a matrix can be made up for by it.",
+    reference="Brown et al. 2020 and nanoGPT's configure_optimizers: vectors are not decayed; Bachlechner et al. "
+    "2020, arXiv:2003.04887, for gates; arXiv:2605.26895: decay helps gains of norms on inputs of matrices, and "
+    "harms those on outputs",
+    needs=(an_optimizer,),
+)
+def decayed_norms(patient: Patient) -> Iterator[Fault]:
     """Groups that pull gains to 0, where the norm's output is 0 too, and gates back to where they began."""
     if patient.optimizer is None:
         return
@@ -31,8 +43,7 @@ def decayed_norms(patient: Patient) -> Iterator[Finding]:
             name = group.get("name", number)
             alone = len(found) == len(group["params"]) and len(patient.optimizer.param_groups) > 1
             why = _why_meant(patient, [watched[one] for one in found], alone=alone)
-            yield Finding(
-                id="weight-decay-on-norms",
+            yield Fault(
                 severity=Severity.INFO if why else Severity.WARNING,
                 where=listed(found),
                 message=f"parameter group {name!r} of {type(patient.optimizer).__name__} decays {len(found)} gains, "
@@ -83,7 +94,16 @@ def _norms_inputs_alone(stack: Stack) -> bool:
     return not stack.embedding_norm
 
 
-def unheld_norms(patient: Patient) -> Iterator[Finding]:
+@rule(
+    "unused-in-optimizer",
+    Severity.WARNING,
+    title="norms or gates that no optimiser holds",
+    why="They ask for gradients and get them, and stay at their initial values: groups that were made by "
+    "name or by number of dimensions have left them out.",
+    reference="torch.optim: an optimiser changes what its param_groups hold and nothing else",
+    needs=(an_optimizer,),
+)
+def unheld_norms(patient: Patient) -> Iterator[Fault]:
     """Trainable gains, shifts and gates that the optimiser will never change."""
     if patient.optimizer is None:
         return
@@ -95,8 +115,7 @@ def unheld_norms(patient: Patient) -> Iterator[Finding]:
         return
     # An optimiser for some of the model, as with two optimisers or with adapters, leaves out matrices too.
     alone = len(others) == len(missing)
-    yield Finding(
-        id="unused-in-optimizer",
+    yield Fault(
         severity=Severity.WARNING if alone else Severity.INFO,
         where=listed(missing),
         message=f"{len(missing)} of {len(watched)} trainable gains, shifts or gates are in no parameter group"
@@ -105,28 +124,138 @@ def unheld_norms(patient: Patient) -> Iterator[Finding]:
     )
 
 
-PLACE = 110
-RULES: tuple[Rule, ...] = (
-    Rule(
-        id="weight-decay-on-norms",
-        severity=Severity.WARNING,
-        title="weight decay on norms or gates",
-        explanation="Decay on a matrix under a norm changes its learning rate; on a norm's gain or a gate it changes "
-        "the function, pulling the branch behind it to 0. Gains in front of a matrix can be made up for by it.",
-        reference="Brown et al. 2020 and nanoGPT's configure_optimizers: vectors are not decayed; Bachlechner et al. "
-        "2020, arXiv:2003.04887, for gates; arXiv:2605.26895: decay helps gains of norms on inputs of matrices, and "
-        "harms those on outputs",
-        check=decayed_norms,
-        needs=(an_optimizer,),
-    ),
-    Rule(
-        id="unused-in-optimizer",
-        severity=Severity.WARNING,
-        title="norms or gates that no optimiser holds",
-        explanation="They ask for gradients and get them, and stay at their initial values: groups that were made by "
-        "name or by number of dimensions have left them out.",
-        reference="torch.optim: an optimiser changes what its param_groups hold and nothing else",
-        check=unheld_norms,
-        needs=(an_optimizer,),
-    ),
+@rule(
+    "clip-hides-rate",
+    Severity.WARNING,
+    title="a clip far below the gradient",
+    why="With SGD a gradient that is always clipped makes the updates of a much smaller rate, so that "
+    "rates found with one clip fail with another; Adam feels it through its ε alone.",
+    reference="Zhang et al. 2020, arXiv:1905.11881: clipped gradient descent is descent at the rate "
+    "min(η, ηγ/‖g‖); Kingma & Ba 2015, arXiv:1412.6980, section 2.1, for Adam",
+    needs=(an_optimizer, a_clip, gradients),
 )
+def clip_hides_rate(patient: Patient) -> Iterator[Fault]:
+    """A gradient that is a thousand times the clip: with SGD the rate is a thousand times smaller than it looks."""
+    if patient.optimizer is None or patient.clip_norm is None:
+        return
+    norm = hypot(*patient.observed.gradient_norms.values())
+    if not norm:
+        return
+    sizes = {name: parameter.numel() for name, parameter in patient.model.named_parameters()}
+    entries = sum(sizes.get(name, 0) for name in patient.observed.gradient_norms)
+    for group in patient.optimizer.param_groups:
+        rate = float(group.get("lr") or 0.0)
+        if not rate > 0:
+            continue
+        clipping = Clipping(
+            gradient_norm=norm,
+            clip_norm=patient.clip_norm,
+            rate=rate,
+            epsilon=epsilon_of(group),
+            entries=max(1, entries),
+        )
+        if clipping.is_far_below:
+            yield _clipped(clipping, type(patient.optimizer).__name__)
+            return
+
+
+def _clipped(clipping: Clipping, optimizer: str) -> Fault:
+    told = (
+        f"the gradient's norm is {clipping.gradient_norm:.3g} and it is clipped to {clipping.clip_norm:g}: "
+        f"{1 / clipping.factor:,.0f} times less"
+    )
+    if clipping.hides_rate:
+        return Fault(
+            where="",
+            message=f"{told}. The first update of {optimizer} at a rate of {clipping.rate:.3g} is the one that a rate "
+            f"of {clipping.effective_rate:.2g} makes without clipping",
+            fix=f"clip near the gradient's own norm and take a rate near {clipping.effective_rate:.1g}; where the loss "
+            "is a sum over tokens, take their mean",
+        )
+    return Fault(
+        severity=Severity.INFO,
+        where="",
+        message=f"{told}. {optimizer} divides by the gradient's size, so that this hides no rate, but every update "
+        "weighs the same, whatever its gradient",
+        fix="nothing, where this is meant; a clip near the gradient's own norm acts on outliers alone",
+    )
+
+
+_LIKELY = 0.5
+
+
+@rule(
+    "rate-out-of-range",
+    Severity.WARNING,
+    title="a learning rate outside the good range",
+    why="Too high a rate leaves a model stuck at the frequencies of tokens or makes its loss explode; too "
+    "low a one wastes updates.",
+    reference="`normscope study advice`, which the range is fitted by",
+    needs=(a_judged_rate,),
+)
+def rate_out_of_range(patient: Patient) -> Iterator[Fault]:
+    """The rate that the user plans with, outside what advice says is about as good as the best."""
+    advice = patient.advice
+    if advice is None or advice.wanted_rate is None or advice.good_range is None or advice.best_rate is None:
+        return
+    likely = (advice.stuck_chance or 0.0) >= _LIKELY and advice.wanted_place != "in range"
+    if advice.wanted_place == "below":
+        yield _below(advice)
+    elif advice.own_warmup != "carries" and (advice.wanted_place == "above" or likely):
+        if advice.own_warmup == "untested":
+            yield _untested(advice)
+        elif advice.own_warmup == "too short" or not (advice.warmup and advice.warmup.named_updates):
+            yield _above(advice, likely=likely)
+
+
+def _below(advice: Advice) -> Fault:
+    return Fault(
+        severity=Severity.INFO,
+        where="",
+        message=f"{_yours(advice)} lies below {_range(advice)}",
+        fix=f"nothing, where the training is much longer; else take a rate near {_best(advice)}",
+    )
+
+
+def _untested(advice: Advice) -> Fault:
+    """With a warm-up of its own a high rate is not certain to be wrong: the range is of trainings without one."""
+    own = counted(advice.wanted_warmup_updates or 0, "update")
+    return Fault(
+        severity=Severity.INFO,
+        where="",
+        message=f"{_yours(advice)} lies above {_range(advice)}, which is of trainings without warm-up; whether yours "
+        f"of {own} carries it was not tested",
+        fix="try it with --probe, or keep an eye on the first updates after the warm-up",
+    )
+
+
+def _above(advice: Advice, *, likely: bool) -> Fault:
+    chance = probability(advice.stuck_chance or 0.0)
+    stuck = f", and is stuck with a chance of {chance} without warm-up" if likely else ""
+    fix = "; no warm-up that was tried carries yours"
+    if advice.warmup is None:
+        fix = ", or test warm-ups for yours with --probe"
+    elif advice.warmup.named_updates:
+        own = counted(advice.wanted_warmup_updates or 0, "update")
+        needed = counted(advice.warmup.named_updates, "update")
+        stuck += f"; your warm-up of {own} does not carry it"
+        fix = f", or a warm-up of {needed}"
+    return Fault(
+        where="",
+        message=f"{_yours(advice)} lies above {_range(advice)}{stuck}",
+        fix=f"take a rate near {_best(advice)}{fix}",
+    )
+
+
+def _yours(advice: Advice) -> str:
+    return f"your rate {learning_rate(advice.wanted_rate, 2)}"
+
+
+def _best(advice: Advice) -> str:
+    return learning_rate(advice.best_rate, 2)
+
+
+def _range(advice: Advice) -> str:
+    good = advice.good_range
+    ends = "" if good is None else f", {learning_rate(good.low, 2)} to {learning_rate(good.high, 2)}"
+    return f"those that are about as good as the best for {advice.horizon_updates} updates{ends}"

@@ -1,22 +1,174 @@
-"""Placements that do not agree: of the blocks of one stack with each other, or of a model with its configuration."""
+"""Formulas that do not agree: of blocks with each other, with the configuration, or with the stack's depth."""
 
+import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from ....placement import named, registered
+from ....placement import Placement, StackShape, SublayerKind, named, registered
+from ....placement.base import ModelKind
 from ....placement.printing import ranges
+from ...find.segments import Segment
+from ...identify.candidates import blocks_of
+from ...identify.matching import TOLERANCE, Outline, Structure, outline
 from ...record import Sublayer
-from ...result import Finding, Severity
-from ..constants import near
-from ..matrices import parameters_by_name
-from ..needs import a_configured_placement
-from ..rules import Patient, Rule
-from ..structure import carries_norm, explained, in_blocks, wanted
-from ..vectors import listed
+from ...result import Severity
+from ..patient import Patient, a_configured_placement, listed, parameters_by_name
+from ..rule import Fault, rule
+from ..structure import carries_norm, explained, in_blocks, kinds_of, shape_of, wanted
+
+DEEPEST = 100
+"""Blocks up to which a depth is looked for that a constant would be right for."""
 
 
-def mixed_placements(patient: Patient) -> Iterator[Finding]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NearMiss:
+    """A placement whose formula a stack has, with other constants."""
+
+    placement: type[Placement]
+    found: tuple[float, ...]
+    """One for each sub-layer, in order."""
+    wanted: tuple[float, ...]
+    source: str
+    """Of what the found constants would be right; "" where that is not known."""
+
+
+def near(patient: Patient, number: int) -> tuple[NearMiss, ...]:
+    """The placements that differ from a stack in the values of one constant alone.
+
+    Empty where a registered placement has the stack's constants, or the stack has none.
+    """
+    stack = patient.stacks[number]
+    inside = in_blocks(stack)
+    observed = _outlines([sublayer.formula.segment for sublayer in inside])
+    if not observed or explained(inside):
+        return ()
+    shape = shape_of(patient.stacks, number)
+    found = []
+    for placement in registered().values():
+        formula = _Formula(placement=placement, kinds=kinds_of(stack))
+        wanted = formula.outlines(shape, shape.blocks)
+        if not _alike(observed, wanted):
+            continue
+        ((structure, slot),) = _slots(observed)
+        numbers, expected = (_at(some, structure, slot) for some in (observed, wanted))
+        source = formula.source(shape, numbers, structure, slot)
+        found.append(NearMiss(placement=placement, found=tuple(numbers), wanted=tuple(expected), source=source))
+    return tuple(found)
+
+
+def _outlines(pieces: Sequence[Segment]) -> list[Outline]:
+    """Formulas as outlines; none where one of them has none."""
+    made = [outline(piece) for piece in pieces]
+    return [one for one in made if one is not None] if None not in made else []
+
+
+def _slots(some: Sequence[Outline]) -> set[tuple[Structure, int]]:
+    """Where a constant other than 1 stands in any of the formulas."""
+    return {(one.structure, n) for one in some for n, number in enumerate(one.numbers) if not is_same(number, 1.0)}
+
+
+def _at(some: Sequence[Outline], structure: Structure, slot: int) -> list[float]:
+    return [one.numbers[slot] for one in some if one.structure == structure]
+
+
+def _alike(observed: Sequence[Outline], wanted: Sequence[Outline]) -> bool:
+    """Whether all formulas agree but for the values of constants that stand at one and the same place."""
+    if len(observed) != len(wanted) or any(a.structure != b.structure for a, b in zip(observed, wanted, strict=True)):
+        return False
+    slots = _slots(observed)
+    return len(slots) == 1 and slots == _slots(wanted)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Formula:
+    placement: type[Placement]
+    kinds: Sequence[SublayerKind]
+
+    def outlines(self, shape: StackShape, blocks: int) -> list[Outline]:
+        """Over the first blocks of such a stack; empty where it has not one formula a sub-layer."""
+        if shape.model not in self.placement.models:
+            return []
+        pieces = blocks_of(self.placement, shape, self.kinds, blocks)
+        return _outlines(pieces) if len(pieces) == blocks * len(self.kinds) else []
+
+    def source(self, shape: StackShape, numbers: Sequence[float], structure: Structure, slot: int) -> str:
+        """Of which other stack, or count, the constants found would be those of the placement."""
+        if not _all_same(numbers, [numbers[0]] * len(numbers)):
+            return self._miscounted(shape, numbers, structure, slot)
+        for text, other in _other_shapes(shape):
+            wanted = _at(self.outlines(other, 1), structure, slot)
+            if wanted and _all_same([numbers[0]] * len(wanted), wanted):
+                return f"in {text}"
+        return ""
+
+    def _miscounted(self, shape: StackShape, numbers: Sequence[float], structure: Structure, slot: int) -> str:
+        """Where constants change from block to block: whether blocks were counted from elsewhere, or sub-layers."""
+        size, count = len(self.kinds), len(numbers)
+        longer = (
+            replace(shape, encoder_blocks=count + 1)
+            if shape.kind == "encoder"
+            else replace(shape, decoder_blocks=count + 1)
+        )
+        wanted = _at(self.outlines(longer, count + 1), structure, slot)
+        by_block = wanted[::size]
+        if len(wanted) < size * count:
+            return ""
+        if _all_same(numbers, [by_block[n // size + 1] for n in range(count)]):
+            return "of the block after each: blocks are counted from 1, not from 2"
+        if _all_same(numbers, by_block[:count]):
+            return "of sub-layers counted one by one: blocks are counted"
+        if _all_same(numbers, by_block[1 : count + 1]):
+            return "of sub-layers counted one by one from 2: blocks are counted, from 1"
+        power = _power(numbers, wanted[: len(numbers)])
+        return f"raised to the power {power:.3g}: an exponent of another kind" if power else ""
+
+
+def _power(numbers: Sequence[float], wanted: Sequence[float]) -> float:
+    """The one power of all wanted constants that those found are; 0 where there is none, or too few to tell."""
+    logs = [(math.log(a), math.log(b)) for a, b in zip(numbers, wanted, strict=True) if min(a, b) > 0 and a != b]
+    power = logs[0][0] / logs[0][1] if len(logs) > 1 and logs[0][1] else 0.0
+    fits = all(is_same(a, b**power) for a, b in zip(numbers, wanted, strict=True) if b > 0)
+    return power if fits and len({b for _, b in logs}) > 1 else 0.0
+
+
+def _all_same(numbers: Sequence[float], others: Sequence[float]) -> bool:
+    return len(numbers) == len(others) and all(map(is_same, numbers, others))
+
+
+def _other_shapes(shape: StackShape) -> Iterator[tuple[str, StackShape]]:
+    kinds: tuple[ModelKind, ...] = ("encoder-only", "decoder-only", "encoder-decoder")
+    # What is of the stack's own depth explains more than what is of another.
+    depths = [shape.blocks, *(blocks for blocks in range(1, DEEPEST + 1) if blocks != shape.blocks)]
+    for blocks in depths:
+        for kind in sorted(kinds, key=lambda kind: kind != shape.model):
+            encoder = 0 if kind == "decoder-only" else blocks
+            decoder = 0 if kind == "encoder-only" else blocks
+            for side in ("encoder", "decoder"):
+                if (encoder if side == "encoder" else decoder) and kind == "encoder-decoder":
+                    text = f"the {side} of an encoder-decoder of {blocks} + {blocks} blocks"
+                elif side == kind.removesuffix("-only"):
+                    text = f"a single stack of {blocks} blocks"
+                else:
+                    continue
+                other = replace(shape, kind=side, encoder_blocks=encoder, decoder_blocks=decoder)
+                yield text, other
+
+
+def is_same(a: float, b: float) -> bool:
+    return abs(a - b) <= TOLERANCE * abs(b)
+
+
+@rule(
+    "mixed-placements",
+    Severity.WARNING,
+    title="Blocks of one stack are wired differently",
+    why="Where depth-wise mixtures are meant they follow a rule; a block that differs for no reason is "
+    "mostly a flag that did not reach it.",
+    reference="Li et al. 2024 (Mix-LN), arXiv:2412.13795, section 3, for a mixture that is meant",
+)
+def mixed_placements(patient: Patient) -> Iterator[Fault]:
     """Blocks of one stack with different formulas that no registered placement has together."""
     for number, stack in enumerate(patient.stacks):
         inside = in_blocks(stack)
@@ -32,8 +184,7 @@ def mixed_placements(patient: Patient) -> Iterator[Finding]:
                 for words, numbers in blocks.items()
             ]
             few = min(blocks.values(), key=len)
-            yield Finding(
-                id="mixed-placements",
+            yield Fault(
                 severity=Severity.WARNING if _is_a_slip(patient, number, few) else Severity.INFO,
                 where=listed(sublayer.name for sublayer in inside if sublayer.block in few),
                 message="the blocks of one stack are wired differently, as no registered placement has them: "
@@ -77,7 +228,17 @@ def _by_formulas(inside: list[Sublayer]) -> dict[tuple[str, ...], list[int]]:
     return {tuple(dict.fromkeys(key)): found[key] for key, _ in order}
 
 
-def flag_contradicts(patient: Patient) -> Iterator[Finding]:
+@rule(
+    "placement-flag-contradicts",
+    Severity.ERROR,
+    title="The model is not wired as its configuration says",
+    why="Pre-LN and Post-LN have weights of the same names and shapes, so that nothing fails to load when "
+    "a flag is wrong or ignored.",
+    reference="github.com/facebookresearch/multimodal issue 317; github.com/NVIDIA/NeMo pull request 4350",
+    of_structure=True,
+    needs=(a_configured_placement,),
+)
+def flag_contradicts(patient: Patient) -> Iterator[Fault]:
     """A configuration that names another placement than the model computes.
 
     Of one sub-layer alone it says nothing: that is a part of a backbone, or a network beside the blocks. What it cannot
@@ -94,17 +255,14 @@ def flag_contradicts(patient: Patient) -> Iterator[Finding]:
             says = f"the configuration says {named(name).title} ({name})"
             of = f"{len(other)} of {len(inside)} sub-layers"
             if found in registered():
-                yield Finding(
-                    id="placement-flag-contradicts",
-                    severity=Severity.ERROR,
+                yield Fault(
                     where=stack.name,
                     message=f"{says}, but {of} are not: most of these compute {found}",
                     fix="correct the configuration, or whatever reads it: weights trained under one placement are of "
                     "no use under another",
                 )
             else:
-                yield Finding(
-                    id="placement-flag-contradicts",
+                yield Fault(
                     severity=Severity.INFO,
                     where=stack.name,
                     message=f"{says}; {of} were not recognised as it, nor as another: most are read as {found}",
@@ -113,26 +271,39 @@ def flag_contradicts(patient: Patient) -> Iterator[Finding]:
                 )
 
 
-PLACE = 30
-RULES: tuple[Rule, ...] = (
-    Rule(
-        id="mixed-placements",
-        severity=Severity.WARNING,
-        title="Blocks of one stack are wired differently",
-        explanation="Where depth-wise mixtures are meant they follow a rule; a block that differs for no reason is "
-        "mostly a flag that did not reach it.",
-        reference="Li et al. 2024 (Mix-LN), arXiv:2412.13795, section 3, for a mixture that is meant",
-        check=mixed_placements,
-    ),
-    Rule(
-        id="placement-flag-contradicts",
-        severity=Severity.ERROR,
-        title="The model is not wired as its configuration says",
-        explanation="Pre-LN and Post-LN have weights of the same names and shapes, so that nothing fails to load when "
-        "a flag is wrong or ignored.",
-        reference="github.com/facebookresearch/multimodal issue 317; github.com/NVIDIA/NeMo pull request 4350",
-        check=flag_contradicts,
-        of_structure=True,
-        needs=(a_configured_placement,),
-    ),
+@rule(
+    "wrong-constants",
+    Severity.WARNING,
+    title="A constant of another depth",
+    why="Scales such as DeepNorm's are functions of the number of blocks, and differ between the stacks of "
+    "an encoder-decoder; written as a number they are right for one model only.",
+    reference="Wang et al. 2022, arXiv:2203.00555, figure 2; github.com/pixeli99/MixLN: 2.8284 at every depth; "
+    "Sun et al. 2025, arXiv:2502.05795, section 3: blocks counted from 1",
+    of_structure=True,
 )
+def wrong_constants(patient: Patient) -> Iterator[Fault]:
+    """A placement's formula with constants of another depth, or of none."""
+    for number, stack in enumerate(patient.stacks):
+        several = near(patient, number)
+        if not several:
+            continue
+        right = [one for one in several if one.source] or list(several)
+        first = right[0]
+        formula = in_blocks(stack)[0].formula
+        wanted = "; ".join(f"{one.placement.title} has {_shown(one.wanted)}" for one in right)
+        sources = [f"{one.placement.title}'s {one.source}" for one in right if one.source]
+        source = " and ".join(sources) or "of no registered placement at any depth"
+        by_block = len(set(first.wanted)) > 1
+        yield Fault(
+            severity=Severity.WARNING if first.source else Severity.INFO,
+            where=stack.name,
+            message=f"{formula}: the constant is {_shown(first.found)}, {source}; with {stack.blocks} blocks {wanted}",
+            fix="compute it from the number of " + ("the block, counted from 1" if by_block else "blocks"),
+        )
+
+
+def _shown(numbers: Sequence[float]) -> str:
+    if all(is_same(number, numbers[0]) for number in numbers):
+        return f"{numbers[0]:.4g}"
+    shown = ", ".join(f"{number:.3g}" for number in numbers[:6])
+    return shown + (", …" if len(numbers) > 6 else "")

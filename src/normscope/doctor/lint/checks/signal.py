@@ -1,33 +1,47 @@
-"""Branches that add nothing or are not heard, and gradients that are lost."""
+"""What an untrained model computes: branches that add nothing, lost gradients, losses and embeddings too large."""
 
 import math
 from collections.abc import Iterator
 
 import torch
+from torch import nn
 
-from ...result import Finding, Severity
-from ..gradient_reach import (
-    Place,
+from ...result import Severity
+from ..patient import (
+    BranchSite,
+    Patient,
+    at_initialisation,
+    branch_names,
     gets_gradient,
+    initial_weights,
     is_closed,
     is_shut_by_gate,
-    names,
+    large_tables,
+    listed,
+    logits,
     trained_in,
     was_differentiated,
 )
-from ..rules import Patient, Rule
-from ..vectors import listed
+from ..rule import Fault, rule
 
 
-def dead_sublayers(patient: Patient) -> Iterator[Finding]:
+@rule(
+    "dead-sublayer",
+    Severity.ERROR,
+    title="a sub-layer that does not take part",
+    why="A branch that adds nothing, is not read or gets no gradient costs its time and learns nothing; a "
+    "branch that starts at 0 and gets a gradient is fine.",
+    reference="Bachlechner et al. 2020, arXiv:2003.04887, section 3, and Zhang et al. 2019 (Fixup), "
+    "arXiv:1901.09321, section 3, for branches that start at 0 and leave it",
+)
+def dead_sublayers(patient: Patient) -> Iterator[Fault]:
     """Branches that the output does not depend on, that add nothing, or that get no gradient."""
     places = list(patient.sublayers())
     unread = [place for place in places if not place[1].measured.reaches_output]
     if unread:
-        yield Finding(
-            id="dead-sublayer",
+        yield Fault(
             severity=Severity.WARNING,
-            where=names(unread),
+            where=branch_names(unread),
             message=f"branches that are computed, but that the output does not depend on: {len(unread)} of "
             f"{len(places)}",
             fix="return the last state of the stream, or leave these sub-layers out",
@@ -37,48 +51,44 @@ def dead_sublayers(patient: Patient) -> Iterator[Finding]:
     yield from _without_gradient(patient, [place for place in read if not is_closed(place)], len(places))
 
 
-def _closed(patient: Patient, closed: list[Place], count: int) -> Iterator[Finding]:
+def _closed(patient: Patient, closed: list[BranchSite], count: int) -> Iterator[Fault]:
     opening = [place for place in closed if any(gets_gradient(patient, name) for name in trained_in(patient, place))]
     dead = [place for place in closed if place not in opening and place[1].measured.reaches_loss]
     lone = [place for place in opening if _is_lone(place, closed)]
     if lone:
-        yield Finding(
-            id="dead-sublayer",
+        yield Fault(
             severity=Severity.WARNING,
-            where=names(lone),
+            where=branch_names(lone),
             message=f"branches that start at 0, though most of their likes in the other blocks do not: {len(lone)} of "
             f"{count}. They open in training, later than the others",
             fix="draw their last matrix as that of the others, or start all of them at 0",
         )
     opening = [place for place in opening if place not in lone]
     if opening:
-        yield Finding(
-            id="dead-sublayer",
+        yield Fault(
             severity=Severity.INFO,
-            where=names(opening),
+            where=branch_names(opening),
             message=f"branches that add exactly 0 to the stream: {len(opening)} of {count}. Their weights get a "
             "gradient, at once or when what is closed beside them has opened: they start closed and open in training",
             fix="nothing, if a last matrix or a gain of zeros is meant",
         )
     if dead:
-        yield Finding(
-            id="dead-sublayer",
-            severity=Severity.ERROR,
-            where=names(dead),
+        yield Fault(
+            where=branch_names(dead),
             message=f"branches that add 0 to the stream, and none of whose weights gets a gradient, even when all else "
             f"has moved: {len(dead)} of {count}. They stay as they are",
             fix="look for two factors in a row that start at 0, a mask of zeros, frozen weights, or a detached output",
         )
 
 
-def _is_lone(place: Place, closed: list[Place]) -> bool:
+def _is_lone(place: BranchSite, closed: list[BranchSite]) -> bool:
     """Whether fewer than half of the sub-layers of its kind in its stack start closed as well."""
     stack, found = place
     likes = sum(other.kind == found.kind for other in stack.sublayers)
     return 2 * sum(one[0] is stack and one[1].kind == found.kind for one in closed) < likes
 
 
-def _without_gradient(patient: Patient, acting: list[Place], count: int) -> Iterator[Finding]:
+def _without_gradient(patient: Patient, acting: list[BranchSite], count: int) -> Iterator[Fault]:
     if not was_differentiated(patient):
         return
     silent = []
@@ -88,10 +98,8 @@ def _without_gradient(patient: Patient, acting: list[Place], count: int) -> Iter
         if trained and place[1].measured.reaches_loss and not any(gets_gradient(patient, name) for name in trained):
             silent.append(place)
     if silent:
-        yield Finding(
-            id="dead-sublayer",
-            severity=Severity.ERROR,
-            where=names(silent),
+        yield Fault(
+            where=branch_names(silent),
             message=f"branches that add to the stream, but with a gradient of exactly 0 for all of their trainable "
             f"weights: {len(silent)} of {count}",
             fix="look for detach(), no_grad() or .data between them and the loss, or for gradients that are too small "
@@ -99,16 +107,21 @@ def _without_gradient(patient: Patient, acting: list[Place], count: int) -> Iter
         )
 
 
-def nonfinite_gradients(patient: Patient) -> Iterator[Finding]:
+@rule(
+    "nonfinite-gradient",
+    Severity.ERROR,
+    title="a loss or gradients that are not finite",
+    why="The first update would make the weights NaN, or be skipped by a gradient scaler.",
+    reference="github.com/marian-nmt/marian-dev/issues/699: an un-normed decoder memory, huge gradients and NaN",
+)
+def nonfinite_gradients(patient: Patient) -> Iterator[Fault]:
     """A loss or gradients that overflow in the very first pass."""
     norms, loss = patient.observed.gradient_norms, patient.observed.loss_nats
     bad = [name for name, norm in norms.items() if not math.isfinite(norm)]
     seen = [f"gradients of {len(bad)} of {len(norms)} parameters are not finite"] if bad else []
     seen += [f"the loss is {loss}"] if loss is not None and not math.isfinite(loss) else []
     if seen:
-        yield Finding(
-            id="nonfinite-gradient",
-            severity=Severity.ERROR,
+        yield Fault(
             where=listed(bad),
             message=", and ".join(seen),
             fix="look for 0/0 in norms, for a softmax over nothing but masked places, and for values beyond "
@@ -116,24 +129,133 @@ def nonfinite_gradients(patient: Patient) -> Iterator[Finding]:
         )
 
 
-PLACE = 70
-RULES: tuple[Rule, ...] = (
-    Rule(
-        id="dead-sublayer",
-        severity=Severity.ERROR,
-        title="a sub-layer that does not take part",
-        explanation="A branch that adds nothing, is not read or gets no gradient costs its time and learns nothing; a "
-        "branch that starts at 0 and gets a gradient is fine.",
-        reference="Bachlechner et al. 2020, arXiv:2003.04887, section 3, and Zhang et al. 2019 (Fixup), "
-        "arXiv:1901.09321, section 3, for branches that start at 0 and leave it",
-        check=dead_sublayers,
-    ),
-    Rule(
-        id="nonfinite-gradient",
-        severity=Severity.ERROR,
-        title="a loss or gradients that are not finite",
-        explanation="The first update would make the weights NaN, or be skipped by a gradient scaler.",
-        reference="github.com/marian-nmt/marian-dev/issues/699: an un-normed decoder memory, huge gradients and NaN",
-        check=nonfinite_gradients,
+SURPRISE_NATS = 2.0
+"""Logits of deviation s start about s²/2 above chance: rows of N(0, 0.02²) give 0.0002 d, 1.6 at a width of 8192."""
+LEAK_NATS = 0.5
+"""How far below chance a model that knows nothing may come."""
+LARGEST_DEVIATION = 4.0
+"""Of logits, where no loss was given: 8 nats above chance."""
+
+
+@rule(
+    "loss-far-from-chance",
+    Severity.WARNING,
+    title="a first loss far from that of chance",
+    why="Above it, the first updates do nothing but shrink logits, at the largest gradients of the whole "
+    "training; below it, the loss can see its targets.",
+    reference="Karpathy 2019, A Recipe for Training Neural Networks (karpathy.github.io), 'verify loss @ init'",
+    needs=(
+        initial_weights,
+        logits,
     ),
 )
+def loss_far_from_chance(patient: Patient) -> Iterator[Fault]:
+    """Before training the loss is ln(classes), as in GPT-2 (0.1 above it), and logits are small."""
+    seen = patient.observed
+    if seen.classes is None or seen.classes < 2 or not at_initialisation(patient):
+        return
+    if any(len(weights) == seen.classes for weights in _large(patient)):
+        # The rule about embeddings says why: the output is tied to one.
+        return
+    message, fix = "", _SMALLER
+    chance = f"ln {seen.classes} = {math.log(seen.classes):.2f}"
+    if seen.loss_nats is None or seen.loss_is_stand_in:
+        if seen.logit_deviation is not None and seen.logit_deviation > LARGEST_DEVIATION:
+            message = f"logits deviate by {seen.logit_deviation:.3g} before training, and a loss near {chance} wants "
+            message += "them to deviate by at most about 1"
+    else:
+        excess = seen.loss_nats - math.log(seen.classes)
+        side = "above" if excess > 0 else "below"
+        told = f"the loss before training is {seen.loss_nats:.2f} nats a token, {abs(excess):.2f} {side} {chance}"
+        if excess > SURPRISE_NATS:
+            message = f"{told}: the model is sure of what it cannot know{_logits(seen.logit_deviation)}"
+            fix += "; where logits are small, see that the loss is a mean over tokens and not a sum"
+        elif excess < -LEAK_NATS:
+            message = f"{told}: a model that knows nothing yet knows its targets{_logits(seen.logit_deviation)}"
+            fix = _LEAK
+    if message:
+        yield Fault(where="", message=message, fix=fix)
+
+
+def _large(patient: Patient) -> list[nn.Parameter]:
+    weights = dict(patient.model.named_parameters(remove_duplicate=False))
+    return [weights[name] for name in large_tables(patient.model)]
+
+
+_SMALLER = (
+    "draw the output matrix, or the embedding that it is tied to, at a deviation of at most 1/√width, or scale logits "
+    "down"
+)
+_LEAK = (
+    "see that targets are shifted by one, that attention masks the future, and that padding is not counted among the "
+    "tokens that the loss is a mean of"
+)
+
+
+def _logits(deviation: float | None) -> str:
+    return f" (its logits deviate by {deviation:.3g})" if deviation is not None else ""
+
+
+TINY_SHARE = 1e-3
+LARGE_STREAM = 10.0
+"""Mean square; embeddings of N(0, 1/d) times √d, and normed ones, have 1. Narrow models with weights of N(0, 0.02²)
+have shares of 1e-4 (BERT of width 32) beside such a stream: there the weights are small, not the embedding large."""
+
+
+@rule(
+    "embedding-swamps-blocks",
+    Severity.WARNING,
+    title="an embedding so large that blocks barely act",
+    why="In a stream without norms on it, what a block adds is as large as its weights make it, whatever "
+    "the embedding is: a large embedding keeps every later norm from seeing the branches.",
+    reference="Takase et al. 2023 (Spike No More), arXiv:2312.16903, for the other side; Xiong et al. 2020, "
+    "arXiv:2002.04745, lemma 2: the sum grows by one branch at a time",
+)
+def embedding_swamps_blocks(patient: Patient) -> Iterator[Fault]:
+    """A stream that starts so large that nothing which blocks add to it changes what the next one reads."""
+    for stack in patient.stacks:
+        places = [(stack, sublayer) for sublayer in stack.sublayers]
+        measured = [sublayer.measured for sublayer in stack.sublayers]
+        # Branches that a gate or a factor holds down are held down on purpose.
+        held = any(is_closed(place) or abs(place[1].branch_scale or 1.0) < 0.1 for place in places)
+        most, least = max(one.share for one in measured), min(one.stream_square for one in measured)
+        # Where norms stand on the stream, its size at the source is soon forgotten.
+        if not held and most < TINY_SHARE and least > LARGE_STREAM:
+            yield Fault(
+                where=stack.name,
+                message=f"the stream enters the first block at a mean square of {stack.source_square:.3g}, and no "
+                f"sub-layer adds more than {most:.2g} of a sum's square: blocks barely change what the next one reads",
+                fix="draw the embedding smaller (a deviation of 1/√width where it is multiplied by √width, 0.02 where "
+                "not), or norm it",
+            )
+
+
+@rule(
+    "embedding-too-large",
+    Severity.WARNING,
+    title="an embedding drawn much too large",
+    why="A norm behind it hides its size from the blocks, but not from its gradient, which is divided by "
+    "it, nor from the positions that are added to it, nor from an output that is tied to it.",
+    reference="Xiong et al. 2020, arXiv:2002.04745, lemma 3: the Jacobian of a norm falls with the size of its "
+    "input; Takase et al. 2023 (Spike No More), arXiv:2312.16903, section 4, for embeddings of deviation 1",
+    needs=(initial_weights,),
+)
+def embedding_too_large(patient: Patient) -> Iterator[Fault]:
+    """A table drawn far larger than any that is in use, where its blocks do not suffer from it: behind a norm."""
+    tables = large_tables(patient.model)
+    if not tables or any(True for _ in embedding_swamps_blocks.check(patient)):
+        return
+    size = max(tables.values())
+    tied = " The output matrix is the same table, so that logits are as much too large." * _is_output(patient, tables)
+    yield Fault(
+        where=listed(tables),
+        message=f"an embedding starts with entries of root mean square {size:.3g}, where N(0, 1) is the largest that "
+        f"libraries draw. What is added to it, such as positions, is lost in it, and behind a norm its gradient is "
+        f"{size:.3g} times smaller.{tied}",
+        fix="draw it at a deviation of 0.02, or of 1/√width where it is multiplied by √width",
+    )
+
+
+def _is_output(patient: Patient, tables: dict[str, float]) -> bool:
+    weights = dict(patient.model.named_parameters())
+    return any(len(weights[name]) == patient.observed.classes for name in tables if name in weights)

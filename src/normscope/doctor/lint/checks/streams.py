@@ -1,16 +1,25 @@
-"""Several residual streams: what they are mixed with, and whether branches reach them, alike or unlike."""
+"""The skip path: several streams and what they are mixed with, and a stream that is amplified, faded or drifts."""
 
+import math
 from collections.abc import Iterator
 
 from ...identify.lanes import NOT_BEYOND
-from ...result import Finding, Severity
+from ...record import Stack, Sublayer
+from ...result import Severity
 from ...trace.lanes import SUMS_TO_ONE
-from ..gradient_reach import Place, names
-from ..rules import Patient, Rule
-from ..vectors import at_initialisation, listed
+from ..patient import BranchSite, Patient, at_initialisation, branch_names, listed
+from ..rule import Fault, rule
 
 
-def mixing_one_sided(patient: Patient) -> Iterator[Finding]:
+@rule(
+    "mixing-not-doubly-stochastic",
+    Severity.WARNING,
+    title="Streams mixed by a matrix that is not doubly stochastic",
+    why="Only where rows and columns both sum to 1 does mixing keep the streams' mean; a softmax alone, or "
+    "too few rounds, makes one stream grow at the cost of others, more so with depth.",
+    reference="Xie et al. 2025, arXiv:2512.24880, section 4",
+)
+def mixing_one_sided(patient: Patient) -> Iterator[Fault]:
     """Mixings whose rows or columns all sum to 1, as a softmax or half a round leaves them, but not both."""
     off_by_place = [
         (connection.one_side_alone or 0, place)
@@ -19,17 +28,23 @@ def mixing_one_sided(patient: Patient) -> Iterator[Finding]:
     ]
     if off_by_place:
         off, places = max(off for off, _ in off_by_place), [place for _, place in off_by_place]
-        yield Finding(
-            id="mixing-not-doubly-stochastic",
-            severity=Severity.WARNING,
-            where=names(places),
+        yield Fault(
+            where=branch_names(places),
             message=f"streams are mixed by matrices of which rows or columns sum to 1, but not both: the others are "
             f"off by up to {off:.2g} in {len(places)} sub-layers",
             fix="divide rows and columns by their sums in turn, 20 rounds or more (Sinkhorn and Knopp)",
         )
 
 
-def branches_halved(patient: Patient) -> Iterator[Finding]:
+@rule(
+    "branches-halved",
+    Severity.WARNING,
+    title="Branches that reach all streams at half their size",
+    why="With weights of 0, mHC is Pre-LN only where the sigmoid of what is added is doubled; without "
+    "that, every branch counts half.",
+    reference="Xie et al. 2025, arXiv:2512.24880, section 4",
+)
+def branches_halved(patient: Patient) -> Iterator[Fault]:
     """Branches that all enter the streams at half their size, because sigmoids of about 0 are not doubled."""
     places = [
         place
@@ -41,10 +56,8 @@ def branches_halved(patient: Patient) -> Iterator[Finding]:
         and _is_near(connection.write.total, 0.5, 0.05)
     ]
     if places and len(places) == len(list(patient.sublayers())):
-        yield Finding(
-            id="branches-halved",
-            severity=Severity.WARNING,
-            where=names(places),
+        yield Fault(
+            where=branch_names(places),
             message=f"the output of every sub-layer is multiplied by about 0.5 where it is added to the streams: "
             f"{len(places)} of them. Sigmoids of small numbers give 0.5, and mHC doubles them",
             fix="multiply the sigmoids of what is added to the streams by 2",
@@ -55,13 +68,20 @@ def _is_near(value: float | None, wanted: float, within: float) -> bool:
     return value is not None and abs(value - wanted) < within
 
 
-def copies_for_ever(patient: Patient) -> Iterator[Finding]:
+@rule(
+    "streams-stay-copies",
+    Severity.ERROR,
+    title="Streams that stay copies of each other",
+    why="Where every stream gets the same from every sub-layer, and mixing keeps what is equal, several "
+    "streams cost their memory and time and compute what one does.",
+    reference="Zhu et al. 2024, arXiv:2409.19606, section 2, where streams start as copies and every one has "
+    "weights of its own",
+)
+def copies_for_ever(patient: Patient) -> Iterator[Fault]:
     """Streams that start as copies of each other and get the same at every sub-layer, whatever is trained."""
     for stack in patient.stacks:
         if stack.streams_stay_copies:
-            yield Finding(
-                id="streams-stay-copies",
-                severity=Severity.ERROR,
+            yield Fault(
                 where=listed(sublayer.name for sublayer in stack.sublayers),
                 message=f"{stack.streams} streams start as copies of each other and are copies after every one of "
                 f"{len(stack.sublayers)} sub-layers, also when noise is put on all trained parameters: they do the "
@@ -71,16 +91,22 @@ def copies_for_ever(patient: Patient) -> Iterator[Finding]:
             )
 
 
-def streams_left_out(patient: Patient) -> Iterator[Finding]:
+@rule(
+    "stream-not-written",
+    Severity.WARNING,
+    title="Streams that no sub-layer writes to",
+    why="Hyper-connections add every branch to every stream, each with a weight of its own; a mask or a "
+    "weight of the wrong shape leaves some out.",
+    reference="Zhu et al. 2024, arXiv:2409.19606, section 2, and Xie et al. 2025, arXiv:2512.24880, section 4",
+)
+def streams_left_out(patient: Patient) -> Iterator[Fault]:
     """Streams that no sub-layer's output is added to."""
     for stack in patient.stacks:
         left = [set(s.connection.unwritten) for s in stack.sublayers if s.connection is not None]
         unwritten = sorted(set.intersection(*left)) if left else []
         if unwritten:
             mixed = any(s.connection is not None and s.connection.mixing is not None for s in stack.sublayers)
-            yield Finding(
-                id="stream-not-written",
-                severity=Severity.WARNING,
+            yield Fault(
                 where=listed(sublayer.name for sublayer in stack.sublayers),
                 message=f"no sub-layer's output is added to {len(unwritten)} of {stack.streams} streams (number "
                 f"{', '.join(map(str, unwritten))}): it is multiplied by exactly 0 there. "
@@ -93,7 +119,16 @@ WIDE = 0.5
 """Of the spread of σ's about 1/2: that of logits with a standard deviation of 1.3."""
 
 
-def weights_drawn_wide(patient: Patient) -> Iterator[Finding]:
+@rule(
+    "stream-weights-drawn-wide",
+    Severity.INFO,
+    title="Weights of streams that are drawn wide",
+    why="Where the logits of mHC's weights start wide, mHC is no Pre-LN at initialisation, streams differ "
+    "from the first sub-layer on, and 20 rounds leave sums that are not 1.",
+    reference="Xie et al. 2025, arXiv:2512.24880, section 4; transformers 5.23, deepseek_v4: logits have a "
+    "standard deviation of 0.02 √(4d), 2.6 at a width of 4,096, and sums are off by up to 0.03",
+)
+def weights_drawn_wide(patient: Patient) -> Iterator[Fault]:
     """Weights of streams that differ so much from token to token and stream to stream that no stream starts alike."""
     by_token = [place for place in patient.sublayers() if place[0].streams_start_equal and _is_by_token(place)]
     spreads = [place[1].connection.write.spread for place in by_token if place[1].connection is not None]
@@ -116,68 +151,131 @@ def weights_drawn_wide(patient: Patient) -> Iterator[Finding]:
             f"{100 * max(share for _, share in off):.0f} % of the tokens of a sub-layer not within {SUMS_TO_ONE:g}"
         )
     if said:
-        yield Finding(
-            id="stream-weights-drawn-wide",
-            severity=Severity.INFO,
-            where=names(by_token),
+        yield Fault(
+            where=branch_names(by_token),
             message="; ".join(said),
             fix="nothing, where this is meant, as in DeepSeek-V4; else start the logits smaller, by a factor of 0.01 "
             "as HY-V4 does, or give the mixing more rounds",
         )
 
 
-def _is_by_token(place: Place) -> bool:
+def _is_by_token(place: BranchSite) -> bool:
     connection = place[1].connection
     return connection is not None and connection.write.made == "token" and not connection.unwritten
 
 
-PLACE = 47
-RULES = (
-    Rule(
-        id="mixing-not-doubly-stochastic",
-        severity=Severity.WARNING,
-        title="Streams mixed by a matrix that is not doubly stochastic",
-        explanation="Only where rows and columns both sum to 1 does mixing keep the streams' mean; a softmax alone, or "
-        "too few rounds, makes one stream grow at the cost of others, more so with depth.",
-        reference="Xie et al. 2025, arXiv:2512.24880, section 4",
-        check=mixing_one_sided,
-    ),
-    Rule(
-        id="branches-halved",
-        severity=Severity.WARNING,
-        title="Branches that reach all streams at half their size",
-        explanation="With weights of 0, mHC is Pre-LN only where the sigmoid of what is added is doubled; without "
-        "that, every branch counts half.",
-        reference="Xie et al. 2025, arXiv:2512.24880, section 4",
-        check=branches_halved,
-    ),
-    Rule(
-        id="streams-stay-copies",
-        severity=Severity.ERROR,
-        title="Streams that stay copies of each other",
-        explanation="Where every stream gets the same from every sub-layer, and mixing keeps what is equal, several "
-        "streams cost their memory and time and compute what one does.",
-        reference="Zhu et al. 2024, arXiv:2409.19606, section 2, where streams start as copies and every one has "
-        "weights of its own",
-        check=copies_for_ever,
-    ),
-    Rule(
-        id="stream-not-written",
-        severity=Severity.WARNING,
-        title="Streams that no sub-layer writes to",
-        explanation="Hyper-connections add every branch to every stream, each with a weight of its own; a mask or a "
-        "weight of the wrong shape leaves some out.",
-        reference="Zhu et al. 2024, arXiv:2409.19606, section 2, and Xie et al. 2025, arXiv:2512.24880, section 4",
-        check=streams_left_out,
-    ),
-    Rule(
-        id="stream-weights-drawn-wide",
-        severity=Severity.INFO,
-        title="Weights of streams that are drawn wide",
-        explanation="Where the logits of mHC's weights start wide, mHC is no Pre-LN at initialisation, streams differ "
-        "from the first sub-layer on, and 20 rounds leave sums that are not 1.",
-        reference="Xie et al. 2025, arXiv:2512.24880, section 4; transformers 5.23, deepseek_v4: logits have a "
-        "standard deviation of 0.02 √(4d), 2.6 at a width of 4,096, and sums are off by up to 0.03",
-        check=weights_drawn_wide,
-    ),
+LARGEST_GROWTH = 2.0
+
+
+@rule(
+    "amplified-stream",
+    Severity.WARNING,
+    title="a factor above 1 on a skip path without norms",
+    why="It is taken once a sub-layer, so that the stream grows exponentially with depth, and what later "
+    "branches add is lost in it.",
+    reference="Wang et al. 2022, arXiv:2203.00555, figure 2, where a norm follows every sum; joeynmt, whose "
+    "`initializer: xavier_normal` turned DeepNorm's factors on for Pre-LN too",
 )
+def amplified_stream(patient: Patient) -> Iterator[Fault]:
+    """Factors above 1 on the skip path that no norm of the sum takes back."""
+    for stack in patient.stacks:
+        raised = [(found, factor) for found, factor in _skip_factors(stack) if factor > 1.0]
+        growth = math.prod(factor for _, factor in raised)
+        if growth > LARGEST_GROWTH:
+            yield Fault(
+                where=listed(found.name for found, _ in raised),
+                message=f"the skip path multiplies the stream by {growth:.3g} over {len(raised)} sub-layers, and no "
+                f"norm follows their sums: its mean square goes from {stack.source_square:.3g} to "
+                f"{stack.sublayers[-1].measured.sum_square:.3g}",
+                fix="leave the factor on the skip to placements that norm the sum, as DeepNorm does, or take 1; of "
+                "several streams, mix by a matrix whose rows and columns sum to 1",
+            )
+
+
+@rule(
+    "faded-stream",
+    Severity.WARNING,
+    title="a factor below 1 on a skip path, once a sub-layer",
+    why="The embedding and the first blocks' work are lost exponentially with depth, forward and in the "
+    "gradient; factors that approach 1 with depth lose them no faster than a mean does.",
+    reference="He et al. 2016, arXiv:1603.05027, section 3.1: shortcuts times 0.5 do not converge well at 110 layers",
+)
+def faded_stream(patient: Patient) -> Iterator[Fault]:
+    """Factors below 1 on the skip path that leave less of its source than any mean over the sub-layers does."""
+    for stack in patient.stacks:
+        lowered = [
+            (found, factor) for found, factor in _skip_factors(stack) if factor < 1.0 and not _keeps_square(found)
+        ]
+        rest, count = math.prod(factor for _, factor in lowered), len(lowered)
+        if count > 1 and rest < 1 / count**2:
+            yield Fault(
+                where=listed(found.name for found, _ in lowered),
+                message=f"the skip path multiplies the stream by {rest:.3g} over {count} sub-layers: of what they "
+                f"start from, so much is left at the end, and their gradient falls likewise. An even mean leaves "
+                f"1/{count}. The stream's mean square goes from {stack.source_square:.3g} to "
+                f"{stack.sublayers[-1].measured.sum_square:.3g}",
+                fix="let the factor on the skip approach 1 with depth, as √((k - 1)/k) does; of several streams, mix "
+                "by a matrix whose rows and columns sum to 1",
+            )
+
+
+NEAR_ONE = (0.5, 1.5)
+"""Between these a² + b² is taken to be meant as 1."""
+EXACT = 0.01
+
+
+@rule(
+    "drifting-stream",
+    Severity.INFO,
+    title="factors of skip and branch that nearly keep the stream's size",
+    why="Where a² + b² = 1, and the branch is normed, the stream's mean square stays where it starts; if "
+    "a square root was forgotten, or skip and branch count sub-layers from another number, it drifts.",
+    reference="Beam, transformers 5.23, `depth_scaled_residual_add`: √((k - 1)/k) and 1/√k",
+)
+def drifting_stream(patient: Patient) -> Iterator[Fault]:
+    """Factors a of the skip and b of a normed branch whose squares nearly add up to 1, in a formula without a name."""
+    if not at_initialisation(patient):
+        return
+    for stack in patient.stacks:
+        if stack.placement:
+            continue
+        pairs = [
+            (found, found.skip_scale**2 + found.branch_scale**2)
+            for found, _ in _skip_factors(stack)
+            if found.skip_scale is not None and found.branch_scale is not None and found.formula.branch_is_normed
+            if abs(found.skip_scale) < 1 - EXACT
+        ]
+        off = [(found, total) for found, total in pairs if abs(total - 1) > EXACT]
+        if len(off) < 2 or any(not NEAR_ONE[0] <= total <= NEAR_ONE[1] for _, total in pairs):
+            continue
+        totals = [total for _, total in off]
+        yield Fault(
+            where=listed(found.name for found, _ in off),
+            message=f"the squares of what skip and normed branch are multiplied by add up to {min(totals):.3g} to "
+            f"{max(totals):.3g}, not to 1, in {len(off)} sub-layers: the stream's mean square goes from "
+            f"{stack.source_square:.3g} to {stack.sublayers[-1].measured.sum_square:.3g}",
+            fix="where the mean square is to stay, take a² + b² = 1, as √((k - 1)/k) and 1/√k have it",
+        )
+
+
+def _keeps_square(found: Sublayer) -> bool:
+    """Whether the factors of skip and branch, a² + b² = 1, replace what is lost, as Muse Spark's gates do."""
+    skip, branch = found.skip_scale, found.branch_scale
+    return skip is not None and branch is not None and abs(skip**2 + branch**2 - 1) < 0.05
+
+
+def _skip_factors(stack: Stack) -> Iterator[tuple[Sublayer, float]]:
+    """What each sub-layer multiplies the stream with on the skip path, without its sign, where no norm follows.
+
+    Of several streams in one tensor that is what they are multiplied with where they are equal.
+    """
+    for found in stack.sublayers:
+        if found.formula.norms_a_sum:
+            continue
+        if found.connection is not None:
+            mixing = found.connection.mixing
+            if mixing is not None and mixing.total is not None:
+                yield found, abs(mixing.total)
+        # Where sub-layers have one formula together, streams stand in tensors of their own, and no path is the skip.
+        elif found.skip_scale is not None and len(found.formula.segment.branches) == 1:
+            yield found, abs(found.skip_scale)

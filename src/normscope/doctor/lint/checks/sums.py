@@ -4,23 +4,27 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from ...record import Stack
-from ...result import Finding, Severity
-from ..matrices import parameters_by_name
-from ..rules import Patient, Rule
+from ...result import Severity
+from ..patient import Patient, listed, norm_parameters, parameters_by_name
+from ..rule import Fault, rule
 from ..structure import carries_norm, in_blocks, wanted
-from ..vectors import listed, norm_parameters
 
 ENCODER, DECODER = ("attention", "feed_forward"), ("attention", "cross_attention", "feed_forward")
 
 
-def lost_residual(patient: Patient) -> Iterator[Finding]:
+@rule(
+    "lost-residual",
+    Severity.ERROR,
+    title="A sub-layer without its residual sum",
+    why="Without the sum the gradient has no way around the sub-layer, and what the stream carried is lost there.",
+    reference="github.com/pytorch/pytorch pull request 61165; github.com/OpenNMT/OpenNMT-py pull request 2199",
+)
+def lost_residual(patient: Patient) -> Iterator[Fault]:
     """Sub-layers whose output is not added to the stream that they read."""
     yield from _cut(patient)
     for number, stack in enumerate(patient.stacks):
         if carries_norm(stack, wanted(patient, number)):
-            yield Finding(
-                id="lost-residual",
-                severity=Severity.ERROR,
+            yield Fault(
                 where=stack.name,
                 message=f"every skip of {stack.blocks} blocks carries the normed stream: the norm in front of a "
                 "sub-layer is written onto x before x + F(x), and no norm follows the last sum",
@@ -30,7 +34,7 @@ def lost_residual(patient: Patient) -> Iterator[Finding]:
             yield from _one_short(patient, number)
 
 
-def _cut(patient: Patient) -> Iterator[Finding]:
+def _cut(patient: Patient) -> Iterator[Fault]:
     places = []
     for stack in patient.stacks:
         if stack.continues is None or stack.cut_by is None:
@@ -42,9 +46,7 @@ def _cut(patient: Patient) -> Iterator[Finding]:
     if places:
         kinds = " and ".join(dict.fromkeys(kind for kind, _, _ in places))
         pairs = [f"between {before or 'its start'} and {after or 'its end'}" for _, before, after in places]
-        yield Finding(
-            id="lost-residual",
-            severity=Severity.ERROR,
+        yield Fault(
             where=listed(after for _, _, after in places),
             message=f"the output of {kinds} takes the place of the stream instead of being added to it, "
             f"{listed(pairs)}: {len(places)} of the sums that a stack of such blocks has are missing",
@@ -52,7 +54,7 @@ def _cut(patient: Patient) -> Iterator[Finding]:
         )
 
 
-def _one_short(patient: Patient, number: int) -> Iterator[Finding]:
+def _one_short(patient: Patient, number: int) -> Iterator[Fault]:
     """Kinds of sub-layers that make whole blocks but for one or few that are missing, whose matrices are there.
 
     Without matrices that join no sum, nothing is missing: the blocks are others than they seem, as where shared experts
@@ -81,8 +83,7 @@ def _one_short(patient: Patient, number: int) -> Iterator[Finding]:
         unless = ", unless its stream begins at zero there" if begins_later else ""
         # Where others have no name either, the blocks were not understood, and nothing is certain of what is missing.
         understood = all(sublayer.placement for sublayer in in_blocks(stack))
-        yield Finding(
-            id="lost-residual",
+        yield Fault(
             severity=Severity.ERROR if understood and not begins_later else Severity.INFO,
             where=stack.name,
             message=f"{listed(said)} joins no sum, though its likes in the other blocks do{unless}",
@@ -111,7 +112,15 @@ def _all_alike(stack: Stack) -> bool:
     return stack.blocks > 1 and len(blocks) == 1
 
 
-def unused_parameters(patient: Patient) -> Iterator[Finding]:
+@rule(
+    "unused-parameters",
+    Severity.ERROR,
+    title="Blocks or norms that nothing goes through",
+    why="They are counted, saved and decayed, and do nothing: often a name of a variant is spelt otherwise "
+    "where it is read than where it is given.",
+    reference="github.com/lmsdss/LayerNorm-Scaling: a lower-cased norm type is compared with 'LNS'",
+)
+def unused_parameters(patient: Patient) -> Iterator[Fault]:
     """Blocks and norms that are built and that the forward pass does not go through."""
     unused = set(patient.observed.unused_parameters)
     if not unused:
@@ -119,8 +128,7 @@ def unused_parameters(patient: Patient) -> Iterator[Finding]:
     skipped = _skipped_blocks(patient, unused)
     others = [path for path in skipped if not _has_a_like(patient, path, skipped)]
     if others:
-        yield Finding(
-            id="unused-parameters",
+        yield Fault(
             severity=Severity.INFO,
             where=listed(others),
             message=f"{len(others)} of the modules in a row do nothing in this pass, and are built otherwise than "
@@ -129,9 +137,7 @@ def unused_parameters(patient: Patient) -> Iterator[Finding]:
         )
     skipped = [path for path in skipped if path not in others]
     if skipped:
-        yield Finding(
-            id="unused-parameters",
-            severity=Severity.ERROR,
+        yield Fault(
             where=listed(skipped),
             message=f"{len(skipped)} of the modules in a row of likes do nothing: the forward pass reads none of their "
             "weights, while it reads those of the others",
@@ -146,8 +152,7 @@ def unused_parameters(patient: Patient) -> Iterator[Finding]:
     idle = sorted(path for path in norms if path and not any(_within(path, module) for module in skipped))
     idle = [path for path in idle if not any(_within(name, path) and name not in unused for name in _names(patient))]
     if idle:
-        yield Finding(
-            id="unused-parameters",
+        yield Fault(
             severity=Severity.WARNING,
             where=listed(idle),
             message=f"{len(idle)} norms are built and never applied: the forward pass reads none of their parameters",
@@ -192,26 +197,3 @@ def _has_a_like(patient: Patient, path: str, skipped: Sequence[str]) -> bool:
 
 def _within(path: str, module: str) -> bool:
     return path == module or path.startswith(module + ".")
-
-
-PLACE = 10
-RULES: tuple[Rule, ...] = (
-    Rule(
-        id="lost-residual",
-        severity=Severity.ERROR,
-        title="A sub-layer without its residual sum",
-        explanation="Without the sum the gradient has no way around the sub-layer, and what the stream carried is lost "
-        "there.",
-        reference="github.com/pytorch/pytorch pull request 61165; github.com/OpenNMT/OpenNMT-py pull request 2199",
-        check=lost_residual,
-    ),
-    Rule(
-        id="unused-parameters",
-        severity=Severity.ERROR,
-        title="Blocks or norms that nothing goes through",
-        explanation="They are counted, saved and decayed, and do nothing: often a name of a variant is spelt otherwise "
-        "where it is read than where it is given.",
-        reference="github.com/lmsdss/LayerNorm-Scaling: a lower-cased norm type is compared with 'LNS'",
-        check=unused_parameters,
-    ),
-)

@@ -1,13 +1,207 @@
-"""Trained weights that say that they were trained under another wiring than the one they are in."""
+"""Trained weights that belong to another model: norms it lacks or has beyond it, or another wiring."""
 
 import math
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import sqrt
+from statistics import fmean, stdev
+
+import torch
+from torch import Tensor
 
 from ...identify.stacks import wired_like
-from ...result import Finding, Severity
-from ..alignment import Alignment, alignment
-from ..needs import trained_weights
-from ..rules import Patient, Rule
+from ...result import Severity
+from ..patient import Patient, a_checkpoint, listed, norm_parameters, parameters_by_name, trained_weights
+from ..rule import Fault, rule
+
+_LIKE_A_NORM = re.compile(r"norm|(?<![a-z])ln(?![a-z])", re.IGNORECASE)
+"""Of a tensor that only the checkpoint has, nothing but its name is known."""
+FEWEST_LIKES = 2
+"""Norms of the same width that must have been trained before one that was not stands out."""
+
+
+@rule(
+    "checkpoint-tensors",
+    Severity.ERROR,
+    title="Checkpoint and model have different norms",
+    why="A placement flag that differs from training's builds norms that were never trained, or leaves out "
+    "those that were.",
+    reference="Xiong et al. 2020, arXiv:2002.04745, table 1: the final norm is what Pre-LN has beyond Post-LN",
+    needs=(a_checkpoint,),
+)
+def checkpoint_tensors(patient: Patient) -> Iterator[Fault]:
+    """Weights of a stack that the checkpoint lacks, and norms that the model lacks."""
+    if patient.loading is None:
+        return
+    norms = _stream_norms(patient)
+    lacking = [name for name in patient.loading.missing if name.rpartition(".")[0] in norms]
+    if lacking:
+        yield Fault(
+            where=listed(lacking),
+            message=f"the model has {len(lacking)} gains and shifts of norms that the checkpoint lacks: it was trained "
+            "without these norms",
+            fix="set the flag that builds them as it was in training: for the final norm often that of Pre-LN",
+        )
+    used = {name for _, sublayer in patient.sublayers() for name in sublayer.measured.parameters}
+    weights = [name for name in patient.loading.missing if name in used and name not in lacking]
+    if weights:
+        yield Fault(
+            where=listed(weights),
+            message=f"the checkpoint lacks {len(weights)} weights of the stacks' sub-layers, which are as they were "
+            "drawn",
+            fix="load a checkpoint of this model, and compare the names of its tensors with the model's",
+        )
+    unexpected = [name for name in patient.loading.unexpected if _LIKE_A_NORM.search(name)]
+    if unexpected:
+        yield Fault(
+            where=listed(unexpected),
+            message=f"the checkpoint has {len(unexpected)} tensors of norms that the model has no place for: it was "
+            "trained with norms that the model lacks",
+            fix="set the flag that builds them as it was in training: for the final norm often that of Pre-LN",
+        )
+
+
+@rule(
+    "untrained-norm",
+    Severity.ERROR,
+    title="A norm that was never trained among norms that were",
+    why="Loading without strictness leaves it at its initial gain of 1, and the weights beside it were "
+    "trained without it.",
+    reference="Xiong et al. 2020, arXiv:2002.04745, table 1",
+)
+def untrained_norm(patient: Patient) -> Iterator[Fault]:
+    """A norm whose gain and shift are exactly as they were made, while all its likes have been trained."""
+    unused = set(patient.observed.unused_parameters)
+    by_width: dict[int, dict[str, bool]] = {}
+    for path, own in _stream_norms(patient).items():
+        if not any(f"{path}.{name}" in unused for name in own):
+            width = max(tensor.numel() for tensor in own.values())
+            by_width.setdefault(width, {})[path] = all(map(_is_initial, own.values()))
+    for width, norms in by_width.items():
+        fresh = [path for path, initial in norms.items() if initial]
+        trained = len(norms) - len(fresh)
+        if fresh and trained >= max(FEWEST_LIKES, 2 * len(fresh)):
+            yield Fault(
+                where=listed(fresh),
+                message=f"every gain is exactly its initial value and every shift exactly 0, while the {trained} other "
+                f"norms of width {width} have been trained: the weights come from a model without "
+                + ("this norm" if len(fresh) == 1 else f"these {len(fresh)} norms"),
+                fix="set the flag that builds it as it was in training, or train on",
+            )
+
+
+def _stream_norms(patient: Patient) -> Mapping[str, dict[str, Tensor]]:
+    """Parameters of norms of a stream's width, by the path of the module and their own names."""
+    widths = {stack.width for stack in patient.stacks}
+    found: dict[str, dict[str, Tensor]] = {}
+    for name, parameter in norm_parameters(patient.model).items():
+        if parameter.ndim == 1 and parameter.numel() in widths and parameter.numel() > 1:
+            path, _, own = name.rpartition(".")
+            found.setdefault(path, {})[own] = parameter.detach()
+    return found
+
+
+def _is_initial(tensor: Tensor) -> bool:
+    """All 1, or all 0: a gain or a shift, or a gain that is counted from 1."""
+    return bool((tensor == tensor[0]).all()) and float(tensor[0]) in (0.0, 1.0) and bool(torch.isfinite(tensor).all())
+
+
+# D = width of the stream
+
+
+FEWEST = 4
+"""Sub-layers with another after them, below which there is too little to tell."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alignment:
+    """Of the norms of a stack, sub-layer by sub-layer but for the last."""
+
+    own: tuple[float, ...]
+    """Correlation, over features, of the gains of the sub-layer's norm with the sizes of the columns of the matrices
+    that read its input. Training makes them grow together where the norm stands in front of these matrices: for
+    y = W (γ ∘ n) the gradient flow keeps γ_i² - ‖W_:i‖² (Du et al. 2018, arXiv:1806.00900, for layers in a row)."""
+    following: tuple[float, ...]
+    """The same with the matrices of the sub-layer after it, in front of which the norm of Post-LN stands."""
+
+    shifts: float | None
+    """Mean correlation of a norm's shifts with the biases that its own sub-layer adds to the stream. Where the norm
+    stands behind the sum, as in Post-LN, the loss's gradients with respect to the two are one vector, but for the
+    norm's Jacobian between them, and both start at 0; elsewhere nothing ties them. None without shifts or biases."""
+
+    @property
+    def difference(self) -> float:
+        """Above 0 where norms were trained in front of their own sub-layers, as Pre-LN's; below 0 for Post-LN's."""
+        return fmean(self._differences)
+
+    @property
+    def certainty(self) -> float:
+        """How many of its standard errors, over sub-layers, the difference is from 0."""
+        error = stdev(self._differences) / sqrt(len(self._differences))
+        return abs(self.difference) / error if error else float("inf")
+
+    @property
+    def _differences(self) -> list[float]:
+        return [a - b for a, b in zip(self.own, self.following, strict=True)]
+
+
+def alignment(patient: Patient, number: int) -> Alignment | None:
+    """Of one stack; None where it is not known which norm belongs to which sub-layer, or there are too few."""
+    stack, weights = patient.stacks[number], parameters_by_name(patient)
+    matrices = [sublayer.measured.matrices for sublayer in stack.sublayers]
+    columns = [_columns([weights[name] for name in names if name in weights], stack.width) for names in matrices]
+    norms = _block_norms(patient, stack.name, stack.width)
+    gains = [vectors[0].abs() for vectors in norms]
+    if len(gains) != len(columns) or len(columns) <= FEWEST or any(one is None for one in columns):
+        return None
+    sizes = [one for one in columns if one is not None]
+    return Alignment(
+        own=tuple(map(_correlation, gains[:-1], sizes[:-1])),
+        following=tuple(map(_correlation, gains[:-1], sizes[1:])),
+        shifts=_shifts(norms, [_bias(weights, names, stack.width) for names in matrices]),
+    )
+
+
+def _block_norms(patient: Patient, path: str, width: int) -> list[list[Tensor]]:
+    """The vectors of norms in the blocks of a stack, gains first, in the order in which the norms were built."""
+    modules: dict[str, list[Tensor]] = {}
+    for name, parameter in norm_parameters(patient.model).items():
+        inside = name.removeprefix(f"{path}.") if path else name
+        numbered = any(part.isdigit() for part in inside.split(".")[:-1])
+        if name.startswith(path) and numbered and parameter.numel() == width:
+            # A norm's shift comes after its gain.
+            modules.setdefault(name.rpartition(".")[0], []).append(parameter.detach())
+    return list(modules.values())
+
+
+def _bias(weights: Mapping[str, Tensor], matrices: Sequence[str], width: int) -> Tensor | None:
+    """What the last matrix of a sub-layer has beside it to be added to every token."""
+    path, _, last = matrices[-1].rpartition(".")
+    beside = [w for name, w in weights.items() if name.rpartition(".")[0] == path and name != f"{path}.{last}"]
+    found = [vector.detach() for vector in beside if vector.shape == (width,)]
+    return found[0] if len(found) == 1 else None
+
+
+def _shifts(norms: Sequence[Sequence[Tensor]], biases: Sequence[Tensor | None]) -> float | None:
+    pairs = [(norm[1], b) for norm, b in zip(norms, biases, strict=True) if len(norm) == 2 and b is not None]
+    return fmean(_correlation(*pair) for pair in pairs) if len(pairs) == len(norms) else None
+
+
+def _columns(matrices: list[Tensor], width: int) -> Tensor | None:
+    """(D): the size of what reads each feature of the input, over all matrices but the last, which makes the output."""
+    reading = [matrix.detach().double() for matrix in matrices[:-1] if matrix.ndim == 2 and width in matrix.shape]
+    if not reading:
+        return None
+    squares = [m.square().sum(0) if m.shape[1] == width else m.square().sum(1) for m in reading]
+    return torch.stack(squares).sum(0).sqrt()
+
+
+def _correlation(some: Tensor, others: Tensor) -> float:
+    a, b = some.double(), others.double()
+    a, b = a - a.mean(), b - b.mean()
+    return float((a @ b) / (a.norm() * b.norm()).clamp_min(1e-30))
+
 
 LEAST_DIFFERENCE = 0.15
 """Of correlations; one of 64 unrelated features strays by 0.12, and the mean over sub-layers by less."""
@@ -24,7 +218,18 @@ LOWER, MUCH_LOWER = 0.05, 0.2
 and by how many nats at least."""
 
 
-def contradicts_training(patient: Patient) -> Iterator[Finding]:
+@rule(
+    "contradicts-training",
+    Severity.ERROR,
+    title="Weights that were trained under another wiring",
+    why="Weights lose much of what they learned in the other of Pre-LN and Post-LN, so that the loss on a "
+    "batch of the user's, computed under both, tells them apart. Without one, gains of norms go with the matrices "
+    "that read them, and shifts of norms behind sums with the biases that are added there.",
+    reference="Du et al. 2018, arXiv:1806.00900, theorem 2.1, for what gradient flow keeps in balance; "
+    "github.com/NVIDIA/NeMo pull request 4350, for such a flag",
+    needs=(trained_weights,),
+)
+def contradicts_training(patient: Patient) -> Iterator[Fault]:
     """A Post-LN checkpoint wired as Pre-LN, or the other way round: by its losses under both, else by its weights."""
     told = _by_losses(patient)
     if told is not None:
@@ -35,8 +240,7 @@ def contradicts_training(patient: Patient) -> Iterator[Finding]:
         found = alignment(patient, number) if wired else None
         trained = _trained_as(found) if found else ""
         if found and trained and trained != wired:
-            yield Finding(
-                id="contradicts-training",
+            yield Fault(
                 severity=Severity.WARNING,
                 where=stack.name,
                 message=f"wired as {wired}, but trained as {trained}, as far as the weights tell: {_evidence(found)}",
@@ -44,7 +248,7 @@ def contradicts_training(patient: Patient) -> Iterator[Finding]:
             )
 
 
-def _by_losses(patient: Patient) -> list[Finding] | None:
+def _by_losses(patient: Patient) -> list[Fault] | None:
     """What the losses under both wirings say; None where they say nothing."""
     seen = patient.observed
     if seen.loss_nats is None or seen.rewired_loss_nats is None or seen.classes is None:
@@ -58,8 +262,7 @@ def _by_losses(patient: Patient) -> list[Finding] | None:
     wired = wired_like(patient.stacks[0])
     other = "Post-LN" if wired == "Pre-LN" else "Pre-LN"
     return [
-        Finding(
-            id="contradicts-training",
+        Fault(
             severity=Severity.ERROR if lower >= MUCH_LOWER * max(learned, 1.0) else Severity.WARNING,
             where=patient.stacks[0].name,
             message=f"wired as {wired}, but trained as {other}: on this batch the loss is {seen.loss_nats:.2f} nats a "
@@ -88,20 +291,3 @@ def _evidence(found: Alignment) -> str:
     if found.shifts is None:
         return words
     return f"{words}; their shifts go with the biases of their own sub-layers' outputs at {found.shifts:.2f}"
-
-
-PLACE = 45
-RULES: tuple[Rule, ...] = (
-    Rule(
-        id="contradicts-training",
-        severity=Severity.ERROR,
-        title="Weights that were trained under another wiring",
-        explanation="Weights lose much of what they learned in the other of Pre-LN and Post-LN, so that the loss on a "
-        "batch of the user's, computed under both, tells them apart. Without one, gains of norms go with the matrices "
-        "that read them, and shifts of norms behind sums with the biases that are added there.",
-        reference="Du et al. 2018, arXiv:1806.00900, theorem 2.1, for what gradient flow keeps in balance; "
-        "github.com/NVIDIA/NeMo pull request 4350, for such a flag",
-        check=contradicts_training,
-        needs=(trained_weights,),
-    ),
-)

@@ -1,0 +1,216 @@
+"""The model that rules look at: what is known of it, and what several rules ask of it.
+
+`Patient` holds what a diagnosis knows. The functions below it tell parameters of norms and gates from matrices, whether
+weights were trained, and which weights get a gradient. Those at the end say what a rule may need: each returns why the
+patient lacks it, as a clause, or "" where it has it.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from ..observe.parameters import NonfiniteWeight
+from ..record import ModelMeasurements, Stack, Sublayer
+from ..result import Advice
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loading:
+    """What happened when a checkpoint was put into the model."""
+
+    missing: tuple[str, ...]
+    """Parameters of the model that the checkpoint lacks."""
+    unexpected: tuple[str, ...]
+    """Tensors of the checkpoint that the model has no place for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patient:
+    """All that rules may look at."""
+
+    model: nn.Module
+    stacks: tuple[Stack, ...]
+    observed: ModelMeasurements
+    dtype: torch.dtype
+    """What the model computes in: that of its weights, or of autocast."""
+    optimizer: torch.optim.Optimizer | None = None
+    """The user's own, with its parameter groups."""
+    loading: Loading | None = None
+    """Of a checkpoint; None for a model with initial weights."""
+    wanted_placement: str | None = None
+    """The placement that the model's configuration names, where it names one."""
+    clip_norm: float | None = None
+    """What the norm of the whole gradient is clipped to; inf for no clipping, None where that is not known."""
+
+    nonfinite: tuple[NonfiniteWeight, ...] = ()
+    """Weights that are infinite or NaN; stacks and measurements are then of a model with 0 in their place."""
+    advice: Advice | None = None
+    """On its learning rate; None where it was not asked for."""
+    measured: bool = True
+    """False where the structure alone is known: `observed` has no numbers then."""
+
+    def sublayers(self) -> Iterator[tuple[Stack, Sublayer]]:
+        """Every sub-layer with its stack."""
+        return ((stack, sublayer) for stack in self.stacks for sublayer in stack.sublayers)
+
+
+def norm_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
+    """Gains and shifts of norms, gates, and other vectors that stand alone, by name.
+
+    They are the parameters of modules none of whose own parameters is a matrix: every norm is such a module, whatever
+    its class is called. Biases of linear layers stand beside a matrix and are not among them.
+    """
+    found: dict[str, nn.Parameter] = {}
+    for path, module in model.named_modules():
+        own = dict(module.named_parameters(recurse=False))
+        if own and all(parameter.ndim <= 1 or parameter.numel() == 1 for parameter in own.values()):
+            found |= {_joined(path, name): parameter for name, parameter in own.items()}
+    return found
+
+
+def gates_at_zero(model: nn.Module, width: int) -> list[str]:
+    """Names of trainable parameters that are 0 and may multiply a whole branch.
+
+    Single numbers wherever they are, and vectors of the stream's width, unless they stand beside a matrix or beside
+    other parameters that are not 0: biases and the shifts of norms do.
+    """
+    found = [name for name, p in model.named_parameters() if p.numel() == 1 and _is_trained_zero(p)]
+    alone = norm_parameters(model)
+    for path, module in model.named_modules():
+        own = dict(module.named_parameters(recurse=False))
+        if all(_joined(path, name) in alone and _is_trained_zero(p) for name, p in own.items()):
+            found += [_joined(path, name) for name, p in own.items() if p.numel() == width > 1]
+    return found
+
+
+def _is_trained_zero(parameter: nn.Parameter) -> bool:
+    return parameter.requires_grad and not bool(parameter.detach().any())
+
+
+LARGE_TABLE = 4.0
+"""Root mean square of an embedding's entries; torch and T5 draw 1, and most others 0.02."""
+
+
+def large_tables(model: nn.Module) -> dict[str, float]:
+    """Root mean square of the entries of embeddings that are larger than any in use, by the weight's name."""
+    found: dict[str, float] = {}
+    for path, module in model.named_modules():
+        if isinstance(module, nn.Embedding) and not module.weight.is_meta:
+            size = float(module.weight.detach().float().square().mean().sqrt())
+            if LARGE_TABLE < size < float("inf"):
+                found[_joined(path, "weight")] = size
+    return found
+
+
+def at_initialisation(patient: Patient) -> bool:
+    """Whether the weights are as they were drawn, as far as it shows.
+
+    They are not where a checkpoint was loaded, or where most gains and shifts of norms, which every initialisation
+    makes constant, differ from feature to feature: one update of any optimiser but plain sign descent does that.
+    """
+    return not are_trained(patient.model, patient.loading)
+
+
+def are_trained(model: nn.Module, loading: Loading | None) -> bool:
+    """Whether weights are not as they were drawn, in the sense of `at_initialisation`."""
+    if loading is not None:
+        return True
+    vectors = [
+        p.detach() for p in norm_parameters(model).values() if p.numel() > 1 and p.requires_grad and not p.is_meta
+    ]
+    varied = sum(not bool((vector == vector.flatten()[0]).all()) for vector in vectors)
+    return 2 * varied > len(vectors)
+
+
+def listed(names: Iterable[str], shown: int = 3) -> str:
+    """Names for a report, as "a, b, c and 4 more"; each once."""
+    several = list(dict.fromkeys(names))
+    rest = len(several) - shown
+    return ", ".join(several[:shown]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def _joined(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
+
+
+def parameters_by_name(patient: Patient) -> Mapping[str, Tensor]:
+    """The model's parameters, those with several names under each of them."""
+    return dict(patient.model.named_parameters(remove_duplicate=False))
+
+
+BranchSite = tuple[Stack, Sublayer]
+
+
+def is_closed(place: BranchSite) -> bool:
+    """Whether the branch adds nothing: exactly nothing, or what is lost when it is added in any usual dtype."""
+    return place[1].measured.branch_square <= 1e-14 * place[1].measured.stream_square
+
+
+def is_shut_by_gate(place: BranchSite) -> bool:
+    """Whether it adds nothing because it is multiplied by 0."""
+    return is_closed(place) and place[1].branch_scale == 0
+
+
+def was_differentiated(patient: Patient) -> bool:
+    """Whether there was a loss with any gradient at all."""
+    return any(norm != 0 for norm in patient.observed.gradient_norms.values())
+
+
+def gets_gradient(patient: Patient, name: str) -> bool:
+    """Whether a parameter that asks for a gradient gets one, at first or in a later update; without a loss it does."""
+    parameter = parameters_by_name(patient).get(name)
+    if parameter is None or not parameter.requires_grad:
+        return False
+    seen = patient.observed
+    return not was_differentiated(patient) or seen.gradient_norms.get(name, 0.0) != 0 or name in seen.opening
+
+
+def trained_in(patient: Patient, place: BranchSite) -> list[str]:
+    """Names of the parameters of a sub-layer that ask for a gradient; none where it is frozen."""
+    weights = parameters_by_name(patient)
+    return [name for name in place[1].measured.parameters if name in weights and weights[name].requires_grad]
+
+
+def branch_names(places: Sequence[BranchSite]) -> str:
+    """Their paths for a report."""
+    return listed(sublayer.name for _, sublayer in places)
+
+
+def an_optimizer(patient: Patient) -> str:
+    return "" if patient.optimizer is not None else "no optimiser with its parameter groups was given"
+
+
+def a_clip(patient: Patient) -> str:
+    return "" if patient.clip_norm is not None else "no norm was given that gradients are clipped to"
+
+
+def gradients(patient: Patient) -> str:
+    return "" if patient.observed.gradient_norms else "no gradients were taken"
+
+
+def logits(patient: Patient) -> str:
+    return "" if patient.observed.classes is not None else "the output is not known to be logits"
+
+
+def a_judged_rate(patient: Patient) -> str:
+    if patient.advice is None:
+        return "no advice on the learning rate was asked for"
+    return "" if patient.advice.wanted_rate is not None else "no learning rate was given"
+
+
+def a_checkpoint(patient: Patient) -> str:
+    return "" if patient.loading is not None else "no checkpoint was loaded"
+
+
+def a_configured_placement(patient: Patient) -> str:
+    return "" if patient.wanted_placement is not None else "no configuration names a placement"
+
+
+def initial_weights(patient: Patient) -> str:
+    return "" if at_initialisation(patient) else "the weights have been trained"
+
+
+def trained_weights(patient: Patient) -> str:
+    return "the weights are as they were drawn" if at_initialisation(patient) else ""

@@ -1,0 +1,81 @@
+"""What a rule of the linter is: a generator that looks at a patient and yields what it finds wrong."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from ..result import Finding, Severity
+from .patient import Patient
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """One thing that can be wrong."""
+
+    id: str
+    """Words with hyphens, such as missing-final-norm; what pyproject.toml silences."""
+    severity: Severity
+    """The worst that it reports."""
+    title: str
+    """What is wrong, in a few words."""
+    explanation: str
+    """Why it matters, in a sentence or two."""
+    reference: str
+    """Paper and section, or a public issue where it happened."""
+    check: Callable[[Patient], Iterator[Finding]]
+    needs: tuple[Callable[[Patient], str], ...] = ()
+    """What the patient must have for the rule to be asked, of those in `needs.py`."""
+    of_structure: bool = False
+    """Whether it can be asked of a structure without weights and measurements."""
+    bears_nonfinite: bool = False
+    """Whether it can be asked where weights are infinite or NaN, and measurements are of 0 in their place."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """What a rule yields: a finding without the rule's own id and severity, which the rule adds."""
+
+    where: str
+    """As `Finding` has these."""
+    message: str
+    fix: str
+    severity: Severity | None = None
+    """None for the rule's own."""
+
+
+def rule(
+    id: str,
+    severity: Severity,
+    *,
+    title: str,
+    why: str,
+    reference: str,
+    needs: tuple[Callable[[Patient], str], ...] = (),
+    of_structure: bool = False,
+    bears_nonfinite: bool = False,
+) -> Callable[[Callable[[Patient], Iterable[Fault]]], Rule]:
+    """Make a rule of the generator below, which yields the faults of a patient. The fields are those of `Rule`."""
+
+    def made(faults: Callable[[Patient], Iterable[Fault]]) -> Rule:
+        def check(patient: Patient) -> Iterator[Finding]:
+            for fault in faults(patient):
+                yield Finding(
+                    id=id,
+                    severity=fault.severity or severity,
+                    where=fault.where,
+                    message=fault.message,
+                    fix=fault.fix,
+                )
+
+        return Rule(
+            id=id,
+            severity=severity,
+            title=title,
+            explanation=why,
+            reference=reference,
+            check=check,
+            needs=needs,
+            of_structure=of_structure,
+            bears_nonfinite=bears_nonfinite,
+        )
+
+    return made
