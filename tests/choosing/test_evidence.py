@@ -9,8 +9,7 @@ import pytest
 
 from choosing.recomputed import RESULTS, at, recomputed, result
 from normscope.choosing.evidence import FILE, packed, published, stored, unpacked
-from normscope.choosing.reading import collect
-from normscope.choosing.reading.grids import SIZES
+from normscope.choosing.reading import SIZES, collect
 from normscope.errors import UserError
 from normscope.optim.optimizers import OPTIMIZERS
 from normscope.placement import registered

@@ -1,0 +1,218 @@
+"""What the runs of a result say: best rates, who does without warm-up, and who ends lower than Pre-LN."""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..evidence.estimates import estimate
+from ..placement.base import ModelKind
+from .evidence import BASELINE, NEEDS_NATS, BestRate, EvidenceRow, EvidenceSetting, QuestionName, Support
+
+_LADDERS = ("without_warmup", "with_warmup")
+_UNLEARNED = "neither learned: no loss is below the unigram baseline"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredArm:
+    """One placement, optimiser, warm-up and rate, with the last losses of all its seeds."""
+
+    placement: str
+    optimizer: str
+    warmup_updates: int
+    peak_lr: float
+    losses: Sequence[float]
+    source: str
+    """JSON pointer to the losses; * stands for every entry of a list."""
+
+    @property
+    def mean(self) -> float:
+        return sum(self.losses) / len(self.losses)
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        return self.placement, self.optimizer, self.warmup_updates
+
+    def best_of(self, setting: EvidenceSetting, rates: Sequence[float], *, at_an_end: bool) -> BestRate:
+        """As the best arm of a ladder of rates."""
+        return BestRate(
+            placement=self.placement,
+            optimizer=self.optimizer,
+            setting=setting.name,
+            warmup_updates=self.warmup_updates,
+            peak_lr=self.peak_lr,
+            ladder=(min(rates), max(rates)),
+            at_an_end=at_an_end,
+            loss_nats=list(self.losses),
+            source=self.source,
+        )
+
+
+def measured_in(
+    name: str,
+    data: Any,
+    *,
+    model: ModelKind,
+    updates: int,
+    update_tokens: int,
+    text: str,
+    unigram_nats: float | None,
+    blocks: int | list[int] | None = None,
+    width: int | list[int] | None = None,
+    part: str = "",
+) -> EvidenceSetting:
+    """Where a result, or a part of it, was measured.
+
+    update_tokens: of one update, at most. text: the corpus's folder. blocks, width: a number, or all that there were;
+    None for those of the result's settings. part: tells it from the other settings of the same result.
+    """
+
+    def ends(sizes: int | list[int]) -> tuple[int, int]:
+        several = [sizes] if isinstance(sizes, int) else sizes
+        return min(several), max(several)
+
+    return EvidenceSetting(
+        name=f"{name}, {part}" if part else name,
+        result=name,
+        title=data["title"],
+        created=data["created"],
+        model=model,
+        blocks=ends(data["settings"]["blocks"] if blocks is None else blocks),
+        width=ends(data["settings"]["width"] if width is None else width),
+        tokens=updates * update_tokens,
+        updates=updates,
+        text=text.rpartition("/")[2],
+        unigram_nats=unigram_nats,
+    )
+
+
+def difference(
+    question: QuestionName,
+    setting: EvidenceSetting,
+    first: MeasuredArm,
+    second: MeasuredArm,
+    *,
+    note: str = "",
+    stated: tuple[Any, str] | None = None,
+) -> EvidenceRow:
+    """The first arm's losses less the second's, seeds in pairs.
+
+    stated: the same difference as the result has it, with `mean`, `half_width` and `seeds`, and the pointer to it;
+    computed where it has none. A difference of losses none of which is below the unigram baseline is undecided,
+    whatever its interval says: what has not learned shows nothing of what helps learning.
+    """
+    if stated is None:
+        found = estimate([a - b for a, b in zip(first.losses, second.losses, strict=True)])
+        mean, half_width, seeds = float(found.mean), float(found.half_width), found.count
+    else:
+        mean, half_width, seeds = (stated[0][key] for key in ("mean", "half_width", "seeds"))
+    answer = _RULES[question](mean - half_width, mean + half_width)
+    unigram = setting.unigram_nats
+    learned = unigram is None or any(arm.mean < unigram for arm in (first, second))
+    if not learned:
+        answer, note = "undecided", "; ".join(filter(None, [note, _UNLEARNED]))
+    return EvidenceRow(
+        question=question,
+        placement=first.placement,
+        optimizer=first.optimizer,
+        setting=setting.name,
+        answer=answer,
+        mean=mean,
+        half_width=None if math.isnan(half_width) else half_width,
+        seeds=seeds,
+        source=[first.source, second.source] if stated is None else [stated[1]],
+        note=note,
+        learned=learned,
+    )
+
+
+def _without_warmup(low: float, high: float) -> Support:
+    """Whether a placement does without, from the interval of the loss without less that with it."""
+    if math.isnan(low):
+        return "undecided"
+    return "contradicted" if low > 0 else "supported" if high < NEEDS_NATS else "undecided"
+
+
+def _lower(low: float, high: float) -> Support:
+    """Whether a loss is lower than another, from the interval of their difference."""
+    return "supported" if high < 0 else "contradicted" if low > 0 else "undecided"
+
+
+_RULES: Mapping[str, Callable[[float, float], Support]] = {"no-warmup": _without_warmup, "lower-loss": _lower}
+
+
+def own_best(setting: EvidenceSetting, arms: Sequence[MeasuredArm], note: str = "") -> Iterator[EvidenceRow | BestRate]:
+    """The best rates, and what the losses there say.
+
+    Where one rate was tried for all, that says who does without warm-up at that rate, and nothing of who ends lower:
+    another rate may be the better one for either.
+    """
+    best: dict[tuple[str, str, int], MeasuredArm] = {}
+    for arm in arms:
+        if arm.key not in best or arm.mean < best[arm.key].mean:
+            best[arm.key] = arm
+    for key, arm in best.items():
+        rates = [one.peak_lr for one in arms if one.key == key]
+        if len(rates) > 1:
+            yield arm.best_of(setting, rates, at_an_end=arm.peak_lr in (min(rates), max(rates)))
+    for pair in dict.fromkeys(arm.key[:2] for arm in arms):
+        own = [arm for key, arm in best.items() if key[:2] == pair]
+        rates = sorted({arm.peak_lr for arm in arms if arm.key[:2] == pair})
+        one_rate = f"at the rate {rates[0]:g} alone" if len(rates) == 1 else ""
+        said = "; ".join(filter(None, [one_rate, note]))
+        theirs = [arm for key, arm in best.items() if key[:2] == (BASELINE, pair[1])]
+        cold = [arm for arm in own if arm.warmup_updates == 0]
+        warm = [arm for arm in own if arm.warmup_updates]
+        if cold and warm:
+            yield difference("no-warmup", setting, cold[0], warm[0], note=said)
+        if theirs and pair[0] != BASELINE and not one_rate:
+            first, second = (min(some, key=lambda arm: arm.mean) for some in (own, theirs))
+            yield difference("lower-loss", setting, first, second, note=said)
+
+
+@dataclass(frozen=True, slots=True)
+class LadderPair:
+    """The best arms of a placement's two ladders of rates, as a study records them."""
+
+    cold: MeasuredArm
+    """Without warm-up."""
+    warm: MeasuredArm
+    record: Any
+    """The placement's part of the result, with `without_warmup` and `with_warmup`."""
+    at: str
+    """JSON pointer to it."""
+
+    @classmethod
+    def read(cls, record: Any, at: str, *, placement: str, optimizer: str) -> "LadderPair":
+        """From the placement's part of a result."""
+        cold, warm = (
+            MeasuredArm(
+                placement=placement,
+                optimizer=optimizer,
+                warmup_updates=record[which]["warmup_updates"],
+                peak_lr=record[which]["best_lr"],
+                losses=record[which]["last_loss_nats"],
+                source=f"{at}/{which}/last_loss_nats",
+            )
+            for which in _LADDERS
+        )
+        return cls(cold, warm, record, at)
+
+    @property
+    def better(self) -> MeasuredArm:
+        """The arm with the lower mean loss."""
+        means = [self.record[which]["mean_nats"] for which in _LADDERS]
+        return self.cold if means[0] <= means[1] else self.warm
+
+    def rows(
+        self, setting: EvidenceSetting, *, gain: str, rates: Sequence[float] | None = None
+    ) -> Iterator[EvidenceRow | BestRate]:
+        """What they say of warm-up and of rates.
+
+        gain: the key of the interval that the result states for warm-up. rates: of both ladders, where they do not have
+        their own.
+        """
+        yield difference("no-warmup", setting, self.cold, self.warm, stated=(self.record[gain], f"{self.at}/{gain}"))
+        for which, arm in zip(_LADDERS, (self.cold, self.warm), strict=True):
+            ladder = self.record[which]
+            yield arm.best_of(setting, rates or ladder["peak_lrs"], at_an_end=ladder["best_at_an_end"])

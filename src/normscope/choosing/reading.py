@@ -1,0 +1,301 @@
+"""The evidence as the committed results have it.
+
+A result is read in two steps: where it was measured, from its settings, and its runs as arms, one for each placement,
+optimiser, warm-up and rate. What arms say is the same for all results and stands in `arms`.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ..errors import UserError
+from ..optim.optimizers import OPTIMIZERS
+from ..placement import registered
+from ..placement.base import ModelKind
+from .arms import LadderPair, MeasuredArm, difference, measured_in, own_best
+from .evidence import (
+    BASELINE,
+    AdviceClaim,
+    BestRate,
+    Depth,
+    Evidence,
+    EvidenceRow,
+    EvidenceSetting,
+    Support,
+)
+
+_Read = EvidenceSetting | EvidenceRow | BestRate
+_Kept = TypeVar("_Kept", EvidenceRow, BestRate)
+_KINDS: Mapping[str, ModelKind] = {"language-model": "decoder-only", "translation": "encoder-decoder"}
+_TRANSFER: Mapping[str, Support] = {"transfers": "supported", "drifts": "contradicted", "undecided": "undecided"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GridSize:
+    """What a comparison was trained with: its results hold this in words alone, and a test holds these to them."""
+
+    model: ModelKind = "encoder-decoder"
+    blocks: int
+    width: int
+    updates: int
+    batch_tokens: int
+    """At most, in an update."""
+    text: str
+    left_out: Sequence[str] = ()
+    """Placements that were another formula then."""
+
+
+SIZES: Mapping[str, GridSize] = {
+    "lr_sensitivity": GridSize(
+        model="decoder-only", blocks=8, width=32, updates=250, batch_tokens=16 * 32, text="wikitext2_1000"
+    ),
+    # Admin had another first scale there than its paper's; placements_cpu_newer has the paper's.
+    "placements_cpu": GridSize(
+        blocks=6, width=64, updates=500, batch_tokens=1024, text="multi30k_deen", left_out=("admin",)
+    ),
+    "placements_cpu_newer": GridSize(blocks=6, width=64, updates=500, batch_tokens=1024, text="multi30k_deen"),
+    "multi30k_cpu": GridSize(blocks=6, width=96, updates=800, batch_tokens=2048, text="multi30k_deen"),
+}
+
+
+def collect(results: Path) -> Evidence:
+    """What the results of a clone say. Raises UserError where one of them is not there."""
+    found = [one for name, read in _READERS.items() for one in read(name, _load(results, name))]
+    depths = _load(results, "depth")
+    return Evidence(
+        settings={one.name: one for one in found if isinstance(one, EvidenceSetting)},
+        # Figure 4 trains some of figure 2's runs again, word for word.
+        findings=_once([one for one in found if isinstance(one, EvidenceRow)], "mean", "half_width", "note"),
+        rates=_once([one for one in found if isinstance(one, BestRate)], "warmup_updates", "loss_nats"),
+        depths=list(_depths(depths)),
+        depth_blocks=depths["settings"]["blocks"],
+        advice=list(_advice(_load(results, "advice"))),
+        optimizers=list(OPTIMIZERS),
+    )
+
+
+def _load(results: Path, name: str) -> Any:
+    file = results / name / "results.json"
+    if not file.is_file():
+        raise UserError(f"{file}: no such file; the manual's page is made in a clone, from its folder results/")
+    return json.loads(file.read_text(encoding="utf-8"))
+
+
+def _once(found: Sequence[_Kept], *keys: str) -> list[_Kept]:
+    """The last of those that say the same of a placement and an optimiser: it is the one with the longer ladder."""
+
+    def said(one: _Kept) -> str:
+        values: list[Any] = [getattr(one, key) for key in ("placement", "optimizer", *keys)]
+        return repr([getattr(one, "question", ""), *values])
+
+    last = {said(one): one for one in found}
+    return [one for one in found if last[said(one)] is one]
+
+
+def _optimizers(name: str, data: Any) -> Iterator[_Read]:
+    """`normscope study optimizers`: seven rates a configuration, three seeds at the best."""
+    setting = _language_model(name, data, data["unigram_nats"])
+    yield setting
+    better = {}
+    for place, one in enumerate(data["pairings"]):
+        pair = LadderPair.read(one, f"/pairings/{place}", placement=one["placement"], optimizer=one["optimizer"])
+        better[one["placement"], one["optimizer"]] = pair.better
+        yield from pair.rows(setting, gain="gain_nats")
+    for (placement, optimizer), arm in better.items():
+        if placement != BASELINE:
+            yield difference("lower-loss", setting, arm, better[BASELINE, optimizer])
+
+
+def _streams(name: str, data: Any) -> Iterator[_Read]:
+    """`normscope study streams`, on one task or several: five rates, as many parameters as Pre-LN."""
+    asked = data["settings"]
+    for task, trial in data["trials"].items():
+        part = "" if len(data["trials"]) == 1 else task
+        if _KINDS[task] == "decoder-only":
+            setting = _language_model(name, data, trial["unigram_nats"], part=part)
+        else:
+            setting = measured_in(
+                name,
+                data,
+                part=part,
+                model="encoder-decoder",
+                blocks=asked["stack_blocks"],
+                updates=asked["updates"],
+                update_tokens=asked["max_tokens"],
+                text=asked["pairs"],
+                unigram_nats=trial["unigram_nats"],
+            )
+        yield setting
+        pairs = {
+            placement: LadderPair.read(
+                one, f"/trials/{task}/placements/{placement}", placement=placement, optimizer="adam"
+            )
+            for placement, one in trial["placements"].items()
+        }
+        for placement, pair in pairs.items():
+            yield from pair.rows(setting, gain="warmup_gain_nats", rates=asked["peak_lrs"])
+            if placement != BASELINE:
+                stated = pair.record["less_pre_ln_nats"], f"{pair.at}/less_pre_ln_nats"
+                yield difference("lower-loss", setting, pair.better, pairs[BASELINE].better, stated=stated)
+
+
+def _language_model(name: str, data: Any, unigram_nats: float | None, **other: Any) -> EvidenceSetting:
+    """The setting of a study of small language models, by the keys that their settings share."""
+    asked = data["settings"]
+    given: dict[str, Any] = {
+        "model": "decoder-only",
+        "updates": asked["updates"],
+        "update_tokens": asked["batch_sequences"] * asked["sequence_length"],
+        "text": asked.get("text", asked.get("corpus")),
+        "unigram_nats": unigram_nats,
+    }
+    return measured_in(name, data, **{**given, **other})
+
+
+def _transfer(name: str, data: Any) -> Iterator[_Read]:
+    """`normscope study transfer`: the exponent of the best rate over width and depth, with its own verdicts."""
+    yield _language_model(name, data, None, blocks=data["settings"]["depths"], width=data["settings"]["widths"])
+    for place, one in enumerate(data["exponents"]):
+        if one["of"] != "best rate":
+            continue
+        ends = one["sizes_with_the_best_rate_at_an_end"]
+        warm = f"warm-up of {one['at']} updates" if one["at"] else "no warm-up"
+        yield EvidenceRow(
+            question="rate-over-depth" if one["axis"] == "depth" else "rate-over-width",
+            placement=one["placement"],
+            optimizer="adam",
+            setting=name,
+            answer=_TRANSFER[one["verdict"]],
+            mean=one["exponent"]["mean"],
+            half_width=one["exponent"]["half_width"],
+            seeds=one["exponent"]["seeds"],
+            source=[f"/exponents/{place}/exponent"],
+            note=f"{warm}, one seed of each size" + (f"; {ends} with its best rate at the ladder's end" * bool(ends)),
+        )
+
+
+def _grid(name: str, data: Any) -> Iterator[_Read]:
+    """A comparison, each configuration at the best of its rates; where there was one rate, at that."""
+    size = SIZES[name]
+    setting = measured_in(
+        name,
+        data,
+        model=size.model,
+        blocks=size.blocks,
+        width=size.width,
+        updates=size.updates,
+        update_tokens=size.batch_tokens,
+        text=size.text,
+        unigram_nats=data["chance_nll_nats"],
+    )
+    yield setting
+    names = {placement.title: name for name, placement in registered().items()}
+    arms = [
+        MeasuredArm(
+            placement=names[arm["placement"]],
+            optimizer=arm["optimizer"],
+            warmup_updates=arm["warmup_updates"],
+            peak_lr=arm["peak_lr"],
+            losses=losses,
+            source=f"/arms/{place}/seeds/*/valid_loss_nats",
+        )
+        for place, arm in enumerate(data["arms"])
+        # A configuration counts whose every seed came to its end.
+        if None not in (losses := [seed["valid_loss_nats"] for seed in arm["seeds"]])
+    ]
+    yield from own_best(setting, [arm for arm in arms if arm.placement not in size.left_out])
+
+
+def _translation(name: str, data: Any) -> Iterator[_Read]:
+    """The paper's Figures 2 and 4, small: runs with warm-up beside those without that have the same decay.
+
+    The paper's decay begins where its warm-up ends: those without one whose decay begins at the same update.
+    """
+    asked = data["settings"]
+    texts = {"de-en": asked["corpus"], "en-de": asked["en_de_corpus"]}
+    warmup = asked["long_warmup_updates"]
+    schedules = {f"warm-up {warmup}, coupled decay": warmup, f"no warm-up, decay from {warmup}": 0}
+    for pair in dict.fromkeys(one["text"] for one in data["configurations"]):
+        setting = measured_in(
+            name,
+            data,
+            part=pair,
+            model="encoder-decoder",
+            updates=asked["epochs"] * asked["epoch_updates"],
+            update_tokens=asked["max_tokens"],
+            text=texts[pair],
+            unigram_nats=data["unigram_nats"][pair],
+        )
+        yield setting
+        arms = [
+            MeasuredArm(
+                placement=one["placement"],
+                optimizer=one["optimizer"],
+                warmup_updates=schedules[one["schedule"]],
+                peak_lr=one["peak_lr"],
+                losses=one["last_loss_nats"],
+                source=f"/configurations/{place}/last_loss_nats",
+            )
+            for place, one in enumerate(data["configurations"])
+            if one["text"] == pair and one["schedule"] in schedules
+        ]
+        yield from own_best(setting, arms, "the same decay for both")
+
+
+def _pretraining(name: str, data: Any) -> Iterator[_Read]:
+    """The paper's Figure 5, small: BERT's pre-training, each placement at the lower of its two rates."""
+    # The losses have the next sentence's in them, and a unigram baseline has not.
+    setting = _language_model(name, data, None, model="encoder-only")
+    yield setting
+    arms: dict[str, list[MeasuredArm]] = {}
+    for title, one in data["pre_training"].items():
+        arm = MeasuredArm(
+            placement=one["placement"],
+            optimizer="adamw",
+            warmup_updates=one["warmup_updates"],
+            peak_lr=one["peak_lr"],
+            losses=one["last_loss_nats"],
+            source=f"/pre_training/{title}/last_loss_nats",
+        )
+        arms.setdefault(arm.placement, []).append(arm)
+    best = {placement: min(found, key=lambda arm: sum(arm.losses)) for placement, found in arms.items()}
+    for placement, arm in best.items():
+        yield arm.best_of(setting, [one.peak_lr for one in arms[placement]], at_an_end=True)
+        if placement != BASELINE:
+            note = f"with a warm-up of {arm.warmup_updates}, Pre-LN without; masked tokens and next sentences"
+            yield difference("lower-loss", setting, arm, best[BASELINE], note=note)
+
+
+def _depths(data: Any) -> Iterator[Depth]:
+    """`normscope study depth`: what each placement's hidden state did over all blocks."""
+    for place, one in enumerate(data["placements"]):
+        yield Depth(
+            placement=one["name"],
+            behaviour=one["behaviour"],
+            exponent=one["exponent"],
+            source=f"/placements/{place}/exponent",
+        )
+
+
+def _advice(data: Any) -> Iterator[AdviceClaim]:
+    """`normscope study advice`: its claims about the doctor's rates and warm-ups, in its words."""
+    for place, claim in enumerate(data["claims"]):
+        if claim["name"].endswith(": the best rate") or claim["name"].startswith("Warm-up"):
+            said = {key: claim[key] for key in ("statement", "found", "verdict")}
+            yield AdviceClaim(result="advice", source=f"/claims/{place}", **said)
+
+
+_READERS: Mapping[str, Callable[[str, Any], Iterable[_Read]]] = {
+    "optimizers": _optimizers,
+    "streams": _streams,
+    "streams_translation": _streams,
+    "transfer": _transfer,
+    **dict.fromkeys(SIZES, _grid),
+    "figure2": _translation,
+    "figure4": _translation,
+    "figure5_cpu": _pretraining,
+}
+"""By folder of results/: what reads it. Results that are not here say nothing of a placement, a rate or a warm-up that
+one could choose by."""
