@@ -15,7 +15,7 @@ from torch import nn
 from doctor.corpus import CORPUS, hugging_face
 from normscope.doctor.observe.examine import examined
 from normscope.doctor.predict import with_predictions
-from normscope.doctor.record import ModelMeasurements, Prediction, Stack, SublayerMeasurements
+from normscope.doctor.record import ModelMeasurements, Stack, StackTheory, SublayerMeasurements
 from normscope.model import EncoderDecoder, Layout, ModelConfig
 from normscope.theory.kernels import kernel, normal_nodes
 from normscope.theory.predict import ModelSetting, predict
@@ -38,7 +38,7 @@ def ids(sequences: int = 4) -> torch.Tensor:
 
 def looked_at(
     model: nn.Module, inputs: Any
-) -> tuple[tuple[Prediction | None, ...], tuple[Stack, ...], ModelMeasurements]:
+) -> tuple[tuple[StackTheory | None, ...], tuple[Stack, ...], ModelMeasurements]:
     stacks, measured = examined(model, inputs)
     stacks = with_predictions(stacks, measured)
     return tuple(stack.predicted for stack in stacks), stacks, measured

@@ -11,7 +11,7 @@ import normscope
 from doctor.looked import unmeasured
 from normscope.cli.main import main
 from normscope.doctor.diagnose import structure
-from normscope.doctor.result import Severity, Verdict
+from normscope.doctor.result import Health, Severity
 from normscope.model import DecoderConfig, LanguageModel, Layout
 
 TOKENS = torch.randint(50, (2, 8), generator=torch.Generator().manual_seed(0))
@@ -29,7 +29,7 @@ def test_the_structure_is_that_of_the_whole_diagnosis():
     whole = normscope.diagnose(encoder(final_norm=True), TOKENS, advise=False)
     assert found.stacks == tuple(map(unmeasured, whole.stacks))
     assert found.parameters == whole.parameters
-    assert found.verdict is Verdict.HEALTHY
+    assert found.verdict is Health.HEALTHY
     assert found.advice is None
     assert math.isnan(found.stacks[0].end_square)
 

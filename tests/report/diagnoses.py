@@ -6,10 +6,10 @@ from typing import Any, Literal
 
 from normscope.doctor.diagnosis import Diagnosis
 from normscope.doctor.record import (
-    Connection,
     ModelMeasurements,
-    Prediction,
     Stack,
+    StackTheory,
+    StreamConnection,
     StreamWeights,
     Sublayer,
     SublayerMeasurements,
@@ -57,7 +57,7 @@ def made(
     theory: bool = False,
     loss: bool = True,
     width: int = 768,
-    connection: Connection | None = None,
+    connection: StreamConnection | None = None,
 ) -> Made:
     """growth: of E‖x‖²/d from sub-layer to sub-layer, 0 for a stream that norms keep at 1."""
     sublayers, gradients = [], {}
@@ -113,7 +113,7 @@ def made(
         sublayers=tuple(sublayers),
         source_square=1.0,
         end_square=1.0 if final_norm or not growth else 1 + growth * len(sublayers),
-        predicted=Prediction(
+        predicted=StackTheory(
             stream_square=streams, correlation=correlations, gradient_norm=norms,
             assumptions="independent Gaussian weights, attention that averages, a width far above the depth.",
         ) if theory else None,
@@ -341,7 +341,7 @@ def streams() -> Diagnosis:
         growth=0.2,
         final_norm=True,
         formula="x ← connect(x) + expand({kind}(norm(collapse(x))))",
-        connection=Connection(
+        connection=StreamConnection(
             streams=4,
             read=StreamWeights(made="token", total=1.0),
             mixing=StreamWeights(made="token", total=1.0),

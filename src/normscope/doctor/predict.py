@@ -14,8 +14,8 @@ from ..theory.mixing import Products
 from ..theory.moments import Moments
 from ..theory.operations import MomentNorms
 from ..theory.stream import MomentStack, StreamSetting
-from .recipe import BranchWeights, InnerNorm, Recipe, RecipeStep
-from .record import ModelMeasurements, Prediction, Stack
+from .recipe import BranchWeights, InnerNorm, RecipeStep, StackRecipe
+from .record import ModelMeasurements, Stack, StackTheory
 
 _ATTENTION = ("query", "key", "value", "output")
 _MATRICES: Mapping[SublayerKind, tuple[str, ...]] = {
@@ -53,7 +53,7 @@ def with_predictions(stacks: Sequence[Stack], measured: ModelMeasurements) -> tu
 class _Run:
     """A recipe read with moments."""
 
-    recipe: Recipe
+    recipe: StackRecipe
     stack: MomentStack
     values: dict[int, Moments] = field(default_factory=dict)
 
@@ -62,7 +62,7 @@ class _Run:
         return self.values[self.recipe.end]
 
 
-def _runs(recipes: Sequence[Recipe | None]) -> list[_Run | None]:
+def _runs(recipes: Sequence[StackRecipe | None]) -> list[_Run | None]:
     """Read in order: an encoder comes before what reads it."""
     found: list[_Run | None] = []
     for recipe in recipes:
@@ -74,7 +74,7 @@ def _runs(recipes: Sequence[Recipe | None]) -> list[_Run | None]:
     return found
 
 
-def _read(recipe: Recipe, memory: _Run | None) -> _Run:
+def _read(recipe: StackRecipe, memory: _Run | None) -> _Run:
     weights: dict[int, BranchWeights] = {}
 
     def std(name: str, site: Site) -> float:
@@ -182,9 +182,9 @@ def _by_sublayer(run: _Run, gradients: StackGradients) -> list[float]:
     return found
 
 
-def _prediction(run: _Run, stack: Stack, norms: list[float] | None, trained: Container[str]) -> Prediction:
+def _prediction(run: _Run, stack: Stack, norms: list[float] | None, trained: Container[str]) -> StackTheory:
     before = [run.values[number] for number in run.recipe.streams]
-    return Prediction(
+    return StackTheory(
         stream_square=tuple(x.q for x in before),
         correlation=tuple(x.p / x.q if x.q else 0.0 for x in before),
         gradient_norm=_fitted(norms, stack, trained),

@@ -45,7 +45,7 @@ class RecipeStep:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recipe:
+class StackRecipe:
     """What a stack computes from its source, number by number as in the recorded pass."""
 
     width: int

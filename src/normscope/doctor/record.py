@@ -14,11 +14,11 @@ from typing import Any, Literal
 
 from .find.branches import BranchKind
 from .find.formulas import Formula
-from .recipe import Recipe
+from .recipe import StackRecipe
 
 _INNER: Mapping[str, Any] = MappingProxyType({"json": False})
 """Of a field that `plain` leaves out: the doctor's own stages alone need it."""
-Made = Literal["constant", "trained", "token"]
+WeightSource = Literal["constant", "trained", "token"]
 """What weights are: numbers that nothing trains, trained numbers, or made anew for every token."""
 
 
@@ -26,7 +26,7 @@ Made = Literal["constant", "trained", "token"]
 class StreamWeights:
     """Weights between several streams."""
 
-    made: Made
+    made: WeightSource
     total: float | None
     """What streams that are all equal are multiplied with, the mean over tokens; None on the meta device."""
     by_feature: bool = False
@@ -36,7 +36,7 @@ class StreamWeights:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Connection:
+class StreamConnection:
     """How a sub-layer is connected with several streams that are kept in one tensor."""
 
     streams: int = field(metadata=_INNER)
@@ -59,7 +59,7 @@ class Connection:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class RecordedPlace:
     """Where a sub-layer stands in a recorded pass, by the numbers of its values."""
 
     stream: int
@@ -99,7 +99,7 @@ class SublayerMeasurements:
     """Places, among the tensors of the model's output in order, of those that are."""
     reaches_loss: bool = field(default=True, metadata=_INNER)
     """False where the loss is known to depend on none of those tensors."""
-    place: Place | None = field(default=None, repr=False, compare=False, metadata=_INNER)
+    place: RecordedPlace | None = field(default=None, repr=False, compare=False, metadata=_INNER)
     """None where it was not recorded."""
 
 
@@ -132,13 +132,13 @@ class Sublayer:
     """The same of F(x)."""
     parallel: bool
     """Whether it reads the same x as another sub-layer of its block, and both are added at once."""
-    connection: Connection | None = None
+    connection: StreamConnection | None = None
     """With several streams that are kept in one tensor; None of one stream."""
     measured: SublayerMeasurements = UNMEASURED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Prediction:
+class StackTheory:
     """The mean-field prediction for a stack whose placement was found, with one entry a sub-layer."""
 
     stream_square: tuple[float, ...]
@@ -197,11 +197,11 @@ class Stack:
     """E‖x_0‖²/d of what enters the first sub-layer of the first block."""
     end_square: float = field(default=math.nan, compare=False)
     """E‖·‖²/d of the stack's result, a final norm included."""
-    recipe: Recipe | None = field(default=None, repr=False, compare=False, metadata=_INNER)
+    recipe: StackRecipe | None = field(default=None, repr=False, compare=False, metadata=_INNER)
     """What theory predicts the stack from; None where it has no model of it."""
     end: int | None = field(default=None, repr=False, compare=False, metadata=_INNER)
     """Number of the stack's result in the recorded pass, a final norm included."""
-    predicted: Prediction | None = None
+    predicted: StackTheory | None = None
     """None where the placement is not known, theory has no model of it, or the weights have been trained."""
 
 

@@ -27,7 +27,7 @@ class Severity(StrEnum):
         return list(Severity).index(self)
 
 
-class Verdict(StrEnum):
+class Health(StrEnum):
     """The worst severity among the findings, in a word."""
 
     HEALTHY = "healthy"
@@ -67,15 +67,15 @@ def worst_of(findings: Sequence[Finding]) -> Severity | None:
     return max((finding.severity for finding in findings), key=lambda severity: severity.rank, default=None)
 
 
-def verdict_of(findings: Sequence[Finding]) -> Verdict:
+def verdict_of(findings: Sequence[Finding]) -> Health:
     """Errors or warnings where there are any, else healthy."""
     match worst_of(findings):
         case Severity.ERROR:
-            return Verdict.ERRORS
+            return Health.ERRORS
         case Severity.WARNING:
-            return Verdict.WARNINGS
+            return Health.WARNINGS
         case _:
-            return Verdict.HEALTHY
+            return Health.HEALTHY
 
 
 RatePlace = Literal["in range", "above", "below", "undecided", "unknown"]
@@ -247,7 +247,7 @@ class Record:
     """None where it was not asked for, or no loss can be taken."""
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> Health:
         return verdict_of(self.findings)
 
     def to_json(self) -> dict[str, Any]:

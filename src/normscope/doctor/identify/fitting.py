@@ -14,12 +14,12 @@ from ..find.terms import Term
 from ..record import Sublayer
 from .candidates import SPOKEN_OF, Candidate, candidate, candidates, lane_blocks
 from .lanes import connected
-from .matching import Comparison, matches, norms_left_out
+from .matching import Matching, matches, norms_left_out
 
 DEEP, SHALLOW = 16, 2
 """Blocks of the two stacks over which a formula is asked whether it depends on depth."""
 
-Choice = tuple[str, tuple[str, ...], Literal["sure", "unsure"]]
+NamedPlacement = tuple[str, tuple[str, ...], Literal["sure", "unsure"]]
 """A placement's name, those with the same formula here, and the confidence."""
 
 
@@ -42,7 +42,7 @@ class Fit:
         return len(self.matched), self.exact, self.details
 
 
-def choose(found: Sequence[Fit], shape: StackShape, sublayers: int, *, mixing_known: bool) -> Choice:
+def choose(found: Sequence[Fit], shape: StackShape, sublayers: int, *, mixing_known: bool) -> NamedPlacement:
     """Of candidates in order of rank the placement, those that compute the same, and whether it is sure.
 
     sublayers: how many the stream has of the kinds that every Transformer has; 0 where one of these is missing.
@@ -75,7 +75,7 @@ def choose(found: Sequence[Fit], shape: StackShape, sublayers: int, *, mixing_kn
 def _varies(placement: type[Placement], shape: StackShape) -> bool:
     """Whether the formula differs between kinds of sub-layers, between blocks, or between stacks of other depths."""
     deep, shallow = (candidate(placement, shape_with(shape, n), shape.kinds) for n in (DEEP, SHALLOW))
-    same = Comparison().matches
+    same = Matching().matches
     return not deep.blocks or not all(same(segment, shallow.blocks[0]) for segment in deep.blocks)
 
 
@@ -87,12 +87,12 @@ def shape_with(shape: StackShape, blocks: int) -> StackShape:
     )
 
 
-Comparisons = tuple[Comparison, Comparison]
+Comparisons = tuple[Matching, Matching]
 """With the norms of queries and keys, and without them."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Observed:
+class StreamFormula:
     """A stream's formula in segments, with what else is known of it."""
 
     segments: list[Segment]
@@ -143,9 +143,9 @@ class Observed:
         return found
 
 
-def fits(observed: Observed, shape: StackShape, blocks: BlockKinds) -> list[Fit]:
+def fits(observed: StreamFormula, shape: StackShape, blocks: BlockKinds) -> list[Fit]:
     """Every candidate that fits some sub-layer, the best first."""
-    comparisons = Comparison(qk_norms=True), Comparison(qk_norms=False)
+    comparisons = Matching(qk_norms=True), Matching(qk_norms=False)
     ends = observed.endings()
     found = []
     kinds_of = tuple(tuple(SPOKEN_OF[kind] for kind in kinds) for kinds in blocks)
@@ -160,7 +160,7 @@ def fits(observed: Observed, shape: StackShape, blocks: BlockKinds) -> list[Fit]
     return sorted(found, key=lambda fit: fit.rank, reverse=True)
 
 
-def _fit(observed: Observed, ends: Sequence[Segment], of: Candidate, comparisons: Comparisons) -> Fit:
+def _fit(observed: StreamFormula, ends: Sequence[Segment], of: Candidate, comparisons: Comparisons) -> Fit:
     fit = Fit(candidate=of)
     whole, blocks = _by_branches(of.whole), _by_branches(of.blocks)
     for segment in observed.segments[:-1]:
@@ -175,7 +175,7 @@ def _fit(observed: Observed, ends: Sequence[Segment], of: Candidate, comparisons
     return fit
 
 
-def _fit_of_lanes(observed: Observed, of: Candidate, blocks: Sequence[Segment], comparisons: Comparisons) -> Fit:
+def _fit_of_lanes(observed: StreamFormula, of: Candidate, blocks: Sequence[Segment], comparisons: Comparisons) -> Fit:
     fit = Fit(candidate=of, ends_with_norm=any(ending.end.kind == "norm" for ending in observed.endings()[:-1]))
     expected = _by_branches(blocks)
     for segment in observed.lanes:
@@ -184,7 +184,7 @@ def _fit_of_lanes(observed: Observed, of: Candidate, blocks: Sequence[Segment], 
     return fit
 
 
-def _details(observed: Observed, of: Candidate, *, ends_with_norm: bool) -> int:
+def _details(observed: StreamFormula, of: Candidate, *, ends_with_norm: bool) -> int:
     """How many of norm, shared norms, embedding norm, final norm and mixing are as the placement has them."""
     placement = of.placement
     expected_norm = {"layer-norm": ("layer-norm", "rms-norm", "")}.get(
@@ -226,13 +226,13 @@ def _match(fit: Fit, observed: Segment, expected: dict[tuple[int, ...], Segment]
 
 
 def sublayers(
-    observed: Observed, shape: StackShape, blocks: BlockKinds, found: list[Fit], final_norm: bool
+    observed: StreamFormula, shape: StackShape, blocks: BlockKinds, found: list[Fit], final_norm: bool
 ) -> tuple[Sublayer, ...]:
     """Every sub-layer with the placement that fits the whole stream best and fits it too.
 
     final_norm: whether the norm at the stack's end is none of the last sub-layer's.
     """
-    chosen: dict[tuple[str, ...], Choice] = {}
+    chosen: dict[tuple[str, ...], NamedPlacement] = {}
     every = found + _fits_but_for_scales(observed, shape, blocks, found)
     kinds = {kind for block in blocks for kind in block}
     complete = sum(number >= 0 for number in observed.branches) if {"attention", "feed_forward"} <= kinds else 0
@@ -270,14 +270,16 @@ def sublayers(
     return tuple(sorted(made, key=lambda s: s.block))
 
 
-def _fits_but_for_scales(observed: Observed, shape: StackShape, blocks: BlockKinds, found: Sequence[Fit]) -> list[Fit]:
+def _fits_but_for_scales(
+    observed: StreamFormula, shape: StackShape, blocks: BlockKinds, found: Sequence[Fit]
+) -> list[Fit]:
     """The candidates that fit sub-layers which none of those found does, once nothing multiplies their branches."""
     known = {number for fit in found for number in fit.matched}
     unnamed = any(term.branch not in known for segment in observed.segments for term in segment.branches)
     return fits(replace(observed, segments=list(map(unscaled, observed.segments))), shape, blocks) if unnamed else []
 
 
-def ends_with_norm(observed: Observed, found: Sequence[Fit]) -> bool:
+def ends_with_norm(observed: StreamFormula, found: Sequence[Fit]) -> bool:
     """Whether a norm that is not the blocks' follows the last sum."""
     last = {branch.branch for branch in observed.last.branches}
     # Of a formula that nobody registered: a norm at its end that no other segment has.

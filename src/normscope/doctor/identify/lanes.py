@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from ..find.segments import Segment
 from ..find.terms import Term, ordered, scaled
-from ..record import Connection, Made, StreamWeights
+from ..record import StreamConnection, StreamWeights, WeightSource
 from ..trace.connections import ConnectionKind
 from ..trace.graph import Factor
 from ..trace.lanes import SUMS_TO_ONE, LaneWeights
@@ -80,7 +80,7 @@ def is_doubly_stochastic(weights: LaneWeights) -> bool | None:
     return off <= DOUBLY_STOCHASTIC_WITHIN
 
 
-def connected(segment: Segment, branch: Term) -> Connection | None:
+def connected(segment: Segment, branch: Term) -> StreamConnection | None:
     """How a branch's streams are connected with it in the piece of a formula that it stands in; None of one stream."""
     terms = segment.terms
     read = {id(term) for term in Segment(segment.start, branch, ()).terms}
@@ -91,7 +91,7 @@ def connected(segment: Segment, branch: Term) -> Connection | None:
         return None
     mixing = None if connect is None else connect.weights
     weighed = next((term.weights for term in (expand, connect, collapse) if term is not None and term.weights), None)
-    return Connection(
+    return StreamConnection(
         streams=weighed.streams if weighed is not None else 1,
         read=_weights(collapse),
         mixing=_weights(connect),
@@ -117,7 +117,7 @@ def _last(terms: list[Term], kind: ConnectionKind) -> Term | None:
 def _weights(term: Term | None) -> StreamWeights | None:
     if term is None or term.weights is None:
         return None
-    made: Made = "token" if term.weights.origin == Origin.DATA else "constant"
+    made: WeightSource = "token" if term.weights.origin == Origin.DATA else "constant"
     made = "trained" if term.weights.origin == Origin.TRAINABLE else made
     return StreamWeights(
         made=made,

@@ -1,6 +1,6 @@
 """Whether an observed piece of a formula is that of a placement, up to what a model's arithmetic does not show.
 
-`Comparison` decides that; an `Outline` parts a formula from its numbers, so that these can be compared on their own.
+`Matching` decides that; an `Outline` parts a formula from its numbers, so that these can be compared on their own.
 """
 
 from dataclasses import dataclass, field, replace
@@ -20,7 +20,7 @@ _ONE = Factor(1.0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Form:
+class NormalForm:
     """A term in a form in which neither the order of a sum shows nor what a norm does not see.
 
     `structure` is a hash, equal for two forms of one kind of comparison that differ in their numbers alone.
@@ -28,13 +28,13 @@ class Form:
 
     kind: str
     structure: int
-    parts: "tuple[Form, ...]" = ()
+    parts: "tuple[NormalForm, ...]" = ()
     factors: tuple[Factor, ...] = ()
     """Of a sum, one for each part."""
     with_branch: bool = False
 
 
-_FORMS: dict[bool, WeakKeyDictionary[Segment, dict[int, Form | None]]] = {
+_FORMS: dict[bool, WeakKeyDictionary[Segment, dict[int, NormalForm | None]]] = {
     True: WeakKeyDictionary(),
     False: WeakKeyDictionary(),
 }
@@ -45,7 +45,7 @@ A registered formula is brought into its form once a process, and an observed on
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class Matching:
     """Makes forms of terms that can be compared with each other."""
 
     qk_norms: bool = True
@@ -60,7 +60,7 @@ class Comparison:
         b = self.form(expected, only=None if only is None else expected.branches[0])
         return a is not None and b is not None and self.same(a, b)
 
-    def form(self, segment: Segment, *, only: Term | None = None) -> Form | None:
+    def form(self, segment: Segment, *, only: Term | None = None) -> NormalForm | None:
         """A segment's end over its start.
 
         only: of branches that run side by side the one that is looked at; the sums' others are left out.
@@ -75,7 +75,7 @@ class Comparison:
             made[id(only)] = maker.form(segment.end)
         return made[id(only)]
 
-    def same(self, observed: Form, expected: Form) -> bool:
+    def same(self, observed: NormalForm, expected: NormalForm) -> bool:
         """Whether two forms agree: constants by value, trained and scheduled numbers by their being there."""
         seen: set[tuple[int, int]] = set()
         todo = [(observed, expected)]
@@ -109,19 +109,19 @@ def _added(to: dict[tuple[Origin, bool], Factor], factor: Factor) -> dict[tuple[
 
 @dataclass(slots=True)
 class _Maker:
-    comparison: Comparison
+    comparison: Matching
     segment: Segment
     only: Term | None
-    made: dict[int, Form | None] = field(default_factory=dict)
+    made: dict[int, NormalForm | None] = field(default_factory=dict)
 
-    def form(self, term: Term) -> Form | None:
+    def form(self, term: Term) -> NormalForm | None:
         if id(term) not in self.made:
             self.made[id(term)] = self._form(term)
         return self.made[id(term)]
 
-    def _form(self, term: Term) -> Form | None:
+    def _form(self, term: Term) -> NormalForm | None:
         if term is self.segment.start:
-            return Form("x", hash("x"))
+            return NormalForm("x", hash("x"))
         if term.kind == "sum" or term.kind == "scale":
             return self._sum(self._items(term))
         if term.kind == "branch" and self.only is not None and term is not self.only:
@@ -138,13 +138,15 @@ class _Maker:
         elif term.kind == "norm":
             name, parts = ("norm",), (self._relative(parts[0]),)
         structure = hash((name, *(part.structure for part in parts)))
-        return Form(str(name), structure, parts, with_branch=term.kind == "branch" or any(p.with_branch for p in parts))
+        return NormalForm(
+            str(name), structure, parts, with_branch=term.kind == "branch" or any(p.with_branch for p in parts)
+        )
 
-    def _items(self, total: Term) -> list[tuple[Factor, Form]]:
+    def _items(self, total: Term) -> list[tuple[Factor, NormalForm]]:
         """The addends of a sum and of the sums in it, each with its factor; one that comes on several ways is one."""
         # Down from the sum: what is added on many ways has all of its factors before it is looked at.
         factors: dict[int, dict[tuple[Origin, bool], Factor]] = {id(total): _added({}, _ONE)}
-        found: list[tuple[Factor, Form]] = []
+        found: list[tuple[Factor, NormalForm]] = []
         for term in reversed(ordered(total, arguments=lambda term: tuple(inner for _, inner in self._addends(term)))):
             own, addends = factors[id(term)].values(), self._addends(term)
             for factor, inner in addends:
@@ -174,16 +176,16 @@ class _Maker:
                 return [(term.factor, inner)]
         return []
 
-    def _sum(self, items: list[tuple[Factor, Form]]) -> Form | None:
+    def _sum(self, items: list[tuple[Factor, NormalForm]]) -> NormalForm | None:
         if not items or (len(items) == 1 and items[0][0] == _ONE):
             return items[0][1] if items else None
         keys = [(part.structure, factor.origin.name, factor.vector) for factor, part in items]
         order = sorted(range(len(items)), key=lambda n: keys[n])
         factors, parts = (tuple(items[n][which] for n in order) for which in (0, 1))
         structure = hash(("sum", *(keys[n] for n in order)))
-        return Form("sum", structure, parts, factors, any(part.with_branch for part in parts))  # type: ignore[arg-type, union-attr]
+        return NormalForm("sum", structure, parts, factors, any(part.with_branch for part in parts))  # type: ignore[arg-type, union-attr]
 
-    def _relative(self, inner: Form) -> Form:
+    def _relative(self, inner: NormalForm) -> NormalForm:
         """A norm's sum divided by its branch's number: a norm does not see what multiplies all of its input."""
         if inner.kind != "sum" or any(factor.origin != Origin.CONSTANT for factor in inner.factors):
             return inner
@@ -201,7 +203,7 @@ class _Maker:
 
 def matches(observed: Segment, expected: Segment, *, qk_norms: bool = True) -> bool:
     """Whether two segments compute the same from what they start from."""
-    return Comparison(qk_norms).matches(observed, expected)
+    return Matching(qk_norms).matches(observed, expected)
 
 
 def norms_left_out(segment: Segment) -> bool:

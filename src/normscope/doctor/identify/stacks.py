@@ -17,7 +17,7 @@ from ..find.streams import Stream
 from ..find.terms import ordered
 from ..record import Stack, Sublayer
 from ..trace.forward import Inputs
-from .fitting import Observed, commonest, ends_with_norm, fits, sublayers, without_end
+from .fitting import StreamFormula, commonest, ends_with_norm, fits, sublayers, without_end
 from .lanes import is_doubly_stochastic, written_out
 
 SEVERAL_HEADS = 2
@@ -95,7 +95,7 @@ def _stack(stream: Stream, shape: StackShape, blocks: BlockKinds) -> Stack:
     pieces, inner = _pieces(stream)
     norm = commonest([name for name, _ in stream.norms])
     epsilons = [epsilon for name, epsilon in stream.norms if name == norm and not math.isnan(epsilon)]
-    observed = Observed(
+    observed = StreamFormula(
         segments=inner,
         branches=dict(enumerate(stream.branches, -stream.before)),
         norm=norm,
@@ -127,7 +127,7 @@ def _stack(stream: Stream, shape: StackShape, blocks: BlockKinds) -> Stack:
     )
 
 
-def _in_lanes(observed: Observed, stream: Stream, blocks: BlockKinds) -> Observed:
+def _in_lanes(observed: StreamFormula, stream: Stream, blocks: BlockKinds) -> StreamFormula:
     """With a formula for each of several streams, block by block, as placements have it."""
     if stream.streams == 1:
         return observed

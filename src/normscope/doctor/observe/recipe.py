@@ -9,14 +9,14 @@ from ...theory.mixing import Products
 from ..find.branches import Branch
 from ..find.streams import Stream
 from ..identify.stacks import in_order
-from ..recipe import BranchWeights, Recipe, RecipeStep
+from ..recipe import BranchWeights, RecipeStep, StackRecipe
 from ..trace.graph import Graph, Step
 from ..trace.operations import Ref
 from .sums import Sums, with_gain
 from .weights import branch_weights, inner_norm
 
 
-def recipes(graph: Graph, streams: Sequence[Stream]) -> tuple[Recipe | None, ...]:
+def recipes(graph: Graph, streams: Sequence[Stream]) -> tuple[StackRecipe | None, ...]:
     """By stream; None where theory has no model of it: sub-layers before the first block, several things that one F
     reads, attention within windows, or an F that is neither softmax attention nor W₂ φ(W₁ x) with ReLU, GELU, SwiGLU
     or GEGLU."""
@@ -24,7 +24,7 @@ def recipes(graph: Graph, streams: Sequence[Stream]) -> tuple[Recipe | None, ...
         return tuple(_recipe(graph, stream, streams) for stream in streams)
 
 
-def _recipe(graph: Graph, stream: Stream, streams: Sequence[Stream]) -> Recipe | None:
+def _recipe(graph: Graph, stream: Stream, streams: Sequence[Stream]) -> StackRecipe | None:
     branches, sums = in_order(stream), Sums(graph, stream)
     if stream.before or any(len(branch.reads) != 1 for branch in branches):
         return None
@@ -43,7 +43,7 @@ def _recipe(graph: Graph, stream: Stream, streams: Sequence[Stream]) -> Recipe |
     in_sequence = x.numel() // (len(x) * stream.width) if x.ndim > 2 else 0
     if any(seen < in_sequence for seen in keys):
         return None
-    return Recipe(
+    return StackRecipe(
         width=stream.width,
         tokens=max(keys, default=in_sequence or len(x)),
         causal=attending is not None and not _sees_later(graph, attending),

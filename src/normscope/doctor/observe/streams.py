@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from ..find.branches import Branch
 from ..find.streams import Stream
 from ..identify.stacks import in_order
-from ..record import Place, Stack, SublayerMeasurements
+from ..record import RecordedPlace, Stack, SublayerMeasurements
 from ..trace.graph import Graph
 from ..trace.lanes import apart
 from ..trace.operations import Origin
@@ -185,11 +185,11 @@ def _measured(graph: Graph, stream: Stream, stack: Stack, uses: Uses) -> Stack:
     )
 
 
-def _place(graph: Graph, branch: Branch, found: BranchSum) -> Place:
+def _place(graph: Graph, branch: Branch, found: BranchSum) -> RecordedPlace:
     sources = (*branch.reads, *branch.memory)
     between = {n for source in sources for n in graph.between(source, found.addend)} - set(sources)
     beside = {n for number in between for n in graph.predecessors[number]} - between
-    return Place(stream=found.stream, addend=found.addend, inputs=tuple(sorted(beside | set(sources))))
+    return RecordedPlace(stream=found.stream, addend=found.addend, inputs=tuple(sorted(beside | set(sources))))
 
 
 def _apart(x: Tensor, stream: Stream) -> Tensor:

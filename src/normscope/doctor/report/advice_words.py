@@ -35,7 +35,7 @@ class AdviceRow:
     meaning: str
 
     @property
-    def term(self) -> explanations.Term:
+    def term(self) -> explanations.ExplainedTerm:
         """What it is called, and what that means."""
         return _TERMS[self.part]
 

@@ -4,11 +4,11 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ..record import Prediction, Stack, SublayerMeasurements
+from ..record import Stack, StackTheory, SublayerMeasurements
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class DepthColumn:
     """A column of the table: a block, or a sub-layer where the stack has only one block."""
 
     label: str
@@ -27,7 +27,7 @@ class DepthRow:
     logarithmic: bool
 
 
-def places(stack: Stack) -> list[Place]:
+def places(stack: Stack) -> list[DepthColumn]:
     """The blocks from the first one on: what stands before it is left out."""
     blocks: dict[int, list[int]] = {}
     for i, sublayer in enumerate(stack.sublayers):
@@ -35,8 +35,8 @@ def places(stack: Stack) -> list[Place]:
             blocks.setdefault(sublayer.block, []).append(i)
     if len(blocks) == 1:
         (members,) = blocks.values()
-        return [Place(label=f"sub-layer {n}", members=(i,)) for n, i in enumerate(members, 1)]
-    return [Place(label=f"block {block}", members=tuple(members)) for block, members in blocks.items()]
+        return [DepthColumn(label=f"sub-layer {n}", members=(i,)) for n, i in enumerate(members, 1)]
+    return [DepthColumn(label=f"block {block}", members=tuple(members)) for block, members in blocks.items()]
 
 
 def depth_rows(stack: Stack) -> list[DepthRow]:
@@ -66,11 +66,11 @@ def depth_rows(stack: Stack) -> list[DepthRow]:
 
 def _entering(
     stack: Stack,
-    where: Sequence[Place],
+    where: Sequence[DepthColumn],
     name: str,
     logarithmic: bool,
     measured: Callable[[SublayerMeasurements], float | None],
-    predicted: Callable[[Prediction], Sequence[float]],
+    predicted: Callable[[StackTheory], Sequence[float]],
 ) -> DepthRow:
     """What is a number of the stream itself, where the first sub-layer of each place reads it."""
     first = [place.members[0] for place in where]

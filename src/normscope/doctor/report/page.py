@@ -10,7 +10,7 @@ from ...report.explore.encode import panels_explorer
 from ...report.explore.script import environment, scripted
 from ...report.svg import Picture, inlined
 from ...report.words import Tone, counted, kind_name, learning_rate
-from ..record import Prediction, Stack, SublayerMeasurements
+from ..record import Stack, StackTheory, SublayerMeasurements
 from ..result import Record, Severity
 from .advice_words import OUTCOMES
 from .explanations import COLUMN_TERMS, STACK_TERMS
@@ -46,7 +46,7 @@ _CAPTIONS = {
     "share": "Squared norm of what a sub-layer adds, over that plus the squared norm of what it is added to.",
     "gradient": "Norm of the loss's gradient with respect to the weight matrices of a sub-layer.",
 }
-_Column = tuple[Callable[[SublayerMeasurements], float | None], Callable[[Prediction], Sequence[float | None]] | None]
+_Column = tuple[Callable[[SublayerMeasurements], float | None], Callable[[StackTheory], Sequence[float | None]] | None]
 _COLUMNS: tuple[_Column, ...] = (
     (lambda m: m.stream_square, lambda p: p.stream_square),
     (lambda m: m.branch_square, None),
@@ -60,7 +60,7 @@ _THEORY = " Dashed: the mean-field prediction"
 _FITTED = ", whose one factor for the whole stack is fitted"
 
 
-class Explained(Protocol):
+class RuleText(Protocol):
     """What is known about a rule beside what it finds."""
 
     @property
@@ -74,7 +74,7 @@ class Explained(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class SublayerRow:
     """Sub-layers that are the same thing, as a line of a table."""
 
     blocks: str
@@ -94,8 +94,8 @@ class StackSection:
     title: str
     words: str
     ends: str
-    rows: tuple[Row, ...]
-    every: tuple[Row, ...]
+    rows: tuple[SublayerRow, ...]
+    every: tuple[SublayerRow, ...]
     """One row a sub-layer."""
     pictures: tuple[Picture, ...]
     assumptions: str
@@ -121,7 +121,7 @@ class HistorySection:
 
 
 def write_doctor_page(
-    diagnosis: Record, path: Path, rules: Iterable[Explained] = (), history: HistorySection | None = None
+    diagnosis: Record, path: Path, rules: Iterable[RuleText] = (), history: HistorySection | None = None
 ) -> None:
     """Write the page to the file `path`, complete or not at all.
 
@@ -131,7 +131,7 @@ def write_doctor_page(
     write_atomically(path, render_doctor(diagnosis, rules, history))
 
 
-def render_doctor(diagnosis: Record, rules: Iterable[Explained] = (), history: HistorySection | None = None) -> str:
+def render_doctor(diagnosis: Record, rules: Iterable[RuleText] = (), history: HistorySection | None = None) -> str:
     """Return the page as text; the same diagnosis gives the same bytes."""
     jinja = environment()
     jinja.filters |= {
@@ -207,7 +207,7 @@ def _ends(stack: Stack, stacks: Sequence[Stack]) -> list[str]:
     return words
 
 
-def _row(stack: Stack, group: Sequence[int]) -> Row:
+def _row(stack: Stack, group: Sequence[int]) -> SublayerRow:
     members = [stack.sublayers[i] for i in group]
     first = members[0]
     notes = [f"also {', '.join(first.also)}"] if first.also and first.confidence == "sure" else []
@@ -217,7 +217,7 @@ def _row(stack: Stack, group: Sequence[int]) -> Row:
     skips, branches = [one.skip_scale for one in members], [one.branch_scale for one in members]
     for name, scales in (("x", skips), ("F(x)", branches)):
         notes += [] if set(scales) <= {1.0, None} else [f"{name} times {span_of(scales)}"]
-    return Row(
+    return SublayerRow(
         blocks=block_span(found.block for found in members),
         kind=kind_name(first.kind),
         formula=_common([str(found.formula) for found in members], "; another in other blocks"),
@@ -231,7 +231,7 @@ def _row(stack: Stack, group: Sequence[int]) -> Row:
     )
 
 
-def _theory(stack: Stack, of: Callable[[Prediction], Sequence[float | None]] | None, group: Sequence[int]) -> str:
+def _theory(stack: Stack, of: Callable[[StackTheory], Sequence[float | None]] | None, group: Sequence[int]) -> str:
     """What theory says of a single sub-layer; "" of several, and where it says nothing."""
     if stack.predicted is None or of is None or len(group) > 1:
         return ""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from ...report.chart import Kind, Panel, Series
 from ...report.chart_svg import panels_svg
 from ...report.words import kind_name
-from ..record import Prediction, Stack, SublayerMeasurements
+from ..record import Stack, StackTheory, SublayerMeasurements
 from ..result import FirstChange, StackChange
 from .depth import depths, finite, positive
 from .words import stack_title
@@ -54,7 +54,7 @@ def _stream_curves(
     stack: Stack,
     scale: _Scale,
     measured: Callable[[SublayerMeasurements], float | None],
-    predicted: Callable[[Prediction], Sequence[float | None]],
+    predicted: Callable[[StackTheory], Sequence[float | None]],
 ) -> list[Series]:
     """What is a number of the stream itself, once at every place where sub-layers read it."""
     values = [scale(measured(sublayer.measured)) for sublayer in stack.sublayers]
@@ -106,7 +106,7 @@ def curves(stack: Stack) -> dict[str, list[int]]:
 
 
 def _predicted(
-    stack: Stack, scale: _Scale, of: Callable[[Prediction], Sequence[float | None]]
+    stack: Stack, scale: _Scale, of: Callable[[StackTheory], Sequence[float | None]]
 ) -> list[float | None] | None:
     return None if stack.predicted is None else [scale(value) for value in of(stack.predicted)]
 

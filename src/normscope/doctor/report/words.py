@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 
 from ...report.words import MISSING, NON_FINITE, counted, joined, learning_rate, norm_name, significant
-from ..record import Connection, ModelMeasurements, Stack, Sublayer
-from ..result import Finding, Record, Severity, Verdict
+from ..record import ModelMeasurements, Stack, StreamConnection, Sublayer
+from ..result import Finding, Health, Record, Severity
 from .advice_words import rate_headline, speaks_against
 
 _NOUNS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
@@ -22,9 +22,9 @@ def headline(diagnosis: Record) -> tuple[str, str]:
 
 def headline_severity(diagnosis: Record) -> Severity | None:
     """The worst of what the headline says; None where all of it is well."""
-    if diagnosis.verdict is Verdict.ERRORS:
+    if diagnosis.verdict is Health.ERRORS:
         return Severity.ERROR
-    warned = diagnosis.verdict is Verdict.WARNINGS or speaks_against(diagnosis.advice)
+    warned = diagnosis.verdict is Health.WARNINGS or speaks_against(diagnosis.advice)
     return Severity.WARNING if warned else None
 
 
@@ -75,7 +75,7 @@ def verdict_words(diagnosis: Record) -> str:
     A model without errors and warnings is not called healthy beside a wanted rate that is advised against.
     """
     found = tally(diagnosis.findings)
-    if diagnosis.verdict is not Verdict.HEALTHY:
+    if diagnosis.verdict is not Health.HEALTHY:
         return found
     word = "no error or warning" if speaks_against(diagnosis.advice) else "healthy"
     if diagnosis.stacks and all(math.isnan(stack.end_square) for stack in diagnosis.stacks):
@@ -191,7 +191,7 @@ def span_of(values: Sequence[float | None]) -> str:
 _MADE = {"constant": "constants", "trained": "trained numbers", "token": "numbers of each token"}
 
 
-def connection_words(connection: Connection) -> list[str]:
+def connection_words(connection: StreamConnection) -> list[str]:
     """Notes on a sub-layer: what its streams are read, mixed and written by."""
     mixing, off = connection.mixing, connection.from_doubly_stochastic
     sums = "" if mixing is None or off is None else f", rows and columns summing to 1 within {figures(off)}"

@@ -40,7 +40,7 @@ class Section:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class Track:
     """A vertical line in a lane from row `top` to row `bottom`."""
 
     lane: int
@@ -60,13 +60,13 @@ class Crossbar:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class Arrangement:
     """`rows`: the boxes of each row; a row without one is for lines alone. Lanes are numbered from left to right."""
 
     rows: tuple[tuple[int, ...], ...]
     lanes: tuple[int, ...]
     """Of every box."""
-    lines: tuple[Line, ...]
+    lines: tuple[Track, ...]
     crossbars: tuple[Crossbar, ...]
 
     def joins(self, bar: Crossbar) -> set[int]:
@@ -75,7 +75,7 @@ class Layout:
         return {lane for lane in beside if min(bar.start, bar.end) < lane < max(bar.start, bar.end)}
 
 
-def layout(section: Section) -> Layout:
+def layout(section: Section) -> Arrangement:
     """The same section always gives the same layout."""
     trunks = _trunks(section)
     order = _order(section, {box for trunk in trunks for box in trunk})
@@ -150,7 +150,7 @@ class _Arranging:
     leaves: dict[Wire, int] = field(default_factory=dict)
     """Wire that begins a lane -> the row in which it leaves that of its source."""
 
-    def arranged(self) -> Layout:
+    def arranged(self) -> Arrangement:
         """Chains of boxes, then rows, then lanes."""
         chains = [_Chain(list(trunk)) for trunk in self.trunks if trunk]
         for trunk in self.trunks:
@@ -242,27 +242,27 @@ class _Arranging:
 
     def _drawn(
         self, chains: list[_Chain], heads: dict[Wire, _Chain], skips: dict[Wire, _Chain], chain_of: dict[int, _Chain]
-    ) -> Layout:
+    ) -> Arrangement:
         lines, crossbars = [], []
         for chain in chains:
             for box in chain.boxes:
-                lines.append(Line(chain.lane, self.row_of[box], self._end(box)))
+                lines.append(Track(chain.lane, self.row_of[box], self._end(box)))
         for wire in self.section.wires:
             source, target = chain_of[wire.source].lane, chain_of[wire.target].lane
             if self.follower.get(wire.source) == wire.target:
                 continue
             if wire in heads:
                 crossbars.append(Crossbar(self.leaves[wire], source, target, into_box=False))
-                lines.append(Line(target, self.leaves[wire], self.row_of[wire.target]))
+                lines.append(Track(target, self.leaves[wire], self.row_of[wire.target]))
             elif wire in skips:
                 lane, row = skips[wire].lane, self.row_of[wire.target]
                 crossbars.append(Crossbar(self.leaves[wire], source, lane, into_box=False))
-                lines.append(Line(lane, self.leaves[wire], row))
+                lines.append(Track(lane, self.leaves[wire], row))
                 crossbars.append(Crossbar(row, lane, target, into_box=True, subtracted=wire.subtracted))
             else:
                 row = self.row_of[wire.target]
                 crossbars.append(Crossbar(row, source, target, into_box=True, subtracted=wire.subtracted))
-        return Layout(
+        return Arrangement(
             rows=tuple(self.rows),
             lanes=tuple(chain_of[i].lane for i in range(len(self.section.boxes))),
             lines=tuple(dict.fromkeys(line for line in lines if line.bottom > line.top)),

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from html import escape
 
-from .lanes import Crossbar, Line, Section, layout
+from .lanes import Crossbar, Section, Track, layout
 
 _LETTER = 7.3  # pixels of a monospaced letter of 12 pixels, a little more than any font of the list has
 _LINE, _TURN, _GAP, _BESIDE = 15, 12, 14, 34
@@ -103,7 +103,7 @@ class _Picture:
         """The box that stands in this row of a lane."""
         return next((box for box in self.layout.rows[row] if self.layout.lanes[box] == lane), None)
 
-    def _vertical(self, line: Line) -> str:
+    def _vertical(self, line: Track) -> str:
         x, below = self.x[line.lane], self._at(line.bottom, line.lane)
         end = self.y[line.bottom] - (self._size(below)[1] / 2 if below is not None else 0)
         start, above = self.y[line.top], self._at(line.top, line.lane)

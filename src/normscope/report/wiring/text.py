@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from .lanes import Box, Crossbar, Line, Section, layout
+from .lanes import Box, Crossbar, Section, Track, layout
 
 _UP, _DOWN, _LEFT, _RIGHT = 1, 2, 4, 8
 _GLYPHS = {
@@ -110,7 +110,7 @@ class _Drawing:
         boxes = self.layout.rows[row]
         return self.top[row] + (1 if boxes and self._framed(boxes[0]) else 0)
 
-    def _vertical(self, line: Line) -> None:
+    def _vertical(self, line: Track) -> None:
         above, below = self._own(line.top, line.lane), self._own(line.bottom, line.lane)
         start = self.top[line.top] + (self._height(above) - 1 if above is not None else 0)
         end = self.top[line.bottom] if below is not None else self._side(line.bottom)
