@@ -61,9 +61,11 @@ def test_every_verb_has_its_study(name: str):
     assert study.about.question.endswith((".", "?"))
 
 
-def test_every_folder_with_a_study_is_found():
+def test_every_folder_and_every_file_with_a_study_is_found():
     room = Path(lemmas.__file__).parents[1]
-    assert set(studies()) == {file.parent.name.replace("_", "-") for file in room.glob("*/study.py")} - {"engine"}
+    folders = {file.parent.name for file in room.glob("*/study.py")} - {"engine"}
+    files = {file.stem for file in room.glob("*.py") if "\nSTUDY = " in file.read_text(encoding="utf-8")}
+    assert set(studies()) == {name.replace("_", "-") for name in folders | files}
 
 
 @pytest.mark.parametrize("words", [["--help"], ["lemmas", "--help"], ["depth", "--help"]], ids=" ".join)

@@ -33,12 +33,6 @@ def check_positive(config: object, *names: str) -> None:
             raise ValueError(f"{name} must be positive, got {value}")
 
 
-def check_between(config: object, name: str, least: float, greatest: float) -> None:
-    """Refuse a number outside [least, greatest]."""
-    if not least <= (value := getattr(config, name)) <= greatest:
-        raise ValueError(f"{name} must lie in [{least:g}, {greatest:g}], got {value}")
-
-
 def check_choices(config: object, name: str, choices: tuple[str, ...]) -> None:
     """Refuse names that are not among the choices."""
     if unknown := sorted(set(getattr(config, name)) - set(choices)):

@@ -4,7 +4,7 @@ Two tasks at one size: a decoder that continues text, and an encoder-decoder tha
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -161,9 +161,13 @@ def language_model(
 
     sizes: of `[model]`, a placement among them if it is not the preset's. Raises UserError for text that is not there.
     """
-    table = {"task": LANGUAGE_MODEL.name, "model": {"preset": preset, "positions": config.sequence_length, **sizes}}
+    table = {
+        "task": LANGUAGE_MODEL.name,
+        "data": asdict(_text(config)),
+        "model": {"preset": preset, "positions": config.sequence_length, **sizes},
+    }
     made = LANGUAGE_MODEL.config_of(with_preset(table, source="the study"), source="the study")
-    return replace(made, data=_text(config), optimizer=optimizer, **_training(config))
+    return replace(made, optimizer=optimizer, **_training(config))
 
 
 def language_model_base(config: TwoTasksConfig) -> LanguageModelRunConfig:

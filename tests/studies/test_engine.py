@@ -1,0 +1,122 @@
+"""What studies are declared with: claims judged and worded, checks of settings, tables and figures from values."""
+
+import math
+from dataclasses import dataclass
+from functools import partial
+
+import pytest
+
+from normscope.evidence.estimates import estimate, with_interval
+from normscope.measure import Estimate
+from normscope_studies.engine import checks
+from normscope_studies.engine.claims import claim, listed
+from normscope_studies.engine.figures import curves, line, scatter
+from normscope_studies.engine.page import Claim, table
+
+NEAR, ABOVE, BELOW = (estimate([mean - 0.01, mean, mean + 0.01]) for mean in (0.0, 0.5, -0.5))
+
+
+def claimed(holds: dict[str, Estimate | bool | None], **bounds: float | dict[str, float]) -> Claim:
+    return claim("name", "statement", source="source", value="the loss, in nats", holds=holds, **bounds)  # type: ignore[arg-type]
+
+
+def test_a_claim_is_judged_and_worded_from_its_values():
+    made = claimed({"toy": ABOVE, "text": BELOW, "speech": NEAR}, least=0.0)
+    assert (made.verdict, made.conditions) == (
+        "reproduced under conditions",
+        "toy; not text; undecided: speech",
+    )
+    assert made.found == "the loss, in nats: toy 0.500 ± 0.025; text −0.500 ± 0.025; speech 0.000 ± 0.025"
+    assert claimed({"toy": ABOVE, "text": ABOVE}, least=0.0, greatest=1.0).verdict == "reproduced"
+    assert claimed({"toy": ABOVE}, greatest=0.0).verdict == "not reproduced"
+
+
+def test_a_bound_may_be_each_setting_s_own_and_an_answer_stands_beside_values():
+    made = claimed({"toy": ABOVE, "text": BELOW, "speech": True}, least={"toy": 0.4, "text": -0.6})
+    assert made.verdict == "reproduced"
+    assert made.found == "the loss, in nats: toy 0.500 ± 0.025; text −0.500 ± 0.025"
+    assert claimed({"toy": None}).found == "the loss, in nats"
+    with pytest.raises(ValueError, match="at least one setting"):
+        claimed({})
+
+
+def test_very_many_values_are_told_by_their_ends():
+    values = {f"seed {number}": estimate([number - 0.1, number + 0.1]) for number in range(13)}
+    two = partial(with_interval, decimals=0)
+    assert listed(values, two) == "from 0 ± 1, seed 0, to 12 ± 1, seed 12"
+    assert listed({"a": NEAR, "b": ABOVE}, two) == "a 0 ± 0; b 0 ± 0"
+
+
+def test_more_sentences_follow_and_a_value_is_written_as_asked():
+    made = claim(
+        "name",
+        "statement",
+        source="source",
+        value="the factor",
+        holds={"toy": estimate([math.log(2.0)])},
+        shown=lambda one: f"{math.exp(float(one.mean)):.1f}",
+        beside="The baseline is 5.",
+    )
+    assert made.found == "the factor: toy 2.0. The baseline is 5."
+    assert made.verdict == "undecided"
+
+
+def test_a_table_has_a_row_a_record_and_writes_estimates_with_their_intervals():
+    made = table("Ends", ["toy"], [("text", str.upper), ("loss", lambda _: ABOVE), ("count", len)])
+    assert (made.columns, made.rows) == (["text", "loss", "count"], [["TOY", "0.500 ± 0.025", 3]])
+
+
+def test_curves_are_means_in_the_range_of_the_seeds_and_others_stand_before_them():
+    theory = line("theory", "claimed", -1, [1.0, 2.0], 3.0)
+    panel = curves("Panel", {"a": [[1.0, 2.0], [3.0, 6.0]]}, x=[1.0, 2.0], xlabel="x", ylabel="y", beside=[theory])
+    first, second = panel.series
+    assert (first.label, first.y) == ("theory", [3.0, 3.0])
+    assert (second.y, second.low, second.high, second.hue) == ([2.0, 4.0], [1.0, 2.0], [3.0, 6.0], 0)
+
+
+def test_points_of_no_group_have_the_text_s_colour():
+    panel = scatter("Panel", {"other arms": [(1.0, 2.0)], "a": [(3.0, 4.0)]}, xlabel="x", ylabel="y", log_y=True)
+    assert [(one.kind, one.hue, one.x, one.y) for one in panel.series] == [
+        ("points", -1, [1.0], [2.0]),
+        ("points", 0, [3.0], [4.0]),
+    ]
+    assert panel.log_y
+
+
+@dataclass
+class Settings:
+    rates: tuple[float, ...] = (1.0, 2.0)
+    count: int = 3
+    placements: tuple[str, ...] = ("pre-ln",)
+
+
+@pytest.mark.parametrize(
+    ("check", "settings", "message"),
+    [
+        (
+            lambda config: checks.check_different(config, "rates"),
+            Settings(rates=(1.0, 1.0)),
+            "one or more different values",
+        ),
+        (
+            lambda config: checks.check_rising(config, "rates"),
+            Settings(rates=(2.0, 1.0)),
+            "rates must be positive and rise",
+        ),
+        (lambda config: checks.check_positive(config, "count"), Settings(count=0), "count must be positive, got 0"),
+        (lambda config: checks.check_positive(config, "rates"), Settings(rates=(1.0, -1.0)), "rates must be positive"),
+        (
+            lambda config: checks.check_choices(config, "placements", ("post-ln",)),
+            Settings(),
+            "placements: pre-ln is not one; choose from post-ln",
+        ),
+        (
+            lambda config: checks.check_defined_for(config, "placements", model="decoder-only"),
+            Settings(placements=("t-fixup",)),
+            "placements: t-fixup is not defined for a decoder alone",
+        ),
+    ],
+)
+def test_settings_that_mean_nothing_are_refused(check, settings, message):
+    with pytest.raises(ValueError, match=message):
+        check(settings)
