@@ -7,15 +7,16 @@ from normscope.measure import Estimate
 from normscope.optim import ScheduleConfig
 from normscope.report.words import number
 
+from .engine.claims import claim
 from .engine.discovery import About
 from .engine.page import Claim, StudyFigure
 from .engine.pieces import Pieces
 from .engine.study import Findings, Study
 from .translation.arms import TranslationArm, controlled, coupled
-from .translation.comparing import at_least, at_most, caveat, claim_of, finals, less, several
+from .translation.comparing import caveat, finals, less, several
 from .translation.config import ADAM_LRS, PAPER_ADAM_LRS, RunsConfig, scales
 from .translation.page import epochs_figure, findings
-from .translation.runs import Curves, Trained, trained
+from .translation.runs import ArmCurves, Trained, trained
 
 ABOUT = About(
     title="A small fixed rate in place of warm-up: the paper's Figure 6",
@@ -72,7 +73,7 @@ class Figure6Config(RunsConfig):
         return {f"after {epochs} epochs": epochs * self.epoch_updates for epochs in (self.epochs, self.small_epochs)}
 
 
-def small_less(config: Figure6Config, other: TranslationArm, curves: Curves, *, update: int) -> Estimate:
+def small_less(config: Figure6Config, other: TranslationArm, curves: ArmCurves, *, update: int) -> Estimate:
     """The loss of the small rate at that update less the last one of another arm, in nats, over seeds in pairs."""
     runs = curves[config.arms()[0]]
     return less(
@@ -92,30 +93,33 @@ def claims(config: Figure6Config, found: Trained) -> list[Claim]:
     others = {"a large rate that decays as with warm-up": decayed, "a large rate that stays": fixed}
     after_as_many = {words: small_less(config, arm, curves, update=config.updates) for words, arm in others.items()}
     return [
-        claim_of(
+        claim(
             "a small fixed rate does better than a large one without warm-up",
             f"Without warm-up, {at_small} lower {at_large} on the paper's schedule.",
             source=_SOURCE,
             value=value,
-            looked=at_most(0.0, at_ends(without)),
-            beside=f" Last losses: {several(finals(curves, small))} and {several(finals(curves, without))} nats; the "
-            f"unigram baseline is {number(found.unigram(without))}.{caveat(curves)}",
+            holds=at_ends(without),
+            greatest=0.0,
+            beside=f"Last losses: {several(finals(curves, small))} and {several(finals(curves, without))} nats; the "
+            f"unigram baseline is {number(found.unigram(without))}. {caveat(curves)}".strip(),
         ),
-        claim_of(
+        claim(
             "a small fixed rate does worse than warm-up",
             f"Without warm-up, {at_small} higher {at_large} with warm-up.",
             source=_SOURCE,
             value=value,
-            looked=at_least(0.0, at_ends(long)),
+            holds=at_ends(long),
+            least=0.0,
             beside=caveat(curves),
         ),
-        claim_of(
+        claim(
             "it is the size of the rate",
             f"After as many updates and without warm-up, {at_small} lower {at_large}, also where that sums up to more "
             "than with warm-up.",
             source=_OURS,
             value=value,
-            looked=at_most(0.0, after_as_many),
+            holds=after_as_many,
+            greatest=0.0,
             beside=caveat(curves),
         ),
     ]

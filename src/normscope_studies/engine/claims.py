@@ -4,6 +4,8 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
+
 from normscope.evidence.estimates import with_interval
 from normscope.evidence.judging import Answer, between, conditions_of, verdict_of
 from normscope.measure import Estimate
@@ -68,17 +70,19 @@ def judged(*, name: str, statement: str, source: str, found: str, holds: Mapping
 
 
 def listed(values: Mapping[str, Estimate], shown: Callable[[Estimate], str] = with_interval) -> str:
-    """ "Post-LN 0.120 ± 0.031; Pre-LN 0.002 ± 0.010"; of very many, from the lowest to the highest."""
+    """ "Post-LN: 0.120 ± 0.031; Pre-LN: 0.002 ± 0.010"; of very many, from the lowest to the highest."""
     if len(values) <= _LISTED:
-        return "; ".join(f"{setting} {shown(one)}" for setting, one in values.items())
+        return "; ".join(f"{setting}: {shown(one)}" for setting, one in values.items())
     lowest, highest = (which(values, key=lambda setting: float(values[setting].mean)) for which in (min, max))
     return f"from {shown(values[lowest])}, {lowest}, to {shown(values[highest])}, {highest}"
 
 
 def shown_factor(found: Estimate, decimals: int = 2) -> str:
     """A factor whose logarithm was estimated, with its interval: "1.20 (1.10 to 1.31)"."""
-    low, middle, high = (number(math.exp(float(value)), decimals) for value in (found.low, found.mean, found.high))
-    return middle if math.isnan(float(found.low)) else f"{middle} ({low} to {high})"
+    with np.errstate(over="ignore"):
+        factors = np.exp([found.low, found.mean, found.high])
+    low, middle, high = (number(float(factor), decimals) for factor in factors)
+    return middle if math.isnan(factors[0]) else f"{middle} ({low} to {high})"
 
 
 def _at(bound: Bound, setting: str) -> float:

@@ -8,17 +8,15 @@ from normscope.evidence.judging import Answer
 from normscope.measure import Estimate
 from normscope.report.words import number
 
-from ..engine.claims import judged
+from ..engine.claims import claim, judged
 from ..engine.page import Claim, StudyFigure, StudyTable
 from ..engine.pieces import Pieces
 from ..engine.study import Findings, Study
 from ..translation.arms import OPTIMIZERS, TranslationArm
 from ..translation.comparing import (
     GapShares,
-    at_least,
     bleu_of,
     caveat,
-    claim_of,
     excess,
     finals,
     gain_kept,
@@ -28,7 +26,7 @@ from ..translation.comparing import (
     several,
 )
 from ..translation.page import epochs_figure, findings, plain, rates_figure
-from ..translation.runs import Curves, Trained, trained
+from ..translation.runs import ArmCurves, Trained, trained
 from . import ABOUT
 from .config import SCALES, Figure2Config, RateGroup
 
@@ -47,7 +45,7 @@ def claims(config: Figure2Config, found: Trained) -> list[Claim]:
     return made + [_summed_rate(config, name, found) for name in config.optimizers]
 
 
-def shares_of(group: RateGroup, curves: Curves) -> GapShares:
+def shares_of(group: RateGroup, curves: ArmCurves) -> GapShares:
     """What of the group's gap is summed rate."""
     arms = {name: getattr(group, name) for name in ("without", "long", "without_equal_sum", "long_equal_sum")}
     return gap_shares(curves, **arms)
@@ -60,7 +58,7 @@ def kept_without(group: RateGroup, found: Trained) -> dict[str, tuple[Translatio
     return {name: (arm, gain_kept(found.curves, arm, group.long, unigram)) for name, arm in arms.items()}
 
 
-def short_less_long(group: RateGroup, curves: Curves) -> dict[str, Estimate]:
+def short_less_long(group: RateGroup, curves: ArmCurves) -> dict[str, Estimate]:
     """By family: by how many nats the short warm-up ends above the long one."""
     return {name: excess(curves, arm, group.long) for name, arm in group.shorter_warmups().items()}
 
@@ -81,12 +79,12 @@ def _essential(config: Figure2Config, optimizer: str, found: Trained) -> Claim:
         statement=f"Without warm-up, Post-LN under {name} ends with less than {MOST_OF_THE_GAIN:g} of the gain over "
         "the unigram baseline that it has with warm-up.",
         source=_SOURCE,
-        found=f"{'. '.join(parts)}. The baseline is {unigram} nats.{caveat(curves)}",
+        found=f"{'. '.join(parts)}. The baseline is {unigram} nats. {caveat(curves)}".strip(),
         holds=holds,
     )
 
 
-def _ends(arm: TranslationArm, curves: Curves) -> str:
+def _ends(arm: TranslationArm, curves: ArmCurves) -> str:
     return f"{several(finals(curves, arm))} nats, BLEU {bleu_of(arm, curves)}"
 
 
@@ -100,13 +98,14 @@ def _on_length(groups: list[RateGroup], found: Trained) -> list[Claim]:
         for group in groups
         for family, cost in short_less_long(group, curves).items()
     }
-    matters = claim_of(
+    matters = claim(
         "the length of warm-up matters",
         f"The shorter warm-up ({short:,} updates) ends at a higher loss than the longer ({long:,}), as T = 500 does "
         "beside T = 4000.",
         source=_SOURCE,
         value="the short one's last loss less the long one's, in nats",
-        looked=at_least(0.0, costs),
+        holds=costs,
+        least=0.0,
         beside=caveat(curves),
     )
     if low is high:
@@ -116,12 +115,13 @@ def _on_length(groups: list[RateGroup], found: Trained) -> list[Claim]:
         pairs = zip(finals(curves, group.shorter_warmups()[family]), finals(curves, group.long), strict=True)
         return [a - b for a, b in pairs]
 
-    more = claim_of(
+    more = claim(
         "the larger rate wants the longer warm-up",
         "What the shorter warm-up costs is more at the larger rate: 31.16 BLEU at 5e-4 and 2.77 at 1e-3.",
         source=_SOURCE,
         value=f"the difference in last loss at rate {high.peak_lr:g} less that at {low.peak_lr:g}, in nats",
-        looked=at_least(0.0, {family: less(cost(high, family), cost(low, family)) for family in low.shorter_warmups()}),
+        holds={family: less(cost(high, family), cost(low, family)) for family in low.shorter_warmups()},
+        least=0.0,
         beside=caveat(curves),
     )
     return [matters, more]
@@ -144,7 +144,7 @@ def _summed_rate(config: Figure2Config, optimizer: str, found: Trained) -> Claim
         "learning rate that its schedule takes away: here the run with warm-up sums up "
         f"{_ratio(config.groups(optimizer)[0]):.1f} times as much.",
         source=_OURS,
-        found=f"{'. '.join(parts)}.{caveat(found.curves)}",
+        found=f"{'. '.join(parts)}. {caveat(found.curves)}".strip(),
         holds=holds,
     )
 

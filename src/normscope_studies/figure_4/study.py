@@ -5,29 +5,29 @@ from typing import Any, NamedTuple
 
 from normscope.compare.verdict import MOST_OF_THE_GAIN
 from normscope.evidence.estimates import estimate, plain_estimate, with_interval
-from normscope.evidence.judging import between
+from normscope.evidence.judging import Answer, between
 from normscope.measure import Estimate
 from normscope.report.words import number
 
-from ..engine.claims import judged
+from ..engine.claims import claim, judged
 from ..engine.page import Claim, StudyFigure, StudyTable
 from ..engine.pieces import Pieces
 from ..engine.study import Findings, Study
 from ..translation.arms import DE_EN, EN_DE, PLACEMENTS, POST, PRE, TranslationArm
 from ..translation.comparing import (
-    Looked,
     bleu_of,
     caveat,
-    claim_of,
     excess,
     finals,
     gain_kept,
+    never,
+    sentences,
     several,
     sooner,
     updates_shares,
 )
 from ..translation.page import Legend, epochs_figure, findings, plain, rates_figure
-from ..translation.runs import Curves, Trained, trained
+from ..translation.runs import ArmCurves, Trained, trained
 from . import ABOUT
 from .config import PAPER_S, SCALES, TITLES, Figure4Config, Pairing, Square
 
@@ -53,7 +53,7 @@ class Effects(NamedTuple):
     """By how much the placement's is larger, in size."""
 
 
-def effects(of: Square, curves: Curves) -> Effects:
+def effects(of: Square, curves: ArmCurves) -> Effects:
     """Of the four runs of each seed."""
     rows = list(zip(*(finals(curves, arm) for arm in of), strict=True))
     placement = [(a + r - p - q) / 2 for a, r, p, q in rows]
@@ -62,7 +62,7 @@ def effects(of: Square, curves: Curves) -> Effects:
     return Effects(estimate(placement), estimate(optimizer), estimate(lead))
 
 
-def best_arms(config: Figure4Config, curves: Curves) -> tuple[TranslationArm, TranslationArm]:
+def best_arms(config: Figure4Config, curves: ArmCurves) -> tuple[TranslationArm, TranslationArm]:
     """Post-LN with warm-up and Pre-LN without, each at the rate where it ends lowest on average: De-En, one decay."""
 
     def best(placement: str, *, warm: bool) -> TranslationArm:
@@ -93,66 +93,77 @@ def _of_pairings(config: Figure4Config, found: Trained) -> list[Claim]:
     paired, one_seed = config.pairings(DE_EN), caveat(found.curves)
     paper_s = [one for one in paired if one.schedules == PAPER_S]
     controlled = [one for one in paired if one.schedules != PAPER_S]
+
+    def faster(name: str, statement: str, source: str, compared: Sequence[Pairing]) -> Claim:
+        shares = _shares(compared, found)
+        return claim(
+            name,
+            statement,
+            source=source,
+            value=_SOONER,
+            holds={setting: sooner(row) for setting, row in shares.items()},
+            greatest=1.0,
+            beside=sentences(never(shares), one_seed),
+        )
+
     return [
-        claim_of(
+        claim(
             "Pre-LN does without warm-up",
             "Without warm-up, Pre-LN ends at a validation loss that is no higher than Post-LN's with warm-up, to "
             f"{COMPETITIVE_NATS:g} nats.",
             source=_SOURCE,
             value=_LESS,
-            looked=_ends(paired, found),
-            beside=one_seed,
+            holds=_excesses(paired, found),
+            greatest=COMPETITIVE_NATS,
+            beside=sentences(_bleus(paired, found), one_seed),
         ),
-        claim_of(
+        faster(
             "Pre-LN is faster",
             "At the same rate Pre-LN reaches the loss that Post-LN ends at in fewer updates: its 9th checkpoint is as "
             f"good as the 15th, {number(PUBLISHED_SHARE)} of them.",
-            source=_SOURCE,
-            value=_SOONER,
-            looked=_reaches(paper_s, found),
-            beside=one_seed,
+            _SOURCE,
+            paper_s,
         ),
-        claim_of(
+        faster(
             "Pre-LN is faster on the same schedule",
             "Also where both decay alike, with Post-LN's warm-up or both with it, Pre-LN reaches the loss that Post-LN "
             "ends at in fewer updates.",
-            source=_CORRECTED,
-            value=_SOONER,
-            looked=_reaches([*controlled, *config.alike(DE_EN)], found),
-            beside=one_seed,
+            _CORRECTED,
+            [*controlled, *config.alike(DE_EN)],
         ),
     ]
 
 
-def _ends(paired: Sequence[Pairing], found: Trained) -> dict[str, Looked]:
-    """Whether Pre-LN ends as low, by setting."""
-    looked: dict[str, Looked] = {}
-    for one in paired:
-        difference = excess(found.curves, one.pre, one.post)
-        bleu = " and ".join(bleu_of(arm, found.curves) for arm in (one.pre, one.post))
-        words = f"{with_interval(difference)} (BLEU {bleu})"
-        looked[one.setting] = words, between(difference, greatest=COMPETITIVE_NATS)
-    return looked
+def _excesses(paired: Sequence[Pairing], found: Trained) -> dict[str, Estimate]:
+    """How far Pre-LN ends above Post-LN, by setting."""
+    return {one.setting: excess(found.curves, one.pre, one.post) for one in paired}
 
 
-def _reaches(paired: Sequence[Pairing], found: Trained) -> dict[str, Looked]:
-    """Whether Pre-LN is sooner where Post-LN ends, by setting."""
-    return {one.setting: sooner(updates_shares(found.curves, one.post, one.pre)) for one in paired}
+def _shares(paired: Sequence[Pairing], found: Trained) -> dict[str, list[float | None]]:
+    """After which part of the updates Pre-LN is where Post-LN ends, by setting."""
+    return {one.setting: updates_shares(found.curves, one.post, one.pre) for one in paired}
+
+
+def _bleus(paired: Sequence[Pairing], found: Trained) -> str:
+    """The last BLEU of Pre-LN and Post-LN, in a sentence."""
+    both = ((one.setting, *(bleu_of(arm, found.curves) for arm in (one.pre, one.post))) for one in paired)
+    return f"BLEU: {'; '.join(f'{setting} {pre} and {post}' for setting, pre, post in both)}."
 
 
 def _on_en_de(config: Figure4Config, found: Trained) -> Claim:
     paired = config.pairings(EN_DE)
-    ends, reaches = _ends(paired, found), _reaches(paired, found)
-    told, shares = ("; ".join(f"{name}: {words}" for name, (words, _) in seen.items()) for seen in (ends, reaches))
-    holds = {f"no higher, {name}": answer for name, (_, answer) in ends.items()}
-    return judged(
-        name="the same on En-De",
-        statement="On En-De too, Pre-LN without warm-up ends no higher than Post-LN with it, to "
+    ends, shares = _excesses(paired, found), _shares(paired, found)
+    holds: dict[str, Estimate | Answer] = {f"no higher, {setting}": one for setting, one in ends.items()}
+    holds |= {f"sooner, {setting}": sooner(row) for setting, row in shares.items()}
+    return claim(
+        "the same on En-De",
+        "On En-De too, Pre-LN without warm-up ends no higher than Post-LN with it, to "
         f"{COMPETITIVE_NATS:g} nats, and reaches Post-LN's last loss in fewer updates.",
         source=_SOURCE,
-        found=f"{_LESS}: {told}. Share of the updates after which it reaches Post-LN's "
-        f"last loss: {shares}.{caveat(found.curves)}",
-        holds=holds | {f"sooner, {name}": answer for name, (_, answer) in reaches.items()},
+        value=f"{_LESS}, and the {_SOONER}",
+        holds=holds,
+        greatest={setting: COMPETITIVE_NATS if setting.startswith("no higher") else 1.0 for setting in holds},
+        beside=sentences(_bleus(paired, found), never(shares), caveat(found.curves)),
     )
 
 
@@ -168,14 +179,14 @@ def _of_square(config: Figure4Config, of: Square, found: Trained) -> list[Claim]
             statement=f"Under RAdam without warm-up Post-LN has at least {MOST_OF_THE_GAIN:g} of the gain over the "
             "unigram baseline that it has under Adam with warm-up.",
             source=_SOURCE,
-            found=f"{share}; last loss {losses} nats.{one_seed}",
+            found=f"{share}; last loss {losses} nats. {one_seed}".strip(),
             holds={rate: None if kept is None else between(kept, least=MOST_OF_THE_GAIN)},
         ),
         judged(
             name="RAdam changes little for Pre-LN",
             statement=f"Pre-LN ends within {COMPETITIVE_NATS:g} nats of the same loss under RAdam as under Adam.",
             source=_SOURCE,
-            found=f"RAdam's last loss less Adam's: {with_interval(difference)} nats.{one_seed}",
+            found=f"RAdam's last loss less Adam's: {with_interval(difference)} nats. {one_seed}".strip(),
             holds={rate: between(difference, -COMPETITIVE_NATS, COMPETITIVE_NATS)},
         ),
         judged(
@@ -185,7 +196,7 @@ def _of_square(config: Figure4Config, of: Square, found: Trained) -> list[Claim]
             source=_SOURCE,
             found=f"Pre-LN lowers it by {with_interval(seen.placement)} nats, RAdam by "
             f"{with_interval(seen.optimizer)}, each a mean over the other; the first is larger by "
-            f"{with_interval(seen.lead)}.{one_seed}",
+            f"{with_interval(seen.lead)}. {one_seed}".strip(),
             holds={rate: between(seen.lead, least=0.0)},
         ),
     ]
@@ -201,7 +212,7 @@ def _best_rates(config: Figure4Config, found: Trained) -> Claim:
         source=_OURS,
         found=f"of {', '.join(f'{rate:g}' for rate in config.all_lrs)}, Post-LN is best at {post.peak_lr:g} and Pre-LN "
         f"at {pre.peak_lr:g}; there Pre-LN's last loss less Post-LN's is {with_interval(difference)} nats, the best of "
-        f"a few on the same validation text.{caveat(found.curves)}",
+        f"a few on the same validation text. {caveat(found.curves)}".strip(),
         holds={"De-En": between(difference, greatest=COMPETITIVE_NATS)},
     )
 

@@ -11,7 +11,7 @@ from ..engine.claims import claim
 from ..engine.page import Claim
 from ..engine.pieces import Pieces
 from ..engine.study import Findings, Study
-from ..translation.comparing import caveat, less, several, sooner
+from ..translation.comparing import caveat, less, never, sentences, several, sooner
 from . import ABOUT
 from .config import SCALES, Figure5Config, check_inputs
 from .page import conditions, data, figures, tables
@@ -46,18 +46,18 @@ def claims(
         value="Pre-LN's last loss less Post-LN's, in nats",
         holds={"each at its own rate": less(ends[own.pre], ends[own.post])},
         greatest=0.0,
-        beside=f"Last losses: Post-LN {several(ends[own.post])}, Pre-LN {several(ends[own.pre])}.{one_seed}",
+        beside=f"Last losses: Post-LN {several(ends[own.post])}, Pre-LN {several(ends[own.pre])}. {one_seed}".strip(),
     )
-    reached = {pair.name: sooner(shares(pair, curves)) for pair in config.pairs}
+    reached = {pair.name: shares(pair, curves) for pair in config.pairs}
     faster = claim(
         "(a) Pre-LN is faster",
         "Pre-LN reaches the loss that Post-LN ends at in fewer updates: 500,000 instead of 700,000, "
         f"{number(PUBLISHED_SHARE)} of them.",
         source=_SOURCE,
-        value="share of the updates after which Pre-LN reaches the loss that Post-LN ends at: "
-        + "; ".join(f"{name}: {words}" for name, (words, _) in reached.items()),
-        holds={name: answer for name, (_, answer) in reached.items()},
-        beside=one_seed.strip(),
+        value="share of the updates after which Pre-LN reaches the loss that Post-LN ends at",
+        holds={name: sooner(row) for name, row in reached.items()},
+        greatest=1.0,
+        beside=sentences(never(reached), one_seed),
     )
     last = [curve.nll_nats[-1] for curve in curves[large]]
     diverges = claim(
@@ -67,7 +67,7 @@ def claims(
         value=f"last masked-token losses at rate {large.peak_lr:g}, in nats: {several(last)}; the unigram baseline is "
         f"{number(unigram)}",
         holds={"at this depth and rate": diverged(curves[large], unigram)},
-        beside=one_seed.strip(),
+        beside=one_seed,
     )
     return [needs_none, faster, diverges, *(_ahead(config, task, one) for task, one in tuned.items())]
 

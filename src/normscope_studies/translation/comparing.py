@@ -1,47 +1,20 @@
-"""Arms compared seed by seed: runs of one seed share their initial weights and the order of their batches.
-
-What figure 5 compares of its pre-trainings is told in the same words.
-"""
+"""Arms compared seed by seed: runs of one seed share their initial weights and the order of their batches."""
 
 import math
 from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass
 
 from normscope.compare.verdict import MOST_OF_THE_GAIN
-from normscope.evidence.estimates import estimate, with_interval
+from normscope.evidence.estimates import estimate
 from normscope.evidence.judging import Answer, between
 from normscope.measure import Estimate, Sensitivity, lr_sensitivity
-from normscope.report.words import counted, number, span
+from normscope.report.words import number, span
 
-from ..engine.claims import judged
-from ..engine.page import Claim
 from .arms import TranslationArm
-from .runs import Curves
-
-Looked = tuple[str, Answer]
-"""What was found in one setting, in words, and whether the claim holds there."""
+from .runs import ArmCurves
 
 
-def claim_of(
-    name: str, statement: str, *, source: str, value: str, looked: Mapping[str, Looked], beside: str = ""
-) -> Claim:
-    """A claim about one value that was looked at in several settings; beside: sentences to add to what was found."""
-    found = "; ".join(f"{setting}: {words}" for setting, (words, _) in looked.items())
-    holds = {setting: answer for setting, (_, answer) in looked.items()}
-    return judged(name=name, statement=statement, source=source, found=f"{value}: {found}.{beside}", holds=holds)
-
-
-def at_most(greatest: float, found: Mapping[str, Estimate]) -> dict[str, Looked]:
-    """Whether each lies below, by setting."""
-    return {setting: (with_interval(one), between(one, greatest=greatest)) for setting, one in found.items()}
-
-
-def at_least(least: float, found: Mapping[str, Estimate]) -> dict[str, Looked]:
-    """Whether each lies above, by setting."""
-    return {setting: (with_interval(one), between(one, least=least)) for setting, one in found.items()}
-
-
-def finals(curves: Curves, arm: TranslationArm) -> list[float]:
+def finals(curves: ArmCurves, arm: TranslationArm) -> list[float]:
     """The last losses in nats, one a seed."""
     return [curve.final_nats for curve in curves[arm]]
 
@@ -51,12 +24,12 @@ def less(values: Sequence[float], others: Sequence[float]) -> Estimate:
     return estimate([a - b for a, b in zip(values, others, strict=True)])
 
 
-def excess(curves: Curves, arm: TranslationArm, other: TranslationArm) -> Estimate:
+def excess(curves: ArmCurves, arm: TranslationArm, other: TranslationArm) -> Estimate:
     """By how many nats the arm ends above the other, over seeds taken in pairs."""
     return less(finals(curves, arm), finals(curves, other))
 
 
-def gain_kept(curves: Curves, arm: TranslationArm, best: TranslationArm, unigram_nats: float) -> Estimate | None:
+def gain_kept(curves: ArmCurves, arm: TranslationArm, best: TranslationArm, unigram_nats: float) -> Estimate | None:
     """The arm's gain over the unigram baseline as a share of the best one's; None where that has none for certain."""
     gains = [unigram_nats - loss for loss in finals(curves, best)]
     if between(estimate(gains), least=0.0) is not True:
@@ -96,7 +69,7 @@ class GapShares:
 
 
 def gap_shares(
-    curves: Curves,
+    curves: ArmCurves,
     *,
     without: TranslationArm,
     long: TranslationArm,
@@ -128,24 +101,37 @@ def updates_to(updates: Sequence[int], losses: Sequence[float], nats: float) -> 
     return float(updates[below - 1] + share * (updates[below] - updates[below - 1]))
 
 
-def updates_shares(curves: Curves, slow: TranslationArm, fast: TranslationArm) -> list[float | None]:
+def updates_shares(curves: ArmCurves, slow: TranslationArm, fast: TranslationArm) -> list[float | None]:
     """For each seed: updates after which `fast` is where `slow` ends, as a part of all; None where it never is."""
     pairs = zip(curves[slow], curves[fast], strict=True)
     reached = [updates_to(other.updates, other.nll_nats, one.final_nats) for one, other in pairs]
     return [None if update is None else update / slow.updates for update in reached]
 
 
-def sooner(shares: Sequence[float | None]) -> Looked:
-    """Whether it is there before all updates are over; one seed does not decide it, nor do seeds that differ."""
+def sooner(shares: Sequence[float | None]) -> Estimate | Answer:
+    """The share of the updates after which it is there; where it is not in every seed, whether it is in any.
+
+    That it never is takes more than one seed to say, and seeds that differ decide nothing.
+    """
     reached = [share for share in shares if share is not None]
     if len(reached) == len(shares):
-        found = estimate(reached)
-        return with_interval(found), between(found, greatest=1.0)
-    never = f"never in {len(shares) - len(reached)} of {counted(len(shares), 'seed')}"
-    return never, False if not reached and len(shares) > 1 else None
+        return estimate(reached)
+    return False if not reached and len(shares) > 1 else None
 
 
-def lr_sensitivity_of(arms: Sequence[TranslationArm], curves: Curves) -> Sensitivity:
+def never(shares: Mapping[str, Sequence[float | None]]) -> str:
+    """A sentence on the settings in which it is never there; empty where there is none."""
+    missing = {setting: sum(share is None for share in row) for setting, row in shares.items()}
+    words = [f"{setting}, in {count} of {len(shares[setting])}" for setting, count in missing.items() if count]
+    return f"Never, by seeds: {'; '.join(words)}." if words else ""
+
+
+def sentences(*parts: str) -> str:
+    """One after the other, without those that are empty."""
+    return " ".join(filter(None, parts))
+
+
+def lr_sensitivity_of(arms: Sequence[TranslationArm], curves: ArmCurves) -> Sensitivity:
     """Of the last loss over the rates of arms that differ in their rate alone: as `measure.lr_sensitivity`.
 
     A run that did not stay finite counts as its loss at initialisation, that of its first batch. Raises ValueError for
@@ -166,11 +152,11 @@ def several(values: Sequence[float], decimals: int = 3) -> str:
     return number(values[0], decimals) if len(values) == 1 else span(values, decimals)
 
 
-def bleu_of(arm: TranslationArm, curves: Curves) -> str:
+def bleu_of(arm: TranslationArm, curves: ArmCurves) -> str:
     """The last BLEU of its seeds, in words."""
     return several([curve.final_bleu for curve in curves[arm]], 1)
 
 
 def caveat(curves: Mapping[object, Sized]) -> str:
-    """A sentence to add where there is one seed of each arm."""
-    return " One seed has no interval, and decides nothing." if len(next(iter(curves.values()))) == 1 else ""
+    """A sentence where there is one seed of each arm; else empty."""
+    return "One seed has no interval, and decides nothing." if len(next(iter(curves.values()))) == 1 else ""

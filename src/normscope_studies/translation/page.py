@@ -10,12 +10,13 @@ from normscope.measure import Estimate
 from normscope.report.chart import Panel, Series
 from normscope.report.words import counted
 
+from ..engine.figures import line, ranged
 from ..engine.page import Claim, StudyFigure, StudyTable
 from ..engine.study import Findings
 from .arms import PAIRS, TranslationArm
-from .comparing import lr_sensitivity_of
+from .comparing import finals, lr_sensitivity_of
 from .config import PAPER_EPOCH_UPDATES, PAPER_EPOCHS, PAPER_LONG, PAPER_SHORT, RunsConfig
-from .runs import Curves, Trained, TranslationCurve
+from .runs import ArmCurves, Trained, TranslationCurve
 
 Legend = Mapping[str, TranslationArm]
 """Arms of one panel by their words in the legend; the same words have the same colour in every panel of a figure."""
@@ -67,7 +68,7 @@ def epochs_figure(
         bleu = _over_epochs(arms, found.curves, hues, epoch, lambda curve: curve.bleu)
         ends = [1.0, max(arm.updates for arm in arms.values()) / epoch]
         unigram = found.unigram(next(iter(arms.values())))
-        losses.append(Series(label="unigram baseline", kind="claimed", hue=-1, x=ends, y=[unigram] * 2))
+        losses.append(line("unigram baseline", "claimed", -1, ends, unigram))
         loss_title, bleu_title = (heading, heading) if heading else ("validation loss", "BLEU")
         drawn += [
             Panel(title=loss_title, xlabel="epochs", ylabel="validation loss, nats", series=losses),
@@ -85,8 +86,8 @@ def rates_figure(panels: RatePanels, found: Trained, *, caption: str, wide: bool
         series = []
         for words, arms in kinds.items():
             rising = sorted(arms, key=lambda arm: arm.peak_lr)
-            columns = [[curve.final_nats for curve in found.curves[arm]] for arm in rising]
-            series.append(over_seeds(words, hues.index(words), [arm.peak_lr for arm in rising], columns))
+            rows = list(zip(*(finals(found.curves, arm) for arm in rising), strict=True))
+            series.append(ranged(words, hues.index(words), [arm.peak_lr for arm in rising], rows))
         ylabel = "last validation loss, nats"
         drawn.append(Panel(title=title, xlabel="peak rate", ylabel=ylabel, series=series, log_x=True))
     return StudyFigure.of_panels(
@@ -101,32 +102,18 @@ def rates_figure(panels: RatePanels, found: Trained, *, caption: str, wide: bool
 
 def _over_epochs(
     arms: Legend,
-    curves: Curves,
+    curves: ArmCurves,
     hues: Sequence[str],
     epoch: int,
     values: Callable[[TranslationCurve], Sequence[float]],
 ) -> list[Series]:
     found = []
     for words, arm in arms.items():
-        runs = curves[arm]
-        epochs = [update / epoch for update in runs[0].updates]
         # A run that stopped early ends the curve, and one that stopped at once leaves none.
-        if columns := list(zip(*(values(run) for run in runs), strict=False)):
-            found.append(over_seeds(words, hues.index(words), epochs[: len(columns)], columns))
+        if length := min(len(run.updates) for run in curves[arm]):
+            epochs = [update / epoch for update in curves[arm][0].updates[:length]]
+            found.append(ranged(words, hues.index(words), epochs, [values(run)[:length] for run in curves[arm]]))
     return found
-
-
-def over_seeds(label: str, hue: int, x: Sequence[float], columns: Sequence[Sequence[float]]) -> Series:
-    """Mean over seeds with their range; columns: at each place of x, one value a seed."""
-    return Series(
-        label=label,
-        kind="measured",
-        hue=hue,
-        x=list(x),
-        y=[sum(column) / len(column) for column in columns],
-        low=[min(column) for column in columns],
-        high=[max(column) for column in columns],
-    )
 
 
 def of_several_rates(panels: RatePanels) -> RatePanels:
@@ -134,7 +121,7 @@ def of_several_rates(panels: RatePanels) -> RatePanels:
     return {title: kinds for title, kinds in panels.items() if all(len(arms) > 1 for arms in kinds.values())}
 
 
-def sensitivity_tables(panels: RatePanels, curves: Curves) -> list[StudyTable]:
+def sensitivity_tables(panels: RatePanels, curves: ArmCurves) -> list[StudyTable]:
     """One table with a row for each curve over the rate, by the title of its panel; none where there is no panel."""
     if not panels:
         return []
@@ -152,7 +139,7 @@ def sensitivity_tables(panels: RatePanels, curves: Curves) -> list[StudyTable]:
     return [table]
 
 
-def sensitivity_data(panels: RatePanels, curves: Curves) -> list[dict[str, Any]]:
+def sensitivity_data(panels: RatePanels, curves: ArmCurves) -> list[dict[str, Any]]:
     """The same for results.json."""
     return [
         {

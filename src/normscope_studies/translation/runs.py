@@ -89,7 +89,7 @@ class TranslationCurve:
         return found[-1]
 
 
-Curves = dict[TranslationArm, list[TranslationCurve]]
+ArmCurves = dict[TranslationArm, list[TranslationCurve]]
 """By arm, one a seed in their order."""
 
 
@@ -111,7 +111,7 @@ class PairText:
 class Trained:
     """The runs of one figure."""
 
-    curves: Curves
+    curves: ArmCurves
     texts: dict[str, PairText]
     """By language pair."""
     trained_by: dict[str, dict[str, Any]]
@@ -211,9 +211,9 @@ def train(cells: Sequence[TranslationCell], config: RunsConfig, pieces: Pieces) 
         raise UserError("\n".join(failed))
 
 
-def curves_of(cells: Iterable[TranslationCell]) -> Curves:
+def curves_of(cells: Iterable[TranslationCell]) -> ArmCurves:
     """Of runs that are over. Raises KeyError for an event of another version."""
-    found: Curves = {}
+    found: ArmCurves = {}
     for cell in cells:
         found.setdefault(cell.arm, []).append(_curve(cell))
     return found
