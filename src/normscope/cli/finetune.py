@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ..finetune.finetune import PairTask
 
 PretrainedRun = Annotated[Path, typer.Argument(help="Run folder of a masked-lm run.")]
-Task = Annotated[
+TaskOption = Annotated[
     str,
     typer.Option(metavar="mrpc|rte|FILE.tsv", help="Data set to learn; the first line of a file names its columns."),
 ]
@@ -47,17 +47,17 @@ SequenceLength = Annotated[
     ),
 ]
 Out = Annotated[Path | None, typer.Option(help="Folder of the search.  [default: RUN-finetune-TASK]")]
-Settings = Annotated[
+RunSettings = Annotated[
     list[str],
     typer.Option("--set", metavar="KEY=VALUE", help="Change one setting of every run, such as model.dropout=0.2."),
 ]
-Processes = Annotated[int, typer.Option(help="Number of runs at a time; 0 for one on each core.")]
+ProcessesOption = Annotated[int, typer.Option(help="Number of runs at a time; 0 for one on each core.")]
 
 
 @resumable()
 def finetune(
     run: PretrainedRun,
-    task: Task,
+    task: TaskOption,
     data: Data = None,
     dev: Dev = None,
     label_column: LabelColumn = "label",
@@ -72,8 +72,8 @@ def finetune(
     sequence_length: SequenceLength = None,
     which: CheckpointOption = "best",
     out: Out = None,
-    settings: Settings = [],  # noqa: B006
-    processes: Processes = 0,
+    settings: RunSettings = [],  # noqa: B006
+    processes: ProcessesOption = 0,
     engine: EngineName = None,
 ) -> None:
     """Fine-tune a pre-trained encoder on labelled sentence pairs.

@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-Mark = Literal["line", "dashed", "dotted", "points"]
+Kind = Literal["measured", "predicted", "claimed", "points"]
+"""How a curve was come by, and so how it looks: a line, dashed, dotted, or points without an order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Arm:
+class CurveSwitch:
     """What is switched on and off as one: a configuration, or a curve of a figure."""
 
     label: str
@@ -26,7 +27,7 @@ class Arm:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Columns:
+class ChartColumns:
     """What points may stand over: columns of one length by quantity, the first being the one drawn at first.
 
     Curves with the same points share one object, which the page holds once. Raises ValueError for unequal lengths, and
@@ -42,7 +43,7 @@ class Columns:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class ChartLine:
     """A curve of an arm: a row for each seed, whose mean is drawn with a band from the lowest to the highest.
 
     Where `low` and `high` are given they are the band. None is a gap.
@@ -50,12 +51,12 @@ class Line:
 
     arm: int
     """Index into the page's arms."""
-    over: Columns
+    over: ChartColumns
     rows: Sequence[Sequence[float | None]]
     seeds: Sequence[int] = ()
     low: Sequence[float | None] = ()
     high: Sequence[float | None] = ()
-    mark: Mark = "line"
+    kind: Kind = "measured"
     crosses: Sequence[tuple[float, float | None]] = ()
     """Where a run was stopped by a value that is not finite, over the first column; None in y is the upper edge."""
     frame: int | None = None
@@ -72,7 +73,7 @@ class Chart:
     title: str
     xlabel: str
     ylabel: str
-    lines: Sequence[Line]
+    lines: Sequence[ChartLine]
     log_x: bool = False
     log_y: bool = False
     y_range: tuple[float, float] | None = None
@@ -82,18 +83,15 @@ class Chart:
     ticks: Sequence[str] = ()
     """Names for x = 0, 1, 2, …, in place of numbers."""
     frames: Sequence[str] = ()
-    """Positions of a slider, such as "update 0"; those of `Line.frame`."""
+    """Positions of a slider, such as "update 0"; those of `ChartLine.frame`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explorer:
     """All that the script of one page draws."""
 
-    arms: Sequence[Arm] = ()
+    arms: Sequence[CurveSwitch] = ()
     charts: Sequence[Chart] = ()
-
-
-Kind = Literal["measured", "predicted", "claimed", "points"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from normscope.report.chart import Arm, Chart, Columns, Explorer, Line
+from normscope.report.chart import Chart, ChartColumns, ChartLine, CurveSwitch, Explorer
 from normscope.report.comparison.contents import Clock, ComparisonPage, Name, RateCurve, RunCurve
 from normscope.report.comparison.explore import explorer
 from normscope.report.comparison.page import render
@@ -60,10 +60,10 @@ def decoded(explorer: Explorer) -> dict[str, Any]:
 
 
 def one_line(**changes: Any) -> Explorer:
-    columns = Columns({"update": [1, 3, 9], "epoch": [0.01, 0.03, 0.09], "rate": [1e-7, 0.25, 3.14159265]})
-    line = Line(arm=0, over=columns, rows=[[2.34567, None, 9.87654], [1.5, math.nan, math.inf]])
+    columns = ChartColumns({"update": [1, 3, 9], "epoch": [0.01, 0.03, 0.09], "rate": [1e-7, 0.25, 3.14159265]})
+    line = ChartLine(arm=0, over=columns, rows=[[2.34567, None, 9.87654], [1.5, math.nan, math.inf]])
     chart = Chart(figure="f", title="t", xlabel="x", ylabel="y", lines=[line, replace(line, **changes)])
-    return Explorer(arms=[Arm(label="a", hue=0)], charts=[chart])
+    return Explorer(arms=[CurveSwitch(label="a", hue=0)], charts=[chart])
 
 
 def test_numbers_are_short_and_columns_stand_once() -> None:
@@ -81,14 +81,14 @@ def test_numbers_are_short_and_columns_stand_once() -> None:
     assert second["rows"] == [[1e-5, 1, 123.5]]
     for wrong in ({"a": [1], "b": [1, 2]}, {"a": []}, {}):
         with pytest.raises(ValueError, match="columns of one length"):
-            Columns(wrong)
+            ChartColumns(wrong)
 
 
 @pytest.mark.parametrize(
     "text", ["</script><img src=x onerror=alert(1)>", "<!--<script>", "\u202e\u2028\x00\x1b[31m", "'\"&"]
 )
 def test_text_cannot_leave_its_string(text: str) -> None:
-    plain = encoded(Explorer(arms=[Arm(label=text, hue=0, facets={"Placement": text})]))
+    plain = encoded(Explorer(arms=[CurveSwitch(label=text, hue=0, facets={"Placement": text})]))
     assert plain.isascii()
     assert plain.isprintable()
     assert not set("<>&'") & set(plain)

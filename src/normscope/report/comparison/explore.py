@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from ..chart import Arm, Chart, Columns, Explorer, Line
+from ..chart import Chart, ChartColumns, ChartLine, CurveSwitch, Explorer
 from ..lines import kept, reaches_far, seed_table
 from ..svg import HUES
 from ..words import learning_rate
@@ -31,7 +31,7 @@ def explorer(comparison: ComparisonPage) -> Explorer:
     return Explorer(arms=arms, charts=[chart for chart in charts if chart.lines])
 
 
-def _arms(comparison: ComparisonPage, names: Sequence[Name]) -> list[Arm]:
+def _arms(comparison: ComparisonPage, names: Sequence[Name]) -> list[CurveSwitch]:
     """One for each configuration; those that the pictures leave out are off at first."""
     settings = {one.name: one for one in comparison.configurations}
     undrawn = {curve.name for curve in comparison.undrawn_curves}
@@ -46,7 +46,7 @@ def _arms(comparison: ComparisonPage, names: Sequence[Name]) -> list[Arm]:
             facets |= {"Warm-up": warmup, "Peak learning rate": learning_rate(one.peak_lr), "Optimiser": one.optimizer}
         hue = groups.index(name.group) % len(HUES)
         arms.append(
-            Arm(
+            CurveSwitch(
                 label=str(name),
                 facets=facets,
                 hue=hue,
@@ -61,12 +61,12 @@ def _over_updates(comparison: ComparisonPage, names: Mapping[Name, int], arms: i
     """Losses, gradient norm and learning rate. Curves of a configuration that have the same updates share columns."""
     most = max(_LEAST_POINTS, min(_MOST_POINTS, _ALL_POINTS // arms))
     clocks = {clock.name: clock for clock in comparison.clocks}
-    columns: dict[tuple[Name, tuple[int, ...]], Columns] = {}
+    columns: dict[tuple[Name, tuple[int, ...]], ChartColumns] = {}
     shared = _shared_points(comparison, most)
     level = comparison.unigram_loss_nats
     baseline = None if level is None or not np.isfinite(level) else ("unigram baseline", level)
 
-    def lines(curves: Sequence[RunCurve], most: int) -> list[Line]:
+    def lines(curves: Sequence[RunCurve], most: int) -> list[ChartLine]:
         found = []
         for curve in curves:
             values_SU = seed_table(curve.seeds_values, len(curve.updates))
@@ -82,7 +82,7 @@ def _over_updates(comparison: ComparisonPage, names: Mapping[Name, int], arms: i
             over = columns.setdefault((curve.name, at), _columns(at, clock))
             rows = [[_known(row[i]) for i in places] for row in values_SU]
             crosses = [cross for row in curve.seeds_values for cross in _crosses(curve.updates, row)]
-            found.append(Line(arm=names[curve.name], over=over, rows=rows, crosses=crosses))
+            found.append(ChartLine(arm=names[curve.name], over=over, rows=rows, crosses=crosses))
         return found
 
     def chart(
@@ -121,7 +121,7 @@ def _shared_points(comparison: ComparisonPage, most: int) -> dict[Name, set[int]
     return found
 
 
-def _columns(updates: Sequence[int], clock: Clock | None) -> Columns:
+def _columns(updates: Sequence[int], clock: Clock | None) -> ChartColumns:
     """The updates and, where the clock knows all of them but 0, what else had gone by then."""
     found: dict[str, Sequence[float]] = {"update": updates}
     if clock is not None:
@@ -134,7 +134,7 @@ def _columns(updates: Sequence[int], clock: Clock | None) -> Columns:
             }
             for name, column in further.items():
                 found[name] = [column[place[update]] if update else 0.0 for update in updates]
-    return Columns(found)
+    return ChartColumns(found)
 
 
 def _crosses(updates: Sequence[int], row: Sequence[float]) -> list[tuple[float, float | None]]:
@@ -146,17 +146,21 @@ def _crosses(updates: Sequence[int], row: Sequence[float]) -> list[tuple[float, 
 
 
 def _rates(
-    figure: str, curves: Sequence[RateCurve], comparison: ComparisonPage, names: Mapping[Name, int], arms: list[Arm]
+    figure: str,
+    curves: Sequence[RateCurve],
+    comparison: ComparisonPage,
+    names: Mapping[Name, int],
+    arms: list[CurveSwitch],
 ) -> Iterator[Chart]:
     """Final losses over the rate: an arm of its own for each curve, which `arms` gets, and the run of each point."""
-    lines = list[Line]()
+    lines = list[ChartLine]()
     for curve in curves:
         same = next((arms[names[name]] for name in curve.configurations if name in names), None)
         facets = {"Placement": curve.name.group}
         if same is not None:
             facets |= {name: value for name, value in same.facets.items() if name != "Peak learning rate"}
         arms.append(
-            Arm(
+            CurveSwitch(
                 label=str(curve.name),
                 facets=facets,
                 hue=same.hue if same else len(lines) % len(HUES),
@@ -176,16 +180,16 @@ def _rates(
     )
 
 
-def _rate_line(curve: RateCurve, arm: int, names: Mapping[Name, int]) -> Line:
+def _rate_line(curve: RateCurve, arm: int, names: Mapping[Name, int]) -> ChartLine:
     replaced = [
         (curve.peak_lrs[i], losses[i])
         for losses, marks in zip(curve.seeds_losses, curve.seeds_replaced, strict=True)
         for i, mark in enumerate(marks)
         if mark
     ]
-    return Line(
+    return ChartLine(
         arm=arm,
-        over=Columns({"peak learning rate": curve.peak_lrs}),
+        over=ChartColumns({"peak learning rate": curve.peak_lrs}),
         rows=[[_known(value) for value in row] for row in curve.seeds_losses],
         seeds=curve.seeds,
         crosses=replaced,
@@ -213,14 +217,14 @@ def _depth(title: str, profiles: Sequence[GradientProfile], names: Mapping[Name,
             at.append(float(blocks.index(one)))  # type: ignore[arg-type]
             if following is not None and one is not None and following.stack != one.stack:
                 at.append(at[-1] + 0.5)  # no line is drawn across stacks
-        over = Columns({"block": at})
+        over = ChartColumns({"block": at})
         for name in (name for name in profile.names if name in names):
             rows = [
                 [_positive(dict(zip(profile.blocks, row, strict=True)), blocks, x) for x in at]
                 for row in profile.seeds_norms
             ]
             frame = updates.index(profile.update) if updates else None
-            lines.append(Line(arm=names[name], over=over, rows=rows, frame=frame))
+            lines.append(ChartLine(arm=names[name], over=over, rows=rows, frame=frame))
     return Chart(
         figure="gradient-norms",
         title=title,

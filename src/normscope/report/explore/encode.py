@@ -5,7 +5,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ..chart import Arm, Chart, Columns, Explorer, Kind, Line, Mark, Panel, Series
+from ..chart import Chart, ChartColumns, ChartLine, CurveSwitch, Explorer, Kind, Panel, Series
 from ..words import printable
 
 _DIGITS = 4
@@ -19,7 +19,7 @@ _UNSAFE = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&'"}
 
 def encoded(explorer: Explorer) -> str:
     """The page's data. Inside of strings `<`, `>`, `&` and everything that is not ASCII are written as escapes."""
-    tables: list[Columns] = []
+    tables: list[ChartColumns] = []
     data: dict[str, Any] = {
         "arms": [
             {
@@ -37,7 +37,7 @@ def encoded(explorer: Explorer) -> str:
     return json.dumps(data, separators=(",", ":"), allow_nan=False).translate(_UNSAFE)
 
 
-def _chart(chart: Chart, tables: list[Columns]) -> dict[str, Any]:
+def _chart(chart: Chart, tables: list[ChartColumns]) -> dict[str, Any]:
     return {
         "figure": chart.figure,
         "title": printable(chart.title),
@@ -53,7 +53,7 @@ def _chart(chart: Chart, tables: list[Columns]) -> dict[str, Any]:
     }
 
 
-def _line(line: Line, tables: list[Columns]) -> dict[str, Any]:
+def _line(line: ChartLine, tables: list[ChartColumns]) -> dict[str, Any]:
     place = next((i for i, table in enumerate(tables) if table is line.over), len(tables))
     if place == len(tables):
         tables.append(line.over)
@@ -64,8 +64,8 @@ def _line(line: Line, tables: list[Columns]) -> dict[str, Any]:
         found |= {key: value} if value else {}
     if line.crosses:
         found["crosses"] = [_values(cross) for cross in line.crosses]
-    if line.mark != "line":
-        found["mark"] = line.mark
+    if line.kind in _MARKS:
+        found["mark"] = _MARKS[line.kind]
     return found if line.frame is None else found | {"frame": line.frame}
 
 
@@ -80,7 +80,7 @@ def _rows(rows: Sequence[Sequence[float | None]]) -> dict[str, Any]:
     return {"digits": digits, "rows": scaled}
 
 
-def _table(table: Columns) -> list[list[Any]]:
+def _table(table: ChartColumns) -> list[list[Any]]:
     """Each column by its name, in the shortest of its forms: differences of counts, a share of the first, or values."""
     first = next(iter(table.by_name.values()))
     found: list[list[Any]] = []
@@ -110,14 +110,15 @@ def _short(value: float | None, digits: int) -> float | int | None:
     return int(rounded) if rounded.is_integer() and abs(rounded) < 1e15 else rounded
 
 
-_MARKS: Mapping[Kind, Mark] = {"measured": "line", "predicted": "dashed", "claimed": "dotted", "points": "points"}
+_MARKS: Mapping[Kind, str] = {"predicted": "dashed", "claimed": "dotted", "points": "points"}
+"""By kind, what the script draws in place of a line."""
 _ROOM = 1.05
 """The upper end of an axis from 0, over the largest value."""
 
 
 def panels_explorer(figures: Mapping[str, Sequence[Panel]]) -> Explorer:
     """The charts of a page by the names of their figures, in which a label is an arm."""
-    arms, charts = list[Arm](), list[Chart]()
+    arms, charts = list[CurveSwitch](), list[Chart]()
     for figure, panels in figures.items():
         place: dict[tuple[str, int], int] = {}
         for panel in panels:
@@ -125,7 +126,7 @@ def panels_explorer(figures: Mapping[str, Sequence[Panel]]) -> Explorer:
                 key = series.label, series.hue
                 if key not in place:
                     place[key] = len(arms)
-                    arms.append(Arm(label=series.label, hue=series.hue))
+                    arms.append(CurveSwitch(label=series.label, hue=series.hue))
             lines = [
                 _series_line(series, panel, place[series.label, series.hue]) for series in panel.series if len(series.x)
             ]
@@ -134,7 +135,7 @@ def panels_explorer(figures: Mapping[str, Sequence[Panel]]) -> Explorer:
     return Explorer(arms=arms, charts=charts)
 
 
-def _panel_chart(figure: str, panel: Panel, lines: Sequence[Line]) -> Chart:
+def _panel_chart(figure: str, panel: Panel, lines: Sequence[ChartLine]) -> Chart:
     ends = panel.y_range
     if ends is None and panel.from_zero and not panel.log_y:
         values = [v for s in panel.series for row in (s.y, s.high) for v in row if v is not None]
@@ -152,18 +153,18 @@ def _panel_chart(figure: str, panel: Panel, lines: Sequence[Line]) -> Chart:
     )
 
 
-def _series_line(series: Series, panel: Panel, arm: int) -> Line:
+def _series_line(series: Series, panel: Panel, arm: int) -> ChartLine:
     """Measurements without an order are put into that of x, in which the crosshair looks for them."""
     order = sorted(range(len(series.x)), key=lambda i: series.x[i]) if series.kind == "points" else range(len(series.x))
 
     def ordered(values: Sequence[float | None]) -> list[float | None]:
         return [values[i] for i in order] if values else []
 
-    return Line(
+    return ChartLine(
         arm=arm,
-        over=Columns({panel.xlabel: [series.x[i] for i in order]}),
+        over=ChartColumns({panel.xlabel: [series.x[i] for i in order]}),
         rows=[ordered(series.y)],
         low=ordered(series.low),
         high=ordered(series.high),
-        mark=_MARKS[series.kind],
+        kind=series.kind,
     )
