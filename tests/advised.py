@@ -1,6 +1,6 @@
 """Cases of the study of advice with trainings that are made up."""
 
-from normscope.doctor.advise.facts import Facts
+from normscope.doctor.advise.rule import ModelFacts
 from normscope_studies.advice.cases import Case
 
 UNIGRAM = 4.6
@@ -21,8 +21,8 @@ def case_of(**changes) -> Case:
     return Case(**sizes | {"blocks": 1, "width": 16, "tokens": 64, "length": 16} | changes)
 
 
-def facts_of(**changes) -> Facts:
-    return Facts(
+def facts_of(**changes) -> ModelFacts:
+    return ModelFacts(
         **{"optimizer": "adam", "reach": 0.0, "fading": 0.0, "rise": 0.0, "sublayers": 1.0, "width": 1.5}
         | {"normed_sums": 0.0, "normed_depth": 0.0, "normed_branches": 0.0}
         | changes

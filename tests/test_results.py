@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from normscope.compare.grid import DEMO_GRID, demo_config
-from normscope.doctor.advise.early import shipped_early_rule
-from normscope.doctor.advise.rule import shipped_rule, to_table
+from normscope.doctor.advise.rule import shipped_early_rule, shipped_rule, to_table
 
 RESULTS = Path(__file__).parents[1] / "results"
 FOLDERS = sorted(path.parent for path in RESULTS.glob("*/results.json"))

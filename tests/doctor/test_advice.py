@@ -12,12 +12,11 @@ from torch import nn
 import normscope
 from normscope.doctor import find_stacks
 from normscope.doctor.advise.advice import advise
-from normscope.doctor.advise.batches import Probing
-from normscope.doctor.advise.facts import Facts
-from normscope.doctor.advise.rule import FittedTo, Linear, of_table, shipped_rule, to_table
+from normscope.doctor.advise.rule import FittedTo, LinearFit, ModelFacts, rule_of_table, shipped_rule, to_table
+from normscope.doctor.advise.short_run import Probing
 from normscope.optim import OPTIMIZERS
 
-FACTS = Facts(
+FACTS = ModelFacts(
     optimizer="adam",
     reach=-0.8,
     fading=-2.0,
@@ -30,8 +29,8 @@ FACTS = Facts(
 )
 RULE = replace(
     shipped_rule(),
-    best=Linear(offset=-1.0, weights={"reach": 0.5, "fading": 0.25}, optimizers={"adam": 0.0, "sgd": 2.0}),
-    stuck=Linear(offset=-0.5, weights={"fading": 0.5}, optimizers={}),
+    best=LinearFit(offset=-1.0, weights={"reach": 0.5, "fading": 0.25}, optimizers={"adam": 0.0, "sgd": 2.0}),
+    stuck=LinearFit(offset=-0.5, weights={"fading": 0.5}, optimizers={}),
     deviation=0.2,
 )
 
@@ -61,7 +60,7 @@ def test_the_distance_is_to_the_nearest_model_in_units_of_each_fact():
 
 
 def test_constants_survive_json():
-    assert of_table(to_table(RULE)) == RULE
+    assert rule_of_table(to_table(RULE)) == RULE
 
 
 def test_every_optimiser_has_a_constant_or_names_the_one_whose_rates_it_bears():

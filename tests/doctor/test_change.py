@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from normscope.doctor import find_stacks
-from normscope.doctor.advise.change import change_along
+from normscope.doctor.advise.first_update import change_along
 from normscope.doctor.diagnose import diagnose
 from normscope.doctor.observe.examine import examined
 from normscope.measure import amplification

@@ -6,12 +6,17 @@ import pytest
 import torch
 from torch import nn
 
-from normscope.doctor.advise.early import MOST_RISEN_NATS, Early, EarlyRule, shipped_early_rule
-from normscope.doctor.advise.facts import Facts
-from normscope.doctor.advise.rule import Linear
-from normscope.doctor.advise.trial import Trial
+from normscope.doctor.advise.rule import (
+    MOST_RISEN_NATS,
+    EarlyFacts,
+    EarlyRule,
+    LinearFit,
+    ModelFacts,
+    shipped_early_rule,
+)
+from normscope.doctor.advise.short_run import ShortRun
 
-FACTS = Facts(
+FACTS = ModelFacts(
     optimizer="adam",
     reach=-1.0,
     fading=-2.0,
@@ -24,25 +29,27 @@ FACTS = Facts(
 )
 
 
-def trial(*losses: float, rate: float = 1e-3, spread: float = 0.1) -> Trial:
-    return Trial(rate=rate, warmup_updates=0, losses=losses, spreads=(1.0, *[spread] * (len(losses) - 1)))
+def trial(*losses: float, rate: float = 1e-3, spread: float = 0.1) -> ShortRun:
+    return ShortRun(rate=rate, warmup_updates=0, losses=losses, spreads=(1.0, *[spread] * (len(losses) - 1)))
 
 
 def test_what_is_read_of_a_short_training():
-    early = Early.of_trial(FACTS, trial(5.0, *[4.0] * 11), 12)
+    early = EarlyFacts.of_trial(FACTS, trial(5.0, *[4.0] * 11), 12)
     assert early.values() == {**FACTS.values(), "rate": -3.0, "least_spread": -1.0, "risen": -1.0}
     assert early.optimizer == "adam"
 
 
 @pytest.mark.parametrize("losses", [(5.0, math.nan), (5.0, *[4.0] * 10, math.inf), (5.0, *[90.0] * 11)])
 def test_a_training_that_left_all_bounds_has_risen_as_far_as_counts(losses):
-    assert Early.of_trial(FACTS, trial(*losses), 12).risen == MOST_RISEN_NATS
+    assert EarlyFacts.of_trial(FACTS, trial(*losses), 12).risen == MOST_RISEN_NATS
 
 
 def test_the_chance_is_the_logistic_of_the_odds_and_of_an_unknown_optimiser_adam_s():
-    rule = EarlyRule(odds=Linear(offset=1.0, weights={"risen": 2.0}, optimizers={"adam": 0.0, "sgd": -5.0}), updates=3)
+    rule = EarlyRule(
+        odds=LinearFit(offset=1.0, weights={"risen": 2.0}, optimizers={"adam": 0.0, "sgd": -5.0}), updates=3
+    )
     assert rule.stuck_chance(FACTS, trial(2.0, 2.5, 2.5)) == pytest.approx(1 / (1 + math.exp(-1 - 2 * (7 / 3 - 2))))
-    assert rule.odds(Early.of_trial(FACTS, trial(2.0, 2.0, 2.0), 3)) == 1.0
+    assert rule.odds(EarlyFacts.of_trial(FACTS, trial(2.0, 2.0, 2.0), 3)) == 1.0
 
 
 def test_the_shipped_rule_fears_what_lost_its_spread_and_rose():
@@ -50,13 +57,13 @@ def test_the_shipped_rule_fears_what_lost_its_spread_and_rose():
     well, ill = trial(5.0, *[4.5] * 11, spread=0.9), trial(5.0, *[6.0] * 11, spread=1e-6)
     assert rule.updates == 12
     assert 0 <= rule.stuck_chance(FACTS, well) < rule.stuck_chance(FACTS, ill) <= 1
-    assert set(rule.odds.weights) <= set(Early.of_trial(FACTS, well, 12).values())
+    assert set(rule.odds.weights) <= set(EarlyFacts.of_trial(FACTS, well, 12).values())
     assert rule.odds.optimizers["adam"] == rule.odds.optimizers["adamw"] == 0
 
 
 def test_the_doctor_tries_the_wanted_rate_and_puts_every_weight_back():
     from normscope.doctor.advise.advice import advise
-    from normscope.doctor.advise.batches import Probing
+    from normscope.doctor.advise.short_run import Probing
 
     torch.manual_seed(0)
     model = nn.Sequential(nn.Embedding(20, 16), nn.Linear(16, 20))

@@ -5,7 +5,7 @@ import torch
 import normscope
 from doctor.bugs import both
 from doctor.wired import pre
-from normscope.doctor.advise.batches import Probing
+from normscope.doctor.advise.short_run import Probing
 from normscope.doctor.diagnose import forward_passes
 
 

@@ -8,18 +8,26 @@ import torch
 from torch import nn
 
 from normscope.doctor.advise.advice import advise
-from normscope.doctor.advise.batches import Probing, batches_of
 from normscope.doctor.advise.optimizers import maker_of
-from normscope.doctor.advise.probe import LEAST_UPDATES, PLACES, length, probe
-from normscope.doctor.advise.reading import LEAST_SPREAD, reading_of
-from normscope.doctor.advise.rule import Linear, ProbeRule
-from normscope.doctor.advise.trial import Trial, train_shortly
-from normscope.doctor.advise.warmup import MARGIN, carries, ladder, outcome_of, shortest_warmup
-from normscope.doctor.advise.warmup import length as with_tail
+from normscope.doctor.advise.probe import (
+    LEAST_UPDATES,
+    MARGIN,
+    PLACES,
+    carries,
+    ladder,
+    length,
+    outcome_of,
+    probe,
+    reading_of,
+    shortest_warmup,
+)
+from normscope.doctor.advise.probe import length_with_tail as with_tail
+from normscope.doctor.advise.rule import LinearFit, ProbeRule
+from normscope.doctor.advise.short_run import LEAST_SPREAD, Probing, ShortRun, batches_of, train_shortly
 from normscope.measure.unchanged import restored
 
 RULE = ProbeRule(
-    beyond=Linear(offset=-0.1, weights={"lowest": 1.0}, optimizers={"adam": 0.0, "sgd": 0.5}),
+    beyond=LinearFit(offset=-0.1, weights={"lowest": 1.0}, optimizers={"adam": 0.0, "sgd": 0.5}),
     low=-0.3,
     high=0.3,
     updates=60,
@@ -97,8 +105,8 @@ def test_after_an_error_too():
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
 
 
-def trial(rate: float, loss: float, spread: float, updates: int = 10) -> Trial:
-    return Trial(
+def trial(rate: float, loss: float, spread: float, updates: int = 10) -> ShortRun:
+    return ShortRun(
         rate=rate, warmup_updates=0, losses=(4.0,) + (loss,) * (updates - 1), spreads=(1.0,) + (spread,) * (updates - 1)
     )
 
@@ -121,7 +129,7 @@ def test_spreads_are_those_about_the_expected_rate():
 
 
 def test_a_training_that_ended_early_has_failed():
-    broken = Trial(rate=0.1, warmup_updates=0, losses=(4.0, math.nan), spreads=(1.0, math.nan))
+    broken = ShortRun(rate=0.1, warmup_updates=0, losses=(4.0, math.nan), spreads=(1.0, math.nan))
     rising = [trial(10**x, 3.0 - x / 10, 0.9) for x in RATES[:-1]]
     seen = reading_of([*rising, broken], 10, optimizer="adam")
     assert seen.lowest == pytest.approx(0.5)
@@ -165,9 +173,9 @@ def test_the_ladder_of_warm_ups_fits_into_its_updates():
     assert ladder(49) == ()
 
 
-def risen(rate: float, to: float) -> Trial:
+def risen(rate: float, to: float) -> ShortRun:
     low = trial(rate, 3.0, 0.5)
-    return Trial(rate=rate, warmup_updates=0, losses=low.losses + (to,) * 10, spreads=low.spreads + (0.5,) * 10)
+    return ShortRun(rate=rate, warmup_updates=0, losses=low.losses + (to,) * 10, spreads=low.spreads + (0.5,) * 10)
 
 
 def test_a_warm_up_carries_a_rate_where_tokens_are_still_told_apart():

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from advised import HERE, UNIGRAM, case_of, facts_of, landscape, outcome
-from normscope.doctor.advise.rule import of_table
+from normscope.doctor.advise.rule import rule_of_table
 from normscope.errors import UserError
 from normscope_studies.advice import measuring
 from normscope_studies.advice import measuring as warmup
@@ -254,7 +254,7 @@ def test_the_study_as_a_whole(tmp_path, monkeypatch):
     assert set(found.data["cases"]) == {case.name for case in config.cases}
     assert {one["shortest"] for one in found.data["warmups"]} == {10}
     assert found.data["early"][-1]["cases"] == len(config.cases)
-    assert of_table(found.data["rule"]).horizon_updates == config.updates
+    assert rule_of_table(found.data["rule"]).horizon_updates == config.updates
     again = Pieces(tmp_path)
     advice.run(config, again)
     assert again.made == []

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from advised import HERE, UNIGRAM, case_of, facts_of, landscape, outcome
-from normscope.doctor.advise.facts import Facts
-from normscope.doctor.advise.trial import Trial
+from normscope.doctor.advise.rule import ModelFacts
+from normscope.doctor.advise.short_run import ShortRun
 from normscope.errors import UserError
 from normscope.theory.predict import ModelSetting, Update, predict
 from normscope_studies.advice import measuring
@@ -52,7 +52,7 @@ def planted(count=24):
         known = Known(case=case, facts=facts_of(), outcomes=climb(1, landscape(edge - 2, edge)))
         half_way = rate_of(edge) / math.sqrt(2)
         trials = {
-            step: Trial(rate=rate_of(step), warmup_updates=0, losses=(5.0, 4.0), spreads=(1.0, 0.5))
+            step: ShortRun(rate=rate_of(step), warmup_updates=0, losses=(5.0, 4.0), spreads=(1.0, 0.5))
             for step in known.outcomes
         }
         noise = 10 ** rng.normal()
@@ -218,7 +218,7 @@ def test_the_study_as_a_whole(tmp_path, monkeypatch):
         "settings": {"cases": [{key: getattr(one, key) for key in one.__dataclass_fields__} for one in small]},
         "cases": {
             one.name: {
-                "facts": {name: getattr(facts_of(), name) for name in Facts.__dataclass_fields__},
+                "facts": {name: getattr(facts_of(), name) for name in ModelFacts.__dataclass_fields__},
                 "unigram_nats": UNIGRAM,
                 "trainings": [
                     {"rate": rate_of(step), "valid_nats": made["valid_nats"]}

@@ -13,7 +13,7 @@ from .console import LateStages, StageDisplay, print_history, stderr
 from .shared import Imports, refuse_missing_target, refuse_unwritable, run_imports, write_text
 
 if TYPE_CHECKING:
-    from ..doctor.advise.batches import Probing
+    from ..doctor.advise.short_run import Probing
     from ..doctor.diagnosis import Diagnosis
     from ..doctor.result import Severity
     from ..history.explain import Explanation

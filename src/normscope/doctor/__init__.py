@@ -2,7 +2,7 @@
 the short trainings that advice can be asked to make.
 """
 
-from .advise.batches import Probing
+from .advise.short_run import Probing
 from .identify.stacks import find_stacks
 from .record import Stack, Sublayer
 

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from .advise.advice import advise as advised
-from .advise.batches import Probing, loss_of_output
 from .advise.first_update import RATES_AT_LEAST
 from .advise.optimizers import wanted_rate_of
+from .advise.short_run import Probing, loss_of_output
 from .diagnosis import Diagnosis
 from .find.search import streams_in
 from .identify.stacks import as_stacks

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..doctor.advise.batches import Given
+from ..doctor.advise.short_run import Given
 from ..doctor.trace.forward import Inputs
 from ..errors import UserError, in_one_line
 from ..settings.tables import nearest

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from ..adapters import hugging_face, hugging_face_inputs, x_transformers
-from ..doctor.advise.batches import Given, Probing
 from ..doctor.advise.probe import LEAST_UPDATES
+from ..doctor.advise.short_run import Given, Probing
 from ..doctor.lint.patient import Loading
 from ..doctor.trace.forward import Inputs
 from ..errors import UserError

@@ -5,11 +5,11 @@ from typing import Any
 
 import torch
 
-from normscope.doctor.advise.facts import Facts, facts_of
 from normscope.doctor.advise.first_update import first_update
 from normscope.doctor.advise.optimizers import of_config
 from normscope.doctor.advise.probe import probe
-from normscope.doctor.advise.trial import Batches, Trial
+from normscope.doctor.advise.rule import ModelFacts, facts_of
+from normscope.doctor.advise.short_run import ShortRun, TrainingBatches
 from normscope.doctor.find.search import streams_in
 from normscope.doctor.identify.stacks import as_stacks
 
@@ -37,8 +37,8 @@ def facts_about(case: Case, *, text_file: str, corpus: str) -> dict[str, Any]:
     }
 
 
-def as_facts(table: dict[str, Any]) -> Facts:
-    return Facts(**table["facts"])
+def as_facts(table: dict[str, Any]) -> ModelFacts:
+    return ModelFacts(**table["facts"])
 
 
 def trials_of(case: Case, *, expected: float, updates: int, text_file: str, corpus: str) -> Any:
@@ -56,11 +56,11 @@ def trials_of(case: Case, *, expected: float, updates: int, text_file: str, corp
     return [asdict(trial) for trial in found.trials]
 
 
-def as_trial(table: dict[str, Any]) -> Trial:
-    return Trial(**table | {name: tuple(table[name]) for name in ("losses", "spreads")})
+def as_trial(table: dict[str, Any]) -> ShortRun:
+    return ShortRun(**table | {name: tuple(table[name]) for name in ("losses", "spreads")})
 
 
-def batches_of(task: Task) -> Batches:
+def batches_of(task: Task) -> TrainingBatches:
     """As the doctor wants them."""
 
     def batch(number: int) -> Any:

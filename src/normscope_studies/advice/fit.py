@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from normscope.doctor.advise.reading import Reading
-from normscope.doctor.advise.rule import ADAM, FittedTo, Linear, ProbeRule, Rule, Seen
+from normscope.doctor.advise.probe import ProbeReading
+from normscope.doctor.advise.rule import ADAM, FittedTo, LinearFit, NamedFacts, ProbeRule, RateRule
 from normscope.errors import UserError
 from normscope.optim import OPTIMIZERS
 
@@ -26,10 +26,10 @@ low."""
 CONFIDENCE = 0.9
 GROUPS = {ADAM: ADAM} | {name: one.bears_as for name, one in OPTIMIZERS.items() if one.bears_as}
 """AdamW moves as Adam does; the others have a constant of their own."""
-NO_PROBE = ProbeRule(beyond=Linear(offset=0.0, weights={}, optimizers={}), low=0.0, high=0.0, updates=0)
+NO_PROBE = ProbeRule(beyond=LinearFit(offset=0.0, weights={}, optimizers={}), low=0.0, high=0.0, updates=0)
 
 
-def fitted(known: Sequence[Known], *, horizon_updates: int) -> Rule:
+def fitted(known: Sequence[Known], *, horizon_updates: int) -> RateRule:
     """Constants from cases that learned; intervals from leaving out one family at a time. Of probes it says
     nothing yet.
 
@@ -45,7 +45,7 @@ def fitted(known: Sequence[Known], *, horizon_updates: int) -> Rule:
     best = replace(best, offset=best.offset - CAUTION)
     off = [one.best - _best(rest)(one.facts) + CAUTION for rest, left in left_out(usable) for one in left]
     good = [one.good for one in usable]
-    return Rule(
+    return RateRule(
         best=best,
         stuck=stuck,
         low=quantile(off, (1 - CONFIDENCE) / 2),
@@ -74,7 +74,7 @@ def left_out(known: Sequence[Known]) -> list[tuple[list[Known], list[Known]]]:
     ]
 
 
-def linear(seen: Sequence[Seen], names: Sequence[str], targets: Sequence[float], ridge: float) -> Linear:
+def linear(seen: Sequence[NamedFacts], names: Sequence[str], targets: Sequence[float], ridge: float) -> LinearFit:
     """Least squares with a ridge, over standardised values of these names and a constant of each optimiser."""
     values = np.array([[one.values()[name] for name in names] for one in seen])
     means, scales = values.mean(0), values.std(0) + 1e-9
@@ -84,7 +84,7 @@ def linear(seen: Sequence[Seen], names: Sequence[str], targets: Sequence[float],
     penalty = np.diag([0.0] + [ridge] * (design.shape[1] - 1))
     solved: NDArray[np.float64] = np.linalg.solve(design.T @ design + penalty, design.T @ np.array(targets))
     weights = solved[1 : 1 + len(names)] / scales
-    return Linear(
+    return LinearFit(
         offset=float(solved[0] - weights @ means),
         weights=dict(zip(names, map(float, weights), strict=True)),
         optimizers=dict.fromkeys(GROUPS, 0.0) | dict(zip(others, map(float, solved[1 + len(names) :]), strict=True)),
@@ -99,11 +99,11 @@ def quantile(values: Sequence[float], share: float) -> float:
     return float(ordered[min(max(index, 0), len(ordered) - 1)])
 
 
-def _best(known: Sequence[Known]) -> Linear:
+def _best(known: Sequence[Known]) -> LinearFit:
     return linear([one.facts for one in known], FACTS, [one.best for one in known], RIDGE)
 
 
-def _stuck(known: Sequence[Known]) -> Linear:
+def _stuck(known: Sequence[Known]) -> LinearFit:
     """Of those whose ladder reached a rate that is stuck."""
     bounded = [(one, one.stuck) for one in known if one.stuck is not None]
     if not bounded:
@@ -149,7 +149,7 @@ class Probed:
     known: Known
     expected: float
     """log10."""
-    reading: Reading
+    reading: ProbeReading
 
     @property
     def family(self) -> str:

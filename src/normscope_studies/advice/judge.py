@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from normscope.doctor.advise.rule import Rule
+from normscope.doctor.advise.rule import RateRule
 from normscope.evidence.estimates import jackknife
 from normscope.measure import Estimate
 from normscope.measure.line import lowest
@@ -55,7 +55,7 @@ class Judged:
     """One case, and what each way of asking named for it; `rule` was fitted without its family."""
 
     known: Known
-    rule: Rule
+    rule: RateRule
     instant: Named
     probe: Named
     finders: Mapping[str, Named]

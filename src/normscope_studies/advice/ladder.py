@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Any
 
-from normscope.doctor.advise.facts import Facts
+from normscope.doctor.advise.rule import ModelFacts
 from normscope.measure.line import lowest
 
 from ..engine.pieces import Pieces
@@ -91,7 +91,7 @@ class Known:
     """A case with what the doctor sees of it and what became of its trainings, by rung of the ladder of rates."""
 
     case: Case
-    facts: Facts
+    facts: ModelFacts
     outcomes: Mapping[int, Outcome]
 
     @property

@@ -10,11 +10,9 @@ from typing import Any, TypeVar
 import torch
 
 from normscope.doctor.advise.optimizers import of_config
-from normscope.doctor.advise.probe import length
-from normscope.doctor.advise.reading import reading_of
-from normscope.doctor.advise.rule import Rule
-from normscope.doctor.advise.warmup import length as warmup_length
-from normscope.doctor.advise.warmup import shortest_warmup
+from normscope.doctor.advise.probe import length, reading_of, shortest_warmup
+from normscope.doctor.advise.probe import length_with_tail as warmup_length
+from normscope.doctor.advise.rule import RateRule
 from normscope.train.device import available_cores, keep_freed_memory
 
 from ..engine.pieces import Pieces
@@ -37,7 +35,7 @@ def known_of(config: AdviceConfig, case: Case, pieces: Pieces) -> Known:
     return Known(case=case, facts=as_facts(seen), outcomes=trainings(case, config, pieces))
 
 
-def probed_of(config: AdviceConfig, asked: tuple[Known, Rule], pieces: Pieces) -> Probed:
+def probed_of(config: AdviceConfig, asked: tuple[Known, RateRule], pieces: Pieces) -> Probed:
     known, rule = asked
     expected = round(rule.best(known.facts), 6)
     settings: dict[str, Any] = {"expected": expected, "updates": config.probe_updates, **config.places}
@@ -49,7 +47,7 @@ def probed_of(config: AdviceConfig, asked: tuple[Known, Rule], pieces: Pieces) -
     return Probed(known=known, expected=expected, reading=reading)
 
 
-def judged_of(config: AdviceConfig, asked: tuple[Probed, Rule], pieces: Pieces) -> Judged:
+def judged_of(config: AdviceConfig, asked: tuple[Probed, RateRule], pieces: Pieces) -> Judged:
     probed, rule = asked
     known, case = probed.known, probed.known.case
     settings: dict[str, Any] = {"updates": config.probe_updates, **config.places}

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from normscope.doctor.advise.rule import Rule, to_table
+from normscope.doctor.advise.rule import RateRule, to_table
 from normscope.report.chart import Panel, Series
 
 from ..engine.page import StudyFigure, StudyTable
@@ -171,7 +171,7 @@ def of_cases(judged: Sequence[Judged]) -> StudyTable:
 
 
 def data(
-    rule: Rule,
+    rule: RateRule,
     known: Sequence[Known],
     judged: Sequence[Judged],
     warmups: Sequence[Warmup],

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from normscope.doctor.advise.rule import Rule
+from normscope.doctor.advise.rule import RateRule
 from normscope.optim import OPTIMIZERS
 
 from ..engine.pieces import Pieces
@@ -92,7 +92,7 @@ def run(config: AdviceConfig, pieces: Pieces) -> Findings:
     )
 
 
-def _rules(usable: Sequence[Known], config: AdviceConfig) -> dict[str, Rule]:
+def _rules(usable: Sequence[Known], config: AdviceConfig) -> dict[str, RateRule]:
     """By family, each fitted to all others."""
     return {left[0].case.family: fitted(rest, horizon_updates=config.updates) for rest, left in left_out(usable)}
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from normscope.adapters.scikit_learn import logistic, ridge
-from normscope.doctor.advise.rule import ADAM, Linear
+from normscope.doctor.advise.rule import ADAM, LinearFit
 from normscope.evidence.estimates import jackknife, rank_correlation
 from normscope.measure import Estimate
 from normscope.optim import OPTIMIZERS
@@ -75,7 +75,7 @@ def shares(looked: Looked) -> list[float]:
     return [min(nats(known.outcomes[step]) / known.unigram_nats, _MOST_SHARE) for step in sorted(known.outcomes)]
 
 
-def odds(way: Way, fit: Sequence[Looked]) -> Linear:
+def odds(way: Way, fit: Sequence[Looked]) -> LinearFit:
     """Log odds of being stuck, by a regression over the trainings of those that the way applies to."""
     fit = [one for one in fit if way.applies(one)]
     names, x = _rows(way, fit)
@@ -84,7 +84,7 @@ def odds(way: Way, fit: Sequence[Looked]) -> Linear:
     kinds = {kind: weights.pop(f"optimizer {kind}") for kind in _KINDS}
     # An optimiser without a constant of its own is taken for Adam, which therefore has none.
     optimizers = {name: kinds[one.bears_as or name] - kinds[ADAM] for name, one in OPTIMIZERS.items()}
-    return Linear(offset=found.offset + kinds[ADAM], weights=weights, optimizers=optimizers)
+    return LinearFit(offset=found.offset + kinds[ADAM], weights=weights, optimizers=optimizers)
 
 
 def foretold(way: Way, fit: Sequence[Looked], asked: Sequence[Looked]) -> list[Foretold]:

@@ -9,10 +9,10 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from normscope.doctor.advise.facts import Facts
 from normscope.doctor.advise.first_update import first_update
 from normscope.doctor.advise.optimizers import of_config
-from normscope.doctor.advise.trial import train_shortly
+from normscope.doctor.advise.rule import ModelFacts
+from normscope.doctor.advise.short_run import train_shortly
 from normscope.errors import UserError
 from normscope.measure.unchanged import restored
 from normscope.tasks.protocol import TrainingBatch
@@ -123,7 +123,7 @@ def _known(case: Case, tables: dict[str, Any]) -> Known:
     table = tables[case.name]
     return Known(
         case=case,
-        facts=Facts(**table["facts"]),
+        facts=ModelFacts(**table["facts"]),
         outcomes={
             _step_of(one["rate"]): {"valid_nats": one["valid_nats"], "unigram_nats": table["unigram_nats"]}
             for one in table["trainings"]

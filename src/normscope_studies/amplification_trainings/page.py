@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from normscope.doctor.advise.early import EarlyRule
+from normscope.doctor.advise.rule import EarlyRule
 from normscope.evidence.estimates import plain_estimate, with_interval
 from normscope.evidence.judging import between
 from normscope.report.chart import Panel, Series

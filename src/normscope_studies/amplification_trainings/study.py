@@ -11,9 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from normscope.doctor.advise.early import EarlyRule
-from normscope.doctor.advise.rule import shipped_rule
-from normscope.doctor.advise.trial import Trial
+from normscope.doctor.advise.rule import EarlyRule, shipped_rule
+from normscope.doctor.advise.short_run import ShortRun
 
 from ..advice.cases import AdviceConfig, Families, cases, rate_of
 from ..advice.ladder import Known
@@ -147,12 +146,12 @@ def _looked(config: AmplificationTrainingsConfig, known: Known, pieces: Pieces) 
     )
 
 
-def _trial(rate: float, table: Mapping[str, Sequence[float | None]]) -> Trial:
+def _trial(rate: float, table: Mapping[str, Sequence[float | None]]) -> ShortRun:
     """What was not finite is null in a piece."""
     losses, spreads = (
         tuple(math.nan if value is None else value for value in table[name]) for name in ("losses", "spreads")
     )
-    return Trial(rate=rate, warmup_updates=0, losses=losses, spreads=spreads)
+    return ShortRun(rate=rate, warmup_updates=0, losses=losses, spreads=spreads)
 
 
 def _conditions(

@@ -7,8 +7,8 @@ from functools import partial
 
 import numpy as np
 
-from normscope.doctor.advise.early import Early
-from normscope.doctor.advise.trial import Trial
+from normscope.doctor.advise.rule import EarlyFacts
+from normscope.doctor.advise.short_run import ShortRun
 
 from ..advice.cases import rate_of
 from ..advice.ladder import Known
@@ -30,7 +30,7 @@ class Looked:
     rates: Sequence[float]
     changes: Sequence[float | None]
     """Relative squared change of the logits by the first update, at these rates."""
-    trials: Mapping[int, Trial]
+    trials: Mapping[int, ShortRun]
     """Short trainings, by rung."""
 
     @property
@@ -80,7 +80,7 @@ def _facts(looked: Looked, step: int) -> dict[str, float]:
 
 
 def _early(updates: int, looked: Looked, step: int) -> dict[str, float]:
-    early = Early.of_trial(looked.known.facts, looked.trials[step], updates)
+    early = EarlyFacts.of_trial(looked.known.facts, looked.trials[step], updates)
     return {"least_spread": early.least_spread, "risen": early.risen}
 
 

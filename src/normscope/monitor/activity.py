@@ -26,7 +26,7 @@ _STILL = 1e-3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Inner:
+class StackActivity:
     """Of one stack; the tuples are in the order of `Stack.sublayers`."""
 
     end_correlation: float | None
@@ -37,11 +37,11 @@ class Inner:
     """As `idle_units` has them."""
 
 
-def look_inside(graph: Graph, stream: Stream) -> Inner:
+def look_inside(graph: Graph, stream: Stream) -> StackActivity:
     """What of a recorded pass shows that sub-layers stand still, or that tokens have become alike."""
     branches = in_order(stream)
     with torch.no_grad():
-        return Inner(
+        return StackActivity(
             end_correlation=mean_cosine(graph.values[with_gain(graph, stream.end)].tensor),
             entropies=tuple(attention_entropy(graph, branch) for branch in branches),
             idle=tuple(idle_units(graph, branch) for branch in branches),
