@@ -14,12 +14,10 @@ from normscope.measure.jacobian import Spectrum, jacobian_spectrum
 from normscope.model import LanguageModel, Stack
 from normscope.model.attention import Context, Layout
 from normscope.placement import named
+from normscope.placement.base import State
 from normscope.tasks.language_model import LANGUAGE_MODEL, LanguageModelRunConfig
 
-from ..following.training import Recipe, Training
-
-State = Any
-"""A placement's: one tensor, or a tuple of them, nested where it keeps a history."""
+from ..engine.training import Training, TrainingPlan
 
 
 def followed(
@@ -39,8 +37,10 @@ def followed(
     model = build(config, corpus)
     objective = LANGUAGE_MODEL.objective(config, corpus, torch.device("cpu"))
     duration = int(config.train.duration)
-    recipe = Recipe(optimizer=config.optimizer, schedule=config.schedule, adaptive=config.adaptive, updates=duration)
-    training = Training(model, LANGUAGE_MODEL.batches(config, corpus), recipe)
+    plan = TrainingPlan(
+        optimizer=config.optimizer, schedule=config.schedule, adaptive=config.adaptive, updates=duration
+    )
+    training = Training(model, LANGUAGE_MODEL.batches(config, corpus), plan)
     weights = block_matrices(model.decoder)
     batch = objective.train.batch(range(sequences))
     found: dict[str, Any] = {

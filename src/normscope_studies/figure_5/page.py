@@ -12,7 +12,8 @@ from normscope.report.chart import Panel, Series
 
 from ..engine.figures import line, ranged
 from ..engine.page import StudyFigure, StudyTable
-from .config import PLACEMENTS, Figure5Config
+from ..translation.arms import PLACEMENTS
+from .config import Figure5Config
 from .trainings import Chance, PretrainingCurves, TunedTask, advantages, shares
 
 _TUNED_CAPTION = (
@@ -125,7 +126,7 @@ def tables(config: Figure5Config, curves: PretrainingCurves, tuned: Mapping[str,
             StudyTable(
                 title=f"{task.upper()}: the search, first seed",
                 columns=("pre-trained", "updates", "setting", "accuracy"),
-                rows=[(arm.title, *tried) for arm, *tried in one.searched],
+                rows=[(arm.title, update, setting, accuracy) for arm, update, setting, accuracy in one.searched],
             ),
         ]
     return found

@@ -17,7 +17,7 @@ from normscope.model.norms import NormGroup
 from normscope.optim import OptimizerConfig, ScheduleConfig
 from normscope.train.device import seed_weights
 
-from ..following.training import Recipe, Training
+from ..engine.training import Training, TrainingPlan
 from .texts import NONE, Ids, Text, batch_of, packed
 
 # N = packed tokens, D = width
@@ -132,12 +132,12 @@ def probed(
     """
     seed_weights(seed)
     model = LanguageModel(model_config, text.vocabulary)
-    recipe = Recipe(
+    plan = TrainingPlan(
         optimizer=OptimizerConfig(name="adam", peak_lr=peak_lr),
         schedule=ScheduleConfig(decay="constant", warmup_updates=warmup_updates),
         updates=most_updates,
     )
-    training = Training(model, text.batches(batch_sequences, seed), recipe)
+    training = Training(model, text.batches(batch_sequences, seed), plan)
     nats = math.inf
     while training.update < most_updates and nats > target_nats:
         training.backward()

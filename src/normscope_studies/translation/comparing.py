@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass
+from typing import Any
 
 from normscope.compare.verdict import MOST_OF_THE_GAIN
 from normscope.evidence.estimates import estimate
@@ -157,6 +158,6 @@ def bleu_of(arm: TranslationArm, curves: ArmCurves) -> str:
     return several([curve.final_bleu for curve in curves[arm]], 1)
 
 
-def caveat(curves: Mapping[object, Sized]) -> str:
+def caveat(curves: Mapping[Any, Sized]) -> str:
     """A sentence where there is one seed of each arm; else empty."""
     return "One seed has no interval, and decides nothing." if len(next(iter(curves.values()))) == 1 else ""

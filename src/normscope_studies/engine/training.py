@@ -13,7 +13,7 @@ from normscope.tasks.protocol import TrainingBatch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recipe:
+class TrainingPlan:
     """How a model is trained. Schedules are in updates."""
 
     optimizer: OptimizerConfig
@@ -29,12 +29,12 @@ class Training:
     Initial values that a placement takes from a batch come from the first one.
     """
 
-    def __init__(self, model: nn.Module, batch: Callable[[int], TrainingBatch], recipe: Recipe) -> None:
+    def __init__(self, model: nn.Module, batch: Callable[[int], TrainingBatch], plan: TrainingPlan) -> None:
         """batch: the training's batches, counted from 0."""
-        self.model, self.batch, self.recipe = model, batch, recipe
+        self.model, self.batch, self.plan = model, batch, plan
         first = batch(0)
         profile(model, lambda: first.run(model))
-        self.optimizer = make_optimizer(model, recipe.optimizer)
+        self.optimizer = make_optimizer(model, plan.optimizer)
         self.vectors = unit_vectors(model)
         self.numbers = scheduled_numbers(model)
         self.update = 0
@@ -45,7 +45,7 @@ class Training:
         """Put the gradients of the next update's batch in place; its loss in nats before that update."""
         update = self.update + 1
         if self.numbers:
-            set_scheduled(self.numbers, adaptive_value(self.recipe.adaptive, update))
+            set_scheduled(self.numbers, adaptive_value(self.plan.adaptive, update))
         self.optimizer.zero_grad()
         batch = self.batch(update - 1)
         loss = batch.loss(batch.run(self.model))
@@ -55,7 +55,7 @@ class Training:
     def step(self) -> None:
         """Take the update whose gradients are in place."""
         self.update += 1
-        scale = factor(self.recipe.schedule, self.update, horizon_updates=self.recipe.updates)
+        scale = factor(self.plan.schedule, self.update, horizon_updates=self.plan.updates)
         for group, peak in zip(self.optimizer.param_groups, self._peaks, strict=True):
             group["lr"] = peak * scale
         self.optimizer.step()

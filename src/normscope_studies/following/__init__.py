@@ -1,1 +1,0 @@
-"""Small trainings in one process that are looked at while they go on."""
