@@ -21,7 +21,7 @@ on other text, before this study."""
 
 Drive = Literal["fixed", "schedule", "controller"]
 """fixed: nothing moves; schedule: with every update; controller: with those that change the output little."""
-Kind = tuple[str, Drive]
+PlacementDrive = tuple[str, Drive]
 """A placement, and what moves its number."""
 _WORDS: dict[Drive, str] = {"fixed": "", "schedule": ", scheduled", "controller": ", controlled"}
 
@@ -65,10 +65,10 @@ class AdaptiveStudyConfig(TwoTasksConfig):
                 raise ValueError(f"{name} is not defined for every kind of model; leave it out")
 
     @property
-    def kinds(self) -> list[Kind]:
+    def kinds(self) -> list[PlacementDrive]:
         """What is trained: fixed placements, the scheduled, the controlled."""
-        fixed: list[Kind] = [(name, "fixed") for name in dict.fromkeys((PRE, POST, *self.best_fixed))]
-        moved: list[Kind] = [(name, "schedule") for name in self.scheduled]
+        fixed: list[PlacementDrive] = [(name, "fixed") for name in dict.fromkeys((PRE, POST, *self.best_fixed))]
+        moved: list[PlacementDrive] = [(name, "schedule") for name in self.scheduled]
         return [*fixed, *moved, *((name, "controller") for name in self.controlled)]
 
 

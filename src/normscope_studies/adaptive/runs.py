@@ -16,7 +16,7 @@ from normscope.tasks.run_config import RunConfig
 from ..engine.ladders import Ladder, LadderArm, LadderRun, WarmupPair, climb
 from ..engine.models import trial
 from ..engine.pieces import Pieces
-from .config import POST, PRE, AdaptiveStudyConfig, Drive, Kind, title
+from .config import POST, PRE, AdaptiveStudyConfig, Drive, PlacementDrive, title
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +25,7 @@ class AdaptiveRuns:
 
     task: str
     unigram_nats: float
-    pairs: Mapping[Kind, WarmupPair]
+    pairs: Mapping[PlacementDrive, WarmupPair]
 
     @property
     def words(self) -> str:
@@ -33,12 +33,12 @@ class AdaptiveRuns:
         return self.task.replace("-", " ")
 
     @property
-    def kinds(self) -> list[Kind]:
+    def kinds(self) -> list[PlacementDrive]:
         """The lowest loss first, each with the better of its warm-ups."""
         return sorted(self.pairs, key=lambda kind: self.pairs[kind].better.mean_nats)
 
     @property
-    def moved(self) -> list[Kind]:
+    def moved(self) -> list[PlacementDrive]:
         """Those whose number moves."""
         return [kind for kind in self.pairs if kind[1] != "fixed"]
 
@@ -53,7 +53,7 @@ class AdaptiveRuns:
         return self.pairs[POST, "fixed"].warm
 
     @property
-    def best_fixed(self) -> Kind:
+    def best_fixed(self) -> PlacementDrive:
         """Of the placements whose numbers stay, the one that ends lowest."""
         return next(kind for kind in self.kinds if kind[1] == "fixed")
 
@@ -62,11 +62,11 @@ class AdaptiveRuns:
         """The runs of `best_fixed`, with or without warm-up, whichever is better."""
         return self.pairs[self.best_fixed].better
 
-    def above(self, kind: Kind, other: Ladder) -> Estimate:
+    def above(self, kind: PlacementDrive, other: Ladder) -> Estimate:
         """By how many nats it ends above other runs, at its own better warm-up; over seeds in pairs."""
         return self.pairs[kind].better.less(other)
 
-    def named(self, kind: Kind) -> str:
+    def named(self, kind: PlacementDrive) -> str:
         """An arm in words that name the task too."""
         return f"{title(*kind)} ({self.words})"
 
@@ -79,7 +79,7 @@ def trained(config: AdaptiveStudyConfig, task: str, pieces: Pieces) -> AdaptiveR
     return AdaptiveRuns(task=task, unigram_nats=of_task.unigram_nats, pairs=pairs)
 
 
-def arms(config: AdaptiveStudyConfig, base: RunConfig, folder: Path) -> dict[Kind, LadderArm]:
+def arms(config: AdaptiveStudyConfig, base: RunConfig, folder: Path) -> dict[PlacementDrive, LadderArm]:
     """What is trained: every placement with what moves its number, each way in a folder of its own."""
     ways: Mapping[Drive, Mapping[str, Any]] = {
         "fixed": {},

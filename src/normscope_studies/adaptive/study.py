@@ -14,7 +14,7 @@ from ..engine.page import Claim
 from ..engine.pieces import Pieces
 from ..engine.study import Findings, Study
 from . import ABOUT
-from .config import POST, SCALES, AdaptiveStudyConfig, Kind, title
+from .config import POST, SCALES, AdaptiveStudyConfig, PlacementDrive, title
 from .page import figures, tables
 from .runs import AdaptiveRuns, motions, trained
 
@@ -166,7 +166,7 @@ def _data(one: AdaptiveRuns) -> dict[str, Any]:
     }
 
 
-def _arm(kind: Kind, ladder: Ladder) -> dict[str, Any]:
+def _arm(kind: PlacementDrive, ladder: Ladder) -> dict[str, Any]:
     made = {
         "peak_lrs": list(ladder.peak_lrs),
         **ladder.data(),

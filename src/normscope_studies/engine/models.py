@@ -120,7 +120,7 @@ def training_conditions(config: TwoTasksConfig) -> list[tuple[str, str]]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trial:
+class StudyTask:
     """One task at a study's size."""
 
     name: str
@@ -142,16 +142,16 @@ class Trial:
         return self.task.chance_nats(self.corpus)
 
 
-def trials(config: TwoTasksConfig) -> list[Trial]:
+def trials(config: TwoTasksConfig) -> list[StudyTask]:
     """The configuration's tasks, opened. Raises UserError for text that is not there."""
     return [trial(config, name) for name in config.tasks]
 
 
-def trial(config: TwoTasksConfig, name: str) -> Trial:
+def trial(config: TwoTasksConfig, name: str) -> StudyTask:
     """One of `TASKS`. Raises UserError for text that is not there."""
     task, base_of, model = _TRIALS[name]
     base = base_of(config)
-    return Trial(name=name, task=task, base=base, corpus=task.open(base), model=model)
+    return StudyTask(name=name, task=task, base=base, corpus=task.open(base), model=model)
 
 
 def language_model(

@@ -44,7 +44,7 @@ NAMES = {True: "Pre-LN", False: "Post-LN"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Checkpoint:
+class FlagCheckpoint:
     """What it is, and what the doctor says of it."""
 
     trained: str
@@ -75,17 +75,17 @@ class Checkpoint:
         return f"{self.trained} {self.width} × {self.blocks}, seed {self.seed}, {self.updates} updates"
 
 
-def checkpoint(trained_pre: bool, width: int, blocks: int, seed: int, found: dict[str, Any]) -> Checkpoint:
+def checkpoint(trained_pre: bool, width: int, blocks: int, seed: int, found: dict[str, Any]) -> FlagCheckpoint:
     """From a row of a piece."""
     rest = {key: value for key, value in found.items() if key != "loaded_pre"}
     trained, loaded = NAMES[trained_pre], NAMES[found["loaded_pre"]]
-    return Checkpoint(trained=trained, loaded=loaded, width=width, blocks=blocks, seed=seed, **rest)
+    return FlagCheckpoint(trained=trained, loaded=loaded, width=width, blocks=blocks, seed=seed, **rest)
 
 
 _DOTTED = (0, (1, 2))
 
 
-def differences_svg(checkpoints: Sequence[Checkpoint]) -> str:
+def differences_svg(checkpoints: Sequence[FlagCheckpoint]) -> str:
     """checkpoints: under the wrong flag."""
     with house_style():
         figure = Figure(figsize=(9, 4), layout="constrained")
@@ -115,7 +115,7 @@ def differences_svg(checkpoints: Sequence[Checkpoint]) -> str:
         )
 
 
-def _points(axes: Axes, places: Sequence[tuple[Checkpoint, float, float, bool]]) -> None:
+def _points(axes: Axes, places: Sequence[tuple[FlagCheckpoint, float, float, bool]]) -> None:
     """places: of each checkpoint, with whether it is found there."""
     for hue, trained in zip(HUES, dict.fromkeys(one.trained for one, *_ in places), strict=False):
         for found in (True, False):

@@ -14,14 +14,14 @@ from ..engine.page import Claim, StudyFigure, StudyTable
 from ..engine.pieces import Pieces
 from ..engine.study import Findings, Scale, Study
 from . import ABOUT
-from .checkpoints import NAMES, Checkpoint, FlagConfig, checkpoint, differences_svg
+from .checkpoints import NAMES, FlagCheckpoint, FlagConfig, checkpoint, differences_svg
 from .measure import HEADS, SEQUENCES, TOKENS, VOCABULARY, WARMUP_UPDATES, measured
 
 
 def run(config: FlagConfig, pieces: Pieces) -> Findings:
     """One piece a training, with both flags."""
     asked = list(product(config.seeds, config.widths, config.blocks, NAMES))
-    found: list[Checkpoint] = []
+    found: list[FlagCheckpoint] = []
     for done, (seed, width, blocks, pre) in enumerate(asked):
         pieces.watch("trainings", done, len(asked))
         settings: dict[str, Any] = {"trained_pre": pre, "width": width, "blocks": blocks, "seed": seed}
@@ -53,7 +53,7 @@ def run(config: FlagConfig, pieces: Pieces) -> Findings:
     )
 
 
-def _found_claim(name: str, wrong: Sequence[Checkpoint]) -> Claim:
+def _found_claim(name: str, wrong: Sequence[FlagCheckpoint]) -> Claim:
     own = [one for one in wrong if one.trained == name]
     return judged(
         name=f"{name} found",
@@ -64,7 +64,7 @@ def _found_claim(name: str, wrong: Sequence[Checkpoint]) -> Claim:
     )
 
 
-def _silence(found: Sequence[Checkpoint]) -> Claim:
+def _silence(found: Sequence[FlagCheckpoint]) -> Claim:
     own = [one for one in found if not one.flag_is_wrong]
     return judged(
         name="silent",
@@ -75,7 +75,7 @@ def _silence(found: Sequence[Checkpoint]) -> Claim:
     )
 
 
-def _is_silent(one: Checkpoint) -> bool:
+def _is_silent(one: FlagCheckpoint) -> bool:
     return not one.said and not one.said_of_weights
 
 
@@ -84,9 +84,9 @@ def _share(right: Sequence[bool]) -> str:
     return f"{sum(right)} of {len(right)} checkpoints (95 % interval {low:.2f} to {high:.2f})"
 
 
-def _counts(found: Sequence[Checkpoint]) -> list[dict[str, Any]]:
+def _counts(found: Sequence[FlagCheckpoint]) -> list[dict[str, Any]]:
     """By training, its length and the flag: how many there are, and of how many something is said."""
-    groups: dict[tuple[str, str, int], list[Checkpoint]] = {}
+    groups: dict[tuple[str, str, int], list[FlagCheckpoint]] = {}
     for one in found:
         groups.setdefault((one.trained, one.loaded, one.updates), []).append(one)
     return [
@@ -121,7 +121,7 @@ def _summary(counts: Sequence[dict[str, Any]]) -> StudyTable:
     )
 
 
-def _each(found: Sequence[Checkpoint]) -> StudyTable:
+def _each(found: Sequence[FlagCheckpoint]) -> StudyTable:
     return StudyTable(
         title="Every checkpoint",
         columns=[

@@ -7,7 +7,7 @@ LOOPS = ("normscope", "trainer")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class TrainingCase:
     """One way to train. Midway is `change_at` of the study."""
 
     words: str
@@ -38,16 +38,16 @@ class Case:
 
 
 BROKEN = {
-    "rate": Case(
+    "rate": TrainingCase(
         words="one block's rate is 100 times higher once the warm-up has ended",
         cause="rate-too-high",
         place="block",
         block_times=100.0,
     ),
-    "epsilon": Case(
+    "epsilon": TrainingCase(
         words="AdamW with ε = 10", cause="epsilon-swamps-gradients", place="whole", from_start=True, epsilon=10.0
     ),
-    "clip": Case(
+    "clip": TrainingCase(
         words="SGD whose gradients are clipped to 1e-4",
         cause="clip-hides-rate",
         place="whole",
@@ -56,27 +56,29 @@ BROKEN = {
         rate=0.3,
         clip_norm=1e-4,
     ),
-    "logits": Case(
+    "logits": TrainingCase(
         words="the output layer's rate is 300 times higher from midway on",
         cause="logits-growing",
         place="output",
         output_times=300.0,
     ),
-    "collapse": Case(
+    "collapse": TrainingCase(
         words="Post-LN whose rate is 100 times higher from midway on",
         cause="post-ln-collapse",
         place="whole",
         post_ln=True,
         all_times=100.0,
     ),
-    "batch": Case(words="one batch with random targets", cause="bad-batch", place="whole", bad_batch=True),
+    "batch": TrainingCase(words="one batch with random targets", cause="bad-batch", place="whole", bad_batch=True),
 }
 HEALTHY = {
-    "warm-up": Case(words="a warm-up and a constant rate"),
-    "noise": Case(words="batches of two sequences, dropout 0.1", batch_times=0.25, dropout=0.1),
-    "epochs": Case(words="twelve batches, again and again: the loss drops where an epoch begins", epoch_updates=12),
-    "rate-drop": Case(words="a rate that falls to a tenth midway", warmup=False, all_times=0.1),
-    "large-batch": Case(words="batches eight times as large: a smooth loss", batch_times=8.0),
+    "warm-up": TrainingCase(words="a warm-up and a constant rate"),
+    "noise": TrainingCase(words="batches of two sequences, dropout 0.1", batch_times=0.25, dropout=0.1),
+    "epochs": TrainingCase(
+        words="twelve batches, again and again: the loss drops where an epoch begins", epoch_updates=12
+    ),
+    "rate-drop": TrainingCase(words="a rate that falls to a tenth midway", warmup=False, all_times=0.1),
+    "large-batch": TrainingCase(words="batches eight times as large: a smooth loss", batch_times=8.0),
 }
 
 

@@ -17,8 +17,8 @@ from normscope.monitor import Monitor
 from normscope.optim import OptimizerConfig, ScheduleConfig
 from normscope.train import ALONE, RunFolder, Share, TrainConfig, Trainer
 
-from .cases import BROKEN, HEALTHY, Case, SpikesConfig
-from .model import Batches, broken_block, made_model, made_optimizer, warmup_updates
+from .cases import BROKEN, HEALTHY, SpikesConfig, TrainingCase
+from .model import ChainBatches, broken_block, made_model, made_optimizer, warmup_updates
 
 _GIVEN = 7_000_003
 """Seed of the batch that the monitor measures on."""
@@ -29,7 +29,7 @@ class _Objective:
 
     micro_batches_per_epoch = 100
 
-    def __init__(self, batches: Batches) -> None:
+    def __init__(self, batches: ChainBatches) -> None:
         self.batches = batches
 
     def prepare(self, number: int) -> dict[str, Tensor]:
@@ -53,9 +53,9 @@ class _Objective:
             return {"nll_nats": float(model.eval()(**self.batches(_GIVEN))["loss"])}
 
 
-def by_normscope(case: Case, config: SpikesConfig, seed: int) -> History:
+def by_normscope(case: TrainingCase, config: SpikesConfig, seed: int) -> History:
     """In this library's loop: what its metrics.jsonl says."""
-    batches = Batches(case, config, seed)
+    batches = ChainBatches(case, config, seed)
     model = made_model(config, case, seed)
     with tempfile.TemporaryDirectory() as folder:
         run = RunFolder(Path(folder) / "run")
@@ -88,13 +88,13 @@ def by_normscope(case: Case, config: SpikesConfig, seed: int) -> History:
         return of_events("metrics.jsonl", run.events(), settings)
 
 
-def by_trainer(case: Case, config: SpikesConfig, seed: int) -> History:
+def by_trainer(case: TrainingCase, config: SpikesConfig, seed: int) -> History:
     """In Hugging Face's Trainer: what its trainer_state.json says. Needs transformers and accelerate."""
     import transformers
 
     from normscope.adapters.trainer import NormScopeTrainerCallback
 
-    batches = Batches(case, config, seed)
+    batches = ChainBatches(case, config, seed)
     model = made_model(config, case, seed)
     rows = [
         {name: tensor[row] for name, tensor in batch.items()}

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from .cases import Case, SpikesConfig
+from .cases import SpikesConfig, TrainingCase
 
 
 class Chain:
@@ -32,10 +32,10 @@ class Chain:
 
 
 @dataclass(frozen=True)
-class Batches:
+class ChainBatches:
     """The batches of a training, from number 1."""
 
-    case: Case
+    case: TrainingCase
     config: SpikesConfig
     seed: int
 
@@ -55,10 +55,10 @@ class Batches:
         return {"input_ids": ids_BT[:, :-1].contiguous(), "labels": labels_BT}
 
 
-class Model(nn.Module):
+class SpikeModel(nn.Module):
     """Pre-LN with a final norm, or Post-LN; positions are learned."""
 
-    def __init__(self, config: SpikesConfig, case: Case) -> None:
+    def __init__(self, config: SpikesConfig, case: TrainingCase) -> None:
         super().__init__()
         self.embedding = nn.Embedding(config.classes, config.width)
         self.positions = nn.Parameter(0.02 * torch.randn(config.tokens, config.width))
@@ -81,13 +81,13 @@ class Model(nn.Module):
         return {"loss": functional.cross_entropy(logits_BTV.flatten(0, 1), labels.flatten()), "logits": logits_BTV}
 
 
-def made_model(config: SpikesConfig, case: Case, seed: int) -> Model:
+def made_model(config: SpikesConfig, case: TrainingCase, seed: int) -> SpikeModel:
     """With the initial weights of the seed."""
     torch.manual_seed(seed)
-    return Model(config, case)
+    return SpikeModel(config, case)
 
 
-def made_optimizer(model: Model, config: SpikesConfig, case: Case, seed: int) -> torch.optim.Optimizer:
+def made_optimizer(model: SpikeModel, config: SpikesConfig, case: TrainingCase, seed: int) -> torch.optim.Optimizer:
     """AdamW or SGD, whose step multiplies rates from midway on as the case says, whatever the loop sets them to."""
     block = broken_block(config, seed) - 1
     parts = {"block": model.layers[block], "output": model.output}
@@ -125,5 +125,5 @@ def broken_block(config: SpikesConfig, seed: int) -> int:
     return 1 + seed % config.blocks
 
 
-def warmup_updates(config: SpikesConfig, case: Case) -> int:
+def warmup_updates(config: SpikesConfig, case: TrainingCase) -> int:
     return config.change_at - 10 if case.warmup else 0

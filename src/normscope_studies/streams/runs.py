@@ -12,7 +12,7 @@ from normscope.runs.config import replaced
 from normscope.settings.tables import to_toml
 
 from ..engine.ladders import Ladder, LadderArm, WarmupPair, climb
-from ..engine.models import Trial
+from ..engine.models import StudyTask
 from ..engine.pieces import Pieces
 from .config import BASE, StreamsConfig
 from .measure import gradient_spread, measured
@@ -55,7 +55,7 @@ class StreamRuns:
         return math.fsum(values) / len(values) if values else math.nan
 
 
-def trained(config: StreamsConfig, trial: Trial, pieces: Pieces) -> StreamRuns:
+def trained(config: StreamsConfig, trial: StudyTask, pieces: Pieces) -> StreamRuns:
     """Train what the folder lacks, and measure the runs at the best rates."""
     widths = {name: equal_ffn_width(trial, name) for name in config.trained(trial.model)}
     arms = {
@@ -81,14 +81,14 @@ def trained(config: StreamsConfig, trial: Trial, pieces: Pieces) -> StreamRuns:
     )
 
 
-def parameters(trial: Trial, placement: str, ffn_width: int) -> int:
+def parameters(trial: StudyTask, placement: str, ffn_width: int) -> int:
     """How many numbers are trained."""
     config = replaced(trial.base, model__placement=placement, model__ffn_width=ffn_width)
     built = trial.task.build(config, trial.task.codec_of(trial.corpus))
     return sum(p.numel() for p in built.parameters() if p.requires_grad)
 
 
-def equal_ffn_width(trial: Trial, placement: str) -> int:
+def equal_ffn_width(trial: StudyTask, placement: str) -> int:
     """The feed-forward width at which the model has as many parameters as Pre-LN's, as nearly as can be.
 
     Raises UserError where the placement's own parameters leave nothing for a feed-forward.
@@ -106,7 +106,7 @@ def equal_ffn_width(trial: Trial, placement: str) -> int:
     return width
 
 
-def _measured(trial: Trial, cell: Cell, pieces: Pieces) -> Measures:
+def _measured(trial: StudyTask, cell: Cell, pieces: Pieces) -> Measures:
     """What is measured of a run, once, and what it logged of its gradients before the first update."""
     asked = {"run": cell.name, "configuration": hashlib.sha256(to_toml(cell.config).encode()).hexdigest()}
     inside = pieces.get(

@@ -152,6 +152,9 @@ def tables(found: Sequence[StreamRuns]) -> list[StudyTable]:
         def inside(name: str, one: StreamRuns = one) -> Callable[[str], float]:
             return lambda placement: one.mean_inside(placement, one.pairs[placement].better, name)
 
+        def size(index: int, one: StreamRuns = one) -> Callable[[str], int]:
+            return lambda placement: one.sizes[placement][index]
+
         title = ("placement", lambda name: named(name).title)
         made.append(
             table(
@@ -162,8 +165,8 @@ def tables(found: Sequence[StreamRuns]) -> list[StudyTable]:
                     title,
                     *end_columns(one.pairs.__getitem__),
                     ("less Pre-LN's", one.less_base),
-                    ("parameters", lambda name, sizes=one.sizes: sizes[name][1]),
-                    ("feed-forward", lambda name, sizes=one.sizes: sizes[name][0]),
+                    ("parameters", size(1)),
+                    ("feed-forward", size(0)),
                 ],
             )
         )

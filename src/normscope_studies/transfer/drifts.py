@@ -33,7 +33,7 @@ class SizedModel(NamedTuple):
 
 Changes = Mapping[SizedModel, Sequence[Mapping[str, Sequence[float]]]]
 """Of each seed what `measure.coordinates` gives."""
-Pairs = Mapping[SizedModel, WarmupPair]
+SizePairs = Mapping[SizedModel, WarmupPair]
 
 
 class Carries(StrEnum):
@@ -158,7 +158,7 @@ def coordinate_drifts(config: TransferConfig, found: Changes) -> list[Drift]:
     return drifts
 
 
-def rate_drifts(config: TransferConfig, pairs: Pairs) -> list[Drift]:
+def rate_drifts(config: TransferConfig, pairs: SizePairs) -> list[Drift]:
     """Of the best rate, for every warm-up along both axes."""
     drifts = []
     for placement, axis, warmup in product(config.placements, AXES, config.warmups):

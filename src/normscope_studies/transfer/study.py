@@ -22,8 +22,8 @@ from .config import AXES, PROMISED, SCALES, TransferConfig
 from .drifts import (
     Changes,
     Drift,
-    Pairs,
     SizedModel,
+    SizePairs,
     at_an_end,
     best_lrs,
     coordinate_drifts,
@@ -115,7 +115,7 @@ def tables(config: TransferConfig, coordinates: Sequence[Drift], rates: Sequence
     return made
 
 
-def figures(config: TransferConfig, pairs: Pairs) -> list[StudyFigure]:
+def figures(config: TransferConfig, pairs: SizePairs) -> list[StudyFigure]:
     """For each axis and warm-up the loss over the rate, a panel a placement and a line a size."""
     return [
         StudyFigure.of_panels(
@@ -131,7 +131,7 @@ def figures(config: TransferConfig, pairs: Pairs) -> list[StudyFigure]:
     ]
 
 
-def _panel(config: TransferConfig, placement: str, axis: str, warmup: int, pairs: Pairs) -> Panel:
+def _panel(config: TransferConfig, placement: str, axis: str, warmup: int, pairs: SizePairs) -> Panel:
     along = [pairs[SizedModel(placement, *size)] for size in config.sizes(axis)]
     ladders = [pair.warm if warmup else pair.without for pair in along]
     series = [
@@ -158,7 +158,7 @@ def _words(warmup: int) -> str:
     return "with warm-up" if warmup else "without warm-up"
 
 
-def data(changes: Changes, drifts: Sequence[Drift], pairs: Pairs) -> dict[str, Any]:
+def data(changes: Changes, drifts: Sequence[Drift], pairs: SizePairs) -> dict[str, Any]:
     """Every change, loss and exponent."""
     return {
         "coordinates": [{**model._asdict(), "seeds": [dict(one) for one in seeds]} for model, seeds in changes.items()],
