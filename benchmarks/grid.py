@@ -16,7 +16,7 @@ from normscope.compare.grid import Cell, Grid, write_configs
 from normscope.compare.pool import run_cells
 from normscope.engines.seam import Engine, Job
 from normscope.runs.config import load
-from normscope.train.metrics import Mark, MetricsLog
+from normscope.train.metrics import LogMark, MetricsLog
 
 UPDATES = 20
 POLLS = 3
@@ -36,7 +36,7 @@ class Stubs(Engine[dict[str, int]]):
         begun = time.perf_counter()
         job.folder.mkdir(parents=True)
         running = {"number": len(self._logs), "update": 0}
-        self._logs[running["number"]] = MetricsLog(job.folder / "metrics.jsonl", Mark())
+        self._logs[running["number"]] = MetricsLog(job.folder / "metrics.jsonl", LogMark())
         self.seconds += time.perf_counter() - begun
         return running
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from normscope.runs.config import load
 from normscope.tasks.translation import TranslationRunConfig
 from normscope.train import RunFolder
-from normscope.train.metrics import Event, Mark, MetricsLog
+from normscope.train.metrics import Event, LogMark, MetricsLog
 
 if TYPE_CHECKING:
     from forked import Forked
@@ -74,7 +74,7 @@ def result(folder: Path, update: int) -> tuple[str, bytes]:
 def write_events(folder: RunFolder, events: Iterable[Event]) -> None:
     """Make a run's metrics of these events, whatever they were before."""
     folder.path.mkdir(parents=True, exist_ok=True)
-    log = MetricsLog(folder.metrics_file, Mark())
+    log = MetricsLog(folder.metrics_file, LogMark())
     for event in events:
         log.append(event)
     log.close()

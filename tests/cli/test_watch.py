@@ -22,12 +22,12 @@ from normscope.compare.reports import LivePage
 from normscope.compare.state import CellState, LossCourse
 from normscope.report.words import sparkline
 from normscope.settings.tables import to_toml
-from normscope.train.metrics import Mark, MetricsLog
+from normscope.train.metrics import LogMark, MetricsLog
 from tiny import tiny
 
 
 def write_log(cell: Cell, events: list[dict[str, Any]]) -> None:
-    log = MetricsLog(cell.folder.metrics_file, Mark())
+    log = MetricsLog(cell.folder.metrics_file, LogMark())
     for event in events:
         log.append(event)
     log.close()

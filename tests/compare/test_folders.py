@@ -31,7 +31,7 @@ from normscope.runs.trained import SCORES
 from normscope.settings.tables import to_toml
 from normscope.signals import Interrupted
 from normscope.tasks.run_config import RunConfig
-from normscope.train.metrics import Mark, MetricsLog
+from normscope.train.metrics import LogMark, MetricsLog
 from tiny import flip, resealed, tiny
 
 BASE = tiny("train.duration=4")
@@ -46,7 +46,7 @@ def pretend(cell: Cell, updates: int) -> None:
     events.append({"event": "validation", "update": updates, "nll_nats": 2.0})
     if updates == cell.config.train.duration:
         events.append({"event": "finished", "update": updates, "best_update": updates})
-    log = MetricsLog(cell.folder.metrics_file, Mark())
+    log = MetricsLog(cell.folder.metrics_file, LogMark())
     for event in events:
         log.append(event)
     log.close()

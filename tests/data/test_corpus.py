@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from normscope.data.folder import open_manifest, token_dtype, write_manifest
-from normscope.data.parallel.codec import Codec, Side
+from normscope.data.parallel.codec import Codec, CodecSide
 from normscope.data.parallel.corpus import FORMAT, VERSION, Corpus, Split, TokenArray, TokenWriter
 from normscope.data.parallel.vocabulary import EOS, UNK, Vocabulary
 from normscope.data.text import TextForm
@@ -22,7 +22,7 @@ def codec(joint=False):
     vocabulary = Vocabulary.of_words(WORDS)
     other = vocabulary if joint else Vocabulary.of_words(WORDS[::-1])
     forms = TextForm("de"), TextForm("en", lowercase=True)
-    return Codec(Side(forms[0], vocabulary), Side(forms[1], other), joint=joint)
+    return Codec(CodecSide(forms[0], vocabulary), CodecSide(forms[1], other), joint=joint)
 
 
 def write(corpus, folder):

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer, pre_tokenizers
 
-from normscope.data.documents.tokeniser import Kind, TextTokeniser, steps
+from normscope.data.documents.tokeniser import TextTokeniser, TokeniserKind, steps
 from normscope.data.parallel.vocabulary import Vocabulary
 from normscope.data.toy.language import toy_pairs
 from normscope.data.words import word_counts, words_of
@@ -23,22 +23,22 @@ TEXTS = [
 SOME_TEXT = st.text(st.sampled_from("ab, '.[]M\t\u00a0\u0301\u3000漢İß") | st.characters(codec="utf-8"), max_size=40)
 
 
-def learned(kind: Kind, lowercase: bool) -> TextTokeniser:
+def learned(kind: TokeniserKind, lowercase: bool) -> TextTokeniser:
     texts = [*TEXTS * 4, *(english for _, english in toy_pairs(400, seed=1, split="train"))]
     return TextTokeniser.learn(texts, 400, kind=kind, lowercase=lowercase)
 
 
-KINDS: list[tuple[Kind, bool]] = [("bpe", False), ("bpe", True), ("wordpiece", False), ("wordpiece", True)]
+KINDS: list[tuple[TokeniserKind, bool]] = [("bpe", False), ("bpe", True), ("wordpiece", False), ("wordpiece", True)]
 
 
 @cache
-def tokeniser_of(which: tuple[Kind, bool]) -> TextTokeniser:
+def tokeniser_of(which: tuple[TokeniserKind, bool]) -> TextTokeniser:
     return learned(*which)
 
 
 @pytest.mark.parametrize("which", KINDS, ids=str)
 @given(texts=st.lists(SOME_TEXT | st.sampled_from(TEXTS), max_size=5))
-def test_words_give_the_ids_of_the_text(which: tuple[Kind, bool], texts: list[str]) -> None:
+def test_words_give_the_ids_of_the_text(which: tuple[TokeniserKind, bool], texts: list[str]) -> None:
     tokeniser = tokeniser_of(which)
     assert tokeniser._by_words is not None
     expected = tokeniser.encode_many(texts)
@@ -49,7 +49,7 @@ def test_words_give_the_ids_of_the_text(which: tuple[Kind, bool], texts: list[st
 
 @pytest.mark.parametrize("kind", ["bpe", "wordpiece"])
 @given(texts=st.lists(SOME_TEXT | st.sampled_from(TEXTS), max_size=5))
-def test_words_are_counted_as_the_library_splits_texts(kind: Kind, texts: list[str]) -> None:
+def test_words_are_counted_as_the_library_splits_texts(kind: TokeniserKind, texts: list[str]) -> None:
     normalizer, splitter = steps(kind, True)
     expected = Counter(word for text in texts for word, _ in splitter.pre_tokenize_str(normalizer.normalize_str(text)))
     assert word_counts(texts, normalizer, splitter) == expected

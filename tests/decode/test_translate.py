@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from normscope.decode import BeamConfig, Translation, beam_search, translate_lines
+from normscope.decode import BeamConfig, LineTranslation, beam_search, translate_lines
 from normscope.decode.translate import batches_by_length
 from normscope.model import EncoderDecoder, ModelConfig
 
@@ -46,13 +46,13 @@ def random_lines(count: int) -> list[str]:
     return [" ".join(map(str, random.integers(4, 30, random.integers(1, 15)))) for _ in range(count)]
 
 
-def expected(model: EncoderDecoder, line: str, config: BeamConfig, *, cut: bool = False) -> Translation:
+def expected(model: EncoderDecoder, line: str, config: BeamConfig, *, cut: bool = False) -> LineTranslation:
     ((best, *_),) = beam_search(model, [torch.tensor([*(int(word) for word in line.split()), EOS])], config)
     words = best.tokens[:-1]
-    return Translation("".join(f"{i}." for i in words), " ".join(map(str, words)), best.score, cut)
+    return LineTranslation("".join(f"{i}." for i in words), " ".join(map(str, words)), best.score, cut)
 
 
-def same(found: Translation, wanted: Translation) -> bool:
+def same(found: LineTranslation, wanted: LineTranslation) -> bool:
     return (found.tokenised, found.detokenised, found.cut) == (
         wanted.tokenised,
         wanted.detokenised,
@@ -72,11 +72,11 @@ def test_empty_lines_do_not_reach_the_model(model):
     lines = ["", "5 6", "  \n", "-", "7 8\n"]
     found = list(translate_lines(model, NumberCodec(), lines))
     assert [bool(translation.tokenised) for translation in found] == [False, True, False, False, True]
-    assert found[0] == found[2] == found[3] == Translation("", "", 0.0)
+    assert found[0] == found[2] == found[3] == LineTranslation("", "", 0.0)
 
 
 def test_only_empty_lines_need_no_model():
-    assert list(translate_lines(None, NumberCodec(), ["", " "])) == [Translation("", "", 0.0)] * 2
+    assert list(translate_lines(None, NumberCodec(), ["", " "])) == [LineTranslation("", "", 0.0)] * 2
 
 
 def test_an_overlong_line_is_cut_and_says_so(model):

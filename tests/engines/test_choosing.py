@@ -10,7 +10,7 @@ from normscope.compare.compare import prepare
 from normscope.compare.grid import Grid
 from normscope.engines.choosing import chosen, local
 from normscope.engines.seam import SlurmSettings
-from normscope.engines.slurm import Array
+from normscope.engines.slurm import JobArray
 from normscope.engines.tasks import with_devices
 from normscope.errors import UserError
 from tiny import tiny
@@ -69,7 +69,7 @@ def test_a_dry_run_writes_what_slurm_would_be_given_and_starts_nothing(tmp_path:
         "--constraint=h100",
     ):
         assert f"#SBATCH {asked}\n" in script
-    jobs = [Array(Path(file)).job(place) for place in range(4)]
+    jobs = [JobArray(Path(file)).job(place) for place in range(4)]
     assert [devices for _, devices in jobs] == [2] * 4
     assert all(Path(job.words[3]).is_file() for job, _ in jobs)
     assert not (tmp_path / "out/runs").exists()

@@ -6,7 +6,7 @@ import pytest
 import torch
 from tokenizers import Tokenizer
 
-from normscope.data.parallel.codec import Codec, Side
+from normscope.data.parallel.codec import Codec, CodecSide
 from normscope.data.parallel.preparation import PrepareConfig
 from normscope.data.parallel.prepare import prepare
 from normscope.data.parallel.vocabulary import EOS, SPECIAL_TOKENS, Vocabulary
@@ -160,7 +160,7 @@ def test_random_weights(placement, embeddings, tmp_path):
 
 def test_two_vocabularies_have_two_files():
     def side(language: str, *words: str) -> Side:
-        return Side(TextForm(language=language, tokenise=True, lowercase=False), Vocabulary.of_words(words))
+        return CodecSide(TextForm(language=language, tokenise=True, lowercase=False), Vocabulary.of_words(words))
 
     words = of_codec(Codec(side("de", "ein", "hund"), side("en", "a", "dog", "runs")))
     assert words.source == [*SPECIAL_TOKENS, "ein", "hund"]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from normscope.errors import UserError
-from normscope.train.metrics import DamagedMetrics, Mark, MetricsLog, read_events
+from normscope.train.metrics import DamagedMetrics, LogMark, MetricsLog, read_events
 from tiny import flip
 
 EVENTS: list[dict[str, Any]] = [
@@ -18,8 +18,8 @@ EVENTS: list[dict[str, Any]] = [
 ]
 
 
-def written(file: Path, events: list[dict[str, Any]] = EVENTS) -> Mark:
-    log = MetricsLog(file, Mark())
+def written(file: Path, events: list[dict[str, Any]] = EVENTS) -> LogMark:
+    log = MetricsLog(file, LogMark())
     for event in events:
         log.append(event)
     mark = log.mark()

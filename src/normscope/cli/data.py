@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 import typer
 from typer.core import TyperCommand
 
-from ..data.documents.text import Layout
+from ..data.documents.text import TextLayout
 from ..data.sources.opening import FIELD
 from ..errors import UserError
 from .console import StageDisplay, stderr
 from .shared import WholeLines
 
 if TYPE_CHECKING:
-    from ..data.documents.tokeniser import Kind
+    from ..data.documents.tokeniser import TokeniserKind
 
 data_app = typer.Typer(
     cls=WholeLines,
@@ -154,7 +154,9 @@ def data_documents(
     test: Annotated[Path | None, typer.Option(help="Test file.")] = None,
     tokeniser: Annotated[
         str,
-        typer.Option(metavar="wordpiece|bpe|FILE.json", help="Kind of tokeniser to learn, or a tokenizer.json to use."),
+        typer.Option(
+            metavar="wordpiece|bpe|FILE.json", help="TokeniserKind of tokeniser to learn, or a tokenizer.json to use."
+        ),
     ] = "wordpiece",
     vocabulary_size: Annotated[
         int | None,
@@ -166,7 +168,7 @@ def data_documents(
         bool, typer.Option("--lowercase", help="Lower-case all text before a tokeniser is learned.")
     ] = False,
     layout: Annotated[
-        Layout,
+        TextLayout,
         typer.Option(
             help="paragraphs: one on each line, and a blank line between documents, or a record for each; wikitext: as "
             "in WikiText."
@@ -208,13 +210,13 @@ def data_documents(
         typer.echo(line)
 
 
-def _tokeniser(asked: str) -> "Kind | Path":
+def _tokeniser(asked: str) -> "TokeniserKind | Path":
     """Return the kind or the file that was asked for. Raises UserError for anything else."""
-    from ..data.documents.tokeniser import Kind
+    from ..data.documents.tokeniser import TokeniserKind
 
-    for kind in get_args(Kind):
+    for kind in get_args(TokeniserKind):
         if asked == kind:
             return kind  # type: ignore[no-any-return]
     if not asked.endswith(".json"):
-        raise UserError(f"--tokeniser takes {', '.join(get_args(Kind))} or a tokenizer.json, got {asked!r}")
+        raise UserError(f"--tokeniser takes {', '.join(get_args(TokeniserKind))} or a tokenizer.json, got {asked!r}")
     return Path(asked)

@@ -87,12 +87,12 @@ def finetune(
       normscope finetune runs/bert --task mrpc --data corpora/mrpc
     """
     refuse_no_run(run)
-    from ..data.labelled.pairs import Columns
+    from ..data.labelled.pairs import PairColumns
     from ..engines.choosing import chosen
     from ..finetune.cells import SearchSpace
     from ..finetune.finetune import pair_task
 
-    columns = Columns(label=label_column, first=first_column, second=second_column)
+    columns = PairColumns(label=label_column, first=first_column, second=second_column)
     pairs = pair_task(task, data=data, dev=dev, columns=columns, positive_label=positive)
     space = SearchSpace(
         batch_sizes=tuple(listed(batch_sizes, int, "batch-sizes")),

@@ -17,7 +17,7 @@ from ..signals import Interrupted, Stopped
 from .console import say
 
 if TYPE_CHECKING:
-    from ..exchange.averaging import Averaged
+    from ..exchange.averaging import AveragedRun
 
 
 def refuse_unreadable(config: Path | None, settings: Iterable[str], imports: Iterable[str] = ()) -> None:
@@ -188,7 +188,7 @@ def write_text(option: str, file: Path, text: str) -> None:
 
 
 @contextmanager
-def averaged_if_asked(run: Path, which: str, average: str | None) -> Iterator[tuple[Path, str, "Averaged | None"]]:
+def averaged_if_asked(run: Path, which: str, average: str | None) -> Iterator[tuple[Path, str, "AveragedRun | None"]]:
     """The run and the checkpoint to load, and of which checkpoints it is the mean if it is one. Raises UserError."""
     if average is None:
         yield run, which, None

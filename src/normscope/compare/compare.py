@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ..engines.choosing import local
 from ..engines.seam import AnyEngine, MakeEngine, RaySettings, SlurmSettings
-from ..engines.slurm import Array
+from ..engines.slurm import JobArray
 from ..errors import UserError, option
 from ..files import disk_errors, make_folders
 from ..processes.locks import Held, hold
@@ -228,5 +228,5 @@ def prepare(
             state.reopen(stop_when)
         jobs = [job_of(state.cell, train_command(state.cell, stop_when)) for state in states if not state.over]
         if isinstance(settings, SlurmSettings) and jobs:
-            return [shlex.join(["sbatch", str(Array.written(jobs, settings).script)])]
+            return [shlex.join(["sbatch", str(JobArray.written(jobs, settings).script)])]
         return [shlex.join(["normscope", *job.words[2:]]) for job in jobs]

@@ -11,7 +11,7 @@ from ..placement import named
 from ..placement.printing import formula
 from ..report.comparison.contents import Conclusion, Status, TunedArm
 from ..report.words import counted, joined, number
-from ..tasks.protocol import Facts, TaskFromScratch
+from ..tasks.protocol import FactLines, TaskFromScratch
 from ..tasks.registry import task_from_scratch
 from ..tasks.run_config import RunConfig
 from .verdict import LEARNED_BELOW, MOST_OF_THE_GAIN, WORSE_ABOVE, ConfigurationOutcome, JudgedRuns, Outcome, perplexity
@@ -220,7 +220,7 @@ def formula_in(placement: str, config: RunConfig) -> str:
     return "; ".join(f"{kind}: {text}" for kind, text in found.items())
 
 
-def facts(configs: Sequence[RunConfig], corpus_facts: Facts, *, seeds: Sequence[int]) -> Facts:
+def facts(configs: Sequence[RunConfig], corpus_facts: FactLines, *, seeds: Sequence[int]) -> FactLines:
     """What the runs of a comparison share, as rows of a table. seeds: how many each configuration has."""
     config = configs[0]
     model, train = config.model, config.train
@@ -249,7 +249,7 @@ def facts(configs: Sequence[RunConfig], corpus_facts: Facts, *, seeds: Sequence[
     ]
 
 
-def facts_of_tuning(arms: Sequence[TunedArm], seeds: Sequence[int]) -> Facts:
+def facts_of_tuning(arms: Sequence[TunedArm], seeds: Sequence[int]) -> FactLines:
     """How the peak rates were found, where they were searched; seeds: of the trials."""
     if not arms:
         return []
@@ -258,7 +258,7 @@ def facts_of_tuning(arms: Sequence[TunedArm], seeds: Sequence[int]) -> Facts:
     return [("Tuning", f"peak rate of each arm by {each}, with seed {joined([str(seed) for seed in seeds])}")]
 
 
-def facts_of_stopping(rows: Sequence[JudgedRuns]) -> Facts:
+def facts_of_stopping(rows: Sequence[JudgedRuns]) -> FactLines:
     """Which runs were stopped early, when and why, where some were."""
     runs = [(row, seed) for row in rows for seed in row.seeds]
     early = [(row, seed) for row, seed in runs if seed.status is Status.DECIDED]

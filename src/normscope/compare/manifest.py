@@ -12,7 +12,7 @@ from ..limits.sealed import SealedJson
 from ..report.words import counted
 from ..runs.config import load, load_run_config
 from ..settings.tables import differences
-from ..tasks.protocol import AnyCorpus, Facts
+from ..tasks.protocol import AnyCorpus, FactLines
 from ..tasks.registry import task_from_scratch
 from ..tasks.run_config import RunConfig
 from ..train import RunFolder
@@ -37,7 +37,7 @@ class AboutCorpus:
     fingerprint: str
     unigram_nats: float
     """Entropy of the validation targets: the loss of a model that ignores its input."""
-    facts: Facts
+    facts: FactLines
     """Rows of a table."""
 
 

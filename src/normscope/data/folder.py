@@ -29,7 +29,7 @@ def token_dtype(vocabulary_size: int) -> np.dtype[Any]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Manifest:
+class CorpusManifest:
     """What `corpus.json` says of a folder whose files are as it says."""
 
     splits: tuple[str, ...]
@@ -51,7 +51,7 @@ def write_manifest(
     return noted
 
 
-def open_manifest(folder: Path, *, format_name: str, version: int, made_by: str) -> Manifest:
+def open_manifest(folder: Path, *, format_name: str, version: int, made_by: str) -> CorpusManifest:
     """Every file is read once and its SHA-256 compared. made_by: the command that makes such a folder.
 
     Raises UserError for a folder that is no corpus, or one that is incomplete, damaged, of another format or version.
@@ -74,7 +74,7 @@ def open_manifest(folder: Path, *, format_name: str, version: int, made_by: str)
             raise UserError(f"{folder / name}: damaged (its SHA-256 has changed); prepare the corpus again")
     if fingerprint(files) != noted:
         raise UserError(f"{folder / MANIFEST}: damaged (the fingerprint does not fit the files); prepare it again")
-    return Manifest(splits=names, fingerprint=noted, files=frozenset(files), preparation=preparation)
+    return CorpusManifest(splits=names, fingerprint=noted, files=frozenset(files), preparation=preparation)
 
 
 def _kind(format_name: str, version: int, made_by: str = "") -> SealedJson:
@@ -129,7 +129,7 @@ class ShardWriter:
         self._shards = 0
         self._stream = (folder / name).open("wb")
         self.written = 0
-        """Numbers so far."""
+        """StoredNumbers so far."""
 
     def __enter__(self) -> Self:
         return self
@@ -215,11 +215,11 @@ class Shards:
         return list(self[:].tolist())
 
 
-Numbers = NDArray[Any] | Shards
+StoredNumbers = NDArray[Any] | Shards
 """An array in memory, in one file or in several."""
 
 
-def mapped_numbers(folder: Path, name: str, dtype: DTypeLike, files: Collection[str]) -> Numbers:
+def mapped_numbers(folder: Path, name: str, dtype: DTypeLike, files: Collection[str]) -> StoredNumbers:
     """The array of that name. files: names of all that the folder holds. Raises UserError for one that is missing."""
     if name in files or _shard(name, 0) not in files:
         return mapped(folder / name, dtype)

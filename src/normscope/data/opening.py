@@ -8,8 +8,8 @@ from ..errors import UserError
 from ..limits.reading import is_folder, shown
 from .documents.corpus import DocumentCorpus
 from .documents.tokeniser import TextTokeniser
-from .order import Draw
-from .parallel.codec import Codec, Side
+from .order import StableDraw
+from .parallel.codec import Codec, CodecSide
 from .parallel.corpus import Corpus
 from .parallel.vocabulary import Vocabulary
 from .text import TextForm
@@ -57,7 +57,7 @@ def toy_corpus(train_pairs: int) -> Corpus:
     german, english = toy_words()
     vocabulary = Vocabulary.of_words(sorted({*german, *english}))
     sides = [
-        Side(form=TextForm(language=language, tokenise=False, lowercase=True), vocabulary=vocabulary)
+        CodecSide(form=TextForm(language=language, tokenise=False, lowercase=True), vocabulary=vocabulary)
         for language in ("de", "en")
     ]
     counts = {"train": train_pairs, "valid": _TOY_HELD_OUT, "test": _TOY_HELD_OUT}
@@ -108,7 +108,7 @@ def toy_documents() -> DocumentCorpus:
     """The embedded language in memory: documents of 4 to 12 English sentences that have nothing else in common."""
     texts = {}
     for split in SPLITS:
-        draw = Draw(f"toy documents {split}")
+        draw = StableDraw(f"toy documents {split}")
         sizes = [4 + draw.below(9) for _ in range(_TOY_DOCUMENTS[split])]
         sentences = iter(english for _, english in toy_pairs(sum(sizes), seed=1, split=split))
         texts[split] = [[next(sentences) for _ in range(size)] for size in sizes]

@@ -99,7 +99,7 @@ def _mixed(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
 _Item = TypeVar("_Item")
 
 
-class Draw:
+class StableDraw:
     """Random choices from `random.Random.random` alone, whose sequence Python promises to keep between versions."""
 
     def __init__(self, key: str) -> None:

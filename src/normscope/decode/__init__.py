@@ -1,13 +1,13 @@
 """From a trained encoder-decoder to translations and their BLEU."""
 
 from .beam import BeamConfig, Hypothesis, beam_search
-from .translate import BleuReport, Translation, corpus_bleu, tokenised_bleu4, translate_lines
+from .translate import BleuReport, LineTranslation, corpus_bleu, tokenised_bleu4, translate_lines
 
 __all__ = [
     "BeamConfig",
     "BleuReport",
     "Hypothesis",
-    "Translation",
+    "LineTranslation",
     "beam_search",
     "corpus_bleu",
     "tokenised_bleu4",

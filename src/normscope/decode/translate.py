@@ -18,7 +18,7 @@ from ..model import EncoderDecoder
 from .beam import BeamConfig, Hypothesis, beam_search
 
 
-class Codec(Protocol):
+class TranslationCodec(Protocol):
     """Text to ids and back for one pair of languages; `normscope.data.codec.Codec` is one."""
 
     def encode_source(self, raw_lines: Sequence[str]) -> Sequence[NDArray[np.int64]]:
@@ -35,7 +35,7 @@ class Codec(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Translation:
+class LineTranslation:
     """The best hypothesis for one line."""
 
     detokenised: str
@@ -48,14 +48,14 @@ class Translation:
 
 def translate_lines(
     model: EncoderDecoder,
-    codec: Codec,
+    codec: TranslationCodec,
     lines: Iterable[str],
     config: BeamConfig | None = None,
     *,
     max_tokens: int = 4096,
     window_lines: int = 1024,
     longest_source: int = 1024,
-) -> Iterator[Translation]:
+) -> Iterator[LineTranslation]:
     """One translation a line, in the order of the lines; an empty line gives an empty one without the model.
 
     max_tokens: padded source tokens times beam, at most, of what is decoded together (one sentence always is).
@@ -73,13 +73,13 @@ def translate_lines(
 
 def _translate(
     model: EncoderDecoder,
-    codec: Codec,
+    codec: TranslationCodec,
     lines: Iterator[str],
     config: BeamConfig,
     batch_tokens: int,
     window_lines: int,
     longest_source: int,
-) -> Iterator[Translation]:
+) -> Iterator[LineTranslation]:
     while window := list(islice(lines, window_lines)):
         spoken = [number for number, line in enumerate(window) if line.strip()]
         encoded = codec.encode_source([window[number] for number in spoken])
@@ -93,10 +93,10 @@ def _translate(
             best.update(zip(batch, (hypotheses[0] for hypotheses in found), strict=True))
         for number in range(len(window)):
             if number not in best:
-                yield Translation("", "", 0.0)
+                yield LineTranslation("", "", 0.0)
                 continue
             ids = best[number].tokens
-            yield Translation(
+            yield LineTranslation(
                 codec.decode_target(ids), codec.decode_target_tokenised(ids), best[number].score, number in cut
             )
 

@@ -26,13 +26,13 @@ from .tasks import run_job
 
 
 @dataclass(frozen=True, slots=True)
-class Array:
+class JobArray:
     """Jobs that are submitted together."""
 
     script: Path
 
     @classmethod
-    def written(cls, jobs: Sequence[Job], settings: SlurmSettings) -> "Array":
+    def written(cls, jobs: Sequence[Job], settings: SlurmSettings) -> "JobArray":
         """The script and its jobs, in the folder of the first. Raises OSError as writing does."""
         script = _folder(jobs[0]) / f"array-{uuid.uuid4().hex[:8]}.sh"
         for job in jobs:
@@ -137,7 +137,7 @@ _GONE = 75
 
 
 @dataclass(slots=True, eq=False)
-class Queued:
+class QueuedJob:
     """A job, and its task of an array once it was submitted."""
 
     job: Job
@@ -147,7 +147,7 @@ class Queued:
     """When it was first not in the queue, by this process's clock; None where it is."""
 
 
-class OnSlurm(Engine[Queued]):
+class OnSlurm(Engine[QueuedJob]):
     """All jobs at once: those started before one is asked for become an array. It takes the commands of Slurm."""
 
     outlived = True
@@ -157,13 +157,13 @@ class OnSlurm(Engine[Queued]):
         if missing := [command for command in ("sbatch", "squeue") if shutil.which(command) is None]:
             raise UserError(f"the engine slurm calls {' and '.join(missing)}, and this machine has no such command")
         self.settings = settings
-        self._unsubmitted: list[Queued] = []
+        self._unsubmitted: list[QueuedJob] = []
         self._queue: set[str] = set()
         self._looked = -_LOOK_SECONDS
 
-    def start(self, job: Job) -> Queued:
+    def start(self, job: Job) -> QueuedJob:
         """A job that an earlier call has in the queue still is not submitted twice."""
-        queued = Queued(job)
+        queued = QueuedJob(job)
         submitted = set(tasks_of(job))
         if submitted and (there := submitted & self._in_queue(now=not self._queue)):
             queued.task = there.pop()
@@ -171,7 +171,7 @@ class OnSlurm(Engine[Queued]):
             self._unsubmitted.append(queued)
         return queued
 
-    def poll(self, running: Queued) -> int | None:
+    def poll(self, running: QueuedJob) -> int | None:
         """As of any engine. Raises UserError where the cluster does not take the jobs."""
         self._submit()
         code = exit_code(running.job)
@@ -185,7 +185,7 @@ class OnSlurm(Engine[Queued]):
         running.gone_since = running.gone_since or time.monotonic()
         return _GONE if time.monotonic() - running.gone_since > _PATIENCE_SECONDS else None
 
-    def stop(self, running: Sequence[Queued]) -> None:
+    def stop(self, running: Sequence[QueuedJob]) -> None:
         """Jobs in the queue go on; what was not submitted yet is not."""
         self._unsubmitted.clear()
 
@@ -194,7 +194,7 @@ class OnSlurm(Engine[Queued]):
             return
         jobs = [queued.job for queued in self._unsubmitted]
         with disk_errors(f"writing into {jobs[0].log.parents[1]}"):
-            array = Array.written(jobs, self.settings)
+            array = JobArray.written(jobs, self.settings)
         command = ["sbatch", "--parsable", str(array.script)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
@@ -219,7 +219,7 @@ class OnSlurm(Engine[Queued]):
 
 def main() -> None:
     """Run the job. Asked to end while its time is not up, or shortly before it is, it saves and queues again."""
-    job, devices = Array(Path(sys.argv[1])).job(int(sys.argv[2]))
+    job, devices = JobArray(Path(sys.argv[1])).job(int(sys.argv[2]))
     keep_exit_code(job, None)
     try:
         with raising_stopped():

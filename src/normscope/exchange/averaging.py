@@ -20,13 +20,13 @@ from ..runs.trained import load_run
 from ..tasks.registry import task_from_scratch
 from ..train import RunFolder
 from ..train.checkpoint import Checkpoint, existing
-from .verbs import Origin, write_run
+from .verbs import RunOrigin, write_run
 
 _FORMS = "last:N, or numbers of updates separated by commas"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Averaged:
+class AveragedRun:
     """A run whose only checkpoint is the mean of another's."""
 
     run: Path
@@ -41,7 +41,7 @@ class Averaged:
 
 
 @contextmanager
-def averaged(run: Path, asked: str) -> Iterator[Averaged]:
+def averaged(run: Path, asked: str) -> Iterator[AveragedRun]:
     """The mean of some of a run's checkpoints, as a run in a folder that is removed afterwards.
 
     asked: "last:10", or the numbers of updates "100,200,300". Raises UserError for what is neither, for a run that
@@ -53,7 +53,7 @@ def averaged(run: Path, asked: str) -> Iterator[Averaged]:
     loaded = load_run(run, which=str(updates[-1]), device="cpu")
     average_into(loaded.model, checkpoints)
     task = task_from_scratch(loaded.config, f"{run} cannot be averaged")
-    origin = Origin(
+    origin = RunOrigin(
         made_from=f"{run.resolve()}, mean of updates {', '.join(map(str, updates))}",
         data_fingerprint=loaded.environment.get("data_fingerprint", ""),
     )
@@ -62,7 +62,7 @@ def averaged(run: Path, asked: str) -> Iterator[Averaged]:
             place = stack.enter_context(tempfile.TemporaryDirectory(prefix="normscope-average-"))
         made = Path(place) / run.resolve().name
         write_run(made, loaded.config, loaded.model, lambda where: task.save_codec(loaded.codec, where), origin)
-        yield Averaged(run=made, updates=tuple(updates))
+        yield AveragedRun(run=made, updates=tuple(updates))
 
 
 @torch.no_grad()

@@ -19,13 +19,13 @@ from ..tasks.protocol import TaskFromScratch
 from ..tasks.registry import TASKS
 from ..tasks.words import Words
 
-Model = EncoderDecoder | MaskedEncoder | LanguageModel
+AnyModel = EncoderDecoder | MaskedEncoder | LanguageModel
 Names = dict[str, str]
 """Ours -> theirs: a tensor, or a module with a weight and a bias."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Exported:
+class ExportContents:
     """A model as Hugging Face transformers has it on disk."""
 
     config: dict[str, Any]
@@ -36,13 +36,13 @@ class Exported:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Form:
+class ExportForm:
     """A model of another library that has the formulas of some placements."""
 
     name: str
     """What `--format` calls it."""
     opened_by: str
-    model: type[Model]
+    model: type[AnyModel]
     wirings: tuple[str, ...]
     """Placements whose formula it computes; others with the same formula fit too."""
     write: Callable[[Any, Path, Words], tuple[str, ...]]
@@ -63,13 +63,13 @@ class Form:
     """Dotted keys of a model's configuration and the values that it computes; none listed: whatever they are. Of the
     keys in `_BUILT`, those that are not named here have their default."""
 
-    def placements(self, model: Model) -> list[str]:
+    def placements(self, model: AnyModel) -> list[str]:
         """Every registered placement that in a model of this shape has one of its formulas."""
         wanted = {_wirings(model, name) for name in self.wirings}
         return [name for name in registered() if _wirings(model, name) in wanted]
 
 
-def _wirings(model: Model, name: str) -> object:
+def _wirings(model: AnyModel, name: str) -> object:
     """The formulas that a placement would have in each stack of `model`; None where it is not defined there."""
     stacks = [module for module in model.children() if isinstance(module, Stack)]
     try:
@@ -121,7 +121,7 @@ class _Expressions:
         return (repr(value),)
 
 
-def refuse(form: Form, model: Model) -> None:
+def refuse(form: ExportForm, model: AnyModel) -> None:
     """Raise UserError, saying what would fit, where `form` cannot hold what `model` computes."""
     if not isinstance(model, form.model):
         raise UserError(f"{form.name} holds {_kind(form.model)}, and this run is {_kind(type(model))}")
@@ -156,7 +156,7 @@ _BUILT = ("position_encoding", "biases", "output", "logit_soft_cap", "embedding_
 """Settings by which models of one placement differ, beside those of `model.attention`."""
 
 
-def _refuse_settings(form: Form, model: Model) -> None:
+def _refuse_settings(form: ExportForm, model: AnyModel) -> None:
     defaults = flat(as_table(type(model.config)()))
     for key, value in flat(as_table(model.config)).items():
         if key not in _BUILT and not key.startswith("attention."):
@@ -169,17 +169,17 @@ def _refuse_settings(form: Form, model: Model) -> None:
             )
 
 
-def _kind(model: type[Model]) -> str:
+def _kind(model: type[AnyModel]) -> str:
     """A class of models in words."""
     tasks = [task for task in TASKS.values() if isinstance(task, TaskFromScratch)]
     return next(f"{task.model_words} (task {task.name})" for task in tasks if task.model is model)
 
 
-def _norm_groups(model: Model) -> list[NormGroup]:
+def _norm_groups(model: AnyModel) -> list[NormGroup]:
     return [module for module in model.modules() if isinstance(module, NormGroup)]
 
 
-def norm_epsilon(model: Model) -> float:
+def norm_epsilon(model: AnyModel) -> float:
     """The ε of the model's norms."""
     return next(norm.eps for norm in model.modules() if isinstance(norm, nn.LayerNorm | RMSNorm))  # type: ignore[return-value]
 

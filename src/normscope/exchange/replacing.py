@@ -18,7 +18,7 @@ from ..placement import Placement
 from ..placement.printing import formula
 from ..runs.trained import AnyRun
 from ..tasks.registry import task_from_scratch
-from .forms import Model, wiring
+from .forms import AnyModel, wiring
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +61,7 @@ class Change:
         return said
 
 
-def re_placed(model: Model, placement: str) -> tuple[Model, Change]:
+def re_placed(model: AnyModel, placement: str) -> tuple[AnyModel, Change]:
     """A new model of the same sizes under `placement`, with every weight that both have.
 
     What only the new one has starts as its formula says, from torch's global generator where it is drawn. Norms are
@@ -165,7 +165,7 @@ class Effect:
         )
 
 
-def effect(run: AnyRun, old: Model, new: Model) -> Effect:
+def effect(run: AnyRun, old: AnyModel, new: AnyModel) -> Effect:
     """On validation text of the run where its corpus can be reached and is still that of its vocabulary; otherwise on
     random tokens, which show how hidden states change and nothing of the loss."""
     text, outputs = task_from_scratch(run.config, "nothing to compare on").sentences(run)

@@ -26,15 +26,15 @@ from ..train.checkpoint import contents, save
 from ..train.device import describe, seed_weights
 from ..train.saving import first_state
 from .export.writing import Report, chosen, export
-from .forms import Model
+from .forms import AnyModel
 from .imports import llama
 from .imports.bert import Bert
-from .imports.layout import Imported, ImportedLayout, configuration
+from .imports.layout import ImportedLayout, ImportedRun, configuration
 from .replacing import Change, Effect, effect, re_placed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Origin:
+class RunOrigin:
     """Where a run's first weights come from, for its `environment.json`."""
 
     made_from: str
@@ -49,7 +49,7 @@ def refuse_occupied(path: Path) -> None:
 
 
 def write_run(
-    path: Path, config: RunConfig, model: Model, save_vocabularies: Callable[[Path], None], origin: Origin
+    path: Path, config: RunConfig, model: AnyModel, save_vocabularies: Callable[[Path], None], origin: RunOrigin
 ) -> None:
     """A run folder with `model` as its checkpoint `step-0`, whole or not at all.
 
@@ -97,7 +97,7 @@ def export_run(run: Path, out: Path, *, form: str | None = None, which: str = "b
     return export(loaded.model, words, out, chosen(form, loaded.model))
 
 
-def import_run(folder: Path, run: Path, *, settings: Sequence[str] = ()) -> Imported:
+def import_run(folder: Path, run: Path, *, settings: Sequence[str] = ()) -> ImportedRun:
     """Make a run, at update 0, of a checkpoint that Hugging Face transformers saved, in one of the layouts `LAYOUTS`.
 
     settings: `key=value` of the run's configuration, such as `data.corpus=FOLDER` to go on with its pre-training.
@@ -132,7 +132,7 @@ def import_run(folder: Path, run: Path, *, settings: Sequence[str] = ()) -> Impo
     seed_weights(config.seed)
     model = layout.task.model(config.model, rows)
     imported = layout.fill(model, tensors)
-    origin = Origin(made_from=f"imported from {folder.resolve()}", data_fingerprint=fingerprint)
+    origin = RunOrigin(made_from=f"imported from {folder.resolve()}", data_fingerprint=fingerprint)
     write_run(run, config, model, lambda folder: layout.task.save_codec(tokeniser, folder), origin)
     return imported
 
@@ -185,7 +185,7 @@ def re_place_run(
     model, change = re_placed(loaded.model, placement)
     config = changed(loaded.config, [f"model.placement={placement}", *settings])
     task = task_from_scratch(loaded.config, f"{run} has no placement of its own")
-    origin = Origin(
+    origin = RunOrigin(
         made_from=f"{run.resolve()}, update {loaded.update}, {change.before} -> {change.after}",
         data_fingerprint=loaded.environment.get("data_fingerprint", ""),
     )

@@ -12,7 +12,7 @@ from ..compare.grid import write_configs
 from ..compare.pool import at_once, run_cells
 from ..compare.state import CellState
 from ..data.labelled.corpus import LabelledCorpus, PairDataConfig, open_labelled
-from ..data.labelled.pairs import Columns
+from ..data.labelled.pairs import PairColumns
 from ..engines.choosing import local
 from ..engines.seam import MakeEngine
 from ..errors import UserError
@@ -58,7 +58,7 @@ class PairTask:
     train_file: Path
     dev_file: Path | None = None
     """None to hold out every tenth pair."""
-    columns: Columns = field(default_factory=Columns)
+    columns: PairColumns = field(default_factory=PairColumns)
     positive_label: str = ""
 
 
@@ -67,7 +67,7 @@ def pair_task(
     *,
     data: Path | None = None,
     dev: Path | None = None,
-    columns: Columns | None = None,
+    columns: PairColumns | None = None,
     positive_label: str = "",
 ) -> PairTask:
     """given: mrpc or rte, with the folder `data` of train.tsv and dev.tsv; or a file, with `dev` or without.
@@ -94,7 +94,7 @@ def pair_task(
         name=given if given in _POSITIVE else train.stem,
         train_file=train,
         dev_file=held_out,
-        columns=columns or Columns(),
+        columns=columns or PairColumns(),
         positive_label=positive_label or _POSITIVE.get(given, ""),
     )
 

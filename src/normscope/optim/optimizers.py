@@ -17,7 +17,7 @@ from ..errors import UserError, installation
 from ..settings.tables import check_choices
 from .groups import GroupsConfig, Role, parted, roles
 
-Rule = Literal["muon", "adamw"]
+UpdateRule = Literal["muon", "adamw"]
 
 
 class Muon(torch.optim.Optimizer):
@@ -35,7 +35,7 @@ class Muon(torch.optim.Optimizer):
         params: Iterable[Any],
         lr: float = 1e-3,
         *,
-        rule: Rule = "muon",
+        rule: UpdateRule = "muon",
         momentum: float = 0.95,
         betas: tuple[float, float] = (0.9, 0.98),
         eps: float = 1e-8,
@@ -64,7 +64,7 @@ class Muon(torch.optim.Optimizer):
         return loss
 
     def _part(
-        self, rule: Rule, make: Callable[[list[dict[str, Any]]], torch.optim.Optimizer]
+        self, rule: UpdateRule, make: Callable[[list[dict[str, Any]]], torch.optim.Optimizer]
     ) -> torch.optim.Optimizer | None:
         """torch's own over the groups of that rule: the very dictionaries, so that a rate set here is set there."""
         groups = [group for group in self.param_groups if group["rule"] == rule]
@@ -80,7 +80,7 @@ Groups = list[dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listed:
+class OptimizerEntry:
     """An optimiser of the list."""
 
     make: Callable[[Groups, "OptimizerConfig"], torch.optim.Optimizer]
@@ -126,16 +126,16 @@ def _muon(groups: Groups, c: "OptimizerConfig") -> torch.optim.Optimizer:
     return Muon(ruled, momentum=c.muon_momentum, betas=c.betas, eps=c.epsilon)
 
 
-OPTIMIZERS: dict[str, Listed] = {
-    "adam": Listed(make=_adam),
+OPTIMIZERS: dict[str, OptimizerEntry] = {
+    "adam": OptimizerEntry(make=_adam),
     # 0.01 is torch's default.
-    "adamw": Listed(make=_adamw, usual_weight_decay=0.01, bears_as="adam"),
+    "adamw": OptimizerEntry(make=_adamw, usual_weight_decay=0.01, bears_as="adam"),
     # torch's default is a momentum of 0; nobody trains a Transformer so.
-    "sgd": Listed(make=_sgd, usual_momentum=0.9, searched_rates=(0.1, 100.0)),
-    "radam": Listed(make=_radam, searched_rates=(4.64e-3, 2.15)),
-    "lion": Listed(make=_lion, searched_rates=(4.64e-4, 0.215)),
+    "sgd": OptimizerEntry(make=_sgd, usual_momentum=0.9, searched_rates=(0.1, 100.0)),
+    "radam": OptimizerEntry(make=_radam, searched_rates=(4.64e-3, 2.15)),
+    "lion": OptimizerEntry(make=_lion, searched_rates=(4.64e-4, 0.215)),
     # Its step has the size of AdamW's, so that rates carry over (Liu et al. 2025, section 2.2); no case was measured.
-    "muon": Listed(make=_muon, usual_weight_decay=0.01, bears_as="adam"),
+    "muon": OptimizerEntry(make=_muon, usual_weight_decay=0.01, bears_as="adam"),
 }
 
 if TYPE_CHECKING:

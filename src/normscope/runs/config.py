@@ -12,7 +12,7 @@ from ..tasks.run_config import RunConfig
 from ..train import RunFolder
 from ..train.device import available_cores, choose_device, refuse_precision
 
-Config = TypeVar("Config", bound=RunConfig)
+_Config = TypeVar("_Config", bound=RunConfig)
 
 
 def load(path: Path | None, overrides: Iterable[str] = (), imports: Iterable[str | Path] = ()) -> RunConfig:
@@ -53,17 +53,17 @@ def load_run_config(folder: RunFolder) -> RunConfig:
     return config_of(folder.config_table(), source=str(folder.config_file))
 
 
-def changed(config: Config, settings: Iterable[str]) -> Config:
+def changed(config: _Config, settings: Iterable[str]) -> _Config:
     """The configuration with `a.b=value` changes, validated again. Raises UserError."""
     return _with(config, read_overrides(settings))
 
 
-def replaced(config: Config, **changes: Any) -> Config:
+def replaced(config: _Config, **changes: Any) -> _Config:
     """The configuration with some dotted keys changed (`a__b=value`), validated again. Raises UserError."""
     return _with(config, {key.replace("__", "."): value for key, value in changes.items()})
 
 
-def _with(config: Config, changes: Mapping[str, Any]) -> Config:
+def _with(config: _Config, changes: Mapping[str, Any]) -> _Config:
     table = as_table(config)
     for key, value in changes.items():
         put(table, key, list(value) if isinstance(value, tuple) else value)
@@ -73,7 +73,7 @@ def _with(config: Config, changes: Mapping[str, Any]) -> Config:
     return made
 
 
-def resolve(config: Config, folder: RunFolder) -> Config:
+def resolve(config: _Config, folder: RunFolder) -> _Config:
     """The configuration with every `auto` replaced, and paths made absolute.
 
     By what the run in `folder` began with, where there is one: it goes on as it was on a machine with more cores, too.
@@ -96,5 +96,5 @@ def resolve(config: Config, folder: RunFolder) -> Config:
         threads=available_cores() if threads == "auto" else threads,
         input_workers=train.input_workers if train.input_workers != "auto" else (2 if device.type == "cuda" else 0),
     )
-    resolved: Config = task_of(config).with_absolute_paths(dataclasses.replace(config, train=train))
+    resolved: _Config = task_of(config).with_absolute_paths(dataclasses.replace(config, train=train))
     return resolved

@@ -117,7 +117,7 @@ class ControlledHooks(PlacementHooks):
         if not self.due:
             return logged
         # One of several processes decides for all: machines need not agree in the last bit.
-        change = self.group.told(self.change.after_step() if self.group.first else math.nan)
+        change = self.group.from_first(self.change.after_step() if self.group.first else math.nan)
         self.permitted.measured(change, self.adaptive.largest_change)
         return logged | ({"output_change": change} if math.isfinite(change) else {})
 

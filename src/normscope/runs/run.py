@@ -50,14 +50,14 @@ def train_run(
         config = resolve(config, folder)
         refuse_other_configuration(folder, config)
         with joined(own_device(torch.device(config.train.device))) as group:
-            if group.told(from_step is None and is_over(folder, config)):
+            if group.from_first(from_step is None and is_over(folder, config)):
                 say(f"{path} is finished; nothing to do")
                 return Progress.of_state(folder.checkpoint("last").state())
-            if group.told(from_step is None and stop_when is not None and stop_when.has_stopped(folder)):
+            if group.from_first(from_step is None and stop_when is not None and stop_when.has_stopped(folder)):
                 say(f"{path} was stopped early, as decided; nothing to do. It goes on without {option('stop_when')}")
                 return Progress.of_state(folder.checkpoint("last").state())
             # All that the user may have to put right comes before the first thing written.
-            start = group.agreed(
+            start = group.together(
                 lambda: _start(config, folder, group, listeners if group.first else (), stop_when, say)
             )
             if group.size > config.train.accumulation:
@@ -68,8 +68,8 @@ def train_run(
             if config.train.deterministic and torch.device(config.train.device).type == "cpu":
                 say("note: train.deterministic is for CUDA; on a CPU the same seed gives the same bits without it")
             with ExitStack() as held:
-                group.by_first(lambda: held.enter_context(_held(folder, config, start, from_step, say)))
-                return start.trainer.run(from_step=from_step, identity=group.told(start.identity(folder, group)))
+                group.first_only(lambda: held.enter_context(_held(folder, config, start, from_step, say)))
+                return start.trainer.run(from_step=from_step, identity=group.from_first(start.identity(folder, group)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

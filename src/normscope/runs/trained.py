@@ -1,7 +1,7 @@
 """A trained model out of its run folder, and its scores on a split: BLEU, or losses and perplexities."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -10,7 +10,7 @@ from torch import nn
 
 from ..errors import UserError, option
 from ..limits.sealed import SealedJson
-from ..tasks.protocol import AnyCorpus, Evaluation, LoadedRun, TaskFromScratch
+from ..tasks.protocol import AnyCorpus, Evaluation, LoadedRun, Say, TaskFromScratch
 from ..tasks.registry import TASKS, task_from_scratch
 from ..tasks.run_config import RunConfig
 from ..train import RunFolder
@@ -19,9 +19,9 @@ from ..train.device import choose_device
 from .config import load_run_config
 from .machine import prepare_machine
 
-Config = TypeVar("Config", bound=RunConfig)
-Model = TypeVar("Model", bound=nn.Module)
-Codec = TypeVar("Codec")
+_Config = TypeVar("_Config", bound=RunConfig)
+_Model = TypeVar("_Model", bound=nn.Module)
+_Codec = TypeVar("_Codec")
 AnyRun = LoadedRun[Any, Any, Any]
 
 
@@ -42,8 +42,8 @@ def load_run(path: Path, *, which: str = "best", device: str = "auto") -> AnyRun
 
 
 def load_run_of(
-    task: TaskFromScratch[Config, Any, Model, Codec], path: Path, *, which: str = "best", device: str = "auto"
-) -> LoadedRun[Config, Model, Codec]:
+    task: TaskFromScratch[_Config, Any, _Model, _Codec], path: Path, *, which: str = "best", device: str = "auto"
+) -> LoadedRun[_Config, _Model, _Codec]:
     """As `load_run`, for a run of one task. Raises UserError, also for a run of another."""
     folder = RunFolder(path)
     found = folder.checkpoint(which)
@@ -54,12 +54,12 @@ def load_run_of(
 
 
 def _loaded(
-    task: TaskFromScratch[Config, Any, Model, Codec],
-    config: Config,
+    task: TaskFromScratch[_Config, Any, _Model, _Codec],
+    config: _Config,
     folder: RunFolder,
     checkpoint: Checkpoint,
     device: str,
-) -> LoadedRun[Config, Model, Codec]:
+) -> LoadedRun[_Config, _Model, _Codec]:
     folder.refuse_other_vocabularies()
     codec = task.load_codec(folder.vocabularies)
     chosen = choose_device(device)
@@ -68,8 +68,6 @@ def _loaded(
     checkpoint.load_model(model)
     return LoadedRun(config, model.to(chosen).eval(), codec, checkpoint.update, folder.environment())
 
-
-Say = Callable[[str], None]
 
 SCORES = SealedJson(
     format_name="normscope-scores",

@@ -11,23 +11,23 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from ..errors import UserError
 from .tables import as_json, as_table, nearest, put, read_overrides
 
-Config = TypeVar("Config")
+_Config = TypeVar("_Config")
 
 
-def validated(made: type[Config], table: Mapping[str, Any], *, source: str = "") -> Config:
+def validated(made: type[_Config], table: Mapping[str, Any], *, source: str = "") -> _Config:
     """A dataclass made of a table, every key and type checked. Raises UserError.
 
     source: what its message calls the table, such as the file it was read from.
     """
     try:
         # As JSON, because strict validation of Python values would refuse lists for tuples and tables for dataclasses.
-        config: Config = _adapter(cast(Any, made)).validate_json(as_json(table))
+        config: _Config = _adapter(cast(Any, made)).validate_json(as_json(table))
     except ValidationError as error:
         raise UserError(f"{source}: {_explain(error, made)}" if source else _explain(error, made)) from None
     return config
 
 
-def changed(config: Config, overrides: Iterable[str]) -> Config:
+def changed(config: _Config, overrides: Iterable[str]) -> _Config:
     """A dataclass with `a.b=value` changes, validated again. Raises UserError."""
     table = as_table(config)
     for key, value in read_overrides(overrides).items():

@@ -17,7 +17,7 @@ from torch.nn import functional
 from ..data.batches import EpochBatches
 from ..data.documents.corpus import DocumentCorpus, DocumentSplit
 from ..data.documents.stretches import StretchBatch, Stretches
-from ..data.documents.text import Layout as TextLayout
+from ..data.documents.text import TextLayout as TextLayout
 from ..data.documents.text import documents_in
 from ..data.documents.tokeniser import SEP, TextTokeniser
 from ..data.opening import TextDataConfig

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ..data.folder import Numbers
+from ..data.folder import StoredNumbers
 from ..model.linear import add_product, rows_product
 
 CHUNK_TOKENS = 256
@@ -157,7 +157,7 @@ def at_least_float32(logits: Tensor) -> Tensor:
     return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
 
-def unigram_entropy_nats(tokens: Numbers) -> float:
+def unigram_entropy_nats(tokens: StoredNumbers) -> float:
     """Entropy of tokens taken one by one: the loss of a model that knows how often each occurs and nothing else."""
     counts = np.bincount(np.asarray(tokens))
     shares = counts[counts > 0] / counts.sum()

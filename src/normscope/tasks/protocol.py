@@ -21,12 +21,12 @@ from ..train import Objective, Share
 from .run_config import RunConfig, with_absolute_paths
 from .words import Words
 
-Config = TypeVar("Config", bound=RunConfig)
-Corpus = TypeVar("Corpus", bound="AnyCorpus")
-Model = TypeVar("Model", bound=nn.Module)
-Codec = TypeVar("Codec")
+_Config = TypeVar("_Config", bound=RunConfig)
+_Corpus = TypeVar("_Corpus", bound="AnyCorpus")
+_Model = TypeVar("_Model", bound=nn.Module)
+_Codec = TypeVar("_Codec")
 """What turns text into numbers and back: vocabularies, or a tokeniser."""
-Facts = list[tuple[str, str]]
+FactLines = list[tuple[str, str]]
 Say = Callable[[str], None]
 ExtraValidation = Callable[[nn.Module, Share], dict[str, float]]
 """Further numbers of a model, which the processes of a training work out together."""
@@ -64,12 +64,12 @@ class Assembly:
 
 
 @dataclass(frozen=True, slots=True)
-class LoadedRun(Generic[Config, Model, Codec]):
+class LoadedRun(Generic[_Config, _Model, _Codec]):
     """A trained model with what is needed to use it."""
 
-    config: Config
-    model: Model
-    codec: Codec
+    config: _Config
+    model: _Model
+    codec: _Codec
     update: int
     environment: dict[str, Any]
     """What it was trained on."""
@@ -111,58 +111,58 @@ SMALLER = "make model.width, model.ffn_width, the blocks or the vocabulary small
 """What to do about a model that does not fit into memory."""
 
 
-class Task(ABC, Generic[Config]):
+class Task(ABC, Generic[_Config]):
     """What a model learns: the configuration of a run, and the run before its first update."""
 
     name: str
     """As `task = "…"` in a configuration says it."""
-    config: type[Config]
+    config: type[_Config]
 
-    def config_of(self, table: Mapping[str, Any], *, source: str) -> Config:
+    def config_of(self, table: Mapping[str, Any], *, source: str) -> _Config:
         """The configuration in a table. Raises UserError; `source` is what its message calls the table."""
         return validated(self.config, table, source=source)
 
-    def with_absolute_paths(self, config: Config) -> Config:
+    def with_absolute_paths(self, config: _Config) -> _Config:
         """The configuration with every path in it absolute."""
         return with_absolute_paths(config)
 
     @abstractmethod
-    def assemble(self, config: Config, device: torch.device) -> Assembly:
+    def assemble(self, config: _Config, device: torch.device) -> Assembly:
         """Raises UserError where the corpus cannot be opened, or does not fit the configuration."""
 
 
-class TaskFromScratch(Task[Config], Generic[Config, Corpus, Model, Codec]):
+class TaskFromScratch(Task[_Config], Generic[_Config, _Corpus, _Model, _Codec]):
     """A task whose models begin with drawn weights: they can be compared, diagnosed, evaluated and exported."""
 
-    model: type[Model]
+    model: type[_Model]
     model_words: str
     """What kind of model it is, with its article."""
     translates: bool = False
     """Whether its runs translate, so that they can be searched with a beam and scored by BLEU."""
 
     @abstractmethod
-    def open(self, config: Config) -> Corpus:
+    def open(self, config: _Config) -> _Corpus:
         """Raises UserError where the corpus of the configuration cannot be opened."""
 
     @abstractmethod
-    def codec_of(self, corpus: Corpus) -> Codec: ...
+    def codec_of(self, corpus: _Corpus) -> _Codec: ...
 
     @abstractmethod
-    def load_codec(self, vocabularies: Path) -> Codec:
+    def load_codec(self, vocabularies: Path) -> _Codec:
         """Read the codec from a run's folder. Raises UserError where it is damaged."""
 
     @abstractmethod
-    def save_codec(self, codec: Codec, vocabularies: Path) -> None: ...
+    def save_codec(self, codec: _Codec, vocabularies: Path) -> None: ...
 
     @abstractmethod
-    def build(self, config: Config, codec: Codec) -> Model:
+    def build(self, config: _Config, codec: _Codec) -> _Model:
         """The model with its initial weights. Raises UserError where the configuration does not allow it."""
 
     @abstractmethod
-    def objective(self, config: Config, corpus: Corpus, device: torch.device) -> Objective:
+    def objective(self, config: _Config, corpus: _Corpus, device: torch.device) -> Objective:
         """Batches and loss. Raises UserError where the corpus has no use for the task."""
 
-    def assemble(self, config: Config, device: torch.device) -> Assembly:
+    def assemble(self, config: _Config, device: torch.device) -> Assembly:
         corpus = self.open(config)
         return Assembly(
             corpus=corpus,
@@ -171,60 +171,60 @@ class TaskFromScratch(Task[Config], Generic[Config, Corpus, Model, Codec]):
             extra_validation=self.extra_validation(config, corpus),
         )
 
-    def extra_validation(self, config: Config, corpus: Corpus) -> ExtraValidation | None:
+    def extra_validation(self, config: _Config, corpus: _Corpus) -> ExtraValidation | None:
         """Further numbers for each validation, beside the losses."""
         return None
 
     @abstractmethod
     def evaluate(
-        self, run: LoadedRun[Config, Model, Codec], corpus: Corpus, split: str, search: Mapping[str, Any]
+        self, run: LoadedRun[_Config, _Model, _Codec], corpus: _Corpus, split: str, search: Mapping[str, Any]
     ) -> Evaluation:
         """Scores of a split. search: fields of `BeamConfig`, for a task that translates. Raises UserError."""
 
     def evaluate_text(
-        self, run: LoadedRun[Config, Model, Codec], text: Path, *, layout: str, language: str
+        self, run: LoadedRun[_Config, _Model, _Codec], text: Path, *, layout: str, language: str
     ) -> Evaluation:
         """Scores of a file of text from anywhere, read as `data.documents.text.documents_in` does. Raises UserError."""
         raise UserError(f"a text of your own is for runs of task language-model, and this is one of task {self.name}")
 
     @abstractmethod
-    def chance_nats(self, corpus: Corpus) -> float:
+    def chance_nats(self, corpus: _Corpus) -> float:
         """Entropy of the validation split's target tokens one by one: the loss of a model that ignores its input."""
 
     @abstractmethod
-    def shapes(self, config: Config) -> Sequence[StackShape]:
+    def shapes(self, config: _Config) -> Sequence[StackShape]:
         """Of every stack of the model, the encoder first."""
 
     @abstractmethod
-    def corpus_facts(self, config: Config, corpus: Corpus) -> Facts:
+    def corpus_facts(self, config: _Config, corpus: _Corpus) -> FactLines:
         """Rows of a table that say what is trained on."""
 
     @abstractmethod
-    def batch_words(self, config: Config) -> str:
+    def batch_words(self, config: _Config) -> str:
         """How large a batch is."""
 
     @abstractmethod
-    def in_smaller_batches(self, config: Config, tokens: int) -> Config:
+    def in_smaller_batches(self, config: _Config, tokens: int) -> _Config:
         """The same with batches of at most so many tokens, or of one sequence where that has more."""
 
     @abstractmethod
-    def loss_words(self, config: Config) -> str:
+    def loss_words(self, config: _Config) -> str:
         """What is minimised, and what is shown."""
 
-    def first_batch(self, config: Config, corpus: Corpus) -> TrainingBatch:
+    def first_batch(self, config: _Config, corpus: _Corpus) -> TrainingBatch:
         """The model on the first batch of its training, on the CPU."""
         return self.batches(config, corpus)(0)
 
     @abstractmethod
-    def batches(self, config: Config, corpus: Corpus) -> Callable[[int], TrainingBatch]:
+    def batches(self, config: _Config, corpus: _Corpus) -> Callable[[int], TrainingBatch]:
         """The model on the micro-batch of that number of its training, from 0, on the CPU."""
 
     @abstractmethod
-    def words(self, codec: Codec) -> Words:
+    def words(self, codec: _Codec) -> Words:
         """The tokens of a model as other libraries want them."""
 
     @abstractmethod
-    def sentences(self, run: LoadedRun[Config, Model, Codec]) -> tuple[str, Outputs]:
+    def sentences(self, run: LoadedRun[_Config, _Model, _Codec]) -> tuple[str, Outputs]:
         """What two models with the run's codec are compared on: what it is in words, and each model's outputs there.
 
         On validation text of the run where its corpus can be reached and is still that of its codec; otherwise on

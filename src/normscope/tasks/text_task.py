@@ -25,11 +25,11 @@ from .protocol import (
     ROWS,
     SMALLER,
     Evaluation,
-    Facts,
+    FactLines,
     LoadedRun,
-    Model,
     Outputs,
     TaskFromScratch,
+    _Model,
 )
 from .run_config import TextRunConfig
 
@@ -37,7 +37,7 @@ SHORTEST_ROW = 7
 """Rows with fewer tokens are not compared on; of a masked model's rows, one token in seven is masked."""
 
 
-Config = TypeVar("Config", bound=TextRunConfig)
+_Config = TypeVar("_Config", bound=TextRunConfig)
 
 
 class TextObjective(Objective, Protocol):
@@ -46,13 +46,13 @@ class TextObjective(Objective, Protocol):
     def evaluate(self, model: nn.Module, split: str) -> dict[str, float]: ...
 
 
-class TextTask(TaskFromScratch[Config, DocumentCorpus, Model, TextTokeniser], Generic[Config, Model]):
+class TextTask(TaskFromScratch[_Config, DocumentCorpus, _Model, TextTokeniser], Generic[_Config, _Model]):
     """Sequences of tokens of documents, read by one stack."""
 
     specials: ClassVar[tuple[str, ...]] = SPECIALS
     """Those that its sequences are made with."""
 
-    def open(self, config: Config) -> DocumentCorpus:
+    def open(self, config: _Config) -> DocumentCorpus:
         return opening.open_documents(config.data)
 
     def codec_of(self, corpus: DocumentCorpus) -> TextTokeniser:
@@ -64,7 +64,7 @@ class TextTask(TaskFromScratch[Config, DocumentCorpus, Model, TextTokeniser], Ge
     def save_codec(self, codec: TextTokeniser, vocabularies: Path) -> None:
         codec.save(vocabularies / TOKENISER)
 
-    def build(self, config: Config, codec: TextTokeniser) -> Model:
+    def build(self, config: _Config, codec: TextTokeniser) -> _Model:
         self.refuse_lacking(codec)
         seed_weights(config.seed)
         try:
@@ -81,11 +81,11 @@ class TextTask(TaskFromScratch[Config, DocumentCorpus, Model, TextTokeniser], Ge
             raise UserError(f"the tokeniser has no {' and no '.join(lacking)}, which task {self.name} needs")
 
     @abstractmethod
-    def objective(self, config: Config, corpus: DocumentCorpus, device: torch.device) -> TextObjective: ...
+    def objective(self, config: _Config, corpus: DocumentCorpus, device: torch.device) -> TextObjective: ...
 
     def evaluate(
         self,
-        run: LoadedRun[Config, Model, TextTokeniser],
+        run: LoadedRun[_Config, _Model, TextTokeniser],
         corpus: DocumentCorpus,
         split: str,
         search: Mapping[str, Any],
@@ -96,10 +96,10 @@ class TextTask(TaskFromScratch[Config, DocumentCorpus, Model, TextTokeniser], Ge
     def chance_nats(self, corpus: DocumentCorpus) -> float:
         return unigram_entropy_nats(corpus.splits["valid"].tokens)
 
-    def shapes(self, config: Config) -> list[StackShape]:
+    def shapes(self, config: _Config) -> list[StackShape]:
         return [config.model.shape()]
 
-    def corpus_facts(self, config: Config, corpus: DocumentCorpus) -> Facts:
+    def corpus_facts(self, config: _Config, corpus: DocumentCorpus) -> FactLines:
         train, valid = corpus.splits["train"], corpus.splits["valid"]
         return [
             ("Corpus", Path(config.data.corpus).name),
@@ -108,14 +108,14 @@ class TextTask(TaskFromScratch[Config, DocumentCorpus, Model, TextTokeniser], Ge
             ("Vocabulary", f"{len(corpus.tokeniser):,}"),
         ]
 
-    def batch_words(self, config: Config) -> str:
+    def batch_words(self, config: _Config) -> str:
         return f"{config.data.batch_sequences} sequences of up to {config.data.sequence_length} tokens"
 
-    def in_smaller_batches(self, config: Config, tokens: int) -> Config:
+    def in_smaller_batches(self, config: _Config, tokens: int) -> _Config:
         fewer = min(config.data.batch_sequences, max(1, tokens // config.data.sequence_length))
         return replace(config, data=replace(config.data, batch_sequences=fewer))
 
-    def sentences(self, run: LoadedRun[Config, Model, TextTokeniser]) -> tuple[str, Outputs]:
+    def sentences(self, run: LoadedRun[_Config, _Model, TextTokeniser]) -> tuple[str, Outputs]:
         longest = min(LONGEST, run.config.model.positions) - 2
         text, rows = rows_of_text(run.codec, longest, lambda: self.open(run.config))
         return text, self.outputs(rows, run.codec)

@@ -17,7 +17,7 @@ from .config import DECIDED, Stopping, TrainConfig
 from .device import Precision, autocast
 from .feed import Feed
 from .gradients import UpdateGradients
-from .metrics import Event, Mark, MetricsLog, NoLog
+from .metrics import Event, LogMark, MetricsLog, NoLog
 from .nonfinite import NonFinite, first_bad_weight, unfit_to_keep, what_went_first
 from .protocol import Hooks, Monitors, Objective, Share, durations
 from .replicas import ALONE, Group
@@ -120,10 +120,10 @@ class Trainer:
         if mark is None:
             self._begin()
         self.log: MetricsLog | NoLog = NoLog()
-        self.group.by_first(lambda: self._open_log(mark or Mark()))
+        self.group.first_only(lambda: self._open_log(mark or LogMark()))
         if self.stopping is not None:
-            events = self.group.agreed(lambda: self.folder.events() if self.group.first else [])
-            self.stopping.restore(self.group.told(events), self.progress.update)
+            events = self.group.together(lambda: self.folder.events() if self.group.first else [])
+            self.stopping.restore(self.group.from_first(events), self.progress.update)
         self.started, self.tokens_since_start = time.perf_counter(), 0
         try:
             with StopRequest(passed_on_seconds=_PASSED_ON_SECONDS if self.group.size > 1 else 0.0) as stop:
@@ -137,7 +137,7 @@ class Trainer:
                         self._stop_if_unfit()
                         self.saving.save(self.log.mark)
                         raise Interrupted(signal_number, f"after update {self.progress.update}; saved")
-                self.group.by_first(self._end)
+                self.group.first_only(self._end)
         finally:
             self.feed.close()
             self.log.close()
@@ -149,7 +149,7 @@ class Trainer:
             objective = self.objective
             self.hooks.before_first_batch(lambda: objective.loss_sums(self.model, objective.micro_batch(0)))
 
-    def _open_log(self, mark: Mark) -> None:
+    def _open_log(self, mark: LogMark) -> None:
         self.log = MetricsLog(self.folder.metrics_file, mark)
 
     def _end(self) -> None:
@@ -212,7 +212,7 @@ class Trainer:
         return {"clipped_parameters": self.update_clipping.step()}
 
     def _not_finite(self, update: int, numbers: range, loss: float) -> None:
-        weight = self.group.said(first_bad_weight(self.model))
+        weight = self.group.any_message(first_bad_weight(self.model))
         if weight is not None:
             self._stop(update, f"the weights of {weight} are not finite, nor then is the loss ({loss})")
         bad = self.gradients.first_bad(numbers)
@@ -265,7 +265,7 @@ class Trainer:
 
     def _stop_if_unfit(self) -> None:
         """Raise NonFinite where what would be validated or kept is not finite. Comes before `_save`, once an update."""
-        reason = self.group.said(unfit_to_keep(self.model, self.optimizer))
+        reason = self.group.any_message(unfit_to_keep(self.model, self.optimizer))
         if reason is not None:
             self._stop(self.progress.update, reason)
 

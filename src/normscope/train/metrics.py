@@ -28,7 +28,7 @@ _ADVICE = (
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class LogMark:
     """A place in metrics.jsonl: after how many bytes, and the guard of the last line before it."""
 
     bytes: int = 0
@@ -38,7 +38,7 @@ class Mark:
         return {"metrics_bytes": self.bytes, "metrics_guard": self.guard}
 
     @classmethod
-    def of_state(cls, state: dict[str, Any]) -> "Mark":
+    def of_state(cls, state: dict[str, Any]) -> "LogMark":
         """Raises KeyError or ValueError for a state that lacks it."""
         return cls(int(state["metrics_bytes"]), str(state["metrics_guard"]))
 
@@ -62,7 +62,7 @@ def read_events(file: Path, *, after_bytes: int = 0) -> list[Event]:
 class MetricsLog:
     """Appends events to metrics.jsonl."""
 
-    def __init__(self, file: Path, mark: Mark) -> None:
+    def __init__(self, file: Path, mark: LogMark) -> None:
         """Keep the file up to `mark`, which is what a checkpoint has seen, and append from there.
 
         Raises UserError where the file is not as the checkpoint has seen it: its lines cannot be written again.
@@ -86,11 +86,11 @@ class MetricsLog:
             if self._stream.write(line) < len(line):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    def mark(self) -> Mark:
+    def mark(self) -> LogMark:
         """Where the file ends, with every line up to there on disk."""
         with disk_errors(f"writing {self.file}"):
             sync(self.file)
-            return Mark(os.fstat(self._stream.fileno()).st_size, self._guard)
+            return LogMark(os.fstat(self._stream.fileno()).st_size, self._guard)
 
     def close(self) -> None:
         self._stream.close()
@@ -102,8 +102,8 @@ class NoLog:
     def append(self, event: Event) -> None:
         pass
 
-    def mark(self) -> Mark:
-        return Mark()
+    def mark(self) -> LogMark:
+        return LogMark()
 
     def close(self) -> None:
         pass
@@ -121,7 +121,7 @@ def remove_end(file: Path) -> None:
         end += len(body) + len(_seal(guard)) + 1
 
 
-def _refuse_other_beginning(file: Path, mark: Mark) -> None:
+def _refuse_other_beginning(file: Path, mark: LogMark) -> None:
     content = file.read_bytes()
     if len(content) < mark.bytes:
         raise UserError(_lines_are_missing(file, len(content), mark.bytes))

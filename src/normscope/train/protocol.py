@@ -10,14 +10,14 @@ from ..optim import UpdatesOf
 from .config import TrainConfig
 from .replicas.group import ALONE
 
-Item = TypeVar("Item")
-Result = TypeVar("Result")
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
 
 
 class Share(Protocol):
     """Work on items that the processes of a training share out: `Group.share`."""
 
-    def __call__(self, items: Sequence[Item], compute: Callable[[Item], Result]) -> list[Result]:
+    def __call__(self, items: Sequence[_Item], compute: Callable[[_Item], _Result]) -> list[_Result]:
         """What `compute` gives for each item, in their order; plain values, for they travel."""
         ...
 

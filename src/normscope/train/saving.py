@@ -12,7 +12,7 @@ from .. import files
 from ..errors import UserError
 from ..provenance import source_sha256
 from . import checkpoint
-from .metrics import Mark
+from .metrics import LogMark
 from .protocol import Hooks
 from .replicas import Group
 from .run_folder import RunFolder
@@ -65,7 +65,7 @@ class Saving:
         self._before_end: dict[str, Any] | None = None
         self._saved_update = 0
 
-    def restore(self, *, from_step: int | None, identity: str, updates: int) -> Mark | None:
+    def restore(self, *, from_step: int | None, identity: str, updates: int) -> LogMark | None:
         """Go back to the newest checkpoint, or to that of an update; None where there is none to go back to.
 
         identity: of the run that it must be of. updates: of the whole run. Returns where its metrics stood. Raises
@@ -73,19 +73,19 @@ class Saving:
         """
         self.identity = identity
         found = self._found(from_step)
-        return None if found is None else self.group.agreed(lambda: self._restore(found, updates))
+        return None if found is None else self.group.together(lambda: self._restore(found, updates))
 
-    def note_before_end(self, mark: Mark) -> None:
+    def note_before_end(self, mark: LogMark) -> None:
         """Keep what a longer run goes on from, which does not validate where this one ends."""
         progress = self.progress.to_state()
         best = {name: progress[name] for name in ("best_nll_nats", "best_update")}
         self._before_end = best | mark.to_state()
 
-    def save(self, mark: Callable[[], Mark]) -> None:
+    def save(self, mark: Callable[[], LogMark]) -> None:
         """Save, unless this update is saved. mark: says where the metrics on disk stand. Raises UserError."""
         if self._saved_update != self.progress.update:
             tensors = checkpoint.contents(self.model, self.optimizer)
-            self.group.by_first(lambda: self._write(tensors, mark()))
+            self.group.first_only(lambda: self._write(tensors, mark()))
             self._saved_update = self.progress.update
 
     def prune(self) -> None:
@@ -105,11 +105,11 @@ class Saving:
             intact = checkpoint.intact(self.folder, update=from_step, run=self.identity)
             found.extend([] if intact is None else [intact])
 
-        self.group.by_first(look)
-        update = self.group.told(found[0].update if found else None)
+        self.group.first_only(look)
+        update = self.group.from_first(found[0].update if found else None)
         return None if update is None else checkpoint.of_update(self.folder, update)
 
-    def _restore(self, found: checkpoint.Checkpoint, updates: int) -> Mark:
+    def _restore(self, found: checkpoint.Checkpoint, updates: int) -> LogMark:
         found.load_model(self.model)
         found.load_optimizer(self.model, self.optimizer)
         state = found.state()
@@ -118,7 +118,7 @@ class Saving:
                 self._before_end = state["before_end"]
             elif state["before_end"] is not None:
                 state |= state["before_end"]  # what was done because the run ended there has not been done
-            self.progress, mark = Progress.of_state(state), Mark.of_state(state)
+            self.progress, mark = Progress.of_state(state), LogMark.of_state(state)
             if hooks := state.get("hooks"):
                 self.hooks.restore(hooks)
         except (KeyError, TypeError, ValueError) as error:
@@ -131,7 +131,7 @@ class Saving:
             self.prune()  # a kill may have come between saving the newest and removing the oldest
         return mark
 
-    def _write(self, tensors: checkpoint.Contents, mark: Mark) -> None:
+    def _write(self, tensors: checkpoint.Contents, mark: LogMark) -> None:
         state = _state(self.progress, mark, self.identity, self._before_end, self.hooks.to_state())
         checkpoint.save(self.folder, self.progress.update, tensors, state)
         self.prune()
@@ -139,11 +139,11 @@ class Saving:
 
 def first_state(identity: str) -> dict[str, Any]:
     """What a checkpoint before the first update of the run of that identity holds beside its tensors."""
-    return _state(Progress(), Mark(), identity, None, {})
+    return _state(Progress(), LogMark(), identity, None, {})
 
 
 def _state(
-    progress: Progress, mark: Mark, identity: str, before_end: dict[str, Any] | None, hooks: dict[str, Any]
+    progress: Progress, mark: LogMark, identity: str, before_end: dict[str, Any] | None, hooks: dict[str, Any]
 ) -> dict[str, Any]:
     bound = {"run": identity, "source_sha256": source_sha256(), "before_end": before_end}
     bound |= {"hooks": hooks} if hooks else {}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from normscope.compare.grid import Cell, Grid
 from normscope.compare.state import CellState
-from normscope.data.documents.pairs import Pair, pack_pairs
+from normscope.data.documents.pairs import SentencePair, pack_pairs
 from normscope.data.opening import open_documents
 from normscope.evidence.estimates import estimate
 from normscope.finetune.cells import SearchSpace, TuningCell
@@ -105,7 +105,7 @@ def chance(config: Figure5Config) -> Chance:
     """On the pairs that every pre-training is validated on."""
     corpus = open_documents(config.training().data)
     pairs = pack_pairs(corpus.splits["valid"], sequence_length=config.sequence_length, seed=0)
-    share = float(pairs.rows[: config.valid_sequences, Pair._fields.index("is_random")].mean())
+    share = float(pairs.rows[: config.valid_sequences, SentencePair._fields.index("is_random")].mean())
     return Chance(nll_nats=MASKED_LM.chance_nats(corpus), next_sentence_accuracy=max(share, 1 - share))
 
 

@@ -19,10 +19,11 @@ WORDS = ("train", "--run", "run", *options(*RUN))
 
 
 def test_alone_everything_is_its_own() -> None:
-    assert (ALONE.first, ALONE.size, ALONE.gather(3), ALONE.told(4), ALONE.any_signal(None)) == (True, 1, [3], 4, None)
+    assert (ALONE.first, ALONE.size, ALONE.gather(3)) == (True, 1, [3])
+    assert (ALONE.from_first(4), ALONE.any_signal(None)) == (4, None)
     assert ALONE.share([3, 1, 2], lambda item: item * 10) == [30, 10, 20]
     with pytest.raises(UserError, match="mine"):
-        ALONE.agreed(_refuse)
+        ALONE.together(_refuse)
 
 
 def _refuse() -> None:
@@ -41,14 +42,14 @@ def talk(words: tuple[str, ...], environment: dict[str, str], folder: Path, stdi
         rank = group.rank
         found["gathered"] = group.gather({"rank": rank})
         found["summed"] = group.summed(torch.tensor([1.0, float(rank)], dtype=torch.float64)).tolist()
-        found["told"] = group.told(f"by {rank}")
+        found["told"] = group.from_first(f"by {rank}")
         found["shared"] = group.share(list(range(7)), lambda item: item * 100 + rank)
         found["signals"] = [group.any_signal(None), group.any_signal(15 if rank == 1 else None)]
         acted: list[int] = []
-        group.by_first(lambda: acted.append(rank))
+        group.first_only(lambda: acted.append(rank))
         found["acted"] = acted
         try:
-            group.agreed(lambda: _only(group, 2))
+            group.together(lambda: _only(group, 2))
         except UserError as error:
             found["refused"] = str(error)
     print(json.dumps(found))

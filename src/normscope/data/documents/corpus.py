@@ -20,8 +20,8 @@ from ...errors import UserError
 from ..folder import (
     MANIFEST,
     OFFSET_DTYPE,
-    Numbers,
     ShardWriter,
+    StoredNumbers,
     array_digest,
     fingerprint,
     mapped_numbers,
@@ -47,10 +47,10 @@ def stored_types(vocabulary_size: int) -> dict[str, np.dtype[Any]]:
 class DocumentSplit:
     """Sentence i is tokens[sentences[i] : sentences[i + 1]]; document k has the sentences from documents[k] on."""
 
-    tokens: Numbers
-    sentences: Numbers
+    tokens: StoredNumbers
+    sentences: StoredNumbers
     """One more than there are sentences; the first is 0, and none is empty."""
-    documents: Numbers
+    documents: StoredNumbers
     """One more than there are documents; the first is 0, and none is empty."""
     words: int
     """Words of the text, as blanks part them: what a perplexity per word is counted on."""

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...files import disk_errors
-from ..order import Draw
+from ..order import StableDraw
 from .corpus import DocumentSplit
 
 MOST_IN_MEMORY = 2**19
@@ -64,7 +64,7 @@ _TRIES = 10
 _DOCUMENTS_AT_ONCE = 2**12
 
 
-class Pair(NamedTuple):
+class SentencePair(NamedTuple):
     """Two stretches of a split's tokens, each of one document, neither empty."""
 
     first_begin: int
@@ -77,15 +77,15 @@ class Pair(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class PackedPairs:
-    """All pairs of a packing; row i of (pairs, 5) is a `Pair`. Many lie in a file and are read through its map."""
+    """All pairs of a packing; row i of (pairs, 5) is a `SentencePair`. Many lie in a file that is mapped."""
 
     rows: NDArray[np.int64]
 
     def __len__(self) -> int:
         return len(self.rows)
 
-    def __getitem__(self, i: int) -> Pair:
-        return Pair(*self.rows[i].tolist())
+    def __getitem__(self, i: int) -> SentencePair:
+        return SentencePair(*self.rows[i].tolist())
 
     @property
     def lengths(self) -> NDArray[np.int64]:
@@ -113,9 +113,9 @@ def pack_pairs(split: DocumentSplit, *, sequence_length: int, seed: int, packing
         pair
         for packing in range(packings)
         for number, begin, end in packer.documents()
-        for pair in packer.document(number, begin, end, Draw(f"pairs {seed} {packing} {number}"))
+        for pair in packer.document(number, begin, end, StableDraw(f"pairs {seed} {packing} {number}"))
     )
-    return PackedPairs(spilled(rows, len(Pair._fields), "packing sentence pairs"))
+    return PackedPairs(spilled(rows, len(SentencePair._fields), "packing sentence pairs"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ class _Packer:
             for number, (begin, end) in enumerate(pairwise(places), start=begun):
                 yield number, begin, end
 
-    def document(self, number: int, first: int, end: int, draw: Draw) -> Iterator[Pair]:
+    def document(self, number: int, first: int, end: int, draw: StableDraw) -> Iterator[SentencePair]:
         """The pairs that begin in one document, which has the sentences `first` to `end`."""
         target = 2 + draw.below(self.longest - 1) if draw.chance(SHORT_SHARE) else self.longest
         while first < end:
@@ -143,11 +143,11 @@ class _Packer:
             is_random = middle == last or draw.chance(0.5)
             begin, cut = places[0], places[middle]
             second = self._elsewhere(number, target - (cut - begin), draw) if is_random else (cut, places[last])
-            yield Pair(*_truncated(begin, cut, *second, longest=self.longest, draw=draw), int(is_random))
+            yield SentencePair(*_truncated(begin, cut, *second, longest=self.longest, draw=draw), int(is_random))
             # What a random second part took the place of is still to be used.
             first += middle if is_random else last
 
-    def _elsewhere(self, number: int, wanted: int, draw: Draw) -> tuple[int, int]:
+    def _elsewhere(self, number: int, wanted: int, draw: StableDraw) -> tuple[int, int]:
         """Sentences of another document from a random one on, as many as make `wanted` tokens or as there are."""
         documents = len(self.split)
         for _ in range(_TRIES):
@@ -171,7 +171,7 @@ class _Packer:
         return places[: bisect_left(places, places[0] + wanted, lo=1, hi=len(places) - 1) + 1]
 
 
-def _truncated(a: int, a_end: int, b: int, b_end: int, *, longest: int, draw: Draw) -> tuple[int, int, int, int]:
+def _truncated(a: int, a_end: int, b: int, b_end: int, *, longest: int, draw: StableDraw) -> tuple[int, int, int, int]:
     """Both stretches without tokens off a random end of the longer one, until they fit."""
     while (a_end - a) + (b_end - b) > longest:
         front = draw.chance(0.5)

@@ -17,8 +17,8 @@ from ..sources.lines import Position
 from ..sources.opening import source_bytes
 from ..words import word_counts
 from .corpus import EncodedSentences
-from .text import Layout, paragraphs_in, sentences_in
-from .tokeniser import Kind, TextTokeniser, steps
+from .text import TextLayout, paragraphs_in, sentences_in
+from .tokeniser import TextTokeniser, TokeniserKind, steps
 
 
 class Fragment(NamedTuple):
@@ -53,7 +53,7 @@ class DocumentPart(TextPart):
         return sentences, numbers, words
 
 
-def paragraphs_of(files: Sequence[Path], layout: Layout, field: str, done: Position) -> Iterator[tuple[bool, str]]:
+def paragraphs_of(files: Sequence[Path], layout: TextLayout, field: str, done: Position) -> Iterator[tuple[bool, str]]:
     """`paragraphs_in` each file, one after the other. done: is kept at how far all have been read."""
     for file in files:
         position, before = Position(), done.file_bytes
@@ -64,7 +64,7 @@ def paragraphs_of(files: Sequence[Path], layout: Layout, field: str, done: Posit
 
 
 def split_paragraphs(
-    layout: Layout, language: str, split: str, paragraphs: Sequence[tuple[bool, str]]
+    layout: TextLayout, language: str, split: str, paragraphs: Sequence[tuple[bool, str]]
 ) -> tuple[dict[str, int], list[str]]:
     """How many documents begin in a part and its words, and its lines: `fragments_in` reads them."""
     fragments: list[Fragment] = []
@@ -104,7 +104,7 @@ def document_parts(parts: Sequence[ReadPart], held_out: Mapping[str, NDArray[np.
     return made
 
 
-def count_part(kind: Kind, lowercase: bool, part: DocumentPart) -> tuple[Counter[str]]:
+def count_part(kind: TokeniserKind, lowercase: bool, part: DocumentPart) -> tuple[Counter[str]]:
     """How often each word occurs in the documents of a part that are not held out."""
     sentences, numbers, _ = part.sentences()
     kept = (one for one, number in zip(sentences, numbers, strict=True) if number not in part.held_out)

@@ -24,8 +24,8 @@ from ..sources.opening import FIELD, source_bytes, source_sha256
 from ..text import check_language
 from .corpus import FORMAT, TOKENISER, VERSION, DocumentCorpus, SplitWriter
 from .parts import DocumentPart, count_part, document_parts, encode_part, encoded_in, paragraphs_of, split_paragraphs
-from .text import Layout
-from .tokeniser import Kind, TextTokeniser
+from .text import TextLayout
+from .tokeniser import TextTokeniser, TokeniserKind
 
 HOLD_OUT_EVERY = 200
 VOCABULARY_SIZE = 30_000
@@ -39,13 +39,13 @@ class DocumentsConfig:
     splits: Mapping[str, tuple[Path, ...]]
     """Name -> files of text or of records, or folders of `datasets`; "train" is required, "valid" is taken out of train
     where it is missing."""
-    tokeniser: Kind | Path = "wordpiece"
+    tokeniser: TokeniserKind | Path = "wordpiece"
     """wordpiece or bpe to learn one, or a `tokenizer.json` to take."""
     vocabulary_size: int | None = None
     """Of one that is learned; 30,000 where it is not said, BERT's."""
     lowercase: bool = False
     """Of one that is learned."""
-    layout: Layout = "paragraphs"
+    layout: TextLayout = "paragraphs"
     language: str = "en"
     field: str = FIELD
     """What the text of a record is called, where the files hold records."""

@@ -23,7 +23,7 @@ def sentences_of(paragraph: str, language: str) -> list[str]:
     return [piece for piece in pieces if piece]
 
 
-Layout = Literal["paragraphs", "wikitext"]
+TextLayout = Literal["paragraphs", "wikitext"]
 
 _TITLE = re.compile(r"= [^=](.*[^=])? =")
 """A section's has more signs: `= = Title = =`."""
@@ -39,7 +39,7 @@ class TextDocument:
 
 
 def paragraphs_in(
-    file: Path, layout: Layout, field: str = FIELD, position: Position | None = None
+    file: Path, layout: TextLayout, field: str = FIELD, position: Position | None = None
 ) -> Iterator[tuple[bool, str]]:
     """Yield (whether a document begins with it, paragraph) of a file, without blanks at either end; none is empty.
 
@@ -68,7 +68,7 @@ def paragraphs_in(
         before = line
 
 
-def documents_in(files: Iterable[Path], layout: Layout, language: str) -> Iterator[TextDocument]:
+def documents_in(files: Iterable[Path], layout: TextLayout, language: str) -> Iterator[TextDocument]:
     """The documents of files, one after the other, as `paragraphs_in` finds them; a document ends with its file.
 
     Raises UserError for a file that cannot be read, with its line.
@@ -84,11 +84,11 @@ def documents_in(files: Iterable[Path], layout: Layout, language: str) -> Iterat
             yield _document(begun, layout, language)
 
 
-def sentences_in(paragraph: str, layout: Layout, language: str) -> list[str]:
+def sentences_in(paragraph: str, layout: TextLayout, language: str) -> list[str]:
     """The sentences of a paragraph; WikiText's lines stay whole."""
     return [paragraph] if layout == "wikitext" else sentences_of(paragraph, language)
 
 
-def _document(paragraphs: Sequence[str], layout: Layout, language: str) -> TextDocument:
+def _document(paragraphs: Sequence[str], layout: TextLayout, language: str) -> TextDocument:
     sentences = [sentence for paragraph in paragraphs for sentence in sentences_in(paragraph, layout, language)]
     return TextDocument(tuple(sentences), sum(len(paragraph.split()) for paragraph in paragraphs))

@@ -18,7 +18,7 @@ from ...limits.reading import read_text
 from ..growth import refuse_growth
 from ..words import WordEncoder, word_counts
 
-Kind = Literal["wordpiece", "bpe"]
+TokeniserKind = Literal["wordpiece", "bpe"]
 
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 _UNK = SPECIALS[1]
@@ -29,7 +29,7 @@ _ALPHABET_SHARE = 8
 _WORDS_A_STRING = 1000
 
 
-def steps(kind: Kind, lowercase: bool) -> tuple[Any, Any]:
+def steps(kind: TokeniserKind, lowercase: bool) -> tuple[Any, Any]:
     """The normaliser of a kind of tokeniser, and what splits its texts into words."""
     if kind == "wordpiece":
         return normalizers.BertNormalizer(lowercase=lowercase), pre_tokenizers.BertPreTokenizer()
@@ -38,7 +38,7 @@ def steps(kind: Kind, lowercase: bool) -> tuple[Any, Any]:
     return normalizer, pre_tokenizers.ByteLevel(add_prefix_space=True)
 
 
-def learned(counts: Mapping[str, int], size: int, kind: Kind, lowercase: bool) -> Tokenizer:
+def learned(counts: Mapping[str, int], size: int, kind: TokeniserKind, lowercase: bool) -> Tokenizer:
     """A tokeniser of exactly `size` entries. Raises UserError as `TextTokeniser.learn`."""
     learn = _learned_wordpiece if kind == "wordpiece" else _learned_bpe
     tokenizer = learn(counts, size)
@@ -168,7 +168,7 @@ class TextTokeniser:
         self.tokens = sorted(ids, key=lambda token: ids[token])
 
     @classmethod
-    def learn(cls, texts: Iterable[str], size: int, *, kind: Kind, lowercase: bool) -> Self:
+    def learn(cls, texts: Iterable[str], size: int, *, kind: TokeniserKind, lowercase: bool) -> Self:
         """A vocabulary of exactly `size` entries, special tokens included.
 
         wordpiece: as BERT's, Chinese characters apart and, with `lowercase`, without accents. bpe: over bytes, as
@@ -178,7 +178,7 @@ class TextTokeniser:
         return cls.of_counts(word_counts(texts, *steps(kind, lowercase)), size, kind=kind, lowercase=lowercase)
 
     @classmethod
-    def of_counts(cls, counts: Mapping[str, int], size: int, *, kind: Kind, lowercase: bool) -> Self:
+    def of_counts(cls, counts: Mapping[str, int], size: int, *, kind: TokeniserKind, lowercase: bool) -> Self:
         """As `learn`, from how often each word occurs, as `word_counts` tells with the `steps` of the kind."""
         return cls(learned(counts, size, kind, lowercase))
 

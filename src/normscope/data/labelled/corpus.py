@@ -17,7 +17,7 @@ from ..batches import Batch
 from ..documents.corpus import TOKENISER
 from ..documents.pair_batches import sequence
 from ..documents.tokeniser import TextTokeniser
-from .pairs import Columns, LabelledPair, hold_out, label_names, largest_share, read_pairs, refuse_unknown_labels
+from .pairs import LabelledPair, PairColumns, hold_out, label_names, largest_share, read_pairs, refuse_unknown_labels
 
 LABELS = "labels.json"
 _SPECIALS = 3
@@ -48,8 +48,8 @@ class PairDataConfig:
                 f"{self.batch_sequences}"
             )
 
-    def columns(self) -> Columns:
-        return Columns(label=self.label_column, first=self.first_column, second=self.second_column)
+    def columns(self) -> PairColumns:
+        return PairColumns(label=self.label_column, first=self.first_column, second=self.second_column)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

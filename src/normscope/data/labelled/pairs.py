@@ -13,7 +13,7 @@ HELD_OUT_EVERY = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Columns:
+class PairColumns:
     """Names of the three columns that are read; a file may have others."""
 
     label: str = "label"
@@ -32,7 +32,7 @@ class LabelledPair:
     """Counted from 1, the line of column names included."""
 
 
-def read_pairs(path: Path, columns: Columns) -> list[LabelledPair]:
+def read_pairs(path: Path, columns: PairColumns) -> list[LabelledPair]:
     """All pairs of a file, without quoting: a quotation mark is a character as any other.
 
     Raises UserError, naming file and line, for what `read_lines` refuses, for columns that are missing or there twice,
@@ -44,7 +44,7 @@ def read_pairs(path: Path, columns: Columns) -> list[LabelledPair]:
     return pairs
 
 
-def _pairs(path: Path, columns: Columns) -> Iterator[LabelledPair]:
+def _pairs(path: Path, columns: PairColumns) -> Iterator[LabelledPair]:
     lines = read_lines(path)
     _, header = next(lines)
     names = [name.strip() for name in header.split("\t")]

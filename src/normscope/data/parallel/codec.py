@@ -22,7 +22,7 @@ _KIND = SealedJson(
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class CodecSide:
     """One language of a pair: how its text is written and which tokens it is made of."""
 
     form: TextForm
@@ -42,8 +42,8 @@ class Side:
 class Codec:
     """Both sides; `joint` where they share one vocabulary."""
 
-    source: Side
-    target: Side
+    source: CodecSide
+    target: CodecSide
     joint: bool = False
 
     def __post_init__(self) -> None:
@@ -101,8 +101,8 @@ class Codec:
             raise UserError(f"{path}: damaged ({error!r}); {_AGAIN}") from error
         vocabularies = {name: Vocabulary.load(folder / name) for name in dict.fromkeys(names)}
         codec = cls(
-            source=Side(source_form, vocabularies[names[0]]),
-            target=Side(target_form, vocabularies[names[1]]),
+            source=CodecSide(source_form, vocabularies[names[0]]),
+            target=CodecSide(target_form, vocabularies[names[1]]),
             joint=joint,
         )
         for name, digest in codec.vocabulary_digests().items():

@@ -19,18 +19,18 @@ from numpy.typing import NDArray
 from ...errors import UserError
 from ..folder import (
     OFFSET_DTYPE,
-    Numbers,
     ShardWriter,
+    StoredNumbers,
     array_digest,
     fingerprint,
     mapped_numbers,
     open_manifest,
     token_dtype,
 )
-from .codec import Codec, Side
+from .codec import Codec, CodecSide
 from .vocabulary import EOS
 
-__all__ = ["Codec", "Corpus", "Side", "Split", "TokenArray"]
+__all__ = ["Codec", "CodecSide", "Corpus", "Split", "TokenArray"]
 
 FORMAT, VERSION = "normscope-corpus", 2
 SIDES = ("source", "target")
@@ -40,8 +40,8 @@ SIDES = ("source", "target")
 class TokenArray:
     """Sentences end to end: sentence i is tokens[offsets[i] : offsets[i + 1]] and ends with EOS."""
 
-    tokens: Numbers
-    offsets: Numbers
+    tokens: StoredNumbers
+    offsets: StoredNumbers
     """One more than there are sentences; the first is 0."""
 
     @classmethod
@@ -105,8 +105,8 @@ class Split:
 class Corpus:
     """Made by `open` or `in_memory`."""
 
-    source: Side
-    target: Side
+    source: CodecSide
+    target: CodecSide
     joint: bool
     fingerprint: str
     """SHA-256 over token ids, offsets and vocabularies: equal for equal training data, wherever it lies."""

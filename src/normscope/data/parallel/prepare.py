@@ -17,7 +17,7 @@ from ..preparation import Preparation, Progress, prepared, read_parts
 from ..sources.opening import source_sha256, texts_in
 from ..words import WordCounts
 from . import corpus as corpus_files
-from .codec import Codec, Side
+from .codec import Codec, CodecSide
 from .corpus import SIDES, Corpus, PairWriter
 from .parts import PairPart, count_part, encode_part, encoded_in, pair_parts, pairs_in, tokenise_pairs
 from .preparation import PrepareConfig, PrepareReport
@@ -99,7 +99,7 @@ class _Pairs(Preparation[PairPart, PrepareReport]):
         else:
             source, target = (_learn_side(side, config, name) for side, name in zip(counts, SIDES, strict=True))
         source_form, target_form = config.forms()
-        codec = Codec(Side(source_form, source), Side(target_form, target), joint=config.joint)
+        codec = Codec(CodecSide(source_form, source), CodecSide(target_form, target), joint=config.joint)
         with whole_folder(path) as made:
             codec.save(made)
 

@@ -18,10 +18,10 @@ from functools import cache
 from typing import Final, NamedTuple
 
 from ...errors import UserError
-from ..order import Draw
+from ..order import StableDraw
 from . import lexicon as lex
 from .lexicon import ACCUSATIVE, DATIVE, NOMINATIVE, PLURAL, SINGULAR
-from .words import Words, agreeing, inflected, pronoun, word
+from .words import ToyWords, agreeing, inflected, pronoun, word
 
 SPLITS: Final = ("train", "valid", "test")
 
@@ -36,7 +36,7 @@ class Phrase(NamedTuple):
     `may_lead` says whether the phrase may open a main clause before the verb.
     """
 
-    de: Words = ()
+    de: ToyWords = ()
     en: str = ""
     form: int = SINGULAR
     gender: str = ""
@@ -46,7 +46,7 @@ class Phrase(NamedTuple):
 
 
 ABSENT: Final = Phrase()
-Pair = tuple[Words, str]
+ToyPair = tuple[ToyWords, str]
 _STOP: Final = word(".", "mark")
 _COMMA: Final = word(",", "mark")
 
@@ -61,7 +61,7 @@ class Clause(NamedTuple):
     subject: Phrase
     finite: str
     prefix: str
-    final: Words
+    final: ToyWords
     en_plain: str
     en_support: tuple[str, str]
     object: Phrase = ABSENT
@@ -83,7 +83,9 @@ def _nouns(kind: str) -> tuple[lex.Noun, ...]:
     return tuple(noun for noun in lex.NOUNS if noun.kind == kind)
 
 
-def _noun_phrase(draw: Draw, kinds: Sequence[str], case: int, *, adjectives: float, negative: bool = False) -> Phrase:
+def _noun_phrase(
+    draw: StableDraw, kinds: Sequence[str], case: int, *, adjectives: float, negative: bool = False
+) -> Phrase:
     """Determiner, adjective and noun agree in case, gender and number: mit einem alten hund -> with an old dog."""
     noun = draw.one_of(_nouns(draw.one_of(kinds)))
     plural = draw.chance(0.3)
@@ -114,14 +116,14 @@ def _noun_phrase(draw: Draw, kinds: Sequence[str], case: int, *, adjectives: flo
     )
 
 
-def _subject(draw: Draw, kinds: Sequence[str], *, adjectives: float, pronouns: float) -> Phrase:
+def _subject(draw: StableDraw, kinds: Sequence[str], *, adjectives: float, pronouns: float) -> Phrase:
     if draw.chance(pronouns):
         de, en, form = draw.one_of(lex.SUBJECT_PRONOUNS)
         return Phrase(pronoun(de, en, NOMINATIVE), en, form)
     return _noun_phrase(draw, kinds, NOMINATIVE, adjectives=adjectives)
 
 
-def _object(draw: Draw, verb: lex.Verb, subject: Phrase, *, adjectives: float) -> Phrase:
+def _object(draw: StableDraw, verb: lex.Verb, subject: Phrase, *, adjectives: float) -> Phrase:
     """Accusative or dative as the verb demands: er sieht den mann, er hilft dem mann. "ich" never meets "mich"."""
     if "person" in verb.objects and draw.chance(0.15):
         pronouns = lex.OBJECT_PRONOUNS[verb.case]
@@ -130,7 +132,7 @@ def _object(draw: Draw, verb: lex.Verb, subject: Phrase, *, adjectives: float) -
     return _noun_phrase(draw, verb.objects, verb.case, adjectives=adjectives, negative=True)
 
 
-def _place(draw: Draw, verb: lex.Verb) -> Phrase:
+def _place(draw: StableDraw, verb: lex.Verb) -> Phrase:
     """Place or company: im garten -> in the garden (in + dem = im), mit der frau -> with the woman."""
     if not verb.objects and (not verb.place or draw.chance(0.4)):
         company = _noun_phrase(draw, ("person", "animal"), DATIVE, adjectives=0.15)
@@ -140,13 +142,13 @@ def _place(draw: Draw, verb: lex.Verb) -> Phrase:
     de, en = draw.one_of(lex.PLACES)
     kinds = ("place",) if de == "in" else ("place", "thing", "opening", "text")
     where = _noun_phrase(draw, kinds, DATIVE, adjectives=0.15)
-    german: Words = (*word(de, "preposition"), *where.de)
+    german: ToyWords = (*word(de, "preposition"), *where.de)
     if (de, where.de[0].text) == ("in", "dem"):
         german = (where.de[0]._replace(text="im", part="preposition"), *where.de[1:])
     return Phrase(german, f"{en} {where.en}", may_lead=True)
 
 
-def _state(draw: Draw, subject: Phrase, tense: str) -> Clause:
+def _state(draw: StableDraw, subject: Phrase, tense: str) -> Clause:
     """Predicate adjectives, uninflected: die männer sind sehr alt -> the men are very old."""
     finite, en = lex.COPULA[tense]
     stem = draw.one_of(lex.FITTING_ADJECTIVES[subject.kind])
@@ -192,7 +194,7 @@ def _of(subject: Phrase, finite: str) -> Phrase:
 
 
 def _clause(
-    draw: Draw, *, subject: Phrase = ABSENT, rich: bool = False, past: bool = True, gap: bool = False
+    draw: StableDraw, *, subject: Phrase = ABSENT, rich: bool = False, past: bool = True, gap: bool = False
 ) -> Clause:
     """One clause. `rich` adds time, place and adjectives; `gap` leaves out the object, for whom the clause tells of."""
     adjectives, pronouns = (0.35, 0.25) if rich else (0.2, 0.45)
@@ -217,20 +219,20 @@ def _clause(
     return clause._replace(object=obj, time=time, place=place, negated=negated)
 
 
-def _middle(clause: Clause) -> Words:
+def _middle(clause: Clause) -> ToyWords:
     """Everything between the verbs but the subject: den hund heute nicht im garten; heute einen hund im garten."""
     early, late = (clause.object.de, ()) if clause.object.definite else ((), clause.object.de)
     negation = word("nicht" if clause.negated else "", "negation")
     return (*early, *clause.time.de, *negation, *late, *clause.place.de)
 
 
-def _verb_first(clause: Clause) -> Words:
+def _verb_first(clause: Clause) -> ToyWords:
     """Questions, and what follows a fronted phrase: sieht der mann den hund; ruft er morgen an."""
     finite, prefix = word(clause.finite, "verb"), word(clause.prefix, "prefix")
     return (*finite, *clause.subject.de, *_middle(clause), *clause.final, *prefix)
 
 
-def _verb_second(clause: Clause, lead: str = "subject") -> Words:
+def _verb_second(clause: Clause, lead: str = "subject") -> ToyWords:
     """Main clause opened by the piece named `lead`: subject, object, time or place."""
     first = {"subject": clause.subject, "object": clause.object, "time": clause.time, "place": clause.place}[lead]
     kept = [ABSENT if piece is first else piece for piece in (clause.subject, clause.object, clause.time, clause.place)]
@@ -238,7 +240,7 @@ def _verb_second(clause: Clause, lead: str = "subject") -> Words:
     return (*first.de, *_verb_first(rest))
 
 
-def _verb_final(clause: Clause) -> Words:
+def _verb_final(clause: Clause) -> ToyWords:
     """Subordinate clause; the prefix returns to its verb: er den mann morgen anruft, er den mann angerufen hat."""
     finite = word(clause.prefix + clause.finite, "verb")
     return (*clause.subject.de, *_middle(clause), *clause.final, *finite)
@@ -255,14 +257,14 @@ def _english(clause: Clause, *, lead: str = "subject", question: bool = False) -
     return _join(place, core, time) if lead == "place" else _join(core, place, time)
 
 
-def _statement(draw: Draw) -> Pair:
+def _statement(draw: StableDraw) -> ToyPair:
     clause = _clause(draw, rich=True)
     leads = [lead for lead in ("object", "time", "place") if getattr(clause, lead).may_lead]
     lead = draw.one_of(leads) if leads and draw.chance(0.5) else "subject"
     return (*_verb_second(clause, lead), *_STOP), f"{_english(clause, lead=lead)} ."
 
 
-def _question(draw: Draw) -> Pair:
+def _question(draw: StableDraw) -> ToyPair:
     """wann ruft die frau ihn an ? -> when does the woman call him ?"""
     clause = _clause(draw, rich=True)
     de, en = draw.one_of(lex.QUESTION_WORDS) if draw.chance(0.5) else ("", "")
@@ -274,7 +276,7 @@ def _question(draw: Draw) -> Pair:
     return german, _join(en, _english(clause, question=True), "?")
 
 
-def _subordinate(draw: Draw) -> Pair:
+def _subordinate(draw: StableDraw) -> ToyPair:
     """wenn er schläft , arbeiten wir . -> if he sleeps , we work .   wir warten , weil ... -> we wait because ..."""
     de, en = draw.one_of(lex.SUBORDINATORS)
     main, side = (_clause(draw, past=de != "wenn") for _ in range(2))
@@ -284,7 +286,7 @@ def _subordinate(draw: Draw) -> Pair:
     return (*_verb_second(main), *_COMMA, *german, *_STOP), f"{_english(main)} {en} {_english(side)} ."
 
 
-def _report(draw: Draw) -> Pair:
+def _report(draw: StableDraw) -> ToyPair:
     """sie fragt , ob das kind schläft . -> she asks whether the child sleeps ."""
     finite, en, link, en_link = draw.one_of(lex.REPORTS)
     who, told = _subject(draw, ("person",), adjectives=0.25, pronouns=0.5), _clause(draw)
@@ -297,7 +299,7 @@ def _report(draw: Draw) -> Pair:
     )
 
 
-def _coordination(draw: Draw) -> Pair:
+def _coordination(draw: StableDraw) -> ToyPair:
     """er schläft , aber wir arbeiten . -> he sleeps , but we work ."""
     de, en = draw.one_of(lex.COORDINATORS)
     one, two = _clause(draw), _clause(draw)
@@ -308,7 +310,7 @@ def _coordination(draw: Draw) -> Pair:
     )
 
 
-def _relative(draw: Draw) -> Pair:
+def _relative(draw: StableDraw) -> ToyPair:
     """der mann , der uns sieht , wartet . -> the man who sees us waits .   der mann , den wir sehen -> whom we see"""
     who = _noun_phrase(draw, ("person",), NOMINATIVE, adjectives=0.2)
     if who.gender == "m" and draw.chance(0.5):
@@ -333,8 +335,8 @@ def split_of(source: str) -> str:
     return {0: "valid", 1: "test"}.get(tenth, "train")
 
 
-def _pair(seed: int, split: str, index: int) -> Pair:
-    draw = Draw(f"{seed}/{split}/{index}")
+def _pair(seed: int, split: str, index: int) -> ToyPair:
+    draw = StableDraw(f"{seed}/{split}/{index}")
     while True:
         de, en = draw.one_of(_KINDS)(draw)
         fits = all(MIN_TOKENS <= tokens <= MAX_TOKENS for tokens in (len(de), en.count(" ") + 1))
@@ -342,7 +344,7 @@ def _pair(seed: int, split: str, index: int) -> Pair:
             return de, en
 
 
-def _text(words: Words) -> str:
+def _text(words: ToyWords) -> str:
     return " ".join([one.text for one in words])
 
 
@@ -360,7 +362,7 @@ def toy_sentences(count: int, *, seed: int, split: str) -> list[Words]:
     return [de for de, _ in _pairs(count, seed, split)]
 
 
-def _pairs(count: int, seed: int, split: str) -> list[Pair]:
+def _pairs(count: int, seed: int, split: str) -> list[ToyPair]:
     if count < 0:
         raise UserError(f"count={count} must not be negative")
     if split not in SPLITS:

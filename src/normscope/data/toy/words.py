@@ -25,7 +25,7 @@ class Word(NamedTuple):
     """Of the words of a subject: the finite verb that agrees with it, as it is written where it stands second."""
 
 
-Words = tuple[Word, ...]
+ToyWords = tuple[Word, ...]
 
 _GENDER_OF_PRONOUN: Final = {"he": "m", "she": "f", "him": "m"}
 _PLURAL_PRONOUNS: Final = {"we", "they", "us"}
@@ -33,13 +33,13 @@ _PLURAL_PRONOUNS: Final = {"we", "they", "us"}
 
 # Sentences are drawn by the ten thousand from a few hundred words: each is made once.
 @cache
-def word(text: str, part: str) -> Words:
+def word(text: str, part: str) -> ToyWords:
     """A word without inflection; nothing for an empty text."""
     return (Word(text, part),) if text else ()
 
 
 @cache
-def inflected(text: str, part: str, case: int, gender: str) -> Words:
+def inflected(text: str, part: str, case: int, gender: str) -> ToyWords:
     """A word of a noun phrase, gender p for the plural; nothing for an empty text."""
     plural = gender == "p"
     made = Word(text, part, "plural" if plural else "singular", "" if plural else gender, CASES[case])
@@ -47,13 +47,13 @@ def inflected(text: str, part: str, case: int, gender: str) -> Words:
 
 
 @cache
-def pronoun(text: str, english: str, case: int) -> Words:
+def pronoun(text: str, english: str, case: int) -> ToyWords:
     """A personal pronoun; its English tells the two "sie" apart."""
     number = "plural" if english in _PLURAL_PRONOUNS else "singular"
     return (Word(text, "pronoun", number, _GENDER_OF_PRONOUN.get(english, ""), CASES[case]),)
 
 
 @lru_cache(maxsize=4096)
-def agreeing(subject: Words, finite: str) -> Words:
+def agreeing(subject: ToyWords, finite: str) -> ToyWords:
     """A subject whose words know the verb that agrees with them; those of a clause within it know their own."""
     return tuple(one._replace(verb=finite) if one.case == CASES[0] and not one.verb else one for one in subject)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ...model import DecoderConfig, LanguageModel
 from ...tasks.words import SpecialIds
-from ..forms import Exported, Names, norm_epsilon, renamed, stack_names, tensor_names, weights
+from ..forms import ExportContents, Names, norm_epsilon, renamed, stack_names, tensor_names, weights
 
 _QKV = ("query", "key", "value")
 _GPT2_LAYER: Names = {
@@ -26,7 +26,7 @@ _GPT2_LAYER: Names = {
 GPT2_ACTIVATIONS = {"gelu-tanh": "gelu_new", "gelu": "gelu", "relu": "relu"}
 
 
-def gpt2(model: LanguageModel, ids: SpecialIds) -> Exported:
+def gpt2(model: LanguageModel, ids: SpecialIds) -> ExportContents:
     """`GPT2LMHeadModel`: Pre-LN. Its matrices stand as (in, out), those of query, key and value side by side."""
     ours = model.config
     state = weights(model)
@@ -65,7 +65,7 @@ def gpt2(model: LanguageModel, ids: SpecialIds) -> Exported:
         "pad_token_id": ids["[PAD]"],
         "dtype": "float32",
     }
-    return Exported(config=config, tensors=tensors)
+    return ExportContents(config=config, tensors=tensors)
 
 
 def _in_first(name: str, tensor: Tensor) -> Tensor:
@@ -132,11 +132,11 @@ class RotaryLayout:
     def _is_gain(self, name: str) -> bool:
         return self.gain_from != 0 and ".norm." in name
 
-    def __call__(self, model: LanguageModel, ids: SpecialIds) -> Exported:
+    def __call__(self, model: LanguageModel, ids: SpecialIds) -> ExportContents:
         names, tensors = self.names(model), weights(model)
         if names.keys() != tensors.keys():
             raise ValueError(f"no place for {', '.join(sorted(names.keys() ^ tensors.keys())[:5])}")
-        return Exported(
+        return ExportContents(
             config=self._config(model, ids),
             tensors={names[ours]: self.stored(ours, tensor) for ours, tensor in tensors.items()},
         )

@@ -11,7 +11,7 @@ from ...data.parallel.vocabulary import BOS, EOS, PAD
 from ...model import EncoderDecoder, MaskedEncoder
 from ...model.embedding import sinusoids
 from ...tasks.words import SpecialIds
-from ..forms import Exported, Names, norm_epsilon, renamed, stack_names, weights
+from ..forms import ExportContents, Names, norm_epsilon, renamed, stack_names, weights
 
 _BERT_LAYER: Names = {
     "attention.f.query": "attention.self.query",
@@ -51,7 +51,7 @@ def bert_names(model: MaskedEncoder) -> Names:
     }
 
 
-def bert(model: MaskedEncoder, ids: SpecialIds) -> Exported:
+def bert(model: MaskedEncoder, ids: SpecialIds) -> ExportContents:
     """`BertForPreTraining`, and so `BertModel` and every other head's model of BERT: Post-LN."""
     tensors = renamed(weights(model), bert_names(model))
     config = _bert_config(model, ids) | {
@@ -59,10 +59,10 @@ def bert(model: MaskedEncoder, ids: SpecialIds) -> Exported:
         "model_type": "bert",
         "max_position_embeddings": model.config.positions,
     }
-    return Exported(config=config, tensors=tensors)
+    return ExportContents(config=config, tensors=tensors)
 
 
-def roberta_prelayernorm(model: MaskedEncoder, ids: SpecialIds) -> Exported:
+def roberta_prelayernorm(model: MaskedEncoder, ids: SpecialIds) -> ExportContents:
     """`RobertaPreLayerNormForMaskedLM`: Pre-LN with a final norm. Judging sentence pairs has no place there.
 
     Its positions count from the padding id + 1, so the table has that many rows more.
@@ -87,7 +87,7 @@ def roberta_prelayernorm(model: MaskedEncoder, ids: SpecialIds) -> Exported:
         "model_type": "roberta-prelayernorm",
         "max_position_embeddings": len(tensors[table]),
     }
-    return Exported(config=config, tensors=tensors, left_out=left_out)
+    return ExportContents(config=config, tensors=tensors, left_out=left_out)
 
 
 def _bert_config(model: MaskedEncoder, ids: SpecialIds) -> dict[str, Any]:
@@ -131,7 +131,7 @@ _LAYER = _attention("attention", "self_attn", "self_attn_layer_norm") | {
 _CROSS = _attention("cross_attention", "encoder_attn", "encoder_attn_layer_norm")
 
 
-def marian(model: EncoderDecoder, ids: SpecialIds) -> Exported:
+def marian(model: EncoderDecoder, ids: SpecialIds) -> ExportContents:
     """`MarianMTModel`: Post-LN. Its own sinusoids begin at position 0 and have other frequencies, so ours go along.
 
     It ties what a sentence's decoder begins with to no other token, so that </s>, as in fairseq, can be it.
@@ -156,10 +156,10 @@ def marian(model: EncoderDecoder, ids: SpecialIds) -> Exported:
         "share_encoder_decoder_embeddings": shared,
         "forced_eos_token_id": None,
     }
-    return Exported(config=config, tensors=tensors)
+    return ExportContents(config=config, tensors=tensors)
 
 
-def m2m100(model: EncoderDecoder, ids: SpecialIds) -> Exported:
+def m2m100(model: EncoderDecoder, ids: SpecialIds) -> ExportContents:
     """`M2M100ForConditionalGeneration`: Pre-LN with a final norm in both stacks, and fairseq's sinusoids, as ours.
 
     It has one table of embeddings for both languages.
@@ -167,7 +167,7 @@ def m2m100(model: EncoderDecoder, ids: SpecialIds) -> Exported:
     final = {f"{side}.finish.norm.main": f"model.{side}.layer_norm" for side in ("encoder", "decoder")}
     names = {"target_embedding.weight": "model.shared.weight"} | _names(model) | final
     config = _config(model) | {"architectures": ["M2M100ForConditionalGeneration"], "model_type": "m2m_100"}
-    return Exported(config=config, tensors=renamed(weights(model), names))
+    return ExportContents(config=config, tensors=renamed(weights(model), names))
 
 
 def _names(model: EncoderDecoder) -> Names:

@@ -14,7 +14,7 @@ from torch import Tensor
 from ...errors import UserError, installation
 from ...model import EncoderDecoder, LanguageModel, Layout, MaskedEncoder
 from ...tasks.words import SpecialIds, Words
-from ..forms import Exported
+from ..forms import ExportContents
 
 _LENGTHS = (9, 4, 12, 1)
 """Of the sentences on which outputs are compared: padding must play no part."""
@@ -23,7 +23,7 @@ AnyModel = TypeVar("AnyModel", EncoderDecoder, MaskedEncoder, LanguageModel)
 
 
 def writer(
-    convert: Callable[[AnyModel, SpecialIds], Exported],
+    convert: Callable[[AnyModel, SpecialIds], ExportContents],
 ) -> Callable[[AnyModel, Path, Words], tuple[str, ...]]:
     """What writes a folder from what `convert` gives."""
 

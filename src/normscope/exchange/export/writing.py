@@ -11,7 +11,7 @@ from ...files import disk_errors, whole_folder
 from ...model import EncoderDecoder, LanguageModel, MaskedEncoder
 from ...model.norms import RMSNorm
 from ...tasks.words import Words
-from ..forms import Form, Model, refuse
+from ..forms import AnyModel, ExportForm, refuse
 from . import ctranslate2 as export_ctranslate2
 from .decoders import GATE_CURVES, GEMMA_2, GPT2_ACTIVATIONS, LLAMA, OLMO_2, QWEN_3, RotaryLayout, gpt2
 from .encoders import BERT_ACTIVATIONS, bert, m2m100, marian, roberta_prelayernorm
@@ -36,8 +36,8 @@ def _decoder(
     *,
     activation: str = "swiglu",
     settings: Mapping[str, tuple[Any, ...]] = MappingProxyType({}),
-) -> Form:
-    return Form(
+) -> ExportForm:
+    return ExportForm(
         name=layout.model_type,
         opened_by=f"transformers.{layout.architecture}",
         model=LanguageModel,
@@ -50,10 +50,10 @@ def _decoder(
     )
 
 
-FORMS: dict[str, Form] = {
+FORMS: dict[str, ExportForm] = {
     form.name: form
     for form in (
-        Form(
+        ExportForm(
             name="bert",
             opened_by="transformers.BertModel",
             model=MaskedEncoder,
@@ -63,7 +63,7 @@ FORMS: dict[str, Form] = {
             # BERT's head for masked tokens has the activation of its blocks; ours has gelu whatever they have.
             activations={"gelu": BERT_ACTIVATIONS["gelu"]},
         ),
-        Form(
+        ExportForm(
             name="roberta-prelayernorm",
             opened_by="transformers.RobertaPreLayerNormModel",
             model=MaskedEncoder,
@@ -72,7 +72,7 @@ FORMS: dict[str, Form] = {
             difference=of_masked_encoder,
             activations=BERT_ACTIVATIONS,
         ),
-        Form(
+        ExportForm(
             name="gpt2",
             opened_by="transformers.GPT2LMHeadModel",
             model=LanguageModel,
@@ -98,7 +98,7 @@ FORMS: dict[str, Form] = {
                 "attention.windowed_blocks": _ANY,
             },
         ),
-        Form(
+        ExportForm(
             name="marian",
             opened_by="transformers.MarianMTModel",
             model=EncoderDecoder,
@@ -108,7 +108,7 @@ FORMS: dict[str, Form] = {
             epsilon=1e-5,
             activations=_RELU,
         ),
-        Form(
+        ExportForm(
             name="m2m100",
             opened_by="transformers.M2M100ForConditionalGeneration",
             model=EncoderDecoder,
@@ -119,7 +119,7 @@ FORMS: dict[str, Form] = {
             epsilon=1e-5,
             activations=_RELU,
         ),
-        Form(
+        ExportForm(
             name="ctranslate2",
             opened_by="ctranslate2.Translator",
             model=EncoderDecoder,
@@ -136,14 +136,14 @@ FORMS: dict[str, Form] = {
 class Report:
     """What an export wrote."""
 
-    form: Form
+    form: ExportForm
     left_out: tuple[str, ...]
     """Weights of ours that have no place there."""
     difference: float
     """The largest one of its outputs from ours on a small batch, in float32."""
 
 
-def chosen(name: str | None, model: Model) -> Form:
+def chosen(name: str | None, model: AnyModel) -> ExportForm:
     """The form of that name, or without one the first that holds `model`. Raises UserError naming those that do."""
     if name is None:
         for form in FORMS.values():
@@ -161,7 +161,7 @@ def chosen(name: str | None, model: Model) -> Form:
     return FORMS[name]
 
 
-def fits(form: Form, model: Model) -> bool:
+def fits(form: ExportForm, model: AnyModel) -> bool:
     """True where `form` can hold `model`."""
     try:
         refuse(form, model)
@@ -170,7 +170,7 @@ def fits(form: Form, model: Model) -> bool:
     return True
 
 
-def export(model: Model, words: Words, out: Path, form: Form) -> Report:
+def export(model: AnyModel, words: Words, out: Path, form: ExportForm) -> Report:
     """Write `model` as `form` into the folder `out`, whole or not at all, and open it again to compare outputs.
 
     Raises UserError where `out` exists and is not empty, where `form` cannot hold the model, and without the library

@@ -89,7 +89,7 @@ def _weights_file(folder: Path) -> Path:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Imported:
+class ImportedRun:
     """What became of a checkpoint: where it and our model differ, in our names and in theirs."""
 
     task: str
@@ -157,7 +157,7 @@ class ImportedLayout(ABC):
         return len(tensors[self.table])
 
     @torch.no_grad()
-    def fill(self, model: nn.Module, tensors: Mapping[str, Tensor]) -> Imported:
+    def fill(self, model: nn.Module, tensors: Mapping[str, Tensor]) -> ImportedRun:
         """Copy a checkpoint's weights into `model`. Raises UserError where one is missing or has another shape."""
         parameters = dict(model.named_parameters())
         pairs = self.names(model)
@@ -176,4 +176,6 @@ class ImportedLayout(ABC):
                 raise UserError(f"{theirs} is {tuple(there.shape)} in the checkpoint, and {tuple(here.shape)} here")
             here.copy_(self.taken(ours, there))
         known = {*pairs.values(), *self.unneeded}
-        return Imported(task=self.task.name, drawn=tuple(sorted(lacking)), unused=tuple(sorted(set(tensors) - known)))
+        return ImportedRun(
+            task=self.task.name, drawn=tuple(sorted(lacking)), unused=tuple(sorted(set(tensors) - known))
+        )

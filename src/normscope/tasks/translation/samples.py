@@ -14,7 +14,7 @@ from ...data.parallel.codec import Codec
 from ...data.parallel.corpus import Corpus, Split
 from ...data.parallel.vocabulary import EOS, SPECIAL_TOKENS
 from ...decode.beam import BeamConfig
-from ...decode.translate import Translation, corpus_bleu, tokenised_bleu4, translate_lines
+from ...decode.translate import LineTranslation, corpus_bleu, tokenised_bleu4, translate_lines
 from ...errors import UserError
 from ...model import EncoderDecoder, Layout
 from ...train import ALONE, Share
@@ -105,7 +105,7 @@ def evaluate_split(
     """Translate a split and score it: sacreBLEU and tokenised BLEU4 with their signatures, and the translations."""
     sources, references = split.source_text[:limit], split.target_text[:limit]
 
-    def translated(lines: list[str]) -> list[Translation]:
+    def translated(lines: list[str]) -> list[LineTranslation]:
         return list(translate_lines(model, codec, lines, beam))
 
     parts = [sources[start : start + _LINES] for start in range(0, len(sources), _LINES)]

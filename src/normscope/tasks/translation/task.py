@@ -21,12 +21,21 @@ from ...train import Share
 from ...train.device import seed_weights
 from .. import words
 from ..loss import unigram_entropy_nats
-from ..protocol import SMALLER, Evaluation, ExtraValidation, Facts, LoadedRun, Outputs, TaskFromScratch, TrainingBatch
+from ..protocol import (
+    SMALLER,
+    Evaluation,
+    ExtraValidation,
+    FactLines,
+    LoadedRun,
+    Outputs,
+    TaskFromScratch,
+    TrainingBatch,
+)
 from . import samples
 from .objective import TranslationObjective, TranslationRunConfig
 from .samples import evaluate_split
 
-Run = LoadedRun[TranslationRunConfig, EncoderDecoder, Codec]
+_Run = LoadedRun[TranslationRunConfig, EncoderDecoder, Codec]
 
 
 class Translation(TaskFromScratch[TranslationRunConfig, Corpus, EncoderDecoder, Codec]):
@@ -74,7 +83,7 @@ class Translation(TaskFromScratch[TranslationRunConfig, Corpus, EncoderDecoder, 
 
         return bleu if count else None
 
-    def evaluate(self, run: Run, corpus: Corpus, split: str, search: Mapping[str, Any]) -> Evaluation:
+    def evaluate(self, run: _Run, corpus: Corpus, split: str, search: Mapping[str, Any]) -> Evaluation:
         try:
             beam = BeamConfig(**search)
         except ValueError as error:
@@ -90,7 +99,7 @@ class Translation(TaskFromScratch[TranslationRunConfig, Corpus, EncoderDecoder, 
     def shapes(self, config: TranslationRunConfig) -> list[StackShape]:
         return [stack_shape(config.model, "encoder"), stack_shape(config.model, "decoder")]
 
-    def corpus_facts(self, config: TranslationRunConfig, corpus: Corpus) -> Facts:
+    def corpus_facts(self, config: TranslationRunConfig, corpus: Corpus) -> FactLines:
         train, valid = corpus.splits["train"], corpus.splits["valid"]
         languages = f"{corpus.source.language} to {corpus.target.language}"
         return [
@@ -116,7 +125,7 @@ class Translation(TaskFromScratch[TranslationRunConfig, Corpus, EncoderDecoder, 
     def words(self, codec: Codec) -> words.Words:
         return words.of_codec(codec)
 
-    def sentences(self, run: Run) -> tuple[str, Outputs]:
+    def sentences(self, run: _Run) -> tuple[str, Outputs]:
         return samples.sentences(run.codec, lambda: self.open(run.config))
 
 

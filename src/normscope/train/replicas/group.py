@@ -9,8 +9,8 @@ from torch import Tensor
 
 from ...errors import UserError
 
-Item = TypeVar("Item")
-Result = TypeVar("Result")
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
 
 
 class PeerLost(Exception):
@@ -34,32 +34,32 @@ class Group:
         """The rank of the process that works on the micro-batch of that number."""
         return number % self.size
 
-    def gather(self, value: Item) -> list[Item]:
-        """Everybody's value, by rank."""
+    def gather(self, value: _Item) -> list[_Item]:
+        """The value of every process, by rank."""
         return [value]
 
     def summed(self, values: Tensor) -> Tensor:
-        """The sum of everybody's tensor on the CPU; exact where only one of them is not 0."""
+        """The sum of the tensors of all processes on the CPU; exact where only one of them is not 0."""
         return values
 
-    def agreed(self, action: Callable[[], Result]) -> Result:
-        """Have everybody act. Where somebody's action raises UserError, all raise that of the lowest rank."""
+    def together(self, action: Callable[[], _Result]) -> _Result:
+        """Run the action in every process. Where it raises UserError in some, all raise that of the lowest rank."""
         return action()
 
-    def by_first(self, action: Callable[[], object]) -> None:
-        """Have the first alone act. Its UserError is raised by all."""
-        self.agreed(action if self.first else lambda: None)
+    def first_only(self, action: Callable[[], object]) -> None:
+        """Run the action in the first process alone. All raise its UserError."""
+        self.together(action if self.first else lambda: None)
 
-    def told(self, value: Item) -> Item:
-        """What the first has as `value`."""
+    def from_first(self, value: _Item) -> _Item:
+        """The first process's value, in every process."""
         return value
 
-    def said(self, words: str | None) -> str | None:
-        """What somebody has to say, the lowest rank of several; None where nobody has."""
+    def any_message(self, words: str | None) -> str | None:
+        """The message of the lowest rank that has one; None where no process has."""
         return next(filter(None, self.gather(words)), None)
 
-    def share(self, items: Sequence[Item], compute: Callable[[Item], Result]) -> list[Result]:
-        """What `compute` gives for each item, in their order: computed by one of us, and known to all."""
+    def share(self, items: Sequence[_Item], compute: Callable[[_Item], _Result]) -> list[_Result]:
+        """`compute` of each item, in their order: one process computes it, and all get it."""
         if self.in_step:
             return [compute(item) for item in items]
         mine = [compute(item) for item in items[self.rank :: self.size]]
@@ -67,7 +67,7 @@ class Group:
         return [parts[number % self.size][number // self.size] for number in range(len(items))]
 
     def any_signal(self, number: int | None) -> int | None:
-        """A signal that somebody was sent, the highest of several; None where nobody was."""
+        """The highest signal that a process was sent; None where none was."""
         return number
 
 
@@ -80,7 +80,7 @@ class Replicas(Group):
     def __init__(self) -> None:
         self.rank, self.size = dist.get_rank(), dist.get_world_size()
 
-    def gather(self, value: Item) -> list[Item]:
+    def gather(self, value: _Item) -> list[_Item]:
         found: list[Any] = [None] * self.size
         self.met(lambda: dist.all_gather_object(found, value))
         return found
@@ -89,8 +89,8 @@ class Replicas(Group):
         self.met(lambda: dist.all_reduce(values))
         return values
 
-    def agreed(self, action: Callable[[], Result]) -> Result:
-        problem, made = None, list[Result]()
+    def together(self, action: Callable[[], _Result]) -> _Result:
+        problem, made = None, list[_Result]()
         try:
             made.append(action())
         except UserError as error:
@@ -101,7 +101,7 @@ class Replicas(Group):
                 raise UserError(message if rank == 0 else f"process {rank} of {self.size}: {message}") from problem
         return made[0]
 
-    def told(self, value: Item) -> Item:
+    def from_first(self, value: _Item) -> _Item:
         return self.gather(value if self.first else None)[0]  # type: ignore[return-value]
 
     def any_signal(self, number: int | None) -> int | None:
@@ -109,7 +109,7 @@ class Replicas(Group):
         self.met(lambda: dist.all_reduce(highest, op=dist.ReduceOp.MAX))
         return int(highest) or None
 
-    def met(self, collective: Callable[[], Result]) -> Result:
+    def met(self, collective: Callable[[], _Result]) -> _Result:
         """What comes of a call that all of us make together. Raises PeerLost where somebody has gone."""
         try:
             return collective()
