@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 
 from normscope.data.toy.language import toy_pairs, toy_sentences
-from normscope.data.toy.words import Word, Words
+from normscope.data.toy.words import ToyWords, Word
 
 DETERMINERS = {
     "den": {("masculine", "accusative"), ("plural", "dative")},
@@ -20,16 +20,16 @@ LONG = {"m": "masculine", "f": "feminine", "n": "neuter", "": "plural"}
 
 
 @pytest.fixture(scope="module")
-def sentences() -> list[Words]:
+def sentences() -> list[ToyWords]:
     return toy_sentences(4000, seed=3, split="train")
 
 
-def test_the_words_are_those_of_the_pairs(sentences: list[Words]) -> None:
+def test_the_words_are_those_of_the_pairs(sentences: list[ToyWords]) -> None:
     texts = [" ".join(word.text for word in words) for words in sentences]
     assert texts == [german for german, _ in toy_pairs(4000, seed=3, split="train")]
 
 
-def test_articles_have_the_cases_that_they_can_have_and_all_of_them_occur(sentences: list[Words]) -> None:
+def test_articles_have_the_cases_that_they_can_have_and_all_of_them_occur(sentences: list[ToyWords]) -> None:
     found: dict[str, set[tuple[str, str]]] = {text: set() for text in DETERMINERS}
     for word in (word for words in sentences for word in words):
         if word.text in DETERMINERS and word.part == "determiner":
@@ -37,7 +37,7 @@ def test_articles_have_the_cases_that_they_can_have_and_all_of_them_occur(senten
     assert found == DETERMINERS
 
 
-def test_nouns_have_their_gender_and_agree_with_what_stands_before_them(sentences: list[Words]) -> None:
+def test_nouns_have_their_gender_and_agree_with_what_stands_before_them(sentences: list[ToyWords]) -> None:
     seen = Counter[str]()
     for words in sentences:
         for before, word in pairwise(words):
@@ -51,17 +51,17 @@ def test_nouns_have_their_gender_and_agree_with_what_stands_before_them(sentence
     assert min(seen[noun] for noun in NOUNS) > 3
 
 
-def test_prepositions_take_the_dative(sentences: list[Words]) -> None:
+def test_prepositions_take_the_dative(sentences: list[ToyWords]) -> None:
     after = [word.case for words in sentences for before, word in pairwise(words) if before.part == "preposition"]
     assert set(after) == {"dative"}
     assert len(after) > 500
 
 
-def subjects(words: Words) -> list[tuple[int, Word]]:
+def subjects(words: ToyWords) -> list[tuple[int, Word]]:
     return [(place, word) for place, word in enumerate(words) if word.verb]
 
 
-def test_a_subject_s_verb_stands_in_its_sentence_and_agrees_with_it(sentences: list[Words]) -> None:
+def test_a_subject_s_verb_stands_in_its_sentence_and_agrees_with_it(sentences: list[ToyWords]) -> None:
     endings = {"ich": ("e", "bin", "war", "kann", "soll", "will", "muss", "weiß"), "wir": ("n", "sind")}
     checked = Counter[str]()
     for words in sentences:
@@ -77,7 +77,7 @@ def test_a_subject_s_verb_stands_in_its_sentence_and_agrees_with_it(sentences: l
     assert min(checked.values()) > 100
 
 
-def test_a_relative_clause_has_a_subject_of_its_own(sentences: list[Words]) -> None:
+def test_a_relative_clause_has_a_subject_of_its_own(sentences: list[ToyWords]) -> None:
     """der mann , der uns sieht , wartet: the man waits, the pronoun sees."""
     found = 0
     for words in sentences:
@@ -94,7 +94,7 @@ def test_a_relative_clause_has_a_subject_of_its_own(sentences: list[Words]) -> N
     assert found > 50
 
 
-def test_parts_of_speech_are_few_and_closed_ones_have_the_words_of_the_language(sentences: list[Words]) -> None:
+def test_parts_of_speech_are_few_and_closed_ones_have_the_words_of_the_language(sentences: list[ToyWords]) -> None:
     by_part: dict[str, set[str]] = {}
     for word in (word for words in sentences for word in words):
         by_part.setdefault(word.part, set()).add(word.text)

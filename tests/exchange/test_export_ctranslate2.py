@@ -159,7 +159,7 @@ def test_random_weights(placement, embeddings, tmp_path):
 
 
 def test_two_vocabularies_have_two_files():
-    def side(language: str, *words: str) -> Side:
+    def side(language: str, *words: str) -> CodecSide:
         return CodecSide(TextForm(language=language, tokenise=True, lowercase=False), Vocabulary.of_words(words))
 
     words = of_codec(Codec(side("de", "ein", "hund"), side("en", "a", "dog", "runs")))

@@ -357,7 +357,7 @@ def toy_pairs(count: int, *, seed: int, split: str) -> list[tuple[str, str]]:
     return [(_text(de), en) for de, en in _pairs(count, seed, split)]
 
 
-def toy_sentences(count: int, *, seed: int, split: str) -> list[Words]:
+def toy_sentences(count: int, *, seed: int, split: str) -> list[ToyWords]:
     """The German-like sides of `toy_pairs`, word by word with what the grammar knows of each."""
     return [de for de, _ in _pairs(count, seed, split)]
 
