@@ -24,7 +24,7 @@ from tiny import SHORT, finish, options, result, start, tiny
 
 CPU = torch.device("cpu")
 WITH_FEW_HELD_OUT = f"""
-from normscope.data.parallel import opening
+from normscope.data import opening
 opening._TOY_HELD_OUT = {toy.HELD_OUT}
 from normscope.__main__ import main
 main()
