@@ -17,7 +17,7 @@ from normscope.data.documents.stretches import Stretches
 from normscope.data.documents.tokeniser import SEP
 from normscope.data.opening import TextDataConfig, open_documents
 from normscope.data.toy.language import toy_sentences, toy_words
-from normscope.data.toy.words import Word, Words
+from normscope.data.toy.words import ToyWords, Word
 from normscope.model import LanguageModel, Layout
 from normscope.placement import named
 from normscope.tasks.protocol import TrainingBatch
@@ -170,8 +170,8 @@ def grammar(config: ProbesConfig) -> Text:
     )
 
 
-def _grammar_labels(sentences: Sequence[Words]) -> dict[str, Ids]:
-    asked: dict[str, Callable[[Words, int], str]] = {
+def _grammar_labels(sentences: Sequence[ToyWords]) -> dict[str, Ids]:
+    asked: dict[str, Callable[[ToyWords, int], str]] = {
         "part of speech": lambda words, i: words[i].part,
         "number": lambda words, i: words[i].number,
         "gender": lambda words, i: words[i].gender,
@@ -188,7 +188,7 @@ def _grammar_labels(sentences: Sequence[Words]) -> dict[str, Ids]:
     return found
 
 
-def _verb_before(words: Words, place: int) -> str:
+def _verb_before(words: ToyWords, place: int) -> str:
     """The finite verb that a subject's word agrees with, where it has been read already."""
     verb = words[place].verb
     return verb if verb and any(_is_verb(word, verb) for word in words[:place]) else ""
