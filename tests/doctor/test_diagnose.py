@@ -32,8 +32,8 @@ def test_a_healthy_model_is_called_so():
     assert (stack.placement, stack.blocks, stack.final_norm) == ("pre-ln", 3, True)
     assert found.advice is not None
     assert found.advice.stuck_chance < 0.5
-    assert found.predictions[0] is not None
-    assert len(found.predictions[0].stream_square) == len(stack.sublayers) == 6
+    assert stack.predicted is not None
+    assert len(stack.predicted.stream_square) == len(stack.sublayers) == 6
     assert json.loads(json.dumps(found.to_json(), allow_nan=False))["verdict"] == "healthy"
 
 
@@ -88,7 +88,7 @@ def test_theory_of_random_weights_is_left_out_beside_trained_ones():
     model = encoder(final_norm=True)
     fresh = normscope.diagnose(model, TOKENS, loss=loss, advise=False)
     assert not fresh.trained
-    assert all(prediction is not None for prediction in fresh.predictions)
+    assert all(one.predicted is not None for one in fresh.stacks)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
     for _ in range(2):  # after one, every gain has moved by the same
         optimizer.zero_grad()
@@ -96,7 +96,7 @@ def test_theory_of_random_weights_is_left_out_beside_trained_ones():
         optimizer.step()
     found = normscope.diagnose(model, TOKENS, loss=loss, advise=False)
     assert found.trained
-    assert set(found.predictions) == {None}
+    assert {one.predicted for one in found.stacks} == {None}
 
 
 def test_stages_are_told_as_they_begin_and_rates_one_by_one():
