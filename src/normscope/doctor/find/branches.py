@@ -137,8 +137,9 @@ class Branch:
 def find_branch(graph: Graph, output: int, stream: int, others: int, lent: int = 0) -> Branch:
     """The branch that ends in the value `output`.
 
-    stream: numbers of its own stream's values, as bits; others: those of other streams; lent: what earlier branches
-    computed, such as keys and values that later ones attend to again, of which this one is not made anew.
+    stream: numbers of its own stream's values, as bits; others: those of other streams. lent: numbers of what earlier
+    branches computed with weights; this branch may read them, as where layers share keys and values, and they are then
+    no part of it.
     """
     region, entries = _region(graph, output, stream | others | lent)
     if not any(stream >> n & 1 for n in entries):

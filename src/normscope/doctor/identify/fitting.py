@@ -60,7 +60,7 @@ def choose(found: Sequence[Fit], shape: StackShape, sublayers: int, *, mixing_kn
     likely = [fit.candidate.placement for fit in among if fit.details == among[0].details]
     likely = [p for p in likely if not any(p is not other and issubclass(p, other) for other in likely)]
     chosen = likely[0]
-    # What sets it apart from what it is built on is more than norms: embeddings that nothing here looks at.
+    # A placement that refines another one may differ from it in embeddings, which are not compared here.
     refines = any(chosen is not other and issubclass(chosen, other) for other in equal)
     also = tuple(p.name for p in equal if p is not chosen)
     # A formula that differs from place to place is not known from a part of it.
@@ -273,14 +273,17 @@ def sublayers(
 def _fits_but_for_scales(
     observed: StreamFormula, shape: StackShape, blocks: BlockKinds, found: Sequence[Fit]
 ) -> list[Fit]:
-    """The candidates that fit sub-layers which none of those found does, once nothing multiplies their branches."""
+    """The candidates that fit the stream when all factors of its branches are left out.
+
+    Empty where every sub-layer already fits one of `found`. With a layer scale, x + 0.1 F(norm(x)) fits Pre-LN here.
+    """
     known = {number for fit in found for number in fit.matched}
     unnamed = any(term.branch not in known for segment in observed.segments for term in segment.branches)
     return fits(replace(observed, segments=list(map(unscaled, observed.segments))), shape, blocks) if unnamed else []
 
 
 def ends_with_norm(observed: StreamFormula, found: Sequence[Fit]) -> bool:
-    """Whether a norm that is not the blocks' follows the last sum."""
+    """Whether a norm follows the last sum that is no part of the last block."""
     last = {branch.branch for branch in observed.last.branches}
     # Of a formula that nobody registered: a norm at its end that no other segment has.
     if found and last & found[0].matched:

@@ -90,7 +90,7 @@ class Sums:
         return number
 
     def _tops(self, output: int) -> list[int]:
-        """The sums in which a branch ends: those first met, or what they are added to at once."""
+        """The sums that a branch goes into first, each extended by the sums that it alone goes into."""
         found, seen, todo = [], {output}, [output]
         while todo:
             at = todo.pop()
@@ -107,7 +107,7 @@ class Sums:
         return list(dict.fromkeys(found))
 
     def _whole(self, number: int) -> int:
-        """The last sum that a sum goes into with nothing else reading it on the way."""
+        """The last of the sums that a sum goes into one after another, each of which nothing else reads."""
         whole = number
         while read_once(self._graph, number):
             number = self._graph.consumers[number][0]
@@ -118,7 +118,11 @@ class Sums:
         return whole
 
     def _addends(self, top: int) -> tuple[int, ...]:
-        """What a sum adds up, and sums in it that nothing else reads; before scales, where these are no norm's gain."""
+        """The numbers of what the sum `top` adds up, in order.
+
+        A sum within it that nothing else reads is opened up, and a scale is looked through unless it is the gain of a
+        norm: of x + 2 (y + z) they are x, y and z.
+        """
         found: dict[int, None] = {}
         todo = [(source, True) for source in self._steps_to(top)]
         while todo:
@@ -132,7 +136,7 @@ class Sums:
         return tuple(sorted(found))
 
     def _goes_through(self, number: int, alone: bool) -> bool:
-        """Whether what a value is made from is to be told apart in a sum, rather than the value itself."""
+        """Whether a sum's addend is to be opened up: its own sources count as addends in its place."""
         step = self._graph.step(number)
         if step is None or step.kind in ("norm", "connect", "expand") or is_gain(self._graph, number):
             return False
