@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from normscope.compare import pool
 from normscope.compare.compare import ComparisonResult, corpus_of
 from normscope.compare.grid import Grid
 from normscope.compare.reports import report
@@ -96,14 +97,14 @@ def compared(folder: Path, stub: Stub, tuning: Tuning = TUNING, stop_when: StopR
 
 @pytest.fixture(autouse=True)
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("normscope.compare.pool._POLL_SECONDS", 0.0)
+    monkeypatch.setattr(pool, "_POLL_SECONDS", 0.0)
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Stub, ComparisonPage]:
     folder, stub = tmp_path_factory.mktemp("tuned"), Stub()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("normscope.compare.pool._POLL_SECONDS", 0.0)
+        patch.setattr(pool, "_POLL_SECONDS", 0.0)
         return folder, stub, compared(folder, stub).page
 
 

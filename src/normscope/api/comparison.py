@@ -6,12 +6,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..compare.axes import DEFAULT_RATE, AxisOptions, grid_of
+from ..compare.axes import AxisOptions, planned
 from ..compare.compare import WatchCells, run_comparison
 from ..compare.grid import Cell
 from ..compare.page import read
 from ..compare.reports import opened
-from ..compare.search import asked_tuning
 from ..compare.tune import run_tuned_comparison
 from ..engines.choosing import chosen
 from ..errors import UserError
@@ -128,18 +127,16 @@ def compare(
     and `normscope.train.Interrupted` after Ctrl-C, when runs and report are saved.
     """
     base, file = configuration(config, settings), Path(config) if isinstance(config, str | Path) else None
-    given, rates = _places(config, settings), _several(peak_lr, float)
-    centre = base.optimizer.peak_lr if "optimizer.peak_lr" in given else DEFAULT_RATE
-    tuning = asked_tuning(tune, rates if tune else None, trials, trials_together, centre=centre)
     asked = AxisOptions(
         placements=_several(placements, str),
         warmups_updates=_several(warmup_updates, int),
         arms=arms,
-        peak_lrs=[centre] if tuning else rates,
+        peak_lrs=_several(peak_lr, float),
         optimizers=_several(optimizers, str),
         seeds=seeds,
     )
-    grid, _ = grid_of(base, given, asked)
+    given = _places(config, settings)
+    grid, _, tuning = planned(base, given, asked, tune=tune, trials=trials, together=trials_together)
     name = Path(config).stem if isinstance(config, str | Path) else "default"
     folder = Path("runs") / f"compare-{name}" if out is None else Path(out)
     _refuse_unknown_to_other_processes(grid.cells(base, folder))

@@ -105,17 +105,13 @@ def compare(
     """
     refuse_unreadable(config, settings, imports)
     names = placement_names(placements) if placements else None
-    from ..compare.axes import DEFAULT_RATE, AxisOptions, grid_of, numbers
-    from ..compare.search import asked_tuning
+    from ..compare.axes import AxisOptions, numbers, planned
     from ..engines.choosing import chosen
     from ..runs.config import engine_table, load, places
     from ..train import StopRule
 
-    base = load(config, settings, imports)
-    given = places(config, settings)
-    centre = base.optimizer.peak_lr if "optimizer.peak_lr" in given else DEFAULT_RATE
-    tuning = asked_tuning(tune, rate_range(peak_lr) if tune else None, trials, trials_together, centre=centre)
-    rates = [centre] if tuning else None if peak_lr is None else numbers(peak_lr, float, "peak-lr")
+    base, machines = load(config, settings, imports), engine_table(config)
+    rates = None if peak_lr is None else rate_range(peak_lr) if tune else numbers(peak_lr, float, "peak-lr")
     asked = AxisOptions(
         placements=names,
         warmups_updates=None if warmup_updates is None else numbers(warmup_updates, int, "warmup-updates"),
@@ -124,13 +120,14 @@ def compare(
         optimizers=_listed(optimizers, str, "optimizers"),
         seeds=seeds,
     )
-    grid, defaults = grid_of(base, given, asked)
+    given = places(config, settings)
+    grid, defaults, tuning = planned(base, given, asked, tune=tune, trials=trials, together=trials_together)
     notes = [f"not given, so the defaults of compare: {'; '.join(defaults)}"] if defaults else []
     folder = out or Path("runs") / f"compare-{config.stem if config else 'default'}"
     if dry_run:
-        _prepare(base, grid, folder, engine, engine_table(config), StopRule.of(stop_when))
+        _prepare(base, grid, folder, engine, machines, StopRule.of(stop_when))
         return
-    where = chosen(engine, engine_table(config))
+    where = chosen(engine, machines)
     options = {"processes": processes, "engine": where, "evaluate": evaluate, "title": title, "notes": notes}
     _compare(base, grid, folder, tuning=tuning, stop_when=StopRule.of(stop_when), **options)
 

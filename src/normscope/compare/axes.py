@@ -5,7 +5,7 @@ On a command line an axis is values separated by commas, and grids `start:stop:c
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations, pairwise, product
 from typing import Any, TypeVar
 
@@ -15,6 +15,7 @@ from ..settings.tables import as_table, flat
 from ..tasks.registry import task_from_scratch
 from ..tasks.run_config import RunConfig
 from .grid import Grid, registered_name
+from .search import Tuning, asked_tuning
 
 _Number = TypeVar("_Number", int, float)
 _DIGITS = 3
@@ -132,6 +133,25 @@ def grid_of(base: RunConfig, places: Mapping[str, str], asked: AxisOptions) -> t
         threads=base.train.threads if "train.threads" in places else 1,
     )
     return grid, defaults
+
+
+def planned(
+    base: RunConfig,
+    places: Mapping[str, str],
+    options: AxisOptions,
+    *,
+    tune: str | None,
+    trials: int | None,
+    together: int,
+) -> tuple[Grid, list[str], Tuning | None]:
+    """The grid, the axes that got their defaults, and the search for rates where `tune` asks for one.
+
+    places: as of `grid_of`. With a search, the rates of the options are the two ends of its range. Raises UserError.
+    """
+    centre = base.optimizer.peak_lr if "optimizer.peak_lr" in places else DEFAULT_RATE
+    tuning = asked_tuning(tune, options.peak_lrs if tune else None, trials, together, centre=centre)
+    grid, defaults = grid_of(base, places, replace(options, peak_lrs=[centre]) if tuning else options)
+    return grid, defaults, tuning
 
 
 def _named(names: Sequence[str] | None, base: RunConfig) -> Sequence[str] | None:
