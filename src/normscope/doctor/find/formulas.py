@@ -6,7 +6,7 @@ from types import MappingProxyType
 
 from ...placement.symbol import Symbol
 from ...placement.symbol import number as number_symbol
-from ..trace.graph import Factor, Graph, Step
+from ..trace.graph import Factor, Graph, GraphStep
 from ..trace.operations import Origin
 from .branches import Branch, InnerPlace
 from .segments import Segment, branch_factor, norms_sum, sum_of
@@ -82,7 +82,7 @@ class FormulaOfStream:
         left, right = (scaled(a, f) for a, f in zip(arguments, step.factors, strict=True))
         return left + right
 
-    def _gained(self, step: Step, term: Term) -> Term | None:
+    def _gained(self, step: GraphStep, term: Term) -> Term | None:
         """The norm itself where the step is its gain: a vector, or one trainable number, that alone reads the norm."""
         number, factor = step.sources[0], step.factors[0]
         while (before := self._graph.step(number)) is not None and len(self._graph.consumers[number]) == 1:

@@ -178,6 +178,9 @@ def branch_names(places: Sequence[BranchSite]) -> str:
     return listed(sublayer.name for _, sublayer in places)
 
 
+# What rules need: each function returns the reason why the patient lacks it, as a clause, or "" where it has it.
+
+
 def an_optimizer(patient: Patient) -> str:
     return "" if patient.optimizer is not None else "no optimiser with its parameter groups was given"
 

@@ -52,10 +52,10 @@ def is_normed(term: Term) -> bool:
 
 
 def ends_in_norm(patient: Patient, number: int) -> str | None:
-    """The title of a placement that has all of a stack's sub-layers and a norm at its end.
+    """The title of a placement that explains all of a stack's sub-layers and ends in a norm.
 
-    "" where none has the sub-layers, None where all that have them go without: in a shallow stack, where formulas
-    coincide, whichever lacks the norm as well fits best, and means least.
+    "" where no placement explains them; None where every placement that does ends without a norm. All are asked:
+    in a shallow stack formulas coincide, and the one that fits best may be one that lacks the norm by chance.
     """
     stack = patient.stacks[number]
     common = [{sublayer.placement, *sublayer.also} for sublayer in in_blocks(stack)]

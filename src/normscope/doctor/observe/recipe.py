@@ -10,7 +10,7 @@ from ..find.branches import Branch
 from ..find.streams import Stream
 from ..identify.stacks import in_order
 from ..recipe import BranchWeights, RecipeStep, StackRecipe
-from ..trace.graph import Graph, Step
+from ..trace.graph import Graph, GraphStep
 from ..trace.operations import Ref
 from .sums import Sums, with_gain
 from .weights import branch_weights, inner_norm
@@ -87,7 +87,7 @@ def _steps(
     return found
 
 
-def _made(graph: Graph, number: int, step: Step) -> RecipeStep | None:
+def _made(graph: Graph, number: int, step: GraphStep) -> RecipeStep | None:
     if step.kind == "norm":
         if graph.norms[number].is_curve:
             return None  # theory knows it at the slope that it is published with alone

@@ -37,7 +37,7 @@ class Factor:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class GraphStep:
     """A value as a light function of others, token by token: the same, a sum, a multiple, normed, or a mean.
 
     Of several streams in one tensor, also one value that is made of them, they of one value, and they of each other.
@@ -71,24 +71,24 @@ class Graph(Flow):
                     self.mixtures_of.setdefault(source, []).append(value.number)
         self.connections = connections(self, self.norms)
         self.token_weights = {} if self.connections.made else token_weights(self, self.norms)
-        self._steps: dict[int, Step | None] = {}
+        self._steps: dict[int, GraphStep | None] = {}
 
-    def step(self, number: int) -> Step | None:
+    def step(self, number: int) -> GraphStep | None:
         """The value as a light step; None where it is anything else."""
         if number not in self._steps:
             value = self.values[number]
             self._steps[number] = self._light(value) if value.is_data else None
         return self._steps[number]
 
-    def _light(self, value: TracedValue) -> Step | None:
+    def _light(self, value: TracedValue) -> GraphStep | None:
         if value.number in self.norms:
-            return Step("norm", (self.norms[value.number].source,))
+            return GraphStep("norm", (self.norms[value.number].source,))
         if value.number in self.mixtures:
-            return Step("mix", self.mixtures[value.number].sources)
+            return GraphStep("mix", self.mixtures[value.number].sources)
         if connection := self.connections.made.get(value.number):
-            return Step(connection.kind, (connection.source,))
+            return GraphStep(connection.kind, (connection.source,))
         if value.number in self.connections.spread:
-            return Step("sum", self.connections.spread[value.number], (Factor(1.0), Factor(1.0)))
+            return GraphStep("sum", self.connections.spread[value.number], (Factor(1.0), Factor(1.0)))
         before, call = self.predecessors[value.number], value.call
         # Half precision is often guarded by bounds that nothing reaches.
         if (
@@ -96,20 +96,20 @@ class Graph(Flow):
             and not value.tensor.is_meta
             and torch.equal(value.tensor, self.values[value.inputs[0]].tensor)
         ):
-            return Step("same", value.inputs[:1])
+            return GraphStep("same", value.inputs[:1])
         if value.number in self.token_weights:
             x, weight = self.token_weights[value.number]
             mean = nan if value.tensor.is_meta else float(self.values[weight].tensor.detach().float().mean())
-            return Step("scale", (x,), (Factor(mean, Origin.DATA),))
+            return GraphStep("scale", (x,), (Factor(mean, Origin.DATA),))
         numel = value.tensor.numel()
         if any(self.values[n].tensor.numel() != numel for n in before) or not value.tensor.is_floating_point():
             return None
         if len(before) == 1 and value.op in REARRANGING:
-            return Step("same", (before[0],))
+            return GraphStep("same", (before[0],))
         if call is None:
             return None
         if value.op == "neg":
-            return Step("scale", (before[0],), (Factor(-1.0),))
+            return GraphStep("scale", (before[0],), (Factor(-1.0),))
         args, kwargs = call.args, call.kwargs
         if value.op in ("add", "sub") and len(args) == 2:
             sign = float(kwargs.get("alpha", 1)) * (-1 if value.op == "sub" else 1)
@@ -118,19 +118,19 @@ class Graph(Flow):
             return self._scale(value.op, args, before[0])
         return None
 
-    def _sum(self, args: tuple[Any, ...], factors: tuple[Factor, Factor]) -> Step | None:
+    def _sum(self, args: tuple[Any, ...], factors: tuple[Factor, Factor]) -> GraphStep | None:
         data = [
             (arg.number, factor)
             for arg, factor in zip(args, factors, strict=True)
             if isinstance(arg, Ref) and self.values[arg.number].is_data
         ]
         if len(data) == 2:
-            return Step("sum", tuple(number for number, _ in data), tuple(factor for _, factor in data))
+            return GraphStep("sum", tuple(number for number, _ in data), tuple(factor for _, factor in data))
         ((number, factor),) = data
         # Adding what is the same for every input moves the stream, but is no part of its wiring.
-        return Step("same", (number,)) if factor.value == 1 else Step("scale", (number,), (factor,))
+        return GraphStep("same", (number,)) if factor.value == 1 else GraphStep("scale", (number,), (factor,))
 
-    def _scale(self, op: str, args: tuple[Any, ...], data: int) -> Step | None:
+    def _scale(self, op: str, args: tuple[Any, ...], data: int) -> GraphStep | None:
         is_data = [isinstance(arg, Ref) and arg.number == data for arg in args]
         if sum(is_data) != 1 or (op == "div" and not is_data[0]):
             return None
@@ -139,7 +139,7 @@ class Graph(Flow):
             return None
         if op == "div":
             factor = Factor(1 / factor.value if factor.value else float("inf"), factor.origin, factor.vector)
-        return Step("scale", (data,), (factor,))
+        return GraphStep("scale", (data,), (factor,))
 
     def _factor(self, multiplier: Any, of: Tensor) -> Factor | None:
         if not isinstance(multiplier, Ref):
