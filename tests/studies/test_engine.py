@@ -26,7 +26,7 @@ def test_a_claim_is_judged_and_worded_from_its_values():
         "reproduced under conditions",
         "toy; not text; undecided: speech",
     )
-    assert made.found == "the loss, in nats: toy 0.500 ± 0.025; text −0.500 ± 0.025; speech 0.000 ± 0.025"
+    assert made.found == "the loss, in nats: toy: 0.500 ± 0.025; text: −0.500 ± 0.025; speech: 0.000 ± 0.025"
     assert claimed({"toy": ABOVE, "text": ABOVE}, least=0.0, greatest=1.0).verdict == "reproduced"
     assert claimed({"toy": ABOVE}, greatest=0.0).verdict == "not reproduced"
 
@@ -34,7 +34,7 @@ def test_a_claim_is_judged_and_worded_from_its_values():
 def test_a_bound_may_be_each_setting_s_own_and_an_answer_stands_beside_values():
     made = claimed({"toy": ABOVE, "text": BELOW, "speech": True}, least={"toy": 0.4, "text": -0.6})
     assert made.verdict == "reproduced"
-    assert made.found == "the loss, in nats: toy 0.500 ± 0.025; text −0.500 ± 0.025"
+    assert made.found == "the loss, in nats: toy: 0.500 ± 0.025; text: −0.500 ± 0.025"
     assert claimed({"toy": None}).found == "the loss, in nats"
     with pytest.raises(ValueError, match="at least one setting"):
         claimed({})
@@ -44,7 +44,7 @@ def test_very_many_values_are_told_by_their_ends():
     values = {f"seed {number}": estimate([number - 0.1, number + 0.1]) for number in range(13)}
     two = partial(with_interval, decimals=0)
     assert listed(values, two) == "from 0 ± 1, seed 0, to 12 ± 1, seed 12"
-    assert listed({"a": NEAR, "b": ABOVE}, two) == "a 0 ± 0; b 0 ± 0"
+    assert listed({"a": NEAR, "b": ABOVE}, two) == "a: 0 ± 0; b: 0 ± 0"
 
 
 def test_more_sentences_follow_and_a_value_is_written_as_asked():
@@ -57,7 +57,7 @@ def test_more_sentences_follow_and_a_value_is_written_as_asked():
         shown=lambda one: f"{math.exp(float(one.mean)):.1f}",
         beside="The baseline is 5.",
     )
-    assert made.found == "the factor: toy 2.0. The baseline is 5."
+    assert made.found == "the factor: toy: 2.0. The baseline is 5."
     assert made.verdict == "undecided"
 
 
