@@ -57,7 +57,8 @@ def test_wheel_and_source_hold_what_the_package_reads_and_neither_tests_nor_resu
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
     assert wanted | templates <= names
-    assert {name.split("/")[0] for name in names} == {"normscope", f"normscope-{normscope.__version__}.dist-info"}
+    packages = {"normscope", "normscope_studies"}
+    assert {name.split("/")[0] for name in names} == packages | {f"normscope-{normscope.__version__}.dist-info"}
     (source,) = built.glob("*.tar.gz")
     with tarfile.open(source) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
