@@ -1,1 +1,1 @@
-"""What a model can learn: a folder for each task, and `registry` that lists them."""
+"""What a model can learn: a file or folder for each task, and `registry` that lists them."""
