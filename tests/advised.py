@@ -1,7 +1,7 @@
 """Cases of the study of advice with trainings that are made up."""
 
 from normscope.doctor.advise.rule import ModelFacts
-from normscope_studies.advice.cases import Case
+from normscope_studies.advice.cases import AdviceCase
 
 UNIGRAM = 4.6
 HERE = {"text_file": "nowhere", "corpus": "nowhere"}
@@ -16,9 +16,9 @@ def landscape(best, stuck):
     return lambda step: outcome(3.0 + 0.03 * (step - best) ** 2 if step < stuck else UNIGRAM)
 
 
-def case_of(**changes) -> Case:
+def case_of(**changes) -> AdviceCase:
     sizes = {"architecture": "decoder", "text": "toy", "initialisation": "normal-0.02", "placement": "pre-ln"}
-    return Case(**sizes | {"blocks": 1, "width": 16, "tokens": 64, "length": 16} | changes)
+    return AdviceCase(**sizes | {"blocks": 1, "width": 16, "tokens": 64, "length": 16} | changes)
 
 
 def facts_of(**changes) -> ModelFacts:

@@ -18,16 +18,23 @@ from normscope_studies.advice import study as advice
 from normscope_studies.advice import training as finder
 from normscope_studies.advice.cases import FAMILIES, AdviceConfig, cases, rate_of
 from normscope_studies.advice.fit import CAUTION, FACTS, fitted, left_out
-from normscope_studies.advice.judge import Judged, Named, area_under_curve, partly, separation, separation_interval
-from normscope_studies.advice.ladder import REGRET_NATS, Known, climb
+from normscope_studies.advice.judge import (
+    Judgement,
+    NamedRate,
+    area_under_curve,
+    partly,
+    separation,
+    separation_interval,
+)
+from normscope_studies.advice.ladder import REGRET_NATS, TrainedCase, climb
 from normscope_studies.advice.measuring import shortest
 from normscope_studies.advice.tasks import MASKED, task_of
 from normscope_studies.advice.training import held_out_nats, model_of, train_once
 from normscope_studies.engine.pieces import Pieces
 
 
-def known_of(best, stuck, **changes) -> Known:
-    return Known(case=case_of(**changes), facts=facts_of(), outcomes=climb(1, landscape(best, stuck)))
+def known_of(best, stuck, **changes) -> TrainedCase:
+    return TrainedCase(case=case_of(**changes), facts=facts_of(), outcomes=climb(1, landscape(best, stuck)))
 
 
 def test_rates_are_a_factor_of_two_apart():
@@ -40,7 +47,7 @@ def test_the_climb_finds_the_best_rung_and_where_all_are_stuck(best, beyond):
     assert list(found) == sorted(found)
     assert min(found, key=lambda step: found[step]["valid_nats"]) == best
     assert {best - 1, best + 1} <= set(found)
-    known = Known(case=case_of(), facts=facts_of(), outcomes=found)
+    known = TrainedCase(case=case_of(), facts=facts_of(), outcomes=found)
     assert known.stuck is None or math.log10(rate_of(best)) < known.stuck
     assert known.stuck is not None or beyond > 2
     assert known.learned
@@ -48,7 +55,7 @@ def test_the_climb_finds_the_best_rung_and_where_all_are_stuck(best, beyond):
 
 def test_the_best_rate_is_the_bottom_of_a_parabola():
     bowl = {step: outcome(3.0 + 0.1 * (step - 0.3) ** 2) for step in range(-3, 4)}
-    known = Known(case=case_of(), facts=facts_of(), outcomes=bowl)
+    known = TrainedCase(case=case_of(), facts=facts_of(), outcomes=bowl)
     assert known.best == pytest.approx(math.log10(1e-3 * 2**0.3), abs=1e-3)
     low, high = known.good
     assert low < known.best < high
@@ -58,14 +65,14 @@ def test_the_best_rate_is_the_bottom_of_a_parabola():
 
 def test_a_loss_that_was_not_finite_is_stuck_and_nobody_is_stuck_below_the_best():
     found = {0: outcome(UNIGRAM), 1: outcome(3.0), 2: outcome(4.5), 3: outcome(None)}
-    known = Known(case=case_of(), facts=facts_of(), outcomes=found)
+    known = TrainedCase(case=case_of(), facts=facts_of(), outcomes=found)
     assert known.labels() == {1: False, 2: True, 3: True}
     assert known.stuck == pytest.approx(math.log10(rate_of(1)) + 0.5 * math.log10(2), abs=1e-3)
 
 
 def test_who_learns_no_more_than_frequencies_has_not_learned():
     nothing = {step: outcome(UNIGRAM - 0.05) for step in range(3)}
-    assert not Known(case=case_of(), facts=facts_of(), outcomes=nothing).learned
+    assert not TrainedCase(case=case_of(), facts=facts_of(), outcomes=nothing).learned
 
 
 def planted(count=24, noise=0.0):
@@ -78,7 +85,7 @@ def planted(count=24, noise=0.0):
         sgd = number % 3 == 0
         facts = facts_of(optimizer="sgd" if sgd else "adam", reach=reach, fading=fading)
         found.append(
-            Known(
+            TrainedCase(
                 case=case_of(initialisation=schemes[number % 4], seed=number, optimizer=facts.optimizer),
                 facts=facts,
                 outcomes=climb(1, landscape(best + (3 if sgd else 0), best + (6 if sgd else 3))),
@@ -98,11 +105,11 @@ def test_a_planted_rule_is_found_and_its_interval_holds():
     assert rule.tested.distance(known[0].facts) == 0.0
     assert rule.tested.distance(facts_of(reach=50.0)) > rule.tested.limit
     judged = [
-        Judged(
+        Judgement(
             known=one,
             rule=rest_rule,
-            instant=Named(known=one, rate=rest_rule.best(one.facts)),
-            probe=Named(known=one, rate=one.best),
+            instant=NamedRate(known=one, rate=rest_rule.best(one.facts)),
+            probe=NamedRate(known=one, rate=one.best),
             finders={},
         )
         for rest, left in left_out(known)
@@ -134,7 +141,7 @@ def test_what_trainings_say_before_their_end_comes_to_what_they_say_at_it():
 
     schemes = ("paper", "megatron", "normal-0.02")
     known = [
-        Known(case=case_of(initialisation=scheme, seed=best), facts=facts_of(), outcomes=early(best))
+        TrainedCase(case=case_of(initialisation=scheme, seed=best), facts=facts_of(), outcomes=early(best))
         for best, scheme in enumerate(schemes)
     ]
     found = partly(known, 200)
@@ -160,12 +167,12 @@ def test_the_area_under_the_curve_is_that_of_pairs():
 
 def test_a_named_rate_is_judged_by_decades_range_and_the_stuck_end():
     known = known_of(2, 5)
-    assert Named(known=known, rate=known.best + 0.29).within(2)
-    assert not Named(known=known, rate=known.best + 0.31).within(2)
-    assert Named(known=known, rate=known.stuck + 0.01).stuck
-    assert not Named(known=known, rate=known.best).stuck
-    assert Named(known=known, rate=known.best).good
-    nothing = Named(known=known, rate=None)
+    assert NamedRate(known=known, rate=known.best + 0.29).within(2)
+    assert not NamedRate(known=known, rate=known.best + 0.31).within(2)
+    assert NamedRate(known=known, rate=known.stuck + 0.01).stuck
+    assert not NamedRate(known=known, rate=known.best).stuck
+    assert NamedRate(known=known, rate=known.best).good
+    nothing = NamedRate(known=known, rate=None)
     assert (nothing.within(10), nothing.stuck, nothing.good) == (False, False, False)
 
 

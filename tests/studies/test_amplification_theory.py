@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from normscope.evidence.judging import Verdict
-from normscope_studies.amplification_theory.measure import AmplificationTheoryConfig, Drawn, changes_of
+from normscope_studies.amplification_theory.measure import AmplificationTheoryConfig, EncoderSize, changes_of
 from normscope_studies.amplification_theory.study import STUDY, claims_of, compared
 from normscope_studies.engine.pieces import Pieces
 
-DRAWN = Drawn(placement="pre-ln", blocks=2, width=32, tokens=4, vocabulary=50)
+DRAWN = EncoderSize(placement="pre-ln", blocks=2, width=32, tokens=4, vocabulary=50)
 TINY = AmplificationTheoryConfig(
     placements=("pre-ln",),
     blocks=(1, 2),

@@ -17,7 +17,7 @@ from normscope.theory.predict import ModelSetting, Update, predict
 from normscope_studies.advice import measuring
 from normscope_studies.advice import measuring as warmups
 from normscope_studies.advice.cases import FAMILIES, cases, rate_of
-from normscope_studies.advice.ladder import Known, climb
+from normscope_studies.advice.ladder import TrainedCase, climb
 from normscope_studies.amplification_trainings.foretelling import (
     foretold,
     gained,
@@ -36,7 +36,7 @@ from normscope_studies.amplification_trainings.measure import (
 )
 from normscope_studies.amplification_trainings.page import SETS
 from normscope_studies.amplification_trainings.study import HELD_OUT, SCALES, AmplificationTrainingsConfig, run
-from normscope_studies.amplification_trainings.ways import FACTS, FORMULA_ALONE, MEASURED, PREDICTED, Looked, ways
+from normscope_studies.amplification_trainings.ways import FACTS, FORMULA_ALONE, MEASURED, PREDICTED, CaseLook, ways
 from normscope_studies.engine.pieces import Pieces
 
 RESULTS = Path(__file__).parents[2] / "results/advice/results.json"
@@ -49,7 +49,7 @@ def planted(count=24):
     for number in range(count):
         edge = int(rng.integers(3, 8))
         case = replace(SMALL, initialisation=schemes[number % 4], seed=number)
-        known = Known(case=case, facts=facts_of(), outcomes=climb(1, landscape(edge - 2, edge)))
+        known = TrainedCase(case=case, facts=facts_of(), outcomes=climb(1, landscape(edge - 2, edge)))
         half_way = rate_of(edge) / math.sqrt(2)
         trials = {
             step: ShortRun(rate=rate_of(step), warmup_updates=0, losses=(5.0, 4.0), spreads=(1.0, 0.5))
@@ -57,7 +57,7 @@ def planted(count=24):
         }
         noise = 10 ** rng.normal()
         found.append(
-            Looked(
+            CaseLook(
                 known=known,
                 predicted=half_way**-2,
                 rates=(1e-6, 1e3),

@@ -15,7 +15,7 @@ from normscope_studies.engine.study import run_study
 from normscope_studies.extended_theory import measure as extended_measure
 from normscope_studies.extended_theory import study as extended_theory
 from normscope_studies.extended_theory.claims import DECAY, Profile, claims, pre_profile, profile
-from normscope_studies.extended_theory.measure import CASES, LETTERS, W2, Case, measured
+from normscope_studies.extended_theory.measure import CASES, LETTERS, W2, StackCase, measured
 from normscope_studies.extended_theory.study import PRE, SCALES, STUDY
 from normscope_studies.theory import corrected, paper
 from normscope_studies.theory.simulation import simulate
@@ -60,7 +60,7 @@ class TestMeasurement:
         assert self.profiles("post-ln", 2).cross_share == 0
 
 
-def made_up(placement: str, case: Case, blocks: int, norms_L, scatter: float) -> Profile:
+def made_up(placement: str, case: StackCase, blocks: int, norms_L, scatter: float) -> Profile:
     noise = 1 + scatter * np.random.default_rng(blocks).standard_normal((SEEDS, blocks))
     norms_SL = dict.fromkeys(LETTERS, np.asarray(norms_L) * noise)
     shares = {"crossed": 0.9, "paper": 0.45}
@@ -85,12 +85,12 @@ def verdicts(*, post_slope, pre_profile_of, scatter=1e-3):
     return {claim.name: claim for claim in claims(post, pre)}
 
 
-def as_corrected(case: Case, blocks: int):
+def as_corrected(case: StackCase, blocks: int):
     stream = corrected.pre_ln_stream(blocks, tokens=case.model(blocks=2, width=8, tokens=16, vocabulary=9).tokens)
     return [1 / math.sqrt(q) for q, _ in stream[1:]]
 
 
-def as_the_paper_has_it(case: Case, blocks: int):
+def as_the_paper_has_it(case: StackCase, blocks: int):
     return np.full(blocks, blocks**-0.5)
 
 

@@ -14,7 +14,7 @@ from normscope.errors import UserError
 from normscope_studies.engine.page import Link, Marked
 from normscope_studies.engine.pieces import Pieces
 from normscope_studies.engine.study import run_study
-from normscope_studies.paper.rows import NOT_RUN, Listed, Row, listed, rows
+from normscope_studies.paper.rows import NOT_RUN, ClaimRow, ListedClaim, listed, rows
 from normscope_studies.paper.study import STUDY, PaperConfig, markdown, table, tally, verdicts_svg
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -36,12 +36,12 @@ def section(of: str, heading: str) -> str:
     return found[0]
 
 
-def committed() -> list[Row]:
+def committed() -> list[ClaimRow]:
     return rows(CLAIMS, STUDIES, RESULTS)
 
 
 @pytest.mark.parametrize("one", CLAIMS, ids=lambda one: f"{one.study}: {one.claim or one.statement[:40]}")
-def test_what_is_called_published_stands_at_the_place_that_is_named(one: Listed) -> None:
+def test_what_is_called_published_stands_at_the_place_that_is_named(one: ListedClaim) -> None:
     place = section(text(one.text), one.section)
     for quote in one.quotes:
         assert quote in place

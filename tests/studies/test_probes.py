@@ -15,10 +15,10 @@ from normscope.evidence.estimates import estimate
 from normscope.model import LanguageModel
 from normscope_studies.engine.pieces import Pieces
 from normscope_studies.engine.study import run_study
-from normscope_studies.probes.claims import Reading, TextReadings, claims, differs
+from normscope_studies.probes.claims import PlacementReading, TextReadings, claims, differs
 from normscope_studies.probes.measure import around_norms, loss_nats, passed, probed, read, without_block
 from normscope_studies.probes.study import SCALES, STUDY, model_config
-from normscope_studies.probes.texts import NONE, ProbesConfig, Text, documents, grammar, packed
+from normscope_studies.probes.texts import NONE, ProbesConfig, ProbeText, documents, grammar, packed
 
 pytest.importorskip("sklearn", reason="needs scikit-learn (the `probes` extra)")
 
@@ -27,16 +27,16 @@ CONFIG = replace(SMOKE, width=8, ffn_width=8, train_sentences=40)
 
 
 @pytest.fixture(scope="module")
-def text() -> Text:
+def text() -> ProbeText:
     return grammar(CONFIG)
 
 
-def model_of(placement: str, text: Text) -> LanguageModel:
+def model_of(placement: str, text: ProbeText) -> LanguageModel:
     torch.manual_seed(1)
     return LanguageModel(model_config(CONFIG, placement), text.vocabulary).eval()
 
 
-def test_labels_of_the_grammar_are_of_the_word_that_is_read(text: Text) -> None:
+def test_labels_of_the_grammar_are_of_the_word_that_is_read(text: ProbeText) -> None:
     words = [word for sentence in toy_sentences(CONFIG.probe_sequences, seed=1, split="test") for word in sentence]
     ids = np.concatenate([one[:-1] for one in text.probed])
     begins = ids == 0
@@ -51,7 +51,7 @@ def test_labels_of_the_grammar_are_of_the_word_that_is_read(text: Text) -> None:
         assert all((label == NONE) == (value == "") for value, label in pairs)
 
 
-def test_a_verb_is_asked_only_of_a_subject_behind_it(text: Text) -> None:
+def test_a_verb_is_asked_only_of_a_subject_behind_it(text: ProbeText) -> None:
     sentences = toy_sentences(CONFIG.probe_sequences, seed=1, split="test")
     labels = iter(text.labels["its verb"].tolist())
     asked: dict[int, set[str]] = {}
@@ -94,7 +94,7 @@ def test_labels_of_documents_are_of_neighbours_positions_and_counts() -> None:
     [("post-ln", True), ("residual", True), ("pre-ln", False), ("sub-ln", False)],
 )
 def test_the_stream_is_found_on_either_side_of_its_norm(
-    text: Text, placement: str, norm_gives_the_stream: bool
+    text: ProbeText, placement: str, norm_gives_the_stream: bool
 ) -> None:
     model = model_of(placement, text)
     tokens_N, layout = packed(text.probed[:5])
@@ -108,13 +108,13 @@ def test_the_stream_is_found_on_either_side_of_its_norm(
         assert torch.equal(around.after_ND, expected)
 
 
-def test_a_stream_that_meets_no_norm_is_refused(text: Text) -> None:
+def test_a_stream_that_meets_no_norm_is_refused(text: ProbeText) -> None:
     model = model_of("reordered", text)
     with pytest.raises(ValueError, match="reordered meets no norm after block 1"):
         around_norms(model.decoder, passed(model, *packed(text.probed[:5])))
 
 
-def test_the_lens_at_the_end_is_the_loss_and_a_block_that_adds_nothing_is_worth_nothing(text: Text) -> None:
+def test_the_lens_at_the_end_is_the_loss_and_a_block_that_adds_nothing_is_worth_nothing(text: ProbeText) -> None:
     model = model_of("pre-ln", text)
     with torch.no_grad():
         for sublayer in model.decoder.blocks[1].sublayers():
@@ -137,7 +137,7 @@ def test_the_lens_at_the_end_is_the_loss_and_a_block_that_adds_nothing_is_worth_
     assert found["accuracy"]["position"][0][0] > found["control"]["position"][0][0]
 
 
-def test_a_training_ends_at_the_first_validation_below_the_target(text: Text) -> None:
+def test_a_training_ends_at_the_first_validation_below_the_target(text: ProbeText) -> None:
     settings: dict[str, Any] = {
         "seed": 1, "peak_lr": 1e-2, "warmup_updates": 1, "batch_sequences": 8, "validate_every": 2, "most_updates": 12,
     }  # fmt: skip
@@ -155,7 +155,7 @@ def test_a_training_ends_at_the_first_validation_below_the_target(text: Text) ->
     assert ended["valid_nats"] > whole["valid_nats"]
 
 
-def made_up(offset: float, norm: float, worth: float) -> Reading:
+def made_up(offset: float, norm: float, worth: float) -> PlacementReading:
     """Three seeds that differ by a little."""
 
     def one(noise: float) -> dict[str, Any]:
@@ -167,7 +167,7 @@ def made_up(offset: float, norm: float, worth: float) -> Reading:
             "anisotropy": [0.1, 0.2 + noise, 0.3],
         }  # fmt: skip
 
-    return Reading(placement="pre-ln", seeds=[one(noise) for noise in (-0.001, 0.0, 0.001)])
+    return PlacementReading(placement="pre-ln", seeds=[one(noise) for noise in (-0.001, 0.0, 0.001)])
 
 
 def test_verdicts_are_those_of_the_readings() -> None:

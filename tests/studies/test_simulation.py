@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from normscope.theory.predict import ModelSetting
-from normscope_studies.theory.simulation import SEQUENCES, Drawn, Simulation, mean_of, simulate
+from normscope_studies.theory.simulation import SEQUENCES, Simulation, StackDraw, mean_of, simulate
 
 ENCODER = ModelSetting(blocks=2, width=16, ffn_width=24, tokens=5, vocabulary=30)
 PAIR = ModelSetting(
@@ -73,7 +73,7 @@ def test_a_draw_comes_again_and_draws_differ():
 
 
 def test_means():
-    one, two = (Drawn(q=np.array([x]), p=np.array([0.0]), squares={"value": np.array([x**2])}) for x in (1.0, 7.0))
+    one, two = (StackDraw(q=np.array([x]), p=np.array([0.0]), squares={"value": np.array([x**2])}) for x in (1.0, 7.0))
     mean = mean_of([one, two])
     assert mean.q.tolist() == [4.0]
     assert mean.gradient_norm["value"].tolist() == [5.0]

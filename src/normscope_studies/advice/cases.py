@@ -9,17 +9,17 @@ from normscope.placement import named
 from normscope.settings.tables import check_choices
 
 Architecture = Literal["decoder", "encoder", "encoder-decoder"]
-Text = Literal["toy", "characters", "pieces", "multi30k"]
+TextName = Literal["toy", "characters", "pieces", "multi30k"]
 HEAD_WIDTH = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class AdviceCase:
     """A model, its initial weights, its optimiser, and the text it is trained on."""
 
     architecture: Architecture
     """decoder: the next token; encoder: the text itself, of which some is masked; encoder-decoder: translation."""
-    text: Text
+    text: TextName
     """toy: the embedded language; characters, pieces: of a file of running text; multi30k: a prepared corpus."""
     initialisation: str
     """A name of `normscope.model.SCHEMES`, with the placement's gains."""
@@ -72,7 +72,7 @@ def rate_of(step: int) -> float:
 
 
 XAVIER, GPT, MEGATRON = "xavier-uniform", "normal-0.02", "megatron"
-Families = Mapping[tuple[Architecture, Text, str], str]
+Families = Mapping[tuple[Architecture, TextName, str], str]
 FAMILIES: Families = {
     ("decoder", "characters", XAVIER): "post-ln 4x32; pre-ln 6x32; deepnorm 12x64; peri-ln 12x64; post-ln 12x64; "
     "post-ln 2x192",
@@ -101,7 +101,7 @@ _LARGE, _WIDE = 300, 128
 """Blocks times width, and width, from which on batches are of the first shape."""
 
 
-def cases(families: Families = FAMILIES) -> list[Case]:
+def cases(families: Families = FAMILIES) -> list[AdviceCase]:
     """All of them, family by family."""
     found = []
     for number, ((architecture, text, initialisation), sizes) in enumerate(families.items()):
@@ -111,7 +111,7 @@ def cases(families: Families = FAMILIES) -> list[Case]:
                 _SHAPES[(number + place) % len(_SHAPES)] if blocks * width < _LARGE and width < _WIDE else _SHAPES[0]
             )
             found.append(
-                Case(
+                AdviceCase(
                     architecture=architecture,
                     text=text,
                     initialisation=initialisation,
@@ -142,7 +142,7 @@ def _read(sizes: str, usual: OptimizerName) -> list[tuple[str, int, int, Optimiz
 class AdviceConfig:
     """Cases and the length of their trainings."""
 
-    cases: tuple[Case, ...]
+    cases: tuple[AdviceCase, ...]
     updates: int = 200
     """Of a training; one with a warm-up is longer by that."""
     probe_updates: int = 60

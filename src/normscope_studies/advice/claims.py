@@ -10,7 +10,7 @@ from normscope.report.words import interval, percentage
 from ..engine.claims import judged
 from ..engine.page import Claim
 from .fit import CONFIDENCE
-from .judge import Judged, separation, separation_interval
+from .judge import Judgement, separation, separation_interval
 from .measuring import Warmup
 
 AREA = 0.95
@@ -20,7 +20,7 @@ COVERED = 0.05
 WARMUP_FACTOR = 4
 
 
-def claims(cases: Sequence[Judged], warmups: Sequence[Warmup]) -> list[Claim]:
+def claims(cases: Sequence[Judgement], warmups: Sequence[Warmup]) -> list[Claim]:
     """All claims of the study."""
     instant, probes = [one.instant for one in cases], [one.probe for one in cases]
     return [
@@ -95,7 +95,7 @@ def shown(count: int, total: int) -> str:
     )
 
 
-def _separates(cases: Sequence[Judged]) -> Claim:
+def _separates(cases: Sequence[Judgement]) -> Claim:
     area, bad, good = separation(cases)
     found = separation_interval(cases)
     return judged(
@@ -109,7 +109,7 @@ def _separates(cases: Sequence[Judged]) -> Claim:
     )
 
 
-def _beats(cases: Sequence[Judged]) -> Claim:
+def _beats(cases: Sequence[Judgement]) -> Claim:
     """By the cases in which one of the two was right and the other was not: a sign test's question."""
     found, holds = [], {}
     for name in cases[0].finders if cases else ():

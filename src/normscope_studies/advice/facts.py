@@ -13,16 +13,16 @@ from normscope.doctor.advise.short_run import ShortRun, TrainingBatches
 from normscope.doctor.find.search import streams_in
 from normscope.doctor.identify.stacks import as_stacks
 
-from .cases import Case
+from .cases import AdviceCase
 from .fit import NO_PROBE
-from .tasks import Task, task_of
+from .tasks import CaseTask, task_of
 from .training import model_of, optimizer_of
 
 PROBE_SEED = 1000
 """Added to a case's seed: a probe sees other batches than the training that it foretells."""
 
 
-def facts_about(case: Case, *, text_file: str, corpus: str) -> dict[str, Any]:
+def facts_about(case: AdviceCase, *, text_file: str, corpus: str) -> dict[str, Any]:
     """As plain values, with the curves they were read from."""
     task = task_of(case, text_file, corpus)
     model, batch = model_of(case, task), task.batch(0)
@@ -41,7 +41,7 @@ def as_facts(table: dict[str, Any]) -> ModelFacts:
     return ModelFacts(**table["facts"])
 
 
-def trials_of(case: Case, *, expected: float, updates: int, text_file: str, corpus: str) -> Any:
+def trials_of(case: AdviceCase, *, expected: float, updates: int, text_file: str, corpus: str) -> Any:
     """The short trainings of a whole probe as the doctor makes it, of batches that the trainings have not in this
     order."""
     model = model_of(case, task_of(case, text_file, corpus))
@@ -60,7 +60,7 @@ def as_trial(table: dict[str, Any]) -> ShortRun:
     return ShortRun(**table | {name: tuple(table[name]) for name in ("losses", "spreads")})
 
 
-def batches_of(task: Task) -> TrainingBatches:
+def batches_of(task: CaseTask) -> TrainingBatches:
     """As the doctor wants them."""
 
     def batch(number: int) -> Any:

@@ -12,7 +12,7 @@ from normscope.doctor.advise.rule import ADAM, FittedTo, LinearFit, NamedFacts, 
 from normscope.errors import UserError
 from normscope.optim import OPTIMIZERS
 
-from .ladder import REGRET_NATS, Known
+from .ladder import REGRET_NATS, TrainedCase
 
 FACTS = ("reach", "fading", "rise", "normed_sums", "normed_depth", "normed_branches")
 """What the best rate is foreseen from."""
@@ -29,7 +29,7 @@ GROUPS = {ADAM: ADAM} | {name: one.bears_as for name, one in OPTIMIZERS.items() 
 NO_PROBE = ProbeRule(beyond=LinearFit(offset=0.0, weights={}, optimizers={}), low=0.0, high=0.0, updates=0)
 
 
-def fitted(known: Sequence[Known], *, horizon_updates: int) -> RateRule:
+def fitted(known: Sequence[TrainedCase], *, horizon_updates: int) -> RateRule:
     """Constants from cases that learned; intervals from leaving out one family at a time. Of probes it says
     nothing yet.
 
@@ -62,11 +62,11 @@ def fitted(known: Sequence[Known], *, horizon_updates: int) -> RateRule:
     )
 
 
-def families(known: Sequence[Known]) -> list[str]:
+def families(known: Sequence[TrainedCase]) -> list[str]:
     return list(dict.fromkeys(one.case.family for one in known))
 
 
-def left_out(known: Sequence[Known]) -> list[tuple[list[Known], list[Known]]]:
+def left_out(known: Sequence[TrainedCase]) -> list[tuple[list[TrainedCase], list[TrainedCase]]]:
     """Each family apart: the cases of all others, and its own."""
     return [
         ([one for one in known if one.case.family != family], [one for one in known if one.case.family == family])
@@ -99,11 +99,11 @@ def quantile(values: Sequence[float], share: float) -> float:
     return float(ordered[min(max(index, 0), len(ordered) - 1)])
 
 
-def _best(known: Sequence[Known]) -> LinearFit:
+def _best(known: Sequence[TrainedCase]) -> LinearFit:
     return linear([one.facts for one in known], FACTS, [one.best for one in known], RIDGE)
 
 
-def _stuck(known: Sequence[Known]) -> LinearFit:
+def _stuck(known: Sequence[TrainedCase]) -> LinearFit:
     """Of those whose ladder reached a rate that is stuck."""
     bounded = [(one, one.stuck) for one in known if one.stuck is not None]
     if not bounded:
@@ -111,7 +111,7 @@ def _stuck(known: Sequence[Known]) -> LinearFit:
     return linear([one.facts for one, _ in bounded], FACTS, [rate for _, rate in bounded], RIDGE)
 
 
-def _deviation(known: Sequence[Known]) -> float:
+def _deviation(known: Sequence[TrainedCase]) -> float:
     """The logistic's scale under which the trainings of left-out families are likeliest."""
     runs = [
         (math.log10(rate) - _stuck(rest)(one.facts), bad)
@@ -125,12 +125,12 @@ def _deviation(known: Sequence[Known]) -> float:
     return float(scales[int(np.argmin(scores))])
 
 
-def _tested(known: Sequence[Known]) -> FittedTo:
+def _tested(known: Sequence[TrainedCase]) -> FittedTo:
     """The limit is the largest distance between a case and the nearest of another family."""
     values = [one.facts.values() for one in known]
     scales = {name: float(np.std([value[name] for value in values])) or 1.0 for name in NEARNESS}
 
-    def of(some: Sequence[Known]) -> FittedTo:
+    def of(some: Sequence[TrainedCase]) -> FittedTo:
         points = tuple({name: one.facts.values()[name] for name in NEARNESS} for one in some)
         return FittedTo(scales=scales, points=points, limit=0.0)
 
@@ -143,10 +143,10 @@ READ = ("lowest", "gain", "spread_below", "spread", "spread_above")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Probed:
+class CaseProbe:
     """A case, the rate that its family's rule expects without a training, and what short trainings about it show."""
 
-    known: Known
+    known: TrainedCase
     expected: float
     """log10."""
     reading: ProbeReading
@@ -160,7 +160,7 @@ class Probed:
         return self.expected + rule.beyond(self.reading)
 
 
-def fitted_probe(cases: Sequence[Probed], updates: int) -> ProbeRule:
+def fitted_probe(cases: Sequence[CaseProbe], updates: int) -> ProbeRule:
     """Least squares with a ridge; the interval from left-out families. updates: of a whole probe."""
     rule = _fitted(cases, updates)
     by_case = {one.known.case: one for one in cases}
@@ -171,6 +171,6 @@ def fitted_probe(cases: Sequence[Probed], updates: int) -> ProbeRule:
     return replace(rule, low=quantile(off, (1 - CONFIDENCE) / 2), high=quantile(off, (1 + CONFIDENCE) / 2))
 
 
-def _fitted(cases: Sequence[Probed], updates: int) -> ProbeRule:
+def _fitted(cases: Sequence[CaseProbe], updates: int) -> ProbeRule:
     beyond = linear([one.reading for one in cases], READ, [one.known.best - one.expected for one in cases], RIDGE)
     return replace(NO_PROBE, beyond=beyond, updates=updates)

@@ -13,14 +13,14 @@ from normscope.measure.line import lowest
 
 from .cases import rate_of
 from .fit import left_out
-from .ladder import Known
+from .ladder import TrainedCase
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Named:
+class NamedRate:
     """A rate that was named for a case, by the instant rule, by a probe or by a range test."""
 
-    known: Known
+    known: TrainedCase
     rate: float | None
     """log10; None where no rate was named."""
     interval: tuple[float, float] | None = None
@@ -51,14 +51,14 @@ class Named:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
+class Judgement:
     """One case, and what each way of asking named for it; `rule` was fitted without its family."""
 
-    known: Known
+    known: TrainedCase
     rule: RateRule
-    instant: Named
-    probe: Named
-    finders: Mapping[str, Named]
+    instant: NamedRate
+    probe: NamedRate
+    finders: Mapping[str, NamedRate]
     """By the tool's name: what a range test with the same number of updates would have made it suggest."""
 
     @property
@@ -79,14 +79,14 @@ def area_under_curve(scores: Sequence[float], bad: Sequence[bool]) -> float:
     return float(np.mean((high[:, None] > low) + 0.5 * (high[:, None] == low)))
 
 
-def separation(cases: Sequence[Judged]) -> tuple[float, int, int]:
+def separation(cases: Sequence[Judgement]) -> tuple[float, int, int]:
     """Area under the curve over all trainings at and above the best rates, and how many were stuck and were not."""
     pairs = [pair for one in cases for pair in one.chances]
     bad = [stuck for _, stuck in pairs]
     return area_under_curve([chance for chance, _ in pairs], bad), sum(bad), len(bad) - sum(bad)
 
 
-def separation_interval(cases: Sequence[Judged]) -> Estimate:
+def separation_interval(cases: Sequence[Judgement]) -> Estimate:
     """The area with its 95 % interval, by leaving out one case at a time (Tukey's jackknife): the trainings of one case
     are not independent. NaN where without some case all trainings are of one kind."""
     return jackknife(cases, lambda some: separation(some)[0])
@@ -99,7 +99,7 @@ _LAST = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Partly:
+class PartialLadder:
     """What is known after so many updates of every training of a ladder."""
 
     updates: int
@@ -115,7 +115,7 @@ class Partly:
         return sum(abs(off) <= math.log10(factor) for off in self.off)
 
 
-def partly(known: Sequence[Known], horizon_updates: int) -> list[Partly]:
+def partly(known: Sequence[TrainedCase], horizon_updates: int) -> list[PartialLadder]:
     """By updates, from few to all. known: cases that learned, of two families or more."""
     found = []
     for updates in (round(share * horizon_updates) for share in SHARES):
@@ -125,11 +125,11 @@ def partly(known: Sequence[Known], horizon_updates: int) -> list[Partly]:
             usual = float(np.median([read[one.case] for one in rest]))
             off += [read[one.case] - usual for one in left]
         rungs = float(np.median([len(one.outcomes) for one in known]))
-        found.append(Partly(updates=updates, ladder_updates=round(rungs * updates), off=tuple(off)))
+        found.append(PartialLadder(updates=updates, ladder_updates=round(rungs * updates), off=tuple(off)))
     return found
 
 
-def _read(known: Known, updates: int) -> float:
+def _read(known: TrainedCase, updates: int) -> float:
     """log10 of the rate whose training loss is lowest then, by a parabola through it and its neighbours."""
     steps = sorted(known.outcomes)
     rates = [math.log10(rate_of(step)) for step in steps]

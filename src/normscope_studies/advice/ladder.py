@@ -10,10 +10,10 @@ from normscope.doctor.advise.rule import ModelFacts
 from normscope.measure.line import lowest
 
 from ..engine.pieces import Pieces
-from .cases import AdviceConfig, Case, rate_of
+from .cases import AdviceCase, AdviceConfig, rate_of
 from .training import train_once
 
-Outcome = Mapping[str, Any]
+TrainingOutcome = Mapping[str, Any]
 """What `train_once` returns."""
 COARSE = 2
 """Rungs between coarse rates: a factor of four."""
@@ -27,19 +27,19 @@ STUCK_SHARE = 0.25
 """A training is stuck where it gained less than this share of what the best gained over the unigram entropy."""
 
 
-def nats(outcome: Outcome) -> float:
+def nats(outcome: TrainingOutcome) -> float:
     """Held-out loss at the end, infinite where it was not finite."""
     return math.inf if outcome["valid_nats"] is None else float(outcome["valid_nats"])
 
 
-def climb(start: int, train: Callable[[int], Outcome]) -> dict[int, Outcome]:
+def climb(start: int, train: Callable[[int], TrainingOutcome]) -> dict[int, TrainingOutcome]:
     """Outcomes by rung of the ladder.
 
     By factors of four from `start`: up until two in turn end more than the regret above the best, or learn no more than
     how frequent tokens are; down until one ends more than the regret above the best; then both neighbours of the best
     rung. train: by rung.
     """
-    found: dict[int, Outcome] = {}
+    found: dict[int, TrainingOutcome] = {}
 
     def seen(step: int) -> float:
         if step not in found:
@@ -64,13 +64,15 @@ def climb(start: int, train: Callable[[int], Outcome]) -> dict[int, Outcome]:
     return dict(sorted(found.items()))
 
 
-def trainings(case: Case, config: AdviceConfig, pieces: Pieces) -> dict[int, Outcome]:
+def trainings(case: AdviceCase, config: AdviceConfig, pieces: Pieces) -> dict[int, TrainingOutcome]:
     """Of a case, without warm-up."""
     start = FIRST_STEPS.get(case.optimizer, FIRST_STEPS["adam"])
     return climb(start, lambda step: at_rate(case, rate_of(step), config, pieces))
 
 
-def at_rate(case: Case, rate: float, config: AdviceConfig, pieces: Pieces, *, warmup_updates: int = 0) -> Outcome:
+def at_rate(
+    case: AdviceCase, rate: float, config: AdviceConfig, pieces: Pieces, *, warmup_updates: int = 0
+) -> TrainingOutcome:
     """One of them, from its piece or trained now; with a warm-up it is longer by that."""
     settings: dict[str, Any] = {
         "updates": config.updates + warmup_updates,
@@ -79,7 +81,9 @@ def at_rate(case: Case, rate: float, config: AdviceConfig, pieces: Pieces, *, wa
     }
     warmup = f"_warmup-{warmup_updates}" if warmup_updates else ""
     name = f"{case.name}/rate-{rate:.3g}{warmup}"
-    found: Outcome = pieces.get(name, {**asdict(case), **settings, "rate": rate}, train_once, case, rate, **settings)
+    found: TrainingOutcome = pieces.get(
+        name, {**asdict(case), **settings, "rate": rate}, train_once, case, rate, **settings
+    )
     return found
 
 
@@ -87,12 +91,12 @@ _HALF_STEP = 0.5 * math.log10(2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class TrainedCase:
     """A case with what the doctor sees of it and what became of its trainings, by rung of the ladder of rates."""
 
-    case: Case
+    case: AdviceCase
     facts: ModelFacts
-    outcomes: Mapping[int, Outcome]
+    outcomes: Mapping[int, TrainingOutcome]
 
     @property
     def lowest_nats(self) -> float:

@@ -16,11 +16,11 @@ from normscope.doctor.advise.rule import RateRule
 from normscope.train.device import available_cores, keep_freed_memory
 
 from ..engine.pieces import Pieces
-from .cases import AdviceConfig, Case, rate_of
+from .cases import AdviceCase, AdviceConfig, rate_of
 from .facts import PROBE_SEED, as_facts, as_trial, batches_of, facts_about, trials_of, use_one_thread
-from .fit import Probed
-from .judge import Judged, Named
-from .ladder import Known, at_rate, nats, trainings
+from .fit import CaseProbe
+from .judge import Judgement, NamedRate
+from .ladder import TrainedCase, at_rate, nats, trainings
 from .tasks import task_of
 from .training import model_of, optimizer_of, range_test
 
@@ -29,13 +29,13 @@ PEERS = {LIGHTNING: "lightning", LR_FINDER: "lr_finder"}
 """What is shown, and the key of the range test's piece."""
 
 
-def known_of(config: AdviceConfig, case: Case, pieces: Pieces) -> Known:
+def known_of(config: AdviceConfig, case: AdviceCase, pieces: Pieces) -> TrainedCase:
     places = config.places
     seen = pieces.get(f"{case.name}/first-update", {**asdict(case), **places}, facts_about, case, **places)
-    return Known(case=case, facts=as_facts(seen), outcomes=trainings(case, config, pieces))
+    return TrainedCase(case=case, facts=as_facts(seen), outcomes=trainings(case, config, pieces))
 
 
-def probed_of(config: AdviceConfig, asked: tuple[Known, RateRule], pieces: Pieces) -> Probed:
+def probed_of(config: AdviceConfig, asked: tuple[TrainedCase, RateRule], pieces: Pieces) -> CaseProbe:
     known, rule = asked
     expected = round(rule.best(known.facts), 6)
     settings: dict[str, Any] = {"expected": expected, "updates": config.probe_updates, **config.places}
@@ -44,10 +44,10 @@ def probed_of(config: AdviceConfig, asked: tuple[Known, RateRule], pieces: Piece
     )
     trials = [as_trial(table) for table in found]
     reading = reading_of(trials, length(config.probe_updates), optimizer=known.case.optimizer)
-    return Probed(known=known, expected=expected, reading=reading)
+    return CaseProbe(known=known, expected=expected, reading=reading)
 
 
-def judged_of(config: AdviceConfig, asked: tuple[Probed, RateRule], pieces: Pieces) -> Judged:
+def judged_of(config: AdviceConfig, asked: tuple[CaseProbe, RateRule], pieces: Pieces) -> Judgement:
     probed, rule = asked
     known, case = probed.known, probed.known.case
     settings: dict[str, Any] = {"updates": config.probe_updates, **config.places}
@@ -60,12 +60,12 @@ def judged_of(config: AdviceConfig, asked: tuple[Probed, RateRule], pieces: Piec
         seed=case.seed + PROBE_SEED,
     )
     expected, best = probed.expected, probed.best(rule.probe)
-    return Judged(
+    return Judgement(
         known=known,
         rule=rule,
-        instant=Named(known=known, rate=expected, interval=(expected + rule.low, expected + rule.high)),
-        probe=Named(known=known, rate=best, interval=(best + rule.probe.low, best + rule.probe.high)),
-        finders={name: Named(known=known, rate=_decades(swept[key])) for name, key in PEERS.items()},
+        instant=NamedRate(known=known, rate=expected, interval=(expected + rule.low, expected + rule.high)),
+        probe=NamedRate(known=known, rate=best, interval=(best + rule.probe.low, best + rule.probe.high)),
+        finders={name: NamedRate(known=known, rate=_decades(swept[key])) for name, key in PEERS.items()},
     )
 
 
@@ -81,7 +81,7 @@ MOST_A_FAMILY = 2
 class Warmup:
     """What was found for one case, at the lowest rate of its ladder from which on all are stuck."""
 
-    case: Case
+    case: AdviceCase
     rate: float
     shortest: int | None
     """In updates, by whole trainings; None where the longest that was tried did not do."""
@@ -93,17 +93,17 @@ class Warmup:
     """By these."""
 
 
-def warmup_cases(known: list[Known]) -> list[Known]:
+def warmup_cases(known: list[TrainedCase]) -> list[TrainedCase]:
     """Those with Adam or AdamW that learned, at some rates, and were stuck at the highest ones; a few of each
     family."""
     found = [one for one in known if one.case.optimizer in ("adam", "adamw") and one.learned and one.stuck is not None]
-    by_family: dict[str, list[Known]] = {}
+    by_family: dict[str, list[TrainedCase]] = {}
     for one in found:
         by_family.setdefault(one.case.family, []).append(one)
     return [one for some in by_family.values() for one in some[:MOST_A_FAMILY]]
 
 
-def warmup_of(config: AdviceConfig, known: Known, pieces: Pieces) -> Warmup:
+def warmup_of(config: AdviceConfig, known: TrainedCase, pieces: Pieces) -> Warmup:
     """By halving: a warm-up that carries the rate is taken to mean that longer ones do."""
     step = min(step for step, stuck in known.labels().items() if stuck and _all_above(known, step))
     rate, ladder = rate_of(step), config.warmup_ladder
@@ -123,7 +123,7 @@ def warmup_of(config: AdviceConfig, known: Known, pieces: Pieces) -> Warmup:
     return Warmup(case=known.case, rate=rate, shortest=shortest(ladder, trains), **tested)
 
 
-def _all_above(known: Known, step: int) -> bool:
+def _all_above(known: TrainedCase, step: int) -> bool:
     return all(stuck for other, stuck in known.labels().items() if other >= step)
 
 
@@ -139,7 +139,7 @@ def shortest(ladder: tuple[int, ...], trains: Callable[[int], bool]) -> int | No
     return ladder[low] if low < len(ladder) else None
 
 
-def tested_warmup(case: Case, rate: float, *, updates: int, text_file: str, corpus: str) -> dict[str, int | None]:
+def tested_warmup(case: AdviceCase, rate: float, *, updates: int, text_file: str, corpus: str) -> dict[str, int | None]:
     """What the doctor says of warm-ups for a rate, as plain values."""
     model = model_of(case, task_of(case, text_file, corpus))
     found = shortest_warmup(
@@ -152,12 +152,12 @@ def tested_warmup(case: Case, rate: float, *, updates: int, text_file: str, corp
     return {"tested": found.shortest, "named": found.named, "updates_used": found.updates_used}
 
 
-Made = TypeVar("Made")
+_Made = TypeVar("Made")
 
 
 def side_by_side(
-    make: Callable[[Any, Pieces], Made], items: Sequence[Any], *, processes: int, pieces: Pieces, stage: str
-) -> list[Made]:
+    make: Callable[[Any, Pieces], _Made], items: Sequence[Any], *, processes: int, pieces: Pieces, stage: str
+) -> list[_Made]:
     """`make` of every item, each in one of several processes of one thread; what they measure is kept as it is made.
 
     processes: at a time; 0 for as many as there are cores.
@@ -168,7 +168,7 @@ def side_by_side(
     # Spawned: a forked process would inherit torch's threads half-way.
     with ProcessPoolExecutor(processes, mp_context=get_context("spawn"), initializer=_prepare) as pool:
         waiting = {pool.submit(_made, make, item, pieces.folder): place for place, item in enumerate(items)}
-        found: dict[int, Made] = {}
+        found: dict[int, _Made] = {}
         pieces.watch(stage, 0, len(items))
         for done in as_completed(waiting):
             found[waiting[done]] = done.result()
@@ -176,7 +176,7 @@ def side_by_side(
     return [found[place] for place in range(len(items))]
 
 
-def _in_turn(make: Callable[[Any, Pieces], Made], items: Sequence[Any], pieces: Pieces, stage: str) -> list[Made]:
+def _in_turn(make: Callable[[Any, Pieces], _Made], items: Sequence[Any], pieces: Pieces, stage: str) -> list[_Made]:
     threads = torch.get_num_threads()
     _prepare()
     try:
@@ -190,7 +190,7 @@ def _in_turn(make: Callable[[Any, Pieces], Made], items: Sequence[Any], pieces: 
         torch.set_num_threads(threads)
 
 
-def _made(make: Callable[[Any, Pieces], Made], item: Any, folder: Path) -> Made:
+def _made(make: Callable[[Any, Pieces], _Made], item: Any, folder: Path) -> _Made:
     return make(item, Pieces(folder))
 
 

@@ -13,13 +13,13 @@ from normscope.report.chart import Panel, Series
 from ..engine.page import StudyFigure, StudyTable
 from .cases import rate_of
 from .fit import families
-from .judge import Judged, Named, Partly
-from .ladder import Known, nats
+from .judge import Judgement, NamedRate, PartialLadder
+from .ladder import TrainedCase, nats
 from .measuring import Warmup
 
 
 def tables(
-    known: Sequence[Known], judged: Sequence[Judged], warmups: Sequence[Warmup], early: Sequence[Partly]
+    known: Sequence[TrainedCase], judged: Sequence[Judgement], warmups: Sequence[Warmup], early: Sequence[PartialLadder]
 ) -> list[StudyTable]:
     """Families, how long one must look, deep decoders, failures, and warm-ups."""
     return [
@@ -32,7 +32,7 @@ def tables(
     ]
 
 
-def _families(judged: Sequence[Judged]) -> StudyTable:
+def _families(judged: Sequence[Judgement]) -> StudyTable:
     rows: list[list[str | float | None]] = []
     for family in families([one.known for one in judged]):
         own = [one for one in judged if one.known.case.family == family]
@@ -63,7 +63,7 @@ def _families(judged: Sequence[Judged]) -> StudyTable:
     )
 
 
-def _early(early: Sequence[Partly]) -> StudyTable:
+def _early(early: Sequence[PartialLadder]) -> StudyTable:
     return StudyTable(
         title="The best rate by the lowest training loss so far, of the trainings that it was found by",
         columns=["updates of each", "of a whole ladder", "cases", "within 2", "within 3"],
@@ -71,7 +71,7 @@ def _early(early: Sequence[Partly]) -> StudyTable:
     )
 
 
-def _finders(own: Sequence[Judged]) -> list[list[Named]]:
+def _finders(own: Sequence[Judgement]) -> list[list[NamedRate]]:
     return [[one.finders[name] for one in own] for name in own[0].finders]
 
 
@@ -79,7 +79,7 @@ def _rate(named: float | None) -> float | None:
     return None if named is None else 10**named
 
 
-def _deep(judged: Sequence[Judged]) -> StudyTable:
+def _deep(judged: Sequence[Judgement]) -> StudyTable:
     rows: list[list[str | float | None]] = []
     for one in judged:
         case = one.known.case
@@ -102,7 +102,7 @@ def _deep(judged: Sequence[Judged]) -> StudyTable:
     )
 
 
-def _failures(known: Sequence[Known], judged: Sequence[Judged]) -> StudyTable:
+def _failures(known: Sequence[TrainedCase], judged: Sequence[Judgement]) -> StudyTable:
     rows: list[list[str | float | None]] = [
         [one.case.name, "learned at no rate that was tried", None, None, None, None] for one in known if not one.learned
     ]
@@ -150,7 +150,7 @@ def of_warmups(warmups: Sequence[Warmup]) -> StudyTable:
     )
 
 
-def of_cases(judged: Sequence[Judged]) -> StudyTable:
+def of_cases(judged: Sequence[Judgement]) -> StudyTable:
     """What was named for each, beside what its trainings say."""
     return StudyTable(
         title="Every case that learned",
@@ -172,10 +172,10 @@ def of_cases(judged: Sequence[Judged]) -> StudyTable:
 
 def data(
     rule: RateRule,
-    known: Sequence[Known],
-    judged: Sequence[Judged],
+    known: Sequence[TrainedCase],
+    judged: Sequence[Judgement],
     warmups: Sequence[Warmup],
-    early: Sequence[Partly],
+    early: Sequence[PartialLadder],
 ) -> Mapping[str, Any]:
     """Everything that the page shows, and the constants that the package ships."""
     by_case = {one.known.case: one for one in judged}
@@ -191,7 +191,7 @@ def data(
     }
 
 
-def of_case(known: Known, judged: Judged | None) -> dict[str, Any]:
+def of_case(known: TrainedCase, judged: Judgement | None) -> dict[str, Any]:
     """What became of it, and what was named for it, as plain values."""
     low, high = known.good
     found: dict[str, Any] = {
@@ -219,14 +219,14 @@ def of_case(known: Known, judged: Judged | None) -> dict[str, Any]:
 _BINS = 5
 
 
-def figures(judged: Sequence[Judged]) -> list[StudyFigure]:
+def figures(judged: Sequence[Judgement]) -> list[StudyFigure]:
     """Best rates and chances to be stuck, each foreseen and found."""
     return [_rates(judged), _chances(judged)]
 
 
-def _rates(judged: Sequence[Judged]) -> StudyFigure:
+def _rates(judged: Sequence[Judgement]) -> StudyFigure:
     found = [one.known.best for one in judged]
-    asked: dict[str, Callable[[Judged], Named]] = {
+    asked: dict[str, Callable[[Judgement], NamedRate]] = {
         "Instant advice": lambda one: one.instant,
         "Probe": lambda one: one.probe,
     }
@@ -260,12 +260,12 @@ def _rates(judged: Sequence[Judged]) -> StudyFigure:
     )
 
 
-def _points(label: str, hue: int, pairs: Sequence[tuple[Judged, Named]]) -> Series:
+def _points(label: str, hue: int, pairs: Sequence[tuple[Judgement, NamedRate]]) -> Series:
     seen = [(named.rate, one.known.best) for one, named in pairs if named.rate is not None]
     return Series(label=label, kind="points", hue=hue, x=[x for x, _ in seen], y=[y for _, y in seen])
 
 
-def _chances(judged: Sequence[Judged]) -> StudyFigure:
+def _chances(judged: Sequence[Judgement]) -> StudyFigure:
     runs = sorted(pair for one in judged for pair in one.chances)
     edges = np.linspace(0, 1, _BINS + 1)
     bins = [

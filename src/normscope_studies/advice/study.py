@@ -10,17 +10,17 @@ from normscope.optim import OPTIMIZERS
 from ..engine.pieces import Pieces
 from ..engine.study import Findings, Scale, Study
 from . import ABOUT
-from .cases import AdviceConfig, Case, cases
+from .cases import AdviceCase, AdviceConfig, cases
 from .claims import claims
 from .fit import families, fitted, fitted_probe, left_out
 from .judge import partly
-from .ladder import REGRET_NATS, STUCK_SHARE, Known
+from .ladder import REGRET_NATS, STUCK_SHARE, TrainedCase
 from .measuring import judged_of, known_of, probed_of, side_by_side, warmup_cases, warmup_of
 from .page import data, figures, tables
 from .tasks import MASKED, VALID_TOKENS, task_of
 
 
-def conditions(config: AdviceConfig, known: Sequence[Known]) -> list[tuple[str, str]]:
+def conditions(config: AdviceConfig, known: Sequence[TrainedCase]) -> list[tuple[str, str]]:
     count = sum(len(one.outcomes) for one in known)
     return [
         (
@@ -92,13 +92,13 @@ def run(config: AdviceConfig, pieces: Pieces) -> Findings:
     )
 
 
-def _rules(usable: Sequence[Known], config: AdviceConfig) -> dict[str, RateRule]:
+def _rules(usable: Sequence[TrainedCase], config: AdviceConfig) -> dict[str, RateRule]:
     """By family, each fitted to all others."""
     return {left[0].case.family: fitted(rest, horizon_updates=config.updates) for rest, left in left_out(usable)}
 
 
-def _small(placement: str, initialisation: str) -> Case:
-    return Case(
+def _small(placement: str, initialisation: str) -> AdviceCase:
+    return AdviceCase(
         architecture="decoder",
         text="toy",
         initialisation=initialisation,

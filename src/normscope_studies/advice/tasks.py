@@ -31,7 +31,7 @@ from normscope.model import (
 from normscope.tasks.protocol import TrainingBatch
 from normscope.tasks.translation import TranslationConfig, TranslationObjective
 
-from .cases import HEAD_WIDTH, Case
+from .cases import HEAD_WIDTH, AdviceCase
 
 _MOST_CHARACTERS = 1_000_000
 """Of the file: more than any of these trainings can read."""
@@ -110,7 +110,7 @@ MASKED = 0.3
 _ORDER, _MASK = 0, 1
 
 
-class Task(ABC):
+class CaseTask(ABC):
     """Batches without end, in an order that the seed decides."""
 
     @abstractmethod
@@ -143,7 +143,7 @@ class Task(ABC):
         return float(-(counts / counts.sum()).log()[targets].mean())
 
 
-def task_of(case: Case, text_file: str, corpus: str, seed: int | None = None) -> Task:
+def task_of(case: AdviceCase, text_file: str, corpus: str, seed: int | None = None) -> CaseTask:
     """text_file: what characters and pieces are of; corpus: the folder of Multi30k. seed: of the batches' order, the
     case's own by default. Raises UserError for one that is not there."""
     seed = case.seed if seed is None else seed
@@ -152,10 +152,10 @@ def task_of(case: Case, text_file: str, corpus: str, seed: int | None = None) ->
     return (_NextToken if case.architecture == "decoder" else _MaskedTokens)(case, text_file, seed)
 
 
-class _Stretches(Task):
+class _Stretches(CaseTask):
     """Stretches of running text, all of one length, from anywhere in it."""
 
-    def __init__(self, case: Case, file: str, seed: int) -> None:
+    def __init__(self, case: AdviceCase, file: str, seed: int) -> None:
         self.case, self.seed = case, seed
         self.text = running_text(case.text, file)
         self.rows = case.tokens // case.length
@@ -254,8 +254,8 @@ class _MaskedTokens(_Stretches):
         return TrainingBatch(run=run, loss=lambda logits_NV: functional.cross_entropy(logits_NV, targets_N))
 
 
-class _Translation(Task):
-    def __init__(self, case: Case, corpus: str, seed: int) -> None:
+class _Translation(CaseTask):
+    def __init__(self, case: AdviceCase, corpus: str, seed: int) -> None:
         self.case = case
         # Plain cross-entropy, so that its end compares with an entropy.
         loss = TranslationConfig(label_smoothing=0.0)
@@ -311,7 +311,7 @@ def _pairs(batch: TranslationBatch) -> TrainingBatch:
     return TrainingBatch(run=run, loss=lambda logits_MV: functional.cross_entropy(logits_MV, targets_M))
 
 
-def _sizes(case: Case) -> dict[str, Any]:
+def _sizes(case: AdviceCase) -> dict[str, Any]:
     return {
         "placement": case.placement,
         "width": case.width,

@@ -12,11 +12,11 @@ from normscope.model import profile
 from normscope.optim import DECAY_EVERYWHERE, OPTIMIZERS, OptimizerConfig, make_optimizer
 from normscope.optim.schedules import linear_warmup
 
-from .cases import Case
-from .tasks import Task, task_of
+from .cases import AdviceCase
+from .tasks import CaseTask, task_of
 
 
-def model_of(case: Case, task: Task) -> nn.Module:
+def model_of(case: AdviceCase, task: CaseTask) -> nn.Module:
     """With its initial weights, those that a placement takes from the first batch included."""
     model = task.model(case.seed)
     first = task.batch(0)
@@ -24,7 +24,7 @@ def model_of(case: Case, task: Task) -> nn.Module:
     return model
 
 
-def optimizer_of(case: Case, rate: float) -> OptimizerConfig:
+def optimizer_of(case: AdviceCase, rate: float) -> OptimizerConfig:
     """With what the optimiser is usually given."""
     listed = OPTIMIZERS[case.optimizer]
     return OptimizerConfig(
@@ -37,7 +37,7 @@ def optimizer_of(case: Case, rate: float) -> OptimizerConfig:
 
 
 def train_once(
-    case: Case, rate: float, *, updates: int, text_file: str, corpus: str, warmup_updates: int = 0
+    case: AdviceCase, rate: float, *, updates: int, text_file: str, corpus: str, warmup_updates: int = 0
 ) -> dict[str, Any]:
     """Losses in nats per target token: of every update's batch before it, and on held-out text at the end.
 
@@ -68,7 +68,7 @@ def train_once(
 
 
 @torch.no_grad()
-def held_out_nats(task: Task, model: nn.Module) -> float:
+def held_out_nats(task: CaseTask, model: nn.Module) -> float:
     """Mean over the held-out batches, which are of about one size."""
     model.eval()
     batches = task.held_out()
@@ -86,7 +86,7 @@ _SMOOTHING = 0.05
 """pytorch-lr-finder's: what a new loss counts."""
 
 
-def range_test(case: Case, *, updates: int, text_file: str, corpus: str, seed: int) -> dict[str, Any]:
+def range_test(case: AdviceCase, *, updates: int, text_file: str, corpus: str, seed: int) -> dict[str, Any]:
     """One training whose rate grows by a constant factor in each update, as Smith 2017 (arXiv:1506.01186) has it.
 
     seed: of the batches' order. Returns rates, losses before each update, and what two well-known tools would suggest.

@@ -17,7 +17,7 @@ from normscope.theory.predict import Update, fitted, output_changes
 
 from ..engine.claims import judged
 from ..engine.page import Claim
-from .measure import RANDOM, AmplificationConfig, Found
+from .measure import RANDOM, AmplificationConfig, ChangesBySize
 
 
 def predicted_exponent(config: AmplificationConfig, placement: str, update: str) -> float | None:
@@ -38,7 +38,7 @@ SUBLAYERS_A_BLOCK = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
+class PublishedOrder:
     """What a paper states of a placement."""
 
     power: float | None
@@ -62,12 +62,14 @@ class Order:
 
 
 _LIU = "Liu et al. 2020, arXiv:2004.08249"
-ORDERS: Mapping[str, Order] = MappingProxyType(
+ORDERS: Mapping[str, PublishedOrder] = MappingProxyType(
     {
-        "post-ln": Order(power=1.0, words="N", source=f"{_LIU}, section 4.1"),
-        "pre-ln": Order(power=None, words="log N", source=f"{_LIU}, section 4.1"),
-        "admin": Order(power=None, words="log N", source=f"{_LIU}, section 4.2"),
-        "deepnorm": Order(power=0.0, words="1", source="Wang et al. 2022, arXiv:2203.00555, section 3.3, of SGD"),
+        "post-ln": PublishedOrder(power=1.0, words="N", source=f"{_LIU}, section 4.1"),
+        "pre-ln": PublishedOrder(power=None, words="log N", source=f"{_LIU}, section 4.1"),
+        "admin": PublishedOrder(power=None, words="log N", source=f"{_LIU}, section 4.2"),
+        "deepnorm": PublishedOrder(
+            power=0.0, words="1", source="Wang et al. 2022, arXiv:2203.00555, section 3.3, of SGD"
+        ),
     }
 )
 """Of the variance of the output's change by one update, N being the number of sub-layers. DeepNorm's is of its norm,
@@ -75,7 +77,7 @@ whose square has the same order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Grown:
+class Growth:
     """Of one placement and kind of update."""
 
     placement: str
@@ -90,18 +92,18 @@ class Grown:
     """What the blocks' changes do alone, summed, over the change of all together; None where it was not asked."""
 
 
-def growths(config: AmplificationConfig, found: Found) -> list[Grown]:
+def growths(config: AmplificationConfig, found: ChangesBySize) -> list[Growth]:
     """Of every placement and update, in the order of the settings."""
     return [_grown(config, found, placement, update) for placement in config.placements for update in config.updates]
 
 
-def _grown(config: AmplificationConfig, found: Found, placement: str, update: str) -> Grown:
+def _grown(config: AmplificationConfig, found: ChangesBySize, placement: str, update: str) -> Growth:
     at_depth = [[seed[update] for seed in found[placement, blocks]] for blocks in config.depths]
     outputs_SX = [[one["output"] for one in seed] for seed in zip(*at_depth, strict=True)]
     alone = None
     if update in config.alone_of:
         alone = estimate([seed[update]["alone"] for seed in found[placement, config.alone_blocks]])
-    return Grown(
+    return Growth(
         placement=placement,
         update=update,
         exponent=exponent(config.depths, outputs_SX),
@@ -114,19 +116,19 @@ def _grown(config: AmplificationConfig, found: Found, placement: str, update: st
 TITLES = {RANDOM: "a random update", "sgd": "SGD", "adam": "Adam", "lion": "Lion", "muon": "Muon"}
 
 
-def claims(config: AmplificationConfig, grown: Sequence[Grown]) -> list[Claim]:
+def claims(config: AmplificationConfig, grown: Sequence[Growth]) -> list[Claim]:
     """One for each placement of which a paper states the order, and one for each kind of update on independence."""
     made = [_order(config, placement, grown) for placement in ORDERS if placement in config.placements]
     made += [_predicted(config, update, grown) for update in config.updates if _known(update, grown)]
     return [*made, *(_independent(config, update, grown) for update in config.alone_of)]
 
 
-def _known(update: str, grown: Sequence[Grown]) -> list[tuple[Grown, float]]:
+def _known(update: str, grown: Sequence[Growth]) -> list[tuple[Growth, float]]:
     """Those of an update whose exponent theory predicts."""
     return [(one, one.predicted) for one in grown if one.update == update and one.predicted is not None]
 
 
-def _predicted(config: AmplificationConfig, update: str, grown: Sequence[Grown]) -> Claim:
+def _predicted(config: AmplificationConfig, update: str, grown: Sequence[Growth]) -> Claim:
     known = _known(update, grown)
     return judged(
         name=f"Predicted without a model, {TITLES[update]}",
@@ -143,7 +145,7 @@ def _predicted(config: AmplificationConfig, update: str, grown: Sequence[Grown])
     )
 
 
-def _order(config: AmplificationConfig, placement: str, grown: Sequence[Grown]) -> Claim:
+def _order(config: AmplificationConfig, placement: str, grown: Sequence[Growth]) -> Claim:
     order, title = ORDERS[placement], named(placement).title
     own = [one for one in grown if one.placement == placement]
     power = order.exponent(config.depths)
@@ -157,7 +159,7 @@ def _order(config: AmplificationConfig, placement: str, grown: Sequence[Grown]) 
     )
 
 
-def _independent(config: AmplificationConfig, update: str, grown: Sequence[Grown]) -> Claim:
+def _independent(config: AmplificationConfig, update: str, grown: Sequence[Growth]) -> Claim:
     title, edge = TITLES[update], config.sum_edge
     what = title if update == RANDOM else f"an update of {title}"
     own = [(named(one.placement).title, one.alone) for one in grown if one.update == update and one.alone is not None]

@@ -162,7 +162,7 @@ class DrawnStack:
         }
 
 
-Found = Mapping[tuple[str, int], Sequence[Mapping[str, Any]]]
+ChangesBySize = Mapping[tuple[str, int], Sequence[Mapping[str, Any]]]
 """By placement and blocks, of each seed what `changes` gives."""
 PARTS = ("total", "own", "amplified")
 

@@ -18,11 +18,11 @@ from ..engine.page import StudyFigure, StudyTable
 from ..engine.pieces import Pieces
 from ..engine.study import Findings, Scale, Study
 from . import ABOUT
-from .claims import ORDERS, TITLES, Grown, claims, growths
-from .measure import PARTS, RANDOM, SMALL_RATES, AmplificationConfig, Found, changes
+from .claims import ORDERS, TITLES, Growth, claims, growths
+from .measure import PARTS, RANDOM, SMALL_RATES, AmplificationConfig, ChangesBySize, changes
 
 
-def measured(config: AmplificationConfig, pieces: Pieces) -> Found:
+def measured(config: AmplificationConfig, pieces: Pieces) -> ChangesBySize:
     """One piece a placement, depth and seed."""
     sizes = [(placement, blocks) for placement in config.placements for blocks in config.depths]
     found: dict[tuple[str, int], list[dict[str, Any]]] = {size: [] for size in sizes}
@@ -53,7 +53,7 @@ _LEAST = 1e-6
 """A part is drawn as far down as this share of the largest: below stands what rounding leaves of 0."""
 
 
-def tables(config: AmplificationConfig, grown: Sequence[Grown]) -> list[StudyTable]:
+def tables(config: AmplificationConfig, grown: Sequence[Growth]) -> list[StudyTable]:
     """Exponents beside the papers' orders; sizes at both ends; what blocks do alone."""
     made = [
         StudyTable(
@@ -100,7 +100,7 @@ def tables(config: AmplificationConfig, grown: Sequence[Grown]) -> list[StudyTab
     return made
 
 
-def _exponent(one: Grown) -> str:
+def _exponent(one: Growth) -> str:
     told = "" if one.predicted is None else f" (predicted {number(one.predicted, 2)})"
     return with_interval(one.exponent, 2) + told
 
@@ -110,11 +110,11 @@ def _papers(placement: str, config: AmplificationConfig) -> str:
     return "" if order is None else f"{order.exponent(config.depths):.2f}: O({order.words})"
 
 
-def _of(grown: Sequence[Grown], placement: str) -> list[Grown]:
+def _of(grown: Sequence[Growth], placement: str) -> list[Growth]:
     return [one for one in grown if one.placement == placement]
 
 
-def figures(config: AmplificationConfig, grown: Sequence[Grown], found: Found) -> list[StudyFigure]:
+def figures(config: AmplificationConfig, grown: Sequence[Growth], found: ChangesBySize) -> list[StudyFigure]:
     """Growth over depth, and own and amplified change inside the deepest stacks."""
     made = [
         StudyFigure.of_panels(
@@ -142,7 +142,7 @@ def figures(config: AmplificationConfig, grown: Sequence[Grown], found: Found) -
     return made
 
 
-def _growth(config: AmplificationConfig, placement: str, own: Sequence[Grown]) -> Panel:
+def _growth(config: AmplificationConfig, placement: str, own: Sequence[Growth]) -> Panel:
     depths, series = [float(n) for n in config.depths], []
     for hue, one in enumerate(own):
         logs = one.logs
@@ -165,7 +165,7 @@ def _growth(config: AmplificationConfig, placement: str, own: Sequence[Grown]) -
     )
 
 
-def _inside(config: AmplificationConfig, placement: str, found: Found) -> Panel:
+def _inside(config: AmplificationConfig, placement: str, found: ChangesBySize) -> Panel:
     several = found[placement, config.depths[-1]]
     means = [_mean([one[_INSIDE]["sublayers"][part] for one in several]) for part in PARTS[1:]]
     least = _LEAST * max((float(v) for mean in means for v in mean if np.isfinite(v)), default=0.0)
@@ -184,7 +184,7 @@ def _inside(config: AmplificationConfig, placement: str, found: Found) -> Panel:
     )
 
 
-def data(config: AmplificationConfig, grown: Sequence[Grown], found: Found) -> dict[str, Any]:
+def data(config: AmplificationConfig, grown: Sequence[Growth], found: ChangesBySize) -> dict[str, Any]:
     """Every exponent and change, and those of sub-layers at the largest depth, means over seeds."""
     return {
         "growth": [

@@ -23,7 +23,7 @@ _SPAN = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Drawn:
+class EncoderSize:
     """An encoder in the theory's setting, and its loss: cross-entropy at random targets over one sequence."""
 
     placement: str
@@ -37,7 +37,7 @@ class Drawn:
             raise ValueError(f"tokens must lie between 2 and {_SPAN} and width be at least {_SPAN}, got {self}")
 
 
-def changes_of(drawn: Drawn, updates: Sequence[str], draws: int) -> list[dict[str, dict[str, Any]]]:
+def changes_of(drawn: EncoderSize, updates: Sequence[str], draws: int) -> list[dict[str, dict[str, Any]]]:
     """For each draw, seeds from 1, and each update: mean squares of changes at a rate of 1, sub-layer by sub-layer.
 
     own: of F(x), by F's own new weights at its old input; amplified: of the rest of F(x)'s change; total: of all of it.
@@ -47,7 +47,7 @@ def changes_of(drawn: Drawn, updates: Sequence[str], draws: int) -> list[dict[st
     return [_changes(drawn, updates, seed) for seed in range(1, draws + 1)]
 
 
-def _changes(drawn: Drawn, updates: Sequence[str], seed: int) -> dict[str, dict[str, Any]]:
+def _changes(drawn: EncoderSize, updates: Sequence[str], seed: int) -> dict[str, dict[str, Any]]:
     seed_weights(seed)
     kind = named(drawn.placement)
     shape = StackShape(kind="encoder", width=drawn.width, ffn_width=drawn.width, encoder_blocks=drawn.blocks)
@@ -209,10 +209,15 @@ class AmplificationTheoryConfig:
                 raise ValueError(str(unknown_name)) from None
             kind(StackShape(kind="encoder", width=drawn.width, ffn_width=drawn.width, encoder_blocks=drawn.blocks))
 
-    def cases(self) -> list[tuple[Drawn, int]]:
+    def cases(self) -> list[tuple[EncoderSize, int]]:
         """What is drawn, and how often."""
         return [
-            (Drawn(placement=name, blocks=blocks, width=self.width, tokens=self.tokens, vocabulary=self.vocabulary), n)
+            (
+                EncoderSize(
+                    placement=name, blocks=blocks, width=self.width, tokens=self.tokens, vocabulary=self.vocabulary
+                ),
+                n,
+            )
             for blocks, n in zip(self.blocks, self.draws, strict=True)
             for name in self.placements
         ]

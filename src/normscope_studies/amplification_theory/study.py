@@ -19,7 +19,7 @@ from ..engine.page import Claim, StudyFigure, StudyTable
 from ..engine.pieces import Pieces
 from ..engine.study import Findings, Scale, Study
 from . import ABOUT
-from .measure import AmplificationTheoryConfig, Drawn, changes_of
+from .measure import AmplificationTheoryConfig, EncoderSize, changes_of
 
 PUBLISHED = {
     ("post-ln", "random"): "O(N)",
@@ -30,7 +30,7 @@ PUBLISHED = {
 """Of the output's change: Liu et al. 2020, section 4.2 (random updates); Wang et al. 2022, section 4 (SGD)."""
 
 
-class Found(NamedTuple):
+class Changes(NamedTuple):
     """One placement, depth and update."""
 
     own: Compared
@@ -43,7 +43,7 @@ class Found(NamedTuple):
     amplified_curve: Compared
 
 
-class Order(NamedTuple):
+class DepthExponent(NamedTuple):
     """The exponent of depth: fitted, and between neighbouring depths the least, the greatest and the last."""
 
     fitted: float
@@ -52,7 +52,7 @@ class Order(NamedTuple):
     last: float
 
 
-Key = tuple[str, int, str]
+_Key = tuple[str, int, str]
 _WHAT = {
     "own": "what the update of a sub-layer's own matrices moves, the mean over sub-layers",
     "amplified": "what sub-layers make of the change at their inputs, the mean over sub-layers",
@@ -60,7 +60,7 @@ _WHAT = {
 }
 
 
-def claims_of(found: Mapping[Key, Found], config: AmplificationTheoryConfig) -> tuple[list[Claim], dict[str, Any]]:
+def claims_of(found: Mapping[_Key, Changes], config: AmplificationTheoryConfig) -> tuple[list[Claim], dict[str, Any]]:
     """A claim for every update and part of the change."""
     claims, data = [], {}
     for update in config.updates:
@@ -88,7 +88,7 @@ def claims_of(found: Mapping[Key, Found], config: AmplificationTheoryConfig) -> 
     return claims, data
 
 
-def figures(found: Mapping[Key, Found], config: AmplificationTheoryConfig) -> list[StudyFigure]:
+def figures(found: Mapping[_Key, Changes], config: AmplificationTheoryConfig) -> list[StudyFigure]:
     """The stream's change over depth in the deepest stacks, a panel an update."""
     deepest = max(config.blocks)
     panels = []
@@ -116,7 +116,7 @@ def figures(found: Mapping[Key, Found], config: AmplificationTheoryConfig) -> li
 
 
 def tables(
-    found: Mapping[Key, Found], orders: Mapping[tuple[str, str], Order], config: AmplificationTheoryConfig
+    found: Mapping[_Key, Changes], orders: Mapping[tuple[str, str], DepthExponent], config: AmplificationTheoryConfig
 ) -> list[StudyTable]:
     """How far every prediction is off, and exponents of depth beside the papers' orders."""
     columns = ["placement", "blocks"]
@@ -164,7 +164,7 @@ def tables(
     ]
 
 
-def _measured_exponent(name: str, update: str, found: Mapping[Key, Found], config: AmplificationTheoryConfig) -> str:
+def _measured_exponent(name: str, update: str, found: Mapping[_Key, Changes], config: AmplificationTheoryConfig) -> str:
     """From the shallowest to the deepest stack, with two standard errors; beside it what is predicted for these."""
     if update not in config.updates:
         return ""
@@ -183,7 +183,7 @@ _Draws = Sequence[Mapping[str, Mapping[str, Any]]]
 def run(config: AmplificationTheoryConfig, pieces: Pieces) -> Findings:
     """One piece a placement and depth: all its draws, under every update."""
     cases = config.cases()
-    found: dict[tuple[str, int, str], Found] = {}
+    found: dict[tuple[str, int, str], Changes] = {}
     for done, (drawn, draws) in enumerate(cases):
         pieces.watch("draws", done, len(cases))
         asked = {"drawn": asdict(drawn), "updates": list(config.updates), "draws": draws}
@@ -214,7 +214,7 @@ def run(config: AmplificationTheoryConfig, pieces: Pieces) -> Findings:
     )
 
 
-def compared(drawn: Drawn, update: str, draws: _Draws) -> Found:
+def compared(drawn: EncoderSize, update: str, draws: _Draws) -> Changes:
     """Everything that was measured under one update, beside the prediction."""
     model = ModelSetting(
         blocks=drawn.blocks,
@@ -241,7 +241,7 @@ def compared(drawn: Drawn, update: str, draws: _Draws) -> Found:
             [[float(np.mean(np.array(draw[update][what])[there] / predicted[there]))] for draw in draws], [1.0]
         )
 
-    return Found(
+    return Changes(
         own=mean_share("own", own),
         amplified=mean_share("amplified", amplified),
         output=curve("output", change.output),
@@ -252,13 +252,13 @@ def compared(drawn: Drawn, update: str, draws: _Draws) -> Found:
     )
 
 
-def order_of(placement: str, update: str, config: AmplificationTheoryConfig) -> Order:
+def order_of(placement: str, update: str, config: AmplificationTheoryConfig) -> DepthExponent:
     """How the predicted change of the output grows with depth."""
     model = ModelSetting(width=config.width, ffn_width=config.width, tokens=config.tokens, vocabulary=config.vocabulary)
     depths = config.predicted_depths
     values = output_changes(placement, model, depths, Update(optimizer=update, rate=1.0))["encoder"]
     local = np.diff(np.log(values)) / np.diff(np.log(depths))
-    return Order(fitted(depths, values).exponent, float(local.min()), float(local.max()), float(local[-1]))
+    return DepthExponent(fitted(depths, values).exponent, float(local.min()), float(local.max()), float(local[-1]))
 
 
 def _conditions(config: AmplificationTheoryConfig) -> list[tuple[str, str]]:

@@ -18,7 +18,7 @@ from normscope.optim import OPTIMIZERS
 from ..advice.cases import rate_of
 from ..advice.judge import area_under_curve
 from ..advice.ladder import nats
-from .ways import Looked, Way
+from .ways import CaseLook, Way
 
 _HALF_RUNG = 0.5 * math.log10(2)
 _MOST_SHARE = 1.5
@@ -27,10 +27,10 @@ diverged has gone says nothing."""
 
 
 @dataclass(frozen=True)
-class Foretold:
+class Forecast:
     """What one way foretells of a case, rung by rung, fitted to cases of other families."""
 
-    looked: Looked
+    looked: CaseLook
     scores: tuple[float, ...]
     """Log odds of being stuck, of every rung in rising order."""
     losses: tuple[float, ...]
@@ -69,13 +69,13 @@ class Foretold:
         return list(zip(self.losses, shares(self.looked), strict=True))
 
 
-def shares(looked: Looked) -> list[float]:
+def shares(looked: CaseLook) -> list[float]:
     """The losses at the end over the unigram entropy, in rising order of the rate."""
     known = looked.known
     return [min(nats(known.outcomes[step]) / known.unigram_nats, _MOST_SHARE) for step in sorted(known.outcomes)]
 
 
-def odds(way: Way, fit: Sequence[Looked]) -> LinearFit:
+def odds(way: Way, fit: Sequence[CaseLook]) -> LinearFit:
     """Log odds of being stuck, by a regression over the trainings of those that the way applies to."""
     fit = [one for one in fit if way.applies(one)]
     names, x = _rows(way, fit)
@@ -87,7 +87,7 @@ def odds(way: Way, fit: Sequence[Looked]) -> LinearFit:
     return LinearFit(offset=found.offset + kinds[ADAM], weights=weights, optimizers=optimizers)
 
 
-def foretold(way: Way, fit: Sequence[Looked], asked: Sequence[Looked]) -> list[Foretold]:
+def foretold(way: Way, fit: Sequence[CaseLook], asked: Sequence[CaseLook]) -> list[Forecast]:
     """Of cases that it applies to, by regressions over those of the fitted that it applies to."""
     fit, asked = ([one for one in some if way.applies(one)] for some in (fit, asked))
     if not asked:
@@ -97,7 +97,7 @@ def foretold(way: Way, fit: Sequence[Looked], asked: Sequence[Looked]) -> list[F
     return _by_case(asked, logistic(x, _stuck(fit))(places), ridge(_bent(x), ends)(_bent(places)))
 
 
-def left_out_foretold(way: Way, looked: Sequence[Looked]) -> list[Foretold]:
+def left_out_foretold(way: Way, looked: Sequence[CaseLook]) -> list[Forecast]:
     """Each family by a fit to the others."""
     found = []
     for family in dict.fromkeys(one.known.case.family for one in looked):
@@ -106,7 +106,7 @@ def left_out_foretold(way: Way, looked: Sequence[Looked]) -> list[Foretold]:
     return found
 
 
-def without_constants(way: Way, asked: Sequence[Looked]) -> list[Foretold]:
+def without_constants(way: Way, asked: Sequence[CaseLook]) -> list[Forecast]:
     """By the way's one number alone, where it has one."""
     if not way.alone:
         return []
@@ -119,15 +119,15 @@ _KINDS = sorted({one.bears_as or name for name, one in OPTIMIZERS.items()})
 """Optimisers with a constant of their own."""
 
 
-def _trainings(looked: Sequence[Looked]) -> list[tuple[Looked, int]]:
+def _trainings(looked: Sequence[CaseLook]) -> list[tuple[CaseLook, int]]:
     return [(one, step) for one in looked for step in sorted(one.known.outcomes)]
 
 
-def _stuck(looked: Sequence[Looked]) -> NDArray[np.bool_]:
+def _stuck(looked: Sequence[CaseLook]) -> NDArray[np.bool_]:
     return np.array([one.known.labels().get(step, False) for one, step in _trainings(looked)])
 
 
-def _rows(way: Way, looked: Sequence[Looked]) -> tuple[list[str], NDArray[np.float64]]:
+def _rows(way: Way, looked: Sequence[CaseLook]) -> tuple[list[str], NDArray[np.float64]]:
     """Names of the columns, and a row a training."""
     tables = []
     for one, step in _trainings(looked):
@@ -142,25 +142,25 @@ def _bent(x: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.concatenate([x, x**2], axis=1)
 
 
-def _by_case(asked: Sequence[Looked], scores: NDArray[np.float64], losses: NDArray[np.float64]) -> list[Foretold]:
+def _by_case(asked: Sequence[CaseLook], scores: NDArray[np.float64], losses: NDArray[np.float64]) -> list[Forecast]:
     found, at = [], 0
     for one in asked:
         end = at + len(one.known.outcomes)
         found.append(
-            Foretold(looked=one, scores=tuple(map(float, scores[at:end])), losses=tuple(map(float, losses[at:end])))
+            Forecast(looked=one, scores=tuple(map(float, scores[at:end])), losses=tuple(map(float, losses[at:end])))
         )
         at = end
     return found
 
 
-Pairs = Callable[[Foretold], list[tuple[float, bool]]]
+ScoredPairs = Callable[[Forecast], list[tuple[float, bool]]]
 
 
-def upper(one: Foretold) -> list[tuple[float, bool]]:
+def upper(one: Forecast) -> list[tuple[float, bool]]:
     return one.upper
 
 
-def every(one: Foretold) -> list[tuple[float, bool]]:
+def every(one: Forecast) -> list[tuple[float, bool]]:
     return one.every
 
 
@@ -184,7 +184,7 @@ class Skill:
     """R² of the loss at the end."""
 
 
-def skill(found: Sequence[Foretold]) -> Skill:
+def skill(found: Sequence[Forecast]) -> Skill:
     edges = [(one.edge, one.looked.known.stuck) for one in found]
     off = [abs(edge - stuck) for edge, stuck in edges if stuck is not None]
     return Skill(
@@ -199,29 +199,29 @@ def skill(found: Sequence[Foretold]) -> Skill:
     )
 
 
-def area(found: Sequence[Foretold], pairs: Pairs) -> Estimate:
+def area(found: Sequence[Forecast], pairs: ScoredPairs) -> Estimate:
     # The trainings of one case are not independent: cases are left out as a whole.
     return jackknife(found, lambda some: _area(some, pairs))
 
 
-def gained(found: Sequence[Foretold], other: Sequence[Foretold], pairs: Pairs) -> Estimate:
+def gained(found: Sequence[Forecast], other: Sequence[Forecast], pairs: ScoredPairs) -> Estimate:
     """How much larger the area of the first is, on the cases that both foretell."""
     by_name = {one.looked.name: one for one in other}
     both = [(one, by_name[one.looked.name]) for one in found if one.looked.name in by_name]
     return jackknife(both, lambda some: _area([a for a, _ in some], pairs) - _area([b for _, b in some], pairs))
 
 
-def _area(found: Sequence[Foretold], pairs: Pairs) -> float:
+def _area(found: Sequence[Forecast], pairs: ScoredPairs) -> float:
     together = [pair for one in found for pair in pairs(one)]
     return area_under_curve([score for score, _ in together], [bad for _, bad in together])
 
 
-def _rank(found: Sequence[Foretold]) -> tuple[float, float, float]:
+def _rank(found: Sequence[Forecast]) -> tuple[float, float, float]:
     edges = [(one.edge, one.looked.known.stuck) for one in found]
     pairs = [(edge, stuck) for edge, stuck in edges if stuck is not None]
     return rank_correlation([edge for edge, _ in pairs], [stuck for _, stuck in pairs])
 
 
-def _explained(found: Sequence[Foretold]) -> float:
+def _explained(found: Sequence[Forecast]) -> float:
     told, ended = np.array([pair for one in found for pair in one.ends]).T
     return float(1 - ((ended - told) ** 2).sum() / ((ended - ended.mean()) ** 2).sum())

@@ -19,9 +19,9 @@ from normscope.tasks.protocol import TrainingBatch
 from normscope.theory.moments import Unpredictable
 from normscope.theory.predict import ModelSetting, Update, predict
 
-from ..advice.cases import HEAD_WIDTH, Case, rate_of
+from ..advice.cases import HEAD_WIDTH, AdviceCase, rate_of
 from ..advice.facts import PROBE_SEED, batches_of
-from ..advice.ladder import Known
+from ..advice.ladder import TrainedCase
 from ..advice.tasks import task_of
 from ..advice.training import model_of, optimizer_of
 
@@ -30,7 +30,7 @@ _LOWEST, _HIGHEST = -15, 4
 """Steps about the rate at which the first update is as long as the weights."""
 
 
-def changes_along(case: Case, *, text_file: str, corpus: str) -> dict[str, Any]:
+def changes_along(case: AdviceCase, *, text_file: str, corpus: str) -> dict[str, Any]:
     """E(f(x, θ*) - f(x, θ))² over E f² of the logits, by the first update at rising rates, on its own batch."""
     task = task_of(case, text_file, corpus)
     model, batch = model_of(case, task), task.batch(0)
@@ -47,7 +47,9 @@ def changes_along(case: Case, *, text_file: str, corpus: str) -> dict[str, Any]:
     return {"rates": rates, "changes": changes}
 
 
-def trials_at(case: Case, steps: Sequence[int], *, updates: int, text_file: str, corpus: str) -> list[dict[str, Any]]:
+def trials_at(
+    case: AdviceCase, steps: Sequence[int], *, updates: int, text_file: str, corpus: str
+) -> list[dict[str, Any]]:
     """What the doctor's short training shows at each rung of the ladder of rates, on batches in another order."""
     model = model_of(case, task_of(case, text_file, corpus))
     batches = batches_of(task_of(case, text_file, corpus, case.seed + PROBE_SEED))
@@ -61,7 +63,7 @@ def trials_at(case: Case, steps: Sequence[int], *, updates: int, text_file: str,
     return found
 
 
-def vocabulary_of(case: Case, *, text_file: str, corpus: str) -> int:
+def vocabulary_of(case: AdviceCase, *, text_file: str, corpus: str) -> int:
     """Of the case's logits."""
     task = task_of(case, text_file, corpus)
     return int(_logits(task.model(case.seed), task.batch(0)).shape[-1])
@@ -77,7 +79,7 @@ def _relative(before: Tensor, after: Tensor) -> float:
     return float((after - before).square().sum() / before.square().sum())
 
 
-def predicted_change(case: Case, *, vocabulary: int) -> float | None:
+def predicted_change(case: AdviceCase, *, vocabulary: int) -> float | None:
     """E‖δy‖² / d of the stack's output at a rate of 1, to first order; None where theory does not follow.
 
     The change goes as the square of the rate. One sequence of tokens that all differ, random targets. Theory follows
@@ -101,7 +103,7 @@ def predicted_change(case: Case, *, vocabulary: int) -> float | None:
     return change.output if change is not None and 0 < change.output < math.inf else None
 
 
-def known_in(file: Path) -> list[Known]:
+def known_in(file: Path) -> list[TrainedCase]:
     """Raises UserError for a file that is not there, or that holds something else."""
     try:
         text = file.read_text(encoding="utf-8")
@@ -111,7 +113,7 @@ def known_in(file: Path) -> list[Known]:
         ) from None
     try:
         table = json.loads(text)
-        return [_known(Case(**case), table["cases"]) for case in table["settings"]["cases"]]
+        return [_known(AdviceCase(**case), table["cases"]) for case in table["settings"]["cases"]]
     except (ValueError, KeyError, TypeError) as error:
         raise UserError(
             f"{file} is not a results.json of `normscope study advice` ({type(error).__name__}: {error}); name one by "
@@ -119,9 +121,9 @@ def known_in(file: Path) -> list[Known]:
         ) from None
 
 
-def _known(case: Case, tables: dict[str, Any]) -> Known:
+def _known(case: AdviceCase, tables: dict[str, Any]) -> TrainedCase:
     table = tables[case.name]
-    return Known(
+    return TrainedCase(
         case=case,
         facts=ModelFacts(**table["facts"]),
         outcomes={

@@ -14,24 +14,24 @@ from normscope.report.chart import Panel, Series
 from normscope.report.words import interval, number
 
 from ..advice.claims import share_claim, warmup_claims
-from ..advice.judge import Judged
-from ..advice.ladder import Known
+from ..advice.judge import Judgement
+from ..advice.ladder import TrainedCase
 from ..advice.measuring import Warmup
 from ..advice.page import of_case, of_cases, of_warmups
 from ..engine.claims import judged
 from ..engine.page import Claim, StudyFigure, StudyTable, TableCell
-from .foretelling import Foretold, Skill, every, gained, skill, upper
-from .ways import FACTS, FACTS_AND_CHANGE, FACTS_AND_EARLY, FORMULA_ALONE, MEASURED, PREDICTED, Looked, Way
+from .foretelling import Forecast, Skill, every, gained, skill, upper
+from .ways import FACTS, FACTS_AND_CHANGE, FACTS_AND_EARLY, FORMULA_ALONE, MEASURED, PREDICTED, CaseLook, Way
 
 AREAS = {PREDICTED: 0.9, MEASURED: 0.97, FACTS_AND_EARLY: 0.97}
 """Under the ROC curve: what is hoped of a prediction without a model, and of measurements."""
 SETS = ("families left out", "held out")
-By = Mapping[str, Mapping[str, Sequence[Foretold]]]
+ForecastsByWay = Mapping[str, Mapping[str, Sequence[Forecast]]]
 """By set of cases, then by way."""
 _SAFE, _NEAR = 0.95, 0.95
 
 
-def claims(found: By, cases: Sequence[Judged], warmups: Sequence[Warmup]) -> list[Claim]:
+def claims(found: ForecastsByWay, cases: Sequence[Judgement], warmups: Sequence[Warmup]) -> list[Claim]:
     """Of ways to foretell, and of the advice on held-out cases."""
     return [
         *(_area(found, way, least) for way, least in AREAS.items()),
@@ -42,7 +42,7 @@ def claims(found: By, cases: Sequence[Judged], warmups: Sequence[Warmup]) -> lis
     ]
 
 
-def _area(found: By, way: str, least: float) -> Claim:
+def _area(found: ForecastsByWay, way: str, least: float) -> Claim:
     skills = {name: skill(ways[way]) for name, ways in found.items() if ways[way]}
     return judged(
         name=f"{way}: trainings that are stuck",
@@ -54,7 +54,7 @@ def _area(found: By, way: str, least: float) -> Claim:
     )
 
 
-def _gains(found: By, way: str, other: str, what: str) -> Claim:
+def _gains(found: ForecastsByWay, way: str, other: str, what: str) -> Claim:
     differences = {name: gained(ways[way], ways[other], upper) for name, ways in found.items() if ways[way]}
     return judged(
         name=f"{way} beside {other}",
@@ -66,7 +66,7 @@ def _gains(found: By, way: str, other: str, what: str) -> Claim:
     )
 
 
-def _advice(cases: Sequence[Judged], warmups: Sequence[Warmup]) -> list[Claim]:
+def _advice(cases: Sequence[Judgement], warmups: Sequence[Warmup]) -> list[Claim]:
     """Of the constants that the package has, on held-out cases."""
     made = []
     for way, rates in {"Instant advice": [c.instant for c in cases], "Probe": [c.probe for c in cases]}.items():
@@ -88,7 +88,7 @@ def _advice(cases: Sequence[Judged], warmups: Sequence[Warmup]) -> list[Claim]:
     return [*made, *warmup_claims(warmups)]
 
 
-def figures(found: By, shown: Sequence[str]) -> list[StudyFigure]:
+def figures(found: ForecastsByWay, shown: Sequence[str]) -> list[StudyFigure]:
     """How trainings are told apart, and the largest rate that trains, by the ways that are shown."""
     title = "Trainings that are stuck, told from the others"
     panels = [
@@ -116,14 +116,14 @@ def figures(found: By, shown: Sequence[str]) -> list[StudyFigure]:
     ]
 
 
-def _curve(way: str, hue: int, found: Sequence[Foretold]) -> Series:
+def _curve(way: str, hue: int, found: Sequence[Forecast]) -> Series:
     pairs = sorted((pair for one in found for pair in every(one)), key=lambda pair: -pair[0])
     stuck = np.array([bad for _, bad in pairs])
     x, y = np.cumsum(~stuck) / max(1, (~stuck).sum()), np.cumsum(stuck) / max(1, stuck.sum())
     return Series(label=way, kind="predicted", hue=hue, x=[0.0, *map(float, x)], y=[0.0, *map(float, y)])
 
 
-def _edges(found: By, shown: Sequence[str]) -> StudyFigure:
+def _edges(found: ForecastsByWay, shown: Sequence[str]) -> StudyFigure:
     panels = []
     for way in shown:
         series = []
@@ -154,7 +154,9 @@ def _edges(found: By, shown: Sequence[str]) -> StudyFigure:
     )
 
 
-def tables(found: By, raw: By, judged: Sequence[Judged], warmups: Sequence[Warmup]) -> list[StudyTable]:
+def tables(
+    found: ForecastsByWay, raw: ForecastsByWay, judged: Sequence[Judgement], warmups: Sequence[Warmup]
+) -> list[StudyTable]:
     """Ways by set of cases, with constants and without; what the advice named for held-out cases; warm-ups."""
     columns = ["way", "cases", "at and above the best rate", "all trainings", "rank correlation", "median factor"]
     made = [
@@ -202,11 +204,11 @@ def _ranked(rank: tuple[float, float, float]) -> str:
 
 
 def data(
-    found: By,
-    raw: By,
-    known: Sequence[Known],
-    looked: Sequence[Looked],
-    judged: Sequence[Judged],
+    found: ForecastsByWay,
+    raw: ForecastsByWay,
+    known: Sequence[TrainedCase],
+    looked: Sequence[CaseLook],
+    judged: Sequence[Judgement],
     warmups: Sequence[Warmup],
     ways: Sequence[Way],
     early_rule: EarlyRule,
@@ -233,7 +235,7 @@ def data(
     }
 
 
-def _plain(found: Sequence[Foretold]) -> dict[str, Any]:
+def _plain(found: Sequence[Forecast]) -> dict[str, Any]:
     one = skill(found)
     estimates = {name: plain_estimate(getattr(one, name)) for name in ("upper", "every", "explained")}
     counts = {"cases": one.cases, "within_3": one.within_3, "bounded": one.bounded}

@@ -15,7 +15,7 @@ from normscope.doctor.advise.rule import EarlyRule, shipped_rule
 from normscope.doctor.advise.short_run import ShortRun
 
 from ..advice.cases import AdviceConfig, Families, cases, rate_of
-from ..advice.ladder import Known
+from ..advice.ladder import TrainedCase
 from ..advice.measuring import judged_of, known_of, probed_of, side_by_side, warmup_cases, warmup_of
 from ..advice.study import SCALES as ADVICE_SCALES
 from ..advice.study import conditions as conditions_of_trainings
@@ -25,8 +25,8 @@ from ..engine.study import Findings, Scale, Study
 from . import ABOUT
 from .foretelling import foretold, left_out_foretold, odds, without_constants
 from .measure import changes_along, known_in, predicted_change, trials_at, vocabulary_of
-from .page import SETS, By, claims, data, figures, tables
-from .ways import EARLY, FACTS, FACTS_AND_EARLY, FORMULA_ALONE, MEASURED, PREDICTED, Looked, ways
+from .page import SETS, ForecastsByWay, claims, data, figures, tables
+from .ways import EARLY, FACTS, FACTS_AND_EARLY, FORMULA_ALONE, MEASURED, PREDICTED, CaseLook, ways
 
 HELD_OUT: Families = {
     ("decoder", "pieces", "paper"): "post-ln 6x48:adamw; sub-ln 4x48:muon; keel 6x32:adamw; x0-residual 4x48:lion; "
@@ -111,7 +111,7 @@ def run(config: AmplificationTrainingsConfig, pieces: Pieces) -> Findings:
             strict=True,
         )
     )
-    raw: By = {
+    raw: ForecastsByWay = {
         name: {way.name: without_constants(way, some) for way in asked}
         for name, some in zip(SETS, (fit, held_out), strict=True)
     }
@@ -125,7 +125,7 @@ def run(config: AmplificationTrainingsConfig, pieces: Pieces) -> Findings:
     )
 
 
-def _looked(config: AmplificationTrainingsConfig, known: Known, pieces: Pieces) -> Looked:
+def _looked(config: AmplificationTrainingsConfig, known: TrainedCase, pieces: Pieces) -> CaseLook:
     case, places = known.case, config.places
     asked = {**asdict(case), **places}
     steps = sorted(known.outcomes)
@@ -137,7 +137,7 @@ def _looked(config: AmplificationTrainingsConfig, known: Known, pieces: Pieces) 
     updates = config.trial_updates
     asked |= {"updates": updates, "steps": steps}
     trials = pieces.get(f"{case.name}/trials-{updates}", asked, trials_at, case, steps, updates=updates, **places)
-    return Looked(
+    return CaseLook(
         known=known,
         predicted=predicted,
         rates=along["rates"],
@@ -155,7 +155,10 @@ def _trial(rate: float, table: Mapping[str, Sequence[float | None]]) -> ShortRun
 
 
 def _conditions(
-    config: AmplificationTrainingsConfig, fitted_to: Sequence[Known], known: Sequence[Known], looked: Sequence[Looked]
+    config: AmplificationTrainingsConfig,
+    fitted_to: Sequence[TrainedCase],
+    known: Sequence[TrainedCase],
+    looked: Sequence[CaseLook],
 ) -> list[tuple[str, str]]:
     """As of the trainings; what everything is fitted to, and how a family is judged."""
     found = dict(conditions_of_trainings(config, known))

@@ -11,7 +11,7 @@ from normscope.doctor.advise.rule import EarlyFacts
 from normscope.doctor.advise.short_run import ShortRun
 
 from ..advice.cases import rate_of
-from ..advice.ladder import Known
+from ..advice.ladder import TrainedCase
 
 _LEAST, _MOST = 1e-12, 1e12
 """Between these a change is told apart; beyond them it is as good as none, or has left all bounds."""
@@ -21,10 +21,10 @@ FIRST_UPDATE = ("reach", "fading", "rise")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Looked:
+class CaseLook:
     """A case whose trainings are known, and what was predicted and measured of it."""
 
-    known: Known
+    known: TrainedCase
     predicted: float | None
     """The squared change of the stack's output at a rate of 1; None where theory does not follow."""
     rates: Sequence[float]
@@ -43,7 +43,7 @@ class Looked:
         return float(np.interp(math.log10(rate), [math.log10(one) for one in self.rates], decades))
 
 
-Numbers = Callable[[Looked, int], dict[str, float]]
+WayFacts = Callable[[CaseLook, int], dict[str, float]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,34 +52,34 @@ class Way:
 
     name: str
     told: str
-    numbers: Numbers
+    numbers: WayFacts
     """By name, beyond the rate, the formula and the optimiser, which every way is told."""
     alone: str = ""
     """Which of all numbers foretells without constants; empty where none does."""
-    applies: Callable[[Looked], bool] = lambda looked: True
+    applies: Callable[[CaseLook], bool] = lambda looked: True
 
-    def features(self, looked: Looked, step: int) -> dict[str, float]:
+    def features(self, looked: CaseLook, step: int) -> dict[str, float]:
         """All numbers of a rung of a case's ladder, but for the optimiser."""
         facts = looked.known.facts.values()
         formula = {name: facts[name] for name in FORMULA}
         return {"rate": math.log10(rate_of(step)), **formula, **self.numbers(looked, step)}
 
 
-def _predicted(looked: Looked, step: int) -> dict[str, float]:
+def _predicted(looked: CaseLook, step: int) -> dict[str, float]:
     assert looked.predicted is not None
     return {"predicted": _decades(looked.predicted * rate_of(step) ** 2)}
 
 
-def _first(looked: Looked, step: int) -> dict[str, float]:
+def _first(looked: CaseLook, step: int) -> dict[str, float]:
     return {"measured": looked.first_change(rate_of(step))}
 
 
-def _facts(looked: Looked, step: int) -> dict[str, float]:
+def _facts(looked: CaseLook, step: int) -> dict[str, float]:
     values = looked.known.facts.values()
     return {name: values[name] for name in FIRST_UPDATE}
 
 
-def _early(updates: int, looked: Looked, step: int) -> dict[str, float]:
+def _early(updates: int, looked: CaseLook, step: int) -> dict[str, float]:
     early = EarlyFacts.of_trial(looked.known.facts, looked.trials[step], updates)
     return {"least_spread": early.least_spread, "risen": early.risen}
 

@@ -15,10 +15,10 @@ from ..engine.claims import Made, judged
 from ..theory import corrected, paper
 from .measure import STACKS, ConcentrationConfig, Quantity
 
-Found = dict[str, dict[Quantity, list[dict[str, Estimate]]]]
+Concentrations = dict[str, dict[Quantity, list[dict[str, Estimate]]]]
 """Of one placement: by stack, quantity, depth, and what `summarised` names."""
-Sides = Literal["above", "outside"]
-Stack = Literal["encoder", "decoder"]
+TailSide = Literal["above", "outside"]
+StackName = Literal["encoder", "decoder"]
 
 QUANTITIES: dict[Quantity, str] = {"state": "hidden state", "read": "what the feed-forward's norm reads"}
 PAPER_NAMES = {("post-ln", "read"): "x^{post,5}", ("pre-ln", "read"): "x^{pre,3}", ("pre-ln", "state"): "x^{pre}"}
@@ -28,7 +28,7 @@ _CONSTANT = 1e-3
 _SECTION = "Xiong et al. 2020, section 3.4"
 
 
-def bounded(config: ConcentrationConfig, found: Mapping[str, Found]) -> list[Made]:
+def bounded(config: ConcentrationConfig, found: Mapping[str, Concentrations]) -> list[Made]:
     """(ε, δ)-boundedness of each placement's quantities: as Definition 1 has it, and with both sides."""
     made = []
     for placement, stacks in found.items():
@@ -42,18 +42,18 @@ def bounded(config: ConcentrationConfig, found: Mapping[str, Found]) -> list[Mad
     return made
 
 
-def constant(stacks: Found, quantity: Quantity) -> bool:
+def constant(stacks: Concentrations, quantity: Quantity) -> bool:
     """Whether it is the same for all tokens behind the embedding, as a norm's output is."""
     return all(float(one["deviation"].mean) < _CONSTANT for s in STACKS for _, one in depths(stacks[s], quantity))
 
 
-def delta_of(config: ConcentrationConfig, one: Mapping[str, Estimate], side: Sides) -> tuple[float, float]:
+def delta_of(config: ConcentrationConfig, one: Mapping[str, Estimate], side: TailSide) -> tuple[float, float]:
     """δ at the claimed ε, mean over models, and its half width."""
     at = config.epsilons.index(config.epsilon)
     return float(one[side].mean[at]), float(one[side].half_width[at])
 
 
-def within_delta(config: ConcentrationConfig, one: Mapping[str, Estimate], side: Sides) -> Answer:
+def within_delta(config: ConcentrationConfig, one: Mapping[str, Estimate], side: TailSide) -> Answer:
     """Whether δ at the claimed ε is at most the claimed one."""
     return between(part(one[side], [config.epsilons.index(config.epsilon)]), greatest=config.delta)
 
@@ -71,7 +71,7 @@ def depths(
     return [(depth, one) for depth, one in enumerate(of[quantity], 0 if quantity == "state" else 1) if depth]
 
 
-def _constant_claim(config: ConcentrationConfig, placement: str, stacks: Found, quantity: Quantity) -> Made:
+def _constant_claim(config: ConcentrationConfig, placement: str, stacks: Concentrations, quantity: Quantity) -> Made:
     every = [one for stack in STACKS for _, one in depths(stacks[stack], quantity)]
     numbers = {
         "largest_deviation": max(float(one["deviation"].mean) for one in every),
@@ -88,7 +88,9 @@ def _constant_claim(config: ConcentrationConfig, placement: str, stacks: Found, 
     return claim, numbers
 
 
-def _bounded_claim(config: ConcentrationConfig, placement: str, stacks: Found, quantity: Quantity, side: Sides) -> Made:
+def _bounded_claim(
+    config: ConcentrationConfig, placement: str, stacks: Concentrations, quantity: Quantity, side: TailSide
+) -> Made:
     deltas = {
         (stack, depth): delta_of(config, one, side)
         for stack in STACKS
@@ -127,7 +129,7 @@ def _bounded_claim(config: ConcentrationConfig, placement: str, stacks: Found, q
     return claim, numbers
 
 
-def _by_stack(holds: Mapping[tuple[Stack, int], Answer]) -> dict[str, Answer]:
+def _by_stack(holds: Mapping[tuple[StackName, int], Answer]) -> dict[str, Answer]:
     """By (stack, depth): one entry for the depths of a stack that agree."""
     found: dict[str, Answer] = {}
     for stack in STACKS:
@@ -206,7 +208,7 @@ def lower_tail(config: ConcentrationConfig) -> Made:
     return claim, numbers
 
 
-def shrinking(config: ConcentrationConfig, found: Mapping[str, Found]) -> Made:
+def shrinking(config: ConcentrationConfig, found: Mapping[str, Concentrations]) -> Made:
     """What eq. (44) is used for, on the squared norms themselves."""
     every = [
         one["shrunk"]
@@ -228,7 +230,7 @@ def shrinking(config: ConcentrationConfig, found: Mapping[str, Found]) -> Made:
     return claim, {"at_least_percent": 100 * (1 - most)}
 
 
-def theorem_1(config: ConcentrationConfig, found: Mapping[str, Found]) -> list[Made]:
+def theorem_1(config: ConcentrationConfig, found: Mapping[str, Concentrations]) -> list[Made]:
     """The theorem's probability from the δ of what the last norm of the decoder reads; no claim where none reads."""
     if not any(stacks["decoder"]["last"] for stacks in found.values()):
         return []

@@ -20,8 +20,8 @@ from ..theory import corrected, paper
 from . import ABOUT
 from .claims import (
     QUANTITIES,
-    Found,
-    Sides,
+    Concentrations,
+    TailSide,
     bounded,
     chi_square,
     constant,
@@ -33,10 +33,10 @@ from .claims import (
 )
 from .measure import STACKS, ConcentrationConfig, Quantity, gaussians, measure_model
 
-_SIDES: dict[Sides, str] = {"above": "Z > (1 + ε) EZ", "outside": "|Z − EZ| > ε EZ"}
+_SIDES: dict[TailSide, str] = {"above": "Z > (1 + ε) EZ", "outside": "|Z − EZ| > ε EZ"}
 
 
-def figures(config: ConcentrationConfig, found: Mapping[str, Found]) -> list[StudyFigure]:
+def figures(config: ConcentrationConfig, found: Mapping[str, Concentrations]) -> list[StudyFigure]:
     """δ over depth, and over ε for what the last norm reads."""
     shown = {name: shown_quantity(stacks) for name, stacks in found.items()}
     over_depth = [_depth_panel(config, name, found[name], stack, shown[name]) for name in found for stack in STACKS]
@@ -70,12 +70,12 @@ def figures(config: ConcentrationConfig, found: Mapping[str, Found]) -> list[Stu
     return figures
 
 
-def shown_quantity(stacks: Found) -> Quantity:
+def shown_quantity(stacks: Concentrations) -> Quantity:
     """The hidden state, or where that is a norm's output what norms read."""
     return "read" if stacks["encoder"]["read"] and constant(stacks, "state") else "state"
 
 
-def tables(config: ConcentrationConfig, found: Mapping[str, Found]) -> list[StudyTable]:
+def tables(config: ConcentrationConfig, found: Mapping[str, Concentrations]) -> list[StudyTable]:
     """One for each placement."""
     return [
         StudyTable(
@@ -103,7 +103,9 @@ def tables(config: ConcentrationConfig, found: Mapping[str, Found]) -> list[Stud
     ]
 
 
-def _depth_panel(config: ConcentrationConfig, placement: str, stacks: Found, stack: str, quantity: Quantity) -> Panel:
+def _depth_panel(
+    config: ConcentrationConfig, placement: str, stacks: Concentrations, stack: str, quantity: Quantity
+) -> Panel:
     depths = range(0 if quantity == "state" else 1, config.blocks + 1)
     lower, upper = corrected.chi_square_tails(width=config.width, epsilon=config.epsilon)
     series = []
@@ -177,9 +179,9 @@ def run(config: ConcentrationConfig, pieces: Pieces) -> Findings:
     )
 
 
-def estimated(models: Sequence[Mapping[str, Any]]) -> Found:
+def estimated(models: Sequence[Mapping[str, Any]]) -> Concentrations:
     """Means over models with 95 % intervals: by stack, quantity, depth and number."""
-    found: Found = {}
+    found: Concentrations = {}
     for stack in STACKS:
         found[stack] = {}
         for quantity, depths in models[0][stack].items():

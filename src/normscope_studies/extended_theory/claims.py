@@ -20,7 +20,7 @@ from normscope.theory.settings import ModelSetting
 from ..engine.claims import judged
 from ..engine.page import Claim
 from ..theory import corrected, paper
-from .measure import LETTERS, W2, Case
+from .measure import LETTERS, W2, StackCase
 
 DECAY = 0.5 * math.log(1.5)
 """What appendix F's (2/3)^{1/2} a block adds to ln ‖∂L/∂W₂‖ from one block to the next."""
@@ -44,7 +44,7 @@ class Profile:
     """Gradient norms over the blocks of one stack, from the first block to the last."""
 
     placement: str
-    case: Case
+    case: StackCase
     model: ModelSetting
     norms_SL: Mapping[str, Floats]
     """By matrix: root mean square over a draw's sequences of the gradient's Frobenius norm."""
@@ -72,7 +72,7 @@ class Profile:
         return estimate(self.norms_SL[W2] / self.predicted_L[W2])
 
 
-def profile(placement: str, case: Case, model: ModelSetting, norms_SL: Mapping[str, Floats]) -> Profile:
+def profile(placement: str, case: StackCase, model: ModelSetting, norms_SL: Mapping[str, Floats]) -> Profile:
     """The measured curves with what is predicted for them."""
     predictions = predict(placement, model)
     looked_at = predictions[case.looked_at]
@@ -86,7 +86,7 @@ def profile(placement: str, case: Case, model: ModelSetting, norms_SL: Mapping[s
     )
 
 
-def _cross_share(case: Case, model: ModelSetting, encoder: Any) -> float:
+def _cross_share(case: StackCase, model: ModelSetting, encoder: Any) -> float:
     """Of the memory's tokens, that are normalised: a (1 + (n-1) ρ) / n, ρ their cosine."""
     rho = float(np.asarray(encoder.p)[-1] / np.asarray(encoder.q)[-1])
     gain = {"theory": corrected.PAPER_SHARES, "paper": corrected.FAIRSEQ_SHARES}[case.setting].attention
@@ -254,7 +254,7 @@ def _bottom(pre: Sequence[Profile], post: Sequence[Profile]) -> Claim:
     )
 
 
-def first_over_post(pre: Sequence[Profile], post: Sequence[Profile]) -> dict[tuple[Case, int], float]:
+def first_over_post(pre: Sequence[Profile], post: Sequence[Profile]) -> dict[tuple[StackCase, int], float]:
     """First block's mean ‖∂L/∂W₂‖ of Pre-LN over Post-LN's, by case and depth; both are in the same order."""
 
     def first(one: Profile) -> float:

@@ -33,7 +33,7 @@ def measured(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class StackCase:
     """A kind of model, and the stack of it that is looked at."""
 
     title: str
@@ -65,10 +65,10 @@ class Case:
 
 
 CASES = {
-    "encoder-1": Case(title="one-token encoder", stack="encoder", one_token=True),
-    "encoder": Case(title="encoder", stack="encoder"),
-    "decoder": Case(title="decoder without cross-attention", stack="decoder"),
-    "crossed": Case(title="decoder with cross-attention", stack="encoder-decoder"),
-    "paper": Case(title="the paper's decoder", stack="encoder-decoder", setting="paper"),
+    "encoder-1": StackCase(title="one-token encoder", stack="encoder", one_token=True),
+    "encoder": StackCase(title="encoder", stack="encoder"),
+    "decoder": StackCase(title="decoder without cross-attention", stack="decoder"),
+    "crossed": StackCase(title="decoder with cross-attention", stack="encoder-decoder"),
+    "paper": StackCase(title="the paper's decoder", stack="encoder-decoder", setting="paper"),
 }
 """By a short name for files."""

@@ -18,7 +18,7 @@ from ..engine.study import Findings, Scale, Study
 from ..theory import paper
 from . import ABOUT
 from .claims import DECAY, Profile, at_depth, by_case, claims, expected_slope, first_over_post, pre_profile, profile
-from .measure import CASES, LETTERS, W2, Case, measured
+from .measure import CASES, LETTERS, W2, StackCase, measured
 
 _INK = -1
 _CUT = 0.3
@@ -207,7 +207,7 @@ class ExtendedTheoryConfig:
         if self.vocabulary < self.tokens + 2:
             raise ValueError(f"vocabulary must be at least tokens + 2, for tokens that differ, got {self.vocabulary}")
 
-    def depths(self, case: Case) -> tuple[int, ...]:
+    def depths(self, case: StackCase) -> tuple[int, ...]:
         """Of a case's stacks."""
         return self.encoder_depths if case.stack == "encoder" else self.decoder_depths
 

@@ -53,7 +53,7 @@ class HiddenStateConfig:
             for name in case.placements:
                 _check(name, case.model)
 
-    def cases(self) -> "list[Case]":
+    def cases(self) -> "list[ModelCase]":
         """What is drawn."""
 
         deep = ModelSetting(
@@ -69,11 +69,13 @@ class HiddenStateConfig:
         pair = replace(paper, stack="encoder-decoder", blocks=self.blocks // 2)
         others, draws, loose = self.others or encoder_placements(), self.draws, self.loose_limit_percent
         return [
-            Case("deep", "Deep encoders, theory's setting", self.deep, deep, self.deep_draws, self.q_limit_percent),
-            Case("theory", "Encoders, theory's setting", others, theory, draws, loose),
-            Case("paper", "Encoders, paper's setting", others, paper, draws, loose),
-            Case("decoder", "Decoders, theory's setting", self.decoders, causal, draws, loose),
-            Case("pair", "Encoder-decoders, paper's setting", self.pairs, pair, draws, loose),
+            ModelCase(
+                "deep", "Deep encoders, theory's setting", self.deep, deep, self.deep_draws, self.q_limit_percent
+            ),
+            ModelCase("theory", "Encoders, theory's setting", others, theory, draws, loose),
+            ModelCase("paper", "Encoders, paper's setting", others, paper, draws, loose),
+            ModelCase("decoder", "Decoders, theory's setting", self.decoders, causal, draws, loose),
+            ModelCase("pair", "Encoder-decoders, paper's setting", self.pairs, pair, draws, loose),
         ]
 
 
@@ -87,7 +89,7 @@ def _check(name: str, model: ModelSetting) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class ModelCase:
     """One model, the placements it is drawn with, and how often."""
 
     name: str

@@ -20,10 +20,10 @@ from ..engine.pieces import Pieces
 from ..engine.study import Findings, Scale, Study
 from ..theory.simulation import SEQUENCES
 from . import ABOUT
-from .measure import Case, HiddenStateConfig, draws_of
+from .measure import HiddenStateConfig, ModelCase, draws_of
 
 MATRIX_NAMES = {"value": "W_V", "ffn_in": "W₁", "ffn_out": "W₂"}
-Curves = dict[str, dict[str, dict[str, Compared]]]
+PlacementCurves = dict[str, dict[str, dict[str, Compared]]]
 """By placement, stack ("encoder" or "decoder"), and what: q, or a matrix's gradient."""
 
 
@@ -36,7 +36,7 @@ _MOVES_BY = 0.1
 """A predicted q that leaves 1 by more is worth a curve in the figure."""
 
 
-def figures(cases: Sequence[Case], found: Mapping[str, Curves]) -> list[StudyFigure]:
+def figures(cases: Sequence[ModelCase], found: Mapping[str, PlacementCurves]) -> list[StudyFigure]:
     deep, pair = cases[0], cases[-1]
     moving = [name for name in deep.placements if _moves(found[deep.name][name]["encoder"]["q"])][:6] or [
         deep.placements[0]
@@ -98,7 +98,9 @@ def _pair(label: str, curve: Compared, hue: int, first: int) -> list[Series]:
     ]
 
 
-def _stream_panel(case: Case, curves: Curves, names: Sequence[str], hues: Mapping[str, int], kind: str) -> Panel:
+def _stream_panel(
+    case: ModelCase, curves: PlacementCurves, names: Sequence[str], hues: Mapping[str, int], kind: str
+) -> Panel:
     series = [s for name in names for s in _pair(named(name).title, curves[name][kind]["q"], hues[name], 0)]
     of = "decoder" if case.model.stack == "encoder-decoder" else ""
     return Panel(
@@ -110,7 +112,7 @@ def _stream_panel(case: Case, curves: Curves, names: Sequence[str], hues: Mappin
     )
 
 
-def _deviation_panel(case: Case, curves: Curves, names: Sequence[str], hues: Mapping[str, int]) -> Panel:
+def _deviation_panel(case: ModelCase, curves: PlacementCurves, names: Sequence[str], hues: Mapping[str, int]) -> Panel:
     series = []
     for name in names:
         q = curves[name]["encoder"]["q"]
@@ -126,7 +128,7 @@ def _gradient_panel(name: str, stacks: Mapping[str, Mapping[str, Compared]]) -> 
     return Panel(title=named(name).title, xlabel="block", ylabel="‖∂L/∂W‖", series=series, from_zero=True)
 
 
-def tables(cases: Sequence[Case], found: Mapping[str, Curves]) -> list[StudyTable]:
+def tables(cases: Sequence[ModelCase], found: Mapping[str, PlacementCurves]) -> list[StudyTable]:
     deep = cases[0]
     columns = ["placement", "q measured", "predicted", "q off by %", "± s.e."]
     rows: list[list[str | float | None]] = []
@@ -166,7 +168,7 @@ def _q_cells(q: Compared) -> list[str | float | None]:
 
 
 def claims_of(
-    cases: Sequence[Case], found: Mapping[str, Curves], config: HiddenStateConfig
+    cases: Sequence[ModelCase], found: Mapping[str, PlacementCurves], config: HiddenStateConfig
 ) -> tuple[list[Claim], dict[str, Any]]:
     """A claim for q in each case, one for each matrix's gradient in the first; and the numbers they quote."""
     claims, data = [], {}
@@ -190,7 +192,7 @@ def claims_of(
     return claims, {name: asdict(spread) for name, spread in data.items()}
 
 
-def _claim(name: str, of: str, case: Case, spread: Spread, beside: str) -> Claim:
+def _claim(name: str, of: str, case: ModelCase, spread: Spread, beside: str) -> Claim:
     """beside: a sentence on what is compared but not judged."""
     return judged(
         name=f"{name}, {case.title.lower()}",
@@ -214,7 +216,7 @@ def _off_by(spread: Spread) -> str:
 def run(config: HiddenStateConfig, pieces: Pieces) -> Findings:
     """One piece a placement and case: all its draws."""
     cases = config.cases()
-    found: dict[str, Curves] = {}
+    found: dict[str, PlacementCurves] = {}
     for case in cases:
         found[case.name] = {}
         for done, name in enumerate(case.placements):
@@ -235,7 +237,7 @@ def run(config: HiddenStateConfig, pieces: Pieces) -> Findings:
     )
 
 
-def _drawn(name: str, case: Case, pieces: Pieces) -> list[dict[str, Any]]:
+def _drawn(name: str, case: ModelCase, pieces: Pieces) -> list[dict[str, Any]]:
     """Of each draw, by stack: q, and squared gradient norms of each matrix."""
     asked = {
         "placement": name,
@@ -247,7 +249,7 @@ def _drawn(name: str, case: Case, pieces: Pieces) -> list[dict[str, Any]]:
     return pieces.get(f"{case.name}/{name}", asked, draws_of, name, case.model, case.draws)  # type: ignore[no-any-return]
 
 
-def compared(name: str, case: Case, draws: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Compared]]:
+def compared(name: str, case: ModelCase, draws: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Compared]]:
     """By stack: q, and of each matrix's gradient norm the mean and, under `root_of`, the root mean square."""
     curves = {}
     for kind, prediction in predict(name, case.model).items():
@@ -260,7 +262,7 @@ def compared(name: str, case: Case, draws: Sequence[Mapping[str, Any]]) -> dict[
     return curves
 
 
-def _conditions(cases: Sequence[Case]) -> list[tuple[str, str]]:
+def _conditions(cases: Sequence[ModelCase]) -> list[tuple[str, str]]:
     model = cases[0].model
     return [
         ("Models", "; ".join(f"{case.title}: {_sizes(case.model)}" for case in cases)),
@@ -285,7 +287,7 @@ def _sizes(model: ModelSetting) -> str:
     return f"{counted(model.blocks, 'block')}, d = {model.width}, feed-forward {model.ffn_width}, {heads}"
 
 
-def _data(curves: Curves, *, all_of: bool) -> dict[str, Any]:
+def _data(curves: PlacementCurves, *, all_of: bool) -> dict[str, Any]:
     """Every curve, or q alone: the others' gradients are in no claim."""
     return {
         name: {
@@ -296,7 +298,7 @@ def _data(curves: Curves, *, all_of: bool) -> dict[str, Any]:
     }
 
 
-def _off(curves: Curves) -> dict[str, Any]:
+def _off(curves: PlacementCurves) -> dict[str, Any]:
     """The largest deviation of each curve, and the standard error there."""
     return {
         name: {

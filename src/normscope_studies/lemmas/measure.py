@@ -23,7 +23,7 @@ from normscope.model.norms import NORMS
 from normscope.placement import StackShape, named
 from normscope.train.device import seed_weights
 
-Key = TypeVar("Key", bound=Hashable)
+_Key = TypeVar("Key", bound=Hashable)
 STEPS = 6
 """The hidden state, and the five superscripts of Table 1."""
 _EQUAL, _ZERO = 1e-6, 1e-6
@@ -141,7 +141,7 @@ def _stack(placement: str, config: LemmasConfig, seed: int) -> Stack:
 
 
 @torch.no_grad()
-def _squared_norms(stack: Stack, places: dict[Key, Point], config: LemmasConfig) -> dict[Key, Tensor]:
+def _squared_norms(stack: Stack, places: dict[_Key, Point], config: LemmasConfig) -> dict[_Key, Tensor]:
     """‖x‖² / d of each token, (T,), at each place, of independent tokens with E‖x_0‖² = d."""
     layout = Layout(torch.tensor([config.tokens]))
     x_TD = torch.randn(config.tokens, config.width)

@@ -25,7 +25,7 @@ class MeasuredBy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listed:
+class ListedClaim:
     """A claim, where it is made, and where it is measured."""
 
     place: str
@@ -48,10 +48,10 @@ class Listed:
 
 
 @cache
-def listed() -> tuple[Sequence[Listed], Mapping[str, MeasuredBy]]:
+def listed() -> tuple[Sequence[ListedClaim], Mapping[str, MeasuredBy]]:
     """All claims in the paper's order, and by folder the results that they are looked up in."""
     table = tomllib.loads(_FILE.read_text(encoding="utf-8"))
-    return [Listed(**one) for one in table["claims"]], {
+    return [ListedClaim(**one) for one in table["claims"]], {
         name: MeasuredBy(**one) for name, one in table["studies"].items()
     }
 
@@ -60,10 +60,10 @@ NOT_RUN = "not run"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class ClaimRow:
     """A claim beside what was found."""
 
-    listed: Listed
+    listed: ListedClaim
     found: str
     """In the words and numbers of the study's data, with their intervals; empty where it was not run."""
     conditions: str
@@ -79,7 +79,7 @@ class Row:
         return NOT_RUN if self.verdict is None else str(self.verdict)
 
 
-def rows(claims: Sequence[Listed], studies: Mapping[str, MeasuredBy], results: Path) -> list[Row]:
+def rows(claims: Sequence[ListedClaim], studies: Mapping[str, MeasuredBy], results: Path) -> list[ClaimRow]:
     """One for each claim of the list. results: a folder with a folder for each study.
 
     Raises UserError where a study's results are damaged, or do not hold a claim that the list says they hold.
@@ -88,13 +88,13 @@ def rows(claims: Sequence[Listed], studies: Mapping[str, MeasuredBy], results: P
     return [_row(one, studies[one.study], read[one.study], results / one.study) for one in claims]
 
 
-def _row(one: Listed, study: MeasuredBy, data: Mapping[str, Any] | None, folder: Path) -> Row:
+def _row(one: ListedClaim, study: MeasuredBy, data: Mapping[str, Any] | None, folder: Path) -> ClaimRow:
     command = one.command or study.command
     if data is None or not one.claim:
-        return Row(listed=one, found="", conditions="", verdict=None, where="", command=command)
+        return ClaimRow(listed=one, found="", conditions="", verdict=None, where="", command=command)
     try:
         claim = next(claim for claim in data["claims"] if claim["name"] == one.claim)
-        return Row(
+        return ClaimRow(
             listed=one,
             found=str(claim["found"]),
             conditions=_conditions(study, data),

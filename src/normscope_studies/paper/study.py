@@ -21,7 +21,7 @@ from ..engine.page import Link, Marked, StudyFigure, StudyTable, TableCell
 from ..engine.pieces import Pieces
 from ..engine.study import Findings, Scale, Study
 from . import ABOUT
-from .rows import NOT_RUN, Row, listed, rows
+from .rows import NOT_RUN, ClaimRow, listed, rows
 
 COLUMNS = ("place", "claim", "published", "ours", "verdict", "study")
 _ORDER = (*map(str, Verdict), NOT_RUN)
@@ -29,18 +29,18 @@ _LOOKS = dict(zip(_ORDER, ((HUES[2], 1.0), (HUES[2], 0.45), (INK, 0.35), (HUES[1
 """Hue and opacity of each verdict."""
 
 
-def counts(rows: Sequence[Row]) -> dict[str, int]:
+def counts(rows: Sequence[ClaimRow]) -> dict[str, int]:
     """By verdict, in the order in which they are counted up."""
     found = Counter(row.verdict_words for row in rows)
     return {verdict: found[verdict] for verdict in _ORDER}
 
 
-def tally(rows: Sequence[Row]) -> str:
+def tally(rows: Sequence[ClaimRow]) -> str:
     """ "14 reproduced, 8 undecided, 12 not run"."""
     return ", ".join(f"{count} {verdict}" for verdict, count in counts(rows).items() if count)
 
 
-def table(rows: Sequence[Row], results: Path, out: Path) -> StudyTable:
+def table(rows: Sequence[ClaimRow], results: Path, out: Path) -> StudyTable:
     """All claims; each links to the reading of the study that measured it, from a page in `out`."""
     return StudyTable(
         title=f"{counted(len(rows), 'claim')}: {tally(rows)}",
@@ -50,7 +50,7 @@ def table(rows: Sequence[Row], results: Path, out: Path) -> StudyTable:
     )
 
 
-def _cells(row: Row, results: Path, out: Path) -> list[TableCell]:
+def _cells(row: ClaimRow, results: Path, out: Path) -> list[TableCell]:
     one = row.listed
     tone = Tone.PLAIN if row.verdict is None else row.verdict.tone
     ours = row.found or row.command
@@ -58,7 +58,7 @@ def _cells(row: Row, results: Path, out: Path) -> list[TableCell]:
     return [one.place, one.statement, one.published, ours, _mark(row, tone), measured]
 
 
-def conditions(rows: Sequence[Row], results: Path, out: Path) -> StudyTable:
+def conditions(rows: Sequence[ClaimRow], results: Path, out: Path) -> StudyTable:
     """What each study measured on, once for all of its claims."""
     return StudyTable(
         title="Conditions: scale, data and seeds of each study",
@@ -68,21 +68,21 @@ def conditions(rows: Sequence[Row], results: Path, out: Path) -> StudyTable:
     )
 
 
-def _by_study(rows: Sequence[Row]) -> list[Row]:
+def _by_study(rows: Sequence[ClaimRow]) -> list[ClaimRow]:
     """One row of each study that has results."""
     return list({row.listed.study: row for row in rows if row.found}.values())
 
 
-def _mark(row: Row, tone: Tone) -> Marked:
+def _mark(row: ClaimRow, tone: Tone) -> Marked:
     return Marked(row.verdict_words, tone, row.where)
 
 
-def address(row: Row, results: Path, out: Path) -> str:
+def address(row: ClaimRow, results: Path, out: Path) -> str:
     """Of the study's reading, relative to `out`."""
     return Path(os.path.relpath(results / row.listed.study / "README.md", out)).as_posix()
 
 
-def markdown(rows: Sequence[Row], results: Path, out: Path) -> str:
+def markdown(rows: Sequence[ClaimRow], results: Path, out: Path) -> str:
     """The table for readers of the repository."""
     lines = [
         f"# The paper's {counted(len(rows), 'claim')}: {tally(rows)}",
@@ -107,7 +107,7 @@ def _line(*cells: str) -> str:
     return f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |"
 
 
-def verdicts_svg(rows: Sequence[Row]) -> str:
+def verdicts_svg(rows: Sequence[ClaimRow]) -> str:
     """How many claims of each part of the paper have which verdict."""
     parts = list(dict.fromkeys(part_of(row) for row in rows))
     by_part = {part: counts([row for row in rows if part_of(row) == part]) for part in parts}
@@ -136,7 +136,7 @@ def verdicts_svg(rows: Sequence[Row]) -> str:
         return to_svg(figure, title="Verdicts on the paper's claims by part", desc=words)
 
 
-def part_of(row: Row) -> str:
+def part_of(row: ClaimRow) -> str:
     """The study that a claim is looked up in, as the paper would call it."""
     return (
         row.listed.study.removesuffix("_cpu")
@@ -205,7 +205,7 @@ def run(config: PaperConfig, pieces: Pieces) -> Findings:
     )
 
 
-def _data(row: Row) -> dict[str, Any]:
+def _data(row: ClaimRow) -> dict[str, Any]:
     one = row.listed
     return {
         "place": one.place,
@@ -221,7 +221,7 @@ def _data(row: Row) -> dict[str, Any]:
     }
 
 
-def _counted_line(row: Row) -> str:
+def _counted_line(row: ClaimRow) -> str:
     one = row.listed
     ours = f"  measured: {row.found}" if row.found else f"  command:  {row.command}"
     return f"{one.place}: {row.verdict_words}\n  claim:    {one.statement} [{one.published}]\n{ours}"

@@ -19,7 +19,7 @@ from .texts import BASE, POST, ProbesConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class PlacementReading:
     """One placement's models on one text."""
 
     placement: str
@@ -66,7 +66,7 @@ class TextReadings:
     target_nats: float
     majority: Mapping[str, float]
     """By property: the share of its commonest class."""
-    readings: Mapping[str, Reading]
+    readings: Mapping[str, PlacementReading]
 
 
 def over_blocks(values_SLP: Floats, place: int = PLACES.index("after")) -> Floats:
@@ -134,7 +134,7 @@ def differs(found: Estimate, edge: float) -> Answer:
     return True if beyond else False if within else None
 
 
-def _others(one: TextReadings) -> list[Reading]:
+def _others(one: TextReadings) -> list[PlacementReading]:
     return [reading for name, reading in one.readings.items() if name != BASE]
 
 
@@ -157,7 +157,7 @@ def _differs(config: ProbesConfig, one: TextReadings) -> Claim:
     )
 
 
-def norm_effect(reading: Reading, name: str) -> Estimate:
+def norm_effect(reading: PlacementReading, name: str) -> Estimate:
     """Accuracy after the norm less that before it, mean over blocks; over seeds."""
     accuracy = reading.accuracy(name)
     return less(over_blocks(accuracy, 1), over_blocks(accuracy, 0))
@@ -199,7 +199,7 @@ def _selective(found: Sequence[TextReadings]) -> Claim:
     )
 
 
-def _lens_gap(reading: Reading) -> Floats:
+def _lens_gap(reading: PlacementReading) -> Floats:
     lens = reading.of("lens_nats")
     half = lens.shape[1] // 2
     gap: Floats = lens[:, half] - lens[:, -1]
@@ -212,7 +212,7 @@ def _compared(
     name: str,
     statement: str,
     source: str,
-    of: Callable[[Reading], Floats],
+    of: Callable[[PlacementReading], Floats],
     what: str,
     sign: int = 1,
 ) -> Claim:

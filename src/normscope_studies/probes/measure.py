@@ -18,12 +18,12 @@ from normscope.optim import OptimizerConfig, ScheduleConfig
 from normscope.train.device import seed_weights
 
 from ..engine.training import Training, TrainingPlan
-from .texts import NONE, Ids, Text, batch_of, packed
+from .texts import NONE, Ids, ProbeText, batch_of, packed
 
 # N = packed tokens, D = width
 
 
-State = Any
+StreamState = Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,24 +35,24 @@ class AroundNorm:
 
 
 @dataclass(slots=True)
-class Passed:
+class PassedState:
     """One forward pass, by completed blocks, from the embedding on."""
 
-    states: list[State] = field(default_factory=list)
+    states: list[StreamState] = field(default_factory=list)
     """The placement's, L + 1 of them."""
     norms: list[AroundNorm] = field(default_factory=list)
     """What every norm of the stack read and gave, in order."""
 
 
 @torch.no_grad()
-def passed(model: LanguageModel, tokens_N: Tensor, layout: Layout) -> Passed:
+def passed(model: LanguageModel, tokens_N: Tensor, layout: Layout) -> PassedState:
     """What a forward pass leaves at its blocks and norms."""
     with _recorded(model.decoder) as found:
         model(tokens_N, layout)
     return found
 
 
-def around_norms(stack: Stack, found: Passed) -> list[AroundNorm]:
+def around_norms(stack: Stack, found: PassedState) -> list[AroundNorm]:
     """Of the stream after each block, L of them: where a norm gives the stream, as in Post-LN, what that norm read and
     the stream; else the stream, and what the first norm gives that reads it: the next block's, or the final one.
 
@@ -78,13 +78,13 @@ def _around(hidden_ND: Tensor, norms: Sequence[AroundNorm], stack: Stack, block:
 
 
 @contextmanager
-def _recorded(stack: Stack) -> Iterator[Passed]:
-    found = Passed()
+def _recorded(stack: Stack) -> Iterator[PassedState]:
+    found = PassedState()
 
     def first(_: nn.Module, inputs: tuple[Any, ...]) -> None:
         found.states.append(inputs[0])
 
-    def block(_: nn.Module, inputs: tuple[Any, ...], output: State) -> None:
+    def block(_: nn.Module, inputs: tuple[Any, ...], output: StreamState) -> None:
         found.states.append(output)
 
     def norm(_: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -109,14 +109,14 @@ _HELD_OUT = 3
 """Every third sequence is held out from the probes."""
 PLACES = ("before", "after")
 """Its norm."""
-Probe = Callable[[NDArray[Any], Ids, NDArray[Any], Ids], float]
+ProbeAccuracy = Callable[[NDArray[Any], Ids, NDArray[Any], Ids], float]
 """Features and labels to fit to, those held out -> the share that is right; given, since adapters do not measure."""
 
 
 def probed(
     model_config: DecoderConfig,
-    text: Text,
-    probe: Probe,
+    text: ProbeText,
+    probe: ProbeAccuracy,
     *,
     seed: int,
     peak_lr: float,
@@ -149,7 +149,7 @@ def probed(
     return found | read(model, text, probe)
 
 
-def read(model: LanguageModel, text: Text, probe: Probe) -> dict[str, Any]:
+def read(model: LanguageModel, text: ProbeText, probe: ProbeAccuracy) -> dict[str, Any]:
     """What is read from a model on the probed sequences, by completed blocks.
 
     accuracy and control, by property: of linear probes on held-out tokens, a row for the embedding's stream (one
@@ -181,7 +181,7 @@ def _probes(
     words_N: Ids,
     labels: Mapping[str, Ids],
     held_out_N: NDArray[np.bool_],
-    probe: Probe,
+    probe: ProbeAccuracy,
 ) -> dict[str, Any]:
     found: dict[str, dict[str, Any]] = {"accuracy": {}, "control": {}, "majority": {}}
     for name, labels_N in labels.items():
@@ -197,7 +197,7 @@ def _probes(
 
 
 def _before_and_after(
-    pair: tuple[Tensor, Tensor], labels_N: Ids, fitted: NDArray[np.bool_], held: NDArray[np.bool_], probe: Probe
+    pair: tuple[Tensor, Tensor], labels_N: Ids, fitted: NDArray[np.bool_], held: NDArray[np.bool_], probe: ProbeAccuracy
 ) -> list[float]:
     """A stream that is both is probed once: the embedding's meets no norm."""
     streams = [x_ND.numpy() for x_ND in (pair[:1] if pair[0] is pair[1] else pair)]

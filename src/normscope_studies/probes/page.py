@@ -10,7 +10,7 @@ from normscope.evidence.estimates import Floats, estimate, plain_estimate
 from normscope.report.chart import Panel, Series
 
 from ..engine.page import StudyFigure, StudyTable
-from .claims import Reading, TextReadings, less, norm_effect, over_blocks
+from .claims import PlacementReading, TextReadings, less, norm_effect, over_blocks
 from .texts import BASE, ProbesConfig
 
 
@@ -113,7 +113,7 @@ def _trained(one: TextReadings) -> StudyTable:
     )
 
 
-def _trained_row(reading: Reading) -> list[str | float | None]:
+def _trained_row(reading: PlacementReading) -> list[str | float | None]:
     worth = estimate(reading.of("left_out_nats")[:, -1])
     lens = reading.of("lens_nats")
     return [
@@ -141,7 +141,7 @@ def _accuracies(one: TextReadings) -> StudyTable:
     )
 
 
-def _accuracy_row(reading: Reading) -> list[str | float | None]:
+def _accuracy_row(reading: PlacementReading) -> list[str | float | None]:
     row: list[str | float | None] = [reading.title]
     for name in reading.properties:
         for values in (reading.accuracy(name), reading.selectivity(name)):
@@ -232,7 +232,7 @@ def data(found: Sequence[TextReadings]) -> dict[str, Any]:
     }
 
 
-def _reading(reading: Reading, base: Reading) -> dict[str, Any]:
+def _reading(reading: PlacementReading, base: PlacementReading) -> dict[str, Any]:
     lens = reading.of("lens_nats")
     return {
         "title": reading.title,

@@ -11,10 +11,10 @@ from normscope.model import DecoderConfig
 from ..engine.pieces import Pieces
 from ..engine.study import Findings, Scale, Study
 from . import ABOUT
-from .claims import Reading, TextReadings, claims
+from .claims import PlacementReading, TextReadings, claims
 from .measure import probed
 from .page import conditions, data, figures, tables
-from .texts import BASE, MAKERS, POST, ProbesConfig, Text
+from .texts import BASE, MAKERS, POST, ProbesConfig, ProbeText
 
 _LONGEST_SENTENCE = 17
 """Inputs of a sentence of the toy language, its beginning included."""
@@ -35,7 +35,7 @@ def run(config: ProbesConfig, pieces: Pieces) -> Findings:
                 pieces.watch("models", done, total)
                 seeds.append(_read(config, text, fingerprint, placement, seed, pieces))
                 done += 1
-            readings[placement] = Reading(placement=placement, seeds=seeds)
+            readings[placement] = PlacementReading(placement=placement, seeds=seeds)
         found.append(
             TextReadings(
                 text=name,
@@ -55,7 +55,7 @@ def run(config: ProbesConfig, pieces: Pieces) -> Findings:
 
 
 def _read(
-    config: ProbesConfig, text: Text, fingerprint: str, placement: str, seed: int, pieces: Pieces
+    config: ProbesConfig, text: ProbeText, fingerprint: str, placement: str, seed: int, pieces: Pieces
 ) -> dict[str, object]:
     model = model_config(config, placement)
     sequences = config.batch_sequences if text.name == "grammar" else max(1, config.batch_sequences // 2)
@@ -88,7 +88,7 @@ def model_config(config: ProbesConfig, placement: str) -> DecoderConfig:
     )
 
 
-def _unigram_nats(text: Text) -> float:
+def _unigram_nats(text: ProbeText) -> float:
     """Validation loss of a model that knows how frequent tokens are in training, one added to every count."""
     train, valid = (np.concatenate([ids[1:] for ids in part]) for part in (text.train, text.valid))
     counts = np.bincount(train, minlength=text.vocabulary) + 1.0

@@ -107,7 +107,7 @@ _FREQUENCIES = 5
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Text:
+class ProbeText:
     """Sequences of ids, each with one id more than it has inputs: the next of every one is its target."""
 
     name: str
@@ -150,7 +150,7 @@ def packed(sequences: Sequence[Ids]) -> tuple[torch.Tensor, Layout]:
     return torch.from_numpy(np.concatenate(inputs)), Layout(torch.tensor([len(ids) for ids in inputs]))
 
 
-def grammar(config: ProbesConfig) -> Text:
+def grammar(config: ProbesConfig) -> ProbeText:
     """The German-like side of the toy language; the end of a sentence also stands before it."""
     words = toy_words()[0]
     ids = {text: number for number, text in enumerate(words, 1)}
@@ -160,7 +160,7 @@ def grammar(config: ProbesConfig) -> Text:
     def encoded(split: str) -> list[Ids]:
         return [np.array([0, *(ids[word.text] for word in one), 0]) for one in sentences[split]]
 
-    return Text(
+    return ProbeText(
         name="grammar",
         vocabulary=len(words) + 1,
         train=encoded("train"),
@@ -198,13 +198,13 @@ def _is_verb(word: Word, text: str) -> bool:
     return word.part == "verb" and word.text == text
 
 
-def documents(config: ProbesConfig) -> Text:
+def documents(config: ProbesConfig) -> ProbeText:
     """Stretches of a prepared corpus. Raises UserError where it is not there."""
     refuse_missing(config.text, "text", "normscope data documents")
     corpus = open_documents(TextDataConfig(corpus=config.text, sequence_length=config.sequence_length))
     train, valid = (_stretches(corpus, split, config.sequence_length) for split in ("train", "valid"))
     probed = valid[config.valid_sequences :][: max(config.probe_sequences // 3, 30)]
-    return Text(
+    return ProbeText(
         name="documents",
         vocabulary=len(corpus.tokeniser),
         train=train,
@@ -257,5 +257,5 @@ def _classes(values: Sequence[str]) -> Ids:
     return np.array([classes.get(value, NONE) for value in values])
 
 
-MAKERS: Mapping[str, Callable[[ProbesConfig], Text]] = {"grammar": grammar, "documents": documents}
+MAKERS: Mapping[str, Callable[[ProbesConfig], ProbeText]] = {"grammar": grammar, "documents": documents}
 """By the names of `TEXTS`."""

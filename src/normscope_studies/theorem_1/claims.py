@@ -23,7 +23,7 @@ EPSILON, DELTA = 0.1, 0.125
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Side:
+class Half:
     """One half of the theorem. Functions are of (blocks, width); ‖∂L/∂x‖ is 1 in all of them."""
 
     placement: str
@@ -65,7 +65,7 @@ def saturated_loss_gradient(width: int) -> float:
 
 
 SIDES = {
-    "post-ln": Side(
+    "post-ln": Half(
         placement="post-ln",
         title="Post-LN",
         order_text="d√(ln d)",
@@ -77,7 +77,7 @@ SIDES = {
         corrected_power=lambda blocks, width: 1.5 - 0.5 / width,
         one_token_power=lambda blocks, width: 1.5 - 0.5 / width,
     ),
-    "pre-ln": Side(
+    "pre-ln": Half(
         placement="pre-ln",
         title="Pre-LN",
         order_text="d√(ln d / L)",
@@ -108,7 +108,7 @@ PREDICTED_WITHIN = 0.1
 class Sweep:
     """Gradients of the last W₂ of one placement over depth or width."""
 
-    side: Side
+    side: Half
     over: Literal["blocks", "width"]
     tokens: int
     rows: str
@@ -179,7 +179,7 @@ def claims(sweeps: Sequence[Sweep]) -> list[Claim]:
     return [*found, _mean_field(sweeps), _long_rows(sweeps)]
 
 
-def _bound(side: Side, sweeps: Sequence[Sweep]) -> Claim:
+def _bound(side: Half, sweeps: Sequence[Sweep]) -> Claim:
     least = paper.theorem_1_probability(epsilon=EPSILON, delta=DELTA)
     total = sum(sweep.gradients_SXQ.size for sweep in sweeps)
     above = sum(sweep.exceeding("paper_bound") for sweep in sweeps)
@@ -193,7 +193,7 @@ def _bound(side: Side, sweeps: Sequence[Sweep]) -> Claim:
     )
 
 
-def _order(side: Side, wide: Sequence[Sweep]) -> Claim:
+def _order(side: Half, wide: Sequence[Sweep]) -> Claim:
     claimed = order_exponent(wide[0])
     low, high = next(sweep for sweep in wide if sweep.tokens == 1).slack("paper_order")
     return judged(
@@ -212,7 +212,7 @@ def order_exponent(sweep: Sweep) -> float:
     return float(exponent(sweep.x, sweep.bounds("paper_order")[None]).mean)
 
 
-def _over_depth(side: Side, deep: Sequence[Sweep]) -> Claim:
+def _over_depth(side: Half, deep: Sequence[Sweep]) -> Claim:
     return judged(
         name=f"Theorem 1, {side.title}: over depth",
         statement=f"The gradient of the last W₂ {side.over_depth_text}.",
@@ -223,7 +223,7 @@ def _over_depth(side: Side, deep: Sequence[Sweep]) -> Claim:
     )
 
 
-def _right_order(side: Side, wide: Sequence[Sweep]) -> Claim:
+def _right_order(side: Half, wide: Sequence[Sweep]) -> Claim:
     return judged(
         name=f"Corrected, {side.title}: the scale",
         statement=f"One position's gradient has rank one, so the scale is O({side.corrected_order_text}), not "
@@ -234,7 +234,7 @@ def _right_order(side: Side, wide: Sequence[Sweep]) -> Claim:
     )
 
 
-def _right_bound(side: Side, sweeps: Sequence[Sweep]) -> Claim:
+def _right_bound(side: Half, sweeps: Sequence[Sweep]) -> Claim:
     least = {sweep.name: corrected.theorem_1_probability(delta=DELTA, positions=sweep.tokens) for sweep in sweeps}
     above = {name: sum(s.exceeding("corrected_bound") for s in sweeps if s.name == name) for name in least}
     total = {name: sum(s.gradients_SXQ.size for s in sweeps if s.name == name) for name in least}
@@ -253,7 +253,7 @@ def _right_bound(side: Side, sweeps: Sequence[Sweep]) -> Claim:
     )
 
 
-def _value(side: Side, sweeps: Sequence[Sweep]) -> Claim:
+def _value(side: Half, sweeps: Sequence[Sweep]) -> Claim:
     ones = [sweep for sweep in sweeps if sweep.tokens == 1]
     return judged(
         name=f"Corrected, {side.title}: the value",

@@ -15,7 +15,7 @@ from ..engine.pieces import Pieces
 from ..engine.study import Findings, Scale, Study
 from ..theory import corrected, paper
 from . import ABOUT
-from .claims import DELTA, EPSILON, LONG, SHORT, SIDES, Side, Sweep, claims, order_exponent, saturated_loss_gradient
+from .claims import DELTA, EPSILON, LONG, SHORT, SIDES, Half, Sweep, claims, order_exponent, saturated_loss_gradient
 from .measure import sweeps_of_seed
 
 _INK, _GREEN, _PINK = -1, 2, 3
@@ -192,7 +192,7 @@ def run(config: Theorem1Config, pieces: Pieces) -> Findings:
     )
 
 
-def _sweeps(side: Side, config: Theorem1Config, pieces: Pieces) -> Iterator[Sweep]:
+def _sweeps(side: Half, config: Theorem1Config, pieces: Pieces) -> Iterator[Sweep]:
     """In both directions, for both numbers of tokens, and over width for both kinds of rows."""
     seeds = []
     for done in range(config.seeds):
@@ -214,7 +214,7 @@ def _sweeps(side: Side, config: Theorem1Config, pieces: Pieces) -> Iterator[Swee
         )
 
 
-def _seed(side: Side, config: Theorem1Config, seed: int, pieces: Pieces) -> dict[str, Any]:
+def _seed(side: Half, config: Theorem1Config, seed: int, pieces: Pieces) -> dict[str, Any]:
     """By direction, for each place what `last_layer_gradients` gives."""
     sizes: dict[str, Any] = {
         "tokens": [1, config.tokens],
@@ -236,7 +236,7 @@ def _values(seeds: Sequence[dict[str, Any]], over: str, tokens: int, rows: str, 
     return np.array([[one(entries) for entries in seed[over]] for seed in seeds], dtype=np.float64)
 
 
-def _predicted(side: Side, shape: tuple[int, int], tokens: int, rows: str, vocabulary: int) -> float:
+def _predicted(side: Half, shape: tuple[int, int], tokens: int, rows: str, vocabulary: int) -> float:
     if rows == SHORT:
         return side.one_token(*shape) if tokens == 1 else side.predicted(*shape, tokens=tokens, vocabulary=vocabulary)
     # Behind long rows positions that are alike are all taken for the same word: no closed form for several.

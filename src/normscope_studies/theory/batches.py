@@ -13,7 +13,7 @@ from normscope.model import ModelConfig
 from normscope.theory.predict import ModelSetting
 from normscope.theory.settings import RepeatedTokens
 
-Ids = NDArray[np.int64]
+_Ids = NDArray[np.int64]
 
 
 def setting_of(
@@ -58,7 +58,7 @@ class Repeats:
     apart: float
 
 
-def repeats(firsts: Sequence[Ids], seconds: Sequence[Ids]) -> Repeats:
+def repeats(firsts: Sequence[_Ids], seconds: Sequence[_Ids]) -> Repeats:
     """Of the same sentences twice: with what stands at one place of a pair, and at the other. 0 where there is no pair.
 
     A place and itself are no pair. Raises ValueError without sentences, or where the lengths differ.
@@ -67,7 +67,7 @@ def repeats(firsts: Sequence[Ids], seconds: Sequence[Ids]) -> Repeats:
         raise ValueError("no sentences to count repeats in")
     size = 1 + max(int(ids.max()) for ids in (*firsts, *seconds))
 
-    def meetings(first: Ids, second: Ids) -> int:
+    def meetings(first: _Ids, second: _Ids) -> int:
         return int(np.bincount(first, minlength=size) @ np.bincount(second, minlength=size))
 
     sentences = list(zip(firsts, seconds, strict=True))
@@ -80,6 +80,6 @@ def repeats(firsts: Sequence[Ids], seconds: Sequence[Ids]) -> Repeats:
     return Repeats((own - at_home) / own_pairs if own_pairs else 0.0, (every - own) / far_pairs if far_pairs else 0.0)
 
 
-def _rows(ids_BT: Tensor, lengths_B: Tensor) -> list[Ids]:
+def _rows(ids_BT: Tensor, lengths_B: Tensor) -> list[_Ids]:
     """The real tokens of each sentence."""
     return [row[:length].cpu().numpy() for row, length in zip(ids_BT, lengths_B.tolist(), strict=True)]

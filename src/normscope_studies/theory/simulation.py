@@ -27,7 +27,7 @@ SEQUENCES = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Drawn:
+class StackDraw:
     """One stack of one draw, or means over draws; each a mean over the draw's sequences."""
 
     q: NDArray[np.float64]
@@ -43,18 +43,18 @@ class Drawn:
         return {name: np.sqrt(square) for name, square in self.squares.items()}
 
 
-def mean_of(draws: Sequence[Drawn]) -> Drawn:
+def mean_of(draws: Sequence[StackDraw]) -> StackDraw:
     """Means over draws. Raises ValueError without any."""
     if not draws:
         raise ValueError("no draws to take means of")
-    return Drawn(
+    return StackDraw(
         q=np.mean([draw.q for draw in draws], axis=0),
         p=np.mean([draw.p for draw in draws], axis=0),
         squares={name: np.mean([draw.squares[name] for draw in draws], axis=0) for name in draws[0].squares},
     )
 
 
-def simulate(placement: str, model: ModelSetting, draws: int, seed: int = 0) -> dict[str, Drawn]:
+def simulate(placement: str, model: ModelSetting, draws: int, seed: int = 0) -> dict[str, StackDraw]:
     """Means over `draws` models of float32, by stack: "encoder", "decoder" or both."""
     simulation = Simulation(placement, model)
     drawn = [simulation.draw(seed * draws + i) for i in range(draws)]
@@ -90,7 +90,7 @@ class Simulation:
                 for name, linear in sublayer.f.matrices():
                     _record_gradient(linear, partial(self._add_square, kind, crosses + name))
 
-    def draw(self, seed: int) -> dict[str, Drawn]:
+    def draw(self, seed: int) -> dict[str, StackDraw]:
         """Weights, sequences, targets and, where it is not tied, the output projection, all of that seed."""
         seed_weights(seed)
         initialise(self.modules, self.model.setting, self.placement)
@@ -166,9 +166,9 @@ def _moments(x_ND: Tensor) -> tuple[float, float]:
     return one / tokens, (float(products.sum()) - one) / pairs if pairs else math.nan
 
 
-def _drawn(stream: list[tuple[float, float]], squares: dict[str, list[float]]) -> Drawn:
+def _drawn(stream: list[tuple[float, float]], squares: dict[str, list[float]]) -> StackDraw:
     moments = np.array(stream)
     # Gradients were recorded from the last block to the first.
-    return Drawn(
+    return StackDraw(
         q=moments[:, 0], p=moments[:, 1], squares={name: np.array(found[::-1]) for name, found in squares.items()}
     )
