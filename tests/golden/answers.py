@@ -26,14 +26,18 @@ _ORIGIN = (
 )
 VOLATILE = frozenset({*_ORIGIN, "version", "python", "torch", "platform", "processor", "cores"})
 """Keys of JSON files whose values tell of the clock, the source or the machine."""
-_TIMED = re.compile(r"seconds|per_second|^time|guard|sha256_of_this_file")
-_CLOCKED = re.compile(r"^\.lock$|^events\.out|\.html$|^MANIFEST\.sha256$")
-"""Names of files that are never the same twice, of pages, which are recorded as words, and of sums of other files."""
+_TIMED = re.compile(r"seconds|per_second|^time|^datetime|worker_id|guard|sha256_of_this_file")
+_CLOCKED = re.compile(r"(^|/)(\.lock$|events\.out|logs/|MANIFEST\.sha256$)|\.html$")
+"""Files that are never the same twice, pages, which are recorded as words, and sums of other files."""
+_STAGES = re.compile(r"^.*( \.\.\.|: \d+ of \d+(, about .*)?)\n", re.MULTILINE)
+"""Lines of progress on stderr, which show what takes long enough."""
+_OF_PATHS = re.compile(r"(# SHA-256 of the lines above: )\w{64}")
+"""A hash of a configuration, which names its corpus by a whole path."""
 _IN_TEXTS = (
     (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "<when>"),
     (r"NormScope \d\S*, source [0-9a-f]{12}(, commit [0-9a-f]{12}( \(modified\))?)?", "<made by>"),
     (r"measured in \d+ s", "measured in <seconds>"),
-    (r"(?s)\nCommands\n(?!.*\nCommands\n).*\nEnvironment\n.*", "\n"),
+    (r"(?s)\n(Exact c|C)ommands\n(?!.*\n(Exact c|C)ommands\n).*\nEnvironment\n.*", "\n"),
 )
 """What tells of them in texts, and what stands there instead; commands and environment end a page."""
 
@@ -63,7 +67,7 @@ class Desk:
         """SHA-256 and length of every file that a clock is not in; of JSON files and configurations what they say."""
         found: dict[str, Any] = {}
         for file in sorted(files):
-            if _CLOCKED.search(file.name):
+            if _CLOCKED.search(file.relative_to(top).as_posix()):
                 continue
             content = file.read_bytes()
             values = _as_json(file, content)
@@ -84,7 +88,7 @@ class Desk:
         out, err = (text.read_text(encoding="utf-8", errors="replace") for text in texts[1:])
         for text in texts:
             text.unlink()
-        return code, out, err
+        return code, out, _STAGES.sub("", err)
 
     def said(self, name: str, *words: object, expected: int = 0, cwd: Path | None = None, stdin: str = "") -> str:
         """Record the exit code and what was printed; stderr where the code is not the expected one. Gives stdout."""
@@ -99,7 +103,7 @@ class Desk:
             return {
                 self.unplaced(str(key)): self.plain(item)
                 for key, item in value.items()
-                if str(key) not in VOLATILE and not _TIMED.search(str(key))
+                if str(key) not in VOLATILE and not _TIMED.search(str(key)) and not _names_a_path(key, item)
             }
         if isinstance(value, list | tuple):
             return [self.plain(item) for item in value]
@@ -111,12 +115,18 @@ class Desk:
 
     def unplaced(self, text: str) -> str:
         """Without folders that have other names elsewhere."""
+        text = _OF_PATHS.sub(r"\1<of a path>", text)
         return re.sub(r"/tmp/golden-[^/\s\"',:;)]+", "<scratch>", text.replace(str(self.tree), "<tree>"))
 
     def _write(self, name: str, text: str) -> None:
         file = self.folder / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text + "\n", encoding="utf-8")
+
+
+def _names_a_path(key: object, value: Any) -> bool:
+    """Whether it is a run's identity, a hash of its configuration."""
+    return key == "run" and bool(re.fullmatch(r"[0-9a-f]{64}", str(value)))
 
 
 def _command(words: list[str], cwd: Path, texts: list[Path]) -> None:
@@ -145,12 +155,12 @@ def _command(words: list[str], cwd: Path, texts: list[Path]) -> None:
 
 def _as_json(file: Path, content: bytes) -> Any:
     """What a JSON file or a configuration says, so that a difference can be read; None for others and large ones."""
-    if file.suffix not in (".json", ".jsonl", ".toml") or len(content) > 200_000:
+    if file.suffix not in (".json", ".jsonl", ".toml", ".txt") or len(content) > 200_000:
         return None
     text = content.decode()
     if file.suffix == ".jsonl":
         return [json.loads(line) for line in text.splitlines()]
-    return text.splitlines() if file.suffix == ".toml" else json.loads(text)
+    return json.loads(text) if file.suffix == ".json" else text.splitlines()
 
 
 class _Words(HTMLParser):

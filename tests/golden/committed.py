@@ -4,18 +4,15 @@ import importlib
 import json
 import math
 import pkgutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, fields, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from .answers import Desk
 from .recording import Items
-
-_ROOTS = ("normscope.studies", "normscope_studies")
-"""Where studies are; the first that there is."""
 
 
 def items(tree: Path) -> Items:
@@ -31,26 +28,17 @@ def items(tree: Path) -> Items:
     }
 
 
+@cache
 def of_study(study: str, name: str) -> Any:
     """A class, function or value of a study by its name, in whichever of its files it is defined."""
-    for module in _modules(study):
+    package = importlib.import_module(f"normscope_studies.{study}")
+    inner = pkgutil.iter_modules(getattr(package, "__path__", ()), f"{package.__name__}.")
+    for module in (package, *(importlib.import_module(one.name) for one in inner)):
         found = vars(module).get(name)
         elsewhere = isinstance(found, ModuleType) or getattr(found, "__module__", module.__name__) != module.__name__
         if found is not None and not elsewhere:
             return found
     raise LookupError(f"{study} has no {name}")
-
-
-@cache
-def _modules(study: str) -> list[Any]:
-    for root in _ROOTS:
-        try:
-            package = importlib.import_module(f"{root}.{study}")
-        except ModuleNotFoundError:
-            continue
-        inner = pkgutil.iter_modules(getattr(package, "__path__", ()), f"{package.__name__}.")
-        return [package, *(importlib.import_module(one.name) for one in inner)]
-    raise LookupError(f"no study {study}")
 
 
 Adapter = Callable[[str, Any, Mapping[str, Any]], tuple[list[Any], Any]]
@@ -79,95 +67,90 @@ def _tupled(value: Any) -> Any:
     return tuple(map(_tupled, value)) if isinstance(value, list) else value
 
 
-def _run(nats: float, finite: bool = True) -> Any:
-    return of_study("ladders", "Run")(cell=None, final_nats=nats, first_nats=math.nan, finite=finite)
+def _ladder(
+    arm: Mapping[str, Any], peak_lrs: Any, *, losses: str = "ladder_nats", finite: str = "ladder_finite"
+) -> Any:
+    run = partial(of_study("engine", "LadderRun"), cell=None, first_nats=math.nan)
+    again = arm.get("again_nats") or {arm.get("best_lr"): arm.get("last_loss_nats")}
+    return of_study("engine", "Ladder")(
+        warmup_updates=arm["warmup_updates"],
+        peak_lrs=peak_lrs,
+        runs=[
+            [run(final_nats=nats, finite=stayed) for nats, stayed in zip(*row, strict=True)]
+            for row in zip(arm[losses], arm[finite], strict=True)
+        ],
+        again={}
+        if losses != "ladder_nats"
+        else {float(lr): [run(final_nats=nats, finite=True) for nats in found] for lr, found in again.items()},
+    )
 
 
-def _rows(arm: Mapping[str, Any], losses: str, finite: str) -> list[list[Any]]:
-    return [list(map(_run, *both)) for both in zip(arm[losses], arm[finite], strict=True)]
+def _pair(arm: Mapping[str, Any], peak_lrs: Any) -> Any:
+    without, warm = (_ladder(arm[name], peak_lrs) for name in ("without_warmup", "with_warmup"))
+    return of_study("engine", "WarmupPair")(without=without, warm=warm)
 
 
 def _optimizers(study: str, config: Any, data: Mapping[str, Any]) -> tuple[list[Any], Any]:
-    arms = {}
-    for pairing in data["pairings"]:
-        for arm in (pairing["without_warmup"], pairing["with_warmup"]):
-            key = of_study(study, "Key")(pairing["placement"], pairing["optimizer"], arm["warmup_updates"])
-            arms[key] = of_study(study, "Arm")(
-                key=key,
-                peak_lrs=arm["peak_lrs"],
-                ladder=_rows(arm, "ladder_nats", "ladder_finite"),
-                again={float(lr): [_run(nats) for nats in losses] for lr, losses in arm["again_nats"].items()},
-            )
-    found = of_study(study, "pairings")(config, arms)
-    needs = {" ".join(key): [str(one.need), one.better.best_lr, one.better.at_an_end] for key, one in found.items()}
-    return of_study(study, "claims")(config, found), needs
+    pairs = {
+        (one["placement"], one["optimizer"]): _pair(one, one["without_warmup"]["peak_lrs"]) for one in data["pairings"]
+    }
+    need = of_study(study, "need")
+    needs = {
+        " ".join(key): [str(need(pair.gain, config.needs_nats)), pair.better.best_lr, pair.better.at_an_end]
+        for key, pair in pairs.items()
+    }
+    return of_study(study, "claims")(config, pairs), needs
 
 
 def _streams(study: str, config: Any, data: Mapping[str, Any]) -> tuple[list[Any], Any]:
-    def standings() -> Iterator[Any]:
-        for task, trial in data["trials"].items():
-            arms, seen = {}, {}
-            for name, placement in trial["placements"].items():
-                for arm in (placement["without_warmup"], placement["with_warmup"]):
-                    key = name, arm["warmup_updates"]
-                    arms[key] = of_study(study, "Arm")(
-                        placement=name,
-                        warmup_updates=key[1],
-                        ffn_width=placement["ffn_width"],
-                        parameters=placement["parameters"],
-                        peak_lrs=config.peak_lrs,
-                        ladder=_rows(arm, "ladder_nats", "ladder_finite"),
-                        best=[_run(nats) for nats in arm["last_loss_nats"]],
-                    )
-                    seen[key] = arm["seen"]
-            unigram = trial["unigram_nats"]
-            yield of_study(study, "stand")(
-                config, task, unigram, arms, lambda arm, seen=seen: seen[arm.placement, arm.warmup_updates]
-            )
-
-    found = list(standings())
-    return of_study(study, "claims")(config, found), [standing.placements for standing in found]
+    found = [
+        of_study(study, "StreamRuns")(
+            task=task,
+            unigram_nats=trial["unigram_nats"],
+            pairs={name: _pair(one, config.peak_lrs) for name, one in trial["placements"].items()},
+            sizes={name: (one["ffn_width"], one["parameters"]) for name, one in trial["placements"].items()},
+            inside={
+                (name, one[arm]["warmup_updates"]): one[arm]["seen"]
+                for name, one in trial["placements"].items()
+                for arm in ("without_warmup", "with_warmup")
+            },
+        )
+        for task, trial in data["trials"].items()
+    ]
+    return of_study(study, "claims")(config, found), [one.placements for one in found]
 
 
 def _adaptive(study: str, config: Any, data: Mapping[str, Any]) -> tuple[list[Any], Any]:
+    """The placements stand in the order of the configuration."""
     found = []
     for task, trial in data["trials"].items():
-        arms = {}
-        for kind in trial["arms"]:
-            for arm in (kind["without_warmup"], kind["with_warmup"]):
-                key = of_study(study, "Key")(kind["placement"], kind["drive"], arm["warmup_updates"])
-                arms[key] = of_study(study, "Arm")(
-                    key=key,
-                    peak_lrs=arm["peak_lrs"],
-                    ladder=_rows(arm, "ladder_nats", "ladder_finite"),
-                    best=[_run(nats) for nats in arm["last_loss_nats"]],
-                )
+        arms = {(one["placement"], one["drive"]): _pair(one, config.peak_lrs) for one in trial["arms"]}
+        pairs = {tuple(kind): arms[tuple(kind)] for kind in config.kinds}
         unigram = trial["unigram_nats"]
-        found.append(of_study(study, "Standing")(task=task, unigram_nats=unigram, config=config, arms=arms))
-    return of_study(study, "claims")(config, found), [standing.kinds for standing in found]
+        found.append(of_study(study, "AdaptiveRuns")(task=task, unigram_nats=unigram, pairs=pairs))
+    return of_study(study, "claims")(config, found), [one.kinds for one in found]
 
 
 def _transfer(study: str, config: Any, data: Mapping[str, Any]) -> tuple[list[Any], Any]:
-    moved = {(one["placement"], one["width"], one["blocks"]): one["seeds"] for one in data["coordinates"]}
-    ladders = {}
+    size, pair = of_study(study, "SizedModel"), of_study("engine", "WarmupPair")
+    changes = {size(one["placement"], one["width"], one["blocks"]): one["seeds"] for one in data["coordinates"]}
+    ladders: dict[Any, list[Any]] = {}
     for one in data["ladders"]:
-        key = of_study(study, "Key")(*(one[name] for name in ("placement", "width", "blocks", "warmup_updates")))
-        runs = _rows(one, "last_loss_nats", "finite")
-        ladders[key] = of_study(study, "Ladder")(key=key, peak_lrs=config.peak_lrs, runs=runs)
-    checks = of_study(study, "coordinate_drifts")(config, moved)
-    rates = of_study(study, "rate_drifts")(config, ladders)
+        ladder = _ladder(one, config.peak_lrs, losses="last_loss_nats", finite="finite")
+        ladders.setdefault(size(one["placement"], one["width"], one["blocks"]), []).append(ladder)
+    pairs = {key: pair(**dict(zip(("without", "warm"), both, strict=True))) for key, both in ladders.items()}
+    checks, rates = of_study(study, "coordinate_drifts")(config, changes), of_study(study, "rate_drifts")(config, pairs)
     return of_study(study, "claims")(config, checks, rates), [asdict(drift) for drift in (*checks, *rates)]
 
 
 def _figure(study: str, config: Any, data: Mapping[str, Any]) -> tuple[list[Any], Any]:
-    """The arms are the configuration's, in the order of the results."""
     arms = {(arm.pair, arm.title): arm for arm in config.arms()}
     curves = {
-        arms[one["text"], one["title"]]: [of_study("translation", "Curve")(**seed) for seed in one["seeds"]]
+        arms[one["text"], one["title"]]: [of_study("translation", "TranslationCurve")(**seed) for seed in one["seeds"]]
         for one in data["configurations"]
     }
     zero = dict.fromkeys(("train_pairs", "train_tokens", "valid_pairs", "valid_tokens", "vocabulary"), 0)
-    text = of_study("translation", "Text")
+    text = of_study("translation", "PairText")
     texts = {pair: text(unigram_nats=nats, **zero) for pair, nats in data["unigram_nats"].items()}
     found = of_study("translation", "Trained")(curves=curves, texts=texts, trained_by={})
     return of_study(study, "claims")(config, found), None

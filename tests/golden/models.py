@@ -24,7 +24,7 @@ _BY_COMMAND: dict[str, tuple[object, ...]] = {
     "forgotten-norms": ("bug-norms-forgotten", "--rate", 1e-3),
     "torch": ("torch-transformer-post", "--no-advice", "--silence", "missing-final-norm"),
 }
-_STRUCTURES = ("gpt2", "t5", "deepseek-v3", "ours-deepnorm", "ours-mhc", "torch-transformer-pre")
+_STRUCTURES = ("gpt2", "bert", "t5", "gemma-2", "torch-transformer-pre", "bug-norms-forgotten")
 
 
 def items(tree: Path) -> Items:
