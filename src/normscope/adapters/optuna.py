@@ -31,7 +31,7 @@ class ListAxis:
 
 
 Axis = LogAxis | ListAxis
-TrialValues = Mapping[str, float]
+_TrialValues = Mapping[str, float]
 
 
 class Search:
@@ -40,7 +40,7 @@ class Search:
     The caller holds the journal's folder for itself.
     """
 
-    def __init__(self, journal: Path, axes: Mapping[str, Axis], *, starts: Sequence[TrialValues], seed: int) -> None:
+    def __init__(self, journal: Path, axes: Mapping[str, Axis], *, starts: Sequence[_TrialValues], seed: int) -> None:
         """starts: the values of the first trials. Raises UserError without Optuna, or for a damaged journal."""
         self._axes, self._starts, self._seed = axes, starts, seed
         self._optuna = _optuna()
@@ -88,7 +88,7 @@ class Search:
             return trial.suggest_float(name, axis.low, axis.high, log=True)
         return trial.suggest_int(name, 0, len(axis.values) - 1)
 
-    def _inside(self, point: TrialValues) -> dict[str, float]:
+    def _inside(self, point: _TrialValues) -> dict[str, float]:
         """As Optuna keeps it: of a list the place."""
         lists = {name: axis for name, axis in self._axes.items() if isinstance(axis, ListAxis)}
         return {**point, **{name: axis.values.index(int(point[name])) for name, axis in lists.items()}}

@@ -21,7 +21,7 @@ _HISTORY, _ITEM, _STEP = 2, 1, 2
 _KEY, _NESTED_KEY, _INTEGER, _NUMBER, _VALUE_JSON = 1, 2, 5, 6, 16
 """Numbers of fields in wandb_internal.proto: of Record, HistoryRecord and HistoryItem."""
 
-Field = tuple[int, int | bytes]
+_Field = tuple[int, int | bytes]
 
 
 def of_datastore(file: Path) -> History:
@@ -51,7 +51,7 @@ def _records(content: bytes) -> Iterator[bytes]:
             yield parts
 
 
-def _fields(message: bytes) -> Iterator[Field]:
+def _fields(message: bytes) -> Iterator[_Field]:
     """Numbers of fields with their values: an integer, or bytes."""
     at = 0
     while at < len(message):

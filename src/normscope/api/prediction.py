@@ -19,7 +19,7 @@ GRADIENT_OF = "ffn_out"
 """The matrix whose gradient is drawn and tabled; the curves of all others are there as well."""
 
 
-class ModelOptions(TypedDict, total=False):
+class _ModelOptions(TypedDict, total=False):
     """Fields of `ModelSetting`, which says what they are and what they are by default."""
 
     stack: Literal["encoder", "decoder", "encoder-decoder"]
@@ -39,7 +39,7 @@ class ModelOptions(TypedDict, total=False):
     label_smoothing: float
 
 
-class UpdateOptions(ModelOptions, total=False):
+class _UpdateOptions(_ModelOptions, total=False):
     """With the first update of a training, whose change is followed where it is given."""
 
     update: Literal["sgd", "radam", "adam", "adamw", "lion", "muon", "random"]
@@ -126,7 +126,7 @@ class Prediction:
         ]
 
 
-def predict(*placements: str, **model: Unpack[UpdateOptions]) -> Prediction:
+def predict(*placements: str, **model: Unpack[_UpdateOptions]) -> Prediction:
     """What theory says of these placements at initialisation, without a model.
 
     model: fields of `ModelSetting`, such as blocks=48, stack="decoder" or setting="paper"; `ffn_width` is the width
@@ -136,7 +136,7 @@ def predict(*placements: str, **model: Unpack[UpdateOptions]) -> Prediction:
     """
     if not placements:
         raise ValueError('give the name of a placement, such as predict("pre-ln", blocks=48)')
-    known = {**ModelOptions.__annotations__, **UpdateOptions.__annotations__}
+    known = {**_ModelOptions.__annotations__, **_UpdateOptions.__annotations__}
     unknown = sorted(set(model) - set(known))
     if unknown:
         raise TypeError(f"predict takes no {', '.join(unknown)}; it takes {', '.join(known)}")

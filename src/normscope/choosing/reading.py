@@ -33,7 +33,7 @@ _TRANSFER: Mapping[str, Support] = {"transfers": "supported", "drifts": "contrad
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GridSize:
+class _GridSize:
     """What a comparison was trained with: its results hold this in words alone, and a test holds these to them."""
 
     model: ModelKind = "encoder-decoder"
@@ -47,16 +47,16 @@ class GridSize:
     """Placements that were another formula then."""
 
 
-SIZES: Mapping[str, GridSize] = {
-    "lr_sensitivity": GridSize(
+SIZES: Mapping[str, _GridSize] = {
+    "lr_sensitivity": _GridSize(
         model="decoder-only", blocks=8, width=32, updates=250, batch_tokens=16 * 32, text="wikitext2_1000"
     ),
     # Admin had another first scale there than its paper's; placements_cpu_newer has the paper's.
-    "placements_cpu": GridSize(
+    "placements_cpu": _GridSize(
         blocks=6, width=64, updates=500, batch_tokens=1024, text="multi30k_deen", left_out=("admin",)
     ),
-    "placements_cpu_newer": GridSize(blocks=6, width=64, updates=500, batch_tokens=1024, text="multi30k_deen"),
-    "multi30k_cpu": GridSize(blocks=6, width=96, updates=800, batch_tokens=2048, text="multi30k_deen"),
+    "placements_cpu_newer": _GridSize(blocks=6, width=64, updates=500, batch_tokens=1024, text="multi30k_deen"),
+    "multi30k_cpu": _GridSize(blocks=6, width=96, updates=800, batch_tokens=2048, text="multi30k_deen"),
 }
 
 

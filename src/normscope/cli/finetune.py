@@ -14,66 +14,66 @@ if TYPE_CHECKING:
     from ..finetune.cells import SearchSpace
     from ..finetune.finetune import PairTask
 
-PretrainedRun = Annotated[Path, typer.Argument(help="Run folder of a masked-lm run.")]
-TaskOption = Annotated[
+_PretrainedRun = Annotated[Path, typer.Argument(help="Run folder of a masked-lm run.")]
+_TaskOption = Annotated[
     str,
     typer.Option(metavar="mrpc|rte|FILE.tsv", help="Data set to learn; the first line of a file names its columns."),
 ]
-Data = Annotated[Path | None, typer.Option(help="Folder with train.tsv and dev.tsv, for mrpc and rte.")]
-Dev = Annotated[
+_Data = Annotated[Path | None, typer.Option(help="Folder with train.tsv and dev.tsv, for mrpc and rte.")]
+_Dev = Annotated[
     Path | None,
     typer.Option(help="File of validation pairs, for a file of one's own; without it every tenth pair is held out."),
 ]
-LabelColumn = Annotated[str, typer.Option(help="Name of the column of labels.")]
-FirstColumn = Annotated[str, typer.Option(help="Name of the column of first sentences.")]
-SecondColumn = Annotated[str, typer.Option(help="Name of the column of second sentences.")]
-Positive = Annotated[
+_LabelColumn = Annotated[str, typer.Option(help="Name of the column of labels.")]
+_FirstColumn = Annotated[str, typer.Option(help="Name of the column of first sentences.")]
+_SecondColumn = Annotated[str, typer.Option(help="Name of the column of second sentences.")]
+_Positive = Annotated[
     str,
     typer.Option(
         help="Label whose F1 is measured.  [default: 1, entailment, or the last of two labels in sorting order]"
     ),
 ]
-BatchSizes = Annotated[str, typer.Option(help="Numbers of pairs in a batch, separated by commas.")]
-Rates = Annotated[str, typer.Option(help="Peak learning rates, separated by commas.")]
-Epochs = Annotated[str, typer.Option(help="Numbers of epochs, separated by commas.")]
-Seeds = Annotated[
+_BatchSizes = Annotated[str, typer.Option(help="Numbers of pairs in a batch, separated by commas.")]
+_Rates = Annotated[str, typer.Option(help="Peak learning rates, separated by commas.")]
+_Epochs = Annotated[str, typer.Option(help="Numbers of epochs, separated by commas.")]
+_Seeds = Annotated[
     int, typer.Option(help="Runs of the best setting, each with a seed of its own; the search uses the first seed.")
 ]
-WarmupShare = Annotated[float, typer.Option(help="Warm-up as a share of the updates of a run.")]
-SequenceLength = Annotated[
+_WarmupShare = Annotated[float, typer.Option(help="Warm-up as a share of the updates of a run.")]
+_SequenceLength = Annotated[
     int | None,
     typer.Option(
         help="Longest pair in tokens.  [default: 128, or the number of the model's positions where that is less]"
     ),
 ]
-Out = Annotated[Path | None, typer.Option(help="Folder of the search.  [default: RUN-finetune-TASK]")]
-RunSettings = Annotated[
+_Out = Annotated[Path | None, typer.Option(help="Folder of the search.  [default: RUN-finetune-TASK]")]
+_RunSettings = Annotated[
     list[str],
     typer.Option("--set", metavar="KEY=VALUE", help="Change one setting of every run, such as model.dropout=0.2."),
 ]
-ProcessesOption = Annotated[int, typer.Option(help="Number of runs at a time; 0 for one on each core.")]
+_ProcessesOption = Annotated[int, typer.Option(help="Number of runs at a time; 0 for one on each core.")]
 
 
 @resumable()
 def finetune(
-    run: PretrainedRun,
-    task: TaskOption,
-    data: Data = None,
-    dev: Dev = None,
-    label_column: LabelColumn = "label",
-    first_column: FirstColumn = "sentence1",
-    second_column: SecondColumn = "sentence2",
-    positive: Positive = "",
-    batch_sizes: BatchSizes = "16,32",
-    rates: Rates = "1e-5,2e-5,3e-5,5e-5,1e-4",
-    epochs: Epochs = "3,4,8",
-    seeds: Seeds = 6,
-    warmup_share: WarmupShare = 0.1,
-    sequence_length: SequenceLength = None,
+    run: _PretrainedRun,
+    task: _TaskOption,
+    data: _Data = None,
+    dev: _Dev = None,
+    label_column: _LabelColumn = "label",
+    first_column: _FirstColumn = "sentence1",
+    second_column: _SecondColumn = "sentence2",
+    positive: _Positive = "",
+    batch_sizes: _BatchSizes = "16,32",
+    rates: _Rates = "1e-5,2e-5,3e-5,5e-5,1e-4",
+    epochs: _Epochs = "3,4,8",
+    seeds: _Seeds = 6,
+    warmup_share: _WarmupShare = 0.1,
+    sequence_length: _SequenceLength = None,
     which: CheckpointOption = "best",
-    out: Out = None,
-    settings: RunSettings = [],  # noqa: B006
-    processes: ProcessesOption = 0,
+    out: _Out = None,
+    settings: _RunSettings = [],  # noqa: B006
+    processes: _ProcessesOption = 0,
     engine: EngineName = None,
 ) -> None:
     """Fine-tune a pre-trained encoder on labelled sentence pairs.

@@ -22,7 +22,7 @@ def choose(
         str, typer.Option(help="Kind of model: encoder-only, decoder-only or encoder-decoder.")
     ] = "decoder-only",
     blocks: Annotated[int, typer.Option(help="Number of blocks of a stack.")] = 12,
-    width: Annotated[int, typer.Option(help="Width of the model.")] = 768,
+    width: Annotated[int, typer.Option(help="_Width of the model.")] = 768,
     optimizer: Annotated[str, typer.Option(help="Optimiser: adam, adamw, muon, lion, sgd or radam.")] = "adamw",
     tokens: Annotated[
         float | None, typer.Option(help="Tokens of the whole training, such as 5e9.  [default: not compared]")
@@ -88,26 +88,26 @@ placements_app = typer.Typer(
     rich_markup_mode=None,
 )
 
-ModelOption = Annotated[str, typer.Option(help="Kind of model: encoder-only, decoder-only or encoder-decoder.")]
-BlocksOption = Annotated[
+_ModelOption = Annotated[str, typer.Option(help="Kind of model: encoder-only, decoder-only or encoder-decoder.")]
+_BlocksOption = Annotated[
     str, typer.Option(help="Number of blocks of a stack, such as 6, or 6+3 for encoder and decoder.")
 ]
-Width = Annotated[int, typer.Option(help="Width of the model.")]
-FfnWidth = Annotated[int, typer.Option(help="Inner width of the feed-forward.")]
-Heads = Annotated[int, typer.Option(help="Number of attention heads.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the same as JSON.")]
+_Width = Annotated[int, typer.Option(help="_Width of the model.")]
+_FfnWidth = Annotated[int, typer.Option(help="Inner width of the feed-forward.")]
+_Heads = Annotated[int, typer.Option(help="Number of attention heads.")]
+_AsJson = Annotated[bool, typer.Option("--json", help="Print the same as JSON.")]
 
 
 @placements_app.callback(invoke_without_command=True)
 def placements(
     context: typer.Context,
-    model: ModelOption = "encoder-decoder",
-    blocks: BlocksOption = "6",
-    width: Width = 512,
-    ffn_width: FfnWidth = 2048,
-    heads: Heads = 8,
+    model: _ModelOption = "encoder-decoder",
+    blocks: _BlocksOption = "6",
+    width: _Width = 512,
+    ffn_width: _FfnWidth = 2048,
+    heads: _Heads = 8,
     imports: Imports = [],  # noqa: B006
-    as_json: AsJson = False,
+    as_json: _AsJson = False,
     write_docs: Annotated[
         Path | None, typer.Option(help="Write the manual's pages of placements into this folder instead.")
     ] = None,
@@ -145,13 +145,13 @@ def show(
         str, typer.Option(help="Stack whose wiring is drawn: encoder or decoder.  [default: the first]")
     ] = "",
     svg: Annotated[Path | None, typer.Option(help="Write the wiring diagram into this file too.")] = None,
-    model: ModelOption = "encoder-decoder",
-    blocks: BlocksOption = "6",
-    width: Width = 512,
-    ffn_width: FfnWidth = 2048,
-    heads: Heads = 8,
+    model: _ModelOption = "encoder-decoder",
+    blocks: _BlocksOption = "6",
+    width: _Width = 512,
+    ffn_width: _FfnWidth = 2048,
+    heads: _Heads = 8,
     imports: Imports = [],  # noqa: B006
-    as_json: AsJson = False,
+    as_json: _AsJson = False,
 ) -> None:
     """Show placements: the wiring diagram, initial weights, constants, parameters and source of each.
 

@@ -184,12 +184,12 @@ def translate(
         sys.stdout.buffer.flush()
 
 
-Which = Annotated[
+_Which = Annotated[
     str,
     typer.Option("--checkpoint", help="Checkpoint: best (lowest validation loss), last, or the number of an update."),
 ]
 
-Set = Annotated[
+_Set = Annotated[
     list[str],
     typer.Option(
         "--set", metavar="KEY=VALUE", help="Change one setting of the new run, such as optimizer.peak_lr=1e-4."
@@ -208,7 +208,7 @@ def export(
             "without it, the first that fits.",
         ),
     ] = None,
-    which: Which = "best",
+    which: _Which = "best",
     average: Average = None,
 ) -> None:
     """Write a run's model and tokeniser as Hugging Face transformers or CTranslate2 open them.
@@ -233,7 +233,7 @@ def export(
 def import_(
     folder: Annotated[Path, typer.Argument(help="Folder with config.json, model.safetensors and tokenizer.json.")],
     run: Annotated[Path, typer.Argument(help="Run folder to make.")],
-    settings: Set = [],  # noqa: B006
+    settings: _Set = [],  # noqa: B006
 ) -> None:
     """Make a run of a BERT, Llama, OLMo 2, Qwen 3 or Gemma 2 checkpoint of Hugging Face transformers.
 
@@ -256,8 +256,8 @@ def convert_placement(
     run: Annotated[Path, typer.Argument(help="Run folder.")],
     out: Annotated[Path, typer.Argument(help="Run folder to make.")],
     placement: Annotated[str, typer.Option(help="A registered name, such as pre-ln; `placements` lists them.")],
-    which: Which = "best",
-    settings: Set = [],  # noqa: B006
+    which: _Which = "best",
+    settings: _Set = [],  # noqa: B006
 ) -> None:
     """Put the weights of a run under another placement, and say what that does to the function that they compute.
 

@@ -21,7 +21,7 @@ NEEDS_WARMUP = {"post-ln": True, "pre-ln": False}
 _SAID = "Xiong et al. (2020) say that Post-LN needs warm-up and Pre-LN does not"
 
 
-class WarmupEffect(StrEnum):
+class _WarmupEffect(StrEnum):
     """What the runs of one placement show in one setting, alike but for their warm-up."""
 
     NEEDED = "learned with warm-up, and without it not or much less"
@@ -37,12 +37,12 @@ class WarmupEffect(StrEnum):
 _WORDS: dict[Answer, str] = {True: "agree on", False: "differ on", None: "cannot say for"}
 """How the runs stand to what the paper says."""
 _ANSWERS = {
-    (True, WarmupEffect.NEEDED): True,
+    (True, _WarmupEffect.NEEDED): True,
     # That Post-LN learned without warm-up may be for a low rate, unless warm-up took it away.
-    (True, WarmupEffect.HARMFUL): False,
-    (False, WarmupEffect.NOT_NEEDED): True,
-    (False, WarmupEffect.HARMFUL): True,
-    (False, WarmupEffect.NEEDED): False,
+    (True, _WarmupEffect.HARMFUL): False,
+    (False, _WarmupEffect.NOT_NEEDED): True,
+    (False, _WarmupEffect.HARMFUL): True,
+    (False, _WarmupEffect.NEEDED): False,
 }
 """By whether the paper says that the placement needs warm-up, and what was seen; all else is open."""
 
@@ -53,7 +53,7 @@ class _View:
 
     placement: str
     setting: str
-    seen: WarmupEffect
+    seen: _WarmupEffect
     answer: Answer
     least_seeds: int
 
@@ -64,7 +64,7 @@ def what_the_paper_says(configurations: Sequence[ConfigurationOutcome], unigram_
     silent = joined(others) if len(others) <= 3 else f"the other {counted(len(others), 'placement')}"
     nothing = f"; of {silent} it says nothing" if others else ""
     views = list(_views(configurations, unigram_nats))
-    if {view.seen for view in views} == {WarmupEffect.ABSENT}:
+    if {view.seen for view in views} == {_WarmupEffect.ABSENT}:
         return f"{_SAID}, and these runs cannot say whether that is so, as neither was compared{nothing}."
     clauses = [
         f"{_WORDS[answer]} {joined(subjects)}"
@@ -84,7 +84,7 @@ def _views(configurations: Sequence[ConfigurationOutcome], unigram_nats: float) 
     for placement, needed in NEEDS_WARMUP.items():
         own = [one for one in configurations if one.row.placement == placement]
         if not own:
-            yield _View(placement, "", WarmupEffect.ABSENT, None, 0)
+            yield _View(placement, "", _WarmupEffect.ABSENT, None, 0)
         for setting in dict.fromkeys(one.row.setting for one in own):
             alike = [one for one in own if one.row.setting == setting]
             seen = _seen(alike, unigram_nats)
@@ -92,28 +92,28 @@ def _views(configurations: Sequence[ConfigurationOutcome], unigram_nats: float) 
             yield _View(placement, setting, seen, _ANSWERS.get((needed, seen)), least)
 
 
-def _seen(alike: Sequence[ConfigurationOutcome], unigram_nats: float) -> WarmupEffect:
+def _seen(alike: Sequence[ConfigurationOutcome], unigram_nats: float) -> _WarmupEffect:
     """From configurations of one placement and setting, which differ in warm-up alone."""
     bare = next((one for one in alike if not one.row.warmup_updates), None)
     warm = [one for one in alike if one.row.warmup_updates]
     if bare is None:
-        return WarmupEffect.NO_BARE_RUN
+        return _WarmupEffect.NO_BARE_RUN
     learned_warm = [one for one in warm if one.learned]
     undecided = any(one.learned is None for one in warm)
     if bare.learned is None:
-        return WarmupEffect.OPEN
+        return _WarmupEffect.OPEN
     if not bare.learned:
         if learned_warm:
-            return WarmupEffect.NEEDED
-        return WarmupEffect.OPEN if undecided else WarmupEffect.NEVER if warm else WarmupEffect.NO_WARM_RUN
+            return _WarmupEffect.NEEDED
+        return _WarmupEffect.OPEN if undecided else _WarmupEffect.NEVER if warm else _WarmupEffect.NO_WARM_RUN
     if not learned_warm:
-        return WarmupEffect.NOT_NEEDED if undecided or not warm else WarmupEffect.HARMFUL
+        return _WarmupEffect.NOT_NEEDED if undecided or not warm else _WarmupEffect.HARMFUL
     gains = [unigram_nats - loss for loss in bare.row.losses]
     most = max(learned_warm, key=lambda one: unigram_nats - one.row.mean_loss)
     warm_gains = [unigram_nats - loss for loss in most.row.losses]
     if max(gains) < MOST_OF_THE_GAIN * min(warm_gains):
-        return WarmupEffect.NEEDED
-    return WarmupEffect.NOT_NEEDED if min(gains) >= MOST_OF_THE_GAIN * max(warm_gains) else WarmupEffect.OPEN
+        return _WarmupEffect.NEEDED
+    return _WarmupEffect.NOT_NEEDED if min(gains) >= MOST_OF_THE_GAIN * max(warm_gains) else _WarmupEffect.OPEN
 
 
 def _of(views: Sequence[_View], placement: str, answer: Answer) -> list[_View]:

@@ -10,7 +10,7 @@ from ..report.comparison.contents import BlockPlace, Clock, GradientProfile, Nam
 from ..train.run_folder import Event
 from .grid import Cell
 
-Runs = Sequence[tuple[Cell, Sequence[Event]]]
+_Runs = Sequence[tuple[Cell, Sequence[Event]]]
 """The runs of one configuration, one a seed, each with its events."""
 _STACKS = ("encoder", "decoder")
 _MONITORED = re.compile(r"normscope/(.+)/block_(\d+)/.+/gradient_norm")
@@ -19,7 +19,7 @@ _FIRST = "initialisation"
 """The event that holds the gradients before the first update."""
 
 
-def curve(name: Name, runs: Runs, kind: str, quantity: str = "nll_nats") -> RunCurve:
+def curve(name: Name, runs: _Runs, kind: str, quantity: str = "nll_nats") -> RunCurve:
     """A quantity of every event of this kind, "update" or "validation", each at its own update."""
     measured = [{e["update"]: e[quantity] for e in events if e["event"] == kind} for _, events in runs]
     updates = sorted(set().union(*measured))
@@ -36,7 +36,7 @@ def curve(name: Name, runs: Runs, kind: str, quantity: str = "nll_nats") -> RunC
     return RunCurve(name=name, updates=updates, seeds_values=rows)
 
 
-def clock(name: Name, runs: Runs) -> Clock | None:
+def clock(name: Name, runs: _Runs) -> Clock | None:
     """How far the runs were after each update, mean over those that made it; None before any has made one."""
     quantities = ("target_tokens", "lr")
     sums: dict[int, list[tuple[float, ...]]] = defaultdict(list)
@@ -62,7 +62,7 @@ def clock(name: Name, runs: Runs) -> Clock | None:
     )
 
 
-def gradient_profiles(named_runs: Sequence[tuple[Name, Runs]]) -> list[GradientProfile]:
+def gradient_profiles(named_runs: Sequence[tuple[Name, _Runs]]) -> list[GradientProfile]:
     """Gradient norm of each block before the first update, of every configuration whose runs have measured it.
 
     Configurations of one placement that start with the same gradients, as those that differ in their schedule do, share
@@ -78,7 +78,7 @@ def gradient_profiles(named_runs: Sequence[tuple[Name, Runs]]) -> list[GradientP
     return [GradientProfile(names=n, blocks=blocks, seeds_norms=rows) for n, blocks, rows in by_gradients.values()]
 
 
-def later_profiles(named_runs: Sequence[tuple[Name, Runs]]) -> list[GradientProfile]:
+def later_profiles(named_runs: Sequence[tuple[Name, _Runs]]) -> list[GradientProfile]:
     """Gradient norm of each block's matrices at every update that all seeds of a configuration have recorded it at."""
     found = []
     for name, runs in named_runs:
@@ -122,7 +122,7 @@ def block_squares(norms: Mapping[str, float]) -> dict[BlockPlace, float]:
     return {block: squares[block] for block in ordered}
 
 
-def schedule(name: Name, runs: Runs) -> RunCurve:
+def schedule(name: Name, runs: _Runs) -> RunCurve:
     """The learning rate as it was applied; before anything has run, as it will be."""
     cell, events = runs[0]
     points = [(event["update"], event["lr"]) for event in events if event["event"] == "update"]

@@ -53,7 +53,7 @@ def _mean(part: Sequence[tuple[float, int]]) -> float:
     return sum(total for total, _ in part) / sum(count for _, count in part)
 
 
-class ShownCell(Protocol):
+class _ShownCell(Protocol):
     """A run whose state can be shown."""
 
     @property
@@ -67,7 +67,7 @@ class ShownCell(Protocol):
         ...
 
 
-class PoolCell(ShownCell, Protocol):
+class PoolCell(_ShownCell, Protocol):
     """A run that a command of its own can train."""
 
     @property
@@ -99,7 +99,7 @@ class BesideRuns:
         return run.parents[1] / folder / f"{run.name}{ending}"
 
 
-_Cell = TypeVar("_Cell", bound=ShownCell)
+_Cell = TypeVar("_Cell", bound=_ShownCell)
 
 
 @dataclass(slots=True)

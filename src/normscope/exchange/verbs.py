@@ -76,7 +76,7 @@ def _fresh(model: nn.Module, config: RunConfig) -> torch.optim.Optimizer:
     return make_optimizer(model, config.optimizer)
 
 
-AnyTask = TextTask[Any, Any]
+_AnyTask = TextTask[Any, Any]
 LAYOUTS: dict[str, ImportedLayout] = {layout.model_type: layout for layout in (Bert(), *llama.LAYOUTS)}
 """What can be imported, by the name that `config.json` has for it."""
 NO_CORPUS = "none"
@@ -137,7 +137,7 @@ def import_run(folder: Path, run: Path, *, settings: Sequence[str] = ()) -> Impo
     return imported
 
 
-def _imported_config(task: AnyTask, model: Any, settings: Sequence[str]) -> Any:
+def _imported_config(task: _AnyTask, model: Any, settings: Sequence[str]) -> Any:
     data = TextDataConfig(corpus=NO_CORPUS, sequence_length=min(_LONGEST, model.positions))
     config: Any = changed(task.config(data=data, model=model), settings)
     kept = {name: getattr(model, name) for name in _MAY_DIFFER}
@@ -149,7 +149,7 @@ def _imported_config(task: AnyTask, model: Any, settings: Sequence[str]) -> Any:
     return config
 
 
-def _corpus_fingerprint(task: AnyTask, config: Any, tokeniser: TextTokeniser) -> str:
+def _corpus_fingerprint(task: _AnyTask, config: Any, tokeniser: TextTokeniser) -> str:
     """Of the corpus to go on with. Raises UserError for one of other tokens."""
     if config.data.corpus == NO_CORPUS:
         return ""

@@ -146,7 +146,7 @@ def _as_trained(start: Start) -> AdaptiveConfig:
     return dataclasses.replace(AdaptiveConfig(), start=values[0], end=values[0], over=1)
 
 
-WatchSearch = Callable[[list[CellState[TuningCell]]], None]
+_WatchSearch = Callable[[list[CellState[TuningCell]]], None]
 
 
 class RunsFailed(RuntimeError):
@@ -198,7 +198,7 @@ def finetune(
     settings: Iterable[str] = (),
     processes: int = 0,
     engine: MakeEngine = local,
-    watch: WatchSearch = lambda states: None,
+    watch: _WatchSearch = lambda states: None,
 ) -> FineTuning:
     """Search from the checkpoint `which` of the masked-lm run `run`, in `folder`; or go on with what is there.
 
@@ -221,7 +221,7 @@ def search(
     space: SearchSpace,
     processes: int = 0,
     engine: MakeEngine = local,
-    watch: WatchSearch = lambda states: None,
+    watch: _WatchSearch = lambda states: None,
 ) -> FineTuning:
     """As `finetune`, from a configuration. corpus: what `base.data` names."""
     if processes < 0:
@@ -254,7 +254,7 @@ def search(
     return found
 
 
-def _train(cells: Sequence[TuningCell], engine: MakeEngine, processes: int, watch: WatchSearch) -> None:
+def _train(cells: Sequence[TuningCell], engine: MakeEngine, processes: int, watch: _WatchSearch) -> None:
     """Raises RunsFailed where a run ended neither finished nor non-finite."""
     with disk_errors("writing the configurations of the runs"):
         write_configs(cells)

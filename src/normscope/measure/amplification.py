@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from .stream import first_tensor
 from .unchanged import TwoWeights, looked_at, values_kept
 
-Pick = Callable[[Any], Tensor]
+_Pick = Callable[[Any], Tensor]
 _Seen = TypeVar("_Seen")
 
 
@@ -72,7 +72,7 @@ def amplification(
     sublayers: Mapping[str, nn.Module],
     *,
     before: Mapping[str, Tensor] | None = None,
-    pick: Pick = first_tensor,
+    pick: _Pick = first_tensor,
 ) -> Amplification:
     """The change of every sub-layer's output and of the model's between two sets of weights, in evaluation mode.
 
@@ -113,7 +113,7 @@ def changes_alone(
     sublayers: Mapping[str, nn.Module],
     *,
     before: Mapping[str, Tensor] | None = None,
-    pick: Pick = first_tensor,
+    pick: _Pick = first_tensor,
 ) -> dict[str, float]:
     """E(f - f(x, θ))² of the model's output where the weights of one sub-layer alone have changed, for each of them.
 
@@ -142,7 +142,7 @@ class _Look:
 
 
 def _first_look(
-    weights: TwoWeights, pick: Pick, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], output: Any
+    weights: TwoWeights, pick: _Pick, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], output: Any
 ) -> _Look:
     y = _kept(pick(output))
     try:

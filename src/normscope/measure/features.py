@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-Sides = Literal["upper", "both"]
+_Sides = Literal["upper", "both"]
 """upper: Definition 1, Pr[Z - EZ ≤ ε EZ] ≥ 1 - δ; both: Pr[|Z - EZ| ≤ ε EZ] ≥ 1 - δ, which Theorem 1's proof needs."""
 
 
@@ -23,7 +23,7 @@ class Bound:
     """The least δ with which Z is (ε, δ)-bounded, estimated from counts."""
 
     epsilon: float
-    sides: Sides
+    sides: _Sides
     count: int
     outside: int
     """Values that leave the bound."""
@@ -51,7 +51,7 @@ def squared_norms(x: Tensor) -> Tensor:
     return norms.square()
 
 
-def smallest_delta(samples: Tensor, epsilon: float, *, sides: Sides, mean: float | None = None) -> Bound:
+def smallest_delta(samples: Tensor, epsilon: float, *, sides: _Sides, mean: float | None = None) -> Bound:
     """From samples of Z ≥ 0, such as squared norms, of any shape; `mean` is EZ where it is known, else theirs.
 
     Raises ValueError for no samples, values that are negative or not finite, or epsilon ≤ 0.
@@ -61,7 +61,7 @@ def smallest_delta(samples: Tensor, epsilon: float, *, sides: Sides, mean: float
     return counter.bounds(sides)[0]
 
 
-def is_bounded(samples: Tensor, *, epsilon: float, delta: float, sides: Sides, mean: float | None = None) -> bool:
+def is_bounded(samples: Tensor, *, epsilon: float, delta: float, sides: _Sides, mean: float | None = None) -> bool:
     """Whether the sample itself is (ε, δ)-bounded; raises as `smallest_delta`."""
     return smallest_delta(samples, epsilon, sides=sides, mean=mean).delta <= delta
 
@@ -97,7 +97,7 @@ class BoundCounter:
         """NaN before any value."""
         return self._sum / self.count if self.count else math.nan
 
-    def bounds(self, sides: Sides) -> list[Bound]:
+    def bounds(self, sides: _Sides) -> list[Bound]:
         """One for each ε. Raises ValueError before any value."""
         if not self.count:
             raise ValueError("no values were counted")

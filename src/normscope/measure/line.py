@@ -14,7 +14,7 @@ from torch import Tensor, nn, optim
 
 from .unchanged import restored
 
-HeldUpdate = Callable[[Tensor, Tensor, Mapping[str, Any], int], Tensor]
+_HeldUpdate = Callable[[Tensor, Tensor, Mapping[str, Any], int], Tensor]
 """Weight, gradient, the settings of its group, and a number of updates, to their mean over the learning rate."""
 
 
@@ -43,7 +43,7 @@ def _uphill(weight: Tensor, gradient: Tensor, group: Mapping[str, Any], *, decay
     return gradient.add(weight, alpha=group["weight_decay"]) if decay and group["weight_decay"] else gradient
 
 
-HELD: Mapping[type[optim.Optimizer], HeldUpdate] = {optim.Adam: _adam, optim.AdamW: _adam, optim.SGD: _sgd}
+HELD: Mapping[type[optim.Optimizer], _HeldUpdate] = {optim.Adam: _adam, optim.AdamW: _adam, optim.SGD: _sgd}
 """Weight decay is that of the weight as it is: what it becomes in these updates makes a difference of the order of rate
 times decay."""
 

@@ -136,7 +136,7 @@ def _expanded(z: float, degrees: int) -> float:
     return z + math.fsum(value / degrees**power for power, value in enumerate(polynomials, 1))
 
 
-Floats = NDArray[np.float64]
+_Floats = NDArray[np.float64]
 # S = seeds, R = rates, D = draws of the bootstrap
 _DRAWS = 10_000
 
@@ -156,7 +156,7 @@ class Sensitivity:
     """How many runs counted as the loss at initialisation."""
 
 
-def counted_losses(losses_SR: ArrayLike, initial_S: ArrayLike) -> Floats:
+def counted_losses(losses_SR: ArrayLike, initial_S: ArrayLike) -> _Floats:
     """The losses as the sensitivity counts them, (S, R): the loss at initialisation for what is worse or not finite.
 
     losses_SR: final losses, one row a seed and one column a rate; NaN or an infinity for a run that diverged.
@@ -173,7 +173,7 @@ def counted_losses(losses_SR: ArrayLike, initial_S: ArrayLike) -> Floats:
         raise ValueError(f"a loss at initialisation must be finite, got {initial_S.tolist()}")
     # An infinity below zero would be no loss that a run can have: it counts as one that diverged.
     losses_SR = np.where(np.isfinite(losses_SR), losses_SR, np.inf)
-    counted_SR: Floats = np.minimum(losses_SR, initial_S[:, None])
+    counted_SR: _Floats = np.minimum(losses_SR, initial_S[:, None])
     return counted_SR
 
 
@@ -211,7 +211,7 @@ def lr_sensitivity(
     )
 
 
-def _deviation(losses_xR: Floats) -> Floats:
+def _deviation(losses_xR: _Floats) -> _Floats:
     """Mean less minimum over the last axis, the rates."""
-    found: Floats = losses_xR.mean(-1) - losses_xR.min(-1)
+    found: _Floats = losses_xR.mean(-1) - losses_xR.min(-1)
     return found

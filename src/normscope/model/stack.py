@@ -22,13 +22,13 @@ from .initialisation import Draw, Drawable, Scheme, initialise
 from .norms import NORMS, NormGroup
 from .placed import PlacedParameters, Schedules
 
-MakeNorms = Callable[[SymbolEnd | SymbolSublayer], NormGroup]
+_MakeNorms = Callable[[SymbolEnd | SymbolSublayer], NormGroup]
 
 
 class PlacedEnd(nn.Module):
     """An end of a stack, or the output projection, with the norms and parameters that the formula asks for there."""
 
-    def __init__(self, asked: SymbolEnd, make: MakeNorms, schedule: Callable[[str], Tensor]) -> None:
+    def __init__(self, asked: SymbolEnd, make: _MakeNorms, schedule: Callable[[str], Tensor]) -> None:
         super().__init__()
         self.norm = make(asked)
         self.placed = PlacedParameters(asked.parameters)
@@ -44,7 +44,7 @@ class PlacedEnd(nn.Module):
 class PlacedSublayer(nn.Module):
     """F with the norms and parameters that the placement's formula asks for; a call gives F(x) after dropout."""
 
-    def __init__(self, f: SublayerModule, spec: SymbolSublayer, make: MakeNorms, dropout: float):
+    def __init__(self, f: SublayerModule, spec: SymbolSublayer, make: _MakeNorms, dropout: float):
         super().__init__()
         self.f: SublayerModule = f
         self.site, self.places = spec.site, frozenset(spec.inner_widths)
@@ -59,7 +59,7 @@ class PlacedSublayer(nn.Module):
 
 
 @dataclass(frozen=True, slots=True)
-class BoundSublayer:
+class _BoundSublayer:
     """A sub-layer as a formula sees it in one forward pass."""
 
     module: PlacedSublayer
@@ -115,7 +115,7 @@ class Block(nn.Module):
         yield from (getattr(self, kind) for kind in self.kinds)
 
     def forward(self, state: State, context: Context) -> State:
-        bound = [BoundSublayer(s, context, self.placed, self.schedule) for s in self.sublayers()]
+        bound = [_BoundSublayer(s, context, self.placed, self.schedule) for s in self.sublayers()]
         return self.placement.block(state, bound)
 
 
@@ -257,7 +257,9 @@ def _draw_matrix(matrix: Any, draw: Draw, gain: float, *, drawn_bias: bool) -> N
         nn.init.uniform_(matrix.bias, -bound, bound) if drawn_bias else nn.init.zeros_(matrix.bias)
 
 
-def norm_maker(placement: Placement, norm: str, epsilon: float | Literal["as-placement"] = "as-placement") -> MakeNorms:
+def norm_maker(
+    placement: Placement, norm: str, epsilon: float | Literal["as-placement"] = "as-placement"
+) -> _MakeNorms:
     """What builds the norms that a part of the formula asks for."""
 
     def make(asked: SymbolEnd | SymbolSublayer) -> NormGroup:

@@ -28,7 +28,7 @@ class StepNorms:
     """Of what the step added to them."""
 
 
-class WeightsBeforeStep:
+class _WeightsBeforeStep:
     """Weights as they are before a step of the optimiser: one copy of those that are asked about."""
 
     def __init__(self, model: nn.Module, names: Sequence[str]) -> None:
@@ -197,7 +197,7 @@ class Monitor:
             warnings.warn(f"no measurement at update {update}: {error}", RuntimeWarning, stacklevel=2)
             return {}
         names = [name for stack in stacks for sublayer in stack.sublayers for name in sublayer.measured.matrices]
-        self._before_step = _BeforeStep(update, stacks, WeightsBeforeStep(self.model, names))
+        self._before_step = _BeforeStep(update, stacks, _WeightsBeforeStep(self.model, names))
         found = named_measurements(stacks, inner, norms)
         return found if deviation is None else found | {"normscope/logit_deviation": deviation}
 
@@ -226,7 +226,7 @@ class _BeforeStep:
 
     update: int
     stacks: tuple[Stack, ...]
-    step: WeightsBeforeStep
+    step: _WeightsBeforeStep
 
 
 def check_every(every_updates: int) -> None:

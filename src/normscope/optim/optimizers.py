@@ -17,7 +17,7 @@ from ..errors import UserError, installation
 from ..settings.tables import check_choices
 from .groups import GroupsConfig, Role, parted, roles
 
-UpdateRule = Literal["muon", "adamw"]
+_UpdateRule = Literal["muon", "adamw"]
 
 
 class Muon(torch.optim.Optimizer):
@@ -35,7 +35,7 @@ class Muon(torch.optim.Optimizer):
         params: Iterable[Any],
         lr: float = 1e-3,
         *,
-        rule: UpdateRule = "muon",
+        rule: _UpdateRule = "muon",
         momentum: float = 0.95,
         betas: tuple[float, float] = (0.9, 0.98),
         eps: float = 1e-8,
@@ -64,7 +64,7 @@ class Muon(torch.optim.Optimizer):
         return loss
 
     def _part(
-        self, rule: UpdateRule, make: Callable[[list[dict[str, Any]]], torch.optim.Optimizer]
+        self, rule: _UpdateRule, make: Callable[[list[dict[str, Any]]], torch.optim.Optimizer]
     ) -> torch.optim.Optimizer | None:
         """torch's own over the groups of that rule: the very dictionaries, so that a rate set here is set there."""
         groups = [group for group in self.param_groups if group["rule"] == rule]
@@ -76,14 +76,14 @@ class Muon(torch.optim.Optimizer):
         return part
 
 
-Groups = list[dict[str, Any]]
+_Groups = list[dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OptimizerEntry:
+class _OptimizerEntry:
     """An optimiser of the list."""
 
-    make: Callable[[Groups, "OptimizerConfig"], torch.optim.Optimizer]
+    make: Callable[[_Groups, "OptimizerConfig"], torch.optim.Optimizer]
     """Over parameter groups that have their rates and decays already."""
     usual_momentum: float = 0.0
     """What it is measured with where nobody says."""
@@ -96,23 +96,23 @@ class OptimizerEntry:
 
 
 # The fused step reads and writes every weight once; same arithmetic.
-def _adam(groups: Groups, c: "OptimizerConfig") -> torch.optim.Optimizer:
+def _adam(groups: _Groups, c: "OptimizerConfig") -> torch.optim.Optimizer:
     return torch.optim.Adam(groups, betas=c.betas, eps=c.epsilon, fused=True)
 
 
-def _adamw(groups: Groups, c: "OptimizerConfig") -> torch.optim.Optimizer:
+def _adamw(groups: _Groups, c: "OptimizerConfig") -> torch.optim.Optimizer:
     return torch.optim.AdamW(groups, betas=c.betas, eps=c.epsilon, fused=True)
 
 
-def _radam(groups: Groups, c: "OptimizerConfig") -> torch.optim.Optimizer:
+def _radam(groups: _Groups, c: "OptimizerConfig") -> torch.optim.Optimizer:
     return torch.optim.RAdam(groups, betas=c.betas, eps=c.epsilon)
 
 
-def _sgd(groups: Groups, c: "OptimizerConfig") -> torch.optim.Optimizer:
+def _sgd(groups: _Groups, c: "OptimizerConfig") -> torch.optim.Optimizer:
     return torch.optim.SGD(groups, momentum=c.momentum)
 
 
-def _lion(groups: Groups, c: "OptimizerConfig") -> torch.optim.Optimizer:
+def _lion(groups: _Groups, c: "OptimizerConfig") -> torch.optim.Optimizer:
     try:
         from lion_pytorch import Lion
     except ModuleNotFoundError:
@@ -121,21 +121,21 @@ def _lion(groups: Groups, c: "OptimizerConfig") -> torch.optim.Optimizer:
     return lion
 
 
-def _muon(groups: Groups, c: "OptimizerConfig") -> torch.optim.Optimizer:
+def _muon(groups: _Groups, c: "OptimizerConfig") -> torch.optim.Optimizer:
     ruled = [{**group, "rule": "muon" if group["role"] == "matrix" else "adamw"} for group in groups]
     return Muon(ruled, momentum=c.muon_momentum, betas=c.betas, eps=c.epsilon)
 
 
-OPTIMIZERS: dict[str, OptimizerEntry] = {
-    "adam": OptimizerEntry(make=_adam),
+OPTIMIZERS: dict[str, _OptimizerEntry] = {
+    "adam": _OptimizerEntry(make=_adam),
     # 0.01 is torch's default.
-    "adamw": OptimizerEntry(make=_adamw, usual_weight_decay=0.01, bears_as="adam"),
+    "adamw": _OptimizerEntry(make=_adamw, usual_weight_decay=0.01, bears_as="adam"),
     # torch's default is a momentum of 0; nobody trains a Transformer so.
-    "sgd": OptimizerEntry(make=_sgd, usual_momentum=0.9, searched_rates=(0.1, 100.0)),
-    "radam": OptimizerEntry(make=_radam, searched_rates=(4.64e-3, 2.15)),
-    "lion": OptimizerEntry(make=_lion, searched_rates=(4.64e-4, 0.215)),
+    "sgd": _OptimizerEntry(make=_sgd, usual_momentum=0.9, searched_rates=(0.1, 100.0)),
+    "radam": _OptimizerEntry(make=_radam, searched_rates=(4.64e-3, 2.15)),
+    "lion": _OptimizerEntry(make=_lion, searched_rates=(4.64e-4, 0.215)),
     # Its step has the size of AdamW's, so that rates carry over (Liu et al. 2025, section 2.2); no case was measured.
-    "muon": OptimizerEntry(make=_muon, usual_weight_decay=0.01, bears_as="adam"),
+    "muon": _OptimizerEntry(make=_muon, usual_weight_decay=0.01, bears_as="adam"),
 }
 
 if TYPE_CHECKING:

@@ -33,7 +33,7 @@ def meanings(expressions: Sequence[Symbol]) -> list[str]:
 
 
 @dataclass(slots=True)
-class Naming:
+class _Naming:
     """Gives letters to values in which F stands, across the assignments of one block."""
 
     letters: Iterator[str] = field(default_factory=lambda: iter(ascii_lowercase))
@@ -187,7 +187,7 @@ def _assignments(changed: _Changes, first: bool) -> list[str]:
 
 def _written(changed: _Changes, first: bool) -> list[str]:
     """The assignments, after what they have in common; a history gains what is appended."""
-    naming = Naming()
+    naming = _Naming()
     found = naming.common(_whole(changed))
     for name, was, now in changed:
         if isinstance(now, Symbol):

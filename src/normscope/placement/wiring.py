@@ -10,14 +10,14 @@ from .printing import ranges
 from .reading import named_parts, parts, walk
 from .symbol import Symbol, SymbolEnd, SymbolState
 
-NodeKind = Literal["input", "sublayer", "norm", "mix", "sum", "product", "scale", "append", "output"]
+_NodeKind = Literal["input", "sublayer", "norm", "mix", "sum", "product", "scale", "append", "output"]
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
     """A step of the formula; `details` are what is applied inside it."""
 
-    kind: NodeKind
+    kind: _NodeKind
     label: str
     details: tuple[str, ...] = ()
 

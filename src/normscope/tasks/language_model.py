@@ -145,7 +145,7 @@ def _exp(nats: float) -> float:
     return math.exp(min(nats, 700.0))
 
 
-class LanguageModelling(TextTask[LanguageModelRunConfig, LanguageModel]):
+class _LanguageModelling(TextTask[LanguageModelRunConfig, LanguageModel]):
     """The next token of text, by a decoder alone."""
 
     name: str = "language-model"
@@ -222,7 +222,7 @@ def _training_batch(batch: StretchBatch) -> TrainingBatch:
     return TrainingBatch(run=run, loss=lambda logits_NV: functional.cross_entropy(logits_NV, batch.targets_N))
 
 
-LANGUAGE_MODEL: LanguageModelling = LanguageModelling()
+LANGUAGE_MODEL: _LanguageModelling = _LanguageModelling()
 
 
 __all__ = ["LANGUAGE_MODEL", "LanguageModelConfig", "LanguageModelObjective", "LanguageModelRunConfig"]

@@ -208,7 +208,7 @@ def _split(corpus: DocumentCorpus, name: str) -> DocumentSplit:
     return split
 
 
-class MaskedLm(TextTask[MaskedRunConfig, MaskedEncoder]):
+class _MaskedLm(TextTask[MaskedRunConfig, MaskedEncoder]):
     """Masked tokens and next sentences, by an encoder."""
 
     name: str = "masked-lm"
@@ -268,7 +268,7 @@ def _training_batch(batch: PairBatch) -> TrainingBatch:
     return TrainingBatch(run=run, loss=loss)
 
 
-MASKED_LM: MaskedLm = MaskedLm()
+MASKED_LM: _MaskedLm = _MaskedLm()
 
 
 __all__ = ["MASKED_LM", "MaskedConfig", "MaskedObjective", "MaskedRunConfig"]

@@ -223,7 +223,7 @@ def _refuse_other_model(model: EncoderConfig, start: Start) -> None:
             )
 
 
-class PairClassification(Task[PairRunConfig]):
+class _PairClassification(Task[PairRunConfig]):
     """Classes of sentence pairs, by a pre-trained encoder and a classifier drawn anew."""
 
     name: str = "pair-classification"
@@ -256,7 +256,7 @@ def classifier(config: PairRunConfig, start: Start, classes: int) -> PairClassif
     return model
 
 
-PAIR_CLASSIFICATION: PairClassification = PairClassification()
+PAIR_CLASSIFICATION: _PairClassification = _PairClassification()
 
 
 __all__ = ["PAIR_CLASSIFICATION", "ClassificationConfig", "ClassificationObjective", "PairRunConfig", "StartConfig"]

@@ -31,7 +31,7 @@ class RepeatedTokens:
     """Two places of two sequences."""
 
 
-Variance = Callable[[int, int], float]
+_Variance = Callable[[int, int], float]
 """Of the entries of a matrix, from the width d and the inner width f of the feed-forward."""
 
 
@@ -40,13 +40,13 @@ class InitialState:
     """What a setting says of a model before the first update; a placement's own gains multiply it."""
 
     title: str
-    attention: Variance
-    ffn_in: Variance
-    ffn_out: Variance
-    queries: Variance | None = None
+    attention: _Variance
+    ffn_in: _Variance
+    ffn_out: _Variance
+    queries: _Variance | None = None
     """Of query and key, where it is not that of the others."""
-    values: Variance | None = None
-    embedding: Variance | None = lambda d, f: 1 / d
+    values: _Variance | None = None
+    embedding: _Variance | None = lambda d, f: 1 / d
     """None for vectors of E‖x_0‖² = d without positions, which no output projection could be tied to."""
     output_is_drawn: bool = True
     """False where attention has no last matrix: the identity stands for it, and no update moves it."""
@@ -122,15 +122,15 @@ def _glorot(d: int, f: int) -> float:
     return 2 / (d + f)
 
 
-def _by_width(share: float) -> Variance:
+def _by_width(share: float) -> _Variance:
     return lambda d, f: share / d
 
 
-def _by_inner_width(share: float) -> Variance:
+def _by_inner_width(share: float) -> _Variance:
     return lambda d, f: share / f
 
 
-def _fixed(variance: float) -> Variance:
+def _fixed(variance: float) -> _Variance:
     return lambda d, f: variance
 
 

@@ -68,7 +68,7 @@ class MomentEnd:
 
 
 @dataclass(slots=True)
-class MomentSublayer:
+class _MomentSublayer:
     """F on moments."""
 
     site: Site
@@ -147,7 +147,7 @@ class MomentStack:
         state = placement.start(embedding, end)
         self._record(state)
         for sites in _sites(shape):
-            state = placement.block(state, [MomentSublayer(site, norm, self) for site in sites])
+            state = placement.block(state, [_MomentSublayer(site, norm, self) for site in sites])
             self._record(state)
         self.last = placement.hidden(state)
         self.output = placement.finish(state, end)

@@ -15,7 +15,7 @@ from .replicas.group import Group
 from .replicas.shards import is_part
 from .replicas.sums import gradient_sum
 
-Reduction = Literal["ordered", "fast"]
+_Reduction = Literal["ordered", "fast"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +43,7 @@ class UpdateGradients:
         seed: int,
         device: torch.device,
         precision: Precision,
-        reduction: Reduction,
+        reduction: _Reduction,
         group: Group,
     ) -> None:
         """forward_model: `model`, or what torch.compile has made of it."""

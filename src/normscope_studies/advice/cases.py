@@ -8,8 +8,8 @@ from normscope.optim.optimizers import OPTIMIZERS, OptimizerName
 from normscope.placement import named
 from normscope.settings.tables import check_choices
 
-Architecture = Literal["decoder", "encoder", "encoder-decoder"]
-TextName = Literal["toy", "characters", "pieces", "multi30k"]
+_Architecture = Literal["decoder", "encoder", "encoder-decoder"]
+_TextName = Literal["toy", "characters", "pieces", "multi30k"]
 HEAD_WIDTH = 16
 
 
@@ -17,9 +17,9 @@ HEAD_WIDTH = 16
 class AdviceCase:
     """A model, its initial weights, its optimiser, and the text it is trained on."""
 
-    architecture: Architecture
+    architecture: _Architecture
     """decoder: the next token; encoder: the text itself, of which some is masked; encoder-decoder: translation."""
-    text: TextName
+    text: _TextName
     """toy: the embedded language; characters, pieces: of a file of running text; multi30k: a prepared corpus."""
     initialisation: str
     """A name of `normscope.model.SCHEMES`, with the placement's gains."""
@@ -72,7 +72,7 @@ def rate_of(step: int) -> float:
 
 
 XAVIER, GPT, MEGATRON = "xavier-uniform", "normal-0.02", "megatron"
-Families = Mapping[tuple[Architecture, TextName, str], str]
+Families = Mapping[tuple[_Architecture, _TextName, str], str]
 FAMILIES: Families = {
     ("decoder", "characters", XAVIER): "post-ln 4x32; pre-ln 6x32; deepnorm 12x64; peri-ln 12x64; post-ln 12x64; "
     "post-ln 2x192",

@@ -13,7 +13,7 @@ from ..engine.pieces import Pieces
 from .cases import AdviceCase, AdviceConfig, rate_of
 from .training import train_once
 
-TrainingOutcome = Mapping[str, Any]
+_TrainingOutcome = Mapping[str, Any]
 """What `train_once` returns."""
 COARSE = 2
 """Rungs between coarse rates: a factor of four."""
@@ -27,19 +27,19 @@ STUCK_SHARE = 0.25
 """A training is stuck where it gained less than this share of what the best gained over the unigram entropy."""
 
 
-def nats(outcome: TrainingOutcome) -> float:
+def nats(outcome: _TrainingOutcome) -> float:
     """Held-out loss at the end, infinite where it was not finite."""
     return math.inf if outcome["valid_nats"] is None else float(outcome["valid_nats"])
 
 
-def climb(start: int, train: Callable[[int], TrainingOutcome]) -> dict[int, TrainingOutcome]:
+def climb(start: int, train: Callable[[int], _TrainingOutcome]) -> dict[int, _TrainingOutcome]:
     """Outcomes by rung of the ladder.
 
     By factors of four from `start`: up until two in turn end more than the regret above the best, or learn no more than
     how frequent tokens are; down until one ends more than the regret above the best; then both neighbours of the best
     rung. train: by rung.
     """
-    found: dict[int, TrainingOutcome] = {}
+    found: dict[int, _TrainingOutcome] = {}
 
     def seen(step: int) -> float:
         if step not in found:
@@ -64,7 +64,7 @@ def climb(start: int, train: Callable[[int], TrainingOutcome]) -> dict[int, Trai
     return dict(sorted(found.items()))
 
 
-def trainings(case: AdviceCase, config: AdviceConfig, pieces: Pieces) -> dict[int, TrainingOutcome]:
+def trainings(case: AdviceCase, config: AdviceConfig, pieces: Pieces) -> dict[int, _TrainingOutcome]:
     """Of a case, without warm-up."""
     start = FIRST_STEPS.get(case.optimizer, FIRST_STEPS["adam"])
     return climb(start, lambda step: at_rate(case, rate_of(step), config, pieces))
@@ -72,7 +72,7 @@ def trainings(case: AdviceCase, config: AdviceConfig, pieces: Pieces) -> dict[in
 
 def at_rate(
     case: AdviceCase, rate: float, config: AdviceConfig, pieces: Pieces, *, warmup_updates: int = 0
-) -> TrainingOutcome:
+) -> _TrainingOutcome:
     """One of them, from its piece or trained now; with a warm-up it is longer by that."""
     settings: dict[str, Any] = {
         "updates": config.updates + warmup_updates,
@@ -81,7 +81,7 @@ def at_rate(
     }
     warmup = f"_warmup-{warmup_updates}" if warmup_updates else ""
     name = f"{case.name}/rate-{rate:.3g}{warmup}"
-    found: TrainingOutcome = pieces.get(
+    found: _TrainingOutcome = pieces.get(
         name, {**asdict(case), **settings, "rate": rate}, train_once, case, rate, **settings
     )
     return found
@@ -96,7 +96,7 @@ class TrainedCase:
 
     case: AdviceCase
     facts: ModelFacts
-    outcomes: Mapping[int, TrainingOutcome]
+    outcomes: Mapping[int, _TrainingOutcome]
 
     @property
     def lowest_nats(self) -> float:

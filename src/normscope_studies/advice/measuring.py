@@ -152,7 +152,7 @@ def tested_warmup(case: AdviceCase, rate: float, *, updates: int, text_file: str
     return {"tested": found.shortest, "named": found.named, "updates_used": found.updates_used}
 
 
-_Made = TypeVar("Made")
+_Made = TypeVar("_Made")
 
 
 def side_by_side(

@@ -38,7 +38,7 @@ SUBLAYERS_A_BLOCK = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PublishedOrder:
+class _PublishedOrder:
     """What a paper states of a placement."""
 
     power: float | None
@@ -62,12 +62,12 @@ class PublishedOrder:
 
 
 _LIU = "Liu et al. 2020, arXiv:2004.08249"
-ORDERS: Mapping[str, PublishedOrder] = MappingProxyType(
+ORDERS: Mapping[str, _PublishedOrder] = MappingProxyType(
     {
-        "post-ln": PublishedOrder(power=1.0, words="N", source=f"{_LIU}, section 4.1"),
-        "pre-ln": PublishedOrder(power=None, words="log N", source=f"{_LIU}, section 4.1"),
-        "admin": PublishedOrder(power=None, words="log N", source=f"{_LIU}, section 4.2"),
-        "deepnorm": PublishedOrder(
+        "post-ln": _PublishedOrder(power=1.0, words="N", source=f"{_LIU}, section 4.1"),
+        "pre-ln": _PublishedOrder(power=None, words="log N", source=f"{_LIU}, section 4.1"),
+        "admin": _PublishedOrder(power=None, words="log N", source=f"{_LIU}, section 4.2"),
+        "deepnorm": _PublishedOrder(
             power=0.0, words="1", source="Wang et al. 2022, arXiv:2203.00555, section 3.3, of SGD"
         ),
     }

@@ -153,7 +153,7 @@ def _by_case(asked: Sequence[CaseLook], scores: NDArray[np.float64], losses: NDA
     return found
 
 
-ScoredPairs = Callable[[Forecast], list[tuple[float, bool]]]
+_ScoredPairs = Callable[[Forecast], list[tuple[float, bool]]]
 
 
 def upper(one: Forecast) -> list[tuple[float, bool]]:
@@ -199,19 +199,19 @@ def skill(found: Sequence[Forecast]) -> Skill:
     )
 
 
-def area(found: Sequence[Forecast], pairs: ScoredPairs) -> Estimate:
+def area(found: Sequence[Forecast], pairs: _ScoredPairs) -> Estimate:
     # The trainings of one case are not independent: cases are left out as a whole.
     return jackknife(found, lambda some: _area(some, pairs))
 
 
-def gained(found: Sequence[Forecast], other: Sequence[Forecast], pairs: ScoredPairs) -> Estimate:
+def gained(found: Sequence[Forecast], other: Sequence[Forecast], pairs: _ScoredPairs) -> Estimate:
     """How much larger the area of the first is, on the cases that both foretell."""
     by_name = {one.looked.name: one for one in other}
     both = [(one, by_name[one.looked.name]) for one in found if one.looked.name in by_name]
     return jackknife(both, lambda some: _area([a for a, _ in some], pairs) - _area([b for _, b in some], pairs))
 
 
-def _area(found: Sequence[Forecast], pairs: ScoredPairs) -> float:
+def _area(found: Sequence[Forecast], pairs: _ScoredPairs) -> float:
     together = [pair for one in found for pair in pairs(one)]
     return area_under_curve([score for score, _ in together], [bad for _, bad in together])
 

@@ -43,7 +43,7 @@ class CaseLook:
         return float(np.interp(math.log10(rate), [math.log10(one) for one in self.rates], decades))
 
 
-WayFacts = Callable[[CaseLook, int], dict[str, float]]
+_WayFacts = Callable[[CaseLook, int], dict[str, float]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,7 @@ class Way:
 
     name: str
     told: str
-    numbers: WayFacts
+    numbers: _WayFacts
     """By name, beyond the rate, the formula and the optimiser, which every way is told."""
     alone: str = ""
     """Which of all numbers foretells without constants; empty where none does."""

@@ -18,7 +18,7 @@ from .measure import STACKS, ConcentrationConfig, Quantity
 Concentrations = dict[str, dict[Quantity, list[dict[str, Estimate]]]]
 """Of one placement: by stack, quantity, depth, and what `summarised` names."""
 TailSide = Literal["above", "outside"]
-StackName = Literal["encoder", "decoder"]
+_StackName = Literal["encoder", "decoder"]
 
 QUANTITIES: dict[Quantity, str] = {"state": "hidden state", "read": "what the feed-forward's norm reads"}
 PAPER_NAMES = {("post-ln", "read"): "x^{post,5}", ("pre-ln", "read"): "x^{pre,3}", ("pre-ln", "state"): "x^{pre}"}
@@ -129,7 +129,7 @@ def _bounded_claim(
     return claim, numbers
 
 
-def _by_stack(holds: Mapping[tuple[StackName, int], Answer]) -> dict[str, Answer]:
+def _by_stack(holds: Mapping[tuple[_StackName, int], Answer]) -> dict[str, Answer]:
     """By (stack, depth): one entry for the depths of a stack that agree."""
     found: dict[str, Answer] = {}
     for stack in STACKS:

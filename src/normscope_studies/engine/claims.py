@@ -15,7 +15,7 @@ from .page import Claim
 
 Made = tuple[Claim, dict[str, Any]]
 """A claim and the numbers it quotes."""
-ClaimBound = float | Mapping[str, float]
+_ClaimBound = float | Mapping[str, float]
 """One for all settings, or each its own."""
 _LISTED = 12
 """Settings whose values are all named; of more, the lowest and the highest are."""
@@ -28,8 +28,8 @@ def claim(
     source: str,
     value: str,
     holds: Mapping[str, Estimate | Answer],
-    least: ClaimBound = -math.inf,
-    greatest: ClaimBound = math.inf,
+    least: _ClaimBound = -math.inf,
+    greatest: _ClaimBound = math.inf,
     shown: Callable[[Estimate], str] = with_interval,
     beside: str = "",
 ) -> Claim:
@@ -85,5 +85,5 @@ def shown_factor(found: Estimate, decimals: int = 2) -> str:
     return middle if math.isnan(factors[0]) else f"{middle} ({low} to {high})"
 
 
-def _at(bound: ClaimBound, setting: str) -> float:
+def _at(bound: _ClaimBound, setting: str) -> float:
     return bound[setting] if isinstance(bound, Mapping) else bound

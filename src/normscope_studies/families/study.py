@@ -67,7 +67,7 @@ def stages_svg(counts: Sequence[tuple[str, int]]) -> str:
 
 _ASKED = ("tokens", "sequences", "largest", "limit_seconds", "seed")
 _SOURCE = "docs/doctor.md, How identification works"
-Rows = Mapping[str, Mapping[str, Any]]
+_Rows = Mapping[str, Mapping[str, Any]]
 
 
 def run(config: FamiliesConfig, pieces: Pieces) -> Findings:
@@ -102,7 +102,7 @@ def run(config: FamiliesConfig, pieces: Pieces) -> Findings:
     )
 
 
-def _counts(rows: Rows) -> dict[str, int]:
+def _counts(rows: _Rows) -> dict[str, int]:
     diagnosed = [row for row in rows.values() if row["stage"] == "diagnosed"]
     others = dict.fromkeys(row["stage"] for row in rows.values() if row["stage"] != "diagnosed")
     return {
@@ -118,7 +118,7 @@ def _is_named(row: Mapping[str, Any]) -> bool:
     return bool(row["placements"]) and all(row["placements"])
 
 
-def _claims(diagnosed: Rows) -> list[Claim]:
+def _claims(diagnosed: _Rows) -> list[Claim]:
     named = {family: _is_named(row) for family, row in diagnosed.items()}
     silent = {family: not row["errors"] for family, row in diagnosed.items()}
     return [
@@ -144,7 +144,7 @@ def _share(right: Sequence[bool]) -> str:
     return f"{sum(right)} of {len(right)} model types (95 % interval {low:.2f} to {high:.2f})"
 
 
-def _with_errors(diagnosed: Rows) -> StudyTable:
+def _with_errors(diagnosed: _Rows) -> StudyTable:
     return StudyTable(
         title="Model types in which an error is found",
         columns=("model type", "rule", "where", "message"),
@@ -152,7 +152,7 @@ def _with_errors(diagnosed: Rows) -> StudyTable:
     )
 
 
-def _ended(rows: Rows) -> StudyTable:
+def _ended(rows: _Rows) -> StudyTable:
     return StudyTable(
         title="Model types that were not diagnosed",
         columns=("model type", "where it ended", "why"),

@@ -48,7 +48,7 @@ def loaded(model: Language, *, pre: bool) -> Language:
     return other
 
 
-class FlagText:
+class _FlagText:
     """Sequences in which a token depends on the two before it."""
 
     def __init__(self, seed: int) -> None:
@@ -74,7 +74,7 @@ def training(
 ) -> Iterator[tuple[Language, Tensor]]:
     """After each of these numbers of updates, the model as it is and a batch that it was not trained on."""
     torch.manual_seed(seed)
-    text, model = FlagText(seed), Language(pre=pre, width=width, blocks=blocks)
+    text, model = _FlagText(seed), Language(pre=pre, width=width, blocks=blocks)
     optimizer = torch.optim.AdamW(model.parameters(), lr=rate, weight_decay=0.01)
     for update in range(1, max(after) + 1):
         for group in optimizer.param_groups:

@@ -23,7 +23,7 @@ from . import ABOUT
 from .measure import HiddenStateConfig, ModelCase, draws_of
 
 MATRIX_NAMES = {"value": "W_V", "ffn_in": "W₁", "ffn_out": "W₂"}
-PlacementCurves = dict[str, dict[str, dict[str, Compared]]]
+_PlacementCurves = dict[str, dict[str, dict[str, Compared]]]
 """By placement, stack ("encoder" or "decoder"), and what: q, or a matrix's gradient."""
 
 
@@ -36,7 +36,7 @@ _MOVES_BY = 0.1
 """A predicted q that leaves 1 by more is worth a curve in the figure."""
 
 
-def figures(cases: Sequence[ModelCase], found: Mapping[str, PlacementCurves]) -> list[StudyFigure]:
+def figures(cases: Sequence[ModelCase], found: Mapping[str, _PlacementCurves]) -> list[StudyFigure]:
     deep, pair = cases[0], cases[-1]
     moving = [name for name in deep.placements if _moves(found[deep.name][name]["encoder"]["q"])][:6] or [
         deep.placements[0]
@@ -99,7 +99,7 @@ def _pair(label: str, curve: Compared, hue: int, first: int) -> list[Series]:
 
 
 def _stream_panel(
-    case: ModelCase, curves: PlacementCurves, names: Sequence[str], hues: Mapping[str, int], kind: str
+    case: ModelCase, curves: _PlacementCurves, names: Sequence[str], hues: Mapping[str, int], kind: str
 ) -> Panel:
     series = [s for name in names for s in _pair(named(name).title, curves[name][kind]["q"], hues[name], 0)]
     of = "decoder" if case.model.stack == "encoder-decoder" else ""
@@ -112,7 +112,7 @@ def _stream_panel(
     )
 
 
-def _deviation_panel(case: ModelCase, curves: PlacementCurves, names: Sequence[str], hues: Mapping[str, int]) -> Panel:
+def _deviation_panel(case: ModelCase, curves: _PlacementCurves, names: Sequence[str], hues: Mapping[str, int]) -> Panel:
     series = []
     for name in names:
         q = curves[name]["encoder"]["q"]
@@ -128,7 +128,7 @@ def _gradient_panel(name: str, stacks: Mapping[str, Mapping[str, Compared]]) -> 
     return Panel(title=named(name).title, xlabel="block", ylabel="‖∂L/∂W‖", series=series, from_zero=True)
 
 
-def tables(cases: Sequence[ModelCase], found: Mapping[str, PlacementCurves]) -> list[StudyTable]:
+def tables(cases: Sequence[ModelCase], found: Mapping[str, _PlacementCurves]) -> list[StudyTable]:
     deep = cases[0]
     columns = ["placement", "q measured", "predicted", "q off by %", "± s.e."]
     rows: list[list[str | float | None]] = []
@@ -168,7 +168,7 @@ def _q_cells(q: Compared) -> list[str | float | None]:
 
 
 def claims_of(
-    cases: Sequence[ModelCase], found: Mapping[str, PlacementCurves], config: HiddenStateConfig
+    cases: Sequence[ModelCase], found: Mapping[str, _PlacementCurves], config: HiddenStateConfig
 ) -> tuple[list[Claim], dict[str, Any]]:
     """A claim for q in each case, one for each matrix's gradient in the first; and the numbers they quote."""
     claims, data = [], {}
@@ -216,7 +216,7 @@ def _off_by(spread: Spread) -> str:
 def run(config: HiddenStateConfig, pieces: Pieces) -> Findings:
     """One piece a placement and case: all its draws."""
     cases = config.cases()
-    found: dict[str, PlacementCurves] = {}
+    found: dict[str, _PlacementCurves] = {}
     for case in cases:
         found[case.name] = {}
         for done, name in enumerate(case.placements):
@@ -287,7 +287,7 @@ def _sizes(model: ModelSetting) -> str:
     return f"{counted(model.blocks, 'block')}, d = {model.width}, feed-forward {model.ffn_width}, {heads}"
 
 
-def _data(curves: PlacementCurves, *, all_of: bool) -> dict[str, Any]:
+def _data(curves: _PlacementCurves, *, all_of: bool) -> dict[str, Any]:
     """Every curve, or q alone: the others' gradients are in no claim."""
     return {
         name: {
@@ -298,7 +298,7 @@ def _data(curves: PlacementCurves, *, all_of: bool) -> dict[str, Any]:
     }
 
 
-def _off(curves: PlacementCurves) -> dict[str, Any]:
+def _off(curves: _PlacementCurves) -> dict[str, Any]:
     """The largest deviation of each curve, and the standard error there."""
     return {
         name: {

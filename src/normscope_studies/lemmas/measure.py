@@ -23,7 +23,7 @@ from normscope.model.norms import NORMS
 from normscope.placement import StackShape, named
 from normscope.train.device import seed_weights
 
-_Key = TypeVar("Key", bound=Hashable)
+_Key = TypeVar("_Key", bound=Hashable)
 STEPS = 6
 """The hidden state, and the five superscripts of Table 1."""
 _EQUAL, _ZERO = 1e-6, 1e-6

@@ -24,7 +24,7 @@ from ..engine.study import Findings, Study
 from . import ABOUT
 from .config import SCALES, OptimizersConfig
 
-OptimizerPairs = Mapping[tuple[str, str], WarmupPair]
+_OptimizerPairs = Mapping[tuple[str, str], WarmupPair]
 """By placement and optimiser."""
 TITLES = {"adamw": "AdamW", "muon": "Muon", "lion": "Lion", "sgd": "SGD with momentum"}
 _SAID = (
@@ -113,7 +113,7 @@ def need(gain: Estimate, needs_nats: float) -> Need:
     return Need.DOES_NOT if high < needs_nats else Need.UNDECIDED
 
 
-def claims(config: OptimizersConfig, pairs: OptimizerPairs) -> list[Claim]:
+def claims(config: OptimizersConfig, pairs: _OptimizerPairs) -> list[Claim]:
     """One for each placement of which a source speaks, and one for the order of placements under two optimisers."""
     made = []
     for placement, needs, source in _SAID:
@@ -147,7 +147,7 @@ def claims(config: OptimizersConfig, pairs: OptimizerPairs) -> list[Claim]:
     return made
 
 
-def figures(config: OptimizersConfig, pairs: OptimizerPairs) -> list[StudyFigure]:
+def figures(config: OptimizersConfig, pairs: _OptimizerPairs) -> list[StudyFigure]:
     """One an optimiser, a panel a placement."""
     return [
         StudyFigure.of_panels(
@@ -167,7 +167,7 @@ def figures(config: OptimizersConfig, pairs: OptimizerPairs) -> list[StudyFigure
     ]
 
 
-def tables(config: OptimizersConfig, pairs: OptimizerPairs) -> list[StudyTable]:
+def tables(config: OptimizersConfig, pairs: _OptimizerPairs) -> list[StudyTable]:
     """The one that a practitioner pins to the wall: who needs a warm-up; then where the runs of each optimiser end."""
 
     def cell(placement: str, optimizer: str) -> str:

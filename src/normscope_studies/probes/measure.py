@@ -23,7 +23,7 @@ from .texts import NONE, Ids, ProbeText, batch_of, packed
 # N = packed tokens, D = width
 
 
-StreamState = Any
+_StreamState = Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class AroundNorm:
 class PassedState:
     """One forward pass, by completed blocks, from the embedding on."""
 
-    states: list[StreamState] = field(default_factory=list)
+    states: list[_StreamState] = field(default_factory=list)
     """The placement's, L + 1 of them."""
     norms: list[AroundNorm] = field(default_factory=list)
     """What every norm of the stack read and gave, in order."""
@@ -84,7 +84,7 @@ def _recorded(stack: Stack) -> Iterator[PassedState]:
     def first(_: nn.Module, inputs: tuple[Any, ...]) -> None:
         found.states.append(inputs[0])
 
-    def block(_: nn.Module, inputs: tuple[Any, ...], output: StreamState) -> None:
+    def block(_: nn.Module, inputs: tuple[Any, ...], output: _StreamState) -> None:
         found.states.append(output)
 
     def norm(_: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -109,14 +109,14 @@ _HELD_OUT = 3
 """Every third sequence is held out from the probes."""
 PLACES = ("before", "after")
 """Its norm."""
-ProbeAccuracy = Callable[[NDArray[Any], Ids, NDArray[Any], Ids], float]
+_ProbeAccuracy = Callable[[NDArray[Any], Ids, NDArray[Any], Ids], float]
 """Features and labels to fit to, those held out -> the share that is right; given, since adapters do not measure."""
 
 
 def probed(
     model_config: DecoderConfig,
     text: ProbeText,
-    probe: ProbeAccuracy,
+    probe: _ProbeAccuracy,
     *,
     seed: int,
     peak_lr: float,
@@ -149,7 +149,7 @@ def probed(
     return found | read(model, text, probe)
 
 
-def read(model: LanguageModel, text: ProbeText, probe: ProbeAccuracy) -> dict[str, Any]:
+def read(model: LanguageModel, text: ProbeText, probe: _ProbeAccuracy) -> dict[str, Any]:
     """What is read from a model on the probed sequences, by completed blocks.
 
     accuracy and control, by property: of linear probes on held-out tokens, a row for the embedding's stream (one
@@ -181,7 +181,7 @@ def _probes(
     words_N: Ids,
     labels: Mapping[str, Ids],
     held_out_N: NDArray[np.bool_],
-    probe: ProbeAccuracy,
+    probe: _ProbeAccuracy,
 ) -> dict[str, Any]:
     found: dict[str, dict[str, Any]] = {"accuracy": {}, "control": {}, "majority": {}}
     for name, labels_N in labels.items():
@@ -197,7 +197,11 @@ def _probes(
 
 
 def _before_and_after(
-    pair: tuple[Tensor, Tensor], labels_N: Ids, fitted: NDArray[np.bool_], held: NDArray[np.bool_], probe: ProbeAccuracy
+    pair: tuple[Tensor, Tensor],
+    labels_N: Ids,
+    fitted: NDArray[np.bool_],
+    held: NDArray[np.bool_],
+    probe: _ProbeAccuracy,
 ) -> list[float]:
     """A stream that is both is probed once: the embedding's meets no norm."""
     streams = [x_ND.numpy() for x_ND in (pair[:1] if pair[0] is pair[1] else pair)]

@@ -87,7 +87,7 @@ class RealTextConfig:
         )
 
 
-ComparedModels = dict[tuple[str, int], dict[str, dict[str, Compared]]]
+_ComparedModels = dict[tuple[str, int], dict[str, dict[str, Compared]]]
 """By placement and blocks, then stack, then quantity."""
 
 
@@ -148,7 +148,7 @@ def _compared(
     }
 
 
-def findings(config: RealTextConfig, corpus: Corpus, found: ComparedModels, fast: bool) -> Findings:
+def findings(config: RealTextConfig, corpus: Corpus, found: _ComparedModels, fast: bool) -> Findings:
     """The page and the data of what was compared; fast: whether products went through oneDNN."""
     sizes = ", ".join(f"{blocks}-{blocks}" for blocks in config.blocks)
     deviations = {
@@ -194,7 +194,7 @@ def percent(curve: Compared) -> float:
     return 100 * float(np.abs(curve.deviation).max())
 
 
-def _claim(what: str, found: ComparedModels) -> Claim:
+def _claim(what: str, found: _ComparedModels) -> Claim:
     curves = {_name(key, kind): [one[kind][what]] for key, one in found.items() for kind in STACKS}
     spread = spread_of(curves, limit_percent=LIMIT_PERCENT, first=0 if what == "q" else 1)
     return judged(
@@ -211,7 +211,7 @@ def _name(key: tuple[str, int], kind: str) -> str:
     return f"{named(key[0]).title} {key[1]}-{key[1]} {kind}"
 
 
-def _figure(config: RealTextConfig, found: ComparedModels, what: str) -> StudyFigure:
+def _figure(config: RealTextConfig, found: _ComparedModels, what: str) -> StudyFigure:
     """The shallowest models, the deepest and those between, each stack of each placement in a panel."""
     shown = sorted({config.blocks[0], config.blocks[len(config.blocks) // 2], config.blocks[-1]})
     name, first, xlabel, ylabel = {
@@ -239,7 +239,7 @@ def _figure(config: RealTextConfig, found: ComparedModels, what: str) -> StudyFi
     )
 
 
-def _table(found: ComparedModels) -> StudyTable:
+def _table(found: _ComparedModels) -> StudyTable:
     rows: list[list[str | float | None]] = []
     for key, curves in found.items():
         for kind in STACKS:

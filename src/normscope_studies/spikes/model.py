@@ -10,7 +10,7 @@ from torch.nn import functional
 from .cases import SpikesConfig, TrainingCase
 
 
-class Chain:
+class _Chain:
     """Tokens of which each depends on the one before; frequencies fall as one over the rank, as in text."""
 
     def __init__(self, classes: int, seed: int) -> None:
@@ -46,7 +46,7 @@ class ChainBatches:
     def __call__(self, update: int) -> dict[str, Tensor]:
         """`input_ids` and `labels`, (B, T) each."""
         number = (update - 1) % self.case.epoch_updates if self.case.epoch_updates else update
-        chain = Chain(self.config.classes, self.seed)
+        chain = _Chain(self.config.classes, self.seed)
         ids_BT = chain.draw(self.sequences, self.config.tokens, 10_000 * self.seed + number)
         labels_BT = ids_BT[:, 1:].contiguous()
         if self.case.bad_batch and update == self.config.change_at:

@@ -53,7 +53,7 @@ def losses_svg(trainings: Mapping[str, Mapping[str, Any]], config: SpikesConfig)
 
 WITHIN_UPDATES = 5
 NOTHING = "no alarm"
-Piece = Mapping[str, Any]
+_Piece = Mapping[str, Any]
 
 
 def run(config: SpikesConfig, pieces: Pieces) -> Findings:
@@ -65,7 +65,7 @@ def run(config: SpikesConfig, pieces: Pieces) -> Findings:
         for name in (*config.broken, *config.healthy)
     ]
     sizes = {key: value for key, value in asdict(config).items() if key not in ("loops", "broken", "healthy", "seeds")}
-    found: dict[tuple[str, str, int], Piece] = {}
+    found: dict[tuple[str, str, int], _Piece] = {}
     for done, (loop, name, seed) in enumerate(asked):
         pieces.watch("trainings", done, len(asked))
         settings = {"loop": loop, "case": asdict((BROKEN | HEALTHY)[name]), "seed": seed, "sizes": sizes}
@@ -91,29 +91,29 @@ def run(config: SpikesConfig, pieces: Pieces) -> Findings:
     )
 
 
-def _of(found: Mapping[tuple[str, str, int], Piece], config: SpikesConfig, name: str) -> dict[str, Piece]:
+def _of(found: Mapping[tuple[str, str, int], _Piece], config: SpikesConfig, name: str) -> dict[str, _Piece]:
     """By loop, of the first seed."""
     return {loop: found[loop, name, 1] for loop in config.loops}
 
 
-def is_dated(piece: Piece) -> bool:
+def is_dated(piece: _Piece) -> bool:
     """Whether an episode begins within five updates of where the training was broken, and none elsewhere."""
     return bool(piece["episodes"]) and all(
         abs(e["onset"] - piece["onset"]) <= WITHIN_UPDATES for e in piece["episodes"]
     )
 
 
-def is_explained(piece: Piece) -> bool:
+def is_explained(piece: _Piece) -> bool:
     """Whether the first episode has the right cause."""
     return bool(piece["episodes"]) and piece["episodes"][0]["cause"] == piece["cause"]
 
 
-def is_placed(piece: Piece) -> bool:
+def is_placed(piece: _Piece) -> bool:
     """Whether the first episode names the block that was broken, or says that none leads."""
     return bool(piece["episodes"]) and piece["place"] in piece["episodes"][0]["place"]
 
 
-def _claims(broken: Mapping[tuple[str, str, int], Piece]) -> list[Any]:
+def _claims(broken: Mapping[tuple[str, str, int], _Piece]) -> list[Any]:
     tests = (
         ("dated", f"the onset is found within {WITHIN_UPDATES} updates, and no other is", is_dated),
         ("explained", "the cause is the one that was made", is_explained),
@@ -134,7 +134,7 @@ def _claims(broken: Mapping[tuple[str, str, int], Piece]) -> list[Any]:
     return claims
 
 
-def _silence(healthy: Mapping[tuple[str, str, int], Piece]) -> Any:
+def _silence(healthy: Mapping[tuple[str, str, int], _Piece]) -> Any:
     quiet = {f"{case}, {loop}, seed {seed}": not piece["episodes"] for (loop, case, seed), piece in healthy.items()}
     return judged(
         name="silent",
@@ -145,11 +145,11 @@ def _silence(healthy: Mapping[tuple[str, str, int], Piece]) -> Any:
     )
 
 
-def _said(piece: Piece) -> str:
+def _said(piece: _Piece) -> str:
     return piece["episodes"][0]["cause"] if piece["episodes"] else NOTHING
 
 
-def _confusions(found: Mapping[tuple[str, str, int], Piece]) -> StudyTable:
+def _confusions(found: Mapping[tuple[str, str, int], _Piece]) -> StudyTable:
     said = [*(cause.id for cause in PATTERNS), UNKNOWN, NOTHING]
     truths = [*(cause.id for cause in PATTERNS), ""]
     counts = {truth: Counter(_said(piece) for piece in found.values() if piece["cause"] == truth) for truth in truths}
@@ -160,7 +160,7 @@ def _confusions(found: Mapping[tuple[str, str, int], Piece]) -> StudyTable:
     )
 
 
-def _each(found: Mapping[tuple[str, str, int], Piece]) -> StudyTable:
+def _each(found: Mapping[tuple[str, str, int], _Piece]) -> StudyTable:
     return StudyTable(
         title="Every training",
         columns=[
@@ -171,7 +171,7 @@ def _each(found: Mapping[tuple[str, str, int], Piece]) -> StudyTable:
     )
 
 
-def _row(key: tuple[str, str, int], piece: Piece) -> dict[str, Any]:
+def _row(key: tuple[str, str, int], piece: _Piece) -> dict[str, Any]:
     loop, name, seed = key
     first = piece["episodes"][0] if piece["episodes"] else {}
     return {

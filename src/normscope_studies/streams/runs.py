@@ -17,7 +17,7 @@ from ..engine.pieces import Pieces
 from .config import BASE, StreamsConfig
 from .measure import gradient_spread, measured
 
-Measures = Mapping[str, float]
+_Measures = Mapping[str, float]
 """Of one run: worth_nats, turned, correlation and gradient_spread."""
 MEASURES = ("worth_nats", "turned", "correlation", "gradient_spread")
 
@@ -32,7 +32,7 @@ class StreamRuns:
     """By placement."""
     sizes: Mapping[str, tuple[int, int]]
     """Feed-forward width and parameters, by placement."""
-    inside: Mapping[tuple[str, int], Sequence[Measures]]
+    inside: Mapping[tuple[str, int], Sequence[_Measures]]
     """By placement and warm-up: of the runs at the best rate, one a seed; one that did not stay finite has none."""
 
     @property
@@ -106,7 +106,7 @@ def equal_ffn_width(trial: StudyTask, placement: str) -> int:
     return width
 
 
-def _measured(trial: StudyTask, cell: Cell, pieces: Pieces) -> Measures:
+def _measured(trial: StudyTask, cell: Cell, pieces: Pieces) -> _Measures:
     """What is measured of a run, once, and what it logged of its gradients before the first update."""
     asked = {"run": cell.name, "configuration": hashlib.sha256(to_toml(cell.config).encode()).hexdigest()}
     inside = pieces.get(

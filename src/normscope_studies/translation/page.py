@@ -20,7 +20,7 @@ from .runs import ArmCurves, Trained, TranslationCurve
 
 Legend = Mapping[str, TranslationArm]
 """Arms of one panel by their words in the legend; the same words have the same colour in every panel of a figure."""
-RatePanels = Mapping[str, Mapping[str, Sequence[TranslationArm]]]
+_RatePanels = Mapping[str, Mapping[str, Sequence[TranslationArm]]]
 """By panel and words: arms that differ in their rate alone, in rising order of it."""
 SPREAD = "mean over seeds with the range of all of them"
 
@@ -33,7 +33,7 @@ def findings(
     figures: Sequence[StudyFigure],
     tables: Sequence[StudyTable],
     data: Mapping[str, Any],
-    rates: RatePanels | None = None,
+    rates: _RatePanels | None = None,
 ) -> Findings:
     """Of one figure; tables and data: its own. rates: what a sensitivity to the rate is stated of."""
     several = of_several_rates(rates or {})
@@ -78,7 +78,7 @@ def epochs_figure(
     return StudyFigure.of_panels(name=name, title=title, caption=caption, panels=drawn, told=told, wide=True)
 
 
-def rates_figure(panels: RatePanels, found: Trained, *, caption: str, wide: bool) -> StudyFigure:
+def rates_figure(panels: _RatePanels, found: Trained, *, caption: str, wide: bool) -> StudyFigure:
     """The last loss over the peak rate; caption: what it says of the rates, after the spread."""
     hues = list(dict.fromkeys(words for kinds in panels.values() for words in kinds))
     drawn = []
@@ -116,12 +116,12 @@ def _over_epochs(
     return found
 
 
-def of_several_rates(panels: RatePanels) -> RatePanels:
+def of_several_rates(panels: _RatePanels) -> _RatePanels:
     """The panels without those whose arms were run at one rate alone, of which no sensitivity can be stated."""
     return {title: kinds for title, kinds in panels.items() if all(len(arms) > 1 for arms in kinds.values())}
 
 
-def sensitivity_tables(panels: RatePanels, curves: ArmCurves) -> list[StudyTable]:
+def sensitivity_tables(panels: _RatePanels, curves: ArmCurves) -> list[StudyTable]:
     """One table with a row for each curve over the rate, by the title of its panel; none where there is no panel."""
     if not panels:
         return []
@@ -139,7 +139,7 @@ def sensitivity_tables(panels: RatePanels, curves: ArmCurves) -> list[StudyTable
     return [table]
 
 
-def sensitivity_data(panels: RatePanels, curves: ArmCurves) -> list[dict[str, Any]]:
+def sensitivity_data(panels: _RatePanels, curves: ArmCurves) -> list[dict[str, Any]]:
     """The same for results.json."""
     return [
         {

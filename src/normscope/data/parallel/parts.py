@@ -20,7 +20,7 @@ from .corpus import SIDES, EncodedPairs
 from .preparation import PrepareConfig, drop_reason
 from .vocabulary import EOS, Vocabulary
 
-RawPair = tuple[str, str]
+_RawPair = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +31,14 @@ class PairPart(TextPart):
     """Pairs in the parts before it."""
     held_out_every: int | None
 
-    def pairs(self) -> Iterator[tuple[str, RawPair, RawPair]]:
+    def pairs(self) -> Iterator[tuple[str, _RawPair, _RawPair]]:
         """Split, raw and tokenised pair."""
         every = self.held_out_every
         for number, (raw, pair) in enumerate(pairs_of(self.path), self.before + 1):
             yield "valid" if every and number % every == 0 else self.split, raw, pair
 
 
-def pairs_in(source: Path, target: Path, config: PrepareConfig) -> Iterator[RawPair]:
+def pairs_in(source: Path, target: Path, config: PrepareConfig) -> Iterator[_RawPair]:
     """The raw pairs of two files."""
     # A line break inside a record's text is a blank: text to score against has a sentence a line.
     sides = (texts_in(file, field) for file, field in zip((source, target), config.named, strict=True))
@@ -46,7 +46,7 @@ def pairs_in(source: Path, target: Path, config: PrepareConfig) -> Iterator[RawP
         yield source_text.replace("\n", " "), target_text.replace("\n", " ")
 
 
-def tokenise_pairs(config: PrepareConfig, split: str, pairs: Sequence[RawPair]) -> tuple[dict[str, Any], list[str]]:
+def tokenise_pairs(config: PrepareConfig, split: str, pairs: Sequence[_RawPair]) -> tuple[dict[str, Any], list[str]]:
     """How many pairs a part was read from, keeps and drops for which reason, and its lines: `pairs_of` reads them."""
     dropped: Counter[str] = Counter()
     lines: list[str] = []
@@ -59,7 +59,7 @@ def tokenise_pairs(config: PrepareConfig, split: str, pairs: Sequence[RawPair]) 
     return {"read": len(pairs), "kept": len(lines) // 4, "dropped": dict(dropped)}, lines
 
 
-def pairs_of(path: Path) -> Iterator[tuple[RawPair, RawPair]]:
+def pairs_of(path: Path) -> Iterator[tuple[_RawPair, _RawPair]]:
     """Raw and tokenised pairs of a part."""
     lines = path.read_bytes().decode().split("\n")[1:-1]
     for at in range(0, len(lines), 4):
@@ -93,7 +93,7 @@ _KINDS = ("tokens", "lengths", "raw")
 def encode_part(codec_folder: Path, part: PairPart) -> dict[str, NDArray[Any]]:
     """The arrays of each split that a part holds pairs of, by the codec in that folder."""
     codec = _codec(codec_folder)
-    pairs: dict[str, list[tuple[RawPair, RawPair]]] = {}
+    pairs: dict[str, list[tuple[_RawPair, _RawPair]]] = {}
     for split, raw, pair in part.pairs():
         pairs.setdefault(split, []).append((raw, pair))
     arrays: dict[str, NDArray[Any]] = {}

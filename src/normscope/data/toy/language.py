@@ -46,12 +46,12 @@ class Phrase(NamedTuple):
 
 
 ABSENT: Final = Phrase()
-ToyPair = tuple[ToyWords, str]
+_ToyPair = tuple[ToyWords, str]
 _STOP: Final = word(".", "mark")
 _COMMA: Final = word(",", "mark")
 
 
-class Clause(NamedTuple):
+class _Clause(NamedTuple):
     """The pieces of one clause, not yet in order.
 
     `final` closes a main clause: participle, infinitive or predicate. `en_plain` is the verb of a positive
@@ -148,7 +148,7 @@ def _place(draw: StableDraw, verb: lex.Verb) -> Phrase:
     return Phrase(german, f"{en} {where.en}", may_lead=True)
 
 
-def _state(draw: StableDraw, subject: Phrase, tense: str) -> Clause:
+def _state(draw: StableDraw, subject: Phrase, tense: str) -> _Clause:
     """Predicate adjectives, uninflected: die männer sind sehr alt -> the men are very old."""
     finite, en = lex.COPULA[tense]
     stem = draw.one_of(lex.FITTING_ADJECTIVES[subject.kind])
@@ -156,7 +156,7 @@ def _state(draw: StableDraw, subject: Phrase, tense: str) -> Clause:
     state = (*word(degree, "adverb"), *word(lex.predicate(stem), "predicate"))
     en_state = _join(en_degree, lex.ADJECTIVES[stem])
     be = en[subject.form]
-    clause = Clause(
+    clause = _Clause(
         _of(subject, finite[subject.form]),
         finite[subject.form],
         "",
@@ -168,24 +168,24 @@ def _state(draw: StableDraw, subject: Phrase, tense: str) -> Clause:
     return clause._replace(negated=not degree and draw.chance(0.2))
 
 
-def _action(subject: Phrase, verb: lex.Verb, tense: str, modal: lex.Modal) -> Clause:
+def _action(subject: Phrase, verb: lex.Verb, tense: str, modal: lex.Modal) -> _Clause:
     """Tense of a full verb: er sieht -> he sees, er hat gesehen -> he saw, er will sehen -> he wants to see."""
     third = subject.form == SINGULAR
     do = "does" if third else "do"
     if tense == "past":
         finite = lex.PERFECT[verb.perfect][subject.form]
         participle = word(verb.participle, "participle")
-        return Clause(_of(subject, finite), finite, "", participle, verb.en_past, ("did", verb.en))
+        return _Clause(_of(subject, finite), finite, "", participle, verb.en_past, ("did", verb.en))
     if tense == "present":
         plain = lex.english_s(verb.en) if third else verb.en
         finite = verb.finite[subject.form]
-        return Clause(_of(subject, finite), finite, verb.prefix, (), plain, (do, verb.en))
+        return _Clause(_of(subject, finite), finite, verb.prefix, (), plain, (do, verb.en))
     finite, en = modal.finite[subject.form], f"{modal.en} {verb.en}"
     subject, infinitive = _of(subject, finite), word(verb.infinitive, "infinitive")
     if modal.auxiliary:
-        return Clause(subject, finite, "", infinitive, en, (modal.en, verb.en))
+        return _Clause(subject, finite, "", infinitive, en, (modal.en, verb.en))
     plain = ("has to " + verb.en if modal.en == "have to" else lex.english_s(en)) if third else en
-    return Clause(subject, finite, "", infinitive, plain, (do, en))
+    return _Clause(subject, finite, "", infinitive, plain, (do, en))
 
 
 def _of(subject: Phrase, finite: str) -> Phrase:
@@ -195,7 +195,7 @@ def _of(subject: Phrase, finite: str) -> Phrase:
 
 def _clause(
     draw: StableDraw, *, subject: Phrase = ABSENT, rich: bool = False, past: bool = True, gap: bool = False
-) -> Clause:
+) -> _Clause:
     """One clause. `rich` adds time, place and adjectives; `gap` leaves out the object, for whom the clause tells of."""
     adjectives, pronouns = (0.35, 0.25) if rich else (0.2, 0.45)
     if not gap and draw.chance(0.12):
@@ -219,20 +219,20 @@ def _clause(
     return clause._replace(object=obj, time=time, place=place, negated=negated)
 
 
-def _middle(clause: Clause) -> ToyWords:
+def _middle(clause: _Clause) -> ToyWords:
     """Everything between the verbs but the subject: den hund heute nicht im garten; heute einen hund im garten."""
     early, late = (clause.object.de, ()) if clause.object.definite else ((), clause.object.de)
     negation = word("nicht" if clause.negated else "", "negation")
     return (*early, *clause.time.de, *negation, *late, *clause.place.de)
 
 
-def _verb_first(clause: Clause) -> ToyWords:
+def _verb_first(clause: _Clause) -> ToyWords:
     """Questions, and what follows a fronted phrase: sieht der mann den hund; ruft er morgen an."""
     finite, prefix = word(clause.finite, "verb"), word(clause.prefix, "prefix")
     return (*finite, *clause.subject.de, *_middle(clause), *clause.final, *prefix)
 
 
-def _verb_second(clause: Clause, lead: str = "subject") -> ToyWords:
+def _verb_second(clause: _Clause, lead: str = "subject") -> ToyWords:
     """Main clause opened by the piece named `lead`: subject, object, time or place."""
     first = {"subject": clause.subject, "object": clause.object, "time": clause.time, "place": clause.place}[lead]
     kept = [ABSENT if piece is first else piece for piece in (clause.subject, clause.object, clause.time, clause.place)]
@@ -240,13 +240,13 @@ def _verb_second(clause: Clause, lead: str = "subject") -> ToyWords:
     return (*first.de, *_verb_first(rest))
 
 
-def _verb_final(clause: Clause) -> ToyWords:
+def _verb_final(clause: _Clause) -> ToyWords:
     """Subordinate clause; the prefix returns to its verb: er den mann morgen anruft, er den mann angerufen hat."""
     finite = word(clause.prefix + clause.finite, "verb")
     return (*clause.subject.de, *_middle(clause), *clause.final, *finite)
 
 
-def _english(clause: Clause, *, lead: str = "subject", question: bool = False) -> str:
+def _english(clause: _Clause, *, lead: str = "subject", question: bool = False) -> str:
     """Subject, verb, object, place, time. A fronted time or place stays in front; a fronted object does not."""
     place, time, who = clause.place.en, clause.time.en, clause.subject.en
     auxiliary, verb = clause.en_support if question or clause.negated else ("", clause.en_plain)
@@ -257,14 +257,14 @@ def _english(clause: Clause, *, lead: str = "subject", question: bool = False) -
     return _join(place, core, time) if lead == "place" else _join(core, place, time)
 
 
-def _statement(draw: StableDraw) -> ToyPair:
+def _statement(draw: StableDraw) -> _ToyPair:
     clause = _clause(draw, rich=True)
     leads = [lead for lead in ("object", "time", "place") if getattr(clause, lead).may_lead]
     lead = draw.one_of(leads) if leads and draw.chance(0.5) else "subject"
     return (*_verb_second(clause, lead), *_STOP), f"{_english(clause, lead=lead)} ."
 
 
-def _question(draw: StableDraw) -> ToyPair:
+def _question(draw: StableDraw) -> _ToyPair:
     """wann ruft die frau ihn an ? -> when does the woman call him ?"""
     clause = _clause(draw, rich=True)
     de, en = draw.one_of(lex.QUESTION_WORDS) if draw.chance(0.5) else ("", "")
@@ -276,7 +276,7 @@ def _question(draw: StableDraw) -> ToyPair:
     return german, _join(en, _english(clause, question=True), "?")
 
 
-def _subordinate(draw: StableDraw) -> ToyPair:
+def _subordinate(draw: StableDraw) -> _ToyPair:
     """wenn er schläft , arbeiten wir . -> if he sleeps , we work .   wir warten , weil ... -> we wait because ..."""
     de, en = draw.one_of(lex.SUBORDINATORS)
     main, side = (_clause(draw, past=de != "wenn") for _ in range(2))
@@ -286,7 +286,7 @@ def _subordinate(draw: StableDraw) -> ToyPair:
     return (*_verb_second(main), *_COMMA, *german, *_STOP), f"{_english(main)} {en} {_english(side)} ."
 
 
-def _report(draw: StableDraw) -> ToyPair:
+def _report(draw: StableDraw) -> _ToyPair:
     """sie fragt , ob das kind schläft . -> she asks whether the child sleeps ."""
     finite, en, link, en_link = draw.one_of(lex.REPORTS)
     who, told = _subject(draw, ("person",), adjectives=0.25, pronouns=0.5), _clause(draw)
@@ -299,7 +299,7 @@ def _report(draw: StableDraw) -> ToyPair:
     )
 
 
-def _coordination(draw: StableDraw) -> ToyPair:
+def _coordination(draw: StableDraw) -> _ToyPair:
     """er schläft , aber wir arbeiten . -> he sleeps , but we work ."""
     de, en = draw.one_of(lex.COORDINATORS)
     one, two = _clause(draw), _clause(draw)
@@ -310,7 +310,7 @@ def _coordination(draw: StableDraw) -> ToyPair:
     )
 
 
-def _relative(draw: StableDraw) -> ToyPair:
+def _relative(draw: StableDraw) -> _ToyPair:
     """der mann , der uns sieht , wartet . -> the man who sees us waits .   der mann , den wir sehen -> whom we see"""
     who = _noun_phrase(draw, ("person",), NOMINATIVE, adjectives=0.2)
     if who.gender == "m" and draw.chance(0.5):
@@ -335,7 +335,7 @@ def split_of(source: str) -> str:
     return {0: "valid", 1: "test"}.get(tenth, "train")
 
 
-def _pair(seed: int, split: str, index: int) -> ToyPair:
+def _pair(seed: int, split: str, index: int) -> _ToyPair:
     draw = StableDraw(f"{seed}/{split}/{index}")
     while True:
         de, en = draw.one_of(_KINDS)(draw)
@@ -362,7 +362,7 @@ def toy_sentences(count: int, *, seed: int, split: str) -> list[ToyWords]:
     return [de for de, _ in _pairs(count, seed, split)]
 
 
-def _pairs(count: int, seed: int, split: str) -> list[ToyPair]:
+def _pairs(count: int, seed: int, split: str) -> list[_ToyPair]:
     if count < 0:
         raise UserError(f"count={count} must not be negative")
     if split not in SPLITS:

@@ -10,14 +10,14 @@ from ..trace.graph import Graph
 from ..trace.operations import Trace
 from .branches import BranchKind
 
-Reader = Literal["norm", "weights", "output"]
+_Reader = Literal["norm", "weights", "output"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
     """As `Stack` describes them."""
 
-    end_read_by: Reader = "norm"
+    end_read_by: _Reader = "norm"
     memory_normed: bool = True
     continues: int | None = None
     cut_by: BranchKind | None = None
@@ -57,12 +57,12 @@ def _is_normed(graph: Graph, number: int) -> bool:
     return True
 
 
-def _reader(graph: Graph, number: int, among: int) -> Reader:
+def _reader(graph: Graph, number: int, among: int) -> _Reader:
     """What a value goes into, looking no further than norms.
 
     among: the values through which to look, as bits; -1 for all of them.
     """
-    found: Reader = "output"
+    found: _Reader = "output"
     seen, todo = {number}, [number]
     while todo:
         for consumer in graph.consumers[todo.pop()]:

@@ -15,7 +15,7 @@ from ..trace.operations import Origin
 from .lanes import as_segment, sources
 from .matching import matches
 
-Kinds = tuple[tuple[SublayerKind, ...], ...]
+_Kinds = tuple[tuple[SublayerKind, ...], ...]
 SPOKEN_OF: Mapping[BranchKind, SublayerKind] = {
     "attention": "attention",
     "cross_attention": "cross_attention",
@@ -96,7 +96,7 @@ class Candidate:
     """Whether branches side by side read one norm, or one each; None where none stand side by side."""
 
 
-def candidates(shape: StackShape, blocks: Kinds) -> list[Candidate]:
+def candidates(shape: StackShape, blocks: _Kinds) -> list[Candidate]:
     """Every registered placement that is defined for such a stack.
 
     blocks: the kinds of each block's sub-layers, in order.
@@ -114,7 +114,7 @@ def candidate(placement: type[Placement], shape: StackShape, kinds: Sequence[Sub
 
 
 @lru_cache(maxsize=1024)
-def _candidate(placement: type[Placement], shape: StackShape, blocks: Kinds) -> Candidate:
+def _candidate(placement: type[Placement], shape: StackShape, blocks: _Kinds) -> Candidate:
     formula, end = placement(shape), _End()
     started = formula.start(Term("source", text="x"), end)
     state = _after(formula, started, blocks)
@@ -138,7 +138,7 @@ def _one_norm(blocks: Sequence[Segment]) -> bool | None:
 
 
 @lru_cache(maxsize=128)
-def lane_blocks(placement: type[Placement], shape: StackShape, blocks: Kinds, count: int) -> list[Segment]:
+def lane_blocks(placement: type[Placement], shape: StackShape, blocks: _Kinds, count: int) -> list[Segment]:
     """Each block of a placement with several streams, over a source for each; empty where it has not as many."""
     if len(placement.streams) != count:
         return []
@@ -170,7 +170,7 @@ def blocks_of(
     return [] if isinstance(state, tuple) else segments(state)
 
 
-def _after(formula: Placement, state: State, blocks: Kinds) -> State:
+def _after(formula: Placement, state: State, blocks: _Kinds) -> State:
     """The state after these blocks."""
     number = 0
     for block, kinds in enumerate(blocks, 1):

@@ -19,7 +19,7 @@ from .matching import Matching, matches, norms_left_out
 DEEP, SHALLOW = 16, 2
 """Blocks of the two stacks over which a formula is asked whether it depends on depth."""
 
-NamedPlacement = tuple[str, tuple[str, ...], Literal["sure", "unsure"]]
+_NamedPlacement = tuple[str, tuple[str, ...], Literal["sure", "unsure"]]
 """A placement's name, those with the same formula here, and the confidence."""
 
 
@@ -42,7 +42,7 @@ class Fit:
         return len(self.matched), self.exact, self.details
 
 
-def choose(found: Sequence[Fit], shape: StackShape, sublayers: int, *, mixing_known: bool) -> NamedPlacement:
+def choose(found: Sequence[Fit], shape: StackShape, sublayers: int, *, mixing_known: bool) -> _NamedPlacement:
     """Of candidates in order of rank the placement, those that compute the same, and whether it is sure.
 
     sublayers: how many the stream has of the kinds that every Transformer has; 0 where one of these is missing.
@@ -87,7 +87,7 @@ def shape_with(shape: StackShape, blocks: int) -> StackShape:
     )
 
 
-Comparisons = tuple[Matching, Matching]
+_Comparisons = tuple[Matching, Matching]
 """With the norms of queries and keys, and without them."""
 
 
@@ -160,7 +160,7 @@ def fits(observed: StreamFormula, shape: StackShape, blocks: BlockKinds) -> list
     return sorted(found, key=lambda fit: fit.rank, reverse=True)
 
 
-def _fit(observed: StreamFormula, ends: Sequence[Segment], of: Candidate, comparisons: Comparisons) -> Fit:
+def _fit(observed: StreamFormula, ends: Sequence[Segment], of: Candidate, comparisons: _Comparisons) -> Fit:
     fit = Fit(candidate=of)
     whole, blocks = _by_branches(of.whole), _by_branches(of.blocks)
     for segment in observed.segments[:-1]:
@@ -175,7 +175,7 @@ def _fit(observed: StreamFormula, ends: Sequence[Segment], of: Candidate, compar
     return fit
 
 
-def _fit_of_lanes(observed: StreamFormula, of: Candidate, blocks: Sequence[Segment], comparisons: Comparisons) -> Fit:
+def _fit_of_lanes(observed: StreamFormula, of: Candidate, blocks: Sequence[Segment], comparisons: _Comparisons) -> Fit:
     fit = Fit(candidate=of, ends_with_norm=any(ending.end.kind == "norm" for ending in observed.endings()[:-1]))
     expected = _by_branches(blocks)
     for segment in observed.lanes:
@@ -204,7 +204,7 @@ def _by_branches(segments: Sequence[Segment]) -> dict[tuple[int, ...], Segment]:
     return {tuple(branch.branch for branch in segment.branches): segment for segment in segments}
 
 
-def _match(fit: Fit, observed: Segment, expected: dict[tuple[int, ...], Segment], comparisons: Comparisons) -> bool:
+def _match(fit: Fit, observed: Segment, expected: dict[tuple[int, ...], Segment], comparisons: _Comparisons) -> bool:
     """Note in `fit` the branches of a segment that are as expected, and tell whether there are any."""
     numbers = tuple(branch.branch for branch in observed.branches)
     pairs: list[tuple[tuple[int, ...], Term | None]] = [(numbers, None)]
@@ -232,7 +232,7 @@ def sublayers(
 
     final_norm: whether the norm at the stack's end is none of the last sub-layer's.
     """
-    chosen: dict[tuple[str, ...], NamedPlacement] = {}
+    chosen: dict[tuple[str, ...], _NamedPlacement] = {}
     every = found + _fits_but_for_scales(observed, shape, blocks, found)
     kinds = {kind for block in blocks for kind in block}
     complete = sum(number >= 0 for number in observed.branches) if {"attention", "feed_forward"} <= kinds else 0

@@ -16,15 +16,15 @@ DOUBLY_STOCHASTIC_WITHIN, NOT_BEYOND = 1e-3, 0.05
 """Of sums from 1. Twenty rounds of Sinkhorn and Knopp are far closer than the first where logits are small, and up to
 0.031 away at the width and the initial weights of DeepSeek-V4; between the two nothing is known."""
 
-Lanes = tuple[Term, ...]
+_Lanes = tuple[Term, ...]
 
 
-def sources(streams: int) -> Lanes:
+def sources(streams: int) -> _Lanes:
     """A term for each stream before a block."""
     return tuple(Term("source", text=f"x{number}") for number in range(1, streams + 1))
 
 
-def as_segment(after: Lanes) -> Segment:
+def as_segment(after: _Lanes) -> Segment:
     """Streams after a block, over `sources`, as one piece of a formula that can be compared."""
     end = Term("other", after, text="streams")
     branches = [term for term in ordered(end) if term.kind == "branch"]
@@ -40,7 +40,7 @@ def written_out(pieces: Sequence[Segment], streams: int) -> Segment:
     return as_segment(made[id(pieces[-1].end)])
 
 
-def _lanes(term: Term, arguments: list[Lanes], streams: int) -> Lanes:
+def _lanes(term: Term, arguments: list[_Lanes], streams: int) -> _Lanes:
     if term.kind == "collapse":
         (read,) = arguments
         return (_weighed(_factor(term.weights), read),)
@@ -56,7 +56,7 @@ def _lanes(term: Term, arguments: list[Lanes], streams: int) -> Lanes:
     return tuple(replace(term, arguments=tuple(lanes[n] for lanes in wide)) for n in range(count))
 
 
-def _weighed(factor: Factor, lanes: Lanes) -> Term:
+def _weighed(factor: Factor, lanes: _Lanes) -> Term:
     total = scaled(lanes[0], factor)
     for lane in lanes[1:]:
         total = total + scaled(lane, factor)

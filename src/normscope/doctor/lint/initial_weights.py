@@ -127,10 +127,10 @@ class MatrixGain:
         return self.matrix.glorot_gain / self.wanted
 
 
-Fits = Callable[[MatrixGain], bool]
+_Fits = Callable[[MatrixGain], bool]
 
 
-def weighed(patient: Patient, number: int, placement: type[Placement], fits: Fits) -> list[MatrixGain]:
+def weighed(patient: Patient, number: int, placement: type[Placement], fits: _Fits) -> list[MatrixGain]:
     """Every matrix of the stack's sub-layers whose purpose can be told, with the gain that a placement gives it.
 
     number: of the stack. fits: what counts as agreement; of the three projections of attention it decides which one is
@@ -162,7 +162,7 @@ def _roles(matrices: SublayerMatrices, site: Site) -> Iterator[tuple[MatrixRole,
         yield "ffn_in", matrix
 
 
-def _projections(matrices: SublayerMatrices, site: Site, placement: Placement, fits: Fits) -> list[MatrixGain]:
+def _projections(matrices: SublayerMatrices, site: Site, placement: Placement, fits: _Fits) -> list[MatrixGain]:
     orders = []
     for roles in permutations(_PROJECTIONS):
         orders.append(

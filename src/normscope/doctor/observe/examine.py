@@ -19,12 +19,12 @@ from .parameters import flat_gates
 from .rewired import rewired_loss_nats
 from .streams import measured_stacks
 
-Examination = tuple[tuple[Stack, ...], ModelMeasurements]
+_Examination = tuple[tuple[Stack, ...], ModelMeasurements]
 
 
 def examined(
     model: nn.Module, inputs: Inputs, loss: Callable[[Any], Tensor] | None = None, *, rewire: bool = False
-) -> Examination:
+) -> _Examination:
     """The stacks as `find_stacks` finds them, and what each of their sub-layers does to its stream and to the loss.
 
     loss: maps the model's output to one number, the mean loss per token in nats; `backward` says what stands in for it.
@@ -73,7 +73,7 @@ def _refuse_meta(model: nn.Module) -> None:
             )
 
 
-def examined_without_gradients(model: nn.Module, inputs: Inputs) -> Examination:
+def examined_without_gradients(model: nn.Module, inputs: Inputs) -> _Examination:
     """The stacks and the measurements of one forward pass, without a loss. Raises ValueError as `find_stacks` does."""
     _refuse_meta(model)
     watched = _watched(model, inputs)

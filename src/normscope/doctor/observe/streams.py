@@ -70,7 +70,7 @@ def _moved(graph: Graph) -> dict[int, Tensor]:
     return moved
 
 
-class Uses:
+class _Uses:
     def __init__(self, model: nn.Module, graph: Graph) -> None:
         self._graph = graph
         self._names: dict[int, list[tuple[str, Tensor]]] = {}
@@ -142,13 +142,13 @@ def measured_stacks(
     where one sum has several parts of the stream, as in B2T, the latest is the stream, and all are the scaled skip.
     Tokens of one sequence are those of one index of the first dimension; a stream of two dimensions is one sequence.
     """
-    uses = Uses(model, graph)
+    uses = _Uses(model, graph)
     with torch.no_grad():
         seen = [_measured(graph, stream, stack, uses) for stream, stack in zip(streams, stacks, strict=True)]
         return tuple(replace(one, recipe=recipe) for one, recipe in zip(seen, recipes(graph, streams), strict=True))
 
 
-def _measured(graph: Graph, stream: Stream, stack: Stack, uses: Uses) -> Stack:
+def _measured(graph: Graph, stream: Stream, stack: Stack, uses: _Uses) -> Stack:
     sums = Sums(graph, stream)
     measured = []
     for branch in in_order(stream):

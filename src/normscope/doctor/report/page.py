@@ -88,7 +88,7 @@ class SublayerRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StackSection:
+class _StackSection:
     """One stack, ready to be set."""
 
     title: str
@@ -168,7 +168,7 @@ def render_doctor(diagnosis: Record, rules: Iterable[RuleText] = (), history: Hi
     )
 
 
-def _stack(number: int, stacks: Sequence[Stack]) -> StackSection:
+def _stack(number: int, stacks: Sequence[Stack]) -> _StackSection:
     stack = stacks[number]
     predicted = stack.predicted
     pictures = []
@@ -177,7 +177,7 @@ def _stack(number: int, stacks: Sequence[Stack]) -> StackSection:
         figure = _figure(number, name)
         pictures.append(Picture(svg=inlined(svg, figure), caption=_CAPTIONS[name] + theory, name=figure))
     groups = same_sublayers(stack)
-    return StackSection(
+    return _StackSection(
         title=stack_title(stack),
         words=" · ".join(stack_words(stack)),
         ends=" ".join(_ends(stack, stacks)),

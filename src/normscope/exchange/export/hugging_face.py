@@ -19,15 +19,15 @@ from ..forms import ExportContents
 _LENGTHS = (9, 4, 12, 1)
 """Of the sentences on which outputs are compared: padding must play no part."""
 
-AnyModel = TypeVar("AnyModel", EncoderDecoder, MaskedEncoder, LanguageModel)
+_AnyModel = TypeVar("_AnyModel", EncoderDecoder, MaskedEncoder, LanguageModel)
 
 
 def writer(
-    convert: Callable[[AnyModel, SpecialIds], ExportContents],
-) -> Callable[[AnyModel, Path, Words], tuple[str, ...]]:
+    convert: Callable[[_AnyModel, SpecialIds], ExportContents],
+) -> Callable[[_AnyModel, Path, Words], tuple[str, ...]]:
     """What writes a folder from what `convert` gives."""
 
-    def write(model: AnyModel, folder: Path, words: Words) -> tuple[str, ...]:
+    def write(model: _AnyModel, folder: Path, words: Words) -> tuple[str, ...]:
         exported = convert(model, words.ids)
         _write_json(folder / "config.json", exported.config)
         # Hugging Face refuses a file of tensors that does not say whose it is.

@@ -16,7 +16,7 @@ from .scores import Rotary, attend, attend_few, changed_scores, slopes
 # T / S = longest query / key sentence, K = width per head
 
 
-Project = Callable[[str, Tensor], Tensor]
+_Project = Callable[[str, Tensor], Tensor]
 
 
 class Attention(SublayerModule):
@@ -88,7 +88,7 @@ class Attention(SublayerModule):
         mixed = self._attended(query, key, value, keep, causal, cached=cache is not None)
         return self.output(apply("output", context.layout.from_heads(mixed)))  # type: ignore[no-any-return]
 
-    def _applier(self, inside: Inside) -> Project:
+    def _applier(self, inside: Inside) -> _Project:
         """What the formula applies at a place, or else the norm of the configuration."""
 
         def apply(place: str, x: Tensor) -> Tensor:
@@ -99,7 +99,7 @@ class Attention(SublayerModule):
 
         return apply
 
-    def _memory(self, context: Context, apply: Project) -> tuple[Tensor, Tensor]:
+    def _memory(self, context: Context, apply: _Project) -> tuple[Tensor, Tensor]:
         if context.cache is not None and self in context.cache.memory:
             return context.cache.memory[self]
         memory, layout = context.memory_MD, context.memory_layout

@@ -32,8 +32,8 @@ class ForeignMatrix(NamedTuple):
     bias: Tensor | None
 
 
-Layer = nn.Linear | ForeignMatrix | Tensor | tuple[Tensor, Tensor | None]
-MatricesOf = Callable[[SublayerKind, nn.Module], Iterable[tuple[str, Layer]]]
+_Layer = nn.Linear | ForeignMatrix | Tensor | tuple[Tensor, Tensor | None]
+MatricesOf = Callable[[SublayerKind, nn.Module], Iterable[tuple[str, _Layer]]]
 
 
 def matrices_of(kind: SublayerKind, module: nn.Module, told: MatricesOf | None) -> list[tuple[str, ForeignMatrix]]:
@@ -58,11 +58,11 @@ def matrices_of(kind: SublayerKind, module: nn.Module, told: MatricesOf | None) 
     return sorted(found, key=lambda one: NAMES[kind].index(one[0]))
 
 
-def _by_shape(kind: SublayerKind, module: nn.Module) -> Iterator[tuple[str, Layer]]:
+def _by_shape(kind: SublayerKind, module: nn.Module) -> Iterator[tuple[str, _Layer]]:
     heads = [m for m in module.modules() if isinstance(m, nn.MultiheadAttention)]
     linears = [(name, m) for name, m in module.named_modules() if isinstance(m, nn.Linear)]
     if kind == "feed_forward":
-        named: list[tuple[str, Layer]] = list(zip(NAMES[kind], (linear for _, linear in linears), strict=False))
+        named: list[tuple[str, _Layer]] = list(zip(NAMES[kind], (linear for _, linear in linears), strict=False))
         told = len(linears) == 2 and not heads
     elif heads:
         named = list(_packed(heads[0]))
@@ -77,7 +77,7 @@ def _by_shape(kind: SublayerKind, module: nn.Module) -> Iterator[tuple[str, Laye
     yield from named
 
 
-def _packed(attention: nn.MultiheadAttention) -> Iterator[tuple[str, Layer]]:
+def _packed(attention: nn.MultiheadAttention) -> Iterator[tuple[str, _Layer]]:
     """The parts of torch's packed weight; none where keys or values have a width of their own."""
     weight: Any = attention.in_proj_weight
     bias: Any = attention.in_proj_bias
@@ -91,7 +91,7 @@ def _called(name: str) -> str:
     return next((ours for ours, theirs in _CALLED.items() if name in theirs), "")
 
 
-def _matrix(name: str, layer: Layer) -> ForeignMatrix:
+def _matrix(name: str, layer: _Layer) -> ForeignMatrix:
     if isinstance(layer, nn.Module):
         found = ForeignMatrix(layer.weight, layer.bias)
     else:
@@ -158,7 +158,7 @@ def _noted(place: str, function: Callable[[Tensor], Tensor], applied: set[str]) 
     return apply
 
 
-class SelfAttention(nn.Module):
+class _SelfAttention(nn.Module):
     """torch's attention of x to itself."""
 
     def __init__(self, attention: nn.MultiheadAttention) -> None:
@@ -178,7 +178,7 @@ class SelfAttention(nn.Module):
         return self.attention(x, x, x, need_weights=False, **masks)[0]  # type: ignore[no-any-return]
 
 
-class CrossAttention(nn.Module):
+class _CrossAttention(nn.Module):
     """torch's attention of x to a memory."""
 
     def __init__(self, attention: nn.MultiheadAttention) -> None:
@@ -195,4 +195,4 @@ def _adapted(kind: SublayerKind, module: nn.Module) -> nn.Module:
     """torch's own attention, which wants x three times and gives a pair, as a module of x."""
     if not isinstance(module, nn.MultiheadAttention):
         return module
-    return CrossAttention(module) if kind == "cross_attention" else SelfAttention(module)
+    return _CrossAttention(module) if kind == "cross_attention" else _SelfAttention(module)

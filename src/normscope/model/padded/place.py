@@ -14,7 +14,7 @@ from ..stack import Stack, StackConfig
 from .foreign import Foreign, MatricesOf
 from .modules import Placed, PlacementName, placement_class
 
-BlockModules = Mapping[SublayerKind, nn.Module] | Sequence[nn.Module]
+_BlockModules = Mapping[SublayerKind, nn.Module] | Sequence[nn.Module]
 _KINDS: dict[int, tuple[SublayerKind, ...]] = {
     2: ("attention", "feed_forward"),
     3: ("attention", "cross_attention", "feed_forward"),
@@ -49,7 +49,7 @@ class PlacedBlocks(Placed):
 
 def place(
     placement: PlacementName,
-    sublayers: Sequence[BlockModules],
+    sublayers: Sequence[_BlockModules],
     *,
     width: int,
     heads: int | None = None,
@@ -105,7 +105,7 @@ def place(
 
 
 def _rows(
-    sublayers: Sequence[BlockModules], told: MatricesOf | None
+    sublayers: Sequence[_BlockModules], told: MatricesOf | None
 ) -> tuple[tuple[SublayerKind, ...], list[list[Foreign]]]:
     """The kinds of a block in order, and the modules of every block. Raises ValueError for blocks that are none."""
     if not sublayers:
@@ -124,7 +124,7 @@ def _rows(
     return kinds, [[Foreign(kind, module, told) for kind, module in block.items()] for block in blocks]
 
 
-def _by_kind(block: BlockModules) -> Mapping[SublayerKind, nn.Module]:
+def _by_kind(block: _BlockModules) -> Mapping[SublayerKind, nn.Module]:
     if isinstance(block, Mapping):
         return block
     if len(block) not in _KINDS:

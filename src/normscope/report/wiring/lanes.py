@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Literal
 
-BoxKind = Literal["input", "sublayer", "norm", "mix", "sum", "product", "scale", "append", "output"]
+_BoxKind = Literal["input", "sublayer", "norm", "mix", "sum", "product", "scale", "append", "output"]
 
 
 @dataclass(frozen=True, slots=True)
 class Box:
     """What a diagram shows in one place; `details` stand below the label."""
 
-    kind: BoxKind
+    kind: _BoxKind
     label: str
     details: tuple[str, ...] = ()
 

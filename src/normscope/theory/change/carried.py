@@ -147,7 +147,7 @@ def _slopes(projection: Projection, made: Map, above: Alike, activation: Activat
 
 
 @dataclass(frozen=True, slots=True)
-class SublayerChange:
+class _SublayerChange:
     """A sub-layer's output after an update at a rate of 1: Gram matrices of its change over tokens."""
 
     own: Alike
@@ -219,7 +219,7 @@ class Carried:
         self._coefficients[atom] = step.coefficients.values(self.tokens)
         self._rests[atom] = step.rest
 
-    def _move(self, number: int, applied: Applied, at: Arrived) -> SublayerChange:
+    def _move(self, number: int, applied: Applied, at: Arrived) -> _SublayerChange:
         row = _change_coefficients(applied.input)
         by_gradient = self._by_gradient(row)
         gram = self._gram(row, by_gradient)
@@ -238,7 +238,7 @@ class Carried:
         def square(step: MatrixStep) -> Alike:
             return square_of(step, g, self.width, self.tokens)
 
-        return SublayerChange(
+        return _SublayerChange(
             own=square(together(self._through(applied, at, owns), last)),
             amplified=square(self._through(applied, at, brought)),
             total=square(total),
