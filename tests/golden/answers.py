@@ -7,6 +7,7 @@ import os
 import re
 import runpy
 import sys
+import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from html.parser import HTMLParser
@@ -160,6 +161,8 @@ def _as_json(file: Path, content: bytes) -> Any:
     text = content.decode()
     if file.suffix == ".jsonl":
         return [json.loads(line) for line in text.splitlines()]
+    if file.suffix == ".toml":
+        return tomllib.loads(text) | {"# comments": [line for line in text.splitlines() if line.startswith("#")]}
     return json.loads(text) if file.suffix == ".json" else text.splitlines()
 
 
