@@ -75,7 +75,7 @@ MENU = {
             *("docs/engines", "docs/devices", "docs/gpu", "docs/exchange"),
         ],
         "Python": ["docs/python", REFERENCE, "docs/doctor-json"],
-        "Evidence": ["results/README", "benchmarks/README"],
+        "Evidence": ["docs/choosing-tables", "results/README", "benchmarks/README"],
         "About": ["docs/decisions", "CONTRIBUTING", "tests/mutants", "CHANGELOG"],
     },
 }

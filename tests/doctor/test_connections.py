@@ -81,13 +81,13 @@ def test_weights_are_those_that_the_model_makes():
     (stack,) = find_stacks(model, ids())
     pre, mixing, post = seen["out"]
     found = stack.sublayers[2].connection
-    assert found.collapse.total == pytest.approx(float(pre.sum(-1).mean()), rel=1e-5)
-    assert found.expand.total == pytest.approx(float(post.mean()), rel=1e-5)
+    assert found.read.total == pytest.approx(float(pre.sum(-1).mean()), rel=1e-5)
+    assert found.write.total == pytest.approx(float(post.mean()), rel=1e-5)
     off = max(float((mixing.sum(dim) - 1).abs().max()) for dim in (-1, -2))
     assert found.from_doubly_stochastic == pytest.approx(off, abs=1e-6)
     assert found.from_doubly_stochastic < 1e-4
     assert found.tokens_off == 0
-    assert found.expand.spread == pytest.approx(float(post.std(correction=0) / post.mean()), rel=1e-5)
+    assert found.write.spread == pytest.approx(float(post.std(correction=0) / post.mean()), rel=1e-5)
 
 
 def test_tokens_whose_mixing_has_sums_other_than_one_are_counted():

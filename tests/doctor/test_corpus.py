@@ -93,5 +93,6 @@ def test_the_report_names_modules_and_formulas():
 def test_scaled_branches_are_named_by_what_they_scale_where_no_placement_is_known(name, formula, said, summed_up):
     diagnosis = diagnose(NEWER[name].build(), NEWER[name].inputs(), advise=False)
     (stack,) = diagnosis.stacks
-    assert (stack.sublayers[0].formula, placement_words(stack.sublayers[0])) == (formula, said)
+    first = stack.sublayers[0]
+    assert (str(first.formula), placement_words(first)) == (formula, said)
     assert summary(diagnosis).startswith(f"{summed_up}, 3 blocks, ")
