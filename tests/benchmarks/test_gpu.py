@@ -14,7 +14,10 @@ import torch
 
 ROOT = Path(__file__).parents[2]
 # Of what x-transformers imports.
-pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning"),
+    pytest.mark.thorough,
+]
 
 
 @pytest.fixture

@@ -26,6 +26,8 @@ from normscope.runs.config import load
 from normscope.train import RunFolder, StopRule
 from tiny import tiny, write_events
 
+pytestmark = pytest.mark.sampled(one_in=3)
+
 pytest.importorskip("optuna", reason="Optuna is not installed")
 
 BEST = {"post-ln": 1e-3, "pre-ln": 5e-2}

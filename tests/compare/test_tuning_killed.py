@@ -16,6 +16,8 @@ import forked
 from normscope.processes.locks import LOCK, is_held
 from tiny import finish, leftovers, options, result
 
+pytestmark = pytest.mark.thorough
+
 optuna = pytest.importorskip("optuna", reason="Optuna is not installed")
 
 TRIALS, UPDATES, KILLS = 5, 6, 2

@@ -326,6 +326,7 @@ def test_a_real_limit_on_file_size(config, listing):
     assert listing(config().out.parent) == []
 
 
+@pytest.mark.thorough
 def test_iwslt14_as_given(shared, tmp_path):
     """fairseq's validation split: tokenised and lower-cased already, 7,283 lines, 140,433 and 148,225 words."""
     folder = shared / "data" / "iwslt14_deen"
@@ -356,6 +357,7 @@ def test_iwslt14_as_given(shared, tmp_path):
     assert corpus.codec.decode_target(valid.target[0]) == valid.target_text[0]
 
 
+@pytest.mark.thorough
 def test_multi30k_as_given(shared, tmp_path):
     folder = shared / "data" / "multi30k_deen"
     report = prepare(

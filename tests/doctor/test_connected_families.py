@@ -13,6 +13,8 @@ from normscope.adapters.hugging_face_small import BLOCKS, WIDTH, small_model
 from normscope.doctor.find.search import streams_in
 from normscope.doctor.identify.stacks import as_stacks
 
+pytestmark = pytest.mark.sampled(one_in=4)
+
 FAMILIES = {
     "deepseek_v4": ("mhc", "x ← expand(F(norm(collapse(x)))) + connect(x)"),
     "glm5_next_text": ("mhc", "x ← expand(F(norm(collapse(x)))) + connect(x)"),

@@ -11,6 +11,8 @@ from normscope.doctor import Stack, find_stacks
 from normscope.doctor.diagnose import diagnose
 from normscope.doctor.report.words import placement_words, summary
 
+pytestmark = pytest.mark.sampled(one_in=4)
+
 
 def assert_known(found: list[Stack], case: Case) -> None:
     assert len(found) == len(case.stacks)

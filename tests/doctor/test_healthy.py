@@ -14,6 +14,8 @@ from normscope.model import EncoderDecoder, Layout, ModelConfig
 from normscope.placement import registered
 from placement.expected import described, expected
 
+pytestmark = pytest.mark.sampled(one_in=4)
+
 VOCABULARY = 20
 
 

@@ -9,6 +9,8 @@ import normscope
 from normscope.adapters.hugging_face_inputs import sample
 from normscope.adapters.hugging_face_small import small_model
 
+pytestmark = pytest.mark.sampled(one_in=4)
+
 FAMILIES = (
     "deepseek_v4",
     "glm5_next_text",

@@ -11,6 +11,8 @@ from normscope.adapters.hugging_face_small import BLOCKS, small_model
 from normscope.doctor.find.search import streams_in
 from normscope.doctor.identify.stacks import as_stacks
 
+pytestmark = pytest.mark.sampled(one_in=4)
+
 SURE = {
     "inkling2_text": set(),
     "muse_spark_text": set(),

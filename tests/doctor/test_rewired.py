@@ -6,6 +6,8 @@ from torch import nn
 
 from normscope.doctor.observe.examine import examined
 
+pytestmark = pytest.mark.sampled(one_in=3)
+
 VOCABULARY, WIDTH, TOKENS = 11, 16, 6
 
 

@@ -13,6 +13,8 @@ from normscope.doctor import Stack, Sublayer, find_stacks
 from normscope.placement import registered
 from placement.expected import expected
 
+pytestmark = pytest.mark.sampled(one_in=3)
+
 
 @dataclass
 class Score:

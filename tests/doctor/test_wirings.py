@@ -8,6 +8,8 @@ from torch import Tensor, nn
 
 from normscope.doctor import Stack, find_stacks
 
+pytestmark = pytest.mark.sampled(one_in=4)
+
 WIDTH = 16
 F = Callable[[Tensor], Tensor]
 Join = Callable[[Tensor, F, F], Tensor]

@@ -18,6 +18,8 @@ from normscope.placement import Placement, StackShape, named
 from normscope.tasks.words import Words
 from stacks import CLOSE, perturbed
 
+pytestmark = pytest.mark.sampled(one_in=3)
+
 transformers = pytest.importorskip("transformers", reason="needs Hugging Face transformers")
 
 VOCABULARY = 35

@@ -21,6 +21,8 @@ from normscope.tasks.words import Words, of_codec
 from stacks import small_model
 from tiny import tiny
 
+pytestmark = pytest.mark.sampled(one_in=3)
+
 ctranslate2 = pytest.importorskip("ctranslate2", reason="needs CTranslate2 (the `ctranslate2` extra)")
 
 UPDATES = 160

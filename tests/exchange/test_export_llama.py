@@ -18,6 +18,8 @@ from normscope.tasks.loss import smoothed_cross_entropy
 from normscope.tasks.words import Words
 from stacks import perturbed
 
+pytestmark = pytest.mark.sampled(one_in=3)
+
 transformers = pytest.importorskip("transformers", reason="needs Hugging Face transformers")
 
 VOCABULARY = 35

@@ -25,6 +25,8 @@ from transformers_models import (
 )
 from transformers_newer import NEWER
 
+pytestmark = pytest.mark.sampled(one_in=3)
+
 EVERY = FAMILIES | NEWER
 
 

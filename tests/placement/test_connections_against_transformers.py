@@ -16,6 +16,8 @@ from transformers.models.inkling2 import modeling_inkling2 as inkling  # noqa: E
 from transformers.models.muse_spark import modeling_muse_spark as muse  # noqa: E402
 from transformers.models.qwen4_exp import modeling_qwen4_exp as qwen  # noqa: E402
 
+pytestmark = pytest.mark.sampled(one_in=3)
+
 N, D = 4, 24
 SHAPE = StackShape(kind="decoder", width=D, decoder_blocks=6)
 CONFIG = SimpleNamespace(

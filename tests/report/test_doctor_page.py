@@ -34,6 +34,8 @@ from report.diagnoses import (
     with_sublayer,
 )
 
+pytestmark = pytest.mark.sampled(one_in=2)
+
 
 def without_script(html: str) -> str:
     return re.sub("<script.*?</script>", "", html, flags=re.DOTALL)

@@ -16,6 +16,8 @@ from normscope.runs.config import load
 from normscope.runs.run import train_run
 from tiny import result
 
+pytestmark = pytest.mark.thorough
+
 pytest.importorskip("transformers", reason="exported folders are opened with Hugging Face transformers")
 
 KINDS = {"language-model": "decoder-only", "masked-lm": "encoder-only", "translation": "encoder-decoder"}

@@ -20,6 +20,8 @@ from normscope.runs.trained import load_run
 from normscope.train import Interrupted, RunFolder
 from tiny import SHORT, result, tiny
 
+pytestmark = pytest.mark.sampled(one_in=2)
+
 CONTROLLED = (
     *SHORT,
     'model.placement="pre-to-post"',

@@ -16,6 +16,8 @@ from normscope_studies.families import measure, study
 from normscope_studies.families.measure import in_child
 from normscope_studies.families.study import FamiliesConfig
 
+pytestmark = pytest.mark.sampled(one_in=3)
+
 LOOK = {"tokens": 12, "sequences": 2, "largest": 15_000_000, "seed": 0}
 
 

@@ -15,6 +15,8 @@ from normscope.train import RunFolder
 from placement.expected import expected
 from tiny import SHORT, result, tiny
 
+pytestmark = pytest.mark.sampled(one_in=4)
+
 TRAINED = [
     name
     for name, placement in registered().items()

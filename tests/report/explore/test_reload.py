@@ -10,6 +10,8 @@ from normscope.report.comparison.page import render
 from report.devtools import Tab
 from report.explore.conftest import comparison_of
 
+pytestmark = pytest.mark.thorough
+
 LIVE = 'data-reload-seconds="7"'
 
 

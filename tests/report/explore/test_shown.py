@@ -11,6 +11,8 @@ from report.axe import violations
 from report.devtools import Tab
 from report.explore.conftest import comparison_of
 
+pytestmark = pytest.mark.thorough
+
 HOSTILE = "</script><img src=x onerror=alert(1)>\u202e\x1b[31m\u0007'\"=1+1 {{ 7 }}"
 SHOWN = "[...document.querySelectorAll('{}')].filter(e => e.checkVisibility()).length"
 

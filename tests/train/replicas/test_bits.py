@@ -16,6 +16,8 @@ from tiny import SETTINGS, result
 from together import ended, started
 from tuned import pairs_file, pretrained, tuning
 
+pytestmark = pytest.mark.sampled(one_in=3)
+
 TRAINING = (
     "train.accumulation=6",
     "train.duration=14",

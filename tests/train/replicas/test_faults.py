@@ -13,6 +13,8 @@ from normscope.train.replicas import joining
 from tiny import RUN, leftovers, options, result
 from together import ended, failing, started
 
+pytestmark = pytest.mark.sampled(one_in=3)
+
 ROUNDS = int(os.environ.get("NORMSCOPE_FAULT_ROUNDS", "3"))
 FAULTS = ("kill", "term", "stop", "exception", "full-disk")
 WORDS = ("train", "--run", "run", *options(*RUN, "train.duration=60", "train.accumulation=4"))

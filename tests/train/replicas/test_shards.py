@@ -24,6 +24,8 @@ from normscope.train.replicas.group import Replicas
 from normscope.train.replicas.shards import is_part, parted_as, scale, total_norm, whole
 from together import ended, started
 
+pytestmark = pytest.mark.sampled(one_in=2)
+
 TEXT = (
     'task="language-model"',
     "model.width=16",
