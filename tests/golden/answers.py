@@ -32,11 +32,10 @@ _CLOCKED = re.compile(r"(^|/)(\.lock$|events\.out|logs/|MANIFEST\.sha256$)|\.htm
 """Files that are never the same twice, pages, which are recorded as words, and sums of other files."""
 _STAGES = re.compile(r"^.*( \.\.\.|: \d+ of \d+(, about .*)?)\n", re.MULTILINE)
 """Lines of progress on stderr, which show what takes long enough."""
-_OF_PATHS = re.compile(r"(# SHA-256 of the lines above: )\w{64}")
-"""A hash of a configuration, which names its corpus by a whole path."""
+_HASHES = re.compile(r"(# SHA-256 of the lines above: |\bsource |, commit )[0-9a-f]{12,64}\b( \(modified\))?")
+"""Hashes of a configuration, which names its corpus by a whole path, and of the source."""
 _IN_TEXTS = (
     (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "<when>"),
-    (r"NormScope \d\S*, source [0-9a-f]{12}(, commit [0-9a-f]{12}( \(modified\))?)?", "<made by>"),
     (r"measured in \d+ s", "measured in <seconds>"),
     (r"(?s)\n(Exact c|C)ommands\n(?!.*\n(Exact c|C)ommands\n).*\nEnvironment\n.*", "\n"),
 )
@@ -116,7 +115,7 @@ class Desk:
 
     def unplaced(self, text: str) -> str:
         """Without folders that have other names elsewhere."""
-        text = _OF_PATHS.sub(r"\1<of a path>", text)
+        text = _HASHES.sub(r"\1<hash>", text)
         return re.sub(r"/tmp/golden-[^/\s\"',:;)]+", "<scratch>", text.replace(str(self.tree), "<tree>"))
 
     def _write(self, name: str, text: str) -> None:
