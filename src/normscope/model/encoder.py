@@ -44,7 +44,7 @@ class EncoderConfig(TextModelConfig):
         return with_heads(shape, self.attention)
 
 
-class _PooledEncoder(nn.Module):
+class PooledEncoder(nn.Module):
     """Token and segment ids in, hidden states out; `pooled` is what a pair of sentences is judged by."""
 
     def __init__(self, config: EncoderConfig, vocabulary: int) -> None:
@@ -83,7 +83,7 @@ class _PooledEncoder(nn.Module):
         return self.pooler(first_BD).tanh()  # type: ignore[no-any-return]
 
 
-class MaskedEncoder(_PooledEncoder):
+class MaskedEncoder(PooledEncoder):
     """An encoder with the heads of pre-training: `predict` and `logits` name masked tokens, `next_sentence` judges a
     pair."""
 
@@ -117,7 +117,7 @@ class MaskedEncoder(_PooledEncoder):
 _HEAD = ("classifier.weight", "classifier.bias")
 
 
-class PairClassifier(_PooledEncoder):
+class PairClassifier(PooledEncoder):
     """The pooled first token, dropout, and a linear layer to the classes."""
 
     def __init__(self, config: EncoderConfig, vocabulary: int, classes: int, *, dropout: float) -> None:

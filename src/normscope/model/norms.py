@@ -32,7 +32,7 @@ class ScaleNorm(nn.Module):
         return normed
 
 
-class _SphereNorm(nn.Module):
+class SphereNorm(nn.Module):
     """√D x / ‖x‖, without parameters: RMSNorm without a gain (Loshchilov et al. 2024, section 2, at radius √D)."""
 
     def __init__(self, width: int, epsilon: float) -> None:
@@ -44,7 +44,7 @@ class _SphereNorm(nn.Module):
         return normed
 
 
-class _DynamicTanh(nn.Module):
+class DynamicTanh(nn.Module):
     """DyT, γ tanh(αx) + β with one α for all features and no statistics of x (Zhu et al. 2025, arXiv:2503.10622)."""
 
     role: ClassVar[str] = "norm"
@@ -59,7 +59,7 @@ class _DynamicTanh(nn.Module):
         return self.weight * torch.tanh(self.alpha * x) + self.bias
 
 
-class _DynamicErf(_DynamicTanh):
+class DynamicErf(DynamicTanh):
     """Derf, γ erf(αx + s) + β (Chen et al. 2025, arXiv:2512.10938), α and s one number each; s starts from 0."""
 
     def __init__(self, width: int, epsilon: float) -> None:
@@ -74,9 +74,9 @@ NORMS: dict[str, Callable[[int, float], nn.Module]] = {
     "layer-norm": lambda width, epsilon: nn.LayerNorm(width, eps=epsilon),
     "rms-norm": lambda width, epsilon: RMSNorm(width, eps=epsilon),
     "scale-norm": ScaleNorm,
-    "sphere-norm": _SphereNorm,
-    "dyt": _DynamicTanh,
-    "derf": _DynamicErf,
+    "sphere-norm": SphereNorm,
+    "dyt": DynamicTanh,
+    "derf": DynamicErf,
 }
 
 

@@ -158,7 +158,7 @@ def _noted(place: str, function: Callable[[Tensor], Tensor], applied: set[str]) 
     return apply
 
 
-class _SelfAttention(nn.Module):
+class SelfAttention(nn.Module):
     """torch's attention of x to itself."""
 
     def __init__(self, attention: nn.MultiheadAttention) -> None:
@@ -178,7 +178,7 @@ class _SelfAttention(nn.Module):
         return self.attention(x, x, x, need_weights=False, **masks)[0]  # type: ignore[no-any-return]
 
 
-class _CrossAttention(nn.Module):
+class CrossAttention(nn.Module):
     """torch's attention of x to a memory."""
 
     def __init__(self, attention: nn.MultiheadAttention) -> None:
@@ -195,4 +195,4 @@ def _adapted(kind: SublayerKind, module: nn.Module) -> nn.Module:
     """torch's own attention, which wants x three times and gives a pair, as a module of x."""
     if not isinstance(module, nn.MultiheadAttention):
         return module
-    return _CrossAttention(module) if kind == "cross_attention" else _SelfAttention(module)
+    return CrossAttention(module) if kind == "cross_attention" else SelfAttention(module)
