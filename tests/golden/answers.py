@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from html.parser import HTMLParser
 from pathlib import Path
+from tempfile import gettempdir
 from typing import Any
 
 _ORIGIN = (
@@ -116,7 +117,9 @@ class Desk:
     def unplaced(self, text: str) -> str:
         """Without folders that have other names elsewhere."""
         text = _HASHES.sub(r"\1<hash>", text)
-        return re.sub(r"/tmp/golden-[^/\s\"',:;)]+", "<scratch>", text.replace(str(self.tree), "<tree>"))
+        return re.sub(
+            re.escape(gettempdir()) + r"/golden-[^/\s\"',:;)]+", "<scratch>", text.replace(str(self.tree), "<tree>")
+        )
 
     def _write(self, name: str, text: str) -> None:
         file = self.folder / name
