@@ -1,18 +1,22 @@
 """How one item answers: by commands, whose words are caught, and by files that hold nothing that changes by itself."""
 
 import hashlib
+import importlib
 import json
 import math
 import os
+import pkgutil
 import re
 import runpy
 import sys
 import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
 from tempfile import gettempdir
+from types import ModuleType
 from typing import Any
 
 _ORIGIN = (
@@ -125,6 +129,19 @@ class Desk:
         file = self.folder / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text + "\n", encoding="utf-8")
+
+
+@cache
+def defined(package: str, name: str) -> Any:
+    """A class, function or value by its name, in whichever file of a package it is defined. Raises LookupError."""
+    top = importlib.import_module(package)
+    files = pkgutil.walk_packages(getattr(top, "__path__", ()), f"{package}.")
+    for module in (top, *(importlib.import_module(file.name) for file in files)):
+        found = vars(module).get(name)
+        elsewhere = isinstance(found, ModuleType) or getattr(found, "__module__", module.__name__) != module.__name__
+        if found is not None and not elsewhere:
+            return found
+    raise LookupError(f"{package} has no {name}")
 
 
 def _names_a_path(key: object, value: Any) -> bool:

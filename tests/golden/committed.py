@@ -1,17 +1,14 @@
 """Committed results whose claims are judged anew, from the losses that their own `results.json` holds."""
 
-import importlib
 import json
 import math
-import pkgutil
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, fields, replace
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
-from .answers import Desk
+from .answers import Desk, defined
 from .recording import Items
 
 
@@ -28,17 +25,9 @@ def items(tree: Path) -> Items:
     }
 
 
-@cache
 def of_study(study: str, name: str) -> Any:
-    """A class, function or value of a study by its name, in whichever of its files it is defined."""
-    package = importlib.import_module(f"normscope_studies.{study}")
-    inner = pkgutil.iter_modules(getattr(package, "__path__", ()), f"{package.__name__}.")
-    for module in (package, *(importlib.import_module(one.name) for one in inner)):
-        found = vars(module).get(name)
-        elsewhere = isinstance(found, ModuleType) or getattr(found, "__module__", module.__name__) != module.__name__
-        if found is not None and not elsewhere:
-            return found
-    raise LookupError(f"{study} has no {name}")
+    """A class, function or value of a study by its name."""
+    return defined(f"normscope_studies.{study}", name)
 
 
 Adapter = Callable[[str, Any, Mapping[str, Any]], tuple[list[Any], Any]]

@@ -3,8 +3,9 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from .answers import Desk
+from .answers import Desk, defined
 from .recording import Items
 
 _STACKS = ("encoder", "decoder", "encoder-decoder")
@@ -94,21 +95,13 @@ def choices(tree: Path) -> Items:
 
         return item
 
+    def inner(name: str) -> Any:
+        return defined("normscope.choosing", name)
+
     def evidence(desk: Desk) -> None:
-        from normscope.choosing.stored import packed
+        desk.json("evidence", json.loads(inner("packed")(inner("collect")(desk.tree / "results"))))
 
-        from normscope.choosing.reading import collect
-
-        desk.json("evidence", json.loads(packed(collect(desk.tree / "results"))))
-
-    def documents(desk: Desk) -> None:
-        from normscope.choosing.stored import stored
-
-        from normscope.choosing.page import page
-
-        desk.text("choosing", page(stored()))
-
-    return {"evidence": evidence, "page": documents, **{name: case(words) for name, words in _CASES.items()}}
+    return {"evidence": evidence, **{name: case(words) for name, words in _CASES.items()}}
 
 
 def studies(tree: Path) -> Items:
