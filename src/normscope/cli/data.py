@@ -154,9 +154,7 @@ def data_documents(
     test: Annotated[Path | None, typer.Option(help="Test file.")] = None,
     tokeniser: Annotated[
         str,
-        typer.Option(
-            metavar="wordpiece|bpe|FILE.json", help="TokeniserKind of tokeniser to learn, or a tokenizer.json to use."
-        ),
+        typer.Option(metavar="wordpiece|bpe|FILE.json", help="Kind of tokeniser to learn, or a tokenizer.json to use."),
     ] = "wordpiece",
     vocabulary_size: Annotated[
         int | None,

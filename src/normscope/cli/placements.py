@@ -22,7 +22,7 @@ def choose(
         str, typer.Option(help="Kind of model: encoder-only, decoder-only or encoder-decoder.")
     ] = "decoder-only",
     blocks: Annotated[int, typer.Option(help="Number of blocks of a stack.")] = 12,
-    width: Annotated[int, typer.Option(help="_Width of the model.")] = 768,
+    width: Annotated[int, typer.Option(help="Width of the model.")] = 768,
     optimizer: Annotated[str, typer.Option(help="Optimiser: adam, adamw, muon, lion, sgd or radam.")] = "adamw",
     tokens: Annotated[
         float | None, typer.Option(help="Tokens of the whole training, such as 5e9.  [default: not compared]")
@@ -92,7 +92,7 @@ _ModelOption = Annotated[str, typer.Option(help="Kind of model: encoder-only, de
 _BlocksOption = Annotated[
     str, typer.Option(help="Number of blocks of a stack, such as 6, or 6+3 for encoder and decoder.")
 ]
-_Width = Annotated[int, typer.Option(help="_Width of the model.")]
+_Width = Annotated[int, typer.Option(help="Width of the model.")]
 _FfnWidth = Annotated[int, typer.Option(help="Inner width of the feed-forward.")]
 _Heads = Annotated[int, typer.Option(help="Number of attention heads.")]
 _AsJson = Annotated[bool, typer.Option("--json", help="Print the same as JSON.")]

@@ -129,7 +129,7 @@ class ShardWriter:
         self._shards = 0
         self._stream = (folder / name).open("wb")
         self.written = 0
-        """StoredNumbers so far."""
+        """Numbers so far."""
 
     def __enter__(self) -> Self:
         return self
