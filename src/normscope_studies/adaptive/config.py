@@ -6,7 +6,7 @@ from typing import Literal
 from normscope.placement import named
 
 from ..engine.checks import check_different, check_positive
-from ..engine.models import TwoTasksConfig
+from ..engine.models import PAPER_SIZE, TwoTasksConfig
 from ..engine.study import Scale
 
 PRE, POST = "pre-ln", "post-ln"
@@ -103,21 +103,7 @@ SCALES = {
             over_updates=8_000,
             controlled_over_updates=1_000,
             measure_every=20,
-            ladder_seeds=3,
-            updates=20_000,
-            warmup_updates=1_000,
-            peak_lrs=(1e-4, 3e-4, 1e-3, 3e-3, 1e-2),
-            text="corpora/wikitext2",
-            pairs="corpora/iwslt14_deen",
-            width=512,
-            ffn_width=2048,
-            heads=8,
-            blocks=24,
-            stack_blocks=12,
-            sequence_length=512,
-            batch_sequences=32,
-            max_tokens=4096,
-            device="auto",
+            **PAPER_SIZE,
         )
     ),
 }

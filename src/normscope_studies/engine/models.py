@@ -96,6 +96,26 @@ class TwoTasksConfig(LadderConfig):
         check_rising(self, "peak_lrs")
 
 
+PAPER_SIZE: Mapping[str, Any] = {
+    "ladder_seeds": 3,
+    "updates": 20_000,
+    "warmup_updates": 1_000,
+    "peak_lrs": (1e-4, 3e-4, 1e-3, 3e-3, 1e-2),
+    "text": "corpora/wikitext2",
+    "pairs": "corpora/iwslt14_deen",
+    "width": 512,
+    "ffn_width": 2048,
+    "heads": 8,
+    "blocks": 24,
+    "stack_blocks": 12,
+    "sequence_length": 512,
+    "batch_sequences": 32,
+    "max_tokens": 4096,
+    "device": "auto",
+}
+"""Settings of both tasks at the scale `paper`, in every study that has them."""
+
+
 def training_conditions(config: TwoTasksConfig) -> list[tuple[str, str]]:
     """How runs of both tasks are trained, over which rates and with how many seeds."""
     return [

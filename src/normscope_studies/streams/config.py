@@ -7,7 +7,7 @@ from normscope.data.opening import TOY
 from normscope.placement import named
 
 from ..engine.checks import check_different, check_positive
-from ..engine.models import TwoTasksConfig
+from ..engine.models import PAPER_SIZE, TwoTasksConfig
 from ..engine.study import Scale
 
 NEW = (
@@ -113,21 +113,7 @@ SCALES = {
     "cpu": Scale(config=StreamsConfig()),
     "paper": Scale(
         config=StreamsConfig(
-            ladder_seeds=3,
-            updates=20_000,
-            warmup_updates=1_000,
-            peak_lrs=(1e-4, 3e-4, 1e-3, 3e-3, 1e-2),
-            text="corpora/wikitext2",
-            pairs="corpora/iwslt14_deen",
-            width=512,
-            ffn_width=2048,
-            heads=8,
-            blocks=24,
-            stack_blocks=12,
-            sequence_length=512,
-            batch_sequences=32,
-            max_tokens=4096,
-            device="auto",
+            **PAPER_SIZE,
         )
     ),
 }
