@@ -14,7 +14,7 @@ from .engine.pieces import Pieces
 from .engine.study import Findings, Study
 from .translation.arms import TranslationArm, controlled, coupled
 from .translation.comparing import caveat, finals, less, several
-from .translation.config import ADAM_LRS, PAPER_ADAM_LRS, RunsConfig, scales
+from .translation.config import ADAM_LRS, PAPER_ADAM_LRS, RunsConfig, figure_scales
 from .translation.page import epochs_figure, findings
 from .translation.runs import ArmCurves, Trained, trained
 
@@ -157,5 +157,7 @@ def run(config: Figure6Config, pieces: Pieces) -> Findings:
     )
 
 
-SCALES = scales(Figure6Config, smoke={"small_epochs": 3}, paper={"peak_lr": PAPER_ADAM_LRS[-1], "small_lr": 1e-4})
+SCALES = figure_scales(
+    Figure6Config, smoke={"small_epochs": 3}, paper={"peak_lr": PAPER_ADAM_LRS[-1], "small_lr": 1e-4}
+)
 STUDY = Study(about=ABOUT, scales=SCALES, run=run)

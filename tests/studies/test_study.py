@@ -44,7 +44,7 @@ def run(config: DiceConfig, pieces: Pieces) -> Findings:
     mean = sum(values) / len(values)
     verdict = Verdict.REPRODUCED if mean <= config.limit else Verdict.NOT_REPRODUCED
     return Findings(
-        conditions=[("Seeds", "none")],
+        conditions={"Seeds": "none"},
         claims=[Claim(name="Mean", statement="small", source="here", found=f"{mean:.2f}", verdict=verdict)],
         figures=[StudyFigure(name="dice", title="Dice", caption="None.", svg="<svg><title>x</title></svg>")],
         tables=[StudyTable(title="Throws", columns=["throw", "value"], rows=[[i, v] for i, v in enumerate(values)])],

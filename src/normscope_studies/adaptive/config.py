@@ -7,7 +7,7 @@ from normscope.placement import named
 
 from ..engine.checks import check_different, check_positive
 from ..engine.models import PAPER_SIZE, TwoTasksConfig
-from ..engine.study import Scale
+from ..engine.study import scales
 
 PRE, POST = "pre-ln", "post-ln"
 """What both ends are compared with."""
@@ -72,40 +72,30 @@ class AdaptiveStudyConfig(TwoTasksConfig):
         return [*fixed, *moved, *((name, "controller") for name in self.controlled)]
 
 
-SCALES = {
-    "smoke": Scale(
-        config=AdaptiveStudyConfig(
-            tasks=("language-model",),
-            scheduled=("pre-to-post",),
-            controlled=("pre-to-post",),
-            best_fixed=("rezero",),
-            over_updates=2,
-            controlled_over_updates=2,
-            measure_every=1,
-            peak_lrs=(1e-3, 4e-3),
-            seeds=2,
-            updates=4,
-            warmup_updates=2,
-            toy_pairs=300,
-            width=16,
-            ffn_width=16,
-            heads=2,
-            blocks=2,
-            stack_blocks=1,
-            sequence_length=24,
-            batch_sequences=4,
-        ),
-        decides=False,
-    ),
-    "cpu": Scale(config=AdaptiveStudyConfig()),
-    "paper": Scale(
-        config=AdaptiveStudyConfig(
-            over_updates=8_000,
-            controlled_over_updates=1_000,
-            measure_every=20,
-            **PAPER_SIZE,
-        )
-    ),
-}
+SCALES = scales(
+    AdaptiveStudyConfig,
+    smoke={
+        "tasks": ("language-model",),
+        "scheduled": ("pre-to-post",),
+        "controlled": ("pre-to-post",),
+        "best_fixed": ("rezero",),
+        "over_updates": 2,
+        "controlled_over_updates": 2,
+        "measure_every": 1,
+        "peak_lrs": (1e-3, 4e-3),
+        "seeds": 2,
+        "updates": 4,
+        "warmup_updates": 2,
+        "toy_pairs": 300,
+        "width": 16,
+        "ffn_width": 16,
+        "heads": 2,
+        "blocks": 2,
+        "stack_blocks": 1,
+        "sequence_length": 24,
+        "batch_sequences": 4,
+    },
+    paper={"over_updates": 8_000, "controlled_over_updates": 1_000, "measure_every": 20, **PAPER_SIZE},
+)
 """Cost: smoke takes seconds; cpu some 350 runs of five to ten seconds of one core; paper, with models of 80 million
 parameters, some 970 runs of an hour of an accelerator."""

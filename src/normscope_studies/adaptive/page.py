@@ -146,9 +146,9 @@ def _controllers(config: AdaptiveStudyConfig, found: Sequence[AdaptiveRuns]) -> 
         for words, ladder in (("no warm-up", pair.without), ("warm-up", pair.warm))
     ]
     return table(
-        "The controllers at the best rate: the median change of the output by an update, means over seeds; the "
-        "first update at which the number is half-way and at its end, from the fastest seed to the slowest; and where "
-        "it stands at the end",
+        "The controllers at the best rate: the median change of the output by an update, means over seeds; the first "
+        "update at which the number is half-way and at its end, from the fastest seed to the slowest; and where it "
+        "stands at the end",
         rows,
         [
             ("placement", lambda row: row[0]),

@@ -55,8 +55,8 @@ def claims(config: AdaptiveStudyConfig, found: Sequence[AdaptiveRuns]) -> list[C
         ),
         claim(
             "without warm-up",
-            f"A placement whose number moves ends without warm-up at most {config.needs_nats:g} nats above its "
-            "runs with it, each at its own best rate.",
+            f"A placement whose number moves ends without warm-up at most {config.needs_nats:g} nats above its runs "
+            "with it, each at its own best rate.",
             source=_ASKED,
             value="the loss without less that with warm-up, in nats",
             holds={words: one.pairs[kind].gain for words, (one, kind) in moved.items()},
@@ -114,35 +114,24 @@ def _below_both(found: Sequence[AdaptiveRuns]) -> Claim:
     )
 
 
-def conditions(
-    config: AdaptiveStudyConfig, found: Sequence[AdaptiveRuns], runs: Mapping[str, Any]
-) -> list[tuple[str, str]]:
+def conditions(config: AdaptiveStudyConfig, found: Sequence[AdaptiveRuns], runs: Mapping[str, Any]) -> dict[str, str]:
     """How the runs were made."""
-    return [
-        LOSS,
-        (
-            "models",
-            f"width {config.width}, feed-forward {config.ffn_width}, {config.heads} heads, no dropout; a language "
-            f"model is a decoder of {config.blocks} blocks, translation has "
-            f"{config.stack_blocks}+{config.stack_blocks}. Placements have what parameters they have: norms and mixing "
-            "weights differ, matrices do not",
-        ),
-        (
-            "text",
-            f"{config.batch_sequences} sequences of {config.sequence_length} tokens of {config.text}; batches of at "
-            f"most {config.max_tokens} tokens a side of {config.pairs} to translate; unigram baselines "
-            + ", ".join(f"{one.unigram_nats:.3f} ({one.words})" for one in found),
-        ),
-        (
-            "numbers that move",
-            f"from 0 to 1: by schedule in a straight line over {config.over_updates} updates; by controller over "
-            f"{config.controlled_over_updates} updates that count, which are those after a measured change of the "
-            f"output of at most {config.largest_change:g}, measured every {config.measure_every} updates. Both were "
-            "set before the runs, for all placements alike",
-        ),
-        *training_conditions(config),
-        ("trained by", in_words(dict(runs))),
-    ]
+    return {
+        **LOSS,
+        "models": f"width {config.width}, feed-forward {config.ffn_width}, {config.heads} heads, no dropout; a "
+        f"language model is a decoder of {config.blocks} blocks, translation has "
+        f"{config.stack_blocks}+{config.stack_blocks}. Placements have what parameters they have: norms and mixing "
+        "weights differ, matrices do not",
+        "text": f"{config.batch_sequences} sequences of {config.sequence_length} tokens of {config.text}; batches of "
+        f"at most {config.max_tokens} tokens a side of {config.pairs} to translate; unigram baselines "
+        + ", ".join(f"{one.unigram_nats:.3f} ({one.words})" for one in found),
+        "numbers that move": f"from 0 to 1: by schedule in a straight line over {config.over_updates} updates; by "
+        f"controller over {config.controlled_over_updates} updates that count, which are those after a measured change "
+        f"of the output of at most {config.largest_change:g}, measured every {config.measure_every} updates. Both were "
+        "set before the runs, for all placements alike",
+        **training_conditions(config),
+        "trained by": in_words(dict(runs)),
+    }
 
 
 def _data(one: AdaptiveRuns) -> dict[str, Any]:

@@ -132,8 +132,8 @@ def _predicted(config: AmplificationConfig, update: str, grown: Sequence[Growth]
     known = _known(update, grown)
     return judged(
         name=f"Predicted without a model, {TITLES[update]}",
-        statement="The exponent of depth that the formula alone gives is the measured one, within "
-        f"{config.edge:g}: of the output's change by a first update, {config.depths[0]} to {config.depths[-1]} blocks.",
+        statement=f"The exponent of depth that the formula alone gives is the measured one, within {config.edge:g}: of "
+        f"the output's change by a first update, {config.depths[0]} to {config.depths[-1]} blocks.",
         source="NormScope: normscope predict --update",
         found="; ".join(
             f"{named(one.placement).title} {with_interval(one.exponent, 2)}, predicted {number(predicted, 2)}"
@@ -165,8 +165,8 @@ def _independent(config: AmplificationConfig, update: str, grown: Sequence[Growt
     own = [(named(one.placement).title, one.alone) for one in grown if one.update == update and one.alone is not None]
     return judged(
         name=f"Independent changes, {title}",
-        statement=f"The squared change of the output by {what} is the "
-        f"sum of those that each block's change makes alone, within {edge:g} of it, at {config.alone_blocks} blocks.",
+        statement=f"The squared change of the output by {what} is the sum of those that each block's change makes "
+        f"alone, within {edge:g} of it, at {config.alone_blocks} blocks.",
         source="Liu et al. 2020, arXiv:2004.08249, theorem 2",
         found="sum over the change: " + "; ".join(f"{name} {with_interval(alone, 2)}" for name, alone in own),
         holds={name: between(alone, 1 - edge, 1 + edge) for name, alone in own},

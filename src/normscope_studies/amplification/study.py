@@ -16,7 +16,7 @@ from normscope.report.words import number, significant
 
 from ..engine.page import StudyFigure, StudyTable
 from ..engine.pieces import Pieces
-from ..engine.study import Findings, Scale, Study
+from ..engine.study import Findings, Study, scales
 from . import ABOUT
 from .claims import ORDERS, TITLES, Growth, claims, growths
 from .measure import PARTS, RANDOM, SMALL_RATES, AmplificationConfig, ChangesBySize, changes
@@ -224,37 +224,26 @@ def _mean(rows: Sequence[Sequence[float | None]]) -> NDArray[np.float64]:
     return mean
 
 
-def conditions(config: AmplificationConfig) -> list[tuple[str, str]]:
+def conditions(config: AmplificationConfig) -> dict[str, str]:
     """How it was measured."""
     rates = ", ".join(f"{TITLES[update]} {SMALL_RATES[update]:g}" for update in config.updates)
-    return [
-        (
-            "models",
-            f"encoders of {', '.join(map(str, config.depths))} blocks of two sub-layers, width {config.width}, "
-            f"feed-forward as wide, in float64; initial weights: setting {config.setting} of `normscope predict`; "
-            "inputs from N(0, 1)",
-        ),
-        (
-            "weights that move",
-            "W_V, W₁, W₂ and the placement's own numbers"
-            if config.setting == "theory"
-            else "all of the stack; the output projection stays",
-        ),
-        ("gradient normalisation", "mean cross-entropy per token; random targets"),
-        ("logarithm", "natural: losses in nats"),
-        ("tokens", f"{config.sequences} sequences of {config.tokens} a batch, {config.vocabulary} classes"),
-        ("rates", f"{rates}: so small that changes go as their square, over which they are given"),
-        ("random update", "every entry from N(0, rate²), independent of weights and inputs"),
-        (
-            "updates",
-            "the first of each optimiser, changes on its own batch; Lion's first is the gradient's sign as Adam's",
-        ),
-        (
-            "seeds and spread",
-            f"{config.seeds} seeds of weights, inputs and targets; intervals of 95 %, Student's t over exponents or "
-            "logarithms seed by seed",
-        ),
-    ]
+    return {
+        "models": f"encoders of {', '.join(map(str, config.depths))} blocks of two sub-layers, width {config.width}, "
+        f"feed-forward as wide, in float64; initial weights: setting {config.setting} of `normscope predict`; inputs "
+        "from N(0, 1)",
+        "weights that move": "W_V, W₁, W₂ and the placement's own numbers"
+        if config.setting == "theory"
+        else "all of the stack; the output projection stays",
+        "gradient normalisation": "mean cross-entropy per token; random targets",
+        "logarithm": "natural: losses in nats",
+        "tokens": f"{config.sequences} sequences of {config.tokens} a batch, {config.vocabulary} classes",
+        "rates": f"{rates}: so small that changes go as their square, over which they are given",
+        "random update": "every entry from N(0, rate²), independent of weights and inputs",
+        "updates": "the first of each optimiser, changes on its own batch; Lion's first is the gradient's sign as "
+        "Adam's",
+        "seeds and spread": f"{config.seeds} seeds of weights, inputs and targets; intervals of 95 %, Student's t over "
+        "exponents or logarithms seed by seed",
+    }
 
 
 def run(config: AmplificationConfig, pieces: Pieces) -> Findings:
@@ -270,24 +259,21 @@ def run(config: AmplificationConfig, pieces: Pieces) -> Findings:
     )
 
 
-SCALES = {
-    "smoke": Scale(
-        config=AmplificationConfig(
-            placements=("post-ln", "rezero"),
-            updates=(RANDOM, "adam"),
-            alone_of=(RANDOM,),
-            depths=(2, 3),
-            width=8,
-            seeds=2,
-            tokens=4,
-            sequences=2,
-            vocabulary=16,
-            alone_blocks=3,
-        ),
-        decides=False,
-    ),
-    "cpu": Scale(config=AmplificationConfig()),
-    "paper": Scale(config=AmplificationConfig(width=512, seeds=10, tokens=32, sequences=16, vocabulary=10_000)),
-}
+SCALES = scales(
+    AmplificationConfig,
+    smoke={
+        "placements": ("post-ln", "rezero"),
+        "updates": (RANDOM, "adam"),
+        "alone_of": (RANDOM,),
+        "depths": (2, 3),
+        "width": 8,
+        "seeds": 2,
+        "tokens": 4,
+        "sequences": 2,
+        "vocabulary": 16,
+        "alone_blocks": 3,
+    },
+    paper={"width": 512, "seeds": 10, "tokens": 32, "sequences": 16, "vocabulary": 10_000},
+)
 """Cost: smoke takes seconds; cpu a few minutes of one core; paper hours of one."""
 STUDY = Study(about=ABOUT, scales=SCALES, run=run)

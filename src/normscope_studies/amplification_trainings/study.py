@@ -159,7 +159,7 @@ def _conditions(
     fitted_to: Sequence[TrainedCase],
     known: Sequence[TrainedCase],
     looked: Sequence[CaseLook],
-) -> list[tuple[str, str]]:
+) -> dict[str, str]:
     """As of the trainings; what everything is fitted to, and how a family is judged."""
     found = dict(conditions_of_trainings(config, known))
     learned = sum(one.learned for one in fitted_to)

@@ -16,7 +16,7 @@ from normscope.train import TrainConfig
 
 from ..engine.checks import check_defined_for, check_different, check_positive
 from ..engine.models import refuse_missing
-from ..engine.study import Scale
+from ..engine.study import scales
 
 POST, PRE = "post-ln", "pre-ln"
 TELLING = (POST, PRE, "deepnorm", "peri-ln", "residual", "rezero", "mix-ln", "keel")
@@ -142,43 +142,38 @@ def stated_spread(config: ConditioningConfig, placement: str, vocabulary: int) -
     return float(blocks.max() / blocks.min()) if blocks.min() > 0 else math.nan
 
 
-SCALES = {
-    "smoke": Scale(
-        config=ConditioningConfig(
-            placements=("denseformer",),
-            telling=(POST, PRE),
-            peak_lrs=(2e-3,),
-            seeds=2,
-            updates=6,
-            warmup_updates=2,
-            looks=(1, 6),
-            validate_every=3,
-            products=2,
-            jacobian_sequences=1,
-            width=16,
-            ffn_width=16,
-            blocks=2,
-            batch_sequences=4,
-        ),
-        decides=False,
-    ),
-    "cpu": Scale(config=ConditioningConfig()),
-    "paper": Scale(
-        config=ConditioningConfig(
-            peak_lrs=(1e-3, 3e-4, 3e-3),
-            updates=20_000,
-            warmup_updates=2_000,
-            looks=(1, 10, 100, 500, 1_000, 2_000, 4_000, 7_000, 10_000, 14_000, 17_000, 20_000),
-            validate_every=1_000,
-            text="corpora/wikitext2",
-            width=512,
-            ffn_width=2048,
-            heads=8,
-            blocks=24,
-            sequence_length=256,
-            batch_sequences=32,
-        )
-    ),
-}
+SCALES = scales(
+    ConditioningConfig,
+    smoke={
+        "placements": ("denseformer",),
+        "telling": (POST, PRE),
+        "peak_lrs": (2e-3,),
+        "seeds": 2,
+        "updates": 6,
+        "warmup_updates": 2,
+        "looks": (1, 6),
+        "validate_every": 3,
+        "products": 2,
+        "jacobian_sequences": 1,
+        "width": 16,
+        "ffn_width": 16,
+        "blocks": 2,
+        "batch_sequences": 4,
+    },
+    paper={
+        "peak_lrs": (1e-3, 3e-4, 3e-3),
+        "updates": 20_000,
+        "warmup_updates": 2_000,
+        "looks": (1, 10, 100, 500, 1_000, 2_000, 4_000, 7_000, 10_000, 14_000, 17_000, 20_000),
+        "validate_every": 1_000,
+        "text": "corpora/wikitext2",
+        "width": 512,
+        "ffn_width": 2048,
+        "heads": 8,
+        "blocks": 24,
+        "sequence_length": 256,
+        "batch_sequences": 32,
+    },
+)
 """Cost: smoke takes seconds; cpu some hundred trainings of ten seconds to half a minute of one core; paper, with models
 of 80 million parameters, about 120 of some hours of an accelerator."""

@@ -182,42 +182,24 @@ def _plain_courses(config: ConditioningConfig, one: PlacementCourses, telling: T
     }
 
 
-def conditions(config: ConditioningConfig, unigram_nats: float, vocabulary: int) -> list[tuple[str, str]]:
+def conditions(config: ConditioningConfig, unigram_nats: float, vocabulary: int) -> dict[str, str]:
     """How it was measured."""
     rates = ", ".join(f"{lr:g}" for lr in config.peak_lrs)
-    return [
-        (
-            "models",
-            f"decoders of {config.blocks} blocks, width {config.width}, feed-forward {config.ffn_width}, "
-            f"{config.heads} heads, ReLU, no dropout; weights and embedding drawn as in Xiong et al. 2020 (Glorot, "
-            "N(0, 1/d) times √d, sinusoids), times the gains of the placement",
-        ),
-        (
-            "text",
-            f"{config.batch_sequences} sequences of {config.sequence_length} tokens an update, {vocabulary} entries; "
-            f"unigram baseline {unigram_nats:.3f} nats",
-        ),
-        (
-            "training",
-            f"{config.updates:,} updates of Adam, betas 0.9 and 0.98, not clipped; a warm-up of "
-            f"{config.warmup_updates} updates, then in a straight line to 0; rates {rates}. Numbers that follow a "
-            "schedule (BranchNorm, Pre to Post) go from 0 to 1 in the first half",
-        ),
-        ("gradient norms", "of the mean loss per target token, in nats; of all matrices of a block together"),
-        (
-            "Jacobians",
-            "of a block's whole state after by its whole state before, on "
-            f"{config.jacobian_sequences} sequences; {config.products} products with it and as many with its "
-            "transpose. None for placements whose state grows over depth",
-        ),
-        (
-            "spread",
-            "largest over smallest of the blocks. Where matrices have no gradient before the first update the theory "
-            "states no spread; these are held to 1",
-        ),
-        (
-            "seeds",
-            f"{config.seeds} of the placements that claims are about, one of the others; intervals are of 95 %, "
-            "Student's t over seeds, of logarithms where factors are quoted",
-        ),
-    ]
+    return {
+        "models": f"decoders of {config.blocks} blocks, width {config.width}, feed-forward {config.ffn_width}, "
+        f"{config.heads} heads, ReLU, no dropout; weights and embedding drawn as in Xiong et al. 2020 (Glorot, N(0, "
+        "1/d) times √d, sinusoids), times the gains of the placement",
+        "text": f"{config.batch_sequences} sequences of {config.sequence_length} tokens an update, {vocabulary} "
+        f"entries; unigram baseline {unigram_nats:.3f} nats",
+        "training": f"{config.updates:,} updates of Adam, betas 0.9 and 0.98, not clipped; a warm-up of "
+        f"{config.warmup_updates} updates, then in a straight line to 0; rates {rates}. Numbers that follow a schedule "
+        "(BranchNorm, Pre to Post) go from 0 to 1 in the first half",
+        "gradient norms": "of the mean loss per target token, in nats; of all matrices of a block together",
+        "Jacobians": f"of a block's whole state after by its whole state before, on {config.jacobian_sequences} "
+        f"sequences; {config.products} products with it and as many with its transpose. None for placements whose "
+        "state grows over depth",
+        "spread": "largest over smallest of the blocks. Where matrices have no gradient before the first update the "
+        "theory states no spread; these are held to 1",
+        "seeds": f"{config.seeds} of the placements that claims are about, one of the others; intervals are of 95 %, "
+        "Student's t over seeds, of logarithms where factors are quoted",
+    }

@@ -21,7 +21,7 @@ from normscope.train import TrainConfig
 
 from .checks import check_choices, check_different, check_rising
 
-LOSS = ("loss", "negative log-likelihood per target token of the whole validation split, natural logarithm")
+LOSS = {"loss": "negative log-likelihood per target token of the whole validation split, natural logarithm"}
 """The condition of every study that reports last losses."""
 TASKS = ("language-model", "translation")
 
@@ -116,27 +116,18 @@ PAPER_SIZE: Mapping[str, Any] = {
 """Settings of both tasks at the scale `paper`, in every study that has them."""
 
 
-def training_conditions(config: TwoTasksConfig) -> list[tuple[str, str]]:
+def training_conditions(config: TwoTasksConfig) -> dict[str, str]:
     """How runs of both tasks are trained, over which rates and with how many seeds."""
-    return [
-        ("weights", f"drawn by scheme {config.initialisation} for all, times the gains of the placement"),
-        (
-            "training",
-            f"{config.updates:,} updates of Adam, betas 0.9 and 0.98, no weight decay, gradients not clipped; full "
-            f"rate up to update {config.warmup_updates}, then in a straight line to 0, and a warm-up of "
-            f"{config.warmup_updates} updates or none",
-        ),
-        (
-            "rates",
-            f"{', '.join(f'{lr:g}' for lr in config.peak_lrs)}: {config.climbing} for the ladder, then {config.seeds} "
-            "at the best. The seed that chose the rate is among them, for all alike",
-        ),
-        (
-            "seeds",
-            f"{config.seeds} of each configuration: weights and order; intervals are of 95 %, Student's t, over seeds "
-            "in pairs, each claim by itself: of twenty that are not so, one is expected to look certain",
-        ),
-    ]
+    return {
+        "weights": f"drawn by scheme {config.initialisation} for all, times the gains of the placement",
+        "training": f"{config.updates:,} updates of Adam, betas 0.9 and 0.98, no weight decay, gradients not clipped; "
+        f"full rate up to update {config.warmup_updates}, then in a straight line to 0, and a warm-up of "
+        f"{config.warmup_updates} updates or none",
+        "rates": f"{', '.join(f'{lr:g}' for lr in config.peak_lrs)}: {config.climbing} for the ladder, then "
+        f"{config.seeds} at the best. The seed that chose the rate is among them, for all alike",
+        "seeds": f"{config.seeds} of each configuration: weights and order; intervals are of 95 %, Student's t, over "
+        "seeds in pairs, each claim by itself: of twenty that are not so, one is expected to look certain",
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

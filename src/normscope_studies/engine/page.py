@@ -53,10 +53,10 @@ class StudyFigure:
 
     @classmethod
     def of_panels(
-        cls, *, panels: Sequence[Panel], told: str, name: str, title: str, caption: str, wide: bool = False
+        cls, *, panels: Sequence[Panel], name: str, title: str, caption: str, told: str = "", wide: bool = False
     ) -> Self:
-        """Curves, drawn and to be explored; told: the title of the picture for those who cannot see it."""
-        svg = panels_svg(panels, title=told)
+        """Curves, drawn and to be explored; told: its title for those who cannot see it, if another."""
+        svg = panels_svg(panels, title=told or title)
         return cls(name=name, title=title, caption=caption, svg=svg, wide=wide, panels=tuple(panels))
 
 

@@ -4,10 +4,10 @@ import json
 import math
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from normscope import __version__
 from normscope.engines.choosing import local
@@ -36,6 +36,7 @@ def plain(value: Any) -> Any:
     return value
 
 
+_Item = TypeVar("_Item")
 _WORTH_A_LINE_SECONDS = 1.0
 _KIND = SealedJson(
     format_name="normscope-piece",
@@ -83,3 +84,10 @@ class Pieces:
         if (seconds := time.monotonic() - started) >= _WORTH_A_LINE_SECONDS:
             self.say(f"{name}: measured in {seconds:.0f} s")
         return value
+
+    def each(self, stage: str, items: Sequence[_Item]) -> Iterator[_Item]:
+        """The items in turn, while whoever watches sees how many of them are done."""
+        for done, item in enumerate(items):
+            self.watch(stage, done, len(items))
+            yield item
+        self.watch(stage, len(items), len(items))

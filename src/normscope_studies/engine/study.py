@@ -44,8 +44,8 @@ PACKAGE = __name__.partition(".")[0]
 class Findings:
     """What a study found: its page, and its data."""
 
-    conditions: Sequence[tuple[str, str]]
-    """At least: gradient normalisation, logarithm, tokens, seeds and spread."""
+    conditions: Mapping[str, str] | Sequence[tuple[str, str]]
+    """How it was measured, by subject. At least: gradient normalisation, logarithm, tokens, seeds and spread."""
     claims: Sequence[Claim]
     figures: Sequence[StudyFigure]
     tables: Sequence[StudyTable]
@@ -53,6 +53,15 @@ class Findings:
     """For results.json: plain values; numbers that are not finite become null."""
     lines: Sequence[str] = ()
     """For the terminal, in place of claims where a study makes none."""
+
+
+def scales(config: Callable[..., Any], *, smoke: Mapping[str, Any], paper: Mapping[str, Any]) -> dict[str, Scale]:
+    """The three of a study whose configuration has the settings of cpu; the others set what they differ in."""
+    return {
+        "smoke": Scale(config=config(**smoke), decides=False),
+        "cpu": Scale(config=config()),
+        "paper": Scale(config=config(**paper)),
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +119,7 @@ def run_study(study: Study, config: Any, pieces: Pieces, *, command: str, scale:
         created=created,
         made_by=_made_by(),
         caution=caution,
-        conditions=found.conditions,
+        conditions=list(dict(found.conditions).items()),
         claims=found.claims,
         figures=found.figures,
         tables=found.tables,
@@ -167,7 +176,7 @@ def configured(config: Any, overrides: Sequence[str], given: Mapping[str, Any] |
 
 def _lines(title: str, found: Findings, caution: str) -> list[str]:
     """What the terminal shows: conditions, every claim beside what was measured, and the count of verdicts."""
-    lines = [title, *(f"  {key}: {value}" for key, value in found.conditions), *found.lines]
+    lines = [title, *(f"  {key}: {value}" for key, value in dict(found.conditions).items()), *found.lines]
     for claim in found.claims:
         lines += [
             f"{claim.name}: {claim.verdict}{f' ({claim.conditions})' if claim.conditions else ''}",

@@ -15,7 +15,7 @@ from normscope.report.svg import HUES, INK, house_style, to_svg
 from ..engine.claims import judged
 from ..engine.page import Claim, StudyFigure, StudyTable
 from ..engine.pieces import Pieces
-from ..engine.study import Findings, Scale, Study
+from ..engine.study import Findings, Study, scales
 from . import ABOUT
 from .measure import looked_at, measured
 
@@ -162,33 +162,24 @@ def _ended(rows: _Rows) -> StudyTable:
     )
 
 
-def _conditions(config: FamiliesConfig, version: str) -> Sequence[tuple[str, str]]:
-    return [
-        (
-            "Models",
-            f"the main model of every type of transformers {version}, its defaults made small; at most "
-            f"{config.largest:,} parameters",
-        ),
-        (
-            "Inputs",
-            f"random: {config.sequences} sequences of {config.tokens} tokens, or images and audio as the type asks",
-        ),
-        ("Types", "all" if config.every == 1 else f"one in {config.every}, in alphabetical order"),
-        ("Weights", "initial, as the type draws them"),
-        ("Limit", f"{config.limit_seconds:g} seconds of the clock for one type, in a process of its own"),
-        ("Gradient normalisation", "of the model's own loss, or of one on random targets"),
-        ("Logarithm", "natural"),
-        ("Seeds", f"{config.seed}"),
-        ("Spread", "intervals are Wilson's for shares; types often share their code, and are not independent"),
-    ]
+def _conditions(config: FamiliesConfig, version: str) -> dict[str, str]:
+    return {
+        "Models": f"the main model of every type of transformers {version}, its defaults made small; at most "
+        f"{config.largest:,} parameters",
+        "Inputs": f"random: {config.sequences} sequences of {config.tokens} tokens, or images and audio as the type "
+        "asks",
+        "Types": "all" if config.every == 1 else f"one in {config.every}, in alphabetical order",
+        "Weights": "initial, as the type draws them",
+        "Limit": f"{config.limit_seconds:g} seconds of the clock for one type, in a process of its own",
+        "Gradient normalisation": "of the model's own loss, or of one on random targets",
+        "Logarithm": "natural",
+        "Seeds": f"{config.seed}",
+        "Spread": "intervals are Wilson's for shares; types often share their code, and are not independent",
+    }
 
 
 STUDY = Study(
     about=ABOUT,
-    scales={
-        "smoke": Scale(config=FamiliesConfig(families=("bert", "gpt2", "t5")), decides=False),
-        "cpu": Scale(config=FamiliesConfig()),
-        "paper": Scale(config=FamiliesConfig(limit_seconds=600.0)),
-    },
+    scales=scales(FamiliesConfig, smoke={"families": ("bert", "gpt2", "t5")}, paper={"limit_seconds": 600.0}),
     run=run,
 )

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from normscope.optim import ScheduleConfig
 
 from ..translation.arms import POST, TranslationArm, controlled, coupled, of_equal_sum, peak_of_equal_sum
-from ..translation.config import ADAM_LRS, PAPER_ADAM_LRS, PAPER_SGD_LRS, SGD_LRS, RunsConfig, scales
+from ..translation.config import ADAM_LRS, PAPER_ADAM_LRS, PAPER_SGD_LRS, SGD_LRS, RunsConfig, figure_scales
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +117,7 @@ def _warm(arm: TranslationArm) -> str:
     return f"warm-up {arm.schedule.warmup_updates:,}"
 
 
-SCALES = scales(
+SCALES = figure_scales(
     Figure2Config,
     smoke={"adam_lrs": ADAM_LRS[-1:], "sgd_lrs": SGD_LRS[-1:]},
     paper={"adam_lrs": PAPER_ADAM_LRS, "sgd_lrs": PAPER_SGD_LRS},

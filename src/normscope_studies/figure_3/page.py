@@ -58,8 +58,8 @@ def figures(numbers: Figure3Numbers, theory: Figure3Theory, layers: Condition, t
             name="noise",
             title="What averaging over batches removes",
             caption="Three sizes of one gradient, of W₂: the mean over batches of its norm; the norm of its mean over "
-            "batches, which the paper shows; and the latter with the noise that the average still holds removed, "
-            "which is the limit of more and more batches.",
+            "batches, which the paper shows; and the latter with the noise that the average still holds removed, which "
+            "is the limit of more and more batches.",
             panels=[_noise_panel(numbers, placement) for placement in PLACEMENTS],
             told="Mean of norms and norm of the mean, W₂",
             wide=True,
@@ -213,45 +213,34 @@ def _warm_up_table(numbers: Figure3Numbers) -> StudyTable:
     )
 
 
-def conditions(config: Figure3Config, measured: ModelPieces) -> list[tuple[str, str]]:
+def conditions(config: Figure3Config, measured: ModelPieces) -> dict[str, str]:
     """How it was measured."""
     layers, depth = measured.layers[POST], config.blocks[0]
     small = measured.last[config.conditions[-1], POST, depth]
     corpus = measured.bench.corpus
-    found = [
-        (
-            "gradients",
-            f"of the mean loss per target token, label smoothing {config.label_smoothing:g}, in nats (natural "
-            "logarithm); Frobenius norms",
-        ),
-        ("text", corpus_title(corpus)),
-        (
-            "(a), (b)",
-            f"{config.batches} batches of up to {config.max_tokens:,} tokens ({mean_target_tokens(layers):,.0f} target "
-            f"tokens each on average), dropout {config.dropout:g}; gradients averaged first, then the norm",
-        ),
-        (
-            "(c), (d)",
-            f"mean of the batches' norms; batches of up to {config.max_tokens:,} tokens as in (a), and of up to "
-            f"{config.small_max_tokens:,} ({mean_target_tokens(small):,.0f} target tokens on average)",
-        ),
-        ("seeds", f"{config.seeds}: weights, batches and dropout masks; intervals are of 95 %, Student's t over seeds"),
-        (
-            "model",
-            f"encoder-decoder, width {config.width}, feed-forward {config.ffn_width}, {config.heads} heads, initial "
-            "weights as the paper's (fairseq 0.7 to 0.8), source embedding apart, decoder's input and output tied",
-        ),
-        ("arithmetic", "float32" + (", products through oneDNN" if layers[0]["fast_matmul"] else "")),
-        ("published", 'of its curves the paper prints "around 1.6" alone; the rest it has as pictures, not drawn here'),
-    ]
+    found = {
+        "gradients": f"of the mean loss per target token, label smoothing {config.label_smoothing:g}, in nats (natural "
+        "logarithm); Frobenius norms",
+        "text": corpus_title(corpus),
+        "(a), (b)": f"{config.batches} batches of up to {config.max_tokens:,} tokens "
+        f"({mean_target_tokens(layers):,.0f} target tokens each on average), dropout {config.dropout:g}; gradients "
+        "averaged first, then the norm",
+        "(c), (d)": f"mean of the batches' norms; batches of up to {config.max_tokens:,} tokens as in (a), and of up "
+        f"to {config.small_max_tokens:,} ({mean_target_tokens(small):,.0f} target tokens on average)",
+        "seeds": f"{config.seeds}: weights, batches and dropout masks; intervals are of 95 %, Student's t over seeds",
+        "model": f"encoder-decoder, width {config.width}, feed-forward {config.ffn_width}, {config.heads} heads, "
+        "initial weights as the paper's (fairseq 0.7 to 0.8), source embedding apart, decoder's input and output tied",
+        "arithmetic": "float32" + (", products through oneDNN" if layers[0]["fast_matmul"] else ""),
+        "published": 'of its curves the paper prints "around 1.6" alone; the rest it has as pictures, not drawn here',
+    }
     if measured.after:
         found.append(
             (
                 "warm-up",
                 f"Post-LN {depth}-{depth} of width {config.warm_up_width}, feed-forward {config.warm_up_ffn_width}; "
                 f"Adam, {config.warm_up_updates:,} updates of up to {config.warm_up_max_tokens:,} tokens up to rate "
-                f"{config.warm_up_peak_lr:g}; {counted(len(measured.after), 'seed')}; measured on batches of "
-                f"the training split, before and after; trained by {in_words(measured.trained_by)}",
+                f"{config.warm_up_peak_lr:g}; {counted(len(measured.after), 'seed')}; measured on batches of the "
+                f"training split, before and after; trained by {in_words(measured.trained_by)}",
             )
         )
     return found

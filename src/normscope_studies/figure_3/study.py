@@ -17,7 +17,7 @@ from normscope.report.words import interval, number, span
 from ..engine.claims import claim, shown_factor
 from ..engine.page import Claim
 from ..engine.pieces import Pieces
-from ..engine.study import Findings, Scale, Study
+from ..engine.study import Findings, Study, scales
 from . import ABOUT
 from .config import POST, PRE, Condition, Figure3Config
 from .measure import PRINTED
@@ -227,34 +227,33 @@ def run(config: Figure3Config, pieces: Pieces) -> Findings:
     )
 
 
-SCALES = {
-    "smoke": Scale(
-        config=Figure3Config(
-            corpus=TOY,
-            toy_pairs=1_000,
-            seeds=2,
-            blocks=(2, 3),
-            width=32,
-            ffn_width=64,
-            max_tokens=512,
-            batches=2,
-            last_batches=2,
-            small_max_tokens=64,
-            small_batches=2,
-            warm_up_width=32,
-            warm_up_ffn_width=64,
-            warm_up_updates=8,
-            warm_up_max_tokens=256,
-        ),
-        decides=False,
-    ),
-    "cpu": Scale(config=Figure3Config()),
-    "paper": Scale(
-        config=Figure3Config(
-            warm_up_seeds=10, warm_up_width=512, warm_up_ffn_width=1024, warm_up_max_tokens=4096, device="auto"
-        )
-    ),
-}
+SCALES = scales(
+    Figure3Config,
+    smoke={
+        "corpus": TOY,
+        "toy_pairs": 1_000,
+        "seeds": 2,
+        "blocks": (2, 3),
+        "width": 32,
+        "ffn_width": 64,
+        "max_tokens": 512,
+        "batches": 2,
+        "last_batches": 2,
+        "small_max_tokens": 64,
+        "small_batches": 2,
+        "warm_up_width": 32,
+        "warm_up_ffn_width": 64,
+        "warm_up_updates": 8,
+        "warm_up_max_tokens": 256,
+    },
+    paper={
+        "warm_up_seeds": 10,
+        "warm_up_width": 512,
+        "warm_up_ffn_width": 1024,
+        "warm_up_max_tokens": 4096,
+        "device": "auto",
+    },
+)
 """Cost: smoke takes seconds; cpu some 40 minutes of one core, and 50 more for the training; paper ten trainings
 of 4,000 updates at full size, some 5 hours each on a core and minutes each on an accelerator."""
 STUDY = Study(about=ABOUT, scales=SCALES, run=run)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from normscope.optim import ScheduleConfig
 
 from ..translation.arms import DE_EN, EN_DE, POST, PRE, TranslationArm, controlled, coupled
-from ..translation.config import ADAM_LRS, PAPER_ADAM_LRS, RunsConfig, scales
+from ..translation.config import ADAM_LRS, PAPER_ADAM_LRS, RunsConfig, figure_scales
 
 DROP_AFTER_EPOCHS, DECAY_AFTER_EPOCHS = 8, 6
 """Section 4.1: De-En drops by 0.1 "at the 8-th epoch", En-De decays "at the 6-th epoch"."""
@@ -158,7 +158,7 @@ class Figure4Config(RunsConfig):
         )
 
 
-SCALES = scales(
+SCALES = figure_scales(
     Figure4Config,
     smoke={"lrs": ADAM_LRS[-1:], "curve_lrs": (), "en_de_lrs": ADAM_LRS[-1:]},
     paper={"lrs": PAPER_ADAM_LRS, "curve_lrs": (), "en_de_lrs": PAPER_EN_DE_LRS},

@@ -157,8 +157,8 @@ def _on_en_de(config: Figure4Config, found: Trained) -> Claim:
     holds |= {f"sooner, {setting}": sooner(row) for setting, row in shares.items()}
     return claim(
         "the same on En-De",
-        "On En-De too, Pre-LN without warm-up ends no higher than Post-LN with it, to "
-        f"{COMPETITIVE_NATS:g} nats, and reaches Post-LN's last loss in fewer updates.",
+        f"On En-De too, Pre-LN without warm-up ends no higher than Post-LN with it, to {COMPETITIVE_NATS:g} nats, and "
+        "reaches Post-LN's last loss in fewer updates.",
         source=_SOURCE,
         value=f"{_LESS}, and the {_SOONER}",
         holds=holds,

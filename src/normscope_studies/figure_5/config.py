@@ -12,7 +12,7 @@ from normscope.tasks.masked_lm import MaskedConfig, MaskedRunConfig
 from normscope.train import TrainConfig
 
 from ..engine.models import refuse_missing
-from ..engine.study import Scale
+from ..engine.study import scales
 from ..translation.arms import PLACEMENTS, POST, PRE
 
 
@@ -167,53 +167,48 @@ def check_inputs(config: Figure5Config) -> None:
                 )
 
 
-SCALES = {
-    "smoke": Scale(
-        config=Figure5Config(
-            corpus=TOY,
-            seeds=1,
-            width=16,
-            ffn_width=32,
-            heads=2,
-            blocks=2,
-            sequence_length=24,
-            batch_sequences=8,
-            updates=12,
-            warmup_updates=3,
-            validations=3,
-            valid_sequences=20,
-            tasks=(),
-            tune_sequence_length=24,
-            positions=24,
-        ),
-        decides=False,
-    ),
-    "cpu": Scale(config=Figure5Config()),
-    "paper": Scale(
-        config=Figure5Config(
-            seeds=1,
-            width=768,
-            ffn_width=3072,
-            heads=12,
-            blocks=12,
-            dropout=0.1,
-            sequence_length=512,
-            batch_sequences=32,
-            accumulation=8,
-            updates=1_000_000,
-            warmup_updates=10_000,
-            post_lr=1e-4,
-            pre_lr=3e-4,
-            validations=100,
-            valid_sequences=10_000,
-            checkpoints=(0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0),
-            tune_rates=(1e-5, 2e-5, 3e-5, 5e-5, 1e-4),
-            tune_epochs=(3, 5, 8),
-            tune_sequence_length=128,
-            positions=512,
-            device="auto",
-        )
-    ),
-}
+SCALES = scales(
+    Figure5Config,
+    smoke={
+        "corpus": TOY,
+        "seeds": 1,
+        "width": 16,
+        "ffn_width": 32,
+        "heads": 2,
+        "blocks": 2,
+        "sequence_length": 24,
+        "batch_sequences": 8,
+        "updates": 12,
+        "warmup_updates": 3,
+        "validations": 3,
+        "valid_sequences": 20,
+        "tasks": (),
+        "tune_sequence_length": 24,
+        "positions": 24,
+    },
+    paper={
+        "seeds": 1,
+        "width": 768,
+        "ffn_width": 3072,
+        "heads": 12,
+        "blocks": 12,
+        "dropout": 0.1,
+        "sequence_length": 512,
+        "batch_sequences": 32,
+        "accumulation": 8,
+        "updates": 1_000_000,
+        "warmup_updates": 10_000,
+        "post_lr": 1e-4,
+        "pre_lr": 3e-4,
+        "validations": 100,
+        "valid_sequences": 10_000,
+        "checkpoints": (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0),
+        "tune_rates": (1e-5, 2e-5, 3e-5, 5e-5, 1e-4),
+        "tune_epochs": (3, 5, 8),
+        "tune_sequence_length": 128,
+        "positions": 512,
+        "device": "auto",
+    },
+)
 """Cost: smoke takes seconds; cpu some 90 minutes of one core for the pre-trainings and three hours for fine-tuning;
 paper four pre-trainings of BERT-base over 1.3e11 tokens each."""

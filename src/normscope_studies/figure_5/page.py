@@ -45,9 +45,9 @@ def figures(curves: PretrainingCurves, chance: Chance, tuned: Mapping[str, Tuned
         StudyFigure.of_panels(
             name="parts",
             title="The loss in its parts",
-            caption="Of masked tokens, beside the unigram entropy of the validation text; and the "
-            "accuracy on next sentences, beside that of always giving the more frequent answer. Mean over seeds "
-            "with the range of all of them.",
+            caption="Of masked tokens, beside the unigram entropy of the validation text; and the accuracy on next "
+            "sentences, beside that of always giving the more frequent answer. Mean over seeds with the range of all "
+            "of them.",
             panels=[
                 _over_updates("masked tokens", "nats per masked token", curves, "nll_nats", unigram),
                 _over_updates("next sentences", "accuracy", curves, "next_sentence_accuracy", always),
@@ -180,38 +180,27 @@ def conditions(
     curves: PretrainingCurves,
     tuned: Mapping[str, TunedTask],
     trained_by: dict[str, dict[str, Any]],
-) -> list[tuple[str, str]]:
+) -> dict[str, str]:
     """How the trainings were made."""
     corpus = open_documents(config.training().data)
     train, valid = corpus.splits["train"], corpus.splits["valid"]
     tokens = config.sequence_length * config.batch_sequences * config.accumulation
-    found = [
-        (
-            "loss",
-            "of masked tokens, mean per masked token, plus of next sentences, mean per pair; natural logarithm; the "
-            "same held-out pairs and masks for every run",
-        ),
-        ("gradients", f"of that sum; an update's is clipped to norm {config.clip_norm:g}"),
-        (
-            "text",
-            f"{len(train):,} documents ({train.words:,} words, {len(train.tokens):,} tokens of a vocabulary of "
-            f"{len(corpus.tokeniser):,}) to train on, {len(valid):,} held out",
-        ),
-        (
-            "model",
-            f"BERT's form: {config.blocks} blocks, width {config.width}, feed-forward {config.ffn_width}, "
-            f"{config.heads} heads, dropout {config.dropout:g}; weights from N(0, 0.02²)",
-        ),
-        (
-            "training",
-            f"{config.updates:,} updates of at most {tokens:,} tokens ({config.batch_sequences * config.accumulation} "
-            f"sequences of up to {config.sequence_length}); AdamW, betas {config.betas[0]:g} and {config.betas[1]:g}, "
-            f"weight decay {config.weight_decay:g}; the rate falls in a straight line to 0 at the last update",
-        ),
-        ("configurations", "; ".join(arm.title for arm in curves)),
-        ("seeds", f"{config.seeds} of each pre-training: weights, pairs, masks and order"),
-        ("trained by", in_words(trained_by)),
-    ]
+    found = {
+        "loss": "of masked tokens, mean per masked token, plus of next sentences, mean per pair; natural logarithm; "
+        "the same held-out pairs and masks for every run",
+        "gradients": f"of that sum; an update's is clipped to norm {config.clip_norm:g}",
+        "text": f"{len(train):,} documents ({train.words:,} words, {len(train.tokens):,} tokens of a vocabulary of "
+        f"{len(corpus.tokeniser):,}) to train on, {len(valid):,} held out",
+        "model": f"BERT's form: {config.blocks} blocks, width {config.width}, feed-forward {config.ffn_width}, "
+        f"{config.heads} heads, dropout {config.dropout:g}; weights from N(0, 0.02²)",
+        "training": f"{config.updates:,} updates of at most {tokens:,} tokens "
+        f"({config.batch_sequences * config.accumulation} sequences of up to {config.sequence_length}); AdamW, betas "
+        f"{config.betas[0]:g} and {config.betas[1]:g}, weight decay {config.weight_decay:g}; the rate falls in a "
+        "straight line to 0 at the last update",
+        "configurations": "; ".join(arm.title for arm in curves),
+        "seeds": f"{config.seeds} of each pre-training: weights, pairs, masks and order",
+        "trained by": in_words(trained_by),
+    }
     for task, one in tuned.items():
-        found.append((f"{task.upper()}", f"{one.conditions}; intervals are of 95 %, Student's t over seeds"))
+        found[task.upper()] = f"{one.conditions}; intervals are of 95 %, Student's t over seeds"
     return found

@@ -12,7 +12,7 @@ from normscope.evidence.estimates import proportion
 from ..engine.claims import judged
 from ..engine.page import Claim, StudyFigure, StudyTable
 from ..engine.pieces import Pieces
-from ..engine.study import Findings, Scale, Study
+from ..engine.study import Findings, Study, scales
 from . import ABOUT
 from .checkpoints import NAMES, FlagCheckpoint, FlagConfig, checkpoint, differences_svg
 from .measure import HEADS, SEQUENCES, TOKENS, VOCABULARY, WARMUP_UPDATES, measured
@@ -132,34 +132,27 @@ def _each(found: Sequence[FlagCheckpoint]) -> StudyTable:
     )
 
 
-def _conditions(config: FlagConfig) -> Sequence[tuple[str, str]]:
+def _conditions(config: FlagConfig) -> dict[str, str]:
     sizes = [" and ".join(map(str, some)) for some in (config.widths, config.blocks, config.after)]
-    return [
-        ("Models", f"causal language models, width {sizes[0]}, {sizes[1]} blocks, {HEADS} heads; torch's own layers"),
-        ("Text", f"random: each of {VOCABULARY} tokens depends on the two before it"),
-        (
-            "Training",
-            f"{sizes[2]} updates of {SEQUENCES} sequences of {TOKENS} tokens, AdamW at {config.rate:g} after a warm-up "
-            f"of {WARMUP_UPDATES}",
-        ),
-        ("Loaded", "under both flags, with every tensor in its place; looked at on a new batch of the same text"),
-        ("Gradient normalisation", "of the mean loss per token; the rule does not use gradients"),
-        ("Logarithm", "natural"),
-        ("Seeds", f"{', '.join(map(str, config.seeds))}: weights and text; thresholds were chosen on 0 to 2"),
-        ("Spread", "intervals are Wilson's for shares; several lengths are of one training, not independent"),
-    ]
+    return {
+        "Models": f"causal language models, width {sizes[0]}, {sizes[1]} blocks, {HEADS} heads; torch's own layers",
+        "Text": f"random: each of {VOCABULARY} tokens depends on the two before it",
+        "Training": f"{sizes[2]} updates of {SEQUENCES} sequences of {TOKENS} tokens, AdamW at {config.rate:g} after a "
+        f"warm-up of {WARMUP_UPDATES}",
+        "Loaded": "under both flags, with every tensor in its place; looked at on a new batch of the same text",
+        "Gradient normalisation": "of the mean loss per token; the rule does not use gradients",
+        "Logarithm": "natural",
+        "Seeds": f"{', '.join(map(str, config.seeds))}: weights and text; thresholds were chosen on 0 to 2",
+        "Spread": "intervals are Wilson's for shares; several lengths are of one training, not independent",
+    }
 
 
 STUDY = Study(
     about=ABOUT,
-    scales={
-        "smoke": Scale(config=FlagConfig(widths=(32,), blocks=(3,), seeds=(101,), after=(40,)), decides=False),
-        "cpu": Scale(config=FlagConfig()),
-        "paper": Scale(
-            config=FlagConfig(
-                widths=(32, 64, 128), blocks=(3, 4, 6, 12), seeds=tuple(range(101, 111)), after=(300, 3000)
-            )
-        ),
-    },
+    scales=scales(
+        FlagConfig,
+        smoke={"widths": (32,), "blocks": (3,), "seeds": (101,), "after": (40,)},
+        paper={"widths": (32, 64, 128), "blocks": (3, 4, 6, 12), "seeds": tuple(range(101, 111)), "after": (300, 3000)},
+    ),
     run=run,
 )

@@ -200,47 +200,30 @@ def tables(config: OptimizersConfig, pairs: _OptimizerPairs) -> list[StudyTable]
 
 def conditions(
     config: OptimizersConfig, unigram_nats: float, parameters: int, runs: Mapping[str, Any]
-) -> list[tuple[str, str]]:
+) -> dict[str, str]:
     """How the runs were made."""
     ladders = "; ".join(
         f"{TITLES[name]} {', '.join(f'{lr:g}' for lr in config.ladder(name))}" for name in config.optimizers
     )
-    return [
-        LOSS,
-        (
-            "models",
-            f"preset {config.preset}: a decoder of {config.blocks} blocks of width {config.width}, feed-forward "
-            f"{config.ffn_width}, {config.heads} heads over {config.key_value_heads} of keys and values; "
-            f"{parameters:,} parameters under Pre-LN, those of other placements differ by what is their own",
-        ),
-        ("weights", "N(0, 0.02²) for all, times the gains of the placement"),
-        (
-            "text",
-            f"{config.batch_sequences} sequences of {config.sequence_length} tokens a batch; unigram baseline "
-            f"{unigram_nats:.3f}",
-        ),
-        (
-            "training",
-            f"{config.updates:,} updates, weight decay {config.weight_decay:g} of matrices and embeddings, gradients "
-            f"not clipped, momentum {config.momentum:g} of SGD; full rate to update {config.warmup_updates}, then in "
-            f"a straight line to 0, and a warm-up of {config.warmup_updates} updates or none",
-        ),
-        (
-            "rates",
-            f"{ladders}. {config.climbing} on the ladder, then {config.seeds} at its best {config.best_rates} rates",
-        ),
-        (
-            "verdict",
-            f"needs it: the interval of the difference lies above {config.needs_nats:g} nats; gains from it: above 0; "
-            f"does not: below {config.needs_nats:g}; else undecided",
-        ),
-        (
-            "seeds",
-            f"{config.seeds} of each configuration: weights and order; intervals are of 95 %, Student's t, over seeds "
-            "in pairs, each verdict by itself",
-        ),
-        ("trained by", in_words(dict(runs))),
-    ]
+    return {
+        **LOSS,
+        "models": f"preset {config.preset}: a decoder of {config.blocks} blocks of width {config.width}, feed-forward "
+        f"{config.ffn_width}, {config.heads} heads over {config.key_value_heads} of keys and values; {parameters:,} "
+        "parameters under Pre-LN, those of other placements differ by what is their own",
+        "weights": "N(0, 0.02²) for all, times the gains of the placement",
+        "text": f"{config.batch_sequences} sequences of {config.sequence_length} tokens a batch; unigram baseline "
+        f"{unigram_nats:.3f}",
+        "training": f"{config.updates:,} updates, weight decay {config.weight_decay:g} of matrices and embeddings, "
+        f"gradients not clipped, momentum {config.momentum:g} of SGD; full rate to update {config.warmup_updates}, "
+        f"then in a straight line to 0, and a warm-up of {config.warmup_updates} updates or none",
+        "rates": f"{ladders}. {config.climbing} on the ladder, then {config.seeds} at its best {config.best_rates} "
+        "rates",
+        "verdict": f"needs it: the interval of the difference lies above {config.needs_nats:g} nats; gains from it: "
+        f"above 0; does not: below {config.needs_nats:g}; else undecided",
+        "seeds": f"{config.seeds} of each configuration: weights and order; intervals are of 95 %, Student's t, over "
+        "seeds in pairs, each verdict by itself",
+        "trained by": in_words(dict(runs)),
+    }
 
 
 def _data(one: Ladder) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from normscope.report.words import Tone, counted
 
 from ..engine.page import Link, Marked, StudyFigure, StudyTable, TableCell
 from ..engine.pieces import Pieces
-from ..engine.study import Findings, Scale, Study
+from ..engine.study import Findings, Study, scales
 from . import ABOUT
 from .rows import NOT_RUN, ClaimRow, listed, rows
 
@@ -229,10 +229,6 @@ def _counted_line(row: ClaimRow) -> str:
 
 STUDY = Study(
     about=ABOUT,
-    scales={
-        "smoke": Scale(config=PaperConfig(claims=3), decides=False),
-        "cpu": Scale(config=PaperConfig()),
-        "paper": Scale(config=PaperConfig()),
-    },
+    scales=scales(PaperConfig, smoke={"claims": 3}, paper={}),
     run=run,
 )

@@ -173,49 +173,28 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def conditions(config: ProbesConfig, unigrams: Mapping[str, float]) -> list[tuple[str, str]]:
+def conditions(config: ProbesConfig, unigrams: Mapping[str, float]) -> dict[str, str]:
     """How it was measured."""
     baselines = ", ".join(f"{nats:.3f} ({text})" for text, nats in unigrams.items())
     targets = ", ".join(f"{config.target_nats(text):g} ({text})" for text in unigrams)
-    return [
-        (
-            "models",
-            f"decoders of {config.blocks} blocks, width {config.width}, feed-forward {config.ffn_width}, "
-            f"{config.heads} heads, no dropout; weights drawn by scheme paper for all, times the placement's own gains",
-        ),
-        (
-            "same loss",
-            f"every training ends at its first validation, one in {config.validate_every} updates, at or below a "
-            f"common target in nats: {targets}; unigram baselines {baselines}",
-        ),
-        (
-            "training",
-            f"Adam, betas 0.9 and 0.98, {config.peak_lr:g} after a warm-up of {config.warmup_updates} updates, the "
-            f"same for all; {config.batch_sequences} sentences an update, of documents half as many stretches",
-        ),
-        ("loss", "negative log-likelihood per target token, natural logarithm"),
-        (
-            "probes",
-            "multinomial logistic regression with an L2 penalty of 1 on features of mean 0 and deviation 1; fitted to "
-            "the tokens of two thirds of the probed sequences, and tested on the others",
-        ),
-        (
-            "before and after the norm",
-            "in Post-LN, DeepNorm and ResiDual what the block's last norm reads and gives; in the others the stream, "
-            "and what the norm gives that reads it next",
-        ),
-        (
-            "properties",
-            "of the toy language: of each word, number, gender and case of the words of noun phrases, and of a subject "
-            "behind its verb which verb that is (the most frequent). Of documents: the most frequent tokens, eighths "
-            "of a stretch, fifths of the text by how frequent its tokens are in training",
-        ),
-        (
-            "seeds",
-            f"{config.seeds}: weights and order; intervals are of 95 %, Student's t, over seeds in pairs, each setting "
-            "by itself: of twenty that are not so, one is expected to look certain",
-        ),
-    ]
+    return {
+        "models": f"decoders of {config.blocks} blocks, width {config.width}, feed-forward {config.ffn_width}, "
+        f"{config.heads} heads, no dropout; weights drawn by scheme paper for all, times the placement's own gains",
+        "same loss": f"every training ends at its first validation, one in {config.validate_every} updates, at or "
+        f"below a common target in nats: {targets}; unigram baselines {baselines}",
+        "training": f"Adam, betas 0.9 and 0.98, {config.peak_lr:g} after a warm-up of {config.warmup_updates} updates, "
+        f"the same for all; {config.batch_sequences} sentences an update, of documents half as many stretches",
+        "loss": "negative log-likelihood per target token, natural logarithm",
+        "probes": "multinomial logistic regression with an L2 penalty of 1 on features of mean 0 and deviation 1; "
+        "fitted to the tokens of two thirds of the probed sequences, and tested on the others",
+        "before and after the norm": "in Post-LN, DeepNorm and ResiDual what the block's last norm reads and gives; in "
+        "the others the stream, and what the norm gives that reads it next",
+        "properties": "of the toy language: of each word, number, gender and case of the words of noun phrases, and of "
+        "a subject behind its verb which verb that is (the most frequent). Of documents: the most frequent tokens, "
+        "eighths of a stretch, fifths of the text by how frequent its tokens are in training",
+        "seeds": f"{config.seeds}: weights and order; intervals are of 95 %, Student's t, over seeds in pairs, each "
+        "setting by itself: of twenty that are not so, one is expected to look certain",
+    }
 
 
 def data(found: Sequence[TextReadings]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from normscope.data.opening import TOY
 from normscope.model import DecoderConfig
 
 from ..engine.pieces import Pieces
-from ..engine.study import Findings, Scale, Study
+from ..engine.study import Findings, Study, scales
 from . import ABOUT
 from .claims import PlacementReading, TextReadings, claims
 from .measure import probed
@@ -95,50 +95,45 @@ def _unigram_nats(text: ProbeText) -> float:
     return float(-np.log(counts / counts.sum())[valid].mean())
 
 
-SCALES = {
-    "smoke": Scale(
-        config=ProbesConfig(
-            placements=(POST, BASE),
-            text=TOY,
-            seeds=2,
-            grammar_target_nats=5.6,
-            documents_target_nats=5.6,
-            most_updates=20,
-            warmup_updates=5,
-            width=16,
-            ffn_width=16,
-            blocks=2,
-            batch_sequences=8,
-            train_sentences=200,
-            valid_sequences=16,
-            probe_sequences=90,
-            frequent=5,
-        ),
-        decides=False,
-    ),
-    "cpu": Scale(config=ProbesConfig()),
-    "paper": Scale(
-        config=ProbesConfig(
-            text="corpora/wikipedia_8000",
-            grammar_target_nats=1.7,
-            documents_target_nats=4.2,
-            most_updates=50_000,
-            validate_every=100,
-            peak_lr=5e-4,
-            warmup_updates=2_000,
-            width=512,
-            ffn_width=2048,
-            heads=8,
-            blocks=12,
-            sequence_length=128,
-            batch_sequences=64,
-            train_sentences=500_000,
-            valid_sequences=2_000,
-            probe_sequences=6_000,
-            frequent=100,
-        )
-    ),
-}
+SCALES = scales(
+    ProbesConfig,
+    smoke={
+        "placements": (POST, BASE),
+        "text": TOY,
+        "seeds": 2,
+        "grammar_target_nats": 5.6,
+        "documents_target_nats": 5.6,
+        "most_updates": 20,
+        "warmup_updates": 5,
+        "width": 16,
+        "ffn_width": 16,
+        "blocks": 2,
+        "batch_sequences": 8,
+        "train_sentences": 200,
+        "valid_sequences": 16,
+        "probe_sequences": 90,
+        "frequent": 5,
+    },
+    paper={
+        "text": "corpora/wikipedia_8000",
+        "grammar_target_nats": 1.7,
+        "documents_target_nats": 4.2,
+        "most_updates": 50_000,
+        "validate_every": 100,
+        "peak_lr": 5e-4,
+        "warmup_updates": 2_000,
+        "width": 512,
+        "ffn_width": 2048,
+        "heads": 8,
+        "blocks": 12,
+        "sequence_length": 128,
+        "batch_sequences": 64,
+        "train_sentences": 500_000,
+        "valid_sequences": 2_000,
+        "probe_sequences": 6_000,
+        "frequent": 100,
+    },
+)
 """Cost: smoke takes seconds; cpu 36 trainings of some ten seconds of one core and as long for their probes; paper, with
 models of 40 million parameters, as many of an hour or two of an accelerator."""
 STUDY = Study(about=ABOUT, scales=SCALES, run=run)

@@ -1,7 +1,7 @@
 """Spikes made on purpose: what the doctor says of each log, as a table of confusions."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -16,7 +16,7 @@ from normscope.report.svg import HUES, INK, house_style, to_svg
 from ..engine.claims import judged
 from ..engine.page import StudyFigure, StudyTable
 from ..engine.pieces import Pieces
-from ..engine.study import Findings, Scale, Study
+from ..engine.study import Findings, Study, scales
 from . import ABOUT
 from .cases import BROKEN, HEALTHY, SpikesConfig
 from .measure import measured
@@ -187,40 +187,34 @@ def _row(key: tuple[str, str, int], piece: _Piece) -> dict[str, Any]:
     }
 
 
-def _conditions(config: SpikesConfig) -> Sequence[tuple[str, str]]:
-    return [
-        (
-            "Model",
-            f"causal language models of {config.blocks} blocks, width {config.width}, Pre-LN (the collapse: Post-LN), "
-            f"on a Markov chain over {config.classes} tokens",
-        ),
-        (
-            "Training",
-            f"{config.updates} updates of {config.sequences} sequences of {config.tokens} tokens, AdamW at 3e-3",
-        ),
-        ("Broken", f"at update {config.change_at}, or from the first update on"),
-        (
-            "Logs",
-            "metrics.jsonl of this library's loop, trainer_state.json of Hugging Face's Trainer",
-        ),
-        ("Monitor", f"every {config.every_updates} updates on one batch"),
-        ("Gradient normalisation", "of the mean loss per token"),
-        ("Logarithm", "natural"),
-        ("Seeds", f"{config.seeds}: weights, data, and which block is broken; no spread is estimated"),
-    ]
+def _conditions(config: SpikesConfig) -> dict[str, str]:
+    return {
+        "Model": f"causal language models of {config.blocks} blocks, width {config.width}, Pre-LN (the collapse: "
+        f"Post-LN), on a Markov chain over {config.classes} tokens",
+        "Training": f"{config.updates} updates of {config.sequences} sequences of {config.tokens} tokens, AdamW at "
+        "3e-3",
+        "Broken": f"at update {config.change_at}, or from the first update on",
+        "Logs": "metrics.jsonl of this library's loop, trainer_state.json of Hugging Face's Trainer",
+        "Monitor": f"every {config.every_updates} updates on one batch",
+        "Gradient normalisation": "of the mean loss per token",
+        "Logarithm": "natural",
+        "Seeds": f"{config.seeds}: weights, data, and which block is broken; no spread is estimated",
+    }
 
 
 STUDY = Study(
     about=ABOUT,
-    scales={
-        "smoke": Scale(
-            config=SpikesConfig(
-                loops=("normscope",), broken=("rate",), healthy=("warm-up",), updates=70, change_at=45, blocks=2
-            ),
-            decides=False,
-        ),
-        "cpu": Scale(config=SpikesConfig()),
-        "paper": Scale(config=SpikesConfig(seeds=10, width=64, blocks=6, updates=400, change_at=250)),
-    },
+    scales=scales(
+        SpikesConfig,
+        smoke={
+            "loops": ("normscope",),
+            "broken": ("rate",),
+            "healthy": ("warm-up",),
+            "updates": 70,
+            "change_at": 45,
+            "blocks": 2,
+        },
+        paper={"seeds": 10, "width": 64, "blocks": 6, "updates": 400, "change_at": 250},
+    ),
     run=run,
 )

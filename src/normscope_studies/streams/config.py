@@ -8,7 +8,7 @@ from normscope.placement import named
 
 from ..engine.checks import check_different, check_positive
 from ..engine.models import PAPER_SIZE, TwoTasksConfig
-from ..engine.study import Scale
+from ..engine.study import scales
 
 NEW = (
     *("mhc", "hyper-connections", "hyper-connections-static", "independent-hyper-connections", "gated-multi-stream"),
@@ -87,35 +87,28 @@ class StreamsConfig(TwoTasksConfig):
         return list(dict.fromkeys([BASE, POST, *new, *others]))
 
 
-SCALES = {
-    "smoke": Scale(
-        config=StreamsConfig(
-            placements=("mhc", "parallel"),
-            others=("rezero",),
-            peak_lrs=(1e-3, 4e-3),
-            seeds=2,
-            updates=4,
-            warmup_updates=2,
-            text=TOY,
-            pairs=TOY,
-            toy_pairs=300,
-            width=16,
-            ffn_width=128,
-            heads=2,
-            blocks=2,
-            stack_blocks=1,
-            sequence_length=24,
-            batch_sequences=4,
-            max_tokens=256,
-        ),
-        decides=False,
-    ),
-    "cpu": Scale(config=StreamsConfig()),
-    "paper": Scale(
-        config=StreamsConfig(
-            **PAPER_SIZE,
-        )
-    ),
-}
+SCALES = scales(
+    StreamsConfig,
+    smoke={
+        "placements": ("mhc", "parallel"),
+        "others": ("rezero",),
+        "peak_lrs": (1e-3, 4e-3),
+        "seeds": 2,
+        "updates": 4,
+        "warmup_updates": 2,
+        "text": TOY,
+        "pairs": TOY,
+        "toy_pairs": 300,
+        "width": 16,
+        "ffn_width": 128,
+        "heads": 2,
+        "blocks": 2,
+        "stack_blocks": 1,
+        "sequence_length": 24,
+        "batch_sequences": 4,
+        "max_tokens": 256,
+    },
+    paper={**PAPER_SIZE},
+)
 """Cost: smoke takes seconds; cpu some 900 runs of ten seconds to half a minute of one core; paper, with models of 80
 million parameters, about 1,900 runs of an hour of an accelerator."""

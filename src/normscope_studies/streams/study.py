@@ -74,8 +74,8 @@ def claims(config: StreamsConfig, found: Sequence[StreamRuns]) -> list[Claim]:
         made.append(
             claim(
                 f"the newer streams do without warm-up, {one.words}",
-                "Without warm-up, at its own best rate, a newer residual stream ends at most "
-                f"{edge:g} nats above its runs with warm-up.",
+                f"Without warm-up, at its own best rate, a newer residual stream ends at most {edge:g} nats above its "
+                "runs with warm-up.",
                 source="not in the sources; asked of all",
                 value="the loss without less that with warm-up, in nats",
                 holds={named(name).title: one.pairs[name].gain for name in new},
@@ -121,8 +121,8 @@ def figures(found: Sequence[StreamRuns]) -> list[StudyFigure]:
                 StudyFigure.of_panels(
                     name=f"rates_{name}",
                     title=f"{words}: the loss over the rate, without warm-up",
-                    caption="Mean over the seeds of the ladder with their range; a run that did not stay finite "
-                    "counts as its loss at initialisation. Pre-LN is dotted in every panel.",
+                    caption="Mean over the seeds of the ladder with their range; a run that did not stay finite counts "
+                    "as its loss at initialisation. Pre-LN is dotted in every panel.",
                     panels=panels,
                     told=f"Last loss over the peak rate without warm-up, {one.words}",
                     wide=True,
@@ -158,8 +158,8 @@ def tables(found: Sequence[StreamRuns]) -> list[StudyTable]:
         title = ("placement", lambda name: named(name).title)
         made.append(
             table(
-                f"{words}: mean last loss in nats at the best rate of the ladder (* its first or last), "
-                "and sensitivity over the ladder, without warm-up and with; the better of both less Pre-LN's",
+                f"{words}: mean last loss in nats at the best rate of the ladder (* its first or last), and "
+                "sensitivity over the ladder, without warm-up and with; the better of both less Pre-LN's",
                 one.placements,
                 [
                     title,
@@ -172,9 +172,9 @@ def tables(found: Sequence[StreamRuns]) -> list[StudyTable]:
         )
         made.append(
             table(
-                f"{words}: the decoder at the better warm-up, means over seeds. What the last third of "
-                "its blocks is worth in nats of loss, how far it turns the output (1 - cos), the correlation of the "
-                "output's tokens; and the largest over the smallest gradient norm of its blocks before training",
+                f"{words}: the decoder at the better warm-up, means over seeds. What the last third of its blocks is "
+                "worth in nats of loss, how far it turns the output (1 - cos), the correlation of the output's tokens; "
+                "and the largest over the smallest gradient norm of its blocks before training",
                 one.placements,
                 [
                     title,
@@ -188,27 +188,21 @@ def tables(found: Sequence[StreamRuns]) -> list[StudyTable]:
     return made
 
 
-def conditions(config: StreamsConfig, found: Sequence[StreamRuns], runs: Mapping[str, Any]) -> list[tuple[str, str]]:
+def conditions(config: StreamsConfig, found: Sequence[StreamRuns], runs: Mapping[str, Any]) -> dict[str, str]:
     """How the runs were made."""
-    return [
-        LOSS,
-        (
-            "models",
-            f"width {config.width}, {config.heads} heads, no dropout; a language model is a decoder of {config.blocks} "
-            f"blocks, translation has {config.stack_blocks}+{config.stack_blocks}. The feed-forward of Pre-LN is "
-            f"{config.ffn_width} wide; the others have as many parameters in all, and less of it where they have some "
-            "of their own",
-        ),
-        (
-            "text",
-            f"{config.batch_sequences} sequences of {config.sequence_length} tokens; batches of at most "
-            f"{config.max_tokens} tokens a side to translate; unigram baselines "
-            + ", ".join(f"{one.unigram_nats:.3f} ({one.words})" for one in found),
-        ),
-        ("inside", f"of the last checkpoint, over {BATCHES} batches of training text in an order of their own"),
-        *training_conditions(config),
-        ("trained by", in_words(dict(runs))),
-    ]
+    return {
+        **LOSS,
+        "models": f"width {config.width}, {config.heads} heads, no dropout; a language model is a decoder of "
+        f"{config.blocks} blocks, translation has {config.stack_blocks}+{config.stack_blocks}. The feed-forward of "
+        f"Pre-LN is {config.ffn_width} wide; the others have as many parameters in all, and less of it where they have "
+        "some of their own",
+        "text": f"{config.batch_sequences} sequences of {config.sequence_length} tokens; batches of at most "
+        f"{config.max_tokens} tokens a side to translate; unigram baselines "
+        + ", ".join(f"{one.unigram_nats:.3f} ({one.words})" for one in found),
+        "inside": f"of the last checkpoint, over {BATCHES} batches of training text in an order of their own",
+        **training_conditions(config),
+        "trained by": in_words(dict(runs)),
+    }
 
 
 def _data(one: StreamRuns) -> dict[str, Any]:

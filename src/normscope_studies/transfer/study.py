@@ -189,51 +189,30 @@ def data(changes: Changes, drifts: Sequence[Drift], pairs: SizePairs) -> dict[st
     }
 
 
-def conditions(config: TransferConfig, unigram_nats: float, trained_by: Mapping[str, Any]) -> list[tuple[str, str]]:
+def conditions(config: TransferConfig, unigram_nats: float, trained_by: Mapping[str, Any]) -> dict[str, str]:
     """How it was measured."""
     rates = ", ".join(f"{lr:g}" for lr in config.peak_lrs)
-    return [
-        LOSS,
-        (
-            "models",
-            f"preset {config.preset}, heads of width {config.head_width}, feed-forward {config.ffn_ratio:g} times the "
-            f"width; widths {', '.join(map(str, config.widths))} at {config.depths[0]} blocks, and "
-            f"{', '.join(map(str, config.depths))} blocks at width {config.widths[0]}",
-        ),
-        (
-            "weights",
-            "N(0, 0.02²) at every size, times the gains of the placement: nothing is scaled by width",
-        ),
-        (
-            "first updates",
-            f"Adam at {config.coordinate_lr:g} at every size, without warm-up, a batch an update; root mean square of "
-            "the change of the stack's output and of the logits on one batch since initialisation",
-        ),
-        (
-            "training",
-            f"{config.updates} updates of Adam, full rate to update {config.warmup_updates}, then in a straight line "
-            f"to 0, and a warm-up of {config.warmup_updates} updates or none; rates {rates}; the best by the parabola "
-            "through the lowest loss and its neighbours, seed by seed",
-        ),
-        (
-            "text",
-            f"{config.batch_sequences} sequences of {config.sequence_length} tokens a batch; unigram baseline "
-            f"{unigram_nats:.3f}",
-        ),
-        (
-            "verdict",
-            f"transfers: the interval of the exponent lies within {config.coordinate_edge:g} of 0 (changes) or "
-            f"{config.rate_edge:g} (rates); drifts: outside; else undecided, as is a rate of which a size has its best "
-            "at the ladder's end",
-        ),
-        (
-            "seeds",
-            f"{config.seeds} for the first updates, {config.ladder_seeds} for the rates: weights and order; intervals "
-            "of 95 %, Student's t: of the first updates over exponents seed by seed, of the best rates by the scatter "
-            "of all sizes about the line",
-        ),
-        ("trained by", in_words(dict(trained_by))),
-    ]
+    return {
+        **LOSS,
+        "models": f"preset {config.preset}, heads of width {config.head_width}, feed-forward {config.ffn_ratio:g} "
+        f"times the width; widths {', '.join(map(str, config.widths))} at {config.depths[0]} blocks, and "
+        f"{', '.join(map(str, config.depths))} blocks at width {config.widths[0]}",
+        "weights": "N(0, 0.02²) at every size, times the gains of the placement: nothing is scaled by width",
+        "first updates": f"Adam at {config.coordinate_lr:g} at every size, without warm-up, a batch an update; root "
+        "mean square of the change of the stack's output and of the logits on one batch since initialisation",
+        "training": f"{config.updates} updates of Adam, full rate to update {config.warmup_updates}, then in a "
+        f"straight line to 0, and a warm-up of {config.warmup_updates} updates or none; rates {rates}; the best by the "
+        "parabola through the lowest loss and its neighbours, seed by seed",
+        "text": f"{config.batch_sequences} sequences of {config.sequence_length} tokens a batch; unigram baseline "
+        f"{unigram_nats:.3f}",
+        "verdict": f"transfers: the interval of the exponent lies within {config.coordinate_edge:g} of 0 (changes) or "
+        f"{config.rate_edge:g} (rates); drifts: outside; else undecided, as is a rate of which a size has its best at "
+        "the ladder's end",
+        "seeds": f"{config.seeds} for the first updates, {config.ladder_seeds} for the rates: weights and order; "
+        "intervals of 95 %, Student's t: of the first updates over exponents seed by seed, of the best rates by the "
+        "scatter of all sizes about the line",
+        "trained by": in_words(dict(trained_by)),
+    }
 
 
 STUDY = Study(about=ABOUT, scales=SCALES, run=run)

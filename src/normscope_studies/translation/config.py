@@ -12,7 +12,7 @@ from normscope.optim import OptimizerConfig
 from normscope.tasks.translation.objective import TranslationConfig, TranslationRunConfig
 from normscope.train import TrainConfig
 
-from ..engine.study import Scale
+from ..engine.study import Scale, scales
 from .arms import EN_DE
 
 PAPER_EPOCHS, PAPER_EPOCH_UPDATES = 15, 1_100
@@ -170,10 +170,6 @@ _PAPER: dict[str, Any] = {
 million pairs is then about as many updates as one of IWSLT14."""
 
 
-def scales(config: type[RunsConfig], *, smoke: Mapping[str, Any], paper: Mapping[str, Any]) -> dict[str, Scale]:
+def figure_scales(config: type[RunsConfig], *, smoke: Mapping[str, Any], paper: Mapping[str, Any]) -> dict[str, Scale]:
     """Of one figure; smoke and paper: what it sets beside what all runs share."""
-    return {
-        "smoke": Scale(config=config(**_SMOKE, **smoke), decides=False),
-        "cpu": Scale(config=config()),
-        "paper": Scale(config=config(**_PAPER, **paper)),
-    }
+    return scales(config, smoke={**_SMOKE, **smoke}, paper={**_PAPER, **paper})

@@ -200,7 +200,7 @@ def plain(found: Estimate | None) -> dict[str, Any] | None:
     return None if found is None else plain_estimate(found)
 
 
-def conditions(config: RunsConfig, found: Trained) -> list[tuple[str, str]]:
+def conditions(config: RunsConfig, found: Trained) -> dict[str, str]:
     """How the runs were made."""
     optimizers = {arm.optimizer for arm in found.curves}
     settings = ["plain, without momentum" if name == "sgd" else f"{name}, betas 0.9 and 0.98" for name in optimizers]
@@ -210,29 +210,20 @@ def conditions(config: RunsConfig, found: Trained) -> list[tuple[str, str]]:
         for pair, text in found.texts.items()
     ]
     sentences = counted(config.bleu_sentences, "validation sentence")
-    return [
-        (
-            "loss",
-            "negative log-likelihood per target token of the whole validation split, natural logarithm, not smoothed "
-            f"(the paper's is smoothed, in bits); trained with label smoothing {config.label_smoothing:g}",
-        ),
-        ("gradients", "of the mean loss per target token; not clipped"),
-        ("BLEU", f"sacreBLEU of the first {sentences} at every checkpoint, beam {config.bleu_beam}"),
-        ("text", "; ".join(texts)),
-        (
-            "model",
-            f"{config.blocks}+{config.blocks} blocks, width {config.width}, feed-forward {config.ffn_width}, "
-            f"{config.heads} heads, dropout {config.dropout:g}, all embeddings shared",
-        ),
-        (
-            "training",
-            f"{config.updates:,} updates of at most {config.max_tokens * config.accumulation:,} tokens a side; "
-            f"{'; '.join(sorted(settings))}; no weight decay",
-        ),
-        ("scaling", scaling(config)),
-        ("seeds", f"{config.seeds} of each configuration: weights and order; intervals are of 95 %, Student's t"),
-        ("trained by", in_words(found.trained_by)),
-    ]
+    return {
+        "loss": "negative log-likelihood per target token of the whole validation split, natural logarithm, not "
+        f"smoothed (the paper's is smoothed, in bits); trained with label smoothing {config.label_smoothing:g}",
+        "gradients": "of the mean loss per target token; not clipped",
+        "BLEU": f"sacreBLEU of the first {sentences} at every checkpoint, beam {config.bleu_beam}",
+        "text": "; ".join(texts),
+        "model": f"{config.blocks}+{config.blocks} blocks, width {config.width}, feed-forward {config.ffn_width}, "
+        f"{config.heads} heads, dropout {config.dropout:g}, all embeddings shared",
+        "training": f"{config.updates:,} updates of at most {config.max_tokens * config.accumulation:,} tokens a side; "
+        f"{'; '.join(sorted(settings))}; no weight decay",
+        "scaling": scaling(config),
+        "seeds": f"{config.seeds} of each configuration: weights and order; intervals are of 95 %, Student's t",
+        "trained by": in_words(found.trained_by),
+    }
 
 
 def scaling(config: RunsConfig) -> str:
@@ -243,7 +234,7 @@ def scaling(config: RunsConfig) -> str:
     long, short = config.long_warmup_updates, config.short_warmup_updates
     return (
         f"an epoch is {config.epoch_updates:,} updates, and {config.epochs} of them a run, where the paper's "
-        f"{PAPER_EPOCHS} have about {paper:,}; its warm-ups of {PAPER_LONG:,} and {PAPER_SHORT} are here "
-        f"{long:,} and {short:,}: {long / config.updates:.3f} and {short / config.updates:.3f} of a run, there "
+        f"{PAPER_EPOCHS} have about {paper:,}; its warm-ups of {PAPER_LONG:,} and {PAPER_SHORT} are here {long:,} and "
+        f"{short:,}: {long / config.updates:.3f} and {short / config.updates:.3f} of a run, there "
         f"{PAPER_LONG / paper:.3f} and {PAPER_SHORT / paper:.3f}"
     )
