@@ -83,6 +83,14 @@ def of_json(data: bytes, draw: random.Random) -> bytes:
     return text.encode("utf-8", "replace")
 
 
+def of_json_lines(data: bytes, draw: random.Random) -> bytes:
+    """One line as `of_json`, or bytes of all."""
+    lines = data.splitlines()
+    at = draw.randrange(len(lines))
+    lines[at] = of_json(lines[at], draw).replace(b"\n", b" ")
+    return of_bytes(data, draw) if draw.randrange(4) == 0 else b"\n".join(lines)
+
+
 def of_toml(data: bytes, draw: random.Random) -> bytes:
     """As `of_json`."""
     if draw.randrange(3) == 0:

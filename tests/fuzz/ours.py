@@ -1,11 +1,15 @@
 """Folders and files that we write and read again, each guarded by hashes."""
 
+import json
+import random
+from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from fuzz.mutations import of_json
 from normscope.compare.grid import Cell, Grid
 from normscope.compare.manifest import AboutCorpus, Manifest, former_manifest
 from normscope.compare.manifest import write_manifest as write_comparison
@@ -16,11 +20,13 @@ from normscope.data.opening import toy_documents
 from normscope.data.parallel import corpus as parallel
 from normscope.data.parallel.codec import Codec
 from normscope.errors import UserError
+from normscope.history.explain import explain, page
 from normscope.runs.config import load
 from normscope.runs.run import train_run
 from normscope.runs.trained import SCORES, load_run
 from normscope.settings.tables import to_toml
-from normscope.train import RunFolder
+from normscope.targets.histories import history_at
+from normscope.train import RunFolder, metrics
 from normscope_studies.engine.pieces import Pieces
 from tiny import SETTINGS
 
@@ -97,6 +103,42 @@ def read_run(folder: Path, changed: Path) -> Any:
 def read_codec(folder: Path, changed: Path) -> Any:
     codec = Codec.load(folder)
     return codec.vocabulary_digests(), codec.source.form, codec.target.form, codec.joint
+
+
+def make_histories(folder: Path) -> None:
+    """A log of every kind, in folders of their own; the run's lines have right guards whatever they hold."""
+    rows = [{"step": at, "loss": 4.0 / at, "learning_rate": 1e-3, "grad_norm": 1.5} for at in range(1, 31)]
+    rows += [{"step": 30, "eval_loss": 3.0}, {"step": 30, "normscope/recipe/classes": 50, "normscope/a/end": 0.5}]
+    for name in ("trainer", "wandb", "run"):
+        (folder / name).mkdir()
+    (folder / "trainer" / "trainer_state.json").write_text(json.dumps({"log_history": rows}))
+    lines = "".join(json.dumps({"_step": row.pop("step"), **row}) + "\n" for row in rows)
+    (folder / "wandb" / "wandb-history.jsonl").write_text(lines)
+    events = [{"event": "update", "update": at, "loss_nats": 4.0 / at, "lr": 1e-3} for at in range(1, 31)]
+    events.append({"event": "validation", "update": 30, "nll_nats": 3.5})
+    (folder / "run" / "metrics.jsonl").write_text(sealed(json.dumps(event) for event in events))
+
+
+def sealed(lines: Iterable[str]) -> str:
+    """Lines with the guards that a run would have given them."""
+    written, guard = b"", ""
+    for line in lines:
+        body = line.encode()[:-1]
+        guard = metrics._guard(guard, body)
+        written += body + metrics._seal(guard) + b"\n"
+    return written.decode()
+
+
+def change_sealed(data: bytes, draw: random.Random) -> bytes:
+    """An event changed by somebody who seals what he wrote."""
+    lines = [line[: -metrics._SEAL_LENGTH] + b"}" for line in data.splitlines()]
+    at = draw.randrange(len(lines))
+    lines[at] = of_json(lines[at], draw).replace(b"\n", b" ")
+    return sealed(line.decode("utf-8", "replace") for line in lines).encode()
+
+
+def read_histories(folder: Path, changed: Path) -> Any:
+    return page(explain(history_at(changed)))
 
 
 def make_codec(folder: Path) -> None:

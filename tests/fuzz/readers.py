@@ -69,6 +69,12 @@ READERS: dict[str, Reader] = {
         ours.read_run,
         guarded=True,
     ),
+    "histories": Reader(
+        ours.make_histories,
+        {"trainer/*": to.of_json, "wandb/*": to.of_json_lines, "run/*": ours.change_sealed},
+        ours.read_histories,
+        share=3,
+    ),
     "codec": Reader(ours.make_codec, {"*": to.of_json}, ours.read_codec, guarded=True),
     "factory": Reader(
         models.make_factory,

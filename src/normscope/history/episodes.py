@@ -52,6 +52,8 @@ def logarithms(values: Sequence[float]) -> list[float]:
 def levels(logs: Sequence[float]) -> list[Level | None]:
     """The level before every value, of the ordinary values before it; None for the first `LEAST`.
 
+    Of a value among these that is no number there is one too, without a noise: nothing finite stands out of it.
+
     Values that stand out, and those after them until the loss has come back, do not move the level; after `WINDOW`
     values that do not come back it is taken anew. It does not rise either: a loss that creeps up is compared with the
     lowest level that it had.
@@ -65,6 +67,8 @@ def levels(logs: Sequence[float]) -> list[Level | None]:
             now = level_of(kept)
             lowest = min(lowest, now.middle)
             level = Level(lowest, now.spread)
+        elif not math.isfinite(value):
+            level = Level(median(kept) if kept else math.nan, math.inf)
         found.append(level)
         out = out + 1 if level is not None and value > (level.upper if out else level.limit) else 0
         if out > WINDOW:
@@ -120,6 +124,7 @@ class Episode:
     end: int | None
     """The first update at which it was back; None where it never was."""
     loss_before: float
+    """NaN where it had not been finite before."""
     loss_worst: float
     """The highest; inf where the loss was not finite. Of a plateau its median."""
     needs_cause: bool = False
@@ -128,7 +133,7 @@ class Episode:
 
 def episodes(history: History) -> list[Episode]:
     """All of them, in the order of their onsets; a plateau only where nothing stood out before."""
-    found = _departures(history.loss)
+    found = _departures(history.loss) or _short_rise(history.loss)
     if any(one.kind is EpisodeKind.RISE for one in found):
         return found
     plateau = _plateau(history)
@@ -142,16 +147,35 @@ def _departures(loss: LoggedSeries) -> list[Episode]:
     found: list[Episode] = []
     start: int | None = None
     for at, (value, level) in enumerate(zip(logs, before, strict=True)):
-        if start is None and level is not None and value > level.limit:
+        if start is None and level is not None and (value == math.inf or value > level.limit):
             start = _first(logs, before, at)
         elif start is not None and (base := before[start]) is not None:
             back = logs[at : at + 2]
-            if all(one <= base.upper for one in back):
+            if all(one < math.inf and not one > base.upper for one in back):
                 found.append(_episode(loss, start, at, base))
                 start = None
     if start is not None and (base := before[start]) is not None:
         found.append(_episode(loss, start, None, base))
     return _joined(found, loss)
+
+
+_TWICE = math.log(2)
+
+
+def _short_rise(loss: LoggedSeries) -> list[Episode]:
+    """Of a loss with too few values for a noise: its last two are twice all that it had up to its lowest.
+
+    A log of every 500 updates has no more of a training that is given up, and no noise doubles a loss twice.
+    """
+    logs = logarithms(loss.values)
+    if not 3 <= len(logs) <= LEAST:
+        return []
+    low = logs.index(min(logs))
+    highest = max(logs[: low + 1])
+    if low > len(logs) - 3 or min(logs[-2:]) < highest + _TWICE:
+        return []
+    start = next(at for at in range(low, len(logs)) if logs[at] > highest)
+    return [_episode(loss, start, None, Level(logs[low], 0.0))]
 
 
 def _first(logs: Sequence[float], before: Sequence[Level | None], at: int) -> int:

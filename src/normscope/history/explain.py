@@ -28,7 +28,8 @@ class EpisodeReport:
     """spike, rise or plateau."""
     onset: int
     end: int | None
-    loss_before: float
+    loss_before: float | None
+    """None where it had not been finite before."""
     loss_worst: float | None
     """None where it was not finite."""
     cause: str
@@ -89,7 +90,7 @@ def _explained(history: History, episode: Episode) -> EpisodeReport:
         kind=episode.kind.value,
         onset=episode.onset,
         end=episode.end,
-        loss_before=episode.loss_before,
+        loss_before=episode.loss_before if math.isfinite(episode.loss_before) else None,
         loss_worst=worst,
         cause=UNKNOWN if fitting is None else fitting[0].id,
         title="none of the known patterns is borne out" if fitting is None else fitting[0].title,
@@ -121,19 +122,19 @@ _MARK = "▲"
 _COLUMNS = 64
 
 
-def page(explanation: Explanation) -> list[str]:
-    """Lines of at most `WIDTH` columns, under forty in all; episodes for which there is no room are counted."""
+def page(explanation: Explanation, width: int = WIDTH) -> list[str]:
+    """Lines of at most `width` columns, under forty in all; episodes for which there is no room are counted."""
     history, found = explanation.history, explanation.episodes
-    lines = [history_head(explanation), ""]
-    lines += ["  " + line for line in _course(history.loss, [one.onset for one in found])]
+    lines = [*wrap(history_head(explanation), width), ""]
+    lines += ["  " + line for line in _course(history.loss, [one.onset for one in found], min(_COLUMNS, width - 16))]
     for number, one in enumerate(found):
-        part = ["", *_episode(one)]
+        part = ["", *_episode(one, width)]
         if len(lines) + len(part) > MOST_LINES - 2:
             left = found[number:]
             starts = joined([f"{other.onset:,}" for other in left[:8]]) + (" …" if len(left) > 8 else "")
             lines += [
                 "",
-                *wrap(f"and {counted(len(left), 'more episode')}, from update {starts}; --json has all", WIDTH),
+                *wrap(f"and {counted(len(left), 'more episode')}, from update {starts}; --json has all", width),
             ]
             break
         lines += part
@@ -147,12 +148,12 @@ def history_head(explanation: Explanation) -> str:
     return f"{said} — loss over {counted(history.last_update, 'update')}, {history.source}"
 
 
-def _course(loss: LoggedSeries, onsets: Sequence[int]) -> Iterator[str]:
+def _course(loss: LoggedSeries, onsets: Sequence[int], most: int) -> Iterator[str]:
     """The loss in letters, and a line with a mark below the letter of each onset."""
     if not loss:
         return
     first, last = loss.updates[0], loss.updates[-1]
-    columns = min(_COLUMNS, len(loss.updates))
+    columns = min(most, len(loss.updates))
 
     def column(update: int) -> int:
         return min(columns - 1, (update - first) * columns // max(1, last - first + 1))
@@ -179,16 +180,16 @@ def _shown(group: Sequence[float], marked: bool) -> float | None:
     return math.inf if broken else max(group) if marked else median(group)
 
 
-def _episode(one: EpisodeReport) -> Iterator[str]:
-    yield episode_head(one)
+def _episode(one: EpisodeReport, width: int) -> Iterator[str]:
+    yield from wrap(episode_head(one), width)
     for name, words in episode_rows(one):
-        yield from _hanging(f"  {name:6}", words)
+        yield from hanging(f"  {name:6}", words, width)
 
 
 def episode_head(one: EpisodeReport) -> str:
     """What happened to the loss, and when."""
     worst = "not finite" if one.loss_worst is None else significant(one.loss_worst, 3)
-    before = significant(one.loss_before, 3)
+    before = "no number before" if one.loss_before is None else significant(one.loss_before, 3)
     match one.kind:
         case "plateau":
             return f"plateau from update {one.onset:,}: the loss stays at {worst}"
@@ -205,5 +206,6 @@ def episode_rows(one: EpisodeReport) -> list[tuple[str, str]]:
     return [(name, words) for name, words in rows if words]
 
 
-def _hanging(head: str, words: str) -> list[str]:
-    return wrap(words, WIDTH, initial_indent=head, subsequent_indent=" " * len(head))
+def hanging(head: str, words: str, width: int) -> list[str]:
+    """Words beside a heading, wrapped to lines of `width` columns that begin below each other."""
+    return wrap(words, width, initial_indent=head, subsequent_indent=" " * len(head))

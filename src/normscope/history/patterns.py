@@ -103,12 +103,13 @@ def judge_epsilon(history: History, episode: Episode) -> PatternMatch:
     if epsilon is None or not moved or not history.rate:
         return unless_recorded("ε, the rate, and how far each update moves the sub-layers (Monitor.stepped)")
     shares = [
-        step * epsilon / (rate * gradient * _clipped(history, update))
+        step * epsilon / whole
         for place, series in moved.items()
         for update, step in zip(series.updates, series.values, strict=True)
         if update >= episode.onset
         and (gradient := norms[place].at(update) if place in norms else None)
         and (rate := history.rate.at(update))
+        and (whole := rate * gradient * _clipped(history, update)) > 0
     ]
     if not shares or median(shares) < _SWAMPS:
         return NO

@@ -75,7 +75,7 @@ def grown_at(history: History, episode: Episode) -> tuple[int, float] | None:
     updates = [*logits.before(episode.onset).updates[-1:], *logits.since(episode.onset).updates]
     past = logits.before(episode.onset)
     for update in updates:
-        value, before = logits.at(update), past.before(update).values[-_PAST:]
+        value, before = logits.at(update), [v for v in past.before(update).values[-_PAST:] if v > 0]
         if value is not None and before and value >= GROWN * median(before):
             return update, value / median(before)
     return None

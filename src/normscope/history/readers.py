@@ -1,12 +1,12 @@
 """Histories out of the files that trainings leave: one function a format, each ends in `record.history_of`."""
 
 from collections.abc import Iterable, Mapping
-from math import inf, nan
+from math import inf, isfinite, nan
 from pathlib import Path
 from typing import Any
 
 from ..limits.reading import parse_json, read_json, read_text
-from .record import History, LoggedValues, TrainingRecipe, history_of, numbers_in
+from .record import History, LoggedValues, TrainingRecipe, history_of, numbers_in, update_in
 
 EVENT_FILES = "events.out.tfevents."
 _ALL = 0
@@ -43,23 +43,26 @@ def of_events(source: str, events: Iterable[Mapping[str, Any]], config: Mapping[
 
 
 def _event_rows(event: Mapping[str, Any]) -> Iterable[LoggedValues]:
-    update = int(event["update"])
-    match event["event"]:
+    update = update_in(event.get("update"))
+    match event.get("event"):
         case "update" | "monitor":
             yield update, numbers_in({name: value for name, value in event.items() if name != "update"})
         case "validation":
-            yield update, {"validation/nll_nats": float(event["nll_nats"])}
+            yield update, numbers_in({"validation/nll_nats": event.get("nll_nats")})
         case "skipped" | "non-finite":
             yield update, {"loss_nats": nan}
 
 
 def _config_recipe(config: Mapping[str, Any]) -> TrainingRecipe:
     """From what a resolved configuration holds."""
-    optimizer, train = config.get("optimizer", {}), config.get("train", {})
+    optimizer, train = (_table(config.get(name)) for name in ("optimizer", "train"))
     divides = optimizer.get("name") != "sgd" if "name" in optimizer else None
-    epsilon = optimizer.get("epsilon") if divides else None
-    clip = train.get("clip_norm", inf)
-    return TrainingRecipe(clip_norm=float(clip), divides=divides, epsilon=None if epsilon is None else float(epsilon))
+    known = numbers_in({"clip": train.get("clip_norm", inf), "epsilon": optimizer.get("epsilon") if divides else None})
+    return TrainingRecipe(clip_norm=known.get("clip"), divides=divides, epsilon=known.get("epsilon"))
+
+
+def _table(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
 
 
 TRAINER_STATE = "trainer_state.json"
@@ -71,13 +74,19 @@ def of_trainer_state(file: Path) -> History:
     log = table.get("log_history") if isinstance(table, dict) else None
     if not isinstance(log, list) or not all(isinstance(entry, dict) and "step" in entry for entry in log):
         raise ValueError(f"{file} has no `log_history` with a `step` in every entry: is it a {TRAINER_STATE}?")
-    rows = [(int(entry["step"]), numbers_in(_without_summary(entry))) for entry in log]
+    rows = [(update_in(entry["step"]), _unfiltered(numbers_in(_without_summary(entry)))) for entry in log]
     return history_of(str(file), rows, TrainingRecipe(classes=_classes(file.parent / "config.json")))
 
 
 def _without_summary(entry: Mapping[str, Any]) -> dict[str, Any]:
     """The last entry tells the mean loss of the whole training, which is no loss of its update."""
     return {name: value for name, value in entry.items() if name not in ("step", "epoch", "train_loss")}
+
+
+def _unfiltered(values: dict[str, float]) -> dict[str, float]:
+    """With NaN for the loss of exactly 0 that the Trainer writes in its place (`logging_nan_inf_filter`)."""
+    filtered = values.get("loss") == 0 and not isfinite(values.get("grad_norm", 0.0))
+    return values | {"loss": nan} if filtered else values
 
 
 def _classes(config: Path) -> int | None:
@@ -111,4 +120,4 @@ def of_wandb_lines(file: Path) -> History:
 def of_steps(lines: list[dict[str, float]]) -> list[LoggedValues]:
     """Each line at the update that it says it is of; one that does not say so is left out."""
     name = next((step for step in _STEPS if any(step in line for line in lines)), None)
-    return [(int(line[name]), line) for line in lines if name in line] if name else []
+    return [(update_in(line[name]), line) for line in lines if name in line] if name else []

@@ -10,6 +10,8 @@ from typing import Any
 from torch.optim import Optimizer
 
 from ..doctor.lint.clipping import epsilon_of
+from ..limits.reading import shown
+from ..report.words import short_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,11 +128,13 @@ RECIPE = "normscope/recipe/"
 
 
 def history_of(source: str, rows: Iterable[LoggedValues], recipe: TrainingRecipe | None = None) -> History:
-    """Raises ValueError where no loss of a training is among the names, with those that there are."""
+    """Raises ValueError where nothing was logged, or no loss of a training is among the names, with those there are."""
     series = _series(rows)
+    if not series:
+        raise ValueError(f"{source} has no update: nothing has been logged in it")
     loss = _first(series, _LOSS)
     if not loss:
-        known = ", ".join(sorted(name for name in series if "normscope/" not in name)[:10]) or "none"
+        known = ", ".join(short_name(name) for name in sorted(series)[:10] if "normscope/" not in name) or "none"
         raise ValueError(f"{source} has no training loss; names that are read: {', '.join(_LOSS)}; it has: {known}")
     sublayers: dict[str, dict[str, LoggedSeries]] = {}
     stacks: dict[str, dict[str, LoggedSeries]] = {}
@@ -164,7 +168,7 @@ def _recipe(known: TrainingRecipe, written: Mapping[str, LoggedSeries]) -> Train
         known = replace(known, clip_norm=values["clip_norm"] or math.inf)
     if "divides" in values:
         known = replace(known, divides=bool(values["divides"]), epsilon=values.get("epsilon"))
-    if "classes" in values:
+    if 1 < values.get("classes", 0) < math.inf:
         known = replace(known, classes=int(values["classes"]))
     return known
 
@@ -182,15 +186,33 @@ def _series(rows: Iterable[LoggedValues]) -> dict[str, LoggedSeries]:
     return {name: LoggedSeries(tuple(sorted(one)), tuple(one[u] for u in sorted(one))) for name, one in found.items()}
 
 
+_MOST_UPDATES = 2**53
+"""Beyond it a float does not tell neighbours apart."""
+
+
+def update_in(value: object) -> int:
+    """The number of an update, as a log has it. Raises ValueError for what is none."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < _MOST_UPDATES:
+        raise ValueError(f"{shown(value)} is no number of an update")
+    return int(value)
+
+
 def numbers_in(values: Mapping[str, Any]) -> dict[str, float]:
     """Those of the values that are numbers; strings that JSON's writers use for what is not finite are."""
     special = {"NaN": float("nan"), "Infinity": math.inf, "-Infinity": -math.inf}
     found = {name: special.get(value, value) if isinstance(value, str) else value for name, value in values.items()}
     return {
-        name: float(value)
+        name: _float(value)
         for name, value in found.items()
         if isinstance(value, int | float) and not isinstance(value, bool)
     }
+
+
+def _float(value: float) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
 
 
 def recipe_values(optimizer: Optimizer, clip_norm: float | None) -> dict[str, float]:

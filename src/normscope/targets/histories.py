@@ -58,9 +58,10 @@ def run_history(path: Path) -> History:
     """The history of a run of ours. Raises UserError where a file of it is damaged."""
     folder = RunFolder(path)
     try:
-        return of_events(str(path), folder.events(), folder.config_table())
+        config = folder.config_table() if folder.is_run else {}  # a metrics.jsonl may be all that is left of a run
+        return of_events(str(path), folder.events(), config)
     except ValueError as error:
-        raise UserError(str(error)) from error
+        raise UserError(f"{folder.metrics_file}: {error}") from error
 
 
 def _of_folder(path: Path) -> History:

@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from ..errors import UserError, option
 from ..files import disk_errors, naming, sync
@@ -53,10 +53,21 @@ def read_events(file: Path, *, after_bytes: int = 0) -> list[Event]:
     after_bytes: where the lines end that a checkpoint counts on, which must be there; with none, the file need not be.
     """
     content = file.read_bytes() if file.is_file() else b""
-    events = [json.loads(body + b"}") for body, _ in _lines(content, file)]
+    events = [_event(file, number, body) for number, (body, _) in enumerate(_lines(content, file), 1)]
     if (whole := content.rfind(b"\n") + 1) < after_bytes:
         raise DamagedMetrics(_lines_are_missing(file, whole, after_bytes))
     return events
+
+
+def _event(file: Path, number: int, body: bytes) -> Event:
+    """Raises DamagedMetrics for a line that has a right guard and is nothing that a run writes."""
+    try:
+        event = json.loads(body + b"}")
+        if isinstance(event["event"], str) and type(event["update"]) is int and event["update"] >= 0:
+            return cast(Event, event)
+    except (ValueError, RecursionError, KeyError, TypeError):
+        pass
+    raise DamagedMetrics(f"{file}:{number}: this line holds no event of a run and the update that it is of; {_ADVICE}")
 
 
 class MetricsLog:
