@@ -26,6 +26,7 @@ DATA = {
     "doctor/advise/early.json",
     "choosing/evidence.json",
     "choosing/published.toml",
+    "data/toy/lexicon.toml",
 }
 
 
