@@ -90,6 +90,7 @@ MAY_IMPORT = {
         "report",
         "runs",
         "settings",
+        "targets",
         "tasks",
     }
     | {"compare", "theory", "train"},

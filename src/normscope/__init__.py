@@ -17,7 +17,7 @@ _HOMES = {
     "choose": "api.placements",
     "compare": "api.comparison",
     "compare_runs": "api.comparison",
-    "diagnose": "doctor.diagnose",
+    "diagnose": "api.diagnosing",
     "load_run": "api.runs",
     "open_run": "api.runs",
     "place": "model.padded.place",

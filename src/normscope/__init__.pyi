@@ -1,5 +1,6 @@
 from .api.comparison import compare as compare
 from .api.comparison import compare_runs as compare_runs
+from .api.diagnosing import diagnose as diagnose
 from .api.placements import choose as choose
 from .api.placements import placements as placements
 from .api.prediction import predict as predict
@@ -9,7 +10,6 @@ from .api.runs import train as train
 from .api.training import attach as attach
 from .api.training import profile as profile
 from .api.training import schedule as schedule
-from .doctor.diagnose import diagnose as diagnose
 from .errors import UserError as UserError
 from .measure.amplification import amplification as amplification
 from .measure.line import weights_after as weights_after

@@ -13,10 +13,9 @@ from typing import Any
 import pytest
 import torch
 
-import normscope
 from normscope.cli import console as cli_stages
 from normscope.cli.main import main
-from normscope.doctor.diagnose import diagnose, forward_passes
+from normscope.doctor.diagnose import forward_passes
 from normscope.doctor.diagnosis import Diagnosis
 from normscope.doctor.lint.linter import RULES
 from normscope.doctor.result import Finding
@@ -274,10 +273,6 @@ def test_import_normscope_stays_quick():
     code = "import sys, normscope; print('torch' in sys.modules, hasattr(normscope, 'nothing'))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "False"]
-
-
-def test_diagnose_is_at_the_root():
-    assert normscope.diagnose is diagnose
 
 
 UNUSABLE = {

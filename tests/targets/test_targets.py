@@ -257,7 +257,7 @@ def test_the_seed_is_the_factorys_too(user):
         ("doctored_models:inputs_of_no_kind", [], "class int as inputs; it must be a tensor"),
         ("doctored_models:loss_of_no_kind", [], "class str as loss; it must be a function"),
         ("doctored_models:optimizer_of_no_kind", [], "class str as optimizer; it must be a torch.optim.Optimizer"),
-        ("doctored_models:Own", [], "no sample inputs are known for Own: let the function return (model, inputs)"),
+        ("doctored_models:Own", [], "no sample inputs are known for Own: give them, a tensor"),
         ("doctored_models.py", [], "name the function too, as in doctored_models.py:function"),
         ("doctored_models.py:", [], "name the function too"),
         ("broken_models:f", [], "SyntaxError"),

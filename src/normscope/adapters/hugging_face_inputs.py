@@ -52,8 +52,8 @@ def sample(model: Any, *, tokens: int, sequences: int, generator: Generator) -> 
     except (AttributeError, KeyError, TypeError, ValueError, RuntimeError) as error:
         # Configurations of hundreds of families: some lack what the others have.
         raise UserError(
-            f"no sample inputs can be made for {type(model).__name__} ({in_one_line(error)}): give a function that "
-            "returns (model, inputs)"
+            f"no sample inputs can be made for {type(model).__name__} ({in_one_line(error)}): give them as "
+            "diagnose(model, inputs) in Python, or a function that returns (model, inputs)"
         ) from error
     device, dtype = _place(model)
     inputs = {name: value.to(device, dtype if value.is_floating_point() else None) for name, value in inputs.items()}
@@ -109,8 +109,8 @@ class _Drawn:
         name = self.model.main_input_name
         if name not in makers:
             raise UserError(
-                f"no sample inputs are known for {type(self.model).__name__}, which takes {name}: give a function that "
-                "returns (model, inputs)"
+                f"no sample inputs are known for {type(self.model).__name__}, which takes {name}: give them as "
+                "diagnose(model, inputs) in Python, or a function that returns (model, inputs)"
             )
         asked = {name}
         # Two encoders that are compared, such as CLIP's, need both.

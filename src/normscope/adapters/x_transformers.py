@@ -47,7 +47,10 @@ def sample(
         weight = next(model.parameters())
         x_BTD = torch.randn((sequences, tokens, model.dim), generator=generator).to(weight)
         return ((x_BTD,) if not model.cross_attend else (x_BTD, x_BTD.clone())), None
-    raise UserError(f"no sample inputs are known for {type(model).__name__}: let the function return (model, inputs)")
+    raise UserError(
+        f"no sample inputs are known for {type(model).__name__}: give them as diagnose(model, inputs) in Python, or "
+        "let the function return (model, inputs)"
+    )
 
 
 def _next_token_loss(ids_BT: Tensor) -> Callable[[Any], Tensor]:

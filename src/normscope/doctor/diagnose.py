@@ -39,23 +39,7 @@ def diagnose(
     probing: Probing | None = None,
     watch: Callable[[str, int, int], None] = lambda stage, done, total: None,
 ) -> Diagnosis:
-    """What a model is, what is wrong with it, and its best learning rate, before its first update.
-
-    batch: what its forward is called with, by keyword (a mapping), by position (a sequence, or one tensor), or a
-    function that runs it and returns its output. loss: maps the output to the mean loss per token in nats; without it
-    the output's own `loss`, or a loss on random targets. One with two arguments is given the batch as well.
-    optimizer: a name in `normscope.optim.OPTIMIZERS`, or an instance over the model's parameters, whose groups are
-    linted too.
-    wanted_rate: a peak rate to judge; without it, that of an optimiser's instance. wanted_warmup_updates: the length of
-    the warm-up that rises to it, 0 for none; without it, none is taken to be there. probing: short real trainings that
-    the advice is read from. loading: what happened when a checkpoint was loaded; None for initial weights.
-    wanted_placement: what the model's configuration says, such as pre-ln. clip_norm: what the gradient's norm is
-    clipped to. silenced: ids of rules to leave out.
-    watch: told of each stage as it begins, and of how many of its parts are done, of how many: of the rates, which take
-    longest, after each one. The number of parts may grow on the way.
-
-    A model with weights that are infinite or NaN is looked at with 0 in their place, without gradients or advice, and
-    the rule that finds them is the only one that is asked.
+    """The whole diagnosis on a batch; `normscope.diagnose` explains every argument, and may do without one.
 
     Weights, gradients, buffers, modes and random states are bit for bit as they were. Raises ValueError for a model
     that cannot be looked at, a loss that is not finite, an unknown optimiser or rule, or a rate that is not positive.

@@ -14,6 +14,7 @@ from ..doctor.advise.short_run import Given, Probing
 from ..doctor.lint.patient import Loading
 from ..doctor.trace.forward import Inputs
 from ..errors import UserError
+from ..measure.unchanged import restored
 from ..model import EncoderDecoder, Layout
 from ..tasks.translation.samples import logits_of, smoothed_loss
 
@@ -75,6 +76,8 @@ class SampleSettings:
 # B = sequences, T = tokens, D = width, V = vocabulary
 
 
+_LEAST_POSITIONS = 16
+"""A table with fewer rows is not of positions: it may be of segments."""
 _TORCH = (
     nn.Transformer,
     nn.TransformerEncoder,
@@ -99,9 +102,12 @@ def sampled(model: nn.Module, drawing: SampleSettings) -> tuple[Inputs, Loss | N
         return _sample_of_ours(model, drawing, generator)
     if isinstance(model, _TORCH):
         return _sample_of_torch(model, drawing, generator), None
+    found = _sample_of_others(model, drawing, generator)
+    if found is not None:
+        return found, None
     raise UserError(
-        f"no sample inputs are known for {type(model).__name__}: let the function return (model, inputs), the inputs "
-        "as a tensor, by position (a tuple) or by keyword (a dict)"
+        f"no sample inputs are known for {type(model).__name__}: give them, a tensor, a tuple (by position) or a dict "
+        "(by keyword), as diagnose(model, inputs) in Python, or let the function return (model, inputs)"
     )
 
 
@@ -148,6 +154,29 @@ def _sample_of_torch(model: nn.Module, drawing: SampleSettings, generator: torch
     return tuple(
         torch.randn((*shape, attention.embed_dim), generator=generator).to(device, weight.dtype) for _ in range(count)
     )
+
+
+def _sample_of_others(model: nn.Module, drawing: SampleSettings, generator: torch.Generator) -> Tensor | None:
+    """Ids for a model that embeds some, as many as its tables of positions allow; images of the size that one of timm
+    names. None where the model has neither, or does not run on them alone.
+    """
+    weight = next(model.parameters(), None)
+    tables = [module.num_embeddings for module in model.modules() if isinstance(module, nn.Embedding)]
+    vocabulary = getattr(getattr(model, "config", None), "vocab_size", None) or next(iter(tables), None)
+    image = getattr(model, "default_cfg", {}).get("input_size")
+    if weight is None or weight.is_meta or not (image or vocabulary):
+        return None
+    if image:
+        drawn = torch.randn((drawing.sequences, *image), generator=generator).to(weight.device, weight.dtype)
+    else:
+        longest = min([drawing.tokens, *(size for size in tables[1:] if size >= _LEAST_POSITIONS)])
+        drawn = torch.randint(vocabulary, (drawing.sequences, longest), generator=generator).to(weight.device)
+    with restored(model), torch.no_grad():
+        try:
+            model(drawn)
+        except Exception:  # whatever a stranger's model says to inputs that were guessed
+            return None
+    return drawn
 
 
 def probing_of(target: Target, updates: int) -> Probing:

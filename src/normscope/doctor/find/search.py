@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
+from ...errors import in_one_line
 from ...measure.unchanged import looked_at
 from ..trace.forward import Inputs, call_with, floating, is_finite, tensors_in
 from ..trace.graph import Graph
@@ -47,7 +48,7 @@ def recorded_pass(model: nn.Module, inputs: Inputs) -> Trace:
     try:
         trace = recorded(model, lambda: call_with(model, inputs), tensors)
     except Exception as error:
-        raise ValueError(f"the forward pass raised {type(error).__name__}: {error}") from error
+        raise ValueError(f"the forward pass raised {in_one_line(error)}") from error
     found = list(tensors_in(trace.output))
     if not any(tensor.is_floating_point() for tensor in found):
         what = "integers only" if found else f"no tensor, but {type(trace.output).__name__}"

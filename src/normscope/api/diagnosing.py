@@ -1,0 +1,83 @@
+"""A model diagnosed as the command line does it, on inputs of the caller's or on such as it draws."""
+
+from collections.abc import Callable, Collection
+
+import torch
+from torch import Tensor, nn
+
+from ..doctor.advise.short_run import Probing
+from ..doctor.diagnose import diagnose as diagnosed
+from ..doctor.diagnosis import Diagnosis
+from ..doctor.lint.patient import Loading
+from ..doctor.trace.forward import Inputs
+from ..errors import UserError
+from ..targets.target import SampleSettings, own_loss, sampled
+from ..targets.target import wanted_placement as configured_placement
+
+
+def diagnose(
+    model: nn.Module,
+    batch: Inputs | None = None,
+    *,
+    loss: Callable[..., Tensor] | None = None,
+    optimizer: str | torch.optim.Optimizer = "adam",
+    wanted_rate: float | None = None,
+    wanted_warmup_updates: int | None = None,
+    loading: Loading | None = None,
+    wanted_placement: str | None = None,
+    clip_norm: float | None = None,
+    silenced: str | Collection[str] = (),
+    target: str = "",
+    advise: bool = True,
+    probing: Probing | None = None,
+    watch: Callable[[str, int, int], None] = lambda stage, done, total: None,
+    tokens: int = 128,
+    sequences: int = 4,
+    seed: int = 0,
+) -> Diagnosis:
+    """What a model is, what is wrong with it, and its best learning rate, before its first update.
+
+    batch: what its forward is called with, by keyword (a mapping), by position (a sequence, or one tensor), or a
+    function that runs it and returns its output. Without it, random inputs of `sequences` sequences of `tokens` tokens
+    are drawn from `seed`, as `normscope doctor` draws them: for models of transformers, x-transformers, torch and timm,
+    and others that take ids alone. loss: maps the output to the mean loss per token in nats; without it the output's
+    own `loss`, or a loss on random targets. One with two arguments is given the batch as well.
+    optimizer: a name in `normscope.optim.OPTIMIZERS`, or an instance over the model's parameters, whose groups are
+    linted too.
+    wanted_rate: a peak rate to judge; without it, that of an optimiser's instance. wanted_warmup_updates: the length of
+    the warm-up that rises to it, 0 for none; without it, none is taken to be there. probing: short real trainings that
+    the advice is read from. loading: what happened when a checkpoint was loaded; None for initial weights.
+    wanted_placement: what the model is meant to be, such as pre-ln; without it, what its configuration says.
+    clip_norm: what the gradient's norm is clipped to. silenced: the id of a rule to leave out, or several.
+    watch: told of each stage as it begins, and of how many of its parts are done, of how many: of the rates, which take
+    longest, after each one. The number of parts may grow on the way.
+
+    A model with weights that are infinite or NaN is looked at with 0 in their place, without gradients or advice, and
+    the rule that finds them is the only one that is asked.
+
+    Weights, gradients, buffers, modes and random states are bit for bit as they were. Raises ValueError for a model
+    that cannot be looked at or that no inputs can be drawn for, a loss that is not finite, an unknown optimiser,
+    placement or rule, or a rate that is not positive.
+    """
+    if batch is None:
+        try:
+            batch, drawn_loss = sampled(model, SampleSettings(tokens=tokens, sequences=sequences, seed=seed))
+        except UserError as error:
+            raise ValueError(str(error)) from error
+        loss = loss or drawn_loss
+    return diagnosed(
+        model,
+        batch,
+        loss=loss or own_loss(model, batch),
+        optimizer=optimizer,
+        wanted_rate=wanted_rate,
+        wanted_warmup_updates=wanted_warmup_updates,
+        loading=loading,
+        wanted_placement=wanted_placement or configured_placement(model),
+        clip_norm=clip_norm,
+        silenced=(silenced,) if isinstance(silenced, str) else silenced,
+        target=target,
+        advise=advise,
+        probing=probing,
+        watch=watch,
+    )
