@@ -4,14 +4,17 @@ import math
 from dataclasses import dataclass
 from functools import partial
 
+import numpy as np
 import pytest
 
 from normscope.evidence.estimates import estimate, with_interval
 from normscope.measure import Estimate
 from normscope_studies.engine import checks
-from normscope_studies.engine.claims import claim, listed
-from normscope_studies.engine.figures import curves, line, scatter
-from normscope_studies.engine.page import Claim, table
+from normscope_studies.engine.claims import around, claim, foretold, listed, shown_span
+from normscope_studies.engine.deviation import mean_over_draws, spread_of
+from normscope_studies.engine.figures import beside_prediction, curves, line, scatter
+from normscope_studies.engine.page import Claim, numbers_table, table
+from normscope_studies.engine.pieces import Pieces
 
 NEAR, ABOVE, BELOW = (estimate([mean - 0.01, mean, mean + 0.01]) for mean in (0.0, 0.5, -0.5))
 
@@ -40,6 +43,40 @@ def test_a_bound_may_be_each_setting_s_own_and_an_answer_stands_beside_values():
         claimed({})
 
 
+def test_a_claim_of_a_value_has_bounds_on_both_sides_of_it():
+    assert around(0.5, 0.25) == {"least": 0.25, "greatest": 0.75}
+    assert around({"toy": 1.0, "text": 2.0}, 0.5) == {
+        "least": {"toy": 0.5, "text": 1.5},
+        "greatest": {"toy": 1.5, "text": 2.5},
+    }
+    assert around(0.0, {"toy": 1.0}) == {"least": {"toy": -1.0}, "greatest": {"toy": 1.0}}
+    assert (
+        claimed({"toy": ABOVE, "text": BELOW}, **around({"toy": 0.5, "text": 0.5}, 0.1)).conditions == "toy; not text"
+    )
+
+
+def test_an_estimate_of_several_places_is_written_from_its_least_to_its_greatest():
+    assert shown_span(estimate([[3.0, 1.0, 2.0], [3.0, 1.0, 2.0]])) == "1.000 to 3.000"
+
+
+def test_what_was_foretold_is_judged_curve_by_curve():
+    curves = {
+        name: [mean_over_draws(off * (1 + 1e-5 * np.array([[1.0, 0.0], [0.0, 1.0]])), [1.0, 1.0])]
+        for name, off in {"a": 1.01, "b": 1.2}.items()
+    }
+    made = foretold(name="n", statement="s", source="t", of="2 stacks", spread=spread_of(curves, limit_percent=5.0))
+    assert (made.verdict, made.conditions) == ("reproduced under conditions", "a; not b")
+    assert made.found.startswith("2 stacks: at most 20.00 % off (b, l = 0; standard error 0.00 %), 14.16 % root mean")
+    assert made.found.endswith("; 1 of 2 surely within the limit")
+
+
+def test_who_watches_learns_how_many_are_done(tmp_path):
+    told = []
+    pieces = Pieces(tmp_path, watch=lambda *now: told.append(now))
+    assert list(pieces.each("seeds", "ab")) == ["a", "b"]
+    assert told == [("seeds", 0, 2), ("seeds", 1, 2), ("seeds", 2, 2)]
+
+
 def test_very_many_values_are_told_by_their_ends():
     values = {f"seed {number}": estimate([number - 0.1, number + 0.1]) for number in range(13)}
     two = partial(with_interval, decimals=0)
@@ -64,6 +101,17 @@ def test_more_sentences_follow_and_a_value_is_written_as_asked():
 def test_a_table_has_a_row_a_record_and_writes_estimates_with_their_intervals():
     made = table("Ends", ["toy"], [("text", str.upper), ("loss", lambda _: ABOVE), ("count", len)])
     assert (made.columns, made.rows) == (["text", "loss", "count"], [["TOY", "0.500 ± 0.025", 3]])
+
+
+def test_a_table_of_columns_leaves_out_what_is_not_finite():
+    made = numbers_table("Numbers", {"x": [1, 2], "y": np.array([0.5, math.inf])})
+    assert (made.columns, made.rows) == (["x", "y"], [[1, 0.5], [2, None]])
+
+
+def test_a_prediction_is_drawn_beside_what_was_measured():
+    seen, told = beside_prediction("a", 2, [1, 2], [1.0, 3.0], [0.5, 0.5], 2.0)
+    assert (seen.label, seen.kind, seen.low, seen.high) == ("a, measured", "measured", [0.5, 2.5], [1.5, 3.5])
+    assert (told.label, told.kind, told.hue, told.y) == ("a, predicted", "predicted", 2, [2.0, 2.0])
 
 
 def test_curves_are_means_in_the_range_of_the_seeds_and_others_stand_before_them():
@@ -103,6 +151,7 @@ class Settings:
             Settings(rates=(2.0, 1.0)),
             "rates must be positive and rise",
         ),
+        (lambda config: checks.check_least(config, count=4), Settings(), "count must be at least 4, got 3"),
         (lambda config: checks.check_positive(config, "count"), Settings(count=0), "count must be positive, got 0"),
         (lambda config: checks.check_positive(config, "rates"), Settings(rates=(1.0, -1.0)), "rates must be positive"),
         (

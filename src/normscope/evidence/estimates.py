@@ -78,8 +78,8 @@ def with_interval(found: Estimate, decimals: int = 3) -> str:
     return interval(float(found.mean), float(found.half_width), decimals)
 
 
-def part(of: Estimate, places: slice | Sequence[int]) -> Estimate:
-    """Those places of a vector's estimate."""
+def part(of: Estimate, places: slice | Sequence[int] | int) -> Estimate:
+    """Those places of a vector's estimate, or one of them as a number's."""
     return Estimate(
         count=of.count, mean=of.mean[places], deviation=of.deviation[places], half_width=of.half_width[places]
     )

@@ -25,6 +25,13 @@ def check_rising(config: object, *names: str) -> None:
             raise ValueError(f"{name} must be positive and rise, got {values}")
 
 
+def check_least(config: object, **least: int) -> None:
+    """Refuse numbers below the least that each may be."""
+    for name, bound in least.items():
+        if (value := getattr(config, name)) < bound:
+            raise ValueError(f"{name} must be at least {bound}, got {value}")
+
+
 def check_positive(config: object, *names: str) -> None:
     """Refuse numbers of 0 or less, and tuples that hold one."""
     for name in names:

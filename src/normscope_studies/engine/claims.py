@@ -1,16 +1,17 @@
 """Claims with the verdict that the settings they were looked at in give them: one rule, one wording."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
-from normscope.evidence.estimates import with_interval
+from normscope.evidence.estimates import part, with_interval
 from normscope.evidence.judging import Answer, between, conditions_of, verdict_of
 from normscope.measure import Estimate
-from normscope.report.words import number
+from normscope.report.words import number, span
 
+from .deviation import Spread
 from .page import Claim
 
 Made = tuple[Claim, dict[str, Any]]
@@ -69,12 +70,41 @@ def judged(*, name: str, statement: str, source: str, found: str, holds: Mapping
     )
 
 
+def foretold(*, name: str, statement: str, source: str, of: str, spread: Spread, beside: str = "") -> Claim:
+    """The claim that what is predicted lies within a limit of what was measured, judged curve by curve.
+
+    of: what was drawn, which the sentence of what was found begins with. beside: more sentences.
+    """
+    within = f"{len(spread.within)} of {len(spread.holds)} surely within the limit"
+    found = ". ".join(filter(None, [f"{of}: {spread.words}; {within}", beside]))
+    return judged(name=name, statement=statement, source=source, found=found, holds=spread.holds)
+
+
+def around(value: _ClaimBound, by: _ClaimBound) -> dict[str, Any]:
+    """The bounds of a claim that something is `value`, `by` more or less."""
+    ends = {"least": -1, "greatest": 1}
+    settings = value if isinstance(value, Mapping) else by
+    if not isinstance(settings, Mapping):
+        return {end: _at(value, "") + sign * _at(by, "") for end, sign in ends.items()}
+    return {end: {one: _at(value, one) + sign * _at(by, one) for one in settings} for end, sign in ends.items()}
+
+
+def by_names(found: Estimate, names: Iterable[str]) -> dict[str, Estimate]:
+    """The places of an estimate by the names of the settings that they stand for."""
+    return {name: part(found, place) for place, name in enumerate(names)}
+
+
 def listed(values: Mapping[str, Estimate], shown: Callable[[Estimate], str] = with_interval) -> str:
     """ "Post-LN: 0.120 ± 0.031; Pre-LN: 0.002 ± 0.010"; of very many, from the lowest to the highest."""
     if len(values) <= _LISTED:
         return "; ".join(f"{setting}: {shown(one)}" for setting, one in values.items())
     lowest, highest = (which(values, key=lambda setting: float(values[setting].mean)) for which in (min, max))
     return f"from {shown(values[lowest])}, {lowest}, to {shown(values[highest])}, {highest}"
+
+
+def shown_span(found: Estimate) -> str:
+    """Of several places, the least mean and the greatest."""
+    return span(found.mean.tolist())
 
 
 def shown_factor(found: Estimate, decimals: int = 2) -> str:

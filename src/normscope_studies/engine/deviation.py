@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from normscope.evidence.judging import Answer, all_hold, answers
 from normscope.measure.statistics import t_quantile
+from normscope.report.words import number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +85,14 @@ class Spread:
             **dict.fromkeys(self.beyond, False),
             **dict.fromkeys(self.undecided, None),
         }
+
+    @property
+    def words(self) -> str:
+        """How far they are off, in a clause."""
+        return (
+            f"at most {number(self.largest, 2)} % off ({self.where}, l = {self.place}; standard error "
+            f"{number(self.standard_error, 2)} %), {number(self.root_mean_square, 2)} % root mean square"
+        )
 
 
 def spread_of(curves: Mapping[str, Sequence[Compared]], *, limit_percent: float, first: int = 0) -> Spread:

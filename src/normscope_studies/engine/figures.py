@@ -46,6 +46,16 @@ def line(label: str, kind: Kind, hue: int, x: ArrayLike, y: ArrayLike | float) -
     return Series(label=label, kind=kind, hue=hue, x=places, y=values)
 
 
+def beside_prediction(
+    label: str, hue: int, x: ArrayLike, mean: ArrayLike, half_width: ArrayLike, predicted: ArrayLike | float
+) -> list[Series]:
+    """What was measured, in a band of mean ± half width, and what was predicted for it; all (X,)."""
+    return [
+        measured(f"{label}, measured", hue, x, mean, half_width),
+        line(f"{label}, predicted", "predicted", hue, x, predicted),
+    ]
+
+
 def curves(
     title: str,
     arms: Mapping[str, Sequence[Sequence[float]]],
