@@ -3,7 +3,9 @@
 # S = sequences, T = tokens of each, N = S·T packed tokens, D = width, F = inner width (here D), V = vocabulary
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -14,8 +16,43 @@ from normscope.model.initialisation import initialise
 from normscope.placement import StackShape, named
 from normscope.train.device import seed_weights
 
+from ..engine.checks import check_least
+
 ROWS = {"N(0, 1/d)": -0.5, "N(0, 1)": 0.0}
 """What rows of the output projection are drawn from: their elements have the standard deviation d to this power."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Theorem1Config:
+    """Encoders in the setting of section 3.3. Raises ValueError for what cannot be drawn or fitted."""
+
+    depths: tuple[int, ...]
+    """Blocks, at `width`."""
+    width: int
+    widths: tuple[int, ...]
+    """At `blocks` blocks."""
+    blocks: int
+    seeds: int
+    tokens: int = 16
+    """Of the longer sequences; the others have one."""
+    sequences: int = 8
+    """Of each draw of the weights, each with a loss of its own."""
+    vocabulary: int = 4096
+
+    def __post_init__(self) -> None:
+        for name in ("depths", "widths"):
+            values = getattr(self, name)
+            if len(values) < 3 or values[0] < 1 or any(a >= b for a, b in pairwise(values)):
+                raise ValueError(f"{name} must be three or more rising numbers from 1 on, got {values}")
+        check_least(self, width=4, blocks=1, seeds=2, tokens=2, sequences=1, vocabulary=2)
+        if odd := [width for width in (self.width, *self.widths) if width % 2 or width < 4]:
+            raise ValueError(f"widths must be even and at least 4, got {odd[0]}")
+
+    def shapes(self, over: Literal["blocks", "width"]) -> list[tuple[int, int]]:
+        """(blocks, width) of every place of a sweep."""
+        if over == "blocks":
+            return [(depth, self.width) for depth in self.depths]
+        return [(self.blocks, width) for width in self.widths]
 
 
 def sweeps_of_seed(

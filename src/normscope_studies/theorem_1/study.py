@@ -1,182 +1,124 @@
 """Theorem 1: how large the gradient of the last W₂ is over depth and over width, beside its bounds."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
-from itertools import pairwise, product
+from dataclasses import replace
+from itertools import product
 from typing import Any, Literal
 
 import numpy as np
 
-from normscope.evidence.estimates import Floats, plain_estimate, with_interval
-from normscope.report.chart import Kind, Panel, Series
+from normscope.evidence.estimates import plain_estimate
+from normscope.report.chart import Panel
 
-from ..engine.page import StudyFigure, StudyTable
+from ..engine.figures import line, measured
+from ..engine.page import StudyFigure, StudyTable, numbers_table, table
 from ..engine.pieces import Pieces
 from ..engine.study import Findings, Scale, Study
 from ..theory import corrected, paper
 from . import ABOUT
-from .claims import DELTA, EPSILON, LONG, SHORT, SIDES, Half, Sweep, claims, order_exponent, saturated_loss_gradient
-from .measure import sweeps_of_seed
+from .claims import claims
+from .measure import Theorem1Config, sweeps_of_seed
+from .sweeps import DELTA, EPSILON, LONG, SHORT, SIDES, BoundKind, Half, Sweep
 
 _INK, _GREEN, _PINK = -1, 2, 3
+_LINES: dict[str, tuple[BoundKind, int]] = {
+    "paper's order, d√(ln d) or d√(ln d / L)": ("paper_order", _INK),
+    "paper's bound with its constants": ("paper_bound", _PINK),
+    "corrected bound, O(√d) or O(√(d/L))": ("corrected_bound", _GREEN),
+}
+
+
+_CAPTIONS = {
+    "blocks": "Measured with its 95 % interval, predicted, and the bounds, which take ‖∂L/∂x‖ to be 1; of the paper "
+    "there is its order with constant 1, and the bound with the constants of its proof.",
+    "width": "Above with output rows of length 1, as the theorem needs them; below with rows from N(0, 1): ‖∂L/∂x‖ "
+    "grows as √(2d) and brings the gradient of W₂ to order d.",
+}
 
 
 def figures(sweeps: Sequence[Sweep]) -> list[StudyFigure]:
     """Over depth, and over width for both kinds of output rows."""
-    sides = list({sweep.side.title: sweep.side for sweep in sweeps}.values())
-    deep = [_panel([s for s in sweeps if s.side is side and s.over == "blocks"]) for side in sides]
-    wide = [
-        _panel([s for s in sweeps if s.side is side and s.over == "width" and s.rows == rows])
-        for rows in dict.fromkeys(sweep.rows for sweep in sweeps)
-        for side in sides
-    ]
-    titles = "The last W₂'s gradient over depth", "The last W₂'s gradient over width"
+    shown: dict[tuple[str, str, str], list[Sweep]] = {}
+    for sweep in sorted(sweeps, key=lambda one: one.rows == LONG):
+        shown.setdefault((sweep.over, sweep.side.title, sweep.rows), []).append(sweep)
     return [
         StudyFigure.of_panels(
-            name="depth",
-            title=titles[0],
-            caption="Measured with its 95 % interval, predicted, and the bounds, which take ‖∂L/∂x‖ to be 1; of the "
-            "paper there is its order with constant 1, and the bound with the constants of its proof.",
-            panels=deep,
-            told=titles[0],
+            name=name,
+            title=f"The last W₂'s gradient over {name}",
+            caption=_CAPTIONS[over],
+            panels=[_panel(several) for (one, _, _), several in shown.items() if one == over],
             wide=True,
-        ),
-        StudyFigure.of_panels(
-            name="width",
-            title=titles[1],
-            caption="Above with output rows of length 1, as the theorem needs them; below with rows from N(0, 1): "
-            "‖∂L/∂x‖ grows as √(2d) and brings the gradient of W₂ to order d.",
-            panels=wide,
-            told=titles[1],
-            wide=True,
-        ),
+        )
+        for over, name in (("blocks", "depth"), ("width", "width"))
     ]
 
 
 def _panel(sweeps: Sequence[Sweep]) -> Panel:
     first = sweeps[0]
-    where = f"d = {first.shapes[0][1]}" if first.over == "blocks" else f"{first.shapes[0][0]} blocks"
+    deep = first.over == "blocks"
+    where = f"d = {first.shapes[0][1]}" if deep else f"{first.shapes[0][0]} blocks, rows {first.rows}"
+    series = []
+    for hue, sweep in enumerate(sweeps):
+        label, found = f"measured, {sweep.name}", sweep.mean
+        series.append(measured(label, hue, sweep.x, found.mean, found.half_width))
+        if np.isfinite(sweep.predicted_X).all():
+            series.append(line(f"predicted, {sweep.name}", "predicted", hue, sweep.x, sweep.predicted_X))
+    for label, (kind, hue) in _LINES.items():
+        if kind == "paper_order" or first.rows == SHORT:
+            series.append(line(label, "claimed", hue, first.x, first.bounds(kind)))
     return Panel(
-        title=f"{first.side.title}, {where}" + (f", rows {first.rows}" if first.over == "width" else ""),
-        xlabel="blocks L" if first.over == "blocks" else "width d",
+        title=f"{first.side.title}, {where}",
+        xlabel="blocks L" if deep else "width d",
         ylabel="‖∂L/∂W₂‖",
-        series=list(_series(sweeps)),
+        series=series,
         log_x=True,
         log_y=True,
     )
 
 
-def _series(sweeps: Sequence[Sweep]) -> Iterator[Series]:
-    def line(label: str, kind: Kind, hue: int, y: Sequence[float]) -> Series:
-        return Series(label=label, kind=kind, hue=hue, x=first.x, y=y)
-
-    first = sweeps[0]
-    for hue, sweep in enumerate(sweeps):
-        found = sweep.mean
-        yield Series(
-            label=f"measured, {sweep.name}",
-            kind="measured",
-            hue=hue,
-            x=sweep.x,
-            y=found.mean.tolist(),
-            low=found.low.tolist(),
-            high=found.high.tolist(),
-        )
-        if np.isfinite(sweep.predicted_X).all():
-            yield line(f"predicted, {sweep.name}", "predicted", hue, sweep.predicted_X.tolist())
-    yield line("paper's order, d√(ln d) or d√(ln d / L)", "claimed", _INK, first.bounds("paper_order").tolist())
-    if first.rows == SHORT:
-        yield line("paper's bound with its constants", "claimed", _PINK, first.bounds("paper_bound").tolist())
-        yield line("corrected bound, O(√d) or O(√(d/L))", "claimed", _GREEN, first.bounds("corrected_bound").tolist())
-
-
 def tables(sweeps: Sequence[Sweep]) -> list[StudyTable]:
     """Exponents first, then every sweep's values."""
-    return [_exponents(sweeps), *(_values_table(sweep) for sweep in sweeps)]
-
-
-def _exponents(sweeps: Sequence[Sweep]) -> StudyTable:
-    def claimed(sweep: Sweep) -> float:
-        return order_exponent(sweep) if sweep.over == "width" else sweep.side.depth_exponent
-
-    def expected(sweep: Sweep) -> float:
-        if sweep.over == "blocks":
-            return sweep.side.depth_exponent
-        return 0.5 if sweep.rows == SHORT else 1.0
-
-    return StudyTable(
-        title="Exponents of the gradient, fitted seed by seed (over depth: the deeper half)",
-        columns=["placement", "over", "output rows", "sequence", "measured", "paper", "corrected"],
-        rows=[
-            [s.side.title, s.over, s.rows, s.name, with_interval(s.exponent), claimed(s), expected(s)] for s in sweeps
+    exponents = table(
+        "Exponents of the gradient, fitted seed by seed (over depth: the deeper half)",
+        sweeps,
+        [
+            ("placement", lambda one: one.side.title),
+            ("over", lambda one: one.over),
+            ("output rows", lambda one: one.rows),
+            ("sequence", lambda one: one.name),
+            ("measured", lambda one: one.exponent),
+            ("paper", lambda one: one.claimed_exponent),
+            ("corrected", lambda one: one.expected_exponent),
         ],
     )
-
-
-def _values_table(sweep: Sweep) -> StudyTable:
-    found = sweep.mean
-    lines = [sweep.bounds("corrected_bound"), sweep.bounds("paper_order"), sweep.bounds("paper_bound")]
-    columns = [found.mean, found.half_width, sweep.predicted_X, *lines]
-    numbers = np.where(np.isfinite(columns), columns, np.nan).T.tolist()
-    return StudyTable(
-        title=f"{sweep.side.title} over {sweep.over}, {sweep.name}, rows {sweep.rows}",
-        columns=[sweep.over, "measured", "±", "predicted", "corrected bound", "paper's order", "paper's bound"],
-        rows=[
-            [x, *(value if np.isfinite(value) else None for value in row)]
-            for x, row in zip(sweep.x, numbers, strict=True)
-        ],
-    )
-
-
-# S = seeds, X = places of a sweep, Q = sequences
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Theorem1Config:
-    """Encoders in the setting of section 3.3. Raises ValueError for what cannot be drawn or fitted."""
-
-    depths: tuple[int, ...]
-    """Blocks, at `width`."""
-    width: int
-    widths: tuple[int, ...]
-    """At `blocks` blocks."""
-    blocks: int
-    seeds: int
-    tokens: int = 16
-    """Of the longer sequences; the others have one."""
-    sequences: int = 8
-    """Of each draw of the weights, each with a loss of its own."""
-    vocabulary: int = 4096
-
-    def __post_init__(self) -> None:
-        for name, values in (("depths", self.depths), ("widths", self.widths)):
-            if len(values) < 3 or values[0] < 1 or any(a >= b for a, b in pairwise(values)):
-                raise ValueError(f"{name} must be three or more rising numbers from 1 on, got {values}")
-        for name, least in {"width": 4, "blocks": 1, "seeds": 2, "tokens": 2, "sequences": 1, "vocabulary": 2}.items():
-            if getattr(self, name) < least:
-                raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
-        if odd := [width for width in (self.width, *self.widths) if width % 2 or width < 4]:
-            raise ValueError(f"widths must be even and at least 4, got {odd[0]}")
-
-    def shapes(self, over: Literal["blocks", "width"]) -> list[tuple[int, int]]:
-        """(blocks, width) of every place of a sweep."""
-        if over == "blocks":
-            return [(depth, self.width) for depth in self.depths]
-        return [(self.blocks, width) for width in self.widths]
+    values = [
+        numbers_table(
+            f"{one.side.title} over {one.over}, {one.name}, rows {one.rows}",
+            {
+                one.over: one.x,
+                "measured": one.mean.mean,
+                "±": one.mean.half_width,
+                "predicted": one.predicted_X,
+                "corrected bound": one.bounds("corrected_bound"),
+                "paper's order": one.bounds("paper_order"),
+                "paper's bound": one.bounds("paper_bound"),
+            },
+        )
+        for one in sweeps
+    ]
+    return [exponents, *values]
 
 
 CPU = Theorem1Config(
     depths=(2, 4, 6, 8, 12, 16, 24, 32, 48), width=512, widths=(64, 128, 256, 512, 1024), blocks=6, seeds=32
 )
+_SMOKE = Theorem1Config(
+    depths=(2, 4, 8), width=32, widths=(16, 32, 64), blocks=2, seeds=3, tokens=4, sequences=2, vocabulary=256
+)
 SCALES = {
-    "smoke": Scale(
-        config=Theorem1Config(
-            depths=(2, 4, 8), width=32, widths=(16, 32, 64), blocks=2, seeds=3, tokens=4, sequences=2, vocabulary=256
-        ),
-        decides=False,
-    ),
+    "smoke": Scale(config=_SMOKE, decides=False),
     "cpu": Scale(config=CPU),
-    "paper": Scale(config=Theorem1Config(**{**asdict(CPU), "seeds": 64})),
+    "paper": Scale(config=replace(CPU, seeds=64)),
 }
 
 
@@ -193,54 +135,42 @@ def run(config: Theorem1Config, pieces: Pieces) -> Findings:
 
 
 def _sweeps(side: Half, config: Theorem1Config, pieces: Pieces) -> Iterator[Sweep]:
-    """In both directions, for both numbers of tokens, and over width for both kinds of rows."""
+    """In both directions, for both numbers of tokens, and over width for both kinds of rows; a piece a seed."""
+    vocabulary = config.vocabulary
+    sizes: dict[str, Any] = {
+        "tokens": [1, config.tokens],
+        "sequences": config.sequences,
+        "vocabulary": vocabulary,
+    }
+    places = {over: config.shapes(over) for over in ("blocks", "width")}
     seeds = []
-    for done in range(config.seeds):
-        pieces.watch(side.title, done, config.seeds)
-        seeds.append(_seed(side, config, done + 1, pieces))
-    pieces.watch(side.title, config.seeds, config.seeds)
+    for seed in pieces.each(side.title, range(1, config.seeds + 1)):
+        asked = {"placement": side.placement, "seed": seed, "shapes": places, **sizes}
+        name = f"{side.placement}/seed-{seed}"
+        seeds.append(pieces.get(name, asked, sweeps_of_seed, side.placement, places, seed, **sizes))
     choices: list[tuple[Literal["blocks", "width"], str]] = [("blocks", SHORT), ("width", SHORT), ("width", LONG)]
     for (over, rows), tokens in product(choices, (1, config.tokens)):
-        shapes = config.shapes(over)
+        gradients_SXQ, loss_gradients_SXQ = (
+            np.array([[_entry(place, tokens, rows)[what] for place in seed[over]] for seed in seeds], dtype=np.float64)
+            for what in ("gradient_norms", "loss_gradient_norms")
+        )
         yield Sweep(
             side=side,
             over=over,
             tokens=tokens,
             rows=rows,
-            shapes=shapes,
-            gradients_SXQ=_values(seeds, over, tokens, rows, "gradient_norms"),
-            loss_gradients_SXQ=_values(seeds, over, tokens, rows, "loss_gradient_norms"),
-            predicted_X=np.array([_predicted(side, shape, tokens, rows, config.vocabulary) for shape in shapes]),
+            shapes=places[over],
+            gradients_SXQ=gradients_SXQ,
+            loss_gradients_SXQ=loss_gradients_SXQ,
+            predicted_X=np.array(
+                [side.predicted(*shape, tokens=tokens, rows=rows, vocabulary=vocabulary) for shape in places[over]]
+            ),
         )
 
 
-def _seed(side: Half, config: Theorem1Config, seed: int, pieces: Pieces) -> dict[str, Any]:
-    """By direction, for each place what `last_layer_gradients` gives."""
-    sizes: dict[str, Any] = {
-        "tokens": [1, config.tokens],
-        "sequences": config.sequences,
-        "vocabulary": config.vocabulary,
-    }
-    shapes = {over: config.shapes(over) for over in ("blocks", "width")}
-    asked = {"placement": side.placement, "seed": seed, "shapes": shapes, **sizes}
-    return pieces.get(  # type: ignore[no-any-return]
-        f"{side.placement}/seed-{seed}", asked, sweeps_of_seed, side.placement, shapes, seed, **sizes
-    )
-
-
-def _values(seeds: Sequence[dict[str, Any]], over: str, tokens: int, rows: str, key: str) -> Floats:
-    def one(entries: list[dict[str, Any]]) -> list[float]:
-        found: list[float] = next(e[key] for e in entries if (e["tokens"], e["rows"]) == (tokens, rows))
-        return found
-
-    return np.array([[one(entries) for entries in seed[over]] for seed in seeds], dtype=np.float64)
-
-
-def _predicted(side: Half, shape: tuple[int, int], tokens: int, rows: str, vocabulary: int) -> float:
-    if rows == SHORT:
-        return side.one_token(*shape) if tokens == 1 else side.predicted(*shape, tokens=tokens, vocabulary=vocabulary)
-    # Behind long rows positions that are alike are all taken for the same word: no closed form for several.
-    return side.one_token(*shape, saturated_loss_gradient(shape[1])) if tokens == 1 else float("nan")
+def _entry(place: Sequence[dict[str, Any]], tokens: int, rows: str) -> dict[str, Any]:
+    """Of what `last_layer_gradients` gives."""
+    return next(entry for entry in place if (entry["tokens"], entry["rows"]) == (tokens, rows))
 
 
 def _conditions(config: Theorem1Config) -> list[tuple[str, str]]:
@@ -278,19 +208,15 @@ def _data(sweep: Sweep) -> dict[str, Any]:
         "width": [width for _, width in sweep.shapes],
         "gradient_norm": plain_estimate(sweep.mean),
         "exponent": plain_estimate(sweep.exponent),
-        "claimed_exponent": order_exponent(sweep) if sweep.over == "width" else sweep.side.depth_exponent,
-        "loss_gradient_norm": np.sqrt(np.square(sweep.loss_gradients_SXQ).mean((0, 2))),
+        "claimed_exponent": sweep.claimed_exponent,
+        "loss_gradient_norm": sweep.loss_gradients_X,
         "predicted": sweep.predicted_X,
         "measured_over_predicted": plain_estimate(sweep.ratio),
     }
-    for kind in ("paper_order", "paper_bound", "corrected_bound"):
+    for kind, _ in _LINES.values():
         found[kind] = sweep.bounds(kind)
         found[f"{kind}_over_measured"] = sweep.slack(kind)
-    return found | {f"above_{kind}": sweep.exceeding(kind) for kind in ("paper_bound", "corrected_bound")}
+    return found | {f"above_{kind}": int(sweep.above_SXQ(kind).sum()) for kind in ("paper_bound", "corrected_bound")}
 
 
-STUDY = Study(
-    about=ABOUT,
-    scales=SCALES,
-    run=run,
-)
+STUDY = Study(about=ABOUT, scales=SCALES, run=run)
