@@ -10,7 +10,8 @@ import pytest
 from normscope.measure import Estimate
 from normscope_studies.engine.pieces import Pieces
 from normscope_studies.engine.study import run_study
-from normscope_studies.lemmas.claims import claims, pre_ln_bounds
+from normscope_studies.lemmas.claims import claims
+from normscope_studies.lemmas.claims import pre_ln as bounded
 from normscope_studies.lemmas.measure import LemmasConfig, jacobians, post_ln, pre_ln, relu
 from normscope_studies.lemmas.study import STUDY, estimated
 from normscope_studies.theory import corrected
@@ -55,7 +56,7 @@ def jacobian(config: LemmasConfig, **changes) -> list[dict]:
 
 def verdicts(config=SMALL, hidden_off=1e-6, singular=None, **changes) -> dict[str, tuple[str, str]]:
     made = claims(config, faked(config, **changes), singular or jacobian(config), hidden_off)
-    return {claim.name: (claim.verdict, claim.conditions) for claim, _ in made}
+    return {claim.name: (claim.verdict, claim.conditions) for claim in made}
 
 
 STEPS, LAST = "Lemma 2, Post-LN, the steps of Table 1", "Lemma 2, Post-LN, before the last norm"
@@ -111,13 +112,13 @@ class TestVerdicts:
         """At 4.59 ± 7.32 % neither within 3 % nor beyond it can be said."""
         exact = np.array([q for q, _ in corrected.pre_ln_stream(SMALL.blocks, tokens=SMALL.tokens)])
         wide = Estimate(count=9, mean=1.0459 * exact, deviation=exact, half_width=0.0732 * exact)
-        claim, _ = pre_ln_bounds(SMALL, wide)[-1]
+        claim = bounded(SMALL, wide)[-1]
         assert "4.59 % ± 7.32 % off" in claim.found
         assert (claim.verdict, claim.conditions) == ("undecided", "")
         near = Estimate(count=9, mean=1.01 * exact, deviation=exact, half_width=0.01 * exact)
-        assert pre_ln_bounds(SMALL, near)[-1][0].verdict == "reproduced"
+        assert bounded(SMALL, near)[-1].verdict == "reproduced"
         far = Estimate(count=9, mean=1.0459 * exact, deviation=exact, half_width=0.01 * exact)
-        assert pre_ln_bounds(SMALL, far)[-1][0].verdict == "not reproduced"
+        assert bounded(SMALL, far)[-1].verdict == "not reproduced"
 
 
 class TestMeasured:

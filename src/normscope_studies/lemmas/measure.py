@@ -23,6 +23,8 @@ from normscope.model.norms import NORMS
 from normscope.placement import StackShape, named
 from normscope.train.device import seed_weights
 
+from ..engine.checks import check_least
+
 _Key = TypeVar("_Key", bound=Hashable)
 STEPS = 6
 """The hidden state, and the five superscripts of Table 1."""
@@ -50,9 +52,7 @@ class LemmasConfig:
     """Lemma 3: of the vectors whose singular values are all computed."""
 
     def __post_init__(self) -> None:
-        for name, least in (("width", 4), ("tokens", 1), ("blocks", 1), ("seeds", 2), ("vectors", 2)):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
+        check_least(self, width=4, tokens=1, blocks=1, seeds=2, vectors=2)
         if not self.sigmas or min(self.sigmas) <= 0:
             raise ValueError(f"sigmas must be positive, and there must be one, got {self.sigmas}")
         if not self.means:

@@ -5,19 +5,18 @@ from dataclasses import asdict
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from normscope.evidence.estimates import Floats, estimate, plain_estimate
+from normscope.evidence.estimates import estimate, plain_estimate
 from normscope.measure import Estimate
-from normscope.report.chart import Panel, Series
+from normscope.report.chart import Panel
 
 from ..engine.figures import line, measured
-from ..engine.page import StudyFigure, StudyTable
+from ..engine.page import StudyFigure, StudyTable, numbers_table
 from ..engine.pieces import Pieces
 from ..engine.study import Findings, Scale, Study
 from ..theory import corrected, paper
 from . import ABOUT
-from .claims import Estimates, claims
+from .claims import Estimates, claims, completed_bounds, counted_bounds
 from .measure import STEPS, LemmasConfig, jacobians, post_ln, pre_ln, relu
 
 
@@ -81,68 +80,68 @@ def figures(config: LemmasConfig, of: Estimates) -> list[StudyFigure]:
 
 def tables(config: LemmasConfig, of: Estimates) -> list[StudyTable]:
     """Lemma 1 by σ, Lemma 2 by depth, Lemma 3 by mean."""
-    q, shares, deviation = of["pre-ln"], of["relu"], of["relu deviation"]
-    predicted = corrected.pre_ln_stream(config.blocks, tokens=config.tokens)
-    bounds = [corrected.pre_ln_squared_norm(done, width=1) for done in range(config.blocks + 1)]
-    norms = ("layer-norm", "layer-norm exact", "claimed", "rms-norm")
+    q, bounds_X2, shown = of["pre-ln"], completed_bounds(config.blocks), _some(config.blocks)
+    predicted = np.array([one for one, _ in corrected.pre_ln_stream(config.blocks, tokens=config.tokens)])
+    blocks = [depth for depth in shown if depth]
+    names = {**{f"step {step}": f"x{sup}" for step, sup in enumerate("¹²³⁴⁵", 1)}, "step 0": "x_{l+1}"}
     return [
-        StudyTable(
-            title="Lemma 1",
-            columns=["σ", "E‖ReLU(X)‖² / (σ² d)", "±", "deviation of one / mean"],
-            rows=_rows(config.sigmas, shares.mean, shares.half_width, deviation.mean),
+        numbers_table(
+            "Lemma 1",
+            {
+                "σ": config.sigmas,
+                "E‖ReLU(X)‖² / (σ² d)": of["relu"].mean,
+                "±": of["relu"].half_width,
+                "deviation of one / mean": of["relu deviation"].mean,
+            },
         ),
-        StudyTable(
-            title="Lemma 2, Pre-LN: E‖x_l‖² / d after l blocks",
-            columns=["l", "measured", "±", "predicted", "1 + l/2", "1 + 3l/2"],
-            rows=[
-                [depth, *_floats((q.mean[depth], q.half_width[depth], predicted[depth][0], *bounds[depth]))]
-                for depth in _some(config.blocks)
-            ],
+        numbers_table(
+            "Lemma 2, Pre-LN: E‖x_l‖² / d after l blocks",
+            {
+                "l": shown,
+                "measured": q.mean[shown],
+                "±": q.half_width[shown],
+                "predicted": predicted[shown],
+                "1 + l/2": bounds_X2[shown, 0],
+                "1 + 3l/2": bounds_X2[shown, 1],
+            },
         ),
-        StudyTable(
-            title="Lemma 2, Post-LN: E‖x‖² / d by block",
-            columns=["block", *(f"x{sup}" for sup in "¹²³⁴⁵"), "x_{l+1}"],
-            rows=[
-                [block, *_floats(of[f"step {step}"].mean[block - 1] for step in (*range(1, STEPS), 0))]
-                for block in _some(config.blocks)
-                if block
-            ],
+        numbers_table(
+            "Lemma 2, Post-LN: E‖x‖² / d by block",
+            {"block": blocks, **{name: of[step].mean[np.array(blocks) - 1] for step, name in names.items()}},
         ),
-        StudyTable(
-            title="Lemma 3: ‖J‖₂ by the mean of x",
-            columns=["mean", "LayerNorm", "√d / ‖x - mean‖", "√d / ‖x‖ (claimed)", "RMSNorm"],
-            rows=_rows(config.means, *(of[name].mean for name in norms)),
+        numbers_table(
+            "Lemma 3: ‖J‖₂ by the mean of x",
+            {
+                "mean": config.means,
+                "LayerNorm": of["layer-norm"].mean,
+                "√d / ‖x - mean‖": of["layer-norm exact"].mean,
+                "√d / ‖x‖ (claimed)": of["claimed"].mean,
+                "RMSNorm": of["rms-norm"].mean,
+            },
         ),
     ]
 
 
 def _pre_ln_panels(config: LemmasConfig, q: Estimate) -> list[Panel]:
-    d, blocks = config.width, config.blocks
-    depths = np.arange(blocks + 1)
-    bounds = np.array([corrected.pre_ln_squared_norm(int(done), width=d) for done in depths]) / d
-    predicted = [one for one, _ in corrected.pre_ln_stream(blocks, tokens=config.tokens)]
-    layers = np.arange(1, min(blocks, _FIRST_LAYERS) + 1)
-    stated = np.array([paper.pre_ln_squared_norm(int(layer), width=d) for layer in layers]) / d
+    """The first states beside bounds, wherever l starts to count."""
+    depths, layers = np.arange(config.blocks + 1), np.arange(1, min(config.blocks, _FIRST_LAYERS) + 1)
+    predicted = [one for one, _ in corrected.pre_ln_stream(config.blocks, tokens=config.tokens)]
     digests = line("in digests, a lower bound: 1 + 2l", "claimed", 3, depths, 1.0 + 2 * depths)
-    return [
-        _between("l completed blocks", q, predicted, depths, bounds, [digests]),
-        _between("l the layer that reads x_l", q, predicted, layers, stated, []),
-    ]
-
-
-def _between(
-    title: str, q: Estimate, predicted: Sequence[float], l_X: NDArray[np.int_], bounds_X2: Floats, more: list[Series]
-) -> Panel:
-    """The first len(l_X) states, wherever l starts to count."""
-    count = len(l_X)
-    series = [
-        measured("measured", 0, l_X, q.mean[:count], q.half_width[:count]),
-        line("predicted", "predicted", 0, l_X, predicted[:count]),
-        line("claimed: 1 + l/2", "claimed", 1, l_X, bounds_X2[:, 0]),
-        line("claimed: 1 + 3l/2", "claimed", 2, l_X, bounds_X2[:, 1]),
-        *more,
-    ]
-    return Panel(title=title, xlabel="l", ylabel="E‖x_l‖² / d", series=series, from_zero=True)
+    panels = []
+    for title, l_X, bounds_X2, more in (
+        ("l completed blocks", depths, completed_bounds(config.blocks), [digests]),
+        ("l the layer that reads x_l", layers, counted_bounds(len(layers)), []),
+    ):
+        count = len(l_X)
+        series = [
+            measured("measured", 0, l_X, q.mean[:count], q.half_width[:count]),
+            line("predicted", "predicted", 0, l_X, predicted[:count]),
+            line("claimed: 1 + l/2", "claimed", 1, l_X, bounds_X2[:, 0]),
+            line("claimed: 1 + 3l/2", "claimed", 2, l_X, bounds_X2[:, 1]),
+            *more,
+        ]
+        panels.append(Panel(title=title, xlabel="l", ylabel="E‖x_l‖² / d", series=series, from_zero=True))
+    return panels
 
 
 def _post_ln_panel(config: LemmasConfig, of: Estimates) -> Panel:
@@ -151,15 +150,13 @@ def _post_ln_panel(config: LemmasConfig, of: Estimates) -> Panel:
     attention = np.array([corrected.uniform_attention_share(rho, tokens=config.tokens) for rho in cosines])
     series = []
     for hue, (step, name) in enumerate({1: "x¹", 2: "x²", 4: "x⁴", 5: "x⁵"}.items()):
-        least, greatest = paper.post_ln_squared_norm(step, width=config.width)
+        least, greatest = paper.post_ln_squared_norm(step, width=1)
         found = of[f"step {step}"]
         series.append(measured(f"{name}, measured", hue, blocks, found.mean, found.half_width))
         if least == greatest:
-            value = least / config.width
-            series.append(line(f"{name}, claimed: {value:g}", "claimed", hue, blocks, value))
+            series.append(line(f"{name}, claimed: {least:g}", "claimed", hue, blocks, least))
         else:
-            offset = least / config.width
-            series.append(line(f"{name}, predicted", "predicted", hue, blocks, offset + attention))
+            series.append(line(f"{name}, predicted", "predicted", hue, blocks, least + attention))
     return Panel(
         title="x¹ is attention, x⁴ the feed-forward", xlabel="block", ylabel="E‖x‖² / d", series=series, from_zero=True
     )
@@ -186,35 +183,21 @@ def _some(blocks: int) -> list[int]:
     return [depth for depth in range(blocks + 1) if depth <= _FIRST_LAYERS or depth % 4 == 0 or depth == blocks]
 
 
-def _rows(*columns: Any) -> list[list[float]]:
-    return [_floats(row) for row in zip(*columns, strict=True)]
-
-
-def _floats(values: Any) -> list[float]:
-    return [float(value) for value in values]
-
-
 def run(config: LemmasConfig, pieces: Pieces) -> Findings:
     """One piece a seed and lemma."""
     parts = {"relu": relu, "post-ln": post_ln, "pre-ln": pre_ln, "jacobian": jacobians}
     found: dict[str, list[Any]] = {name: [] for name in parts}
-    for seed in range(1, config.seeds + 1):
-        pieces.watch("seeds", seed - 1, config.seeds)
+    for seed in pieces.each("seeds", range(1, config.seeds + 1)):
         for name, measure in parts.items():
             asked = {**asdict(config), "seeds": None, "seed": seed}
             found[name].append(pieces.get(f"{name}/seed-{seed}", asked, measure, config, seed))
-    pieces.watch("seeds", config.seeds, config.seeds)
     estimates = estimated(found)
-    made = claims(config, estimates, found["jacobian"], max(one["hidden_off"] for one in found["post-ln"]))
     return Findings(
         conditions=_conditions(config),
-        claims=[claim for claim, _ in made],
+        claims=claims(config, estimates, found["jacobian"], max(one["hidden_off"] for one in found["post-ln"])),
         figures=figures(config, estimates),
         tables=tables(config, estimates),
-        data={
-            "judged": {claim.name: numbers for claim, numbers in made},
-            "estimates": {name: plain_estimate(one) for name, one in estimates.items()},
-        },
+        data={"estimates": {name: plain_estimate(one) for name, one in estimates.items()}},
     )
 
 
@@ -225,22 +208,18 @@ def _conditions(config: LemmasConfig) -> list[tuple[str, str]]:
         ("Tokens", f"one sequence of {config.tokens} independent tokens from N(0, I_d) a seed"),
         ("Lemma 1", f"{config.vectors} vectors for each σ of {', '.join(f'{s:g}' for s in config.sigmas)} a seed"),
         ("Seeds", f"{config.seeds}, counted from 1: weights and vectors"),
-        (
-            "Spread",
-            "means over seeds ± 95 % intervals (Student's t); a statement holds where the whole interval lies within "
-            "it, fails where the whole interval lies outside, and is undecided in between",
-        ),
+        ("Spread", "means over seeds ± 95 % intervals (Student's t); a statement holds where the whole interval lies "
+         "within it, fails where the whole interval lies outside, and is undecided in between"),
         ("Gradient normalisation", "none: no loss and no gradient of one is taken"),
         ("Logarithm", "none is taken"),
-    ]
+    ]  # fmt: skip
 
 
+_SMOKE = LemmasConfig(width=128, tokens=64, blocks=6, seeds=8, vectors=200, singular_width=16)
 STUDY = Study(
     about=ABOUT,
     scales={
-        "smoke": Scale(
-            config=LemmasConfig(width=128, tokens=64, blocks=6, seeds=8, vectors=200, singular_width=16), decides=False
-        ),
+        "smoke": Scale(config=_SMOKE, decides=False),
         "cpu": Scale(config=LemmasConfig()),
         "paper": Scale(config=LemmasConfig(width=1024, blocks=48, seeds=200, vectors=4000)),
     },
