@@ -234,14 +234,11 @@ def conditions(config: Figure3Config, measured: ModelPieces) -> dict[str, str]:
         "published": 'of its curves the paper prints "around 1.6" alone; the rest it has as pictures, not drawn here',
     }
     if measured.after:
-        found.append(
-            (
-                "warm-up",
-                f"Post-LN {depth}-{depth} of width {config.warm_up_width}, feed-forward {config.warm_up_ffn_width}; "
-                f"Adam, {config.warm_up_updates:,} updates of up to {config.warm_up_max_tokens:,} tokens up to rate "
-                f"{config.warm_up_peak_lr:g}; {counted(len(measured.after), 'seed')}; measured on batches of the "
-                f"training split, before and after; trained by {in_words(measured.trained_by)}",
-            )
+        found["warm-up"] = (
+            f"Post-LN {depth}-{depth} of width {config.warm_up_width}, feed-forward {config.warm_up_ffn_width}; Adam, "
+            f"{config.warm_up_updates:,} updates of up to {config.warm_up_max_tokens:,} tokens up to rate "
+            f"{config.warm_up_peak_lr:g}; {counted(len(measured.after), 'seed')}; measured on batches of the training "
+            f"split, before and after; trained by {in_words(measured.trained_by)}"
         )
     return found
 
