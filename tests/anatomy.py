@@ -25,7 +25,7 @@ GOALS = {
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
     "lines": 78_200,
-    "lines of normscope": 58_110,
+    "lines of normscope": 58_160,
     "files": 552,
     "import lines, %": 7.0,
     "public nouns": 830,

@@ -17,7 +17,7 @@ from ..errors import UserError
 from ..placement import registered
 from ..report.comparison.contents import ComparisonPage as Page
 from ..report.comparison.contents import RunCurve
-from ..report.comparison.page import comparison_html
+from ..report.comparison.page import comparison_html, summary_lines
 from ..runs.config import engine_table, places
 from ..settings.tables import as_table, flat
 from ..train import StopRule
@@ -80,6 +80,10 @@ class Comparison:
 
         baseline = self.page.unigram_loss_nats
         return curves_figure(self.page.valid_curves, ylabel="nats per target token", baseline=baseline)
+
+    def __str__(self) -> str:
+        """What the terminal shows at the end."""
+        return "\n".join([*summary_lines(self.page, str(self.report)), *(f"failed: {one}" for one in self.problems)])
 
     def __repr__(self) -> str:
         failed = f", {len(self.problems)} failed" if self.problems else ""

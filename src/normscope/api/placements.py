@@ -6,15 +6,16 @@ from typing import Any
 
 from ..catalogue.details import Details, details
 from ..catalogue.rows import PlacementRow, Size, row, rows, sized
-from ..catalogue.views import details_html, list_html
+from ..catalogue.views import details_html, details_view, list_html, list_table
 from ..choosing.case import ModelToTrain
 from ..choosing.choice import EvidenceForModel as Found
 from ..choosing.choice import choose as chosen
 from ..choosing.choice import plain
-from ..choosing.parts import parts
+from ..choosing.parts import choice_view, parts
 from ..placement import named
 from ..placement.base import ModelKind
 from ..report.notebook import fragment, heading, paragraph, table
+from ..report.terminal import plain_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -44,6 +45,13 @@ class Placements(Mapping[str, Details]):
         if not self.asked:
             return {"size": asdict(self.size), "placements": [asdict(row) for row in self.table]}
         return {name: asdict(self[name]) for name in self}
+
+    def __str__(self) -> str:
+        """What the terminal shows."""
+        if not self.asked:
+            return plain_text(list_table(self.table, self.size))
+        found = [self[name] for name in self]
+        return plain_text(*(details_view(one, self.size, next(iter(one.wiring))) for one in found))
 
     def __repr__(self) -> str:
         names = ", ".join(self.asked) or f"all {len(self)}"
@@ -99,6 +107,10 @@ class Choice:
     def to_dict(self) -> dict[str, Any]:
         """Plain values, as `normscope choose --json` prints them."""
         return plain(self.found)
+
+    def __str__(self) -> str:
+        """What the terminal shows."""
+        return plain_text(choice_view(self.found))
 
     def __repr__(self) -> str:
         return f"Choice({self.found.case})"

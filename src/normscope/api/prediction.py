@@ -90,6 +90,10 @@ class Prediction:
         data = {name: {kind: _as_plain(one) for kind, one in found.items()} for name, found in self.stacks.items()}
         return {name: found if len(found) > 1 else next(iter(found.values())) for name, found in data.items()}
 
+    def __str__(self) -> str:
+        """What the terminal shows."""
+        return "\n".join([*_table(self.stacks, self.model), *_change_table(self.stacks, self.model)])
+
     def __repr__(self) -> str:
         return f"Prediction({', '.join(self.stacks)}; {self.model.blocks} blocks of width {self.model.width})"
 
@@ -182,3 +186,51 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     return [_plain(item) for item in value.tolist()]
+
+
+def _change_table(found: dict[str, dict[str, StackPrediction]], model: ModelSetting) -> list[str]:
+    changes = {name: one.change for name, stacks in found.items() for one in stacks.values() if one.change is not None}
+    if not changes:
+        return []
+    depths, first = _depths(model), next(iter(changes.values()))
+    lines = [
+        "",
+        f"{'':28}E‖δx_l‖² / d by the first update ({first.update}, rate {first.rate:g}); output; loss in nats",
+        f"{'placement':28}" + "".join(f"{depth or '':>10}" for depth in depths) + f"{'output':>10}{'loss':>10}",
+    ]
+    for name, change in changes.items():
+        cells = "".join(f"{change.stream[depth]:>10.4g}" if depth else f"{'':>10}" for depth in depths)
+        lines.append(f"{name:28}{cells}{change.output:>10.4g}{change.loss:>10.4g}")
+    return lines
+
+
+def _depths(model: ModelSetting) -> list[int]:
+    """Completed blocks that tables show."""
+    return sorted({0, 1, -(-model.blocks // 4), -(-model.blocks // 2), model.blocks})
+
+
+def _table(found: dict[str, dict[str, StackPrediction]], model: ModelSetting) -> list[str]:
+    depths = _depths(model)
+    several = model.stack == "encoder-decoder"
+    lines = [
+        f"{model.setting} setting: {model.blocks} blocks, width {model.width}, feed-forward {model.ffn_width}, "
+        f"{model.tokens} tokens, {model.vocabulary:,} entries",
+        "",
+        f"{'':28}E‖x_l‖² / d, after l blocks",
+        f"{'placement':28}" + "".join(f"{depth:>10}" for depth in depths),
+    ]
+    for name, stacks in found.items():
+        for stack, prediction in stacks.items():
+            label = f"{name} ({stack})" if several else name
+            for stream, curves in prediction.streams.items():
+                # Only a placement with several streams has to say which one a row is of.
+                of = f"{label}: {stream}" if len(prediction.streams) > 1 else label
+                lines.append(f"{of:28}" + "".join(f"{curves.q[depth]:>10.4g}" for depth in depths))
+    lines += ["", f"{'':28}gradient norm of {GRADIENT_OF} (W2), block l, mean loss of one sequence in nats"]
+    lines.append(f"{'placement':28}" + "".join(f"{depth or '':>10}" for depth in depths))
+    for name, stacks in found.items():
+        for stack, prediction in stacks.items():
+            label = f"{name} ({stack})" if several else name
+            norms = prediction.gradient_norm[GRADIENT_OF]
+            lines.append(f"{label:28}" + "".join(f"{norms[d - 1]:>10.4g}" if d else f"{'':>10}" for d in depths))
+    return lines

@@ -40,7 +40,7 @@ class RunLosses:
     nats: NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class TrainedModel:
     """The model of a run at one of its checkpoints, in evaluation mode, with what is needed to use it."""
 
@@ -49,6 +49,9 @@ class TrainedModel:
     codec: Any
     """Text to ids and back: vocabularies and word pieces of a translation run, the tokeniser of others."""
     update: int
+
+    def __repr__(self) -> str:
+        return f"TrainedModel({type(self.model).__name__} of task {self.config.task}, update {self.update})"
 
     def translate(self, lines: Iterable[str], *, beam: int = 5, length_penalty: float = 1.0) -> list[str]:
         """Each line's translation, in order; an empty line gives an empty one.

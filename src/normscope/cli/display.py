@@ -159,19 +159,6 @@ def end_of(done: "ComparisonResult") -> None:
 
 def print_summary(page: "ComparisonPage", file: Path) -> None:
     """Print what a report says of every configuration, and where it is."""
-    for row in page.configurations:
-        typer.echo(f"{row.verdict.text} – {row.summary}")
-    typer.echo(f"\n{page.conclusion.found}\n{page.conclusion.paper}\n")
-    for curve in page.rate_curves:
-        typer.echo(f"{curve.name}: {curve.summary}")
-    if page.rate_curves:
-        typer.echo("")
-    for arm in page.tuned:
-        typer.echo(arm.summary)
-    if page.tuned:
-        typer.echo("")
-    for row in page.configurations:
-        for run in row.seeds:
-            if run.status == "decided":
-                typer.echo(f"stopped early: {row.name}, seed {run.seed}, after update {run.updates}: {run.message}")
-    typer.echo(f"report: {file}")
+    from ..report.comparison.page import summary_lines
+
+    typer.echo("\n".join(summary_lines(page, str(file))))

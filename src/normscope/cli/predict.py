@@ -12,7 +12,7 @@ from .shared import Imports, PlacementWords, placement_names, run_imports, write
 
 if TYPE_CHECKING:
     from ..api.prediction import Prediction
-    from ..theory.predict import Exponent, ModelSetting, StackPrediction, Update
+    from ..theory.predict import Exponent, ModelSetting, Update
 
     Fitted = dict[str, Exponent]
 
@@ -88,7 +88,7 @@ def predict(
     if as_json:
         typer.echo(json.dumps(_as_data(prediction, fitted)))
         return
-    for line in [*_table(found, model), *_change_table(found, model), *_exponents_table(fitted)]:
+    for line in [str(prediction), *_exponents_table(fitted)]:
         typer.echo(line)
     if plot is not None:
         typer.echo(f"figure: {plot}")
@@ -120,56 +120,6 @@ def _as_data(prediction: "Prediction", fitted: "dict[str, dict[str, Fitted]]") -
             values = {what: one.exponent if math.isfinite(one.exponent) else None for what, one in quantities.items()}
             (data[name] if len(stacks) == 1 else data[name][stack])["exponents"] = values
     return data
-
-
-def _change_table(found: "dict[str, dict[str, StackPrediction]]", model: "ModelSetting") -> list[str]:
-    changes = {name: one.change for name, stacks in found.items() for one in stacks.values() if one.change is not None}
-    if not changes:
-        return []
-    depths, first = _depths(model), next(iter(changes.values()))
-    lines = [
-        "",
-        f"{'':28}E‖δx_l‖² / d by the first update ({first.update}, rate {first.rate:g}); output; loss in nats",
-        f"{'placement':28}" + "".join(f"{depth or '':>10}" for depth in depths) + f"{'output':>10}{'loss':>10}",
-    ]
-    for name, change in changes.items():
-        cells = "".join(f"{change.stream[depth]:>10.4g}" if depth else f"{'':>10}" for depth in depths)
-        lines.append(f"{name:28}{cells}{change.output:>10.4g}{change.loss:>10.4g}")
-    return lines
-
-
-def _depths(model: "ModelSetting") -> list[int]:
-    """Completed blocks that tables show."""
-    return sorted({0, 1, -(-model.blocks // 4), -(-model.blocks // 2), model.blocks})
-
-
-def _table(found: "dict[str, dict[str, StackPrediction]]", model: "ModelSetting") -> list[str]:
-    depths = _depths(model)
-    several = model.stack == "encoder-decoder"
-    lines = [
-        f"{model.setting} setting: {model.blocks} blocks, width {model.width}, feed-forward {model.ffn_width}, "
-        f"{model.tokens} tokens, {model.vocabulary:,} entries",
-        "",
-        f"{'':28}E‖x_l‖² / d, after l blocks",
-        f"{'placement':28}" + "".join(f"{depth:>10}" for depth in depths),
-    ]
-    for name, stacks in found.items():
-        for stack, prediction in stacks.items():
-            label = f"{name} ({stack})" if several else name
-            for stream, curves in prediction.streams.items():
-                # Only a placement with several streams has to say which one a row is of.
-                of = f"{label}: {stream}" if len(prediction.streams) > 1 else label
-                lines.append(f"{of:28}" + "".join(f"{curves.q[depth]:>10.4g}" for depth in depths))
-    from ..api.prediction import GRADIENT_OF
-
-    lines += ["", f"{'':28}gradient norm of {GRADIENT_OF} (W2), block l, mean loss of one sequence in nats"]
-    lines.append(f"{'placement':28}" + "".join(f"{depth or '':>10}" for depth in depths))
-    for name, stacks in found.items():
-        for stack, prediction in stacks.items():
-            label = f"{name} ({stack})" if several else name
-            norms = prediction.gradient_norm[GRADIENT_OF]
-            lines.append(f"{label:28}" + "".join(f"{norms[d - 1]:>10.4g}" if d else f"{'':>10}" for d in depths))
-    return lines
 
 
 def _exponents_table(found: "dict[str, dict[str, Fitted]]") -> list[str]:

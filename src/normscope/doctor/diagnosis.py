@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Diagnosis(Record):
     """All that was found out about a model."""
 
@@ -21,6 +21,18 @@ class Diagnosis(Record):
         if not self.stacks:
             raise ValueError(f"{self.target} has no residual stream, so there is nothing to draw over depth")
         return panels_figure(stack_panels(self))
+
+    def __str__(self) -> str:
+        """What the terminal shows."""
+        from ..report.terminal import plain_text
+        from .report.text import terminal_page
+
+        return plain_text(terminal_page(self))
+
+    def __repr__(self) -> str:
+        from .report.words import headline, summary
+
+        return f"Diagnosis({self.target}: {headline(self)[0]}; {summary(self)})"
 
     def _repr_html_(self) -> str:
         from .report.notebook import diagnosis_html

@@ -153,6 +153,22 @@ _MOST_ENDINGS = 80
 """Configurations of a picture that shows where each ended."""
 
 
+def summary_lines(page: ComparisonPage, where: str) -> list[str]:
+    """What a terminal says of every configuration, what all of it comes to, and where the page is."""
+    lines = [f"{row.verdict.text} – {row.summary}" for row in page.configurations]
+    lines += ["", page.conclusion.found, page.conclusion.paper, ""]
+    for block in (
+        [f"{curve.name}: {curve.summary}" for curve in page.rate_curves],
+        [arm.summary for arm in page.tuned],
+    ):
+        lines += [*block, ""] if block else []
+    for row in page.configurations:
+        for run in row.seeds:
+            if run.status == "decided":
+                lines.append(f"stopped early: {row.name}, seed {run.seed}, after update {run.updates}: {run.message}")
+    return [*lines, f"report: {where}"]
+
+
 def comparison_html(page: ComparisonPage, where: str) -> str:
     """where: the report, which holds everything else."""
     return notebook.fragment(_notebook_pieces(page, where))
