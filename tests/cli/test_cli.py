@@ -309,10 +309,10 @@ def test_a_placement_of_ones_own_trains_and_the_run_remembers_where_it_is(tmp_pa
     command = ["train", "--run", "mine", "--import", "my_placements.py", *settings]
     code, _, err = finish(forked.start(*command, cwd=tmp_path))
     assert code == 0, err
-    # From elsewhere, and without the flag.
+    # From elsewhere, and without naming it again.
     translating, evaluating = (
-        forked.start("translate", str(tmp_path / "mine"), "--beam", "1", stdin=b"hund\n\n"),
-        forked.start("evaluate", str(tmp_path / "mine"), "--beam", "1", "--json"),
+        forked.start("translate", str(tmp_path / "mine"), "--beam", "1", "--trust", stdin=b"hund\n\n"),
+        forked.start("evaluate", str(tmp_path / "mine"), "--beam", "1", "--json", "--trust"),
     )
     code, out, err = finish(translating)
     assert (code, out.count("\n")) == (0, 2), err
@@ -325,4 +325,4 @@ def test_a_placement_file_that_has_gone_is_named(call: Call, tmp_path: Path, tra
     copy = Path(shutil.copytree(trained, tmp_path / "copy"))
     text = (copy / "config.toml").read_text().rpartition("# SHA-256")[0]
     RunFolder(copy).write_config(text.replace("imports = []", 'imports = ["/gone/my_placements.py"]'))
-    assert_mistake(call("translate", copy), "cannot import /gone/my_placements.py: no such file")
+    assert_mistake(call("translate", copy, "--trust"), "cannot import /gone/my_placements.py: no such file")

@@ -18,7 +18,8 @@ from ..runs import config as configs
 from ..runs import trained
 from ..runs.run import train_run
 from ..runs.trained import evaluate_run
-from ..settings.files import refuse_no_run
+from ..settings.files import refuse_no_run, run_named
+from ..settings.tables import read_toml
 from ..tasks.protocol import Evaluation
 from ..tasks.registry import config_of, task_of
 from ..tasks.run_config import RunConfig
@@ -98,16 +99,21 @@ class Run:
 
         return panels_figure([self._panel()], columns=1)
 
-    def evaluate(self, split: str = "valid", *, which: str = "best", device: str = "auto", **search: Any) -> Evaluation:
+    def evaluate(
+        self, split: str = "valid", *, which: str = "best", device: str = "auto", trust: bool = False, **search: Any
+    ) -> Evaluation:
         """The scores of a checkpoint on a split of the run's corpus, in `.scores`.
 
-        search: beam and length_penalty, of a run that translates. Raises UserError for what there is not.
+        trust: as `load_run`'s. search: beam and length_penalty, of a run that translates. Raises UserError for what
+        there is not.
         """
+        if trust:
+            configs.trust_run(self.folder)
         return evaluate_run(self.folder, split, which=which, device=device, search=search)
 
-    def load(self, which: str = "best", *, device: str = "auto") -> TrainedModel:
+    def load(self, which: str = "best", *, device: str = "auto", trust: bool = False) -> TrainedModel:
         """The model at a checkpoint: `best`, `last` or an update's number. Raises UserError."""
-        return load_run(self.folder, which=which, device=device)
+        return load_run(self.folder, which=which, device=device, trust=trust)
 
     def _repr_html_(self) -> str:
         from ..report.chart_svg import panels_svg
@@ -159,19 +165,33 @@ def open_run(folder: str | Path) -> Run:
     return Run(Path(folder))
 
 
-def load_run(folder: str | Path, *, which: str = "best", device: str = "auto") -> TrainedModel:
-    """The trained model of a run at a checkpoint: `best`, `last` or an update's number. Raises UserError."""
+def load_run(folder: str | Path, *, which: str = "best", device: str = "auto", trust: bool = False) -> TrainedModel:
+    """The trained model of a run at a checkpoint: `best`, `last` or an update's number.
+
+    trust: run the Python files that the run names first, where they hold what they did when it began. Raises UserError.
+    """
+    if trust:
+        configs.trust_run(Path(folder))
     found = trained.load_run(Path(folder), which=which, device=device)
     return TrainedModel(config=found.config, model=found.model, codec=found.codec, update=found.update)
 
 
 def configuration(config: Configuration, settings: Mapping[str, Any]) -> RunConfig:
-    """A configuration with some keys changed. Raises UserError naming the key that is wrong."""
+    """A configuration with some keys changed, to be trained: the files that it names are run.
+
+    Raises UserError naming the key that is wrong.
+    """
     made: RunConfig
     if config is None or isinstance(config, str | Path):
-        made = configs.load(None if config is None else Path(config))
+        path = None if config is None else Path(config)
+        run_named(read_toml(path), source=str(path))
+        made = configs.load(path)
+    elif isinstance(config, Mapping):
+        run_named(config, source="configuration")
+        made = config_of(config, source="configuration")
     else:
-        made = config_of(config, source="configuration") if isinstance(config, Mapping) else config
+        run_named({"imports": config.imports}, source="configuration")
+        made = config
     return configs.replaced(made, **settings) if settings else made
 
 

@@ -14,6 +14,7 @@ from .shared import (
     PlacementOption,
     SettingOptions,
     StopWhen,
+    Trust,
     listed,
     placement_names,
     refuse_unreadable,
@@ -91,6 +92,7 @@ def compare(
     ] = None,
     trials: TrialsOption = None,
     trials_together: TrialsTogether = 1,
+    trust: Trust = False,
 ) -> None:
     """Train every combination of the listed values and write report.html.
 
@@ -103,7 +105,7 @@ def compare(
       normscope compare my.toml --placements post-ln,pre-ln \\
           --warmup-updates 0,300 --seeds 3
     """
-    refuse_unreadable(config, settings, imports)
+    refuse_unreadable(config, settings, imports, trust=trust or not dry_run)
     names = placement_names(placements) if placements else None
     from ..compare.axes import AxisOptions, numbers, planned
     from ..engines.choosing import chosen

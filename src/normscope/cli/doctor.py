@@ -10,7 +10,7 @@ import typer
 
 from ..errors import UserError
 from .console import LateStages, StageDisplay, print_history, stderr
-from .shared import Imports, refuse_missing_target, refuse_unwritable, run_imports, write_text
+from .shared import Imports, Trust, refuse_missing_target, refuse_unwritable, run_imports, write_text
 
 if TYPE_CHECKING:
     from ..doctor.advise.short_run import Probing
@@ -88,6 +88,7 @@ def doctor(
     ] = None,
     rules: Annotated[bool, typer.Option("--rules", help="List all rules and exit.")] = False,
     imports: Imports = [],  # noqa: B006
+    trust: Trust = False,
 ) -> None:
     """Find a model's residual streams and norm placements, measure them over depth, and say what is wrong.
 
@@ -126,10 +127,12 @@ def doctor(
         silenced = _silenced(silence)
         run_imports(imports)
         from ..doctor.diagnose import forward_passes
-        from ..targets import opened, opened_on_meta
+        from ..targets import opened, opened_on_meta, trust_target
         from ..targets.histories import explained_log, explained_run
         from ..targets.target import probing_of
 
+        if trust:
+            trust_target(target)
         if structure_only:
             found = opened_on_meta(target, settings, tokens=tokens, sequences=sequences)
             watch(f"looking at {found.title}", 0, 1)

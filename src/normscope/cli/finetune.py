@@ -5,10 +5,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..settings.files import refuse_no_run
 from .console import stderr
 from .display import GridDisplay
-from .shared import CheckpointOption, EngineName, listed, resumable
+from .shared import CheckpointOption, EngineName, Imports, Trust, listed, open_trained, resumable
 
 if TYPE_CHECKING:
     from ..finetune.cells import SearchSpace
@@ -75,6 +74,8 @@ def finetune(
     settings: _RunSettings = [],  # noqa: B006
     processes: _ProcessesOption = 0,
     engine: EngineName = None,
+    imports: Imports = [],  # noqa: B006
+    trust: Trust = False,
 ) -> None:
     """Fine-tune a pre-trained encoder on labelled sentence pairs.
 
@@ -86,7 +87,7 @@ def finetune(
     \b
       normscope finetune runs/bert --task mrpc --data corpora/mrpc
     """
-    refuse_no_run(run)
+    open_trained(run, imports, trust)
     from ..data.labelled.pairs import PairColumns
     from ..engines.choosing import chosen
     from ..finetune.cells import SearchSpace

@@ -13,6 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from ..errors import UserError
+from ..settings.files import refuse_no_run
 from ..signals import Interrupted, Stopped
 from .console import say
 
@@ -20,18 +21,29 @@ if TYPE_CHECKING:
     from ..exchange.averaging import AveragedRun
 
 
-def refuse_unreadable(config: Path | None, settings: Iterable[str], imports: Iterable[str] = ()) -> None:
-    """Raise UserError for a configuration that cannot be read, or whose placement is unknown after `imports`."""
+def refuse_unreadable(config: Path | None, settings: Iterable[str], imports: list[str], *, trust: bool = True) -> None:
+    """Raise UserError for a configuration that cannot be read, or whose placement is unknown after `imports`.
+
+    trust: whether the command is the user's word for the Python files that the configuration names: one that trains.
+    """
     from ..placement import named
-    from ..settings.files import run_imports
+    from ..settings.files import named_files
     from ..settings.tables import put, read_overrides, read_toml
 
     table = read_toml(config)
     for key, value in read_overrides(settings).items():
         put(table, key, value)
     source = str(config) if config else "configuration"
-    run_imports({"imports": list(imports)}, source=source)
-    run_imports(table, source=source)
+    run_imports(imports)
+    said = {Path(file).resolve() for file in imports}
+    for file in named_files(table, source=source):
+        if file.path not in said and trust:
+            file.run()
+        elif not file.has_run:
+            raise UserError(
+                f"{source} names Python that runs on your word alone: {file.path}; --trust runs it, and so does "
+                f"--import {file.path}"
+            )
     model = table.get("model")
     placement = model.get("placement") if isinstance(model, dict) else None
     if isinstance(placement, str):
@@ -149,6 +161,21 @@ def run_imports(files: list[str]) -> None:
 
         for file in files:
             import_file(Path(file))
+
+
+Trust = Annotated[
+    bool, typer.Option("--trust", help="Run the Python files that the run or configuration names, if they are as then.")
+]
+
+
+def open_trained(run: Path, imports: list[str], trust: bool) -> None:
+    """Raise UserError where there is no run; run the Python files that the user names, or trusts the run to name."""
+    refuse_no_run(run)
+    run_imports(imports)
+    if trust:
+        from ..runs.config import trust_run
+
+        trust_run(run)
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from ..errors import UserError
 from ..processes.surroundings import rank_of_environment, under_torchrun
 from ..signals import Interrupted, Stopped
 from .console import TrainDisplay, say, stderr
-from .shared import Imports, SettingOptions, StopWhen, refuse_unreadable, resumable
+from .shared import Imports, SettingOptions, StopWhen, Trust, refuse_unreadable, resumable
 
 if TYPE_CHECKING:
     from ..runs.plan import Plan
@@ -119,6 +119,7 @@ def train(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what it would take in memory and arithmetic, and train nothing.")
     ] = False,
+    trust: Trust = False,
 ) -> None:
     """Train one model, or resume a run that was stopped.
 
@@ -131,7 +132,7 @@ def train(
     any number of machines.
     """
     if dry_run:
-        _say_plan(config, settings, imports, devices)
+        _say_plan(config, settings, imports, devices, trust)
         return
     if devices > 1 and not under_torchrun():
         refuse_unreadable(config, settings, imports)
@@ -141,8 +142,8 @@ def train(
         _train(config, run, settings, imports, on_nonfinite, from_step, stop_when)
 
 
-def _say_plan(config: Path | None, settings: list[str], imports: list[str], devices: int) -> None:
-    refuse_unreadable(config, settings, imports)
+def _say_plan(config: Path | None, settings: list[str], imports: list[str], devices: int, trust: bool) -> None:
+    refuse_unreadable(config, settings, imports, trust=trust)
     from ..runs.config import load
     from ..runs.plan import plan
     from ..tasks.registry import task_from_scratch

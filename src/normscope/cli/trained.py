@@ -7,16 +7,18 @@ from typing import Annotated
 import typer
 
 from ..errors import UserError
-from ..settings.files import refuse_no_run
 from .console import say
 from .shared import (
     Average,
     Beam,
     CheckpointOption,
     Device,
+    Imports,
     LengthPenalty,
+    Trust,
     as_asked,
     averaged_if_asked,
+    open_trained,
     placement_names,
     refuse_unwritable,
 )
@@ -52,6 +54,8 @@ def evaluate(
     output: Annotated[
         Path | None, typer.Option(help="Write the translations into this file, one on each line.")
     ] = None,
+    imports: Imports = [],  # noqa: B006
+    trust: Trust = False,
 ) -> None:
     """Score a run on a split of its corpus.
 
@@ -69,7 +73,7 @@ def evaluate(
     for option, file in (("--save", save), ("--output", output)):
         if file is not None:
             refuse_unwritable(option, file)
-    refuse_no_run(run)
+    open_trained(run, imports, trust)
     from ..files import disk_errors, write_atomically
     from ..provenance import provenance
     from ..runs.trained import SCORES, evaluate_run, evaluate_text
@@ -116,6 +120,8 @@ def generate(
     which: CheckpointOption = "best",
     average: Average = None,
     device: Device = "auto",
+    imports: Imports = [],  # noqa: B006
+    trust: Trust = False,
 ) -> None:
     """Write text with the model of a language-model run.
 
@@ -124,7 +130,7 @@ def generate(
     \b
       normscope generate runs/first --prompt "The history of" --tokens 50
     """
-    refuse_no_run(run)
+    open_trained(run, imports, trust)
     from ..data.documents.tokeniser import SEP
     from ..decode.sample import SamplingConfig, sample
     from ..runs.trained import load_run_of
@@ -158,6 +164,8 @@ def translate(
     which: CheckpointOption = "best",
     average: Average = None,
     device: Device = "auto",
+    imports: Imports = [],  # noqa: B006
+    trust: Trust = False,
 ) -> None:
     """Translate lines from standard input to standard output, in order.
 
@@ -166,7 +174,7 @@ def translate(
     \b
       echo "ein hund läuft ." | normscope translate runs/first
     """
-    refuse_no_run(run)
+    open_trained(run, imports, trust)
     from ..decode.beam import BeamConfig
     from ..decode.translate import translate_lines
     from ..runs.trained import load_run_of
@@ -210,6 +218,8 @@ def export(
     ] = None,
     which: _Which = "best",
     average: Average = None,
+    imports: Imports = [],  # noqa: B006
+    trust: Trust = False,
 ) -> None:
     """Write a run's model and tokeniser as Hugging Face transformers or CTranslate2 open them.
 
@@ -218,7 +228,7 @@ def export(
     \b
       normscope export runs/first exported --format marian
     """
-    refuse_no_run(run)
+    open_trained(run, imports, trust)
     from ..exchange.verbs import export_run
 
     with averaged_if_asked(run, which, average) as (place, one, _):
@@ -258,6 +268,8 @@ def convert_placement(
     placement: Annotated[str, typer.Option(help="A registered name, such as pre-ln; `placements` lists them.")],
     which: _Which = "best",
     settings: _Set = [],  # noqa: B006
+    imports: Imports = [],  # noqa: B006
+    trust: Trust = False,
 ) -> None:
     """Put the weights of a run under another placement, and say what that does to the function that they compute.
 
@@ -266,7 +278,7 @@ def convert_placement(
     \b
       normscope convert-placement runs/first runs/peri --placement peri-ln
     """
-    refuse_no_run(run)
+    open_trained(run, imports, trust)
     placement_names([placement])
     from ..exchange.verbs import re_place_run
 

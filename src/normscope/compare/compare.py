@@ -180,7 +180,8 @@ def _translations(split: str | None) -> Commands[Cell]:
         if split is None or cell.is_evaluated(split):
             return []
         file = str(cell.evaluation_file(split))
-        return [["-m", "normscope", "evaluate", str(cell.folder.path), "--split", split, "--save", file]]
+        trust = ["--trust"] * bool(cell.config.imports)
+        return [["-m", "normscope", "evaluate", str(cell.folder.path), "--split", split, "--save", file, *trust]]
 
     return commands
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..evidence.judging import Answer
 from ..optim import parse_duration
-from ..placement import named
+from ..placement import StandIn, named
 from ..placement.printing import formula
 from ..report.comparison.contents import Conclusion, Status, TunedArm
 from ..report.words import counted, joined, number
@@ -214,6 +214,8 @@ def _lowest(configurations: Sequence[ConfigurationOutcome], unigram_nats: float)
 
 def formula_in(placement: str, config: RunConfig) -> str:
     """The formula with the constants of this model; encoder and decoder apart where they differ."""
+    if issubclass(own := named(placement), StandIn):
+        return f"not shown: {own.file}, which has it, was not run"
     found = {shape.kind: formula(named(placement), shape) for shape in _task(config).shapes(config)}
     if len(set(found.values())) == 1:
         return next(iter(found.values()))

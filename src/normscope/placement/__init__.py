@@ -4,7 +4,7 @@
 from . import expressions as _expressions  # noqa: F401
 from . import formulas as _formulas  # noqa: F401
 from .base import Constant, End, Norms, Placement, Profiling, Site, StackShape, Sublayer, SublayerKind, Value
-from .registry import named, register, registered
+from .registry import StandIn, named, register, registered, stand_in
 
 __all__ = [
     "Constant",
@@ -14,10 +14,12 @@ __all__ = [
     "Profiling",
     "Site",
     "StackShape",
+    "StandIn",
     "Sublayer",
     "SublayerKind",
     "Value",
     "named",
     "register",
     "registered",
+    "stand_in",
 ]

@@ -3,10 +3,33 @@
 import difflib
 import re
 import sys
+from typing import ClassVar
 
-from .base import Placement
+from .base import Placement, StackShape
 
 _REGISTRY: dict[str, type[Placement]] = {}
+_STAND_INS: dict[str, type["StandIn"]] = {}
+
+
+class StandIn(Placement):
+    """In the place of one whose file was not run: runs that have it can be read, and no model of it be built."""
+
+    citation = ""
+    year = 0
+    file: ClassVar[str]
+    """Which is said to register it."""
+
+    def __init__(self, stack: StackShape) -> None:
+        raise ValueError(
+            f"placement {self.name!r} is one of {self.file}, which was not run; --import FILE.py runs a file, and "
+            "importing it in Python does"
+        )
+
+
+def stand_in(name: str, file: str) -> None:
+    """Make `name`, where it is no placement that is known, that of one in a file which is not run."""
+    if name not in _REGISTRY:
+        _STAND_INS[name] = type("StandIn", (StandIn,), {"name": name, "title": name, "file": file})
 
 
 def register(placement: type[Placement]) -> type[Placement]:
@@ -46,6 +69,8 @@ def named(name: str) -> type[Placement]:
     alike = [known for known in _REGISTRY if _letters(known) == _letters(name)]
     if len(alike) == 1:
         return _REGISTRY[alike[0]]
+    if name in _STAND_INS:
+        return _STAND_INS[name]
     written = name.lower().replace("_", "-").replace(" ", "-")
     nearest = difflib.get_close_matches(written, registered(), n=1, cutoff=0.0)[0]
     raise ValueError(

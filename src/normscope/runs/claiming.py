@@ -13,6 +13,7 @@ import tomli_w
 from ..errors import UserError, option
 from ..files import disk_errors, whole_folder
 from ..optim import depends_on_horizon
+from ..settings.files import OwnFile
 from ..settings.tables import as_table, differences, to_toml
 from ..tasks.run_config import RunConfig
 from ..train import RunFolder
@@ -30,6 +31,7 @@ def refuse_changes(folder: RunFolder, config: RunConfig) -> None:
     there = load_run_config(folder)
     if there == config:
         return
+    refuse_edited(folder, there, config)
     differing = "; ".join(differences(there, config))
     kept = {name: getattr(there.train, name) for name in MAY_CHANGE}
     if dataclasses.replace(config, train=dataclasses.replace(config.train, **kept)) != there:
@@ -41,6 +43,17 @@ def refuse_changes(folder: RunFolder, config: RunConfig) -> None:
             f"depends on the length; {ANOTHER_FOLDER}. A run with a decay that does not, such as "
             '"inverse-sqrt", can be made longer'
         )
+
+
+def refuse_edited(folder: RunFolder, there: RunConfig, config: RunConfig) -> None:
+    """Raise UserError where a Python file of the user's is not what the run in `folder` began with."""
+    before = {file.path: file.sha256 for file in map(OwnFile.of, there.imports)}
+    for file in map(OwnFile.of, config.imports):
+        if before.get(file.path, file.sha256) not in ("", file.sha256):
+            raise UserError(
+                f"{file.path} was edited since the run {folder.path} began (its SHA-256 was "
+                f"{before[file.path][:12]} and is {file.sha256[:12]}); put it back as it was, or {ANOTHER_FOLDER}"
+            )
 
 
 def refuse_shorter(folder: RunFolder, config: RunConfig, updates: int, from_step: int | None) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ..errors import UserError
+from ..settings.files import OwnFile, import_file, named_files, run_named
 from ..settings.tables import as_table, flat, put, read_overrides, read_toml
 from ..tasks.registry import config_of, task_of
 from ..tasks.run_config import RunConfig
@@ -18,15 +19,21 @@ _Config = TypeVar("_Config", bound=RunConfig)
 def load(path: Path | None, overrides: Iterable[str] = (), imports: Iterable[str | Path] = ()) -> RunConfig:
     """The configuration in a TOML file (None for all defaults), changed by `a.b=value` overrides.
 
-    imports: Python files to run first, beside those the file names. Raises UserError naming file and key.
+    imports: Python files to run first, beside those the file names, which are not run here. Raises UserError naming
+    file and key.
     """
     table = read_toml(path)
     table.pop("engine", None)  # where several runs train, and nothing of what they are
     for key, value in read_overrides(overrides).items():
         put(table, key, value)
-    if imports:
-        table["imports"] = [*table.get("imports", []), *map(str, imports)]
-    return config_of(table, source=str(path) if path else "configuration")
+    source = str(path) if path else "configuration"
+    if given := [OwnFile.of(str(file)) for file in imports]:
+        for file in given:
+            import_file(file.path)
+        again = {file.path for file in given}
+        kept = [str(file) for file in named_files(table, source=source) if file.path not in again]
+        table["imports"] = [*kept, *map(str, imports)]
+    return config_of(table, source=source)
 
 
 def engine_table(path: Path | None) -> dict[str, Any]:
@@ -51,6 +58,12 @@ def places(path: Path | None, overrides: Iterable[str] = ()) -> dict[str, str]:
 def load_run_config(folder: RunFolder) -> RunConfig:
     """The configuration of the run in a folder. Raises UserError where it is not as it was written."""
     return config_of(folder.config_table(), source=str(folder.config_file))
+
+
+def trust_run(path: Path) -> None:
+    """Run the Python files that a run names, on the user's word. Raises UserError, also for what has changed since."""
+    folder = RunFolder(path)
+    run_named(folder.config_table(), source=str(folder.config_file))
 
 
 def changed(config: _Config, settings: Iterable[str]) -> _Config:

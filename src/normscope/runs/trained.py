@@ -12,7 +12,7 @@ from ..errors import UserError, option
 from ..limits.sealed import SealedJson
 from ..tasks.protocol import AnyCorpus, Evaluation, LoadedRun, Say, TaskFromScratch
 from ..tasks.registry import TASKS, task_from_scratch
-from ..tasks.run_config import RunConfig
+from ..tasks.run_config import RunConfig, refuse_unrun
 from ..train import RunFolder
 from ..train.checkpoint import Checkpoint
 from ..train.device import choose_device
@@ -60,6 +60,7 @@ def _loaded(
     checkpoint: Checkpoint,
     device: str,
 ) -> LoadedRun[_Config, _Model, _Codec]:
+    refuse_unrun(config, source=str(folder.path))
     folder.refuse_other_vocabularies()
     codec = task.load_codec(folder.vocabularies)
     chosen = choose_device(device)

@@ -1,9 +1,15 @@
-"""Files that a user brings: a folder is a run by its `config.toml`, and Python files may register placements."""
+"""Files that a user brings: a folder is a run by its `config.toml`, and Python files may register placements.
 
+A Python file runs on the user's word alone: a command that names it, or the configuration to train. What a run folder
+names is code of whoever made the folder.
+"""
+
+import hashlib
 import importlib.util
 import sys
 import zlib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,35 +31,107 @@ def refuse_no_run(folder: Path) -> None:
         raise UserError(f"{folder} is not a run folder: it has no {CONFIG_FILE}")
 
 
+_RAN: dict[Path, str] = {}
+"""Every user's file that has run in this process, with the SHA-256 of what has."""
+_SAID: set[Path] = set()
+"""Those of them that the user has named, whatever they hold."""
+_MODULE = "normscope_user_"
+_MARK = "@sha256:"
+
+
+@dataclass(frozen=True, slots=True)
+class OwnFile:
+    """A Python file as `imports` of a configuration names it: `gated.py`, or `gated.py@sha256:…` where a run has it."""
+
+    path: Path
+    sha256: str = ""
+    """Of its content when the run began; empty where the configuration does not say."""
+
+    @classmethod
+    def of(cls, text: str) -> "OwnFile":
+        path, mark, digest = text.rpartition(_MARK)
+        return cls(_resolved(Path(path)), digest) if mark else cls(_resolved(Path(text)))
+
+    def __str__(self) -> str:
+        return f"{self.path}{_MARK}{self.sha256}" if self.sha256 else str(self.path)
+
+    @property
+    def has_run(self) -> bool:
+        """Whether this process has run it: as the configuration knows it, if from elsewhere, or as the user said."""
+        return self.sha256 in _RAN.values() or self.path in (_SAID if self.sha256 else _RAN)
+
+    def pinned(self) -> "OwnFile":
+        """With the SHA-256 of what has run, or else of what is there. Raises UserError where nothing is."""
+        return self if self.sha256 else OwnFile(self.path, _RAN.get(self.path) or _sha256_of(_content(self.path)))
+
+    def run(self) -> None:
+        """Run it, so that it registers its placements; once a process. Raises UserError, also for another content."""
+        if self.has_run:
+            return
+        content = _content(self.path)
+        digest = _sha256_of(content)
+        if self.sha256 and digest != self.sha256:
+            raise UserError(
+                f"{self.path} is not as it was when the run began (SHA-256 {self.sha256[:12]} then, {digest[:12]} "
+                "now), and was not run; put it back, or name it with --import to run it as it is"
+            )
+        # The whole path, so that two files of one name stay two modules, and a placement both claim is refused.
+        name = f"{_MODULE}{zlib.crc32(bytes(self.path)):08x}_{self.path.stem}"
+        spec = importlib.util.spec_from_file_location(name, self.path)
+        if spec is None:
+            raise UserError(f"cannot import {self.path}: not a Python file (its name must end in .py)")
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module
+        try:
+            # What was hashed, and not what a cache beside the file says that it compiles to.
+            exec(compile(content, self.path, "exec", dont_inherit=True), module.__dict__)
+        except Exception as error:
+            del sys.modules[name]
+            raise UserError(f"cannot import {self.path}: {type(error).__name__}: {error}") from error
+        _RAN[self.path] = digest
+
+
 def import_file(path: Path) -> None:
-    """Run a user's Python file so that it registers its placements; once per process. Raises UserError."""
+    """Run a user's Python file, whatever it holds, so that it registers its placements. Raises UserError."""
+    file = OwnFile(_resolved(path))
+    file.run()
+    _SAID.add(file.path)
+
+
+def is_said(module: str) -> bool:
+    """Whether the user has named the file of a module, or imported the module in Python."""
+    return not module.startswith(_MODULE) or Path(str(sys.modules[module].__file__)) in _SAID
+
+
+def named_files(table: Mapping[str, Any], *, source: str) -> list[OwnFile]:
+    """The files that a configuration names under `imports`, none of which is run. Raises UserError."""
+    files = table.get("imports", [])
+    if not isinstance(files, list | tuple) or not all(isinstance(file, str) for file in files):
+        raise UserError(f"{source}: imports: give a list of Python files, got {files!r}")
+    return [OwnFile.of(file) for file in files]
+
+
+def run_named(table: Mapping[str, Any], *, source: str) -> None:
+    """Run the files that a configuration names, on the user's word. Raises UserError."""
+    for file in named_files(table, source=source):
+        file.run()
+
+
+def _resolved(path: Path) -> Path:
     try:
-        there = path.is_file()
-        path = path.resolve()
+        return path.resolve()
     except (OSError, ValueError) as error:  # a name too long for a file, or with a NUL in it
         raise UserError(f"cannot import {path}: {error}") from error
-    # The whole path, so that two files of the same name stay two modules, and a placement name both claim is refused.
-    name = f"normscope_user_{zlib.crc32(bytes(path)):08x}_{path.stem}"
-    if name in sys.modules:
-        return
-    if not there:
-        raise UserError(f"cannot import {path}: no such file; give a Python file that registers a placement")
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise UserError(f"cannot import {path}: not a Python file (its name must end in .py)")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
+
+
+def _content(path: Path) -> bytes:
     try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        del sys.modules[name]
-        raise UserError(f"cannot import {path}: {type(error).__name__}: {error}") from error
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise UserError(f"cannot import {path}: no such file; give a Python file that registers a placement") from None
+    except OSError as error:
+        raise UserError(f"cannot import {path}: {error.strerror}") from error
 
 
-def run_imports(table: Mapping[str, Any], *, source: str) -> None:
-    """Run the files that a configuration names under `imports`. Raises UserError."""
-    files = table.get("imports", [])
-    if not isinstance(files, list) or not all(isinstance(file, str) for file in files):
-        raise UserError(f"{source}: imports: give a list of Python files, got {files!r}")
-    for file in files:
-        import_file(Path(file))
+def _sha256_of(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

@@ -13,12 +13,13 @@ from ..doctor.lint.patient import Loading
 from ..errors import UserError
 from ..measure.unchanged import random_state_kept
 from ..optim import make_optimizer
-from ..runs.config import load
+from ..runs.config import load, trust_run
 from ..runs.trained import load_run
-from ..settings.tables import read_overrides
+from ..settings.files import run_named
+from ..settings.tables import read_overrides, read_toml
 from ..tasks.protocol import TaskFromScratch, TrainingBatch
 from ..tasks.registry import task_from_scratch
-from ..tasks.run_config import RunConfig
+from ..tasks.run_config import RunConfig, refuse_unrun
 from ..train import RunFolder
 from .factory import made_by
 from .target import SampleSettings, Target, own_loss, sampled, wanted_placement
@@ -30,6 +31,7 @@ EXAMINED_TOKENS = 4096
 def of_config(file: Path, settings: Sequence[str]) -> Target:
     """Initial weights of the configuration's seed, a batch of its training, its loss and its optimiser."""
     config = load(file, settings)
+    refuse_unrun(config, source=str(file))
     task = task_from_scratch(
         config, f"{file} has task {config.task}: a fine-tuning is diagnosed by the run that it starts from"
     )
@@ -109,6 +111,17 @@ def opened(text: str, settings: Sequence[str], *, tokens: int, sequences: int, s
     with random_state_kept():
         drawing.seed_everything()
         return _opened(text, settings, drawing)
+
+
+def trust_target(text: str) -> None:
+    """Run the Python files that a run or a configuration names, on the user's word. Raises UserError for others."""
+    path = Path(text).expanduser()
+    if path.is_dir() and RunFolder(path).is_run:
+        trust_run(path)
+    elif path.suffix == ".toml":
+        run_named(read_toml(path), source=text)
+    else:
+        raise UserError(f"--trust runs the files of a run or a configuration, and {text} is neither: leave it out")
 
 
 def opened_on_meta(text: str, settings: Sequence[str], *, tokens: int, sequences: int) -> Target:

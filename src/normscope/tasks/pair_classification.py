@@ -19,14 +19,13 @@ from ..data.labelled.corpus import LabelledBatch, LabelledCorpus, PairDataConfig
 from ..data.sources.lines import file_sha256
 from ..errors import UserError
 from ..model import EncoderConfig, Layout, MaskedEncoder, PairClassifier
-from ..settings.files import run_imports
 from ..train import ALONE, RunFolder, Share
 from ..train.checkpoint import Checkpoint
 from ..train.device import seed_weights
 from .loss import LN2, at_least_float32
 from .masked_lm import MASKED_LM, MaskedRunConfig
 from .protocol import Assembly, Task
-from .run_config import RunConfig, absolute, refuse_too_long, with_absolute_paths
+from .run_config import RunConfig, absolute, let_stand_in, refuse_too_long, refuse_unrun, with_absolute_paths
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,8 +193,9 @@ def open_start(run: Path, which: str) -> Start:
     task = table.get("task")
     if task != MASKED_LM.name:
         raise UserError(f"{run} is a run of task {task}; fine-tuning starts from one of task {MASKED_LM.name}")
-    run_imports(table, source=source)
+    let_stand_in(table, source=source)
     config = MASKED_LM.config_of(table, source=source)
+    refuse_unrun(config, source=str(run))
     folder.refuse_other_vocabularies()
     return Start(folder, found, config, MASKED_LM.load_codec(folder.vocabularies))
 

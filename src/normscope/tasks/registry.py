@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import UserError
-from ..settings.files import run_imports
 from ..settings.tables import check_choice
 from .language_model import LANGUAGE_MODEL
 from .masked_lm import MASKED_LM
 from .pair_classification import PAIR_CLASSIFICATION
 from .protocol import Task, TaskFromScratch
-from .run_config import RunConfig
+from .run_config import RunConfig, let_stand_in
 from .translation import TRANSLATION
 
 KEY = "preset"
@@ -179,8 +178,11 @@ def task_from_scratch(config: RunConfig, otherwise: str) -> TaskFromScratch[Any,
 
 
 def config_of(table: Mapping[str, Any], *, source: str) -> RunConfig:
-    """The configuration in a nested table, of the class of its task. Raises UserError naming `source` and the key."""
-    run_imports(table, source=source)
+    """The configuration in a nested table, of the class of its task. Raises UserError naming `source` and the key.
+
+    The files that it imports are not run: where they have not been, a placement may be unknown, and no model is built.
+    """
+    let_stand_in(table, source=source)
     table = with_preset(table, source=source)
     name = table.get("task", _DEFAULT)
     if not isinstance(name, str) or name not in TASKS:

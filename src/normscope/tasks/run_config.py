@@ -1,12 +1,16 @@
 """What the configurations of all tasks have in common."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from ..data.opening import TOY, TextDataConfig
+from ..errors import UserError
 from ..model import DecoderConfig, EncoderConfig
 from ..optim import AdaptiveConfig, OptimizerConfig, ScheduleConfig
+from ..placement import named, stand_in
+from ..settings.files import OwnFile, is_said, named_files
 from ..settings.tables import check_choices
 from ..train import TrainConfig
 
@@ -57,7 +61,7 @@ class RunConfig:
     seed: int = 1
     """Of the initial weights, the order of the batches, the masks and the dropout."""
     imports: tuple[str, ...] = ()
-    """Python files that register placements of your own."""
+    """Python files that register placements of your own; in a run with the `@sha256:` of what it began with."""
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
     adaptive: AdaptiveConfig = field(default_factory=AdaptiveConfig)
@@ -86,10 +90,38 @@ class TextRunConfig(RunConfig):
 
 
 def with_absolute_paths(config: C) -> C:
-    """The configuration with the paths that every task has made absolute."""
+    """The configuration with the paths that every task has made absolute, and what its imports hold.
+
+    Raises UserError for a file that is not there.
+    """
     data: Any = config.data
     corpus = data.corpus if data.corpus == TOY else absolute(data.corpus)
-    return replace(config, imports=tuple(map(absolute, config.imports)), data=replace(data, corpus=corpus))
+    imports = tuple(str(OwnFile.of(file).pinned()) for file in config.imports)
+    return replace(config, imports=imports, data=replace(data, corpus=corpus))
+
+
+def let_stand_in(table: Mapping[str, Any], *, source: str) -> None:
+    """Have a configuration be read though its files were not run, which may register its placement.
+
+    Raises UserError where it names none of them as it should.
+    """
+    model = table.get("model")
+    unrun = [str(file.path) for file in named_files(table, source=source) if not file.has_run]
+    if unrun and isinstance(model, Mapping) and isinstance(model.get("placement"), str):
+        stand_in(model["placement"], " or ".join(unrun))
+
+
+def refuse_unrun(config: RunConfig, *, source: str) -> None:
+    """Raise UserError where a model is asked for and the Python that it takes was not run: the user has not said so."""
+    unrun = [file for file in map(OwnFile.of, config.imports) if not file.has_run]
+    module = named(config.model.placement).__module__
+    if not unrun or (module.partition(".")[0] != "normscope" and is_said(module)):
+        return
+    file = unrun[0].path
+    raise UserError(
+        f"{source}: its model takes Python of {file}, which runs on your word alone: --trust (trust=True in Python) "
+        f"runs it as it was when the run began, and --import {file} whatever it holds"
+    )
 
 
 def absolute(path: str) -> str:
