@@ -173,6 +173,12 @@ def one_zero(model: nn.Module) -> None:
     nn.init.zeros_(model.encoder.blocks[2].f[1][2].bias)
 
 
+def one_larger(model: nn.Module) -> None:
+    """The matrices of one feed-forward."""
+    for linear in (model.encoder.blocks[2].f[1][0], model.encoder.blocks[2].f[1][2]):
+        linear.weight.mul_(50.0)
+
+
 def post_embedding(deviation: float) -> Callable[[], nn.Module]:
     """An embedding under a norm and under an output that is tied to it, as BERT's."""
 
@@ -258,6 +264,14 @@ BUGS: dict[str, Bug] = {
         severity="warning",
         said="every matrix of blocks 3-4 is a copy of that of block 2",
         right=lambda: CopiedLater(copied=False),
+    ),
+    # One block at std 1 where the others have 0.02: the stream jumps there.
+    "a block drawn by another scheme": Bug(
+        build=drawn(pre, one_larger, final=1),
+        rule="uneven-blocks",
+        severity="warning",
+        said="block 3 of 4: encoder.blocks.2.f.1.2.weight starts 50.2 times as large as",
+        right=drawn(pre, lambda model: None, final=1),
     ),
     "one matrix of zeros among many that are drawn": Bug(
         build=drawn(pre, one_zero, final=1),

@@ -71,6 +71,10 @@ def diagnose(
         )
         advice = replace(advice, wanted_warmup_updates=wanted_warmup_updates)
     del start  # its gradients are as large as the model
+    watch("prediction", 0, 1)
+    trained = are_trained(model, loading)  # the theory is of random weights, and has nothing to say of others
+    if not trained and not nonfinite:
+        stacks = with_predictions(stacks, measured)
     patient = Patient(
         model=model,
         stacks=stacks,
@@ -85,12 +89,10 @@ def diagnose(
     )
     watch("rules", 0, 1)
     findings = lint(patient, silenced)
-    watch("prediction", 0, 1)
-    trained = are_trained(model, loading)  # the theory is of random weights, and has nothing to say of others
     return Diagnosis(
         target=target or type(model).__name__,
         parameters=sum(parameter.numel() for parameter in model.parameters()),
-        stacks=stacks if trained or nonfinite else with_predictions(stacks, measured),
+        stacks=stacks,
         measured=measured,
         findings=findings,
         advice=advice,

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...limits.reading import read_toml
 from ..result import AskedRule, Finding
-from .checks import gates, initialisation, norms, optimizer, placements, signal, streams, sums, training
+from .checks import gates, initialisation, likes, norms, optimizer, placements, signal, streams, sums, training
 from .patient import Patient
 from .rule import Rule
 
@@ -33,6 +33,7 @@ RULES: tuple[Rule, ...] = (
     initialisation.nonfinite_weights,
     initialisation.unlike_placement,
     initialisation.identical_blocks,
+    likes.uneven_blocks,
     signal.dead_sublayers,
     signal.nonfinite_gradients,
     streams.amplified_stream,

@@ -1,0 +1,164 @@
+"""Likes beside likes: the same quantity in every block, and the blocks where it is unlike the others.
+
+Blocks of one kind are drawn by one scheme. What holds a number in each of them, such as the size of a matrix or of a
+norm's gain, is either the same in all, up to the draw, or follows a law of depth, which rises or falls from block to
+block. What does neither stands out.
+"""
+
+import math
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
+
+import torch
+from torch import Tensor, nn
+
+from ..record import Stack
+
+_ONE_STEP = 0.8
+"""Of the whole change over depth: a law l^p makes at most 0.63 of it in one step, an odd block nearly all."""
+_STRAYS = 6.0
+"""Standard errors of a size by which likes may differ."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OddOne:
+    """A place whose number is unlike that of its likes."""
+
+    name: str
+    block: int
+    """Its place among its likes, counted from 1."""
+    size: float
+    usual: float
+    """What most of the others have."""
+    likes: int
+    """How many places there are, this one among them."""
+
+    @property
+    def factor(self) -> float:
+        """Its size in multiples of the usual one; inf where that is 0."""
+        return self.size / self.usual if self.usual else math.inf
+
+
+def odd_ones(names: Sequence[str], sizes: Sequence[float], *, apart: float) -> list[OddOne]:
+    """The places whose size is more than `apart` times, or less than 1 / `apart` of, what most of their likes have.
+
+    sizes: 0 or more, in the order of depth. None where fewer than three are given, where most are not within
+    √`apart` of the median, and where sizes rise or fall with every block, for that is a law of depth.
+    """
+    if len(sizes) < 3 or not all(map(math.isfinite, sizes)) or _follows_depth(sizes):
+        return []
+    usual = median(sizes)
+    alike = sum(_within(size, usual, math.sqrt(apart)) for size in sizes)
+    if 2 * alike <= len(sizes):
+        return []
+    return [
+        OddOne(name=name, block=place, size=size, usual=usual, likes=len(sizes))
+        for place, (name, size) in enumerate(zip(names, sizes, strict=True), 1)
+        if not _within(size, usual, apart)
+    ]
+
+
+def _within(size: float, usual: float, factor: float) -> bool:
+    return size == usual or usual / factor <= size <= usual * factor
+
+
+def _follows_depth(sizes: Sequence[float]) -> bool:
+    """Whether sizes rise with every block, or fall, and no one step makes nearly all of the change."""
+    if min(sizes) <= 0:
+        return False
+    steps = [math.log(after / before) for before, after in pairwise(sizes)]
+    one_way = min(steps) > 0 or max(steps) < 0
+    return one_way and max(map(abs, steps)) < _ONE_STEP * abs(math.fsum(steps))
+
+
+def repeated(tensors: Mapping[str, Tensor]) -> Iterator[dict[str, Tensor]]:
+    """Tensors of one shape whose names differ in one number alone, such as that of their block, in its order.
+
+    Of several numbers in a name it is the one with most likes.
+    """
+    groups: defaultdict[tuple[str, tuple[int, ...]], dict[int, str]] = defaultdict(dict)
+    at: defaultdict[str, list[tuple[str, tuple[int, ...]]]] = defaultdict(list)
+    for name, tensor in tensors.items():
+        for number in re.finditer(r"(?<![^.])\d+(?![^.])", name):
+            key = (f"{name[: number.start()]}#{name[number.end() :]}", tuple(tensor.shape))
+            groups[key][int(number[0])] = name
+            at[name].append(key)
+    # Each tensor belongs to the largest of its groups alone.
+    for key, members in groups.items():
+        own = {
+            number: name for number, name in members.items() if max(at[name], key=lambda one: len(groups[one])) == key
+        }
+        if len(own) > 1:
+            yield {own[number]: tensors[own[number]] for number in sorted(own)}
+
+
+def size_of(tensor: Tensor) -> float:
+    """Root mean square of its entries, in float64; NaN of none, and on the meta device."""
+    if tensor.is_meta or not tensor.numel() or tensor.is_sparse:
+        return math.nan
+    return float(torch.linalg.vector_norm(tensor.detach(), dtype=torch.float64)) / math.sqrt(tensor.numel())
+
+
+def odd_weights(model: nn.Module, *, apart: float) -> list[OddOne]:
+    """Parameters whose size is unlike that of the same parameter in the other blocks.
+
+    Of parameters with few entries by more than `apart`: the root mean square of n draws strays by 1/√(2n) of itself.
+    """
+    weights = {name: weight for name, weight in model.named_parameters() if weight.is_floating_point()}
+    found = []
+    for group in repeated(weights):
+        entries = next(iter(group.values())).numel()
+        strays = 1 + _STRAYS / math.sqrt(2 * max(entries, 1))
+        found += odd_ones(list(group), [size_of(weight) for weight in group.values()], apart=max(apart, strays))
+    return found
+
+
+def odd_factors(stack: Stack, *, apart: float) -> list[tuple[str, OddOne]]:
+    """Sub-layers whose stream, or whose branch, is multiplied with another number than that of its kind in the others.
+
+    With what it is a factor of: "the skip" or "the branch".
+    """
+    found: list[tuple[str, OddOne]] = []
+    for kind in dict.fromkeys(sublayer.kind for sublayer in stack.sublayers):
+        likes = [one for one in stack.sublayers if one.kind == kind and one.block > 0]
+        for what, factors in (
+            ("the skip", [one.skip_scale for one in likes]),
+            ("the branch", [one.branch_scale for one in likes]),
+        ):
+            sizes = [abs(factor) for factor in factors if factor is not None]
+            if len(sizes) == len(factors):
+                names = [one.name for one in likes]
+                found += [
+                    (what, one) for one in odd_ones(names, sizes, apart=apart) if one.size and math.isfinite(one.factor)
+                ]
+    return found
+
+
+def odd_branches(stack: Stack, *, apart: float) -> list[OddOne]:
+    """Sub-layers that add a vector of another size than those of their kind do in the other blocks.
+
+    Not those of the first block: they may read an embedding of another size than the streams that blocks leave.
+    """
+    found = []
+    for kind in dict.fromkeys(sublayer.kind for sublayer in stack.sublayers):
+        likes = [one for one in stack.sublayers if one.kind == kind and one.block > 0]
+        sizes = [math.sqrt(one.measured.branch_square) for one in likes]
+        found += odd_ones([one.name for one in likes], sizes, apart=apart)
+    return [one for one in found if one.size and one.block > 1]
+
+
+def odd_gradients(stack: Stack, *, apart: float) -> list[OddOne]:
+    """Sub-layers whose measured gradient over theory's is unlike that of their kind in the other blocks."""
+    if stack.predicted is None:
+        return []
+    found = []
+    both = list(zip(stack.sublayers, stack.predicted.gradient_norm, strict=True))
+    for kind in dict.fromkeys(sublayer.kind for sublayer in stack.sublayers):
+        likes = [(one, theory) for one, theory in both if one.kind == kind and one.block > 0 and theory]
+        ratios = [(one.measured.gradient_norm or 0.0) / theory for one, theory in likes if theory]
+        found += odd_ones([one.name for one, _ in likes], ratios, apart=apart)
+    return [one for one in found if one.size]

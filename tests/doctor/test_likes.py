@@ -1,0 +1,103 @@
+"""Likes beside likes: what is odd is named with block and factor, and laws of depth are left alone."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from doctor.wired import Model, Stack, patient, post, pre
+from normscope.doctor.lint.checks.likes import uneven_blocks
+from normscope.doctor.lint.likes import odd_ones, repeated
+from normscope.doctor.result import Severity
+
+sizes = st.floats(1e-6, 1e6)
+
+
+@given(
+    usual=sizes, count=st.integers(3, 12), at=st.integers(0, 11), factor=st.sampled_from([0.0, 0.01, 0.5, 2.0, 100.0])
+)
+def test_one_that_is_unlike_equal_likes_is_found_alone(usual, count, at, factor):
+    values = [usual] * count
+    values[at % count] *= factor
+    (found,) = odd_ones([str(n) for n in range(count)], values, apart=1.5)
+    assert (found.name, found.block, found.likes) == (str(at % count), at % count + 1, count)
+    assert found.factor == pytest.approx(factor)
+
+
+@given(first=sizes, exponent=st.sampled_from([-1.0, -0.5, 0.5, 1.0]), count=st.integers(3, 60), at=st.just(0))
+def test_a_law_of_depth_is_no_fault(first, exponent, count, at):
+    """1/√l (LayerNorm Scaling), l^(-1/2) initial weights (DS-Init), and their like."""
+    assert odd_ones(["x"] * count, [first * (n + 1) ** exponent for n in range(count)], apart=1.5) == []
+
+
+@given(values=st.lists(sizes, max_size=2))
+def test_of_two_nobody_says_which_is_odd(values):
+    assert odd_ones(["x"] * len(values), values, apart=1.5) == []
+
+
+def test_draws_of_one_scheme_are_alike():
+    torch.manual_seed(0)
+    drawn = [float(torch.randn(8).square().mean().sqrt()) for _ in range(4)]
+    assert odd_ones(["x"] * 4, [0.02 * math.sqrt(n / 8) for n in (8, 8, 8, 8)], apart=1.5) == []
+    assert max(drawn) / min(drawn) > 1  # that small a vector strays, and 1.5 times is what a fault must exceed
+
+
+def test_likes_differ_in_the_number_of_their_block_alone():
+    shapes = {f"blocks.{block}.mlp.{place}.weight": torch.ones(2, 3) for block in (0, 1, 10, 2) for place in (0, 2)}
+    shapes |= {"blocks.0.gate": torch.ones(1), "head.weight": torch.ones(2, 3), "blocks.1.wide": torch.ones(4)}
+    assert [list(group) for group in repeated(shapes)] == [
+        [f"blocks.{block}.mlp.{place}.weight" for block in (0, 1, 2, 10)] for place in (0, 2)
+    ]
+
+
+def multiplied(weight: str, factor: float, join=pre):
+    """Five blocks, of which one weight is multiplied."""
+    model = Model(lambda: Stack(join, join, blocks=5, final=1))
+    with torch.no_grad():
+        model.get_parameter(weight).mul_(factor)
+    return model
+
+
+@pytest.mark.parametrize("block", range(5))
+@pytest.mark.parametrize("factor", [0.1, 10.0])
+@pytest.mark.parametrize("weight", ["f.0.value.weight", "f.0.last.weight", "f.1.0.weight", "norms.1.weight"])
+def test_a_weight_of_one_block_is_named_with_its_factor(weight, factor, block):
+    name = f"encoder.blocks.{block}.{weight}"
+    found = list(uneven_blocks.check(patient(multiplied(name, factor))))
+    assert [(one.where, one.severity) for one in found] == [(name, Severity.WARNING)]
+    assert f"block {block + 1} of 5" in found[0].message
+    assert f"times as {'large' if factor > 1 else 'small'}" in found[0].message
+
+
+@pytest.mark.parametrize("join", [pre, post])
+def test_blocks_of_one_scheme_are_left_alone(join):
+    assert list(uneven_blocks.check(patient(multiplied("embedding.weight", 3.0, join)))) == []
+
+
+def test_a_factor_in_one_block_is_named():
+    def twice(x, f, norm):
+        return 2 * x + f(norm(x))
+
+    stack = Stack(pre, pre, blocks=4, final=1)
+    stack.blocks[2].joins[0] = twice
+    (found, *_) = uneven_blocks.check(patient(Model(lambda: stack)))
+    assert "block 3: the skip of" in found.message
+    assert "is multiplied by 2, in most of the 4 blocks by 1" in found.message
+
+
+def test_an_output_of_one_block_is_named_where_its_weights_are_as_the_others():
+    class Louder(nn.Module):
+        def __init__(self, f):
+            super().__init__()
+            self.f = f
+
+        def forward(self, x):
+            return self.f(x * 40)
+
+    stack = Stack(pre, pre, blocks=4, final=1)
+    stack.blocks[1].f[1] = Louder(stack.blocks[1].f[1])
+    found = list(uneven_blocks.check(patient(Model(lambda: stack))))
+    assert any("block 2" in one.message and "adds to the stream" in one.message for one in found)
