@@ -10,6 +10,14 @@ from doctor.several_streams import STREAMS, Dynamic, SeveralStreams, as_it_is, b
 from doctor.wired import WIDTH, Attention, Block, F, Join, Model, Stack, post, pre
 
 
+def with_idle_norms(blocks: int) -> list[nn.Module]:
+    """Pre-LN blocks whose attention has norms of queries and keys, half as wide as the stream, that it never calls."""
+    made = [Block((pre, pre)) for _ in range(blocks)]
+    for block in made:
+        block.f[0].query_norm, block.f[0].key_norm = nn.RMSNorm(WIDTH // 2), nn.RMSNorm(WIDTH // 2)
+    return made
+
+
 @dataclass(frozen=True, kw_only=True)
 class Bug:
     build: Callable[[], nn.Module]
@@ -342,6 +350,15 @@ BUGS: dict[str, Bug] = {
         where="encoder.blocks.0.second_norm",
         severity="warning",
         right=lambda: Model(lambda: Stack(blocks=[Unnormed(True) for _ in range(3)], final=1)),
+    ),
+    # Cerebras/modelzoo 85: norms of queries and keys, as wide as a head.
+    "norms of queries and keys built and not applied": Bug(
+        build=lambda: Model(lambda: Stack(pre, pre, blocks=with_idle_norms(3), final=1)),
+        rule="unused-parameters",
+        said="6 norms are built and never applied",
+        where="encoder.blocks.0.f.0.key_norm",
+        severity="warning",
+        right=RIGHT_PRE,
     ),
     # MixLN and LayerNorm-Scaling, DeepNorm baseline: 2.8284 in 12 layers.
     "DeepNorm, alpha of another depth": Bug(

@@ -75,6 +75,24 @@ def test_finite_weights_and_infinite_buffers_are_no_finding():
     assert nonfinite_weights(model) == ()
 
 
+def test_a_buffer_of_nan_is_named_and_no_other_batch_is_asked_for():
+    """allenai/OLMo-core 698: scales of norms that were lost when the model was materialised."""
+
+    class Scaled(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = encoder()
+            self.register_buffer("scale", torch.tensor([1.0, nan]))
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.inner(x) * self.scale.sum()
+
+    (found,) = diagnosed(Scaled()).findings
+    assert (found.id, found.severity, found.where) == ("nonfinite-weights", "error", "scale")
+    assert found.message.startswith("1 of 2 entries of these buffers are infinite or NaN")
+    assert "no training changes a buffer" in found.fix
+
+
 def test_bits_come_back_after_an_error_too():
     model = encoder()
     weight = model.layers[0].linear1.weight.data

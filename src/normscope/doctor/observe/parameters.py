@@ -47,7 +47,7 @@ _SLOPES = {"sigmoid": _of_sigmoid, "tanh": _of_tanh}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NonfiniteWeight:
-    """A parameter with entries that are infinite or NaN."""
+    """A parameter or a buffer with entries that are infinite or NaN."""
 
     name: str
     entries: int
@@ -58,7 +58,7 @@ class NonfiniteWeight:
 
 
 def nonfinite_weights(model: nn.Module) -> tuple[NonfiniteWeight, ...]:
-    """In the model's order; buffers are not looked at, for masks of -inf are kept in them."""
+    """In the model's order, parameters before buffers; a buffer counts where it holds NaN, for masks hold -inf."""
     return tuple(
         NonfiniteWeight(
             name=name,

@@ -61,11 +61,20 @@ def _parts(output: Any) -> list[Any]:
 
 
 def floating(model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
-    """The parameters of a usual precision, by name; buffers are left out, for masks of -inf are kept in them."""
-    for name, parameter in model.named_parameters():
+    """The parameters and buffers of a usual precision, by name; not the masks, which are kept in buffers with -inf."""
+    masks = {name for name, buffer in model.named_buffers() if buffer.is_floating_point() and _is_mask(buffer)}
+    for name, parameter in [*model.named_parameters(), *model.named_buffers()]:
         usual = parameter.dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64)
-        if usual and not parameter.is_meta and parameter.layout == torch.strided and parameter.numel():
+        is_plain = not parameter.is_meta and parameter.layout == torch.strided and parameter.numel()
+        if usual and is_plain and name not in masks:
             yield name, parameter.data  # not `detach()`, whose version autograd would see change
+
+
+def _is_mask(buffer: torch.Tensor) -> bool:
+    """Whether infinite entries are all that is not finite in a buffer; NaN is no mask."""
+    if buffer.is_meta or buffer.layout != torch.strided or not buffer.numel():
+        return False
+    return bool(torch.isinf(buffer).any()) and not bool(torch.isnan(buffer).any())
 
 
 def is_finite(weight: torch.Tensor) -> bool:

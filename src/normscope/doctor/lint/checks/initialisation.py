@@ -35,14 +35,24 @@ def nonfinite_weights(patient: Patient) -> Iterator[Fault]:
             yield Fault(
                 severity=severity,
                 where=listed(one.name for one in found),
-                message=f"{entries} of {sum(one.of for one in found)} entries of these parameters are "
+                message=f"{entries} of {sum(one.of for one in found)} entries of these {_kinds(patient, found)} are "
                 f"{'-inf' if severity is Severity.WARNING else 'infinite or NaN'}. What is said of the structure is "
                 "read with 0 in their place; gradients, advice and the other rules are left out",
                 fix=_fix(patient, found),
             )
 
 
+def _kinds(patient: Patient, found: list[NonfiniteWeight]) -> str:
+    buffers = {name for name, _ in patient.model.named_buffers()} & {one.name for one in found}
+    return "parameters" if not buffers else "buffers" if len(buffers) == len(found) else "parameters and buffers"
+
+
 def _fix(patient: Patient, found: list[NonfiniteWeight]) -> str:
+    if _kinds(patient, found) == "buffers":
+        return (
+            "compute them anew after the model is built or loaded: no training changes a buffer, and torch.empty and "
+            "to_empty leave whatever was in memory"
+        )
     if all(one.only_minus_infinity for one in found):
         return "if it is a mask, register it as a buffer, which no optimiser updates; if not, draw the weights again"
     missing = [one.name for one in found if patient.loading is not None and one.name in patient.loading.missing]

@@ -147,7 +147,10 @@ def unused_parameters(patient: Patient) -> Iterator[Fault]:
     norms = {
         name.rpartition(".")[0]
         for name, parameter in norm_parameters(patient.model).items()
-        if name in unused and parameter.ndim == 1 and parameter.numel() in widths
+        if name in unused
+        and parameter.ndim == 1
+        and parameter.numel() > 1
+        and (parameter.numel() in widths or _stands_in_use(patient, name, unused))
     }
     idle = sorted(path for path in norms if path and not any(_within(path, module) for module in skipped))
     idle = [path for path in idle if not any(_within(name, path) and name not in unused for name in _names(patient))]
@@ -158,6 +161,13 @@ def unused_parameters(patient: Patient) -> Iterator[Fault]:
             message=f"{len(idle)} norms are built and never applied: the forward pass reads none of their parameters",
             fix="apply them, or do not build them",
         )
+
+
+def _stands_in_use(patient: Patient, name: str, unused: set[str]) -> bool:
+    """Whether the module around a norm has matrices that are read: norms of queries and keys stand in attention."""
+    around = name.rpartition(".")[0].rpartition(".")[0]
+    beside = [n for n, p in patient.model.named_parameters() if p.ndim > 1 and around and _within(n, around)]
+    return bool(beside) and not any(n in unused for n in beside)
 
 
 def _names(patient: Patient) -> list[str]:
