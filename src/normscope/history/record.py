@@ -134,7 +134,8 @@ def history_of(source: str, rows: Iterable[LoggedValues], recipe: TrainingRecipe
         raise ValueError(f"{source} has no update: nothing has been logged in it")
     loss = _first(series, _LOSS)
     if not loss:
-        known = ", ".join(short_name(name) for name in sorted(series)[:10] if "normscope/" not in name) or "none"
+        named = sorted(name for name in series if "normscope/" not in name)[:10]
+        known = ", ".join(map(short_name, named)) or "none"
         raise ValueError(f"{source} has no training loss; names that are read: {', '.join(_LOSS)}; it has: {known}")
     sublayers: dict[str, dict[str, LoggedSeries]] = {}
     stacks: dict[str, dict[str, LoggedSeries]] = {}
