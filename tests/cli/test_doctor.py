@@ -232,7 +232,8 @@ def test_rules_are_silenced_by_the_project_and_by_hand(call, finding, tmp_path):
     assert f"did you mean {second!r}?" in called.err
 
 
-def test_rules_are_listed(call):
+def test_rules_are_listed(call, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
     lines = call("--rules").out.splitlines()
     assert len(lines) == len(RULES) > 0
     for line, rule in zip(lines, RULES, strict=True):

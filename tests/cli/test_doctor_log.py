@@ -62,3 +62,64 @@ def test_a_runs_history_stands_before_its_examination(
     assert both["stacks"]
     shown = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert shown.index("History of the training") < shown.index("no spike and no plateau") < shown.index("Sub-layers")
+
+
+MODEL = """
+import torch
+from torch import nn
+
+
+def build(width=32):
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(width, 4, 64, batch_first=True, dropout=0.0)
+    stack = nn.TransformerEncoder(layer, 4, enable_nested_tensor=False)
+    return nn.Sequential(nn.Embedding(50, width), stack, nn.Linear(width, 50)), torch.randint(0, 50, (4, 8))
+"""
+
+
+def diverged(folder: Path) -> Path:
+    """The loss leaves its course at update 60, when the rate has come to 0.01, and is no number from 90 on."""
+    log = [
+        {"step": at, "loss": 2.0 + 0.02 * (-1) ** at + max(0, at - 59), "learning_rate": 1e-2 * min(1, at / 50)}
+        for at in range(1, 121)
+    ]
+    for entry in log[89:]:
+        entry["loss"] = float("nan")
+    file = folder / "trainer_state.json"
+    file.write_text(json.dumps({"log_history": log}))
+    return file
+
+
+def test_a_diverged_run_and_its_model_are_one_verdict(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    (tmp_path / "my_model.py").write_text(MODEL)
+    log = str(diverged(tmp_path))
+    assert run(monkeypatch, "my_model.py:build", "--log", log, "--json", "all.json", "--html", "page.html") == 1
+    lines = capsys.readouterr().out.splitlines()
+    best = json.loads(Path("all.json").read_text())["advice"]["best_rate"]
+    assert best < 1e-2
+    first = lines[0]
+    assert first.startswith("go back to before update 60 and take a peak rate of ")
+    assert float(first.split("rate of ")[1].split()[0]) == pytest.approx(best, rel=0.1)
+    assert "instead of 0.01, with a warm-up of" in first
+    said = "\n".join(lines)
+    assert "rise from update 60" in said
+    assert "a first update at 0.01 changes" in said
+    assert "is post-ln: a norm on every sum" in said
+    # What is suggested can be typed.
+    assert "normscope doctor my_model.py:build --rate 0.01 --probe 200" in said
+    assert "TARGET" not in said
+    assert json.loads(Path("all.json").read_text())["history"]["verdict"]["do"] == first
+    assert first in Path("page.html").read_text()
+
+
+def test_a_history_of_nothing_but_nan_is_a_finding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "trainer_state.json"
+    file.write_text(json.dumps({"log_history": [{"step": at, "loss": float("nan")} for at in range(1, 30)]}))
+    assert run(monkeypatch, "--log", str(file)) == 1
+    assert "rise from update 1: no number before to not finite" in capsys.readouterr().out

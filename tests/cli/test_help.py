@@ -1,17 +1,23 @@
 """`--help` of every verb: whole lines in a sensible order, with an example that can be typed as it stands."""
 
+import os
 import re
 import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.main import get_command
 
+from normscope.cli import doctor
 from normscope.cli.main import app
-from normscope.cli.shared import VERBS
+from normscope.cli.shared import VERBS, refuse_unwritable
+from normscope.doctor.advise.probe import LEAST_UPDATES
+from normscope.doctor.result import Severity
+from normscope.errors import UserError
 
 APP: Any = get_command(app)
 
@@ -71,17 +77,29 @@ def test_every_verb_stands_in_one_group_in_the_order_of_the_list(
     assert [title for title in VERBS if f"\n{title}:\n" in text] == list(VERBS)
 
 
+DOCTOR = [
+    (["--rate", "-1"], "--rate must be positive and finite, got -1"),
+    (["--fail-on", "warn"], "--fail-on warn: choose one of info, warning, error"),
+    (["--tokens", "0"], "--tokens must be at least 2, got 0"),
+    (["--sequences", "0"], "--sequences must be at least 1, got 0"),
+    (["--probe", "0"], "--probe must be at least 30, got 0"),
+    (["--seed", "-1"], "--seed must be at least 0, got -1"),
+    (["--json", "."], "--json .: is a folder"),
+    (["--structure-only", "--rate", "1e-3"], "--structure-only takes no --rate"),
+    (["--probe", "200", "--no-advice"], "--probe makes advice and --no-advice leaves it out"),
+]
 EARLY = [
     (["train", "absent.toml"], "cannot read the configuration absent.toml: No such file or directory"),
     (["train", "broken.toml"], "broken.toml is not TOML: "),
     (["train", "--set", "nonsense"], "--set takes KEY=VALUE"),
     (
         ["train", "--set", "model.placement=sideways"],
-        "configuration: model: unknown placement 'sideways'; did you mean ",
+        "configuration: model: unknown placement 'sideways'; `normscope placements` lists all",
     ),
     (["train", "--import", "absent.py"], "absent.py: no such file"),
     (["compare", "absent.toml"], "cannot read the configuration absent.toml"),
-    (["compare", "--placements", "pre-ln,sideways"], "unknown placement 'sideways'; did you mean "),
+    (["compare", "--placements", "pre-ln,foo"], "unknown placement 'foo'; `normscope placements` lists all"),
+    (["compare", "--placements", "post-lm"], "unknown placement 'post-lm'; did you mean 'post-ln'?"),
     (["evaluate", "absent"], "absent is not a run folder: it has no config.toml"),
     (["evaluate", "absent", "--save", "gone/scores.json"], "--save gone/scores.json: its folder does not exist"),
     (["translate", "absent"], "absent is not a run folder: it has no config.toml"),
@@ -91,6 +109,7 @@ EARLY = [
     (["doctor", "absent.py:build"], "no such file: absent.py"),
     (["doctor", "absent.toml"], "no such file or folder: absent.toml"),
     (["doctor", "absent.py:build", "--html", "gone/page.html"], "--html gone/page.html: its folder does not exist"),
+    *((["doctor", "GPT2Config", *given], said) for given, said in DOCTOR),
     (["predict", "sideways"], "unknown placement 'sideways'"),
     (["data", "prepare", "out", "--languages", "de", "--train", "a", "b"], "--languages takes two languages"),
     (["data", "prepare", "out", "--train", "a", "b", "--languages", "de"], "of the target, got 'de' alone"),
@@ -141,3 +160,17 @@ def test_what_is_wrong_without_asking_torch_is_said_before_torch_is_imported(tmp
         assert (code, with_torch) == ("2", "False"), (arguments, line, done.stderr)
         assert said.startswith("error: "), arguments
         assert words in said, (arguments, said)
+
+
+def test_a_folder_without_permission_is_refused_before_the_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refuse_unwritable("--html", tmp_path / "page.html")
+    monkeypatch.setattr(os, "access", lambda path, mode: path != tmp_path or not mode & os.W_OK)
+    with pytest.raises(UserError, match=r"--html .*: no permission to write into .*; name another folder"):
+        refuse_unwritable("--html", tmp_path / "page.html")
+
+
+def test_what_the_command_line_takes_for_the_doctors_is_its_own() -> None:
+    assert tuple(Severity) == doctor._SEVERITIES
+    assert doctor._LEAST_PROBE == LEAST_UPDATES

@@ -1,18 +1,23 @@
 """What the terminal shows while work is under way: a live display for a person, lines of text for a file or a pipe."""
 
+import codecs
 import contextlib
+import io
 import math
+import os
+import re
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+import unicodedata
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, TextIO, cast
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from ..report.words import duration
+from ..report.words import duration, printable
 
 if TYPE_CHECKING:
     from ..history.explain import Explanation
@@ -56,14 +61,20 @@ class _Stderr:
 stderr = Console(file=cast(IO[str], _Stderr()), stderr=True, highlight=False, markup=False, emoji=False)
 
 
-_COLUMNS = 100
+_PIPED_COLUMNS, _LEAST_COLUMNS = 100, 40
 
 
 def standard_output() -> Console:
-    """Standard output, 100 columns wide, or as wide as a narrower terminal."""
+    """Standard output, as wide as the terminal or COLUMNS say; a pipe of which neither is known has 100."""
     console = Console(highlight=False, markup=False, emoji=False)
-    console.width = min(console.width, _COLUMNS) if console.is_terminal else _COLUMNS
+    if not console.is_terminal and not os.environ.get("COLUMNS", "").isdigit():
+        console.width = _PIPED_COLUMNS
     return console
+
+
+def columns() -> int:
+    """How wide lines on standard output may be."""
+    return max(_LEAST_COLUMNS, standard_output().width)
 
 
 class TrainDisplay:
@@ -170,23 +181,42 @@ def say(text: str) -> None:
     stderr.print(text, soft_wrap=True)
 
 
-def print_history(explanation: "Explanation") -> None:
-    """The page of the terminal, in ASCII where the terminal has nothing else."""
+def print_history(explanation: "Explanation", verdict: Sequence[str] = ()) -> None:
+    """The page of the terminal, below what to do first."""
     from ..history.explain import page
-    from ..report.words import printable
 
-    for line in page(explanation):
-        print(_plain_where_needed(printable(line)))
+    for line in [*verdict, *page(explanation, columns())]:
+        print(printable(line))
 
 
-def _plain_where_needed(line: str) -> str:
-    encoding = sys.stdout.encoding or "ascii"
-    try:
-        line.encode(encoding)
-    except UnicodeEncodeError:
-        plain = line.translate(str.maketrans("▁▂▃▄▅▆▇█▲×┐┘—…·√", "_.-:=+*#^x||-.*v"))
-        return plain.encode("ascii", "replace").decode()
-    return line
+def show_what_the_terminal_has() -> None:
+    """Have standard output and error write a like letter for each that their encoding has not, where Python would end.
+
+    One for one, so that lines keep their length.
+    """
+    codecs.register_error("normscope", _alike)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="normscope")
+
+
+_ALIKE = str.maketrans("▁▂▃▄▅▆▇█▲×┐┘—–−…·√‖←→≤≥≈∞∈’‘“”", "_.-:=+*#^x||---.*v|<><>~8e''\"\"")
+
+
+def _alike(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    letters = error.object[error.start : error.end].translate(_ALIKE)
+    return "".join(map(_ascii_letter, letters)), error.end
+
+
+def _ascii_letter(letter: str) -> str:
+    """Of a Greek letter the first of its name, of one with an accent that without, else a question mark."""
+    greek = re.match("GREEK (SMALL|CAPITAL) LETTER (.)", unicodedata.name(letter, ""))
+    if greek:
+        return greek[2].lower() if greek[1] == "SMALL" else greek[2]
+    plain = unicodedata.normalize("NFKD", letter)[:1]
+    return plain if plain.isascii() else "?"
 
 
 _SHOWN_AFTER_SECONDS = 1.0

@@ -2,14 +2,17 @@
 
 import json
 import math
+import shlex
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
+from textwrap import wrap
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ..errors import UserError
-from .console import LateStages, StageDisplay, print_history, stderr
+from .console import LateStages, StageDisplay, columns, print_history, standard_output, stderr
 from .shared import Imports, Trust, refuse_missing_target, refuse_unwritable, run_imports, write_text
 
 if TYPE_CHECKING:
@@ -103,8 +106,20 @@ def doctor(
     if rules:
         _list_rules()
         return
+    _check(fail_on, rate)
+    for option, given, least in (
+        ("--tokens", tokens, 2),
+        ("--sequences", sequences, 1),
+        ("--seed", seed, 0),
+        ("--probe", probe, _LEAST_PROBE),
+    ):
+        if given is not None and given < least:
+            raise UserError(f"{option} must be at least {least}, got {given}")
+    for option, file in (("--html", html), ("--json", None if as_json in (None, _STDOUT) else Path(str(as_json)))):
+        if file is not None:
+            refuse_unwritable(option, file)
     if target is None and log is not None:
-        _check(fail_on, optimizer, rate)
+        _check_names(optimizer)
         if html is not None:
             raise UserError("--html is the page of a model: name a TARGET beside --log, or take --json")
         _explain_alone(log, as_json, fail_on)
@@ -113,20 +128,18 @@ def doctor(
         raise UserError(
             "name a TARGET, such as GPT2Config or file.py:function; `normscope doctor --help` lists them all"
         )
-    for option, file in (("--html", html), ("--json", None if as_json in (None, _STDOUT) else Path(str(as_json)))):
-        if file is not None:
-            refuse_unwritable(option, file)
+    if structure_only:
+        _refuse_with_structure(rate=rate, probe=probe, html=html, log=log, optimizer=optimizer)
+    if probe is not None and no_advice:
+        raise UserError("--probe makes advice and --no-advice leaves it out: give one of them")
     refuse_missing_target(target)
     with StageDisplay(stderr) as display, LateStages(display) as watch:
         watch(f"reading {target}", 0, 1)
-        _check(fail_on, optimizer, rate)
-        if structure_only:
-            _refuse_with_structure(rate=rate, probe=probe, html=html, log=log, optimizer=optimizer)
-        if probe is not None and no_advice:
-            raise UserError("--probe makes advice and --no-advice leaves it out: give one of them")
+        _check_names(optimizer)
         silenced = _silenced(silence)
         run_imports(imports)
         from ..doctor.diagnose import forward_passes
+        from ..history.joined import lasting, peak_of
         from ..targets import opened, opened_on_meta, trust_target
         from ..targets.histories import explained_log, explained_run
         from ..targets.target import probing_of
@@ -140,6 +153,9 @@ def doctor(
         else:
             history = explained_run(target) if log is None else explained_log(log)
             found = opened(target, settings, tokens=tokens, sequences=sequences, seed=seed)
+            if rate is None and log is not None and history is not None and lasting(history):
+                rate, warmup = peak_of(history.history)
+                found = found if warmup is None else replace(found, warmup_updates=warmup)
             watch(f"looking at {found.title}", 0, 1)
             probing = None if probe is None else probing_of(found, probe)
             has_rate = rate is not None or found.optimizer is not None
@@ -149,7 +165,8 @@ def doctor(
             diagnosis = _diagnosed(found, optimizer, rate, silenced, advise=not no_advice, probing=probing, watch=watch)
     from ..doctor.result import worst_of
 
-    _write(diagnosis, html, as_json, history)
+    named = ["--set=" + setting for setting in settings]
+    _write(replace(diagnosis, asked=shlex.join([target, *named])), html, as_json, history)
     if _as_bad_as(fail_on, worst_of(diagnosis.findings)) or (history and _as_bad_as(fail_on, history.severity)):
         raise typer.Exit(1)
 
@@ -158,8 +175,6 @@ def _explain_alone(log: Path, as_json: str | None, fail_on: str) -> None:
     """A log without a model."""
     from ..targets.histories import explained_log
 
-    if as_json not in (None, _STDOUT):
-        refuse_unwritable("--json", Path(str(as_json)))
     history = explained_log(log)
     text = _as_text({"history": history.to_json()})
     if as_json == _STDOUT:
@@ -196,19 +211,25 @@ def _structured(target: "Target", silenced: tuple[str, ...]) -> "Diagnosis":
         raise UserError(f"{target.title}: {' '.join(str(error).split())}") from error
 
 
-def _check(fail_on: str, optimizer: str | None, rate: float | None) -> None:
-    """Raise UserError where an option has a value that it does not allow."""
-    from ..doctor.result import Severity
-    from ..optim import OPTIMIZERS
+_LEAST_PROBE = 30
+_SEVERITIES = ("info", "warning", "error")
+"""As `doctor.advise.probe` and `doctor.result` have them, which take torch to import."""
 
-    for option, given, allowed in (
-        ("--fail-on", fail_on, tuple(Severity)),
-        ("--optimizer", optimizer, tuple(OPTIMIZERS)),
-    ):
-        if given is not None and given not in allowed:
-            raise UserError(f"{option} {given}: choose one of {', '.join(allowed)}")
+
+def _check(fail_on: str, rate: float | None) -> None:
+    """Raise UserError where an option has a value that it does not allow."""
+    if fail_on not in _SEVERITIES:
+        raise UserError(f"--fail-on {fail_on}: choose one of {', '.join(_SEVERITIES)}")
     if rate is not None and not 0 < rate < math.inf:
         raise UserError(f"--rate must be positive and finite, got {rate}")
+
+
+def _check_names(optimizer: str | None) -> None:
+    """Raise UserError for an optimiser that is not known."""
+    from ..optim import OPTIMIZERS
+
+    if optimizer is not None and optimizer not in OPTIMIZERS:
+        raise UserError(f"--optimizer {optimizer}: choose one of {', '.join(OPTIMIZERS)}")
 
 
 def _silenced(given: list[str]) -> tuple[str, ...]:
@@ -259,6 +280,9 @@ def _diagnosed(
 def _write(
     diagnosis: "Diagnosis", html: Path | None, as_json: str | None, history: "Explanation | None" = None
 ) -> None:
+    from ..history.joined import verdict_lines, verdict_rows
+
+    verdict = [] if history is None else verdict_rows(history, diagnosis)
     if html is not None:
         from ..doctor.lint.linter import RULES
         from ..doctor.report.page import write_doctor_page
@@ -267,26 +291,24 @@ def _write(
         if history is not None:
             from ..history.section import section
 
-            shown = section(history)
+            shown = section(history, verdict)
         try:
             write_doctor_page(diagnosis, html, RULES, shown)
         except OSError as error:
             raise UserError(f"cannot write {html}: {error.strerror}") from error
-    explained = {} if history is None else {"history": history.to_json()}
+    explained = {} if history is None else {"history": history.to_json() | {"verdict": dict(verdict)}}
     text = _as_text(diagnosis.to_json() | explained)
     if as_json == _STDOUT:
         typer.echo(text)
         return
     if as_json is not None:
         write_text("--json", Path(as_json), text + "\n")
-    from rich.console import Console
-
     from ..doctor.report.text import terminal_page
 
     if history is not None:
-        print_history(history)
-        typer.echo()
-    console = Console(highlight=False, markup=False, emoji=False)
+        print_history(history, verdict_lines(verdict, columns()))
+        typer.echo("\nthe model by itself:" if verdict else "")
+    console = standard_output()
     console.print(terminal_page(diagnosis))
     for file in (html, as_json):
         if file is not None:
@@ -304,7 +326,8 @@ def _list_rules() -> None:
 
     widest = max(len(rule.id) for rule in RULES)
     for rule in RULES:
-        typer.echo(f"{rule.id:{widest}}  {rule.severity:7}  {rule.title}")
+        head = f"{rule.id:{widest}}  {rule.severity:7}  "
+        typer.echo("\n".join(wrap(rule.title, columns(), initial_indent=head, subsequent_indent=" " * len(head))))
 
 
 def _as_text(values: Mapping[str, Any]) -> str:

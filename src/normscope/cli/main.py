@@ -10,7 +10,7 @@ from .. import __version__
 from ..errors import UserError
 from ..processes.surroundings import hold_lifeline
 from .compare import compare, demo
-from .console import say
+from .console import say, show_what_the_terminal_has
 from .data import data_app
 from .doctor import doctor
 from .finetune import finetune
@@ -106,6 +106,7 @@ def _main(
 def main() -> None:
     """Run the command line. Exit codes: 0 done, 1 failed, 2 the user's mistake, 130 after SIGINT, 143 after SIGTERM."""
     hold_lifeline()
+    show_what_the_terminal_has()
     try:
         _run()
     except UserError as error:

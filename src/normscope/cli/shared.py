@@ -3,6 +3,7 @@
 What is refused here is refused before torch is imported, which takes seconds; the library says the same of what reaches
 it by another way."""
 
+import os
 import signal
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -201,6 +202,8 @@ def refuse_unwritable(option: str, file: Path) -> None:
     """Raise UserError where `file`, given with `option`, cannot be a file: to be asked before long work."""
     if file.is_dir() or not file.parent.is_dir():
         raise UserError(f"{option} {file}: {'is a folder' if file.is_dir() else 'its folder does not exist'}")
+    if not os.access(file.parent, os.W_OK | os.X_OK):
+        raise UserError(f"{option} {file}: no permission to write into {file.parent}; name another folder")
 
 
 def write_text(option: str, file: Path, text: str) -> None:

@@ -4,7 +4,7 @@ Losses are mean cross-entropies per token in nats, and a training length is coun
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal
 
@@ -245,6 +245,8 @@ class Record:
     """Every rule of the linter, whether it was asked, and why not."""
     advice: Advice | None = None
     """None where it was not asked for, or no loss can be taken."""
+    asked: str = field(default="TARGET", compare=False, metadata={"json": False})
+    """What a command that looks at the same model names it."""
 
     @property
     def verdict(self) -> Health:

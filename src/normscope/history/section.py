@@ -107,8 +107,8 @@ def _at(series: LoggedSeries, update: int) -> float | None:
     return next((v for u, v in zip(series.updates, series.values, strict=True) if u == update), None)
 
 
-def section(explanation: Explanation) -> HistorySection:
-    """All episodes, where a terminal has room for some."""
+def section(explanation: Explanation, verdict: Sequence[tuple[str, str]] = ()) -> HistorySection:
+    """What to do, and all episodes, where a terminal has room for some."""
     pictures = [
         ("loss", loss_svg(explanation), "The training's loss over its updates. Dashed: where an episode began.")
     ]
@@ -117,13 +117,16 @@ def section(explanation: Explanation) -> HistorySection:
         pictures.append(("steps", picture, caption))
     return HistorySection(
         head=history_head(explanation),
-        episodes=tuple(
-            EpisodeWords(
-                head=episode_head(one),
-                tone=Tone.INFO if one.kind == EpisodeKind.SPIKE else Tone.MIXED,
-                rows=tuple(episode_rows(one)),
-            )
-            for one in explanation.episodes
+        episodes=(
+            *(EpisodeWords(head=words, tone=Tone.BAD, rows=tuple(verdict[1:])) for _, words in verdict[:1]),
+            *(
+                EpisodeWords(
+                    head=episode_head(one),
+                    tone=Tone.INFO if one.kind == EpisodeKind.SPIKE else Tone.MIXED,
+                    rows=tuple(episode_rows(one)),
+                )
+                for one in explanation.episodes
+            ),
         ),
         pictures=tuple(
             Picture(svg=inlined(svg, f"history-{name}"), caption=caption) for name, svg, caption in pictures

@@ -62,7 +62,7 @@ def registered() -> dict[str, type[Placement]]:
 def named(name: str) -> type[Placement]:
     """The placement of that name, however it is written: `Pre-LN`, `pre_ln` and `preln` are `pre-ln`.
 
-    Raises ValueError naming the nearest known one.
+    Raises ValueError naming the nearest known one, if any is near.
     """
     if name in _REGISTRY:
         return _REGISTRY[name]
@@ -72,9 +72,10 @@ def named(name: str) -> type[Placement]:
     if name in _STAND_INS:
         return _STAND_INS[name]
     written = name.lower().replace("_", "-").replace(" ", "-")
-    nearest = difflib.get_close_matches(written, registered(), n=1, cutoff=0.0)[0]
+    near = difflib.get_close_matches(written, registered(), n=1)
+    meant = f"did you mean {near[0]!r}? " if near else ""
     raise ValueError(
-        f"unknown placement {name!r}; did you mean {nearest!r}? `normscope placements` lists all, and --import "
+        f"unknown placement {name!r}; {meant}`normscope placements` lists all, and --import "
         "FILE.py, or importing the file in Python, registers your own"
     )
 

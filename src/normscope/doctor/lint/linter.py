@@ -100,14 +100,13 @@ _SILENCED = "it was silenced"
 
 
 def check_silenced(silenced: Collection[str]) -> None:
-    """Raises ValueError on an id that no rule has, naming the nearest that one has."""
+    """Raises ValueError on an id that no rule has, naming the nearest that one has, if any is near."""
     known = [rule.id for rule in RULES]
     for name in silenced:
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
-            raise ValueError(
-                f"no rule is called {name!r}; did you mean {near[0]!r}? Known are {', '.join(sorted(known))}"
-            )
+            near = difflib.get_close_matches(name, known, n=1)
+            meant = f"did you mean {near[0]!r}? " if near else ""
+            raise ValueError(f"no rule is called {name!r}; {meant}Known are {', '.join(sorted(known))}")
 
 
 def silenced_in(start: Path) -> tuple[str, ...]:

@@ -89,8 +89,11 @@ def _is_doubtful(advice: Advice) -> bool:
     return advice.wanted_place == "above" or (advice.stuck_chance is not None and advice.stuck_chance >= _LIKELY)
 
 
-def advice_rows(advice: Advice) -> list[AdviceRow]:
-    """The best rate with its interval, the good ones, the user's own and the warm-up that it needs."""
+def advice_rows(advice: Advice, target: str = "TARGET") -> list[AdviceRow]:
+    """The best rate with its interval, the good ones, the user's own and the warm-up that it needs.
+
+    target: what a command names the model.
+    """
     rows = [AdviceRow(part=AdvicePart.BEST, value=_best(advice), meaning=_why_best(advice))]
     good = good_rates(advice)
     if good is not None:
@@ -107,15 +110,15 @@ def advice_rows(advice: Advice) -> list[AdviceRow]:
     if advice.warmup is not None:
         rows.append(_warmup(advice.warmup))
     elif advice.source == "first update":
-        rows.append(AdviceRow(part=AdvicePart.WARMUP, value="not tested", meaning=_probe(advice)))
+        rows.append(AdviceRow(part=AdvicePart.WARMUP, value="not tested", meaning=_probe(advice, target)))
     return rows
 
 
-def _probe(advice: Advice) -> str:
+def _probe(advice: Advice, target: str) -> str:
     """The command that tries a warm-up for the wanted rate and, as short trainings do for any model, finds the best."""
     rate = "" if advice.wanted_rate is None else f" --rate {learning_rate(advice.wanted_rate)}"
     found = "tests it" if advice.best_rate is not None else "tests it, and finds the best rate"
-    return f"normscope doctor TARGET{rate} --probe {_PROBE_UPDATES} {found}"
+    return f"normscope doctor {target}{rate} --probe {_PROBE_UPDATES} {found}"
 
 
 def source_words(advice: Advice) -> str:

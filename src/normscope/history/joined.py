@@ -1,0 +1,139 @@
+"""A training that went wrong, joined with its model: what to do first, then what happened, where and why."""
+
+from collections.abc import Iterator
+from textwrap import wrap
+
+from ..doctor.result import Record, Severity
+from ..report.words import counted, joined, kind_name, learning_rate, probability, significant
+from .episodes import EpisodeKind
+from .explain import EVERYWHERE, NOT_RECORDED, EpisodeReport, Explanation, episode_head, hanging
+from .record import History
+
+UNTUNED_WARMUP = 2_000
+"""2 / (1 - β2) updates with Adam's usual β2 of 0.999: the untuned warm-up of Ma and Yarats 2019 (arXiv:1910.04209)."""
+_RATE_CAUSES = ("rate-too-high", "post-ln-collapse", "unknown")
+"""Of these a lower rate is the remedy; any other pattern has one of its own."""
+_LESS_WITHOUT_BEST, _LESS_BELOW_BEST = 10.0, 3.0
+"""By what a rate is divided where no best one is foreseen, and where it is not above the one that is."""
+
+
+def lasting(explanation: Explanation) -> EpisodeReport | None:
+    """The first rise or plateau; None of a training whose spikes all came back."""
+    return next((one for one in explanation.episodes if one.kind != EpisodeKind.SPIKE.value), None)
+
+
+def peak_of(history: History) -> tuple[float | None, int | None]:
+    """The highest rate of a log and the updates over which it had risen to it; None where the log has no rate."""
+    rates = history.rate.finite()
+    if not rates or max(rates.values) <= 0:
+        return None, None
+    highest = max(rates.values)
+    return highest, 0 if rates.values[0] == highest else rates.updates[rates.values.index(highest)]
+
+
+def verdict_rows(explanation: Explanation, diagnosis: Record) -> list[tuple[str, str]]:
+    """What to do, and then what that stands on, each with its name; nothing where no episode lasts."""
+    episode = lasting(explanation)
+    if episode is None:
+        return []
+    peak, own = peak_of(explanation.history)
+    rate, why_rate = _rate(diagnosis, peak)
+    warmup, why_warmup = _warmup(diagnosis, explanation.history, own or 0)
+    return [
+        ("do", _first(diagnosis, episode, rate, warmup, peak)),
+        ("what", f"{episode_head(episode)}, of {counted(explanation.history.last_update, 'update')}"),
+        ("where", _where(diagnosis, episode)),
+        ("why", "; ".join(_why(diagnosis, episode, peak))),
+        ("rate", f"{rate}: {why_rate}"),
+        ("warm-up", f"{warmup}: {why_warmup}"),
+    ]
+
+
+def verdict_lines(rows: list[tuple[str, str]], width: int) -> list[str]:
+    """The same for a terminal, what to do without a name before it."""
+    if not rows:
+        return []
+    (_, first), *rest = rows
+    return [
+        *wrap(first, width),
+        "",
+        *(line for name, words in rest for line in hanging(f"  {name:8}", words, width)),
+        "",
+    ]
+
+
+def _first(diagnosis: Record, episode: EpisodeReport, rate: str, warmup: str, peak: float | None) -> str:
+    wrong = next((one for one in diagnosis.findings if one.severity is Severity.ERROR), None)
+    if wrong is not None:
+        return f"mend the model first ({wrong.id}): {wrong.fix}"
+    if episode.cause not in _RATE_CAUSES:
+        return episode.attempt
+    start = "train anew" if episode.onset < 2 else f"go back to before update {episode.onset:,}"
+    instead = "" if peak is None else f" instead of {learning_rate(peak)}"
+    return f"{start} and take a peak rate of {rate}{instead}, with a warm-up of {warmup}"
+
+
+def _rate(diagnosis: Record, peak: float | None) -> tuple[str, str]:
+    advice = diagnosis.advice
+    best = None if advice is None else advice.best_rate
+    if best is not None and (peak is None or best < peak):
+        interval = None if advice is None else advice.best_interval
+        sure = (
+            ""
+            if interval is None
+            else f", likely {learning_rate(interval.low, 2)} to {learning_rate(interval.high, 2)}"
+        )
+        return learning_rate(best, 2), f"the best for this model by its first update{sure}"
+    if peak is None:
+        return "a tenth of yours", "neither the log nor the model says what it was and what is best"
+    if best is None:
+        return learning_rate(peak / _LESS_WITHOUT_BEST, 2), "a tenth of yours; no best rate is known for this model"
+    lower = learning_rate(peak / _LESS_BELOW_BEST, 2)
+    return lower, f"a third of yours, though by its first update the model bears {learning_rate(best, 2)}"
+
+
+def _warmup(diagnosis: Record, history: History, own: int) -> tuple[str, str]:
+    advice = diagnosis.advice
+    tested = None if advice is None or advice.warmup is None else advice.warmup.named_updates
+    if tested is not None:
+        return counted(tested, "update"), "it carried your own rate in short trainings"
+    least = max(own, min(UNTUNED_WARMUP, -(-history.last_update // 10)))
+    which = "as yours was" if least == own else "a tenth of this training, or 2 / (1 - β2) of Adam where that is less"
+    return counted(least, "update"), f"{which}; not tested: `normscope doctor {diagnosis.asked} --probe 200` does"
+
+
+def _where(diagnosis: Record, episode: EpisodeReport) -> str:
+    """The log's sub-layer, or else the one that the model's first update changes most."""
+    if episode.place not in (NOT_RECORDED, EVERYWHERE):
+        return episode.place
+    change = None if diagnosis.advice is None else diagnosis.advice.change
+    moved = [
+        (value, stack.name, sublayer)
+        for stack, seen in zip(diagnosis.stacks, () if change is None else change.stacks, strict=False)
+        for sublayer, value in zip(stack.sublayers, seen.total, strict=True)
+        if value is not None
+    ]
+    if change is None or not moved:
+        return episode.place
+    _, stack, most = max(moved, key=lambda one: one[0])
+    named = f"{kind_name(most.kind)} of block {most.block} in {stack or 'the model'}"
+    said = "the log tells no sub-layer apart" if episode.place == NOT_RECORDED else episode.place
+    return f"{said}; a first update at {learning_rate(change.rate)} changes {named} most"
+
+
+def _why(diagnosis: Record, episode: EpisodeReport, peak: float | None) -> Iterator[str]:
+    yield from episode.evidence
+    found = [one for one in diagnosis.findings if one.severity is not Severity.INFO]
+    if found:
+        yield f"the model has {joined([one.id for one in found[:3]])}"
+    for stack in diagnosis.stacks:
+        if stack.sublayers and all(one.formula.sum_is_normed for one in stack.sublayers):
+            yield (
+                f"{stack.name or 'the model'} is {stack.placement or 'unnamed'}: a norm on every sum leaves its "
+                f"{counted(stack.blocks, 'block')} no path around the norms"
+            )
+    advice = diagnosis.advice
+    if advice is not None and advice.best_rate is not None and peak is not None and peak > advice.best_rate:
+        yield f"{learning_rate(peak)} is {significant(peak / advice.best_rate, 2)} times this model's best rate"
+    if advice is not None and advice.stuck_chance is not None and advice.wanted_rate is not None:
+        yield f"{probability(advice.stuck_chance)} chance of getting stuck at {learning_rate(advice.wanted_rate)}"
