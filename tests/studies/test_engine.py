@@ -109,9 +109,11 @@ def test_a_table_of_columns_leaves_out_what_is_not_finite():
 
 
 def test_a_prediction_is_drawn_beside_what_was_measured():
-    seen, told = beside_prediction("a", 2, [1, 2], [1.0, 3.0], [0.5, 0.5], 2.0)
-    assert (seen.label, seen.kind, seen.low, seen.high) == ("a, measured", "measured", [0.5, 2.5], [1.5, 3.5])
-    assert (told.label, told.kind, told.hue, told.y) == ("a, predicted", "predicted", 2, [2.0, 2.0])
+    """Of two draws that differ by 1 the standard error of the mean is 1/2."""
+    seen, told = beside_prediction("a", 2, mean_over_draws([[0.5, 3.0], [1.5, 3.0]], [2.0, 4.0]), first=1)
+    assert (seen.label, seen.kind, seen.x, seen.low) == ("a, measured", "measured", [1.0, 2.0], [0.0, 3.0])
+    assert (seen.y, seen.high) == ([1.0, 3.0], [2.0, 3.0])
+    assert (told.label, told.kind, told.hue, told.y) == ("a, predicted", "predicted", 2, [2.0, 4.0])
 
 
 def test_curves_are_means_in_the_range_of_the_seeds_and_others_stand_before_them():

@@ -70,13 +70,16 @@ def judged(*, name: str, statement: str, source: str, found: str, holds: Mapping
     )
 
 
-def foretold(*, name: str, statement: str, source: str, of: str, spread: Spread, beside: str = "") -> Claim:
+def foretold(
+    *, name: str, statement: str, source: str, of: str, spread: Spread, place: str = "l", beside: str = ""
+) -> Claim:
     """The claim that what is predicted lies within a limit of what was measured, judged curve by curve.
 
-    of: what was drawn, which the sentence of what was found begins with. beside: more sentences.
+    of: what was drawn, which the sentence of what was found begins with. place: as `Spread.words` has it. beside: more
+    sentences.
     """
     within = f"{len(spread.within)} of {len(spread.holds)} surely within the limit"
-    found = ". ".join(filter(None, [f"{of}: {spread.words}; {within}", beside]))
+    found = ". ".join(filter(None, [f"{of}: {spread.words(place)}; {within}", beside]))
     return judged(name=name, statement=statement, source=source, found=found, holds=spread.holds)
 
 

@@ -1,7 +1,7 @@
 """How far curves that were measured over draws lie from those that were predicted."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -27,10 +27,20 @@ class Compared:
         """measured / predicted - 1; 0 where both are 0, infinite where the prediction alone is."""
         return _share(self.measured - self.predicted, self.predicted)
 
+    def since(self, first: int) -> "Compared":
+        """Without the places before that one."""
+        return replace(self, measured=self.measured[first:], error=self.error[first:], predicted=self.predicted[first:])
+
     @property
     def relative_error(self) -> NDArray[np.float64]:
         """The standard error as a share of the prediction."""
         return _share(self.error, self.predicted)
+
+    @property
+    def largest_off(self) -> tuple[float, float]:
+        """The largest absolute deviation at any place, and the standard error there; in per cent of the prediction."""
+        at = int(np.abs(self.deviation).argmax())
+        return 100 * float(abs(self.deviation[at])), 100 * float(self.relative_error[at])
 
     def within(self, limit: float) -> Answer:
         """Whether the 95 % interval of the deviation lies within ± limit at every depth."""
@@ -86,12 +96,12 @@ class Spread:
             **dict.fromkeys(self.undecided, None),
         }
 
-    @property
-    def words(self) -> str:
-        """How far they are off, in a clause."""
+    def words(self, place: str = "l") -> str:
+        """How far they are off, in a clause; place: what a place along a curve is called, empty where it has one."""
+        where = f"{self.where}, {place} = {self.place}" if place else self.where
         return (
-            f"at most {number(self.largest, 2)} % off ({self.where}, l = {self.place}; standard error "
-            f"{number(self.standard_error, 2)} %), {number(self.root_mean_square, 2)} % root mean square"
+            f"at most {number(self.largest, 2)} % off ({where}; standard error {number(self.standard_error, 2)} %), "
+            f"{number(self.root_mean_square, 2)} % root mean square"
         )
 
 
@@ -102,23 +112,20 @@ def spread_of(curves: Mapping[str, Sequence[Compared]], *, limit_percent: float,
     """
     if not curves:
         raise ValueError("no curves to compare")
-    percent = {name: [100 * one.deviation for one in several] for name, several in curves.items()}
-    largest = {name: max(float(np.abs(one).max()) for one in several) for name, several in percent.items()}
-    where = max(largest, key=lambda name: largest[name])
-    worst = max(range(len(percent[where])), key=lambda i: float(np.abs(percent[where][i]).max()))
-    at = int(np.abs(percent[where][worst]).argmax())
-    values = np.concatenate([one for several in percent.values() for one in several])
+    every = [(name, one) for name, several in curves.items() for one in several]
+    where, worst = max(every, key=lambda named: named[1].largest_off[0])
+    values = np.concatenate([100 * one.deviation for _, one in every])
     holds = {name: all_hold([one.within(limit_percent / 100) for one in several]) for name, several in curves.items()}
     within, beyond, undecided = (
         tuple(name for name, answer in holds.items() if answer is state) for state in (True, False, None)
     )
     return Spread(
         limit=limit_percent,
-        largest=largest[where],
-        standard_error=100 * float(curves[where][worst].relative_error[at]),
+        largest=worst.largest_off[0],
+        standard_error=worst.largest_off[1],
         root_mean_square=float(np.sqrt(np.square(values).mean())),
         where=where,
-        place=at + first,
+        place=int(np.abs(worst.deviation).argmax()) + first,
         within=within,
         beyond=beyond,
         undecided=undecided,

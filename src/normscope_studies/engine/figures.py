@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from normscope.report.chart import Kind, Panel, Series
 from normscope.report.svg import HUES, INK, house_style, to_svg
 
+from .deviation import Compared
 from .ladders import Ladder, WarmupPair
 
 _ROW_INCHES, _EDGES_INCHES, _WIDTH_INCHES = 0.3, 1.5, 9.0
@@ -46,13 +47,12 @@ def line(label: str, kind: Kind, hue: int, x: ArrayLike, y: ArrayLike | float) -
     return Series(label=label, kind=kind, hue=hue, x=places, y=values)
 
 
-def beside_prediction(
-    label: str, hue: int, x: ArrayLike, mean: ArrayLike, half_width: ArrayLike, predicted: ArrayLike | float
-) -> list[Series]:
-    """What was measured, in a band of mean ± half width, and what was predicted for it; all (X,)."""
+def beside_prediction(label: str, hue: int, curve: Compared, *, first: int = 0) -> list[Series]:
+    """What was measured over draws, in a band of two standard errors, and its prediction; first: what x starts at."""
+    x = range(first, first + len(curve.measured))
     return [
-        measured(f"{label}, measured", hue, x, mean, half_width),
-        line(f"{label}, predicted", "predicted", hue, x, predicted),
+        measured(f"{label}, measured", hue, x, curve.measured, 2 * curve.error),
+        line(f"{label}, predicted", "predicted", hue, x, curve.predicted),
     ]
 
 
