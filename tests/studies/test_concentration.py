@@ -89,7 +89,7 @@ class TestVerdicts:
         ],
     )
     def test_bounded(self, above, verdict, conditions):
-        made = {claim.name: claim for claim, _ in bounded(TINY, faked(TINY, above, outside=0.9))}
+        made = {claim.name: claim for claim in bounded(TINY, faked(TINY, above, outside=0.9))}
         still, one, two = made.values()
         assert (still.name, still.verdict) == ("Bounded: Post-LN, hidden state", "reproduced")
         assert "one-sided" in one.name
@@ -100,7 +100,7 @@ class TestVerdicts:
     def test_a_stack_whose_depths_agree_is_named_whole(self):
         found = faked(TINY, [0.1, 0.1])
         found["post-ln"]["decoder"]["read"] = [numbers(TINY, 0.2), numbers(TINY, 0.2)]
-        (claim,) = [claim for claim, _ in bounded(TINY, found) if "one-sided" in claim.name]
+        (claim,) = [claim for claim in bounded(TINY, found) if "one-sided" in claim.name]
         assert claim.conditions == "in the encoder; not in the decoder"
 
     def test_what_is_constant(self):
@@ -111,14 +111,12 @@ class TestVerdicts:
         assert not constant(stacks, "state")
 
     def test_theorem_1(self):
-        ((claim, found),) = theorem_1(TINY, faked(TINY, [0.5, 0.125], outside=0.2))
-        assert found["stated"] == pytest.approx(0.765)
+        (claim,) = theorem_1(TINY, faked(TINY, [0.5, 0.125], outside=0.2))
         assert "0.765" in claim.statement
         assert claim.verdict == "reproduced"
-        of = found["post-ln"]
-        assert of["corrected_one_position"] == pytest.approx(0.79)
-        assert of["corrected_16_positions"] == 0
-        assert theorem_1(TINY, faked(TINY, [0.1, 0.13]))[0][0].verdict == "not reproduced"
+        assert "Post-LN: δ = 0.125 gives 0.765; with both sides, δ = 0.200 gives 0.790 for one" in claim.found
+        assert claim.found.endswith("0.000 for the mean over 16.")
+        assert theorem_1(TINY, faked(TINY, [0.1, 0.13]))[0].verdict == "not reproduced"
         nothing = faked(TINY, [0.1, 0.1])
         for stack in nothing["post-ln"].values():
             stack["last"] = []
@@ -128,35 +126,33 @@ class TestVerdicts:
         ("shrunk", "verdict"), [(0.0, "reproduced"), (0.09, "reproduced"), (0.2, "not reproduced")]
     )
     def test_shrinking(self, shrunk, verdict):
-        claim, found = shrinking(TINY, faked(TINY, [0.1, 0.1], shrunk=shrunk))
+        claim = shrinking(TINY, faked(TINY, [0.1, 0.1], shrunk=shrunk))
         assert claim.verdict == verdict
-        assert found["at_least_percent"] == pytest.approx(100 * (1 - shrunk))
+        assert ("So are all" if shrunk == 0 else f"at least {100 * (1 - shrunk):.2f} %") in claim.found
 
     def test_the_counterexample(self, monkeypatch):
-        claim, found = lower_tail(TINY)
+        claim = lower_tail(TINY)
         assert claim.verdict == "not reproduced"
-        assert found["definition_1"]
-        assert not found["two_sided"]
-        assert found["probability"] == pytest.approx(0.999)
-        assert found["sampled"] == pytest.approx(0.999, abs=0.0005)
-        assert found["claimed_at_most"] == pytest.approx(0.1)
+        assert claim.statement.endswith("= 0.1.")
+        assert "is (0.1, 0.001)-bounded, and at most EZ / 10 with probability 0.999 (" in claim.found
+        assert float(claim.found.partition("0.999 (")[2][:6]) == pytest.approx(0.999, abs=0.0005)
+        assert claim.found.endswith("this Z is not bounded.")
         monkeypatch.setattr(paper, "is_bounded", lambda *_, **__: False)
-        assert lower_tail(TINY)[0].verdict == "reproduced"
+        assert lower_tail(TINY).verdict == "reproduced"
 
     def test_chi_square(self):
         gaussian = gaussians(TINY)
-        claim, found = chi_square(TINY, gaussian)
+        claim = chi_square(TINY, gaussian)
         assert claim.verdict == "reproduced"
-        assert found["claimed"] == pytest.approx(math.exp(-32 * 0.01 / 8))
-        assert found["exact"] < found["exact_both"] < 1
-        assert chi_square(TINY, gaussian | {"above": [1.0] * len(TINY.epsilons)})[0].verdict == "not reproduced"
+        assert f"δ = {math.exp(-32 * 0.01 / 8):.3f}; " in claim.found
+        assert chi_square(TINY, gaussian | {"above": [1.0] * len(TINY.epsilons)}).verdict == "not reproduced"
 
     def test_of_the_papers_width(self):
-        """exp(-512 · 0.01 / 8) = 0.527; exactly 0.055 above and 0.11 on both sides."""
+        """exp(-512 · 0.01 / 8) = 0.527; exactly 0.058 above and 0.11 on both sides."""
         config = replace(TINY, width=512, vectors=10)
-        _, found = chi_square(config, {"above": [0.0] * 13, "above_error": [0.1] * 13})
-        assert found["claimed"] == pytest.approx(0.527, abs=1e-3)
-        assert found["exact_both"] == pytest.approx(0.11, abs=5e-3)
+        claim = chi_square(config, {"above": [0.0] * 12, "above_error": [0.1] * 12})
+        assert "it allows δ = 0.527; exactly it is 0.0582, " in claim.found
+        assert "both sides together 0.1091" in claim.found
 
     def test_an_interval_across_the_limit_decides_nothing(self):
         """0.12 ± 0.01 against 0.125, where 0.12 alone would read reproduced, and 0.13 ± 0.01 not."""
@@ -167,9 +163,9 @@ class TestVerdicts:
                 one["above"] = Estimate(
                     count=2, mean=above.mean, deviation=above.deviation, half_width=0 * above.mean + 0.01
                 )
-        (claim,) = [claim for claim, _ in bounded(TINY, found) if "one-sided" in claim.name]
+        (claim,) = [claim for claim in bounded(TINY, found) if "one-sided" in claim.name]
         assert (claim.verdict, claim.conditions) == ("undecided", "")
-        assert theorem_1(TINY, found)[0][0].verdict == "undecided"
+        assert theorem_1(TINY, found)[0].verdict == "undecided"
 
 
 class TestMeasured:
@@ -198,7 +194,7 @@ class TestMeasured:
         assert models["hybrid-norm"]["decoder"]["read"] == []
         assert models["hybrid-norm"]["decoder"]["last"] == models["hybrid-norm"]["decoder"]["state"][-1:]
         claims = bounded(TINY, {"rezero": estimated([models["rezero"]] * 2)})
-        assert {claim.name.partition(": ")[2] for claim, _ in claims} == {"ReZero, hidden state"}
+        assert {claim.name.partition(": ")[2] for claim in claims} == {"ReZero, hidden state"}
 
     def test_bits(self, models):
         assert measure_model(TINY, "pre-ln", TINY.open_corpus(), 1) == models["pre-ln"]
@@ -214,9 +210,7 @@ class TestStudy:
         assert len(results["found"]["pre-ln"]["decoder"]["state"]) == 3
         html = page.read_text("utf-8")
         assert all(f"{claim.verdict}</span></span> – {claim.name}" in unescape(html) for claim in found.claims)
-        assert {"Z", "Seeds", "Spread", "Tokens", "Logarithm", "Gradient normalisation"} <= dict(
-            found.conditions
-        ).keys()
+        assert {"Z", "Seeds", "Spread", "Tokens", "Logarithm", "Gradient normalisation"} <= found.conditions.keys()
         run_study(STUDY, replace(TINY, placements=("pre-ln",), seeds=3), pieces := Pieces(tmp_path), command="")
         assert pieces.made == ["pre-ln/seed-3"]
 

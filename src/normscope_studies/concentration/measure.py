@@ -14,6 +14,7 @@ from normscope.measure import BoundCounter, Point, depth_points, recording, squa
 from normscope.model import EncoderDecoder, Layout, ModelConfig, Stack, profile
 from normscope.tasks.translation import TRANSLATION, TranslationConfig, TranslationObjective, TranslationRunConfig
 
+from ..engine.checks import check_least
 from ..theory.paper import ALPHA_0
 
 STACKS: tuple[Literal["encoder", "decoder"], ...] = ("encoder", "decoder")
@@ -47,9 +48,7 @@ class ConcentrationConfig:
     """Gaussian vectors beside the chi-square."""
 
     def __post_init__(self) -> None:
-        for name, least in (("toy_pairs", 1), ("max_tokens", 1), ("batches", 1), ("seeds", 2), ("vectors", 1)):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
+        check_least(self, toy_pairs=1, max_tokens=1, batches=1, seeds=2, vectors=1)
         for name in ("epsilon", "delta"):
             if not 0 < getattr(self, name) < 1:
                 raise ValueError(f"{name} must lie between 0 and 1, got {getattr(self, name)}")
