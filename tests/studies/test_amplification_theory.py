@@ -57,7 +57,7 @@ def test_verdicts_turn_with_what_was_measured(draws, factor, verdict):
     def as_if(curve):
         return replace(curve, measured=factor * curve.predicted, error=0 * curve.error)
 
-    claims, data = claims_of({("pre-ln", 2, "sgd"): type(found)(*map(as_if, found))}, TINY)
+    claims, data = claims_of({("pre-ln", 2, "sgd"): {what: as_if(curve) for what, curve in found.items()}}, TINY)
     assert [claim.verdict for claim in claims] == [verdict] * 3
     assert data["sgd, own"]["largest"] == pytest.approx(100 * (factor - 1))
 
@@ -77,7 +77,8 @@ def test_a_run(tmp_path):
     [
         ({"draws": (2,)}, "as many numbers as blocks"),
         ({"draws": (1, 2)}, "at least 2"),
-        ({"updates": ("adagrad",)}, "sgd, adam and muon"),
+        ({"updates": ("adagrad",)}, "adagrad is not one; choose from sgd, adam, muon"),
+        ({"updates": ()}, "updates: give one or more"),
         ({"predicted_depths": (1, 2)}, "three different depths"),
         ({"tokens": 40}, "tokens must lie between"),
         ({"limit_percent": 0.0}, "must be positive"),

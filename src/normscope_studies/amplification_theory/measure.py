@@ -12,6 +12,8 @@ from normscope.model.initialisation import initialise
 from normscope.placement import StackShape, named
 from normscope.train.device import seed_weights
 
+from ..engine.checks import check_choices, check_different, check_positive
+
 # N = tokens, D = width
 
 
@@ -196,12 +198,9 @@ class AmplificationTheoryConfig:
             raise ValueError(f"draws must be at least 2, for a standard error, got {self.draws}")
         if len(set(self.predicted_depths)) < 3:
             raise ValueError("predicted_depths must be three different depths or more, for an interval")
-        unknown = sorted(set(self.updates) - {"sgd", "adam", "muon"})
-        if unknown or not self.updates:
-            raise ValueError(f"updates must be some of sgd, adam and muon, got {', '.join(unknown) or 'none'}")
-        for name in ("own_limit_percent", "limit_percent"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
+        check_different(self, "updates")
+        check_choices(self, "updates", tuple(_STEPS))
+        check_positive(self, "own_limit_percent", "limit_percent")
         for drawn, _ in self.cases():
             try:
                 kind = named(drawn.placement)

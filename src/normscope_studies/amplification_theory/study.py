@@ -1,23 +1,24 @@
 """The change by one update over depth: what formulas predict, and stacks that were drawn and updated."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from normscope.placement import named
 from normscope.report.chart import Panel
-from normscope.report.words import counted, number
+from normscope.report.words import counted
 from normscope.theory.predict import ModelSetting, Update, fitted, output_changes, predict
 
-from ..engine.claims import judged
+from ..engine.claims import foretold
 from ..engine.deviation import Compared, as_data, mean_over_draws, spread_of
-from ..engine.figures import line, measured
-from ..engine.page import Claim, StudyFigure, StudyTable
+from ..engine.figures import beside_prediction
+from ..engine.page import Claim, StudyFigure, StudyTable, table
 from ..engine.pieces import Pieces
-from ..engine.study import Findings, Scale, Study
+from ..engine.study import Findings, Study, scales
 from . import ABOUT
 from .measure import AmplificationTheoryConfig, EncoderSize, changes_of
 
@@ -30,19 +31,6 @@ PUBLISHED = {
 """Of the output's change: Liu et al. 2020, section 4.2 (random updates); Wang et al. 2022, section 4 (SGD)."""
 
 
-class Changes(NamedTuple):
-    """One placement, depth and update."""
-
-    own: Compared
-    """Measured over predicted, the mean over sub-layers."""
-    amplified: Compared
-    output: Compared
-    loss: Compared
-    stream: Compared
-    own_curve: Compared
-    amplified_curve: Compared
-
-
 class DepthExponent(NamedTuple):
     """The exponent of depth: fitted, and between neighbouring depths the least, the greatest and the last."""
 
@@ -52,7 +40,10 @@ class DepthExponent(NamedTuple):
     last: float
 
 
-_Key = tuple[str, int, str]
+_Draws = Sequence[Mapping[str, Mapping[str, Any]]]
+_Curves = Mapping[tuple[str, int, str], Mapping[str, Compared]]
+"""By placement, depth and update: what `compared` gives."""
+_Columns = list[tuple[str, Callable[[Any], Any]]]
 _WHAT = {
     "own": "what the update of a sub-layer's own matrices moves, the mean over sub-layers",
     "amplified": "what sub-layers make of the change at their inputs, the mean over sub-layers",
@@ -60,115 +51,87 @@ _WHAT = {
 }
 
 
-def claims_of(found: Mapping[_Key, Changes], config: AmplificationTheoryConfig) -> tuple[list[Claim], dict[str, Any]]:
-    """A claim for every update and part of the change."""
+def claims_of(found: _Curves, config: AmplificationTheoryConfig) -> tuple[list[Claim], dict[str, Any]]:
+    """A claim for every update and part of the change, and the deviations that they quote."""
     claims, data = [], {}
-    for update in config.updates:
-        for what, words in _WHAT.items():
-            limit = config.own_limit_percent if what == "own" else config.limit_percent
-            curves = {
-                f"{named(name).title} at {blocks}": [getattr(one, what)]
-                for (name, blocks, of), one in found.items()
-                if of == update
-            }
-            spread = spread_of(curves, limit_percent=limit)
-            data[f"{update}, {what}"] = asdict(spread)
-            claims.append(
-                judged(
-                    name=f"{what}, {update}",
-                    statement=f"The prediction from a placement's formula gives {words}, within {limit:g} %.",
-                    source="corrected: normscope predict --update",
-                    found=f"{counted(len(curves), 'stack')}: at most {number(spread.largest, 2)} % off "
-                    f"({spread.where} blocks; standard error {number(spread.standard_error, 2)} %), "
-                    f"{number(spread.root_mean_square, 2)} % root mean square; {len(spread.within)} surely within the "
-                    f"limit, {len(spread.beyond)} surely beyond it",
-                    holds=spread.holds,
-                )
+    for update, (what, words) in product(config.updates, _WHAT.items()):
+        limit = config.own_limit_percent if what == "own" else config.limit_percent
+        curves = {
+            f"{named(name).title} at {blocks}": [one[what]] for (name, blocks, of), one in found.items() if of == update
+        }
+        spread = spread_of(curves, limit_percent=limit)
+        data[f"{update}, {what}"] = asdict(spread)
+        claims.append(
+            foretold(
+                name=f"{what}, {update}",
+                statement=f"The prediction from a placement's formula gives {words}, within {limit:g} %.",
+                source="corrected: normscope predict --update",
+                of=counted(len(curves), "stack"),
+                spread=spread,
+                place="",
             )
+        )
     return claims, data
 
 
-def figures(found: Mapping[_Key, Changes], config: AmplificationTheoryConfig) -> list[StudyFigure]:
+def figures(found: _Curves, config: AmplificationTheoryConfig) -> list[StudyFigure]:
     """The stream's change over depth in the deepest stacks, a panel an update."""
     deepest = max(config.blocks)
     panels = []
     for update in config.updates:
-        series = []
-        for hue, name in enumerate(config.placements):
-            stream = found[name, deepest, update].stream
+        streams = {name: found[name, deepest, update]["stream"] for name in config.placements}
+        series = [
+            one
+            for hue, (name, stream) in enumerate(streams.items())
             # An embedding does not move.
-            depths = range(1, len(stream.measured))
-            title = named(name).title
-            series.append(measured(f"{title}, measured", hue, depths, stream.measured[1:], 2 * stream.error[1:]))
-            series.append(line(f"{title}, predicted", "predicted", hue, depths, stream.predicted[1:]))
-        panels.append(
-            Panel(
-                title=update, xlabel="completed blocks", ylabel="E‖δx_l‖² / d at a rate of 1", series=series, log_y=True
-            )
-        )
-    title = "Change of the stream by the first update"
+            for one in beside_prediction(named(name).title, hue, stream.since(1), first=1)
+        ]
+        ylabel = "E‖δx_l‖² / d at a rate of 1"
+        panels.append(Panel(title=update, xlabel="completed blocks", ylabel=ylabel, series=series, log_y=True))
     caption = f"Stacks of {deepest} blocks: means over draws with a band of two standard errors, and the prediction."
-    return [
-        StudyFigure.of_panels(
-            name="amplification_theory", title=title, caption=caption, panels=panels, told=title, wide=True
-        )
-    ]
+    title = "Change of the stream by the first update"
+    return [StudyFigure.of_panels(name="amplification_theory", title=title, caption=caption, panels=panels, wide=True)]
 
 
 def tables(
-    found: Mapping[_Key, Changes], orders: Mapping[tuple[str, str], DepthExponent], config: AmplificationTheoryConfig
+    found: _Curves, orders: Mapping[tuple[str, str], DepthExponent], config: AmplificationTheoryConfig
 ) -> list[StudyTable]:
     """How far every prediction is off, and exponents of depth beside the papers' orders."""
-    columns = ["placement", "blocks"]
-    for update in config.updates:
-        columns += [f"{update}: own off by %", "± s.e.", "amplified", "± s.e.", "output", "± s.e."]
-    rows: list[list[str | float | None]] = []
-    for name in config.placements:
-        for blocks in config.blocks:
-            row: list[str | float | None] = [named(name).title, str(blocks)]
-            for update in config.updates:
-                one = found[name, blocks, update]
-                for curve in (one.own, one.amplified, one.output):
-                    row += [100 * float(curve.deviation[0]), 100 * float(curve.relative_error[0])]
-            rows.append(row)
-    of_depth: list[list[str | float | None]] = []
-    for (name, update), order in orders.items():
-        of_depth.append(
-            [
-                named(name).title,
-                update,
-                order.fitted,
-                f"{order.least + 0.0:.2f} to {order.greatest + 0.0:.2f}",
-                order.last,
-                _measured_exponent(name, update, found, config),
-                PUBLISHED.get((name, update), ""),
-            ]
-        )
-    ends = f"{min(config.predicted_depths)} to {max(config.predicted_depths)}"
-    low, high = min(config.blocks), max(config.blocks)
+    off: _Columns = [("placement", lambda row: named(row[0]).title), ("blocks", lambda row: str(row[1]))]
+    for update, what in product(config.updates, _WHAT):
+        heading = f"{update}: own off by %" if what == "own" else what
+        off.append((heading, lambda row, at=(update, what): 100 * float(found[*row, at[0]][at[1]].deviation[0])))
+        off.append(("± s.e.", lambda row, at=(update, what): 100 * float(found[*row, at[0]][at[1]].relative_error[0])))
+    ends, depths = config.predicted_depths, config.blocks
     return [
-        StudyTable(title="Measured over predicted, in per cent above 1", columns=columns, rows=rows),
-        StudyTable(
-            title="The output's change over depth: exponents",
-            columns=[
-                "placement",
-                "update",
-                f"predicted, {ends} blocks",
-                "between neighbouring depths",
-                "at the deepest",
-                f"measured, {low} to {high} blocks",
-                "published order",
+        table("Measured over predicted, in per cent above 1", product(config.placements, config.blocks), off),
+        table(
+            "The output's change over depth: exponents",
+            orders,
+            [
+                ("placement", lambda row: named(row[0]).title),
+                ("update", lambda row: row[1]),
+                (f"predicted, {min(ends)} to {max(ends)} blocks", lambda row: orders[row].fitted),
+                (
+                    "between neighbouring depths",
+                    lambda row: f"{orders[row].least + 0.0:.2f} to {orders[row].greatest + 0.0:.2f}",
+                ),
+                ("at the deepest", lambda row: orders[row].last),
+                (
+                    f"measured, {min(depths)} to {max(depths)} blocks",
+                    lambda row: _measured_exponent(*row, found, config),
+                ),
+                ("published order", lambda row: PUBLISHED.get(row, "")),
             ],
-            rows=of_depth,
         ),
     ]
 
 
-def _measured_exponent(name: str, update: str, found: Mapping[_Key, Changes], config: AmplificationTheoryConfig) -> str:
+def _measured_exponent(name: str, update: str, found: _Curves, config: AmplificationTheoryConfig) -> str:
     """From the shallowest to the deepest stack, with two standard errors; beside it what is predicted for these."""
     if update not in config.updates:
         return ""
-    low, high = (found[name, blocks, update].output for blocks in (min(config.blocks), max(config.blocks)))
+    low, high = (found[name, blocks, update]["output"] for blocks in (min(config.blocks), max(config.blocks)))
     way = math.log(max(config.blocks) / min(config.blocks))
     slope, predicted = (
         float(np.log(getattr(high, what)[0] / getattr(low, what)[0])) / way for what in ("measured", "predicted")
@@ -177,26 +140,17 @@ def _measured_exponent(name: str, update: str, found: Mapping[_Key, Changes], co
     return f"{slope:.2f} ± {2 * error:.2f} (predicted {predicted:.2f})"
 
 
-_Draws = Sequence[Mapping[str, Mapping[str, Any]]]
-
-
 def run(config: AmplificationTheoryConfig, pieces: Pieces) -> Findings:
     """One piece a placement and depth: all its draws, under every update."""
-    cases = config.cases()
-    found: dict[tuple[str, int, str], Changes] = {}
-    for done, (drawn, draws) in enumerate(cases):
-        pieces.watch("draws", done, len(cases))
+    found = {}
+    for drawn, draws in pieces.each("draws", config.cases()):
         asked = {"drawn": asdict(drawn), "updates": list(config.updates), "draws": draws}
         name = f"{drawn.blocks}/{drawn.placement}"
         measured = pieces.get(name, asked, changes_of, drawn, config.updates, draws)
         for update in config.updates:
             found[drawn.placement, drawn.blocks, update] = compared(drawn, update, measured)
-    pieces.watch("draws", len(cases), len(cases))
-    orders = {
-        (name, update): order_of(name, update, config)
-        for name in config.placements
-        for update in (*config.updates, "random")
-    }
+    kinds = product(config.placements, (*config.updates, "random"))
+    orders = {(name, update): order_of(name, update, config) for name, update in kinds}
     claims, spreads = claims_of(found, config)
     return Findings(
         conditions=_conditions(config),
@@ -206,7 +160,7 @@ def run(config: AmplificationTheoryConfig, pieces: Pieces) -> Findings:
         data={
             "spreads": spreads,
             "curves": {
-                f"{name}, {blocks} blocks, {update}": {what: as_data(curve) for what, curve in one._asdict().items()}
+                f"{name}, {blocks} blocks, {update}": {what: as_data(curve) for what, curve in one.items()}
                 for (name, blocks, update), one in found.items()
             },
             "orders": {f"{name}, {update}": order._asdict() for (name, update), order in orders.items()},
@@ -214,42 +168,39 @@ def run(config: AmplificationTheoryConfig, pieces: Pieces) -> Findings:
     )
 
 
-def compared(drawn: EncoderSize, update: str, draws: _Draws) -> Changes:
-    """Everything that was measured under one update, beside the prediction."""
-    model = ModelSetting(
-        blocks=drawn.blocks,
-        width=drawn.width,
-        ffn_width=drawn.width,
-        tokens=drawn.tokens,
-        vocabulary=drawn.vocabulary,
-    )
+def compared(drawn: EncoderSize, update: str, draws: _Draws) -> dict[str, Compared]:
+    """Everything that was measured under one update, beside the prediction.
+
+    own and amplified: measured over predicted, the mean over sub-layers; own_curve and amplified_curve: sub-layer by
+    sub-layer.
+    """
+    sizes = {name: value for name, value in asdict(drawn).items() if name != "placement"}
+    model = ModelSetting(ffn_width=drawn.width, **sizes)
     change = predict(drawn.placement, model, update=Update(optimizer=update, rate=1.0))["encoder"].change
     assert change is not None
 
-    def curve(what: str, predicted: Any) -> Any:
+    def curve(what: str, predicted: Any) -> Compared:
         return mean_over_draws([np.atleast_1d(draw[update][what]) for draw in draws], np.atleast_1d(predicted))
 
-    def in_order(by_kind: Mapping[str, Any]) -> Any:
-        return np.stack([by_kind["attention"], by_kind["feed_forward"]], 1).ravel()
+    def mean_share(of: Compared, what: str) -> Compared:
+        """Over all sub-layers where something is predicted."""
+        there = of.predicted > 0
+        shares = [float(np.mean(np.array(draw[update][what])[there] / of.predicted[there])) for draw in draws]
+        return mean_over_draws([[share] for share in shares], [1.0])
 
-    own, amplified = in_order(change.own), in_order(change.amplified)
-
-    def mean_share(what: str, predicted: Any) -> Any:
-        """Measured over predicted, the mean over all sub-layers where something is predicted."""
-        there = predicted > 0
-        return mean_over_draws(
-            [[float(np.mean(np.array(draw[update][what])[there] / predicted[there]))] for draw in draws], [1.0]
-        )
-
-    return Changes(
-        own=mean_share("own", own),
-        amplified=mean_share("amplified", amplified),
-        output=curve("output", change.output),
-        loss=curve("loss", change.loss),
-        stream=curve("stream", change.stream),
-        own_curve=curve("own", own),
-        amplified_curve=curve("amplified", amplified),
+    own, amplified = (
+        curve(what, np.stack([by_kind["attention"], by_kind["feed_forward"]], 1).ravel())
+        for what, by_kind in (("own", change.own), ("amplified", change.amplified))
     )
+    return {
+        "own": mean_share(own, "own"),
+        "amplified": mean_share(amplified, "amplified"),
+        "output": curve("output", change.output),
+        "loss": curve("loss", change.loss),
+        "stream": curve("stream", change.stream),
+        "own_curve": own,
+        "amplified_curve": amplified,
+    }
 
 
 def order_of(placement: str, update: str, config: AmplificationTheoryConfig) -> DepthExponent:
@@ -261,33 +212,29 @@ def order_of(placement: str, update: str, config: AmplificationTheoryConfig) -> 
     return DepthExponent(fitted(depths, values).exponent, float(local.min()), float(local.max()), float(local[-1]))
 
 
-def _conditions(config: AmplificationTheoryConfig) -> list[tuple[str, str]]:
+def _conditions(config: AmplificationTheoryConfig) -> dict[str, str]:
     draws = ", ".join(f"{n} at {blocks} blocks" for blocks, n in zip(config.blocks, config.draws, strict=True))
-    return [
-        ("Models", f"encoders, d = {config.width}, feed-forward {config.width}, {config.tokens} tokens, float64"),
-        ("Theory's setting", "Xiong et al. 2020, section 3.3: one head, W_Q = W_K = 0, no W_O, N(0, 1 / fan-in)"),
-        ("Loss", f"mean cross-entropy of one sequence at random targets, {config.vocabulary:,} entries, in nats"),
-        (
-            "Update",
-            "the first, of W_V, W₁, W₂ and the formula's own numbers; Adam's is the gradient's sign, Muon's its exact "
-            "orthogonal factor times 0.2 √width; differences at a rate of 1e-7, over the rate",
-        ),
-        ("Draws", f"{draws}; seeds from 1"),
-        ("Spread", "intervals are of 95 %, Student's t over draws; bands are two standard errors"),
-        ("Placements", ", ".join(named(name).title for name in config.placements)),
-    ]
+    return {
+        "Models": f"encoders, d = {config.width}, feed-forward {config.width}, {config.tokens} tokens, float64",
+        "Theory's setting": "Xiong et al. 2020, section 3.3: one head, W_Q = W_K = 0, no W_O, N(0, 1 / fan-in)",
+        "Loss": f"mean cross-entropy of one sequence at random targets, {config.vocabulary:,} entries, in nats",
+        "Update": "the first, of W_V, W₁, W₂ and the formula's own numbers; Adam's is the gradient's sign, Muon's its "
+        "exact orthogonal factor times 0.2 √width; differences at a rate of 1e-7, over the rate",
+        "Draws": f"{draws}; seeds from 1",
+        "Spread": "intervals are of 95 %, Student's t over draws; bands are two standard errors",
+        "Placements": ", ".join(named(name).title for name in config.placements),
+    }
 
 
-_SMOKE = AmplificationTheoryConfig(
-    placements=("post-ln", "pre-ln"), blocks=(1, 2), draws=(2, 2), updates=("sgd", "adam"), width=32, tokens=4,
-    vocabulary=100, predicted_depths=(1, 2, 4),
-)  # fmt: skip
 STUDY = Study(
     about=ABOUT,
-    scales={
-        "smoke": Scale(config=_SMOKE, decides=False),
-        "cpu": Scale(config=AmplificationTheoryConfig()),
-        "paper": Scale(config=AmplificationTheoryConfig(width=512, draws=(64, 64, 64))),
-    },
+    scales=scales(
+        AmplificationTheoryConfig,
+        smoke={
+            "placements": ("post-ln", "pre-ln"), "blocks": (1, 2), "draws": (2, 2), "updates": ("sgd", "adam"),
+            "width": 32, "tokens": 4, "vocabulary": 100, "predicted_depths": (1, 2, 4),
+        },
+        paper={"width": 512, "draws": (64, 64, 64)},
+    ),
     run=run,
-)
+)  # fmt: skip
