@@ -96,7 +96,7 @@ def test_verdicts_turn(off, verdict):
     config = replace(SMALL, placements=("pre-ln",))
     made = findings(config, corpus, curves(off), fast=False)
     assert [claim.verdict for claim in made.claims] == [verdict, verdict]
-    assert f"{100 * abs(off):.3g} %" in made.claims[0].found
+    assert f"{100 * abs(off):.2f} % off" in made.claims[0].found
 
 
 def test_two_seeds_that_differ_do_not_decide():

@@ -1,9 +1,10 @@
 """The paper's models on real text, every layer: what formulas predict from the text's statistics, and what is there."""
 
 # S = seeds, L = layers of a stack
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import product
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -14,17 +15,18 @@ from normscope.model import ModelConfig
 from normscope.model.linear import fast_matmul
 from normscope.placement import named
 from normscope.report.chart import Panel
+from normscope.report.words import counted
 from normscope.tasks.translation import TranslationConfig, TranslationObjective
 from normscope.theory.predict import ModelSetting, predict
 from normscope.train.device import keep_freed_memory
 
-from ..engine.checks import check_different
-from ..engine.claims import judged
+from ..engine.checks import check_different, check_least
+from ..engine.claims import foretold
 from ..engine.deviation import Compared, as_data, mean_over_draws, spread_of
-from ..engine.figures import line, measured
-from ..engine.page import Claim, StudyFigure, StudyTable
+from ..engine.figures import beside_prediction
+from ..engine.page import Claim, StudyFigure, StudyTable, table
 from ..engine.pieces import Pieces
-from ..engine.study import Findings, Scale, Study
+from ..engine.study import Findings, Study, scales
 from ..figure_3.config import corpus_of, corpus_title
 from ..figure_3.measure import STACKS
 from ..theory.batches import setting_of
@@ -59,11 +61,8 @@ class RealTextConfig:
     label_smoothing: float = 0.1
 
     def __post_init__(self) -> None:
-        if self.seeds < 2:
-            raise ValueError(f"seeds must be at least 2, to tell a spread from, got {self.seeds}")
+        check_least(self, seeds=2, max_tokens=1)
         check_different(self, "placements", "blocks")
-        if self.max_tokens < 1:
-            raise ValueError(f"max_tokens must be at least 1, got {self.max_tokens}")
         for placement, blocks in self.models:
             self.model(placement, blocks)
         TranslationConfig(label_smoothing=self.label_smoothing)
@@ -98,32 +97,25 @@ def run(config: RealTextConfig, pieces: Pieces) -> Findings:
     fast = fast_matmul(cpu).on
     drawn: dict[tuple[str, int], list[dict[str, Any]]] = {key: [] for key in config.models}
     predicted: dict[tuple[str, int], list[dict[str, Any]]] = {key: [] for key in config.models}
-    loss = TranslationConfig(label_smoothing=config.label_smoothing)
-    for seed in range(1, config.seeds + 1):
-        pieces.watch("seeds", seed - 1, config.seeds)
+    smoothing = config.label_smoothing
+    for seed in pieces.each("seeds", range(1, config.seeds + 1)):
+        loss = TranslationConfig(label_smoothing=smoothing)
         task = TranslationObjective(corpus, loss, max_tokens=config.max_tokens, seed=seed, device=cpu)
-        batch = task.micro_batch(0)
-        setting = setting_of(
-            [batch],
-            config.model(*config.models[0]),
-            vocabulary=len(corpus.target.vocabulary),
-            label_smoothing=config.label_smoothing,
-        )
-        for key in config.models:
-            placement, blocks = key
+        batch, vocabulary = task.micro_batch(0), len(corpus.target.vocabulary)
+        for placement, blocks in config.models:
             model = config.model(placement, blocks)
+            setting = setting_of([batch], model, vocabulary=vocabulary, label_smoothing=smoothing)
             asked = {
                 "model": asdict(model),
                 "seed": seed,
                 "max_tokens": config.max_tokens,
-                "label_smoothing": config.label_smoothing,
+                "label_smoothing": smoothing,
                 "corpus": corpus.fingerprint,
                 "fast_matmul": fast,
             }
             name = f"{placement}_{blocks}-{blocks}_seed-{seed}"
-            drawn[key].append(pieces.get(name, asked, measured_norms, model, seed, task, batch))
-            predicted[key].append(_predicted(placement, replace(setting, blocks=blocks)))
-    pieces.watch("seeds", config.seeds, config.seeds)
+            drawn[placement, blocks].append(pieces.get(name, asked, measured_norms, model, seed, task, batch))
+            predicted[placement, blocks].append(_predicted(placement, setting))
     return findings(config, corpus, {key: _compared(drawn[key], predicted[key]) for key in config.models}, fast)
 
 
@@ -150,65 +142,56 @@ def _compared(
 
 def findings(config: RealTextConfig, corpus: Corpus, found: _ComparedModels, fast: bool) -> Findings:
     """The page and the data of what was compared; fast: whether products went through oneDNN."""
-    sizes = ", ".join(f"{blocks}-{blocks}" for blocks in config.blocks)
-    deviations = {
-        what: {_name(key, kind): percent(curves[kind][what]) for key, curves in found.items() for kind in STACKS}
-        for what in QUANTITIES
-    }
-    curves = {
-        f"{placement} {blocks}-{blocks}": {
-            kind: {what: as_data(curve) for what, curve in by_kind[kind].items()} for kind in STACKS
-        }
-        for (placement, blocks), by_kind in found.items()
-    }
+    stacks = {_name(key, kind): curves[kind] for key, curves in found.items() for kind in STACKS}
     return Findings(
-        conditions=[
-            (
-                "gradients",
-                f"of the mean loss per target token, label smoothing {config.label_smoothing:g}, in nats (natural "
-                "logarithm); Frobenius norms",
-            ),
-            ("text", corpus_title(corpus)),
-            ("tokens", f"one batch of up to {config.max_tokens:,} tokens a model, dropout {config.dropout:g}"),
-            ("seeds", f"{config.seeds}: weights, batch and dropout masks; bands are two standard errors over seeds"),
-            (
-                "models",
-                f"{sizes}, width {config.width}, feed-forward {config.ffn_width}, {config.heads} heads, initial "
-                "weights as the paper's (fairseq 0.7 to 0.8)",
-            ),
-            (
-                "prediction",
-                "from widths, depths and, of each batch, mean lengths and how often entries repeat; nothing is fitted",
-            ),
-            ("arithmetic", "float32" + (", products through oneDNN" if fast else "")),
-        ],
-        claims=[_claim(what, found) for what in QUANTITIES],
+        conditions=_conditions(config, corpus, fast),
+        claims=[_claim(what, stacks) for what in QUANTITIES],
         figures=[_figure(config, found, what) for what in QUANTITIES],
-        tables=[_table(found)],
-        data={"curves": curves, "deviations_percent": deviations},
-    )
-
-
-def percent(curve: Compared) -> float:
-    """Largest deviation at any depth."""
-    return 100 * float(np.abs(curve.deviation).max())
-
-
-def _claim(what: str, found: _ComparedModels) -> Claim:
-    curves = {_name(key, kind): [one[kind][what]] for key, one in found.items() for kind in STACKS}
-    spread = spread_of(curves, limit_percent=LIMIT_PERCENT, first=0 if what == "q" else 1)
-    return judged(
-        name=f"Predicted {QUANTITIES[what]}",
-        statement=f"The prediction is within {LIMIT_PERCENT:g} % at every depth, encoder and decoder.",
-        source="mean field, NormScope",
-        found=f"largest deviation {spread.largest:.3g} % ({spread.where}, depth {spread.place}; standard error "
-        f"{spread.standard_error:.2g} %), root mean square {spread.root_mean_square:.3g} %",
-        holds=spread.holds,
+        tables=[_table(stacks)],
+        data={
+            "curves": {
+                f"{placement} {blocks}-{blocks}": {
+                    kind: {what: as_data(curve) for what, curve in by_kind[kind].items()} for kind in STACKS
+                }
+                for (placement, blocks), by_kind in found.items()
+            },
+            "deviations_percent": {
+                what: {name: curves[what].largest_off[0] for name, curves in stacks.items()} for what in QUANTITIES
+            },
+        },
     )
 
 
 def _name(key: tuple[str, int], kind: str) -> str:
     return f"{named(key[0]).title} {key[1]}-{key[1]} {kind}"
+
+
+def _conditions(config: RealTextConfig, corpus: Corpus, fast: bool) -> dict[str, str]:
+    sizes = ", ".join(f"{blocks}-{blocks}" for blocks in config.blocks)
+    return {
+        "gradients": f"of the mean loss per target token, label smoothing {config.label_smoothing:g}, in nats (natural "
+        "logarithm); Frobenius norms",
+        "text": corpus_title(corpus),
+        "tokens": f"one batch of up to {config.max_tokens:,} tokens a model, dropout {config.dropout:g}",
+        "seeds": f"{config.seeds}: weights, batch and dropout masks; bands are two standard errors over seeds",
+        "models": f"{sizes}, width {config.width}, feed-forward {config.ffn_width}, {config.heads} heads, initial "
+        "weights as the paper's (fairseq 0.7 to 0.8)",
+        "prediction": "from widths, depths and, of each batch, mean lengths and how often entries repeat; nothing is "
+        "fitted",
+        "arithmetic": "float32" + (", products through oneDNN" if fast else ""),
+    }
+
+
+def _claim(what: str, stacks: Mapping[str, Mapping[str, Compared]]) -> Claim:
+    curves = {name: [one[what]] for name, one in stacks.items()}
+    return foretold(
+        name=f"Predicted {QUANTITIES[what]}",
+        statement=f"The prediction is within {LIMIT_PERCENT:g} % at every depth, encoder and decoder.",
+        source="mean field, NormScope",
+        of=counted(len(curves), "stack"),
+        spread=spread_of(curves, limit_percent=LIMIT_PERCENT, first=0 if what == "q" else 1),
+        place="depth",
+    )
 
 
 def _figure(config: RealTextConfig, found: _ComparedModels, what: str) -> StudyFigure:
@@ -219,15 +202,13 @@ def _figure(config: RealTextConfig, found: _ComparedModels, what: str) -> StudyF
         "ffn_out": ("w2_gradients", 1, "layer", "gradient norm of W2"),
     }[what]
     panels = []
-    for placement in config.placements:
-        for kind in STACKS:
-            series = []
-            for hue, blocks in enumerate(shown):
-                curve, x, label = found[placement, blocks][kind][what], range(first, blocks + 1), f"{blocks}-{blocks}"
-                series.append(measured(label, hue, x, curve.measured, 2 * curve.error))
-                series.append(line(f"{label}, predicted", "predicted", hue, x, curve.predicted))
-            title = f"{named(placement).title}, {kind}"
-            panels.append(Panel(title=title, xlabel=xlabel, ylabel=ylabel, series=series, from_zero=True))
+    for placement, kind in product(config.placements, STACKS):
+        series = []
+        for hue, blocks in enumerate(shown):
+            curve = found[placement, blocks][kind][what]
+            series += beside_prediction(f"{blocks}-{blocks}", hue, curve, first=first)
+        title = f"{named(placement).title}, {kind}"
+        panels.append(Panel(title=title, xlabel=xlabel, ylabel=ylabel, series=series, from_zero=True))
     return StudyFigure.of_panels(
         name=name,
         title=QUANTITIES[what],
@@ -239,30 +220,29 @@ def _figure(config: RealTextConfig, found: _ComparedModels, what: str) -> StudyF
     )
 
 
-def _table(found: _ComparedModels) -> StudyTable:
-    rows: list[list[str | float | None]] = []
-    for key, curves in found.items():
-        for kind in STACKS:
-            stream, gradient = curves[kind]["q"], curves[kind]["ffn_out"]
-            ends = [end for place in (0, -1) for end in (gradient.measured[place], gradient.predicted[place])]
-            last_q = [stream.measured[-1], stream.predicted[-1], percent(stream)]
-            rows.append([_name(key, kind), *last_q, *ends, percent(gradient)])
-    off = "deviation, %"
-    return StudyTable(
-        title="Ends of every curve, and the largest deviation along it",
-        columns=["stack", "last q", "predicted", off, "first W2", "predicted", "last W2", "predicted", off],
-        rows=rows,
+def _table(stacks: Mapping[str, Mapping[str, Compared]]) -> StudyTable:
+    def end(what: str, place: int, of: Literal["measured", "predicted"]) -> Callable[[str], float]:
+        return lambda name: float(getattr(stacks[name][what], of)[place])
+
+    return table(
+        "Ends of every curve, and the largest deviation along it",
+        stacks,
+        [
+            ("stack", str),
+            ("last q", end("q", -1, "measured")),
+            ("predicted", end("q", -1, "predicted")),
+            ("deviation, %", lambda name: stacks[name]["q"].largest_off[0]),
+            ("first W2", end("ffn_out", 0, "measured")),
+            ("predicted", end("ffn_out", 0, "predicted")),
+            ("last W2", end("ffn_out", -1, "measured")),
+            ("predicted", end("ffn_out", -1, "predicted")),
+            ("deviation, %", lambda name: stacks[name]["ffn_out"].largest_off[0]),
+        ],
     )
 
 
-SCALES = {
-    "smoke": Scale(
-        config=RealTextConfig(
-            corpus=TOY, toy_pairs=200, blocks=(2, 3), seeds=2, max_tokens=256, width=64, ffn_width=128
-        ),
-        decides=False,
-    ),
-    "cpu": Scale(config=RealTextConfig()),
-    "paper": Scale(config=RealTextConfig(max_tokens=4096)),
+_SMOKE = {
+    **{"corpus": TOY, "toy_pairs": 200, "max_tokens": 256},
+    **{"blocks": (2, 3), "seeds": 2, "width": 64, "ffn_width": 128},
 }
-STUDY = Study(about=ABOUT, scales=SCALES, run=run)
+STUDY = Study(about=ABOUT, scales=scales(RealTextConfig, smoke=_SMOKE, paper={"max_tokens": 4096}), run=run)
