@@ -14,6 +14,8 @@ from normscope.model.profiling import profile
 from normscope.placement import StackShape, named, registered
 from normscope.train.device import seed_weights
 
+from ..engine.checks import check_least
+
 _EVERY_DEPTH_UP_TO, _DEPTHS_A_DECADE = 20, 20
 
 
@@ -34,9 +36,7 @@ class DepthConfig:
     sentence_tokens: int = 16
 
     def __post_init__(self) -> None:
-        for name in ("blocks", "width", "seeds", "ffn_width", "heads", "sentences", "sentence_tokens"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        check_least(self, blocks=1, width=1, seeds=1, ffn_width=1, heads=1, sentences=1, sentence_tokens=1)
         if self.width % self.heads:
             raise ValueError(f"width={self.width} must be a multiple of heads={self.heads}")
         if self.initialisation not in ("as-placement", *SCHEMES):

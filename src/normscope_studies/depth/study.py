@@ -1,7 +1,7 @@
 """How large the hidden state is after every block at initialisation, a thousand blocks deep."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
@@ -9,12 +9,13 @@ from typing import Any
 
 from normscope.placement import named
 from normscope.placement.printing import formula
-from normscope.report.chart import Panel, Series
+from normscope.report.chart import Panel
 from normscope.report.depth_svg import DepthLine, depth_svg
 
-from ..engine.page import StudyFigure, StudyTable
+from ..engine.figures import line
+from ..engine.page import StudyFigure, StudyTable, table
 from ..engine.pieces import Pieces, plain
-from ..engine.study import Findings, Scale, Study
+from ..engine.study import Findings, Study, scales
 from . import ABOUT
 from .measure import DepthConfig, encoder_placements, seeds_rms
 
@@ -61,11 +62,7 @@ _SHOWN = (1, 10, 100, 1000)
 def run(config: DepthConfig, pieces: Pieces) -> Findings:
     """One piece a placement: all its seeds."""
     names = config.placements or encoder_placements()
-    curves = []
-    for done, name in enumerate(names):
-        pieces.watch("placements", done, len(names))
-        curves.append(_curve(name, config, pieces))
-    pieces.watch("placements", len(curves), len(names))
+    curves = [_curve(name, config, pieces) for name in pieces.each("placements", names)]
     figure = picture(config.depths, curves)
     return Findings(
         conditions=_conditions(config),
@@ -101,22 +98,15 @@ def picture(depths: Sequence[int], curves: Sequence[dict[str, Any]]) -> StudyFig
 
 def _panel(lines: Sequence[DepthLine]) -> Panel:
     """The same curves one by one, for those who look for one of them."""
-    groups = list(Behaviour)
-    series = [
-        Series(
-            label=line.label,
-            kind="measured",
-            hue=groups.index(Behaviour(line.group)),
-            x=[depth for depth, _ in line.points],
-            y=[value for _, value in line.points],
-        )
-        for line in lines
-    ]
+    hues = {str(group): hue for hue, group in enumerate(Behaviour)}
     return Panel(
         title="Root mean square of the hidden state",
         xlabel="completed blocks",
         ylabel="RMS of the hidden state",
-        series=series,
+        series=[
+            line(one.label, "measured", hues[one.group], [x for x, _ in one.points], [y for _, y in one.points])
+            for one in lines
+        ],
         log_x=True,
         log_y=True,
     )
@@ -159,15 +149,13 @@ def _by_size(curves: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _table(depths: Sequence[int], curves: Sequence[dict[str, Any]]) -> StudyTable:
-    shown = _shown(depths)
-    return StudyTable(
-        title="Root mean square of the hidden state by depth",
-        columns=["placement", "what it does", "exponent of depth", *(f"{depths[i]:,}" for i in shown)],
-        rows=[
-            [curve["title"], curve["behaviour"], curve["exponent"], *(curve["mean_rms"][i] for i in shown)]
-            for curve in _by_size(curves)
-        ],
-    )
+    columns: list[tuple[str, Callable[[dict[str, Any]], Any]]] = [
+        ("placement", lambda curve: curve["title"]),
+        ("what it does", lambda curve: curve["behaviour"]),
+        ("exponent of depth", lambda curve: curve["exponent"]),
+        *((f"{depths[i]:,}", lambda curve, i=i: curve["mean_rms"][i]) for i in _shown(depths)),
+    ]
+    return table("Root mean square of the hidden state by depth", _by_size(curves), columns)
 
 
 def _lines(depths: Sequence[int], curves: Sequence[dict[str, Any]]) -> list[str]:
@@ -180,28 +168,21 @@ def _lines(depths: Sequence[int], curves: Sequence[dict[str, Any]]) -> list[str]
     return lines
 
 
-def _conditions(config: DepthConfig) -> list[tuple[str, str]]:
-    drawn = "each placement as its source draws it"
-    return [
-        (
-            "Model",
-            f"encoders of {config.blocks:,} blocks, width {config.width}, feed-forward {config.ffn_width}, "
-            f"{config.heads} heads, before any update",
-        ),
-        ("Initialisation", drawn if config.initialisation == "as-placement" else f"{config.initialisation} for all"),
-        ("Tokens", f"{config.sentences} sentences of {config.sentence_tokens} tokens drawn from N(0, 1)"),
-        ("Seeds", f"{config.seeds}, counted from 1: weights and tokens; curves are means over them"),
-        ("Gradient normalisation", "none: no loss and no gradient is computed"),
-        ("Logarithm", "natural, in the exponents of depth"),
-    ]
+def _conditions(config: DepthConfig) -> dict[str, str]:
+    own = config.initialisation == "as-placement"
+    return {
+        "Model": f"encoders of {config.blocks:,} blocks, width {config.width}, feed-forward {config.ffn_width}, "
+        f"{config.heads} heads, before any update",
+        "Initialisation": "each placement as its source draws it" if own else f"{config.initialisation} for all",
+        "Tokens": f"{config.sentences} sentences of {config.sentence_tokens} tokens drawn from N(0, 1)",
+        "Seeds": f"{config.seeds}, counted from 1: weights and tokens; curves are means over them",
+        "Gradient normalisation": "none: no loss and no gradient is computed",
+        "Logarithm": "natural, in the exponents of depth",
+    }
 
 
 STUDY = Study(
     about=ABOUT,
-    scales={
-        "smoke": Scale(config=DepthConfig(blocks=40, seeds=2), decides=False),
-        "cpu": Scale(config=DepthConfig()),
-        "paper": Scale(config=DepthConfig(width=512, ffn_width=2048, heads=8)),
-    },
+    scales=scales(DepthConfig, smoke={"blocks": 40, "seeds": 2}, paper={"width": 512, "ffn_width": 2048, "heads": 8}),
     run=run,
 )
