@@ -178,7 +178,7 @@ class TestStudy:
         config = replace(SMALL, seeds=2, blocks=3)
         found, page = run_study(STUDY, config, pieces, command="normscope study lemmas")
         assert len(pieces.made) == 4 * config.seeds
-        assert {name for name, _ in found.conditions} >= {
+        assert found.conditions.keys() >= {
             "Seeds",
             "Spread",
             "Tokens",

@@ -20,10 +20,10 @@ from normscope_studies.theorem_1 import measure as measuring
 from normscope_studies.theorem_1 import study as theorem_1
 from normscope_studies.theorem_1.claims import claims
 from normscope_studies.theorem_1.measure import ROWS, Theorem1Config, last_layer_gradients
-from normscope_studies.theorem_1.study import SCALES, STUDY
+from normscope_studies.theorem_1.study import STUDY
 from normscope_studies.theorem_1.sweeps import LONG, SHORT, SIDES, Sweep, saturated_loss_gradient
 
-SMOKE = SCALES["smoke"].config
+SMOKE = STUDY.scales["smoke"].config
 DEPTHS, WIDTHS, TOKENS, SEEDS, SEQUENCES = (4, 8, 16, 32), (64, 128, 256), 16, 3, 2
 
 
@@ -213,5 +213,5 @@ class TestStudy:
             replace(SMOKE, **changes)
 
     def test_scales_are_configurations(self):
-        assert all(isinstance(scale.config, Theorem1Config) for scale in SCALES.values())
-        assert SCALES["paper"].config.seeds > SCALES["cpu"].config.seeds
+        assert all(isinstance(scale.config, Theorem1Config) for scale in STUDY.scales.values())
+        assert STUDY.scales["paper"].config.seeds > STUDY.scales["cpu"].config.seeds

@@ -13,7 +13,7 @@ from normscope.report.chart import Panel
 from ..engine.figures import line, measured
 from ..engine.page import StudyFigure, StudyTable, numbers_table
 from ..engine.pieces import Pieces
-from ..engine.study import Findings, Scale, Study
+from ..engine.study import Findings, Study, scales
 from ..theory import corrected, paper
 from . import ABOUT
 from .claims import Estimates, claims, completed_bounds, counted_bounds
@@ -201,27 +201,20 @@ def run(config: LemmasConfig, pieces: Pieces) -> Findings:
     )
 
 
-def _conditions(config: LemmasConfig) -> list[tuple[str, str]]:
-    return [
-        ("Setting", "Xiong et al. 2020, section 3.3: one head, W_Q = W_K = 0, no W_O, every matrix from N(0, 1/d)"),
-        ("Sizes", f"d = {config.width}, feed-forward {config.width}, {config.blocks} blocks"),
-        ("Tokens", f"one sequence of {config.tokens} independent tokens from N(0, I_d) a seed"),
-        ("Lemma 1", f"{config.vectors} vectors for each σ of {', '.join(f'{s:g}' for s in config.sigmas)} a seed"),
-        ("Seeds", f"{config.seeds}, counted from 1: weights and vectors"),
-        ("Spread", "means over seeds ± 95 % intervals (Student's t); a statement holds where the whole interval lies "
-         "within it, fails where the whole interval lies outside, and is undecided in between"),
-        ("Gradient normalisation", "none: no loss and no gradient of one is taken"),
-        ("Logarithm", "none is taken"),
-    ]  # fmt: skip
+def _conditions(config: LemmasConfig) -> dict[str, str]:
+    return {
+        "Setting": "Xiong et al. 2020, section 3.3: one head, W_Q = W_K = 0, no W_O, every matrix from N(0, 1/d)",
+        "Sizes": f"d = {config.width}, feed-forward {config.width}, {config.blocks} blocks",
+        "Tokens": f"one sequence of {config.tokens} independent tokens from N(0, I_d) a seed",
+        "Lemma 1": f"{config.vectors} vectors for each σ of {', '.join(f'{s:g}' for s in config.sigmas)} a seed",
+        "Seeds": f"{config.seeds}, counted from 1: weights and vectors",
+        "Spread": "means over seeds ± 95 % intervals (Student's t); a statement holds where the whole interval lies "
+        "within it, fails where the whole interval lies outside, and is undecided in between",
+        "Gradient normalisation": "none: no loss and no gradient of one is taken",
+        "Logarithm": "none is taken",
+    }
 
 
-_SMOKE = LemmasConfig(width=128, tokens=64, blocks=6, seeds=8, vectors=200, singular_width=16)
-STUDY = Study(
-    about=ABOUT,
-    scales={
-        "smoke": Scale(config=_SMOKE, decides=False),
-        "cpu": Scale(config=LemmasConfig()),
-        "paper": Scale(config=LemmasConfig(width=1024, blocks=48, seeds=200, vectors=4000)),
-    },
-    run=run,
-)
+_SMOKE = {"width": 128, "tokens": 64, "blocks": 6, "seeds": 8, "vectors": 200, "singular_width": 16}
+_PAPER = {"width": 1024, "blocks": 48, "seeds": 200, "vectors": 4000}
+STUDY = Study(about=ABOUT, scales=scales(LemmasConfig, smoke=_SMOKE, paper=_PAPER), run=run)

@@ -26,13 +26,13 @@ ROWS = {"N(0, 1/d)": -0.5, "N(0, 1)": 0.0}
 class Theorem1Config:
     """Encoders in the setting of section 3.3. Raises ValueError for what cannot be drawn or fitted."""
 
-    depths: tuple[int, ...]
+    depths: tuple[int, ...] = (2, 4, 6, 8, 12, 16, 24, 32, 48)
     """Blocks, at `width`."""
-    width: int
-    widths: tuple[int, ...]
+    width: int = 512
+    widths: tuple[int, ...] = (64, 128, 256, 512, 1024)
     """At `blocks` blocks."""
-    blocks: int
-    seeds: int
+    blocks: int = 6
+    seeds: int = 32
     tokens: int = 16
     """Of the longer sequences; the others have one."""
     sequences: int = 8

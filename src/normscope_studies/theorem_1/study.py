@@ -1,7 +1,6 @@
 """Theorem 1: how large the gradient of the last W₂ is over depth and over width, beside its bounds."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import product
 from typing import Any, Literal
 
@@ -13,7 +12,7 @@ from normscope.report.chart import Panel
 from ..engine.figures import line, measured
 from ..engine.page import StudyFigure, StudyTable, numbers_table, table
 from ..engine.pieces import Pieces
-from ..engine.study import Findings, Scale, Study
+from ..engine.study import Findings, Study, scales
 from ..theory import corrected, paper
 from . import ABOUT
 from .claims import claims
@@ -109,19 +108,6 @@ def tables(sweeps: Sequence[Sweep]) -> list[StudyTable]:
     return [exponents, *values]
 
 
-CPU = Theorem1Config(
-    depths=(2, 4, 6, 8, 12, 16, 24, 32, 48), width=512, widths=(64, 128, 256, 512, 1024), blocks=6, seeds=32
-)
-_SMOKE = Theorem1Config(
-    depths=(2, 4, 8), width=32, widths=(16, 32, 64), blocks=2, seeds=3, tokens=4, sequences=2, vocabulary=256
-)
-SCALES = {
-    "smoke": Scale(config=_SMOKE, decides=False),
-    "cpu": Scale(config=CPU),
-    "paper": Scale(config=replace(CPU, seeds=64)),
-}
-
-
 def run(config: Theorem1Config, pieces: Pieces) -> Findings:
     """Measure what is missing, predict, and judge."""
     sweeps = [sweep for side in SIDES.values() for sweep in _sweeps(side, config, pieces)]
@@ -173,19 +159,19 @@ def _entry(place: Sequence[dict[str, Any]], tokens: int, rows: str) -> dict[str,
     return next(entry for entry in place if (entry["tokens"], entry["rows"]) == (tokens, rows))
 
 
-def _conditions(config: Theorem1Config) -> list[tuple[str, str]]:
-    draws = config.seeds * config.sequences
-    return [
-        ("gradient", "Frobenius norm of the gradient of the mean cross-entropy per token, one sequence at a time"),
-        ("logarithm", "natural; losses are in nats"),
-        ("tokens", f"1 and {config.tokens} of each sequence, independent and from N(0, 1)"),
-        ("seeds and spread", f"{config.seeds} draws of weights, {config.sequences} sequences of each ({draws:,} "
-         "gradients a point); ± and bands are 95 % intervals of the mean over seeds (Student's t)"),
-        ("model", "encoder before any update, one head, square matrices from N(0, 1/d), W_Q = W_K = 0, no output "
-         f"projection in attention, LayerNorm; d = {config.width} over depth, {config.blocks} blocks over width"),
-        ("loss's gradient", "the paper takes ‖∂L/∂x‖ to be O(1): output rows are drawn from N(0, 1/d), over "
-         f"{config.vocabulary:,} words, targets at random; where said so, rows from N(0, 1)"),
-    ]  # fmt: skip
+def _conditions(config: Theorem1Config) -> dict[str, str]:
+    return {
+        "gradient": "Frobenius norm of the gradient of the mean cross-entropy per token, one sequence at a time",
+        "logarithm": "natural; losses are in nats",
+        "tokens": f"1 and {config.tokens} of each sequence, independent and from N(0, 1)",
+        "seeds and spread": f"{config.seeds} draws of weights, {config.sequences} sequences of each "
+        f"({config.seeds * config.sequences:,} gradients a point); ± and bands are 95 % intervals of the mean over "
+        "seeds (Student's t)",
+        "model": "encoder before any update, one head, square matrices from N(0, 1/d), W_Q = W_K = 0, no output "
+        f"projection in attention, LayerNorm; d = {config.width} over depth, {config.blocks} blocks over width",
+        "loss's gradient": "the paper takes ‖∂L/∂x‖ to be O(1): output rows are drawn from N(0, 1/d), over "
+        f"{config.vocabulary:,} words, targets at random; where said so, rows from N(0, 1)",
+    }
 
 
 def _probabilities(tokens: int) -> dict[str, Any]:
@@ -219,4 +205,8 @@ def _data(sweep: Sweep) -> dict[str, Any]:
     return found | {f"above_{kind}": int(sweep.above_SXQ(kind).sum()) for kind in ("paper_bound", "corrected_bound")}
 
 
-STUDY = Study(about=ABOUT, scales=SCALES, run=run)
+_SMOKE = {
+    **{"depths": (2, 4, 8), "width": 32, "widths": (16, 32, 64), "blocks": 2},
+    **{"seeds": 3, "tokens": 4, "sequences": 2, "vocabulary": 256},
+}
+STUDY = Study(about=ABOUT, scales=scales(Theorem1Config, smoke=_SMOKE, paper={"seeds": 64}), run=run)
