@@ -33,14 +33,15 @@ class JobArray:
 
     @classmethod
     def written(cls, jobs: Sequence[Job], settings: SlurmSettings) -> "JobArray":
-        """The script and its jobs, in the folder of the first. Raises OSError as writing does."""
+        """The script and its jobs, in the folder of the first. Raises UserError, and OSError as writing does."""
         script = _folder(jobs[0]) / f"array-{uuid.uuid4().hex[:8]}.sh"
+        text = _script(script, jobs, settings)
         for job in jobs:
             make_folders(_folder(job))
             _code_file(job).unlink(missing_ok=True)
         table = {"devices": settings.gpus, "jobs": [_as_json(job) for job in jobs]}
         write_atomically(script.with_suffix(".json"), json.dumps(table, indent=1) + "\n")
-        write_atomically(script, _script(script, jobs, settings))
+        write_atomically(script, text)
         return cls(script)
 
     def note(self, number: str) -> None:
@@ -101,11 +102,19 @@ def _script(script: Path, jobs: Sequence[Job], settings: SlurmSettings) -> str:
         "mem": settings.memory,
         "signal": f"B:TERM@{settings.seconds_to_save}",
         "chdir": jobs[0].directory,
-        "output": script.with_name("%A_%a.txt"),
+        # Slurm fills in what follows a %, but for a second one.
+        "output": f"{str(script.parent).replace('%', '%%')}/%A_%a.txt",
     }
     lines = [f"--{key}={shlex.quote(str(value))}" for key, value in asked.items() if value != ""]
     lines += ["--requeue", "--open-mode=append", *settings.options]
     command = [sys.executable, "-m", "normscope.engines.slurm", str(script)]
+    for line in (*lines, *command):
+        # sbatch and the shell take what follows a newline for a line of its own, quoted or not.
+        if any(ord(character) < ord(" ") and character != "\t" for character in line):
+            raise UserError(
+                f"{line!r} has a newline or another control character, which a script of Slurm cannot hold: rename the "
+                "folder or change the option"
+            )
     return "\n".join(
         ["#!/bin/sh", *(f"#SBATCH {line}" for line in lines), f'exec {shlex.join(command)} "$SLURM_ARRAY_TASK_ID"', ""]
     )

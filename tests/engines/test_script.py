@@ -1,0 +1,44 @@
+"""The script that Slurm is given holds options and one command of ours, whatever folders and options are called."""
+
+import shlex
+from pathlib import Path
+
+import pytest
+
+from normscope.engines.seam import Job, SlurmSettings
+from normscope.engines.slurm import JobArray
+from normscope.errors import UserError
+
+
+def job(folder: Path, directory: Path) -> Job:
+    return Job(
+        name="one",
+        words=["-m", "normscope", "train"],
+        threads=1,
+        directory=directory,
+        folder=folder / "runs/one",
+        log=folder / "logs/one.txt",
+    )
+
+
+@pytest.mark.parametrize(
+    ("out", "directory"),
+    [("a\ntouch evil\n", "here"), ("out", "here\ntouch evil\n"), ("out", "here\rtouch evil")],
+)
+def test_a_newline_never_becomes_a_line_of_shell(out: str, directory: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="a newline or another control character"):
+        JobArray.written([job(tmp_path / out, tmp_path / directory)], SlurmSettings())
+    assert list(tmp_path.rglob("*.sh")) == []
+
+
+def test_other_signs_stay_words_of_their_options(tmp_path: Path) -> None:
+    out, here = tmp_path / "50% of 'it' $(touch evil) `x`; %u\t", tmp_path / 'a "b" %j'
+    script = JobArray.written([job(out, here)], SlurmSettings(partition="p;q")).script
+    first, *lines = script.read_text().splitlines()
+    said = dict(shlex.split(line.removeprefix("#SBATCH "))[0].partition("=")[::2] for line in lines[:-1])
+    assert first == "#!/bin/sh"
+    assert all(line.startswith("#SBATCH --") for line in lines[:-1])
+    assert (said["--chdir"], said["--partition"]) == (str(here), "p;q")
+    # Slurm reads %% as a percent sign, and %A and %a as the numbers of the array and the task.
+    assert said["--output"] == str(out / "slurm").replace("%", "%%") + "/%A_%a.txt"
+    assert shlex.split(lines[-1])[1:5] == [*shlex.split(lines[-1])[1:2], "-m", "normscope.engines.slurm", str(script)]
