@@ -24,8 +24,8 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 78_200,
-    "lines of normscope": 58_420,
+    "lines": 78_350,
+    "lines of normscope": 58_560,
     "files": 552,
     "import lines, %": 7.0,
     "public nouns": 832,

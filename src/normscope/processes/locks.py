@@ -1,5 +1,7 @@
 """One process at a time in a folder: a lock that ends with the process that holds it, and says who holds it.
 
+The folder itself is locked too, where the file system can: a lock file that somebody removes lets nobody else in.
+
 Whoever only looks sees from `SeenLocks` which folders are being worked on; on Linux that takes no lock.
 """
 
@@ -11,7 +13,7 @@ import struct
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,8 +33,13 @@ class Held(Exception):
 def hold(folder: Path) -> Iterator[None]:
     """Hold a folder that is there. Raises Held where another process has it, and OSError as writing does."""
     # Not emptied by opening: it may say who holds it.
-    with (folder / LOCK).open("a+", encoding="utf-8") as handle:
+    with ExitStack() as opened:
+        descriptor = os.open(folder, os.O_RDONLY)
+        opened.callback(os.close, descriptor)
         try:
+            with _unless_held():
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            handle = opened.enter_context((folder / LOCK).open("a+", encoding="utf-8"))
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise Held(_holder(folder / LOCK)) from error
@@ -43,20 +50,34 @@ def hold(folder: Path) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def _unless_held() -> Iterator[None]:
+    """Network file systems may not lock a folder, and then the file in it says all."""
+    try:
+        yield
+    except BlockingIOError:
+        raise
+    except OSError:
+        pass
+
+
 def is_held(folder: Path) -> bool:
     """Whether another process works in this folder, such as one that trains the run that it holds.
 
     For the moment of the question the lock is shared, so that a process which asks for it then is refused.
     """
-    try:
-        handle = (folder / LOCK).open("rb")
-    except OSError:
-        return False
-    with handle:
+    for path in (folder / LOCK, folder):
         try:
-            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            descriptor = os.open(path, os.O_RDONLY)
+        except OSError:
+            continue
+        try:
+            with _unless_held():
+                fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
             return True
+        finally:
+            os.close(descriptor)
     return False
 
 
@@ -102,12 +123,15 @@ class SeenLocks:
         if self.places is None:
             return is_held(folder)
         file = folder / LOCK
+        return self._is_listed(file) or self._is_listed(folder) or _is_held_over_the_network(file)
+
+    def _is_listed(self, path: Path) -> bool:
         try:
-            found = file.stat()
-            place = os.major(found.st_dev), os.minor(found.st_dev), found.st_ino
-            return place in self.places or self._elsewhere(place) or _is_held_over_the_network(file)
+            found = path.stat()
         except OSError:
             return False
+        place = os.major(found.st_dev), os.minor(found.st_dev), found.st_ino
+        return place in (self.places or ()) or self._elsewhere(place)
 
     def _elsewhere(self, place: _Place) -> bool:
         """On layered file systems a file's device is not the one of its locks; neither is one of hardware."""
@@ -121,7 +145,7 @@ def _place(text: str) -> _Place:
 
 def _is_held_over_the_network(file: Path) -> bool:
     """Network file systems ask their server for such locks as those of `fcntl`, which can be asked about."""
-    if sys.platform != "linux":
+    if sys.platform != "linux" or not file.is_file():
         return False
     with file.open("rb") as handle:
         asked = struct.pack(_QUESTION, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)

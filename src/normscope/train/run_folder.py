@@ -2,8 +2,9 @@
 
 import hashlib
 import json
+import os
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,8 @@ class RunFolder:
         self.checkpoints = path / "checkpoints"
         self.vocabularies = path / "vocabularies"
         self.environment_file = path / "environment.json"
+        self._held: os.stat_result | None = None
+        """The folder while this process holds it, wherever it is moved to."""
 
     @property
     def is_run(self) -> bool:
@@ -72,7 +75,24 @@ class RunFolder:
                 raise UserError(
                     f"{self.path} is being trained by another process{error.holder}; wait for it or stop it"
                 ) from error
-            yield
+            self._held = self.path.stat()
+            try:
+                yield
+            except (OSError, UserError):
+                self.refuse_moved()
+                raise
+            finally:
+                self._held = None
+
+    def refuse_moved(self) -> None:
+        """Raise UserError where the folder that this process holds is no longer at its path: nothing is saved there."""
+        with suppress(OSError):
+            if self._held is None or os.path.samestat(self._held, self.path.stat()):
+                return
+        raise UserError(
+            f"{self.path} was renamed or removed while its run was trained, and another folder of that name is not its "
+            "own; put it back, and the same command goes on from its newest checkpoint"
+        ) from None
 
     def write_config(self, toml: str) -> None:
         """Write the configuration, which makes the folder a run, with its own SHA-256 in the last line."""

@@ -59,6 +59,7 @@ class Saving:
     ) -> None:
         """say: takes notes for the user."""
         self.folder, self.model, self.optimizer, self.hooks = folder.checkpoints, model, optimizer, hooks
+        self._refuse_moved = folder.refuse_moved
         self.keep_last, self.group, self.say = keep_last, group, say
         self.progress = Progress()
         self.identity = ""
@@ -85,7 +86,7 @@ class Saving:
         """Save, unless this update is saved. mark: says where the metrics on disk stand. Raises UserError."""
         if self._saved_update != self.progress.update:
             tensors = checkpoint.contents(self.model, self.optimizer)
-            self.group.first_only(lambda: self._write(tensors, mark()))
+            self.group.first_only(lambda: self._write(tensors, mark))
             self._saved_update = self.progress.update
 
     def prune(self) -> None:
@@ -131,8 +132,9 @@ class Saving:
             self.prune()  # a kill may have come between saving the newest and removing the oldest
         return mark
 
-    def _write(self, tensors: checkpoint.Contents, mark: LogMark) -> None:
-        state = _state(self.progress, mark, self.identity, self._before_end, self.hooks.to_state())
+    def _write(self, tensors: checkpoint.Contents, mark: Callable[[], LogMark]) -> None:
+        self._refuse_moved()
+        state = _state(self.progress, mark(), self.identity, self._before_end, self.hooks.to_state())
         checkpoint.save(self.folder, self.progress.update, tensors, state)
         self.prune()
 
