@@ -1,6 +1,7 @@
 """Trials by Optuna: the same after a kill at any byte of the journal, and near an optimum that is known."""
 
 import math
+import random
 import sys
 from pathlib import Path
 
@@ -96,6 +97,28 @@ def test_a_damaged_journal_is_refused_by_name(tmp_path: Path) -> None:
     file.write_bytes(b"".join([lines[0], b"{]\n", *lines[2:]]))
     with pytest.raises(UserError, match=r"journal\.jsonl cannot be read .* remove it"):
         trials(file, 2)
+
+
+def test_a_changed_or_lost_line_is_found_and_named(journal: Path, tmp_path: Path) -> None:
+    """But for lines that are lost from the end on, which are what a kill leaves: they are asked for and told again."""
+    lines = journal.read_text().splitlines(keepends=True)
+    draw, file = random.Random(5), tmp_path / "journal.jsonl"
+    for _ in range(120):
+        number = draw.randrange(len(lines))
+        place = draw.randrange(len(lines[number]) - 1)
+        flipped = chr(ord(lines[number][place]) ^ (1 << draw.randrange(7)))
+        changed = lines[number][:place] + flipped + lines[number][place + 1 :]
+        file.write_text("".join([*lines[:number], changed, *lines[number + 1 :]]))
+        with pytest.raises(
+            UserError, match=rf"journal\.jsonl cannot be read .*line {number + 1} (is damaged|was changed)"
+        ):
+            search(file)
+    for number in range(len(lines) - 1):
+        file.write_text("".join([*lines[:number], *lines[number + 1 :]]))
+        with pytest.raises(UserError, match=rf"line {number + 1} was changed, or a line before it is lost"):
+            search(file)
+    file.write_text("".join(lines[:-1]))
+    assert trials(file) == trials(journal)
 
 
 def test_without_optuna_the_message_names_the_extra(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -1,16 +1,21 @@
 """Optuna: the trials of one search by ask and tell, all of whose state is its journal.
 
+Each line of the journal holds a SHA-256 of itself and the lines before it, so that a changed or lost one is found.
 A trial's values depend on the seed, its number and the trials that were told before it was asked for, and on no clock
 and no process: whoever asks for it again, after a kill at any moment, gets the same.
 """
 
+import hashlib
 import importlib
+import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ..errors import UserError, in_one_line, installation
+from ..limits.reading import parse_json, shown
 
 _NAME = "normscope"
 
@@ -45,9 +50,7 @@ class Search:
         self._axes, self._starts, self._seed = axes, starts, seed
         self._optuna = _optuna()
         try:
-            _drop_half_a_line(journal)
-            backend = self._optuna.storages.journal.JournalFileBackend(str(journal), lock_obj=_HeldAlready())
-            storage = self._optuna.storages.JournalStorage(backend)
+            storage = self._optuna.storages.JournalStorage(_SealedJournal(journal))
             self._study = self._optuna.create_study(storage=storage, study_name=_NAME, load_if_exists=True)
         except (OSError, ValueError, KeyError) as error:
             raise UserError(
@@ -98,23 +101,47 @@ class Search:
         return {name: lists[name][value] if name in lists else float(value) for name, value in kept.items()}
 
 
-class _HeldAlready:
-    """In the place of Optuna's lock file, which a kill leaves behind: the folder's lock, which it does not, is held."""
-
-    def acquire(self) -> bool:
-        return True
-
-    def release(self) -> None:
-        pass
+_SEAL = "seal"
 
 
-def _drop_half_a_line(journal: Path) -> None:
-    """What a kill left of the line that was being written: it says what will be said again."""
-    content = journal.read_bytes() if journal.is_file() else b""
-    whole = content.rfind(b"\n") + 1
-    if whole < len(content):
-        with journal.open("r+b") as stream:
-            stream.truncate(whole)
+class _SealedJournal:
+    """Optuna's journal in a file, each line with a seal of all up to it; whoever has one holds the folder."""
+
+    def __init__(self, file: Path) -> None:
+        """Raises OSError, or ValueError naming the first line that is not as it was written."""
+        self._file, self._seal, self._logs = file, "", list[dict[str, Any]]()
+        content = file.read_bytes() if file.is_file() else b""
+        whole, newline, _ = content.rpartition(b"\n")
+        if len(whole + newline) < len(content):
+            # What a kill left of the line that was being written: it says what will be said again.
+            with file.open("r+b") as stream:
+                stream.truncate(len(whole + newline))
+        for number, line in enumerate(whole.decode().split("\n") if whole else (), 1):
+            try:
+                log = dict(parse_json(line, infinite=True))
+            except (ValueError, TypeError) as error:
+                raise ValueError(f"line {number} is damaged: {error}") from error
+            given = log.pop(_SEAL, None)
+            if line != self._sealed(log):
+                raise ValueError(f"line {number} was changed, or a line before it is lost: its seal is {shown(given)}")
+
+    def read_logs(self, log_number_from: int) -> list[dict[str, Any]]:
+        """All from this number on."""
+        return self._logs[log_number_from:]
+
+    def append_logs(self, logs: list[dict[str, Any]]) -> None:
+        """Write them down, whole lines each."""
+        lines = "".join(self._sealed(log) + "\n" for log in logs)
+        with self._file.open("ab") as stream:
+            stream.write(lines.encode())
+            stream.flush()
+            os.fsync(stream.fileno())
+
+    def _sealed(self, log: dict[str, Any]) -> str:
+        """The next line of the journal, which is kept as such."""
+        self._seal = hashlib.sha256((self._seal + json.dumps(log)).encode()).hexdigest()
+        self._logs.append(log)
+        return json.dumps(log | {_SEAL: self._seal})
 
 
 def _optuna() -> Any:
