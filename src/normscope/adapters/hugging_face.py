@@ -6,6 +6,7 @@ All that imports transformers is here and in `hugging_face_inputs`, and imports 
 import difflib
 import importlib
 import os
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -180,10 +181,23 @@ def _config(config_class: Any, table: dict[str, Any], changes: Mapping[str, Any]
     for key, value in changes.items():
         _change(config_class, table, key, key.split("."), value)
     refuse_endless(table, source)
+    _leave_to_torch(table)
     try:
         return config_class.from_dict(table)
     except Exception as error:
         raise UserError(f"{source}: {in_one_line(error)}") from error
+
+
+_ATTENTION = re.compile("_?(attn|experts)_implementation(_internal|_autoset)?|use_kernels")
+
+
+def _leave_to_torch(table: Any) -> None:
+    """Drop what says by which code a model is computed: transformers loads such code from the hub by its name."""
+    if isinstance(table, dict):
+        for key in [key for key in table if _ATTENTION.fullmatch(key)]:
+            del table[key]
+    for part in table.values() if isinstance(table, dict) else table if isinstance(table, list) else ():
+        _leave_to_torch(part)
 
 
 def _change(config_class: Any, table: dict[str, Any], key: str, path: list[str], value: Any) -> None:
