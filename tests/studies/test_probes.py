@@ -206,7 +206,7 @@ def test_a_difference_is_decided_by_its_interval(values: list[float], answer: bo
         ({"texts": ("poems",)}, "poems is not one; choose from grammar, documents"),
         ({"placements": ("pre-ln", "peri-ln")}, "placements must have post-ln among them"),
         ({"placements": ("pre-ln", "post-ln", "t-fixup")}, "t-fixup is not defined for a decoder alone"),
-        ({"grammar_target_nats": 0.0}, "both targets"),
+        ({"grammar_target_nats": 0.0}, "grammar_target_nats must be positive"),
         ({"most_updates": 15}, "must be a multiple of validate_every"),
         ({"probe_sequences": 10}, "probe_sequences be at least 30"),
     ],

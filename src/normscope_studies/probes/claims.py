@@ -57,6 +57,12 @@ class PlacementReading:
         found: Floats = np.diagonal(cka_SLL, 1, 1, 2).mean(1)
         return found
 
+    def lens_gap(self) -> Floats:
+        """By how many nats the logit lens half-way up lies above the end, (S,)."""
+        lens = self.of("lens_nats")
+        gap: Floats = lens[:, lens.shape[1] // 2] - lens[:, -1]
+        return gap
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextReadings:
@@ -84,45 +90,46 @@ _ASKED = "an open direction in reviews of the field: the placement may alter wha
 
 
 def claims(config: ProbesConfig, found: Sequence[TextReadings]) -> list[Claim]:
+    """What the placement and the norm change, that probes read the model, and four comparisons with Post-LN."""
     return [
-        *(_differs(config, one) for one in found),
-        *(_norm(config, one) for one in found),
+        *(_by_placement(config, one) for one in found),
+        *(_by_norm(config, one) for one in found),
         _selective(found),
         _compared(
             found,
-            name="Pre-LN's last block is worth less",
-            statement="Without its last block the loss of a Pre-LN model rises less than that of a Post-LN model.",
+            "Pre-LN's last block is worth less",
+            "Without its last block the loss of a Pre-LN model rises less than that of a Post-LN model.",
             source="dilution: Liu et al. 2020, Sun et al. 2025 (arXiv:2502.05795), of the last blocks of Pre-LN",
-            of=lambda reading: reading.of("left_out_nats")[:, -1],
             what="rise in nats",
+            of=lambda reading: reading.of("left_out_nats")[:, -1],
         ),
         _compared(
             found,
-            name="the output is ready earlier in Pre-LN",
-            statement="Read by the logit lens half-way up, a Pre-LN model is nearer to its own final loss than a "
-            "Post-LN model is.",
+            "the output is ready earlier in Pre-LN",
+            "Read by the logit lens half-way up, a Pre-LN model is nearer to its own final loss than a Post-LN model "
+            "is.",
             source="not in a paper; asked of the logit lens (nostalgebraist 2020)",
-            of=_lens_gap,
             what="loss half-way less the final one, in nats",
+            of=PlacementReading.lens_gap,
         ),
         _compared(
             found,
-            name="neighbouring blocks are more alike in Pre-LN",
-            statement="Linear CKA of the streams before and after a block is higher in Pre-LN than in Post-LN, on "
-            "average over blocks.",
+            "neighbouring blocks are more alike in Pre-LN",
+            "Linear CKA of the streams before and after a block is higher in Pre-LN than in Post-LN, on average over "
+            "blocks.",
             source="Kornblith et al. 2019 for the measure; the identity path of Pre-LN for the expectation",
-            of=lambda reading: -reading.neighbours(),
             what="mean CKA",
-            sign=-1,
+            of=PlacementReading.neighbours,
+            lower=POST,
         ),
         _compared(
             found,
-            name="Pre-LN's stream has a common direction",
-            statement="The mean cosine of two tokens' streams, over the blocks, is higher in Pre-LN than in Post-LN.",
+            "Pre-LN's stream has a common direction",
+            "The mean cosine of two tokens' streams, over the blocks, is higher in Pre-LN than in Post-LN.",
             source="Ethayarajh 2019 for the measure; the un-normalised sum of Pre-LN for the expectation",
-            of=lambda reading: -reading.of("anisotropy")[:, 1:].mean(1),
             what="mean cosine",
-            sign=-1,
+            of=lambda reading: reading.of("anisotropy")[:, 1:].mean(1),
+            lower=POST,
         ),
     ]
 
@@ -134,26 +141,20 @@ def differs(found: Estimate, edge: float) -> Answer:
     return True if beyond else False if within else None
 
 
-def _others(one: TextReadings) -> list[PlacementReading]:
-    return [reading for name, reading in one.readings.items() if name != BASE]
-
-
-def _differs(config: ProbesConfig, one: TextReadings) -> Claim:
+def _by_placement(config: ProbesConfig, one: TextReadings) -> Claim:
     """Of every placement and property, Pre-LN's accuracy is taken away."""
     base = one.readings[BASE]
-    off = {
-        (reading.title, name): less(over_blocks(reading.accuracy(name)), over_blocks(base.accuracy(name)))
-        for reading in _others(one)
-        for name in reading.properties
-    }
-    largest = max(off, key=lambda key: abs(float(off[key].mean)))
-    return judged(
-        name=f"the placement changes what probes read, {one.text}",
-        statement="At the same validation loss the mean accuracy over blocks of a linear probe after the norm differs "
-        f"from Pre-LN's by more than {config.accuracy_edge:g}.",
-        source=_ASKED,
-        found=f"largest difference: {largest[0]}, {largest[1]}, {with_interval(off[largest])}",
-        holds={f"{title}, {name}": differs(value, config.accuracy_edge) for (title, name), value in off.items()},
+    return _differ(
+        config,
+        f"the placement changes what probes read, {one.text}",
+        "At the same validation loss the mean accuracy over blocks of a linear probe after the norm differs from "
+        "Pre-LN's by more than",
+        {
+            f"{reading.title}, {name}": less(over_blocks(reading.accuracy(name)), over_blocks(base.accuracy(name)))
+            for reading in one.readings.values()
+            if reading is not base
+            for name in reading.properties
+        },
     )
 
 
@@ -163,20 +164,28 @@ def norm_effect(reading: PlacementReading, name: str) -> Estimate:
     return less(over_blocks(accuracy, 1), over_blocks(accuracy, 0))
 
 
-def _norm(config: ProbesConfig, one: TextReadings) -> Claim:
-    off = {
-        (reading.title, name): norm_effect(reading, name)
-        for reading in one.readings.values()
-        for name in reading.properties
-    }
-    largest = max(off, key=lambda key: abs(float(off[key].mean)))
+def _by_norm(config: ProbesConfig, one: TextReadings) -> Claim:
+    return _differ(
+        config,
+        f"before and after the norm probes read differently, {one.text}",
+        "A linear probe's mean accuracy over blocks after the norm differs from that before it by more than",
+        {
+            f"{reading.title}, {name}": norm_effect(reading, name)
+            for reading in one.readings.values()
+            for name in reading.properties
+        },
+    )
+
+
+def _differ(config: ProbesConfig, name: str, statement: str, off: Mapping[str, Estimate]) -> Claim:
+    """statement: without the edge that it ends with. off: differences of accuracies by setting."""
+    largest = max(off, key=lambda setting: abs(float(off[setting].mean)))
     return judged(
-        name=f"before and after the norm probes read differently, {one.text}",
-        statement="A linear probe's mean accuracy over blocks after the norm differs from that before it by more than "
-        f"{config.accuracy_edge:g}.",
+        name=name,
+        statement=f"{statement} {config.accuracy_edge:g}.",
         source=_ASKED,
-        found=f"largest difference: {largest[0]}, {largest[1]}, {with_interval(off[largest])}",
-        holds={f"{title}, {name}": differs(value, config.accuracy_edge) for (title, name), value in off.items()},
+        found=f"largest difference: {largest}, {with_interval(off[largest])}",
+        holds={setting: differs(value, config.accuracy_edge) for setting, value in off.items()},
     )
 
 
@@ -199,30 +208,24 @@ def _selective(found: Sequence[TextReadings]) -> Claim:
     )
 
 
-def _lens_gap(reading: PlacementReading) -> Floats:
-    lens = reading.of("lens_nats")
-    half = lens.shape[1] // 2
-    gap: Floats = lens[:, half] - lens[:, -1]
-    return gap
-
-
 def _compared(
     found: Sequence[TextReadings],
-    *,
     name: str,
     statement: str,
+    *,
     source: str,
-    of: Callable[[PlacementReading], Floats],
     what: str,
-    sign: int = 1,
+    of: Callable[[PlacementReading], Floats],
+    lower: str = BASE,
 ) -> Claim:
-    """That `of` is lower in Pre-LN than in Post-LN; sign: what it is multiplied with to be told."""
+    """That `of` is lower in one of Pre-LN and Post-LN than in the other; Pre-LN's stands first in what was found."""
     holds: dict[str, Answer] = {}
     parts = []
     for one in found:
-        pre, post = of(one.readings[BASE]), of(one.readings[POST])
-        holds[one.text] = between(less(pre, post), greatest=0.0)
-        parts.append(f"{one.text}: {_told(sign * pre)} beside {_told(sign * post)}")
+        values = {placement: of(one.readings[placement]) for placement in (BASE, POST)}
+        higher = POST if lower == BASE else BASE
+        holds[one.text] = between(less(values[lower], values[higher]), greatest=0.0)
+        parts.append(f"{one.text}: {_told(values[BASE])} beside {_told(values[POST])}")
     return judged(name=name, statement=statement, source=source, found=f"{what}, {'; '.join(parts)}", holds=holds)
 
 

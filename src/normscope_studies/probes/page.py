@@ -1,176 +1,139 @@
 """Figures and tables of the study of probes."""
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from normscope.evidence.estimates import Floats, estimate, plain_estimate
-from normscope.report.chart import Panel, Series
+from normscope.report.chart import Panel
 
-from ..engine.page import StudyFigure, StudyTable
+from ..engine.figures import curves, line
+from ..engine.page import StudyFigure, StudyTable, table
 from .claims import PlacementReading, TextReadings, less, norm_effect, over_blocks
 from .texts import BASE, ProbesConfig
 
 
 def figures(found: Sequence[TextReadings]) -> list[StudyFigure]:
-    made = []
-    for one in found:
-        title = f"What probes read after every block: {one.text}"
-        made.append(
-            StudyFigure.of_panels(
-                name=f"probes_{one.text}",
-                title=title,
-                caption="Accuracy on held-out tokens after the norm, mean over seeds in the range of the seeds; dots "
-                "are the share of the commonest class. 0 completed blocks: the embedding.",
-                panels=[_probe_panel(one, name) for name in one.majority],
-                told=title,
-                wide=True,
-            )
-        )
-        title = f"Selectivity of the probes: {one.text}"
-        made.append(
-            StudyFigure.of_panels(
-                name=f"selectivity_{one.text}",
-                title=title,
-                caption="Accuracy less that on a control task whose labels the word alone decides, at random.",
-                panels=[
-                    _panel(one, name, "selectivity", lambda r, n=name: r.selectivity(n)[:, :, 1])
-                    for name in one.majority
-                ],
-                told=title,
-                wide=True,
-            )
-        )
-        title = f"The blocks among themselves: {one.text}"
-        made.append(
-            StudyFigure.of_panels(
-                name=f"blocks_{one.text}",
-                title=title,
-                caption="Mean over seeds in the range of the seeds. The logit lens reads the output from the stream "
-                "after so many blocks; a block left out is replaced by nothing.",
-                panels=[
-                    _panel(one, "Logit lens", "loss, nats", lambda r: r.of("lens_nats")),
-                    _panel(
-                        one, "Without one block", "rise of the loss, nats", lambda r: r.of("left_out_nats"), first=1
-                    ),
-                    _panel(one, "Anisotropy", "mean cosine of two tokens", lambda r: r.of("anisotropy")),
-                    _panel(one, "Likeness to the embedding", "linear CKA", lambda r: r.of("cka")[:, 0]),
-                ],
-                told=title,
-                wide=True,
-            )
-        )
-    return made
+    """Three for each text: what probes read, how much of it is the model's, and the blocks among themselves."""
+    return [figure for one in found for figure in _figures(one)]
 
 
-def _probe_panel(one: TextReadings, name: str) -> Panel:
-    panel = _panel(one, name, "accuracy", lambda reading: reading.accuracy(name)[:, :, 1])
-    x = panel.series[0].x
-    majority = Series(label="commonest class", kind="claimed", hue=-1, x=x, y=[one.majority[name]] * len(x))
-    return Panel(title=panel.title, xlabel=panel.xlabel, ylabel=panel.ylabel, series=[*panel.series, majority])
+def _figures(one: TextReadings) -> list[StudyFigure]:
+    def made(name: str, title: str, caption: str, panels: Sequence[Panel]) -> StudyFigure:
+        name, title = f"{name}_{one.text}", f"{title}: {one.text}"
+        return StudyFigure.of_panels(name=name, title=title, caption=caption, panels=panels, wide=True)
+
+    return [
+        made(
+            "probes",
+            "What probes read after every block",
+            "Accuracy on held-out tokens after the norm, mean over seeds in the range of the seeds; dots are the share "
+            "of the commonest class. 0 completed blocks: the embedding.",
+            [_accuracy_panel(one, name) for name in one.majority],
+        ),
+        made(
+            "selectivity",
+            "Selectivity of the probes",
+            "Accuracy less that on a control task whose labels the word alone decides, at random.",
+            [_panel(one, name, "selectivity", lambda r, n=name: r.selectivity(n)[:, :, 1]) for name in one.majority],
+        ),
+        made(
+            "blocks",
+            "The blocks among themselves",
+            "Mean over seeds in the range of the seeds. The logit lens reads the output from the stream after so many "
+            "blocks; a block left out is replaced by nothing.",
+            [
+                _panel(one, "Logit lens", "loss, nats", lambda r: r.of("lens_nats")),
+                _panel(one, "Without one block", "rise of the loss, nats", lambda r: r.of("left_out_nats"), first=1),
+                _panel(one, "Anisotropy", "mean cosine of two tokens", lambda r: r.of("anisotropy")),
+                _panel(one, "Likeness to the embedding", "linear CKA", lambda r: r.of("cka")[:, 0]),
+            ],
+        ),
+    ]
 
 
-def _panel(one: TextReadings, title: str, ylabel: str, of: Any, first: int = 0) -> Panel:
-    return Panel(
-        title=title[0].upper() + title[1:],
+def _accuracy_panel(one: TextReadings, name: str) -> Panel:
+    return _panel(one, name, "accuracy", lambda reading: reading.accuracy(name)[:, :, 1], commonest=one.majority[name])
+
+
+def _panel(
+    one: TextReadings, title: str, ylabel: str, of: Any, *, first: int = 0, commonest: float | None = None
+) -> Panel:
+    """first: 1 where the embedding has no value. commonest: the share of the commonest class, to compare with."""
+    rows = {reading.title: of(reading).tolist() for reading in one.readings.values()}
+    x = range(first, first + len(next(iter(rows.values()))[0]))
+    return curves(
+        title[0].upper() + title[1:],
+        rows,
+        x=x,
         xlabel="block" if first else "completed blocks",
         ylabel=ylabel,
-        series=[_series(reading.title, hue, of(reading), first) for hue, reading in enumerate(one.readings.values())],
-    )
-
-
-def _series(label: str, hue: int, values_SL: Floats, first: int) -> Series:
-    return Series(
-        label=label,
-        kind="measured",
-        hue=hue,
-        x=[float(first + depth) for depth in range(values_SL.shape[1])],
-        y=values_SL.mean(0).tolist(),
-        low=values_SL.min(0).tolist(),
-        high=values_SL.max(0).tolist(),
+        beside=[] if commonest is None else [line("commonest class", "claimed", -1, x, commonest)],
     )
 
 
 def tables(found: Sequence[TextReadings]) -> list[StudyTable]:
-    made = []
-    for one in found:
-        made += [_trained(one), _accuracies(one), _norms(one)]
-    return made
+    """Of each text: the trainings, the probes after the norm, and what the norm does to them."""
+    return [one_table for one in found for one_table in (_trained(one), _accuracies(one), _norms(one))]
 
 
 def _trained(one: TextReadings) -> StudyTable:
-    return StudyTable(
-        title=f"Trainings, {one.text}: each ends at the first validation at or below {one.target_nats:g} nats. Means "
-        "over seeds",
-        columns=(
-            "placement",
-            *("updates", "last loss", "reached"),
-            *("last block is worth", "± ", "lens half-way above the end", "CKA of neighbours", "mean cosine"),
-        ),
-        rows=[_trained_row(reading) for reading in one.readings.values()],
-    )
-
-
-def _trained_row(reading: PlacementReading) -> list[str | float | None]:
-    worth = estimate(reading.of("left_out_nats")[:, -1])
-    lens = reading.of("lens_nats")
-    return [
-        reading.title,
-        float(reading.of("update").mean()),
-        float(reading.of("valid_nats").mean()),
-        "yes" if reading.reached else "not by all",
-        float(worth.mean),
-        _finite(float(worth.half_width)),
-        float((lens[:, lens.shape[1] // 2] - lens[:, -1]).mean()),
-        float(reading.neighbours().mean()),
-        float(reading.of("anisotropy")[:, 1:].mean()),
-    ]
-
-
-def _accuracies(one: TextReadings) -> StudyTable:
-    names = list(one.majority)
-    rows = [_accuracy_row(reading) for reading in one.readings.values()]
-    rows.append(["commonest class", *(cell for name in names for cell in (one.majority[name], None))])
-    return StudyTable(
-        title=f"Probes after the norm, {one.text}: mean accuracy over blocks, and how far it is above that of the "
-        "control task",
-        columns=("placement", *(column for name in names for column in (name, "selectivity"))),
-        rows=rows,
-    )
-
-
-def _accuracy_row(reading: PlacementReading) -> list[str | float | None]:
-    row: list[str | float | None] = [reading.title]
-    for name in reading.properties:
-        for values in (reading.accuracy(name), reading.selectivity(name)):
-            row.append(float(over_blocks(values).mean()))
-    return row
-
-
-def _norms(one: TextReadings) -> StudyTable:
-    names = list(one.majority)
-    return StudyTable(
-        title=f"After the norm less before it, {one.text}: mean accuracy over blocks, with its interval over seeds",
-        columns=("placement", *(column for name in names for column in (name, "±"))),
-        rows=[
-            [
-                reading.title,
-                *(
-                    _finite(float(value))
-                    for name in names
-                    for effect in [norm_effect(reading, name)]
-                    for value in (effect.mean, effect.half_width)
-                ),
-            ]
-            for reading in one.readings.values()
+    return table(
+        f"Trainings, {one.text}: each ends at the first validation at or below {one.target_nats:g} nats. Means over "
+        "seeds",
+        one.readings.values(),
+        [
+            ("placement", lambda r: r.title),
+            ("updates", lambda r: float(r.of("update").mean())),
+            ("last loss", lambda r: float(r.of("valid_nats").mean())),
+            ("reached", lambda r: "yes" if r.reached else "not by all"),
+            ("last block is worth", lambda r: float(r.of("left_out_nats")[:, -1].mean())),
+            ("± ", lambda r: _finite(estimate(r.of("left_out_nats")[:, -1]).half_width)),
+            ("lens half-way above the end", lambda r: float(r.lens_gap().mean())),
+            ("CKA of neighbours", lambda r: float(r.neighbours().mean())),
+            ("mean cosine", lambda r: float(r.of("anisotropy")[:, 1:].mean())),
         ],
     )
 
 
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
+def _accuracies(one: TextReadings) -> StudyTable:
+    rows: list[list[str | float | None]] = [
+        [
+            reading.title,
+            *(
+                float(over_blocks(values).mean())
+                for name in reading.properties
+                for values in (reading.accuracy(name), reading.selectivity(name))
+            ),
+        ]
+        for reading in one.readings.values()
+    ]
+    rows.append(["commonest class", *(cell for share in one.majority.values() for cell in (share, None))])
+    return StudyTable(
+        title=f"Probes after the norm, {one.text}: mean accuracy over blocks, and how far it is above that of the "
+        "control task",
+        columns=("placement", *(column for name in one.majority for column in (name, "selectivity"))),
+        rows=rows,
+    )
+
+
+def _norms(one: TextReadings) -> StudyTable:
+    columns: list[tuple[str, Callable[[PlacementReading], str | float | None]]] = [("placement", lambda r: r.title)]
+    for name in one.majority:
+        columns += [(name, partial(_effect, name, "mean")), ("±", partial(_effect, name, "half_width"))]
+    title = f"After the norm less before it, {one.text}: mean accuracy over blocks, with its interval over seeds"
+    return table(title, one.readings.values(), columns)
+
+
+def _effect(name: str, what: str, reading: PlacementReading) -> float | None:
+    return _finite(getattr(norm_effect(reading, name), what))
+
+
+def _finite(value: Any) -> float | None:
+    """None for the width of an interval of one seed."""
+    return float(value) if np.isfinite(value) else None
 
 
 def conditions(config: ProbesConfig, unigrams: Mapping[str, float]) -> dict[str, str]:
@@ -212,26 +175,27 @@ def data(found: Sequence[TextReadings]) -> dict[str, Any]:
 
 
 def _reading(reading: PlacementReading, base: PlacementReading) -> dict[str, Any]:
-    lens = reading.of("lens_nats")
+    accuracy = {name: reading.accuracy(name) for name in reading.properties}
+    selectivity = {name: reading.selectivity(name) for name in reading.properties}
     return {
         "title": reading.title,
         "reached": reading.reached,
         "update": reading.of("update"),
         "mean_update": reading.of("update").mean(),
         "valid_nats": reading.of("valid_nats"),
-        "mean_accuracy": {name: _mean(over_blocks(reading.accuracy(name))) for name in reading.properties},
-        "mean_selectivity": {name: _mean(over_blocks(reading.selectivity(name))) for name in reading.properties},
+        "mean_accuracy": {name: _mean(over_blocks(values)) for name, values in accuracy.items()},
+        "mean_selectivity": {name: _mean(over_blocks(values)) for name, values in selectivity.items()},
         "less_pre_ln": {
-            name: plain_estimate(less(over_blocks(reading.accuracy(name)), over_blocks(base.accuracy(name))))
-            for name in reading.properties
+            name: plain_estimate(less(over_blocks(values), over_blocks(base.accuracy(name))))
+            for name, values in accuracy.items()
         },
-        "after_less_before": {name: plain_estimate(norm_effect(reading, name)) for name in reading.properties},
-        "accuracy": {name: reading.accuracy(name).mean(0) for name in reading.properties},
-        "selectivity": {name: reading.selectivity(name).mean(0) for name in reading.properties},
-        "lens_nats": plain_estimate(estimate(lens)),
-        "lens_half_way_above_end": _mean(lens[:, lens.shape[1] // 2] - lens[:, -1]),
-        "left_out_nats": plain_estimate(estimate(reading.of("left_out_nats"))),
-        "anisotropy": plain_estimate(estimate(reading.of("anisotropy"))),
+        "after_less_before": {name: plain_estimate(norm_effect(reading, name)) for name in accuracy},
+        "accuracy": {name: values.mean(0) for name, values in accuracy.items()},
+        "selectivity": {name: values.mean(0) for name, values in selectivity.items()},
+        "lens_nats": _mean(reading.of("lens_nats")),
+        "lens_half_way_above_end": _mean(reading.lens_gap()),
+        "left_out_nats": _mean(reading.of("left_out_nats")),
+        "anisotropy": _mean(reading.of("anisotropy")),
         "mean_anisotropy": _mean(reading.of("anisotropy")[:, 1:].mean(1)),
         "cka": reading.of("cka").mean(0),
         "neighbours_cka": _mean(reading.neighbours()),
@@ -239,4 +203,4 @@ def _reading(reading: PlacementReading, base: PlacementReading) -> dict[str, Any
 
 
 def _mean(values_S: Floats) -> dict[str, Any]:
-    return plain_estimate(estimate(np.asarray(values_S)))
+    return plain_estimate(estimate(values_S))

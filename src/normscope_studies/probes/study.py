@@ -1,6 +1,7 @@
 """Linear probes of models of the same loss: the trainings, what was read, and the page."""
 
 from dataclasses import asdict
+from itertools import product
 
 import numpy as np
 
@@ -23,28 +24,17 @@ _LONGEST_SENTENCE = 17
 def run(config: ProbesConfig, pieces: Pieces) -> Findings:
     """Raises UserError for text that is not there, and where scikit-learn is not installed."""
     texts = {name: MAKERS[name](config) for name in config.texts}
-    total = len(texts) * len(config.placements) * config.seeds
+    asked = list(product(texts, config.placements, range(1, config.seeds + 1)))
+    fingerprints = {name: text.fingerprint for name, text in texts.items()}
+    seeds: dict[tuple[str, str], list[dict[str, object]]] = {}
+    for name, placement, seed in pieces.each("models", asked):
+        one = _read(config, texts[name], fingerprints[name], placement, seed, pieces)
+        seeds.setdefault((name, placement), []).append(one)
     found = []
-    done = 0
-    for name, text in texts.items():
-        fingerprint = text.fingerprint
-        readings = {}
-        for placement in config.placements:
-            seeds = []
-            for seed in range(1, config.seeds + 1):
-                pieces.watch("models", done, total)
-                seeds.append(_read(config, text, fingerprint, placement, seed, pieces))
-                done += 1
-            readings[placement] = PlacementReading(placement=placement, seeds=seeds)
-        found.append(
-            TextReadings(
-                text=name,
-                target_nats=config.target_nats(name),
-                majority=readings[BASE].seeds[0]["majority"],
-                readings=readings,
-            )
-        )
-    pieces.watch("models", total, total)
+    for name in texts:
+        readings = {one: PlacementReading(placement=one, seeds=seeds[name, one]) for one in config.placements}
+        majority, target = readings[BASE].seeds[0]["majority"], config.target_nats(name)
+        found.append(TextReadings(text=name, target_nats=target, majority=majority, readings=readings))
     return Findings(
         conditions=conditions(config, {name: _unigram_nats(text) for name, text in texts.items()}),
         claims=claims(config, found),
@@ -59,15 +49,8 @@ def _read(
 ) -> dict[str, object]:
     model = model_config(config, placement)
     sequences = config.batch_sequences if text.name == "grammar" else max(1, config.batch_sequences // 2)
-    settings = {
-        "seed": seed,
-        "peak_lr": config.peak_lr,
-        "warmup_updates": config.warmup_updates,
-        "batch_sequences": sequences,
-        "target_nats": config.target_nats(text.name),
-        "validate_every": config.validate_every,
-        "most_updates": config.most_updates,
-    }
+    settings = {name: getattr(config, name) for name in ("peak_lr", "warmup_updates", "validate_every", "most_updates")}
+    settings |= {"seed": seed, "batch_sequences": sequences, "target_nats": config.target_nats(text.name)}
     asked = {"model": asdict(model), "text": fingerprint, **settings}
     name = f"{text.name}/{placement}-seed-{seed}"
     return pieces.get(name, asked, probed, model, text, probe_accuracy, **settings)  # type: ignore[no-any-return]
@@ -98,42 +81,17 @@ def _unigram_nats(text: ProbeText) -> float:
 SCALES = scales(
     ProbesConfig,
     smoke={
-        "placements": (POST, BASE),
-        "text": TOY,
-        "seeds": 2,
-        "grammar_target_nats": 5.6,
-        "documents_target_nats": 5.6,
-        "most_updates": 20,
-        "warmup_updates": 5,
-        "width": 16,
-        "ffn_width": 16,
-        "blocks": 2,
-        "batch_sequences": 8,
-        "train_sentences": 200,
-        "valid_sequences": 16,
-        "probe_sequences": 90,
-        "frequent": 5,
+        "placements": (POST, BASE), "text": TOY, "seeds": 2, "grammar_target_nats": 5.6, "documents_target_nats": 5.6,
+        "most_updates": 20, "warmup_updates": 5, "width": 16, "ffn_width": 16, "blocks": 2, "batch_sequences": 8,
+        "train_sentences": 200, "valid_sequences": 16, "probe_sequences": 90, "frequent": 5,
     },
     paper={
-        "text": "corpora/wikipedia_8000",
-        "grammar_target_nats": 1.7,
-        "documents_target_nats": 4.2,
-        "most_updates": 50_000,
-        "validate_every": 100,
-        "peak_lr": 5e-4,
-        "warmup_updates": 2_000,
-        "width": 512,
-        "ffn_width": 2048,
-        "heads": 8,
-        "blocks": 12,
-        "sequence_length": 128,
-        "batch_sequences": 64,
-        "train_sentences": 500_000,
-        "valid_sequences": 2_000,
-        "probe_sequences": 6_000,
-        "frequent": 100,
+        "text": "corpora/wikipedia_8000", "grammar_target_nats": 1.7, "documents_target_nats": 4.2,
+        "most_updates": 50_000, "validate_every": 100, "peak_lr": 5e-4, "warmup_updates": 2_000, "width": 512,
+        "ffn_width": 2048, "heads": 8, "blocks": 12, "sequence_length": 128, "batch_sequences": 64,
+        "train_sentences": 500_000, "valid_sequences": 2_000, "probe_sequences": 6_000, "frequent": 100,
     },
-)
+)  # fmt: skip
 """Cost: smoke takes seconds; cpu 36 trainings of some ten seconds of one core and as long for their probes; paper, with
 models of 40 million parameters, as many of an hour or two of an accelerator."""
 STUDY = Study(about=ABOUT, scales=SCALES, run=run)

@@ -19,9 +19,9 @@ from normscope.data.opening import TextDataConfig, open_documents
 from normscope.data.toy.language import toy_sentences, toy_words
 from normscope.data.toy.words import ToyWords, Word
 from normscope.model import LanguageModel, Layout
-from normscope.placement import named
 from normscope.tasks.protocol import TrainingBatch
 
+from ..engine.checks import check_choices, check_defined_for, check_different, check_positive
 from ..engine.models import refuse_missing
 
 TEXTS = ("grammar", "documents")
@@ -65,21 +65,14 @@ class ProbesConfig:
     """Accuracies that differ by less are taken to be alike."""
 
     def __post_init__(self) -> None:
-        for name, allowed in (("placements", ()), ("texts", TEXTS)):
-            values = getattr(self, name)
-            if not values or len(set(values)) < len(values):
-                raise ValueError(f"{name}: give one or more different values, got {values}")
-            if allowed and (unknown := set(values) - set(allowed)):
-                raise ValueError(f"{name}: {', '.join(sorted(unknown))} is not one; choose from {', '.join(allowed)}")
+        check_different(self, "placements", "texts")
+        check_choices(self, "texts", TEXTS)
         if missing := [name for name in (BASE, POST) if name not in self.placements]:
             raise ValueError(
                 f"placements must have {' and '.join(missing)} among them: the others are compared with it"
             )
-        for name in self.placements:
-            if "decoder-only" not in named(name).models:
-                raise ValueError(f"{name} is not defined for a decoder alone; leave it out")
-        if min(self.grammar_target_nats, self.documents_target_nats, self.peak_lr, self.accuracy_edge) <= 0:
-            raise ValueError("both targets, peak_lr and accuracy_edge must be positive")
+        check_defined_for(self, "placements", model="decoder-only")
+        check_positive(self, "grammar_target_nats", "documents_target_nats", "peak_lr", "accuracy_edge")
         if min(self.seeds, self.blocks, self.validate_every, self.warmup_updates) < 1 or self.frequent < 2:
             raise ValueError("seeds, blocks, validate_every and warmup_updates must be at least 1, frequent at least 2")
         if self.most_updates % self.validate_every:
