@@ -105,12 +105,12 @@ def test_theory_moves_its_own_matrices_and_the_placement_s_numbers() -> None:
     ("settings", "message"),
     [
         ({"placements": ()}, "placements: give one or more different values"),
-        ({"updates": ("adam", "sgdm")}, "updates: sgdm is none"),
+        ({"updates": ("adam", "sgdm")}, "updates: sgdm is not one"),
         ({"updates": ("sgd",)}, "alone_of: random, adam is not among the updates"),
         ({"alone_blocks": 7}, "alone_blocks=7 must be one of depths"),
         ({"depths": (12, 6)}, "depths: give at least two in rising order"),
         ({"seeds": 1}, "seeds must be at least 2"),
-        ({"edge": 0.0}, "edges must be positive"),
+        ({"edge": 0.0}, "edge must be positive"),
     ],
 )
 def test_values_that_mean_nothing_are_refused(settings: dict[str, Any], message: str) -> None:

@@ -17,6 +17,8 @@ from normscope.placement import named
 from normscope.theory.settings import ModelSetting
 from normscope.train.device import seed_weights
 
+from ..engine.checks import check_choices, check_different, check_positive
+
 PLACEMENTS = ("post-ln", "pre-ln", "deepnorm", "admin", "rezero", "peri-ln", "sub-ln", "residual")
 
 RANDOM = "random"
@@ -56,12 +58,8 @@ class AmplificationConfig:
     1."""
 
     def __post_init__(self) -> None:
-        for name in ("placements", "updates", "depths"):
-            values = getattr(self, name)
-            if not values or len(set(values)) < len(values):
-                raise ValueError(f"{name}: give one or more different values, got {values}")
-        if unknown := [name for name in self.updates if name not in SMALL_RATES]:
-            raise ValueError(f"updates: {', '.join(unknown)} is none; choose from {', '.join(SMALL_RATES)}")
+        check_different(self, "placements", "updates", "depths")
+        check_choices(self, "updates", tuple(SMALL_RATES))
         if unknown := [name for name in self.alone_of if name not in self.updates]:
             raise ValueError(f"alone_of: {', '.join(unknown)} is not among the updates {', '.join(self.updates)}")
         if self.alone_of and self.alone_blocks not in self.depths:
@@ -70,8 +68,7 @@ class AmplificationConfig:
             raise ValueError(f"depths: give at least two in rising order, of 2 blocks and more, got {self.depths}")
         if self.seeds < 2 or self.sequences < 1:
             raise ValueError("seeds must be at least 2, and sequences at least 1")
-        if not min(self.edge, self.sum_edge) > 0:
-            raise ValueError(f"edges must be positive, got {self.edge} and {self.sum_edge}")
+        check_positive(self, "edge", "sum_edge")
         for name in self.placements:
             named(name)(self.model(self.depths[0]).shape("encoder"))
 

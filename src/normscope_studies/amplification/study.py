@@ -1,8 +1,9 @@
 """Changes by updates over depth: measured stack by stack, beside the orders that papers state."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,8 @@ from normscope.placement.printing import formula
 from normscope.report.chart import Panel, Series
 from normscope.report.words import number, significant
 
-from ..engine.page import StudyFigure, StudyTable
+from ..engine.figures import line
+from ..engine.page import StudyFigure, StudyTable, table
 from ..engine.pieces import Pieces
 from ..engine.study import Findings, Study, scales
 from . import ABOUT
@@ -24,26 +26,22 @@ from .measure import PARTS, RANDOM, SMALL_RATES, AmplificationConfig, ChangesByS
 
 def measured(config: AmplificationConfig, pieces: Pieces) -> ChangesBySize:
     """One piece a placement, depth and seed."""
-    sizes = [(placement, blocks) for placement in config.placements for blocks in config.depths]
+    sizes = list(product(config.placements, config.depths))
     found: dict[tuple[str, int], list[dict[str, Any]]] = {size: [] for size in sizes}
-    done = 0
-    for seed in range(1, config.seeds + 1):
-        for placement, blocks in sizes:
-            pieces.watch("stacks", done, len(sizes) * config.seeds)
-            model = config.model(blocks)
-            alone_of = config.alone_of if blocks == config.alone_blocks else ()
-            asked = {
-                "formula": formula(named(placement), model.shape("encoder")),
-                "model": asdict(model),
-                "small_rates": {kind: SMALL_RATES[kind] for kind in config.updates},
-                "alone_of": alone_of,
-                "seed": seed,
-            }
-            name = f"{placement}/blocks-{blocks}_seed-{seed}"
-            piece = pieces.get(name, asked, changes, placement, model, config.updates, alone_of, seed)
-            found[placement, blocks].append(piece)
-            done += 1
-    pieces.watch("stacks", done, done)
+    asked_of = [(seed, *size) for seed in range(1, config.seeds + 1) for size in sizes]
+    for seed, placement, blocks in pieces.each("stacks", asked_of):
+        model = config.model(blocks)
+        alone_of = config.alone_of if blocks == config.alone_blocks else ()
+        asked = {
+            "formula": formula(named(placement), model.shape("encoder")),
+            "model": asdict(model),
+            "small_rates": {kind: SMALL_RATES[kind] for kind in config.updates},
+            "alone_of": alone_of,
+            "seed": seed,
+        }
+        name = f"{placement}/blocks-{blocks}_seed-{seed}"
+        piece = pieces.get(name, asked, changes, placement, model, config.updates, alone_of, seed)
+        found[placement, blocks].append(piece)
     return found
 
 
@@ -55,63 +53,52 @@ _LEAST = 1e-6
 
 def tables(config: AmplificationConfig, grown: Sequence[Growth]) -> list[StudyTable]:
     """Exponents beside the papers' orders; sizes at both ends; what blocks do alone."""
+    by_arm = {(one.placement, one.update): one for one in grown}
+
+    def columns(cell_of: Callable[[Growth, int], str], updates: Sequence[str]) -> list[tuple[str, Any]]:
+        """Of rows of a placement and an end of the depths: a column for each update."""
+        return [(TITLES[one], lambda row, one=one: cell_of(by_arm[row[0], one], row[1])) for one in updates]
+
+    titled: tuple[str, Any] = ("placement", lambda row: named(row[0]).title)
+    once = [(placement, -1) for placement in config.placements]
     made = [
-        StudyTable(
-            title="How the output's change by one update grows with the depth: exponents",
-            columns=("placement", *(TITLES[update] for update in config.updates), "the paper's"),
-            rows=[
-                (
-                    named(placement).title,
-                    *(map(_exponent, _of(grown, placement))),
-                    _papers(placement, config),
-                )
-                for placement in config.placements
-            ],
+        table(
+            "How the output's change by one update grows with the depth: exponents",
+            once,
+            [titled, *columns(_exponent, config.updates), ("the paper's", lambda row: _papers(row[0], config))],
         ),
-        StudyTable(
-            title="The output's change over its own square and the rate's, at the smallest and the largest depth",
-            columns=("placement", "blocks", *(TITLES[update] for update in config.updates)),
-            rows=[
-                (
-                    named(placement).title,
-                    config.depths[end],
-                    *(significant(math.exp(float(one.logs[end].mean)), 3) for one in _of(grown, placement)),
-                )
-                for placement in config.placements
-                for end in (0, -1)
-            ],
+        table(
+            "The output's change over its own square and the rate's, at the smallest and the largest depth",
+            product(config.placements, (0, -1)),
+            [titled, ("blocks", lambda row: config.depths[row[1]]), *columns(_size, config.updates)],
         ),
     ]
     if config.alone_of:
-        made.append(
-            StudyTable(
-                title="What the blocks' changes do to the output alone, summed, over the change of all together, at "
-                f"{config.alone_blocks} blocks",
-                columns=("placement", *(TITLES[update] for update in config.updates if update in config.alone_of)),
-                rows=[
-                    (
-                        named(placement).title,
-                        *(with_interval(one.alone, 2) for one in _of(grown, placement) if one.alone is not None),
-                    )
-                    for placement in config.placements
-                ],
-            )
+        title = (
+            "What the blocks' changes do to the output alone, summed, over the change of all together, at "
+            f"{config.alone_blocks} blocks"
         )
+        asked = [update for update in config.updates if update in config.alone_of]
+        made.append(table(title, once, [titled, *columns(_alone, asked)]))
     return made
 
 
-def _exponent(one: Growth) -> str:
+def _exponent(one: Growth, _: int) -> str:
     told = "" if one.predicted is None else f" (predicted {number(one.predicted, 2)})"
     return with_interval(one.exponent, 2) + told
+
+
+def _size(one: Growth, end: int) -> str:
+    return significant(math.exp(float(one.logs[end].mean)), 3)
+
+
+def _alone(one: Growth, _: int) -> str:
+    return "" if one.alone is None else with_interval(one.alone, 2)
 
 
 def _papers(placement: str, config: AmplificationConfig) -> str:
     order = ORDERS.get(placement)
     return "" if order is None else f"{order.exponent(config.depths):.2f}: O({order.words})"
-
-
-def _of(grown: Sequence[Growth], placement: str) -> list[Growth]:
-    return [one for one in grown if one.placement == placement]
 
 
 def figures(config: AmplificationConfig, grown: Sequence[Growth], found: ChangesBySize) -> list[StudyFigure]:
@@ -122,7 +109,7 @@ def figures(config: AmplificationConfig, grown: Sequence[Growth], found: Changes
             title="The output's change by one update over the depth",
             caption="E(f* - f)² of the output over what it is at the smallest depth; mean of logarithms over seeds "
             "with its 95 % interval. Dotted: the order that a paper states.",
-            panels=[_growth(config, placement, _of(grown, placement)) for placement in config.placements],
+            panels=[_growth(config, placement, grown) for placement in config.placements],
             told="Growth of the output's change over depth, a panel a placement, a line a kind of update",
             wide=True,
         )
@@ -142,19 +129,16 @@ def figures(config: AmplificationConfig, grown: Sequence[Growth], found: Changes
     return made
 
 
-def _growth(config: AmplificationConfig, placement: str, own: Sequence[Growth]) -> Panel:
+def _growth(config: AmplificationConfig, placement: str, grown: Sequence[Growth]) -> Panel:
     depths, series = [float(n) for n in config.depths], []
-    for hue, one in enumerate(own):
-        logs = one.logs
-        first = float(logs[0].mean)
+    for hue, one in enumerate(one for one in grown if one.placement == placement):
+        first = float(one.logs[0].mean)
         y, low, high = (
-            [math.exp(float(value) - first) for value in values]
-            for values in ([e.mean for e in logs], [e.low for e in logs], [e.high for e in logs])
+            [math.exp(float(getattr(log, edge)) - first) for log in one.logs] for edge in ("mean", "low", "high")
         )
         series.append(Series(label=TITLES[one.update], kind="measured", hue=hue, x=depths, y=y, low=low, high=high))
     if (order := ORDERS.get(placement)) is not None:
-        claimed = order.growth(config.depths)
-        series.append(Series(label=f"O({order.words})", kind="claimed", hue=-1, x=depths, y=claimed))
+        series.append(line(f"O({order.words})", "claimed", -1, depths, order.growth(config.depths)))
     return Panel(
         title=named(placement).title,
         xlabel="blocks",
@@ -199,11 +183,7 @@ def data(config: AmplificationConfig, grown: Sequence[Growth], found: ChangesByS
             }
             for one in grown
         ],
-        "orders": {
-            placement: order.exponent(config.depths)
-            for placement, order in ORDERS.items()
-            if placement in config.placements
-        },
+        "orders": {name: one.exponent(config.depths) for name, one in ORDERS.items() if name in config.placements},
         "sublayers": [
             {"placement": placement, "update": update, **_means(found[placement, config.depths[-1]], update)}
             for placement in config.placements
@@ -262,18 +242,10 @@ def run(config: AmplificationConfig, pieces: Pieces) -> Findings:
 SCALES = scales(
     AmplificationConfig,
     smoke={
-        "placements": ("post-ln", "rezero"),
-        "updates": (RANDOM, "adam"),
-        "alone_of": (RANDOM,),
-        "depths": (2, 3),
-        "width": 8,
-        "seeds": 2,
-        "tokens": 4,
-        "sequences": 2,
-        "vocabulary": 16,
-        "alone_blocks": 3,
+        "placements": ("post-ln", "rezero"), "updates": (RANDOM, "adam"), "alone_of": (RANDOM,), "depths": (2, 3),
+        "width": 8, "seeds": 2, "tokens": 4, "sequences": 2, "vocabulary": 16, "alone_blocks": 3,
     },
     paper={"width": 512, "seeds": 10, "tokens": 32, "sequences": 16, "vocabulary": 10_000},
-)
+)  # fmt: skip
 """Cost: smoke takes seconds; cpu a few minutes of one core; paper hours of one."""
 STUDY = Study(about=ABOUT, scales=SCALES, run=run)
