@@ -10,7 +10,7 @@ from normscope.report.words import interval, percentage
 from ..engine.claims import judged
 from ..engine.page import Claim
 from .fit import CONFIDENCE
-from .judge import Judgement, separation, separation_interval
+from .judge import Judgement, NamedRate, separation, separation_interval
 from .measuring import Warmup
 
 AREA = 0.95
@@ -24,47 +24,37 @@ def claims(cases: Sequence[Judgement], warmups: Sequence[Warmup]) -> list[Claim]
     """All claims of the study."""
     instant, probes = [one.instant for one in cases], [one.probe for one in cases]
     return [
-        share_claim(
-            "Instant advice: the best rate",
-            "The rate named from the first update lies within a factor of 3 of the best in at least 85 % of cases.",
-            [one.within(3) for one in instant],
-            least=0.85,
-        ),
-        share_claim(
-            "Instant advice: stuck",
-            "At the rate that is named from the first update at most 5 % of cases are stuck.",
-            [one.stuck for one in instant],
-            greatest=0.05,
-        ),
-        share_claim(
-            "Instant advice: its interval",
-            f"The interval holds the best rate in {percentage(CONFIDENCE, 0)} of cases, give or take 5.",
-            [one.covered for one in instant],
-            least=CONFIDENCE - COVERED,
-            greatest=CONFIDENCE + COVERED,
-        ),
+        *_named("Instant advice", "the rate named from the first update", instant, factor=3, near=0.85, stuck=0.05),
         _separates(cases),
-        share_claim(
-            "Probe: the best rate",
-            "The rate that a probe names lies within a factor of 2 of the best in at least 90 % of cases.",
-            [one.within(2) for one in probes],
-            least=0.9,
-        ),
-        share_claim(
-            "Probe: stuck",
-            "At the rate that a probe names at most 2 % of cases are stuck.",
-            [one.stuck for one in probes],
-            greatest=0.02,
-        ),
-        share_claim(
-            "Probe: its interval",
-            f"The interval holds the best rate in {percentage(CONFIDENCE, 0)} of cases, give or take 5.",
-            [one.covered for one in probes],
-            least=CONFIDENCE - COVERED,
-            greatest=CONFIDENCE + COVERED,
-        ),
+        *_named("Probe", "the rate that a probe names", probes, factor=2, near=0.9, stuck=0.02),
         _beats(cases),
         *warmup_claims(warmups),
+    ]
+
+
+def _named(way: str, rate: str, named: Sequence[NamedRate], *, factor: int, near: float, stuck: float) -> list[Claim]:
+    """Of one way to name rates: near the best, not stuck, and with an interval that says how far off they are."""
+    return [
+        share_claim(
+            f"{way}: the best rate",
+            f"{rate[0].upper()}{rate[1:]} lies within a factor of {factor} of the best in at least "
+            f"{percentage(near, 0)} of cases.",
+            [one.within(factor) for one in named],
+            least=near,
+        ),
+        share_claim(
+            f"{way}: stuck",
+            f"At {rate} at most {percentage(stuck, 0)} of cases are stuck.",
+            [one.stuck for one in named],
+            greatest=stuck,
+        ),
+        share_claim(
+            f"{way}: its interval",
+            f"The interval holds the best rate in {percentage(CONFIDENCE, 0)} of cases, give or take 5.",
+            [one.covered for one in named],
+            least=CONFIDENCE - COVERED,
+            greatest=CONFIDENCE + COVERED,
+        ),
     ]
 
 

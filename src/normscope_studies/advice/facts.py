@@ -3,12 +3,10 @@
 from dataclasses import asdict
 from typing import Any
 
-import torch
-
 from normscope.doctor.advise.first_update import first_update
 from normscope.doctor.advise.optimizers import of_config
 from normscope.doctor.advise.probe import probe
-from normscope.doctor.advise.rule import ModelFacts, facts_of
+from normscope.doctor.advise.rule import facts_of
 from normscope.doctor.advise.short_run import ShortRun, TrainingBatches
 from normscope.doctor.find.search import streams_in
 from normscope.doctor.identify.stacks import as_stacks
@@ -35,10 +33,6 @@ def facts_about(case: AdviceCase, *, text_file: str, corpus: str) -> dict[str, A
         "spreads": seen.spreads,
         "loss_before": seen.loss_before,
     }
-
-
-def as_facts(table: dict[str, Any]) -> ModelFacts:
-    return ModelFacts(**table["facts"])
 
 
 def trials_of(case: AdviceCase, *, expected: float, updates: int, text_file: str, corpus: str) -> Any:
@@ -68,8 +62,3 @@ def batches_of(task: CaseTask) -> TrainingBatches:
         return found.run, found.loss
 
     return batch
-
-
-def use_one_thread() -> None:
-    """Cases are measured side by side, and one thread gives the same bits wherever they are."""
-    torch.set_num_threads(1)

@@ -70,20 +70,21 @@ def trainings(case: AdviceCase, config: AdviceConfig, pieces: Pieces) -> dict[in
     return climb(start, lambda step: at_rate(case, rate_of(step), config, pieces))
 
 
+def piece_of(
+    case: AdviceCase, name: str, config: AdviceConfig, pieces: Pieces, measure: Callable[..., Any], **settings: Any
+) -> Any:
+    """What a function measures of a case by these settings and on the texts, from its piece or now."""
+    settings |= config.places
+    return pieces.get(f"{case.name}/{name}", {**asdict(case), **settings}, measure, case, **settings)
+
+
 def at_rate(
     case: AdviceCase, rate: float, config: AdviceConfig, pieces: Pieces, *, warmup_updates: int = 0
 ) -> _TrainingOutcome:
     """One of them, from its piece or trained now; with a warm-up it is longer by that."""
-    settings: dict[str, Any] = {
-        "updates": config.updates + warmup_updates,
-        **config.places,
-        "warmup_updates": warmup_updates,
-    }
-    warmup = f"_warmup-{warmup_updates}" if warmup_updates else ""
-    name = f"{case.name}/rate-{rate:.3g}{warmup}"
-    found: _TrainingOutcome = pieces.get(
-        name, {**asdict(case), **settings, "rate": rate}, train_once, case, rate, **settings
-    )
+    name = f"rate-{rate:.3g}" + (f"_warmup-{warmup_updates}" if warmup_updates else "")
+    settings = {"rate": rate, "updates": config.updates + warmup_updates, "warmup_updates": warmup_updates}
+    found: _TrainingOutcome = piece_of(case, name, config, pieces, train_once, **settings)
     return found
 
 

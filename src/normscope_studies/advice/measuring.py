@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,15 +12,15 @@ import torch
 from normscope.doctor.advise.optimizers import of_config
 from normscope.doctor.advise.probe import length, reading_of, shortest_warmup
 from normscope.doctor.advise.probe import length_with_tail as warmup_length
-from normscope.doctor.advise.rule import RateRule
+from normscope.doctor.advise.rule import ModelFacts, RateRule
 from normscope.train.device import available_cores, keep_freed_memory
 
 from ..engine.pieces import Pieces
 from .cases import AdviceCase, AdviceConfig, rate_of
-from .facts import PROBE_SEED, as_facts, as_trial, batches_of, facts_about, trials_of, use_one_thread
+from .facts import PROBE_SEED, as_trial, batches_of, facts_about, trials_of
 from .fit import CaseProbe
 from .judge import Judgement, NamedRate
-from .ladder import TrainedCase, at_rate, nats, trainings
+from .ladder import TrainedCase, at_rate, nats, piece_of, trainings
 from .tasks import task_of
 from .training import model_of, optimizer_of, range_test
 
@@ -30,35 +30,23 @@ PEERS = {LIGHTNING: "lightning", LR_FINDER: "lr_finder"}
 
 
 def known_of(config: AdviceConfig, case: AdviceCase, pieces: Pieces) -> TrainedCase:
-    places = config.places
-    seen = pieces.get(f"{case.name}/first-update", {**asdict(case), **places}, facts_about, case, **places)
-    return TrainedCase(case=case, facts=as_facts(seen), outcomes=trainings(case, config, pieces))
+    seen = piece_of(case, "first-update", config, pieces, facts_about)
+    return TrainedCase(case=case, facts=ModelFacts(**seen["facts"]), outcomes=trainings(case, config, pieces))
 
 
 def probed_of(config: AdviceConfig, asked: tuple[TrainedCase, RateRule], pieces: Pieces) -> CaseProbe:
     known, rule = asked
-    expected = round(rule.best(known.facts), 6)
-    settings: dict[str, Any] = {"expected": expected, "updates": config.probe_updates, **config.places}
-    found = pieces.get(
-        f"{known.case.name}/probe", {**asdict(known.case), **settings}, trials_of, known.case, **settings
-    )
-    trials = [as_trial(table) for table in found]
-    reading = reading_of(trials, length(config.probe_updates), optimizer=known.case.optimizer)
+    case, updates, expected = known.case, config.probe_updates, round(rule.best(known.facts), 6)
+    found = piece_of(case, "probe", config, pieces, trials_of, expected=expected, updates=updates)
+    reading = reading_of([as_trial(table) for table in found], length(updates), optimizer=case.optimizer)
     return CaseProbe(known=known, expected=expected, reading=reading)
 
 
 def judged_of(config: AdviceConfig, asked: tuple[CaseProbe, RateRule], pieces: Pieces) -> Judgement:
     probed, rule = asked
     known, case = probed.known, probed.known.case
-    settings: dict[str, Any] = {"updates": config.probe_updates, **config.places}
-    swept = pieces.get(
-        f"{case.name}/range-test",
-        {**asdict(case), **settings, "seed": case.seed + PROBE_SEED},
-        range_test,
-        case,
-        **settings,
-        seed=case.seed + PROBE_SEED,
-    )
+    settings = {"updates": config.probe_updates, "seed": case.seed + PROBE_SEED}
+    swept = piece_of(case, "range-test", config, pieces, range_test, **settings)
     expected, best = probed.expected, probed.best(rule.probe)
     return Judgement(
         known=known,
@@ -111,15 +99,8 @@ def warmup_of(config: AdviceConfig, known: TrainedCase, pieces: Pieces) -> Warmu
     def trains(warmup: int) -> bool:
         return not known.stuck_at(nats(at_rate(known.case, rate, config, pieces, warmup_updates=warmup)))
 
-    settings: dict[str, Any] = {"updates": sum(map(warmup_length, ladder)), **config.places}
-    tested = pieces.get(
-        f"{known.case.name}/warm-up",
-        {**asdict(known.case), **settings, "rate": rate},
-        tested_warmup,
-        known.case,
-        rate,
-        **settings,
-    )
+    updates = sum(map(warmup_length, ladder))
+    tested = piece_of(known.case, "warm-up", config, pieces, tested_warmup, rate=rate, updates=updates)
     return Warmup(case=known.case, rate=rate, shortest=shortest(ladder, trains), **tested)
 
 
@@ -180,12 +161,7 @@ def _in_turn(make: Callable[[Any, Pieces], _Made], items: Sequence[Any], pieces:
     threads = torch.get_num_threads()
     _prepare()
     try:
-        found = []
-        for number, item in enumerate(items):
-            pieces.watch(stage, number, len(items))
-            found.append(make(item, pieces))
-        pieces.watch(stage, len(items), len(items))
-        return found
+        return [make(item, pieces) for item in pieces.each(stage, items)]
     finally:
         torch.set_num_threads(threads)
 
@@ -195,5 +171,6 @@ def _made(make: Callable[[Any, Pieces], _Made], item: Any, folder: Path) -> _Mad
 
 
 def _prepare() -> None:
-    use_one_thread()
+    # One thread gives the same bits wherever a case is measured.
+    torch.set_num_threads(1)
     keep_freed_memory()

@@ -15,7 +15,7 @@ from normscope.doctor.advise.rule import EarlyRule, shipped_rule
 from normscope.doctor.advise.short_run import ShortRun
 
 from ..advice.cases import AdviceConfig, Families, cases, rate_of
-from ..advice.ladder import TrainedCase
+from ..advice.ladder import TrainedCase, piece_of
 from ..advice.measuring import judged_of, known_of, probed_of, side_by_side, warmup_cases, warmup_of
 from ..advice.study import SCALES as ADVICE_SCALES
 from ..advice.study import conditions as conditions_of_trainings
@@ -101,20 +101,12 @@ def run(config: AmplificationTrainingsConfig, pieces: Pieces) -> Findings:
     looked = make(partial(_looked, config), [*seen, *usable], stage="looks")
     asked = ways(config.trial_updates)
     fit, held_out = looked[: len(seen)], looked[len(seen) :]
-    found = dict(
-        zip(
-            SETS,
-            (
-                {way.name: left_out_foretold(way, fit) for way in asked},
-                {way.name: foretold(way, fit, held_out) for way in asked},
-            ),
-            strict=True,
-        )
-    )
-    raw: ForecastsByWay = {
-        name: {way.name: without_constants(way, some) for way in asked}
-        for name, some in zip(SETS, (fit, held_out), strict=True)
+    of_set = dict(zip(SETS, (fit, held_out), strict=True))
+    found: ForecastsByWay = {
+        name: {way.name: left_out_foretold(way, fit) if some is fit else foretold(way, fit, some) for way in asked}
+        for name, some in of_set.items()
     }
+    raw = {name: {way.name: without_constants(way, some) for way in asked} for name, some in of_set.items()}
     early_rule = EarlyRule(odds=odds(asked[-1], fit), updates=config.trial_updates)
     return Findings(
         conditions=_conditions(config, fitted_to, known, looked),
@@ -126,17 +118,15 @@ def run(config: AmplificationTrainingsConfig, pieces: Pieces) -> Findings:
 
 
 def _looked(config: AmplificationTrainingsConfig, known: TrainedCase, pieces: Pieces) -> CaseLook:
-    case, places = known.case, config.places
-    asked = {**asdict(case), **places}
+    case = known.case
     steps = sorted(known.outcomes)
-    vocabulary = pieces.get(f"{case.name}/vocabulary", asked, vocabulary_of, case, **places)
-    predicted = pieces.get(
-        f"{case.name}/predicted", {**asked, "vocabulary": vocabulary}, predicted_change, case, vocabulary=vocabulary
-    )
-    along: dict[str, Any] = pieces.get(f"{case.name}/along", asked, changes_along, case, **places)
+    asked = partial(piece_of, case, config=config, pieces=pieces)
+    vocabulary = asked("vocabulary", measure=vocabulary_of)
+    settings = {**asdict(case), **config.places, "vocabulary": vocabulary}
+    predicted = pieces.get(f"{case.name}/predicted", settings, predicted_change, case, vocabulary=vocabulary)
+    along: dict[str, Any] = asked("along", measure=changes_along)
     updates = config.trial_updates
-    asked |= {"updates": updates, "steps": steps}
-    trials = pieces.get(f"{case.name}/trials-{updates}", asked, trials_at, case, steps, updates=updates, **places)
+    trials = asked(f"trials-{updates}", measure=trials_at, steps=steps, updates=updates)
     return CaseLook(
         known=known,
         predicted=predicted,
@@ -161,7 +151,7 @@ def _conditions(
     looked: Sequence[CaseLook],
 ) -> dict[str, str]:
     """As of the trainings; what everything is fitted to, and how a family is judged."""
-    found = dict(conditions_of_trainings(config, known))
+    found = conditions_of_trainings(config, known)
     learned = sum(one.learned for one in fitted_to)
     held_out = sum(one.learned for one in known)
     found["cases"] = (
@@ -170,7 +160,7 @@ def _conditions(
     )
     found["without a prediction"] = f"{sum(one.predicted is None for one in looked)} cases, left out of that way alone"
     found["intervals"] = "95 %, over cases, by leaving out one at a time"
-    return list(found.items())
+    return found
 
 
 STUDY = Study(about=ABOUT, scales=SCALES, run=run)

@@ -78,10 +78,19 @@ def curves(
 
 
 def scatter(
-    title: str, points: Mapping[str, Sequence[tuple[float, float]]], *, xlabel: str, ylabel: str, **axes: Any
+    title: str,
+    points: Mapping[str, Sequence[tuple[float, float]]],
+    *,
+    xlabel: str,
+    ylabel: str,
+    beside: Sequence[Series] = (),
+    **axes: Any,
 ) -> Panel:
-    """Points (x, y) by the label of their hue; those of the label "" or "other …" have the text's colour."""
-    hue, series = 0, []
+    """Points (x, y) by the label of their hue; those of the label "" or "other …" have the text's colour.
+
+    beside: drawn first, such as the line on which they would lie.
+    """
+    hue, series = 0, list(beside)
     for label, places in points.items():
         plain = label == "" or label.startswith("other ")
         xs, ys = [x for x, _ in places], [y for _, y in places]
