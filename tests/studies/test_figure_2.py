@@ -12,12 +12,12 @@ import in_process
 from made_curves import UNIGRAM, trained_of
 from normscope.report.chart import Panel
 from normscope.report.svg import HUES
+from normscope_studies.engine import ladders
 from normscope_studies.engine import page as contents
 from normscope_studies.engine.pieces import Pieces
 from normscope_studies.engine.study import run_study
 from normscope_studies.figure_2.config import SCALES, Figure2Config, RateGroup
 from normscope_studies.figure_2.study import STUDY, claims, figures, shares_of
-from normscope_studies.translation import runs as cells_module
 from normscope_studies.translation.arms import TranslationArm
 from normscope_studies.translation.runs import Trained, trained
 
@@ -202,7 +202,7 @@ def test_a_configuration_that_cannot_be_meant_is_refused(changes: dict[str, Any]
 def test_the_smallest_scale_runs_and_goes_on_without_training_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drawn: list[list[Panel]]
 ) -> None:
-    monkeypatch.setattr(cells_module, "run_cells", in_process.run_cells)
+    monkeypatch.setattr(ladders, "run_cells", in_process.run_cells)
     config: Figure2Config = SCALES["smoke"].config
     folder = tmp_path / "figure-2"
     sgd = replace(config, optimizers=("sgd",))

@@ -12,12 +12,12 @@ from made_curves import trained_of
 from normscope.evidence.judging import between
 from normscope.measure import Estimate
 from normscope.report.chart import Panel
+from normscope_studies.engine import ladders
 from normscope_studies.engine import page as contents
 from normscope_studies.engine.pieces import Pieces
 from normscope_studies.engine.study import run_study
 from normscope_studies.figure_4.config import SCALES, Figure4Config
 from normscope_studies.figure_4.study import STUDY, best_arms, claims, effects, figures
-from normscope_studies.translation import runs as cells_module
 from normscope_studies.translation.arms import POST, PRE, TranslationArm
 from normscope_studies.translation.comparing import sooner, updates_shares
 from normscope_studies.translation.runs import Trained
@@ -212,7 +212,7 @@ def test_a_configuration_that_cannot_be_meant_is_refused(changes: dict[str, Any]
 
 
 def test_the_smallest_scale_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drawn: list[list[Panel]]) -> None:
-    monkeypatch.setattr(cells_module, "run_cells", in_process.run_cells)
+    monkeypatch.setattr(ladders, "run_cells", in_process.run_cells)
     found, page = run_study(STUDY, SCALES["smoke"].config, Pieces(tmp_path / "figure-4"), command="test")
     assert page.is_file()
     assert [claim.verdict for claim in found.claims] == ["undecided"] * 8

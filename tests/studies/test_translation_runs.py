@@ -18,6 +18,7 @@ from normscope.runs.config import load
 from normscope.runs.run import train_run
 from normscope.tasks.translation import TranslationRunConfig
 from normscope.train import NonFinite
+from normscope_studies.engine import ladders
 from normscope_studies.engine.pieces import Pieces
 from normscope_studies.figure_2.config import SCALES as FIGURE_2
 from normscope_studies.figure_4.config import SCALES as FIGURE_4
@@ -124,7 +125,7 @@ def results(cells: Iterable[TranslationCell]) -> dict[str, bytes]:
 
 
 def test_a_killed_study_goes_on_and_trains_nothing_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cells_module, "run_cells", in_process.run_cells)
+    monkeypatch.setattr(ladders, "run_cells", in_process.run_cells)
     whole, killed = (cells_of(SMALL, ARMS, tmp_path / name) for name in ("whole", "killed"))
     shown: list[tuple[str, int, int]] = []
     pieces = Pieces(tmp_path, watch=lambda *values: shown.append(values))
@@ -169,10 +170,10 @@ def test_progress_is_counted_in_updates_of_all_runs(tmp_path: Path, monkeypatch:
         watch(states)
         return states
 
-    monkeypatch.setattr(cells_module, "run_cells", pool)
+    monkeypatch.setattr(ladders, "run_cells", pool)
     shown: list[tuple[str, int, int]] = []
     cells = cells_of(SMALL, ARMS, tmp_path)
-    train(cells, SMALL, Pieces(tmp_path, watch=lambda *values: shown.append(values)))
+    train(cells, Pieces(tmp_path, watch=lambda *values: shown.append(values)))
     first, second = (arm.updates for arm in ARMS)
     assert shown == [("updates of the trainings", first + 4, first + second)]
 
@@ -183,30 +184,30 @@ def test_a_training_that_failed_is_named(tmp_path: Path, monkeypatch: pytest.Mon
         states[1].status, states[1].message = "failed", "no room on the disk"
         return states
 
-    monkeypatch.setattr(cells_module, "run_cells", pool)
+    monkeypatch.setattr(ladders, "run_cells", pool)
     cells = cells_of(SMALL, ARMS, tmp_path)
     with pytest.raises(UserError, match=f"{cells[1].name}: no room on the disk"):
-        train(cells, SMALL, Pieces(tmp_path))
+        train(cells, Pieces(tmp_path))
 
 
 def test_two_studies_do_not_train_in_one_folder_at_once(tmp_path: Path) -> None:
     cells = cells_of(SMALL, ARMS, tmp_path)
     with alone(tmp_path, "runs of the figures"), pytest.raises(UserError, match="another process"):
-        train(cells, SMALL, Pieces(tmp_path))
+        train(cells, Pieces(tmp_path))
 
 
 def test_a_page_of_finished_runs_is_made_while_another_study_trains(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cells_module, "run_cells", in_process.run_cells)
+    monkeypatch.setattr(ladders, "run_cells", in_process.run_cells)
     cells = cells_of(SMALL, ARMS, tmp_path)
-    train(cells[:1], SMALL, Pieces(tmp_path))
+    train(cells[:1], Pieces(tmp_path))
     shown: list[tuple[str, int, int]] = []
     pieces = Pieces(tmp_path, watch=lambda *values: shown.append(values))
     with alone(tmp_path, "runs of the figures"):
-        train(cells[:1], SMALL, pieces)
+        train(cells[:1], pieces)
         with pytest.raises(UserError, match="another process"):
-            train(cells, SMALL, pieces)
+            train(cells, pieces)
     assert shown == [("updates of the trainings", ARMS[0].updates, ARMS[0].updates)]
 
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from normscope.compare.grid import Cell, Grid, write_configs
 from normscope.compare.manifest import sources
 from normscope.compare.pool import run_cells
-from normscope.compare.state import CellState
+from normscope.compare.state import CellState, PoolCell
 from normscope.errors import UserError
 from normscope.evidence.estimates import estimate
 from normscope.measure import Estimate, Sensitivity, lr_sensitivity
@@ -247,9 +247,15 @@ def train(cells: Sequence[Cell], stage: str, pieces: Pieces) -> list[LadderRun]:
 
     stage: what the trainings are called while they run. Raises UserError for a training that failed, and Interrupted.
     """
+    train_all(cells, stage, pieces)
+    return [_run(cell) for cell in cells]
+
+
+def train_all(cells: Sequence[PoolCell], stage: str, pieces: Pieces) -> None:
+    """The same of any cells; on CPUs one run a core."""
     total = sum(int(cell.config.train.duration) for cell in cells)
 
-    def watch(states: Iterable[CellState[Cell]]) -> None:
+    def watch(states: Iterable[CellState[Any]]) -> None:
         # A run that ended early takes no more updates.
         done = sum(int(s.cell.config.train.duration) if s.over else s.update for s in states)
         pieces.watch(f"updates of {stage}", done, total)
@@ -260,7 +266,6 @@ def train(cells: Sequence[Cell], stage: str, pieces: Pieces) -> list[LadderRun]:
     failed = [f"{s.cell.name}: {s.message} (log: {s.cell.log_file})" for s in states if s.status == "failed"]
     if failed:
         raise UserError("\n".join(failed))
-    return [_run(cell) for cell in cells]
 
 
 def _run(cell: Cell) -> LadderRun:

@@ -9,7 +9,7 @@ from normscope.measure import Estimate
 from normscope.report.words import number
 
 from ..engine.claims import claim, judged
-from ..engine.page import Claim, StudyFigure, StudyTable
+from ..engine.page import Claim, StudyFigure, table
 from ..engine.pieces import Pieces
 from ..engine.study import Findings, Study
 from ..translation.arms import OPTIMIZERS, TranslationArm
@@ -196,18 +196,17 @@ def over_rates(config: Figure2Config) -> dict[str, dict[str, list[TranslationArm
 def run(config: Figure2Config, pieces: Pieces) -> Findings:
     """Raises UserError for text that is not there, and for a training that fails."""
     found = trained(config, config.arms(), pieces)
-    rows: list[tuple[str | float, ...]] = []
-    for group in config.every_group():
-        share = shares_of(group, found.curves)
-        shares = (share.gap, share.summed_rate, share.given_back, share.taken_away)
-        rows.append((OPTIMIZERS[group.optimizer], group.peak_lr, *map(with_interval, shares)))
-    shares_table = StudyTable(
-        title="How much of the gap between no warm-up and warm-up is cumulative learning rate",
-        columns=(
-            *("optimiser", "rate", "gap, nats", "share that is cumulative learning rate"),
-            *("given back without warm-up", "taken away with warm-up"),
-        ),
-        rows=rows,
+    shares_table = table(
+        "How much of the gap between no warm-up and warm-up is cumulative learning rate",
+        [(group, shares_of(group, found.curves)) for group in config.every_group()],
+        [
+            ("optimiser", lambda row: OPTIMIZERS[row[0].optimizer]),
+            ("rate", lambda row: row[0].peak_lr),
+            ("gap, nats", lambda row: row[1].gap),
+            ("share that is cumulative learning rate", lambda row: row[1].summed_rate),
+            ("given back without warm-up", lambda row: row[1].given_back),
+            ("taken away with warm-up", lambda row: row[1].taken_away),
+        ],
     )
     return findings(
         config,

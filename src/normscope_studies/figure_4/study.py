@@ -5,12 +5,12 @@ from typing import Any, NamedTuple
 
 from normscope.compare.verdict import MOST_OF_THE_GAIN
 from normscope.evidence.estimates import estimate, plain_estimate, with_interval
-from normscope.evidence.judging import Answer, between
+from normscope.evidence.judging import Answer
 from normscope.measure import Estimate
 from normscope.report.words import number
 
-from ..engine.claims import claim, judged
-from ..engine.page import Claim, StudyFigure, StudyTable
+from ..engine.claims import claim
+from ..engine.page import Claim, StudyFigure
 from ..engine.pieces import Pieces
 from ..engine.study import Findings, Study
 from ..translation.arms import DE_EN, EN_DE, PLACEMENTS, POST, PRE, TranslationArm
@@ -26,7 +26,7 @@ from ..translation.comparing import (
     sooner,
     updates_shares,
 )
-from ..translation.page import Legend, epochs_figure, findings, plain, rates_figure
+from ..translation.page import Legend, epochs_figure, findings, plain, rates_figure, shares_table
 from ..translation.runs import ArmCurves, Trained, trained
 from . import ABOUT
 from .config import PAPER_S, SCALES, TITLES, Figure4Config, Pairing, Square
@@ -170,50 +170,60 @@ def _on_en_de(config: Figure4Config, found: Trained) -> Claim:
 def _of_square(config: Figure4Config, of: Square, found: Trained) -> list[Claim]:
     """RAdam saves Post-LN, does little for Pre-LN, and matters less than the placement."""
     kept, difference = radam_keeps(config, of, found), excess(found.curves, of.pre_radam, of.pre_adam)
-    share = "Adam has no certain gain with warm-up" if kept is None else f"{with_interval(kept)} of the gain"
-    losses, seen = several(finals(found.curves, of.post_radam)), effects(of, found.curves)
-    rate, one_seed = f"rate {of.pre_adam.peak_lr:g}", caveat(found.curves)
+    seen, rate, one_seed = effects(of, found.curves), f"rate {of.pre_adam.peak_lr:g}", caveat(found.curves)
+    losses = f"Last loss under RAdam without warm-up: {several(finals(found.curves, of.post_radam))} nats."
     return [
-        judged(
-            name="RAdam trains Post-LN without warm-up",
-            statement=f"Under RAdam without warm-up Post-LN has at least {MOST_OF_THE_GAIN:g} of the gain over the "
-            "unigram baseline that it has under Adam with warm-up.",
+        claim(
+            "RAdam trains Post-LN without warm-up",
+            f"Under RAdam without warm-up Post-LN has at least {MOST_OF_THE_GAIN:g} of the gain over the unigram "
+            "baseline that it has under Adam with warm-up.",
             source=_SOURCE,
-            found=f"{share}; last loss {losses} nats. {one_seed}".strip(),
-            holds={rate: None if kept is None else between(kept, least=MOST_OF_THE_GAIN)},
+            value="Adam has no certain gain with warm-up" if kept is None else "share of the gain",
+            holds={rate: kept},
+            least=MOST_OF_THE_GAIN,
+            beside=sentences(losses, one_seed),
         ),
-        judged(
-            name="RAdam changes little for Pre-LN",
-            statement=f"Pre-LN ends within {COMPETITIVE_NATS:g} nats of the same loss under RAdam as under Adam.",
+        claim(
+            "RAdam changes little for Pre-LN",
+            f"Pre-LN ends within {COMPETITIVE_NATS:g} nats of the same loss under RAdam as under Adam.",
             source=_SOURCE,
-            found=f"RAdam's last loss less Adam's: {with_interval(difference)} nats. {one_seed}".strip(),
-            holds={rate: between(difference, -COMPETITIVE_NATS, COMPETITIVE_NATS)},
+            value="RAdam's last loss less Adam's, in nats",
+            holds={rate: difference},
+            least=-COMPETITIVE_NATS,
+            greatest=COMPETITIVE_NATS,
+            beside=one_seed,
         ),
-        judged(
-            name="the placement dominates the optimiser",
-            statement="Without warm-up, Pre-LN in place of Post-LN changes the last loss more than RAdam in place of "
-            "Adam.",
+        claim(
+            "the placement dominates the optimiser",
+            "Without warm-up, Pre-LN in place of Post-LN changes the last loss more than RAdam in place of Adam.",
             source=_SOURCE,
-            found=f"Pre-LN lowers it by {with_interval(seen.placement)} nats, RAdam by "
-            f"{with_interval(seen.optimizer)}, each a mean over the other; the first is larger by "
-            f"{with_interval(seen.lead)}. {one_seed}".strip(),
-            holds={rate: between(seen.lead, least=0.0)},
+            value="by how much the placement's change is larger, in nats",
+            holds={rate: seen.lead},
+            least=0.0,
+            beside=sentences(
+                f"Pre-LN lowers it by {with_interval(seen.placement)} nats, RAdam by {with_interval(seen.optimizer)}, "
+                "each a mean over the other.",
+                one_seed,
+            ),
         ),
     ]
 
 
 def _best_rates(config: Figure4Config, found: Trained) -> Claim:
     post, pre = best_arms(config, found.curves)
-    difference = excess(found.curves, pre, post)
-    return judged(
-        name="each at its best rate",
-        statement="Each at the best of the rates that were tried, and on one decay, Pre-LN without warm-up ends no "
-        f"higher than Post-LN with it, to {COMPETITIVE_NATS:g} nats.",
+    return claim(
+        "each at its best rate",
+        "Each at the best of the rates that were tried, and on one decay, Pre-LN without warm-up ends no higher than "
+        f"Post-LN with it, to {COMPETITIVE_NATS:g} nats.",
         source=_OURS,
-        found=f"of {', '.join(f'{rate:g}' for rate in config.all_lrs)}, Post-LN is best at {post.peak_lr:g} and Pre-LN "
-        f"at {pre.peak_lr:g}; there Pre-LN's last loss less Post-LN's is {with_interval(difference)} nats, the best of "
-        f"a few on the same validation text. {caveat(found.curves)}".strip(),
-        holds={"De-En": between(difference, greatest=COMPETITIVE_NATS)},
+        value=_LESS,
+        holds={"De-En": excess(found.curves, pre, post)},
+        greatest=COMPETITIVE_NATS,
+        beside=sentences(
+            f"Of {', '.join(f'{rate:g}' for rate in config.all_lrs)}, Post-LN is best at {post.peak_lr:g} and Pre-LN "
+            f"at {pre.peak_lr:g}: the best of a few on the same validation text.",
+            caveat(found.curves),
+        ),
     )
 
 
@@ -273,17 +283,12 @@ def run(config: Figure4Config, pieces: Pieces) -> Findings:
     """Raises UserError for text that is not there, and for a training that fails."""
     found = trained(config, config.arms(), pieces)
     shares = {one.name: updates_shares(found.curves, one.post, one.pre) for one in config.every_pairing()}
-    shares_table = StudyTable(
-        title=f"S{_SOONER[1:]}",
-        columns=("compared", *(f"seed {seed}" for seed in range(1, config.seeds + 1))),
-        rows=[(name, *row) for name, row in shares.items()],
-    )
     return findings(
         config,
         found,
         claims=claims(config, found),
         figures=figures(config, found),
-        tables=[shares_table],
+        tables=[shares_table(shares)],
         data=_data(config, found, shares),
         rates=over_rates(config),
     )

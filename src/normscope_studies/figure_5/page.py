@@ -6,13 +6,14 @@ from typing import Any
 
 from normscope.compare.manifest import in_words
 from normscope.data.opening import open_documents
-from normscope.evidence.estimates import estimate, plain_estimate, with_interval
+from normscope.evidence.estimates import estimate, plain_estimate
 from normscope.measure import Estimate
 from normscope.report.chart import Panel, Series
 
-from ..engine.figures import line, ranged
-from ..engine.page import StudyFigure, StudyTable
+from ..engine.figures import curves, line
+from ..engine.page import StudyFigure, StudyTable, table
 from ..translation.arms import PLACEMENTS
+from ..translation.page import shares_table
 from .config import Figure5Config
 from .trainings import Chance, PretrainingCurves, TunedTask, advantages, shares
 
@@ -23,9 +24,9 @@ _HALF_WIDTH = 0.3
 """Of a point's interval, drawn beside the other arm's."""
 
 
-def figures(curves: PretrainingCurves, chance: Chance, tuned: Mapping[str, TunedTask]) -> list[StudyFigure]:
+def figures(pretrained: PretrainingCurves, chance: Chance, tuned: Mapping[str, TunedTask]) -> list[StudyFigure]:
     """In the paper's layout, and the loss in its parts."""
-    updates = next(iter(curves.values()))[0].updates
+    updates = next(iter(pretrained.values()))[0].updates
     ends = [float(updates[0]), float(updates[-1])]
     unigram = line("unigram baseline", "claimed", -1, ends, chance.nll_nats)
     always = line("always the same answer", "claimed", -1, ends, chance.next_sentence_accuracy)
@@ -36,8 +37,8 @@ def figures(curves: PretrainingCurves, chance: Chance, tuned: Mapping[str, Tuned
             caption="(a): validation loss of masked tokens and next sentences over updates, mean over seeds with the "
             "range of all of them." + (_TUNED_CAPTION if tuned else ""),
             panels=[
-                _over_updates("(a) validation loss", "nats", curves, "loss_nats"),
-                *(_accuracy_panel(task, one, curves) for task, one in tuned.items()),
+                _over_updates("(a) validation loss", "nats", pretrained, "loss_nats"),
+                *(_accuracy_panel(task, one, pretrained) for task, one in tuned.items()),
             ],
             told="Validation loss and accuracy over updates of pre-training",
             wide=True,
@@ -49,8 +50,8 @@ def figures(curves: PretrainingCurves, chance: Chance, tuned: Mapping[str, Tuned
             "sentences, beside that of always giving the more frequent answer. Mean over seeds with the range of all "
             "of them.",
             panels=[
-                _over_updates("masked tokens", "nats per masked token", curves, "nll_nats", unigram),
-                _over_updates("next sentences", "accuracy", curves, "next_sentence_accuracy", always),
+                _over_updates("masked tokens", "nats per masked token", pretrained, "nll_nats", unigram),
+                _over_updates("next sentences", "accuracy", pretrained, "next_sentence_accuracy", always),
             ],
             told="Masked-token loss and next sentences over updates",
             wide=True,
@@ -58,21 +59,21 @@ def figures(curves: PretrainingCurves, chance: Chance, tuned: Mapping[str, Tuned
     ]
 
 
-def _over_updates(title: str, ylabel: str, curves: PretrainingCurves, what: str, *beside: Series) -> Panel:
-    series = []
-    for hue, (arm, runs) in enumerate(curves.items()):
+def _over_updates(title: str, ylabel: str, pretrained: PretrainingCurves, what: str, *beside: Series) -> Panel:
+    rows, x = {}, next(iter(pretrained.values()))[0].updates
+    for arm, runs in pretrained.items():
         # A run that stopped early ends the curve.
         length = min(len(run.updates) for run in runs)
-        rows = [getattr(run, what)[:length] for run in runs]
-        series.append(ranged(arm.title, hue, runs[0].updates, rows))
-    return Panel(title=title, xlabel="updates", ylabel=ylabel, series=[*series, *beside])
+        rows[arm.title] = [getattr(run, what)[:length] for run in runs]
+        x = max(x, runs[0].updates, key=len)
+    return curves(title, rows, x=x, xlabel="updates", ylabel=ylabel, beside=beside)
 
 
-def _accuracy_panel(task: str, tuned: TunedTask, curves: PretrainingCurves) -> Panel:
+def _accuracy_panel(task: str, tuned: TunedTask, pretrained: PretrainingCurves) -> Panel:
     """Over updates; of one checkpoint an arm there is no curve: each has a place of its own, and a width to be seen."""
     title = f"({'b' if task == 'mrpc' else 'c'}) {task.upper()}"
     updates = sorted({update for _, update in tuned.points})
-    hues = {arm: hue for hue, arm in enumerate(curves) if any(arm == one for one, _ in tuned.points)}
+    hues = {arm: hue for hue, arm in enumerate(pretrained) if any(arm == one for one, _ in tuned.points)}
     series, single = [], len(updates) == 1
     for place, (arm, hue) in enumerate(hues.items()):
         own = [update for update in updates if (arm, update) in tuned.points]
@@ -92,48 +93,53 @@ def _with_intervals(label: str, hue: int, x: Sequence[float], found: Sequence[Es
     return Series(label=label, kind="measured", hue=hue, x=list(x), y=y, low=low, high=high)
 
 
-def tables(config: Figure5Config, curves: PretrainingCurves, tuned: Mapping[str, TunedTask]) -> list[StudyTable]:
+def tables(config: Figure5Config, pretrained: PretrainingCurves, tuned: Mapping[str, TunedTask]) -> list[StudyTable]:
     """Where the pre-trainings end, how soon Pre-LN is there, and the fine-tunings."""
-    ends: list[tuple[str | float, ...]] = []
-    for arm, runs in curves.items():
-        for seed, run in enumerate(runs, 1):
-            last = (run.loss_nats[-1], run.nll_nats[-1], run.next_sentence_accuracy[-1])
-            ends.append((arm.title, seed, *last, run.ended))
+    runs = [(arm, seed, run) for arm, several in pretrained.items() for seed, run in enumerate(several, 1)]
     found = [
-        StudyTable(
-            title="Where the pre-trainings end",
-            columns=("configuration", "seed", "loss, nats", "masked tokens, nats", "next sentences, accuracy", "ended"),
-            rows=ends,
+        table(
+            "Where the pre-trainings end",
+            runs,
+            [
+                ("configuration", lambda row: row[0].title),
+                ("seed", lambda row: row[1]),
+                ("loss, nats", lambda row: row[2].loss_nats[-1]),
+                ("masked tokens, nats", lambda row: row[2].nll_nats[-1]),
+                ("next sentences, accuracy", lambda row: row[2].next_sentence_accuracy[-1]),
+                ("ended", lambda row: row[2].ended),
+            ],
         ),
-        StudyTable(
-            title="Share of the updates after which Pre-LN reaches the loss that Post-LN ends at",
-            columns=("compared", *(f"seed {seed}" for seed in range(1, config.seeds + 1))),
-            rows=[(pair.name, *shares(pair, curves)) for pair in config.pairs],
-        ),
+        shares_table({pair.name: shares(pair, pretrained) for pair in config.pairs}),
     ]
     for task, one in tuned.items():
-        rows = []
-        for (arm, update), point in one.points.items():
-            accuracy = with_interval(estimate(point.accuracies))
-            f1 = with_interval(estimate(point.f1s)) if point.f1s else ""
-            rows.append((arm.title, update, accuracy, f1, point.setting))
         found += [
-            StudyTable(
-                title=f"{task.upper()}, fine-tuned",
-                columns=("pre-trained", "updates", "accuracy", "F1", "setting"),
-                rows=rows,
+            table(
+                f"{task.upper()}, fine-tuned",
+                one.points.items(),
+                [
+                    ("pre-trained", lambda row: row[0][0].title),
+                    ("updates", lambda row: row[0][1]),
+                    ("accuracy", lambda row: estimate(row[1].accuracies)),
+                    ("F1", lambda row: estimate(row[1].f1s) if row[1].f1s else ""),
+                    ("setting", lambda row: row[1].setting),
+                ],
             ),
-            StudyTable(
-                title=f"{task.upper()}: the search, first seed",
-                columns=("pre-trained", "updates", "setting", "accuracy"),
-                rows=[(arm.title, update, setting, accuracy) for arm, update, setting, accuracy in one.searched],
+            table(
+                f"{task.upper()}: the search, first seed",
+                one.searched,
+                [
+                    ("pre-trained", lambda row: row[0].title),
+                    ("updates", lambda row: row[1]),
+                    ("setting", lambda row: row[2]),
+                    ("accuracy", lambda row: row[3]),
+                ],
             ),
         ]
     return found
 
 
 def data(
-    config: Figure5Config, curves: PretrainingCurves, chance: Chance, tuned: Mapping[str, TunedTask]
+    config: Figure5Config, pretrained: PretrainingCurves, chance: Chance, tuned: Mapping[str, TunedTask]
 ) -> dict[str, Any]:
     """Every curve, and what the claims quote."""
     kept = ("loss_nats", "nll_nats", "next_sentence_accuracy", "ended")
@@ -145,10 +151,10 @@ def data(
                 "last_loss_nats": [curve.loss_nats[-1] for curve in runs],
                 "seeds": [{name: getattr(curve, name) for name in kept} for curve in runs],
             }
-            for arm, runs in curves.items()
+            for arm, runs in pretrained.items()
         },
         "chance": asdict(chance),
-        "share_of_updates": {pair.name: shares(pair, curves) for pair in config.pairs},
+        "share_of_updates": {pair.name: shares(pair, pretrained) for pair in config.pairs},
         "fine_tuning": {task: _tuned_data(config, one) for task, one in tuned.items()},
     }
 
@@ -177,7 +183,7 @@ def _tuned_data(config: Figure5Config, tuned: TunedTask) -> dict[str, Any]:
 
 def conditions(
     config: Figure5Config,
-    curves: PretrainingCurves,
+    pretrained: PretrainingCurves,
     tuned: Mapping[str, TunedTask],
     trained_by: dict[str, dict[str, Any]],
 ) -> dict[str, str]:
@@ -197,7 +203,7 @@ def conditions(
         f"({config.batch_sequences * config.accumulation} sequences of up to {config.sequence_length}); AdamW, betas "
         f"{config.betas[0]:g} and {config.betas[1]:g}, weight decay {config.weight_decay:g}; the rate falls in a "
         "straight line to 0 at the last update",
-        "configurations": "; ".join(arm.title for arm in curves),
+        "configurations": "; ".join(arm.title for arm in pretrained),
         "seeds": f"{config.seeds} of each pre-training: weights, pairs, masks and order",
         "trained by": in_words(trained_by),
     }

@@ -7,11 +7,11 @@ from typing import Any
 from normscope.compare.manifest import in_words
 from normscope.evidence.estimates import plain_estimate
 from normscope.measure import Estimate
-from normscope.report.chart import Panel, Series
+from normscope.report.chart import Panel
 from normscope.report.words import counted
 
-from ..engine.figures import line, ranged
-from ..engine.page import Claim, StudyFigure, StudyTable
+from ..engine.figures import curves, line, ranged
+from ..engine.page import Claim, StudyFigure, StudyTable, table
 from ..engine.study import Findings
 from .arms import PAIRS, TranslationArm
 from .comparing import finals, lr_sensitivity_of
@@ -61,18 +61,20 @@ def epochs_figure(
 
     panels: by their titles; a single one of no title is named by what it shows. schedules: what the caption adds.
     """
-    hues = list(dict.fromkeys(words for arms in panels.values() for words in arms))
+    words = dict.fromkeys(words for arms in panels.values() for words in arms)
+    hues = {one: hue for hue, one in enumerate(words)}
     drawn: list[Panel] = []
     for heading, arms in panels.items():
-        losses = _over_epochs(arms, found.curves, hues, epoch, lambda curve: curve.nll_nats)
-        bleu = _over_epochs(arms, found.curves, hues, epoch, lambda curve: curve.bleu)
         ends = [1.0, max(arm.updates for arm in arms.values()) / epoch]
         unigram = found.unigram(next(iter(arms.values())))
-        losses.append(line("unigram baseline", "claimed", -1, ends, unigram))
-        loss_title, bleu_title = (heading, heading) if heading else ("validation loss", "BLEU")
+        losses = _over_epochs(arms, found.curves, lambda curve: curve.nll_nats)
+        bleu = _over_epochs(arms, found.curves, lambda curve: curve.bleu)
+        runs = [run.updates for arm in arms.values() for run in found.curves[arm]]
+        axis: dict[str, Any] = {"x": [at / epoch for at in max(runs, key=len)], "xlabel": "epochs", "hues": hues}
+        baseline = line("unigram baseline", "claimed", -1, ends, unigram)
         drawn += [
-            Panel(title=loss_title, xlabel="epochs", ylabel="validation loss, nats", series=losses),
-            Panel(title=bleu_title, xlabel="epochs", ylabel="BLEU", series=bleu, from_zero=True),
+            curves(heading or "validation loss", losses, ylabel="validation loss, nats", beside=[baseline], **axis),
+            curves(heading or "BLEU", bleu, ylabel="BLEU", from_zero=True, **axis),
         ]
     caption = f"Validation loss and BLEU at every epoch, {SPREAD}{schedules}."
     return StudyFigure.of_panels(name=name, title=title, caption=caption, panels=drawn, told=told, wide=True)
@@ -101,19 +103,13 @@ def rates_figure(panels: _RatePanels, found: Trained, *, caption: str, wide: boo
 
 
 def _over_epochs(
-    arms: Legend,
-    curves: ArmCurves,
-    hues: Sequence[str],
-    epoch: int,
-    values: Callable[[TranslationCurve], Sequence[float]],
-) -> list[Series]:
-    found = []
-    for words, arm in arms.items():
-        # A run that stopped early ends the curve, and one that stopped at once leaves none.
-        if length := min(len(run.updates) for run in curves[arm]):
-            epochs = [update / epoch for update in curves[arm][0].updates[:length]]
-            found.append(ranged(words, hues.index(words), epochs, [values(run)[:length] for run in curves[arm]]))
-    return found
+    arms: Legend, curves: ArmCurves, values: Callable[[TranslationCurve], Sequence[float]]
+) -> dict[str, list[Sequence[float]]]:
+    """By words, a row a seed. A run that stopped early ends the curve, and one that stopped at once leaves none."""
+    lengths = {words: min(len(run.updates) for run in curves[arm]) for words, arm in arms.items()}
+    return {
+        words: [values(run)[: lengths[words]] for run in curves[arm]] for words, arm in arms.items() if lengths[words]
+    }
 
 
 def of_several_rates(panels: _RatePanels) -> _RatePanels:
@@ -125,18 +121,25 @@ def sensitivity_tables(panels: _RatePanels, curves: ArmCurves) -> list[StudyTabl
     """One table with a row for each curve over the rate, by the title of its panel; none where there is no panel."""
     if not panels:
         return []
-    rows: list[tuple[str | float, ...]] = []
-    for one in sensitivity_data(panels, curves):
-        spread = "one seed" if one["low"] is None else f"{one['low']:.3f} to {one['high']:.3f}"
-        tried, best = ", ".join(f"{rate:g}" for rate in one["peak_lrs"]), f"{one['best_peak_lr']:g}"
-        rows.append((one["panel"], one["configuration"], tried, best, one["sensitivity_nats"], spread, one["seeds"]))
-    table = StudyTable(
-        title="Sensitivity of the last loss to the rate: nats above that at the best rate, on average over the rates "
-        "(Wortsman et al. 2023, arXiv:2309.14322), with the interval of a bootstrap over seeds",
-        columns=("panel", "configuration", "rates", "best rate", "sensitivity, nats", "95 % interval", "seeds"),
-        rows=rows,
-    )
-    return [table]
+    return [
+        table(
+            "Sensitivity of the last loss to the rate: nats above that at the best rate, on average over the rates "
+            "(Wortsman et al. 2023, arXiv:2309.14322), with the interval of a bootstrap over seeds",
+            sensitivity_data(panels, curves),
+            [
+                ("panel", lambda one: one["panel"]),
+                ("configuration", lambda one: one["configuration"]),
+                ("rates", lambda one: ", ".join(f"{rate:g}" for rate in one["peak_lrs"])),
+                ("best rate", lambda one: f"{one['best_peak_lr']:g}"),
+                ("sensitivity, nats", lambda one: one["sensitivity_nats"]),
+                (
+                    "95 % interval",
+                    lambda one: "one seed" if one["low"] is None else f"{one['low']:.3f} to {one['high']:.3f}",
+                ),
+                ("seeds", lambda one: one["seeds"]),
+            ],
+        )
+    ]
 
 
 def sensitivity_data(panels: _RatePanels, curves: ArmCurves) -> list[dict[str, Any]]:
@@ -160,14 +163,30 @@ def sensitivity_data(panels: _RatePanels, curves: ArmCurves) -> list[dict[str, A
 
 def ends_table(found: Trained) -> StudyTable:
     """Where every run ends."""
-    columns = ("text", "configuration", "cumulative learning rate", "seed", "loss, nats", "loss, bits", "BLEU", "ended")
-    rows = []
-    for arm, runs in found.curves.items():
-        for seed, curve in enumerate(runs, 1):
-            nats = curve.final_nats
-            ends = (nats, nats / math.log(2), curve.final_bleu, curve.ended)
-            rows.append((arm.pair, arm.title, arm.summed_lr, seed, *ends))
-    return StudyTable(title="Where the runs end", columns=columns, rows=rows)
+    return table(
+        "Where the runs end",
+        [(arm, seed, run) for arm, runs in found.curves.items() for seed, run in enumerate(runs, 1)],
+        [
+            ("text", lambda row: row[0].pair),
+            ("configuration", lambda row: row[0].title),
+            ("cumulative learning rate", lambda row: row[0].summed_lr),
+            ("seed", lambda row: row[1]),
+            ("loss, nats", lambda row: row[2].final_nats),
+            ("loss, bits", lambda row: row[2].final_nats / math.log(2)),
+            ("BLEU", lambda row: row[2].final_bleu),
+            ("ended", lambda row: row[2].ended),
+        ],
+    )
+
+
+def shares_table(shares: Mapping[str, Sequence[float | None]]) -> StudyTable:
+    """By what is compared: for each seed the part of the updates, or None where it is never there."""
+    seeds = range(1, len(next(iter(shares.values()))) + 1)
+    return StudyTable(
+        title="Share of the updates after which Pre-LN reaches the loss that Post-LN ends at",
+        columns=("compared", *(f"seed {seed}" for seed in seeds)),
+        rows=[(name, *row) for name, row in shares.items()],
+    )
 
 
 def runs_data(found: Trained) -> dict[str, Any]:

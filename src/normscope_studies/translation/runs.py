@@ -7,20 +7,17 @@ from pathlib import Path
 from typing import Any
 
 from normscope.compare.compare import alone
-from normscope.compare.grid import write_configs
 from normscope.compare.manifest import sources
-from normscope.compare.pool import run_cells
 from normscope.compare.state import BesideRuns, CellState
 from normscope.data.opening import open_corpus
-from normscope.errors import UserError
 from normscope.runs.claiming import refuse_other_configuration
 from normscope.runs.config import replaced, resolve
 from normscope.settings.tables import as_table
 from normscope.tasks.translation.objective import TranslationRunConfig
 from normscope.tasks.translation.task import TRANSLATION
 from normscope.train import RunFolder
-from normscope.train.device import available_cores, choose_device
 
+from ..engine.ladders import train_all
 from ..engine.models import refuse_missing
 from ..engine.pieces import Pieces
 from .arms import DE_EN, OPTIMIZERS, PLACEMENTS, TranslationArm
@@ -130,7 +127,7 @@ def trained(config: RunsConfig, arms: Iterable[TranslationArm], pieces: Pieces) 
     arms = list(arms)
     cells = cells_of(config, arms, folder_of(config, pieces))
     texts = {pair: _text(config, pair) for pair in dict.fromkeys(arm.pair for arm in arms)}
-    train(cells, config, pieces)
+    train(cells, pieces)
     return Trained(curves=curves_of(cells), texts=texts, trained_by=sources(cells))
 
 
@@ -182,33 +179,22 @@ def cells_of(config: RunsConfig, arms: Iterable[TranslationArm], folder: Path) -
     return cells
 
 
-def train(cells: Sequence[TranslationCell], config: RunsConfig, pieces: Pieces) -> None:
+def train(cells: Sequence[TranslationCell], pieces: Pieces) -> None:
     """Train what is not finished; on CPUs one run a core, each of one thread.
 
     Where all are over nothing is written: a page can be made while another study trains in the folder. Raises
     UserError where a training failed or another study trains in this folder; Interrupted after every run under way has
     saved.
     """
-    total = sum(cell.arm.updates for cell in cells)
-
-    def watch(states: list[CellState[TranslationCell]]) -> None:
-        # A run that ended early takes no more updates.
-        done = sum(state.cell.arm.updates if state.over else state.update for state in states)
-        pieces.watch("updates of the trainings", done, total)
-
-    states = [CellState(cell, cell.arm.updates) for cell in cells]
+    states, total = [CellState(cell, cell.arm.updates) for cell in cells], sum(cell.arm.updates for cell in cells)
     for state in states:
         state.read_new_events()
+    stage = "the trainings"
     if all(state.over for state in states):
-        watch(states)
-    else:
-        with alone(cells[0].folder.path.parents[1], "runs of the figures"):
-            write_configs(cells)
-            processes = available_cores() if choose_device(config.device).type == "cpu" else 1
-            states = run_cells(cells, engine=pieces.engine(processes), watch=watch)
-    failed = [f"{s.cell.name}: {s.message} (log: {s.cell.log_file})" for s in states if s.status == "failed"]
-    if failed:
-        raise UserError("\n".join(failed))
+        pieces.watch(f"updates of {stage}", total, total)
+        return
+    with alone(cells[0].folder.path.parents[1], "runs of the figures"):
+        train_all(cells, stage, pieces)
 
 
 def curves_of(cells: Iterable[TranslationCell]) -> ArmCurves:
