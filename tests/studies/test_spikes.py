@@ -40,7 +40,7 @@ def test_a_bad_batch_is_found_in_the_trainers_log(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"broken": ("none",)}, "broken: there is no none"),
+        ({"broken": ("none",)}, "broken: none is not one; choose from rate"),
         ({"change_at": 150}, "must leave"),
         ({"seeds": 0}, "at least 1"),
     ],

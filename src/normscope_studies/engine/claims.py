@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from normscope.evidence.estimates import part, with_interval
+from normscope.evidence.estimates import part, proportion, with_interval
 from normscope.evidence.judging import Answer, between, conditions_of, verdict_of
 from normscope.measure import Estimate
 from normscope.report.words import number, span
@@ -95,6 +95,17 @@ def around(value: _ClaimBound, by: _ClaimBound) -> dict[str, Any]:
 def by_names(found: Estimate, names: Iterable[str]) -> dict[str, Estimate]:
     """The places of an estimate by the names of the settings that they stand for."""
     return {name: part(found, place) for place, name in enumerate(names)}
+
+
+def share_claim(name: str, statement: str, *, source: str, of: str, holds: Mapping[str, bool]) -> Claim:
+    """A claim that something is so in every one of many cases, with the share of those in which it is.
+
+    of: what the cases are, such as "checkpoints". Raises ValueError without one.
+    """
+    count, total = sum(holds.values()), len(holds)
+    low, high = proportion(count, total)
+    found = f"{count} of {total} {of} (95 % interval {low:.2f} to {high:.2f})"
+    return judged(name=name, statement=statement, source=source, found=found, holds=holds)
 
 
 def listed(values: Mapping[str, Estimate], shown: Callable[[Estimate], str] = with_interval) -> str:

@@ -9,11 +9,10 @@ from matplotlib.figure import Figure
 
 from normscope.adapters.hugging_face import load_transformers
 from normscope.adapters.hugging_face_small import families
-from normscope.evidence.estimates import proportion
 from normscope.report.svg import HUES, INK, house_style, to_svg
 
-from ..engine.claims import judged
-from ..engine.page import Claim, StudyFigure, StudyTable
+from ..engine.claims import share_claim
+from ..engine.page import Claim, StudyFigure, StudyTable, table
 from ..engine.pieces import Pieces
 from ..engine.study import Findings, Study, scales
 from . import ABOUT
@@ -36,14 +35,8 @@ class FamiliesConfig:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if (
-            self.tokens < 2
-            or self.every < 1
-            or self.sequences < 1
-            or self.largest < 1
-            or not self.limit_seconds > 0
-            or self.seed < 0
-        ):
+        sizes = (self.tokens - 1, self.every, self.sequences, self.largest, self.seed + 1)
+        if min(sizes) < 1 or not self.limit_seconds > 0:
             raise ValueError("tokens must be at least 2, the others positive, and seed 0 or more")
 
 
@@ -66,7 +59,6 @@ def stages_svg(counts: Sequence[tuple[str, int]]) -> str:
 
 
 _ASKED = ("tokens", "sequences", "largest", "limit_seconds", "seed")
-_SOURCE = "docs/doctor.md, How identification works"
 _Rows = Mapping[str, Mapping[str, Any]]
 
 
@@ -77,11 +69,9 @@ def run(config: FamiliesConfig, pieces: Pieces) -> Findings:
     # What every model imports is imported before the first fork, or every child would import it again.
     looked_at(family="gpt2", **{name: getattr(config, name) for name in _ASKED if name != "limit_seconds"})
     rows: dict[str, Mapping[str, Any]] = {}
-    for done, family in enumerate(names):
-        pieces.watch("model types", done, len(names))
+    for family in pieces.each("model types", names):
         settings = {"family": family, **{name: getattr(config, name) for name in _ASKED}}
         rows[family] = pieces.get(family, {**settings, "transformers": version}, measured, **settings)
-    pieces.watch("model types", len(names), len(names))
     diagnosed = {family: row for family, row in rows.items() if row["stage"] == "diagnosed"}
     counts = _counts(rows)
     return Findings(
@@ -119,29 +109,22 @@ def _is_named(row: Mapping[str, Any]) -> bool:
 
 
 def _claims(diagnosed: _Rows) -> list[Claim]:
-    named = {family: _is_named(row) for family, row in diagnosed.items()}
-    silent = {family: not row["errors"] for family, row in diagnosed.items()}
     return [
-        judged(
-            name="named",
-            statement="every stack of a model that is diagnosed has the name of a registered placement",
-            source=_SOURCE,
-            found=_share(list(named.values())),
-            holds=named,
+        share_claim(
+            "named",
+            "every stack of a model that is diagnosed has the name of a registered placement",
+            source="docs/doctor.md, How identification works",
+            of="model types",
+            holds={family: _is_named(row) for family, row in diagnosed.items()},
         ),
-        judged(
-            name="no error",
-            statement="no error is found in a model as its authors meant it",
+        share_claim(
+            "no error",
+            "no error is found in a model as its authors meant it",
             source="docs/doctor.md, Rules",
-            found=_share(list(silent.values())),
-            holds=silent,
+            of="model types",
+            holds={family: not row["errors"] for family, row in diagnosed.items()},
         ),
     ]
-
-
-def _share(right: Sequence[bool]) -> str:
-    low, high = proportion(sum(right), len(right))
-    return f"{sum(right)} of {len(right)} model types (95 % interval {low:.2f} to {high:.2f})"
 
 
 def _with_errors(diagnosed: _Rows) -> StudyTable:
@@ -153,11 +136,13 @@ def _with_errors(diagnosed: _Rows) -> StudyTable:
 
 
 def _ended(rows: _Rows) -> StudyTable:
-    return StudyTable(
-        title="Model types that were not diagnosed",
-        columns=("model type", "where it ended", "why"),
-        rows=[
-            [family, row["stage"], row.get("why", "")] for family, row in rows.items() if row["stage"] != "diagnosed"
+    return table(
+        "Model types that were not diagnosed",
+        [(family, row) for family, row in rows.items() if row["stage"] != "diagnosed"],
+        [
+            ("model type", lambda one: one[0]),
+            ("where it ended", lambda one: one[1]["stage"]),
+            ("why", lambda one: one[1].get("why", "")),
         ],
     )
 

@@ -3,14 +3,15 @@
 from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import product
+from operator import itemgetter
 from statistics import fmean
 from typing import Any
 
 from normscope.doctor.lint.checks.training import CLEARLY, LEAST_DIFFERENCE, SHIFTS_TOGETHER
 from normscope.evidence.estimates import proportion
 
-from ..engine.claims import judged
-from ..engine.page import Claim, StudyFigure, StudyTable
+from ..engine.claims import share_claim
+from ..engine.page import Claim, StudyFigure, StudyTable, table
 from ..engine.pieces import Pieces
 from ..engine.study import Findings, Study, scales
 from . import ABOUT
@@ -20,21 +21,18 @@ from .measure import HEADS, SEQUENCES, TOKENS, VOCABULARY, WARMUP_UPDATES, measu
 
 def run(config: FlagConfig, pieces: Pieces) -> Findings:
     """One piece a training, with both flags."""
-    asked = list(product(config.seeds, config.widths, config.blocks, NAMES))
     found: list[FlagCheckpoint] = []
-    for done, (seed, width, blocks, pre) in enumerate(asked):
-        pieces.watch("trainings", done, len(asked))
+    asked = list(product(config.seeds, config.widths, config.blocks, NAMES))
+    for seed, width, blocks, pre in pieces.each("trainings", asked):
         settings: dict[str, Any] = {"trained_pre": pre, "width": width, "blocks": blocks, "seed": seed}
         settings |= {"rate": config.rate, "after": config.after}
-        name = f"{NAMES[pre].lower()}/{width}-{blocks}-{seed}"
-        rows = pieces.get(name, settings, measured, **settings)
+        rows = pieces.get(f"{NAMES[pre].lower()}/{width}-{blocks}-{seed}", settings, measured, **settings)
         found += [checkpoint(pre, width, blocks, seed, row) for row in rows]
-    pieces.watch("trainings", len(asked), len(asked))
     wrong = [one for one in found if one.flag_is_wrong]
     counts = _counts(found)
     return Findings(
         conditions=_conditions(config),
-        claims=[*(_found_claim(name, wrong) for name in NAMES.values()), _silence(found)],
+        claims=_claims(found),
         figures=[
             StudyFigure(
                 name="differences",
@@ -53,35 +51,22 @@ def run(config: FlagConfig, pieces: Pieces) -> Findings:
     )
 
 
-def _found_claim(name: str, wrong: Sequence[FlagCheckpoint]) -> Claim:
-    own = [one for one in wrong if one.trained == name]
-    return judged(
-        name=f"{name} found",
-        statement=f"a checkpoint trained as {name} and loaded as the other is found",
-        source="docs/doctor.md, contradicts-training",
-        found=_share([bool(one.said) for one in own]),
-        holds={one.words: bool(one.said) for one in own},
-    )
-
-
-def _silence(found: Sequence[FlagCheckpoint]) -> Claim:
-    own = [one for one in found if not one.flag_is_wrong]
-    return judged(
-        name="silent",
-        statement="nothing is said of a checkpoint under its own flag, with its text or without",
-        source="docs/doctor.md, contradicts-training",
-        found=_share([_is_silent(one) for one in own]),
-        holds={one.words: _is_silent(one) for one in own},
-    )
-
-
-def _is_silent(one: FlagCheckpoint) -> bool:
-    return not one.said and not one.said_of_weights
-
-
-def _share(right: Sequence[bool]) -> str:
-    low, high = proportion(sum(right), len(right))
-    return f"{sum(right)} of {len(right)} checkpoints (95 % interval {low:.2f} to {high:.2f})"
+def _claims(found: Sequence[FlagCheckpoint]) -> list[Claim]:
+    """That those under the wrong flag are found, and that nothing is said of the others."""
+    source = "docs/doctor.md, contradicts-training"
+    made = [
+        share_claim(
+            f"{name} found",
+            f"a checkpoint trained as {name} and loaded as the other is found",
+            source=source,
+            of="checkpoints",
+            holds={one.words: bool(one.said) for one in found if one.flag_is_wrong and one.trained == name},
+        )
+        for name in NAMES.values()
+    ]
+    silent = {one.words: not one.said and not one.said_of_weights for one in found if not one.flag_is_wrong}
+    statement = "nothing is said of a checkpoint under its own flag, with its text or without"
+    return [*made, share_claim("silent", statement, source=source, of="checkpoints", holds=silent)]
 
 
 def _counts(found: Sequence[FlagCheckpoint]) -> list[dict[str, Any]]:
@@ -108,17 +93,17 @@ def _counts(found: Sequence[FlagCheckpoint]) -> list[dict[str, Any]]:
     ]
 
 
+_SHOWN = {
+    "trained": "trained as", "loaded": "loaded as", "updates": "updates", "checkpoints": "checkpoints", "said": "said",
+    "errors": "errors", "said_of_weights": "said of the weights alone", "mean_difference": "difference",
+    "mean_shifts": "shifts", "mean_loss_nats": "loss, nats", "mean_rewired_loss_nats": "rewired",
+}  # fmt: skip
+"""Headings of the counts that a table shows."""
+
+
 def _summary(counts: Sequence[dict[str, Any]]) -> StudyTable:
-    shown = ["trained", "loaded", "updates", "checkpoints", "said", "errors", "said_of_weights"]
-    shown += ["mean_difference", "mean_shifts", "mean_loss_nats", "mean_rewired_loss_nats"]
-    return StudyTable(
-        title="Of how many checkpoints the doctor says that the flag is wrong",
-        columns=(
-            *("trained as", "loaded as", "updates", "checkpoints", "said", "errors", "said of the weights alone"),
-            *("difference", "shifts", "loss, nats", "rewired"),
-        ),
-        rows=[[row[key] for key in shown] for row in counts],
-    )
+    title = "Of how many checkpoints the doctor says that the flag is wrong"
+    return table(title, counts, [(heading, itemgetter(key)) for key, heading in _SHOWN.items()])
 
 
 def _each(found: Sequence[FlagCheckpoint]) -> StudyTable:

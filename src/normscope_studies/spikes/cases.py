@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from ..engine.checks import check_choices
+
 LOOPS = ("normscope", "trainer")
 
 
@@ -103,13 +105,8 @@ class SpikesConfig:
     classes: int = 48
 
     def __post_init__(self) -> None:
-        for name, given, known in (
-            ("loops", self.loops, LOOPS),
-            ("broken", self.broken, BROKEN),
-            ("healthy", self.healthy, HEALTHY),
-        ):
-            if unknown := [one for one in given if one not in known]:
-                raise ValueError(f"{name}: there is no {unknown[0]}; choose among {', '.join(known)}")
+        for name, known in (("loops", LOOPS), ("broken", BROKEN), ("healthy", HEALTHY)):
+            check_choices(self, name, tuple(known))
         if not 40 <= self.change_at < self.updates - 20:
             raise ValueError(f"change_at={self.change_at} must leave 40 updates before it and 20 after it")
         if self.seeds < 1 or self.every_updates < 1:

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from normscope.history.patterns import PATTERNS
 from normscope.report.svg import HUES, INK, house_style, to_svg
 
 from ..engine.claims import judged
-from ..engine.page import StudyFigure, StudyTable
+from ..engine.page import Claim, StudyFigure, StudyTable
 from ..engine.pieces import Pieces
 from ..engine.study import Findings, Study, scales
 from . import ABOUT
@@ -58,42 +59,29 @@ _Piece = Mapping[str, Any]
 
 def run(config: SpikesConfig, pieces: Pieces) -> Findings:
     """One piece a training: its log and what the doctor says of it."""
-    asked = [
-        (loop, name, seed)
-        for seed in range(1, config.seeds + 1)
-        for loop in config.loops
-        for name in (*config.broken, *config.healthy)
-    ]
+    names, seeds = (*config.broken, *config.healthy), range(1, config.seeds + 1)
     sizes = {key: value for key, value in asdict(config).items() if key not in ("loops", "broken", "healthy", "seeds")}
     found: dict[tuple[str, str, int], _Piece] = {}
-    for done, (loop, name, seed) in enumerate(asked):
-        pieces.watch("trainings", done, len(asked))
+    for seed, loop, name in pieces.each("trainings", list(product(seeds, config.loops, names))):
         settings = {"loop": loop, "case": asdict((BROKEN | HEALTHY)[name]), "seed": seed, "sizes": sizes}
         found[loop, name, seed] = pieces.get(f"{loop}/{name}-{seed}", settings, measured, loop, name, config, seed)
-    pieces.watch("trainings", len(asked), len(asked))
     broken = {key: piece for key, piece in found.items() if piece["cause"]}
     healthy = {key: piece for key, piece in found.items() if not piece["cause"]}
-    confusions = _confusions(found)
     return Findings(
         conditions=_conditions(config),
-        claims=[*(_claims(broken) if broken else []), *([_silence(healthy)] if healthy else [])],
+        claims=_claims(broken, healthy),
         figures=[
             StudyFigure(
                 name="losses",
                 title="Losses of the trainings, and the onsets that the doctor found",
                 caption="Dashed: the onset found. Dotted: the update at which it was broken, where that is midway.",
-                svg=losses_svg({name: _of(found, config, name) for name in (*config.broken, *config.healthy)}, config),
+                svg=losses_svg({name: {loop: found[loop, name, 1] for loop in config.loops} for name in names}, config),
                 wide=True,
             )
         ],
-        tables=[confusions, _each(found)],
+        tables=[_confusions(found), _each(found)],
         data={"trainings": [_row(key, piece) for key, piece in found.items()]},
     )
-
-
-def _of(found: Mapping[tuple[str, str, int], _Piece], config: SpikesConfig, name: str) -> dict[str, _Piece]:
-    """By loop, of the first seed."""
-    return {loop: found[loop, name, 1] for loop in config.loops}
 
 
 def is_dated(piece: _Piece) -> bool:
@@ -113,36 +101,22 @@ def is_placed(piece: _Piece) -> bool:
     return bool(piece["episodes"]) and piece["place"] in piece["episodes"][0]["place"]
 
 
-def _claims(broken: Mapping[tuple[str, str, int], _Piece]) -> list[Any]:
-    tests = (
-        ("dated", f"the onset is found within {WITHIN_UPDATES} updates, and no other is", is_dated),
-        ("explained", "the cause is the one that was made", is_explained),
-        ("placed", "the place is the block that was broken, the output layer, or none", is_placed),
+def _claims(
+    broken: Mapping[tuple[str, str, int], _Piece], healthy: Mapping[tuple[str, str, int], _Piece]
+) -> list[Claim]:
+    """Three of what was broken and one of what is healthy, as far as there is any."""
+    asked = (
+        ("dated", f"the onset is found within {WITHIN_UPDATES} updates, and no other is", is_dated, broken),
+        ("explained", "the cause is the one that was made", is_explained, broken),
+        ("placed", "the place is the block that was broken, the output layer, or none", is_placed, broken),
+        ("silent", "healthy trainings give no alarm", lambda piece: not piece["episodes"], healthy),
     )
-    claims = []
-    for name, statement, test in tests:
-        right = sum(map(test, broken.values()))
-        claims.append(
-            judged(
-                name=name,
-                statement=statement,
-                source="docs/doctor.md, While it trains",
-                found=f"{right} of {len(broken)} trainings",
-                holds={f"{case}, {loop}, seed {seed}": test(piece) for (loop, case, seed), piece in broken.items()},
-            )
-        )
-    return claims
-
-
-def _silence(healthy: Mapping[tuple[str, str, int], _Piece]) -> Any:
-    quiet = {f"{case}, {loop}, seed {seed}": not piece["episodes"] for (loop, case, seed), piece in healthy.items()}
-    return judged(
-        name="silent",
-        statement="healthy trainings give no alarm",
-        source="docs/doctor.md, While it trains",
-        found=f"{sum(quiet.values())} of {len(quiet)} trainings",
-        holds=quiet,
-    )
+    made = []
+    for name, statement, test, trainings in asked:
+        holds = {f"{case}, {loop}, seed {seed}": test(piece) for (loop, case, seed), piece in trainings.items()}
+        found, source = f"{sum(holds.values())} of {len(holds)} trainings", "docs/doctor.md, While it trains"
+        made += [judged(name=name, statement=statement, source=source, found=found, holds=holds)] if holds else []
+    return made
 
 
 def _said(piece: _Piece) -> str:
