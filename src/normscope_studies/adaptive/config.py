@@ -75,27 +75,12 @@ class AdaptiveStudyConfig(TwoTasksConfig):
 SCALES = scales(
     AdaptiveStudyConfig,
     smoke={
-        "tasks": ("language-model",),
-        "scheduled": ("pre-to-post",),
-        "controlled": ("pre-to-post",),
-        "best_fixed": ("rezero",),
-        "over_updates": 2,
-        "controlled_over_updates": 2,
-        "measure_every": 1,
-        "peak_lrs": (1e-3, 4e-3),
-        "seeds": 2,
-        "updates": 4,
-        "warmup_updates": 2,
-        "toy_pairs": 300,
-        "width": 16,
-        "ffn_width": 16,
-        "heads": 2,
-        "blocks": 2,
-        "stack_blocks": 1,
-        "sequence_length": 24,
-        "batch_sequences": 4,
+        "tasks": ("language-model",), "scheduled": ("pre-to-post",), "controlled": ("pre-to-post",),
+        "best_fixed": ("rezero",), "over_updates": 2, "controlled_over_updates": 2, "measure_every": 1,
+        "peak_lrs": (1e-3, 4e-3), "seeds": 2, "updates": 4, "warmup_updates": 2, "toy_pairs": 300, "width": 16,
+        "ffn_width": 16, "heads": 2, "blocks": 2, "stack_blocks": 1, "sequence_length": 24, "batch_sequences": 4,
     },
     paper={"over_updates": 8_000, "controlled_over_updates": 1_000, "measure_every": 20, **PAPER_SIZE},
-)
+)  # fmt: skip
 """Cost: smoke takes seconds; cpu some 350 runs of five to ten seconds of one core; paper, with models of 80 million
 parameters, some 970 runs of an hour of an accelerator."""

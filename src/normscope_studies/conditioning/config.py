@@ -145,35 +145,16 @@ def stated_spread(config: ConditioningConfig, placement: str, vocabulary: int) -
 SCALES = scales(
     ConditioningConfig,
     smoke={
-        "placements": ("denseformer",),
-        "telling": (POST, PRE),
-        "peak_lrs": (2e-3,),
-        "seeds": 2,
-        "updates": 6,
-        "warmup_updates": 2,
-        "looks": (1, 6),
-        "validate_every": 3,
-        "products": 2,
-        "jacobian_sequences": 1,
-        "width": 16,
-        "ffn_width": 16,
-        "blocks": 2,
-        "batch_sequences": 4,
+        "placements": ("denseformer",), "telling": (POST, PRE), "peak_lrs": (2e-3,), "seeds": 2, "updates": 6,
+        "warmup_updates": 2, "looks": (1, 6), "validate_every": 3, "products": 2, "jacobian_sequences": 1, "width": 16,
+        "ffn_width": 16, "blocks": 2, "batch_sequences": 4,
     },
     paper={
-        "peak_lrs": (1e-3, 3e-4, 3e-3),
-        "updates": 20_000,
-        "warmup_updates": 2_000,
-        "looks": (1, 10, 100, 500, 1_000, 2_000, 4_000, 7_000, 10_000, 14_000, 17_000, 20_000),
-        "validate_every": 1_000,
-        "text": "corpora/wikitext2",
-        "width": 512,
-        "ffn_width": 2048,
-        "heads": 8,
-        "blocks": 24,
-        "sequence_length": 256,
+        "peak_lrs": (1e-3, 3e-4, 3e-3), "updates": 20_000, "warmup_updates": 2_000,
+        "looks": (1, 10, 100, 500, 1_000, 2_000, 4_000, 7_000, 10_000, 14_000, 17_000, 20_000), "validate_every": 1_000,
+        "text": "corpora/wikitext2", "width": 512, "ffn_width": 2048, "heads": 8, "blocks": 24, "sequence_length": 256,
         "batch_sequences": 32,
     },
-)
+)  # fmt: skip
 """Cost: smoke takes seconds; cpu some hundred trainings of ten seconds to half a minute of one core; paper, with models
 of 80 million parameters, about 120 of some hours of an accelerator."""

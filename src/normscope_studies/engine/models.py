@@ -97,22 +97,11 @@ class TwoTasksConfig(LadderConfig):
 
 
 PAPER_SIZE: Mapping[str, Any] = {
-    "ladder_seeds": 3,
-    "updates": 20_000,
-    "warmup_updates": 1_000,
-    "peak_lrs": (1e-4, 3e-4, 1e-3, 3e-3, 1e-2),
-    "text": "corpora/wikitext2",
-    "pairs": "corpora/iwslt14_deen",
-    "width": 512,
-    "ffn_width": 2048,
-    "heads": 8,
-    "blocks": 24,
-    "stack_blocks": 12,
-    "sequence_length": 512,
-    "batch_sequences": 32,
-    "max_tokens": 4096,
+    "ladder_seeds": 3, "updates": 20_000, "warmup_updates": 1_000, "peak_lrs": (1e-4, 3e-4, 1e-3, 3e-3, 1e-2),
+    "text": "corpora/wikitext2", "pairs": "corpora/iwslt14_deen", "width": 512, "ffn_width": 2048, "heads": 8,
+    "blocks": 24, "stack_blocks": 12, "sequence_length": 512, "batch_sequences": 32, "max_tokens": 4096,
     "device": "auto",
-}
+}  # fmt: skip
 """Settings of both tasks at the scale `paper`, in every study that has them."""
 
 

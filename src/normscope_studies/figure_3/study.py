@@ -230,30 +230,15 @@ def run(config: Figure3Config, pieces: Pieces) -> Findings:
 SCALES = scales(
     Figure3Config,
     smoke={
-        "corpus": TOY,
-        "toy_pairs": 1_000,
-        "seeds": 2,
-        "blocks": (2, 3),
-        "width": 32,
-        "ffn_width": 64,
-        "max_tokens": 512,
-        "batches": 2,
-        "last_batches": 2,
-        "small_max_tokens": 64,
-        "small_batches": 2,
-        "warm_up_width": 32,
-        "warm_up_ffn_width": 64,
-        "warm_up_updates": 8,
-        "warm_up_max_tokens": 256,
+        "corpus": TOY, "toy_pairs": 1_000, "seeds": 2, "blocks": (2, 3), "width": 32, "ffn_width": 64,
+        "max_tokens": 512, "batches": 2, "last_batches": 2, "small_max_tokens": 64, "small_batches": 2,
+        "warm_up_width": 32, "warm_up_ffn_width": 64, "warm_up_updates": 8, "warm_up_max_tokens": 256,
     },
     paper={
-        "warm_up_seeds": 10,
-        "warm_up_width": 512,
-        "warm_up_ffn_width": 1024,
-        "warm_up_max_tokens": 4096,
+        "warm_up_seeds": 10, "warm_up_width": 512, "warm_up_ffn_width": 1024, "warm_up_max_tokens": 4096,
         "device": "auto",
     },
-)
+)  # fmt: skip
 """Cost: smoke takes seconds; cpu some 40 minutes of one core, and 50 more for the training; paper ten trainings
 of 4,000 updates at full size, some 5 hours each on a core and minutes each on an accelerator."""
 STUDY = Study(about=ABOUT, scales=SCALES, run=run)

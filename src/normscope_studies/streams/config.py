@@ -90,25 +90,11 @@ class StreamsConfig(TwoTasksConfig):
 SCALES = scales(
     StreamsConfig,
     smoke={
-        "placements": ("mhc", "parallel"),
-        "others": ("rezero",),
-        "peak_lrs": (1e-3, 4e-3),
-        "seeds": 2,
-        "updates": 4,
-        "warmup_updates": 2,
-        "text": TOY,
-        "pairs": TOY,
-        "toy_pairs": 300,
-        "width": 16,
-        "ffn_width": 128,
-        "heads": 2,
-        "blocks": 2,
-        "stack_blocks": 1,
-        "sequence_length": 24,
-        "batch_sequences": 4,
-        "max_tokens": 256,
+        "placements": ("mhc", "parallel"), "others": ("rezero",), "peak_lrs": (1e-3, 4e-3), "seeds": 2, "updates": 4,
+        "warmup_updates": 2, "text": TOY, "pairs": TOY, "toy_pairs": 300, "width": 16, "ffn_width": 128, "heads": 2,
+        "blocks": 2, "stack_blocks": 1, "sequence_length": 24, "batch_sequences": 4, "max_tokens": 256,
     },
     paper={**PAPER_SIZE},
-)
+)  # fmt: skip
 """Cost: smoke takes seconds; cpu some 900 runs of ten seconds to half a minute of one core; paper, with models of 80
 million parameters, about 1,900 runs of an hour of an accelerator."""

@@ -75,31 +75,15 @@ class TransferConfig(LadderConfig):
 SCALES = scales(
     TransferConfig,
     smoke={
-        "placements": ("pre-ln", "completep"),
-        "widths": (16, 32),
-        "depths": (1, 2),
-        "head_width": 8,
-        "peak_lrs": (1e-3, 1e-2),
-        "updates": 4,
-        "warmup_updates": 2,
-        "seeds": 2,
-        "coordinate_updates": (1, 2),
-        "text": TOY,
-        "sequence_length": 24,
-        "batch_sequences": 4,
+        "placements": ("pre-ln", "completep"), "widths": (16, 32), "depths": (1, 2), "head_width": 8,
+        "peak_lrs": (1e-3, 1e-2), "updates": 4, "warmup_updates": 2, "seeds": 2, "coordinate_updates": (1, 2),
+        "text": TOY, "sequence_length": 24, "batch_sequences": 4,
     },
     paper={
-        "widths": (256, 512, 1024, 2048),
-        "depths": (8, 16, 32, 64),
-        "head_width": 64,
-        "peak_lrs": (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1),
-        "updates": 5_000,
-        "warmup_updates": 500,
-        "text": "corpora/wikipedia",
-        "sequence_length": 1024,
-        "batch_sequences": 32,
-        "device": "auto",
+        "widths": (256, 512, 1024, 2048), "depths": (8, 16, 32, 64), "head_width": 64,
+        "peak_lrs": (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1), "updates": 5_000, "warmup_updates": 500,
+        "text": "corpora/wikipedia", "sequence_length": 1024, "batch_sequences": 32, "device": "auto",
     },
-)
+)  # fmt: skip
 """Cost: smoke takes seconds; cpu some 500 runs of five to thirty seconds of one core; paper, with models of up to 900
 million parameters, some 700 runs of minutes to hours of an accelerator."""

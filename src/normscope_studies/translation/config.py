@@ -133,39 +133,16 @@ PAPER_SGD_LRS = (1e-3, 5e-3)
 """Section 3.2."""
 
 _SMOKE: dict[str, Any] = {
-    "corpus": TOY,
-    "en_de_corpus": TOY,
-    "toy_pairs": 300,
-    "seeds": 1,
-    "width": 8,
-    "ffn_width": 16,
-    "heads": 2,
-    "blocks": 1,
-    "max_tokens": 512,
-    "epochs": 2,
-    "epoch_updates": 3,
-    "long_warmup_updates": 4,
-    "short_warmup_updates": 2,
-    "bleu_sentences": 1,
-}
+    "corpus": TOY, "en_de_corpus": TOY, "toy_pairs": 300, "seeds": 1, "width": 8, "ffn_width": 16, "heads": 2,
+    "blocks": 1, "max_tokens": 512, "epochs": 2, "epoch_updates": 3, "long_warmup_updates": 4,
+    "short_warmup_updates": 2, "bleu_sentences": 1,
+}  # fmt: skip
 _PAPER: dict[str, Any] = {
-    "corpus": "corpora/iwslt14_deen",
-    "en_de_corpus": "corpora/wmt14_ende",
-    "width": 512,
-    "ffn_width": 1024,
-    "heads": 4,
-    "dropout": 0.1,
-    "max_tokens": 4096,
-    "epoch_updates": 1_100,
-    "long_warmup_updates": 4_000,
-    "short_warmup_updates": 500,
-    "bleu_sentences": 1_000,
-    "bleu_beam": 5,
-    "en_de_accumulation": 32,
-    "en_de_ffn_width": 2048,
-    "en_de_heads": 8,
-    "device": "auto",
-}
+    "corpus": "corpora/iwslt14_deen", "en_de_corpus": "corpora/wmt14_ende", "width": 512, "ffn_width": 1024, "heads": 4,
+    "dropout": 0.1, "max_tokens": 4096, "epoch_updates": 1_100, "long_warmup_updates": 4_000,
+    "short_warmup_updates": 500, "bleu_sentences": 1_000, "bleu_beam": 5, "en_de_accumulation": 32,
+    "en_de_ffn_width": 2048, "en_de_heads": 8, "device": "auto",
+}  # fmt: skip
 """Appendix A.1. On WMT14 batches are 16 × 8,192 tokens, and the model is Vaswani et al.'s base one; an epoch of its 4.5
 million pairs is then about as many updates as one of IWSLT14."""
 
