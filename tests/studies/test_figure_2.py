@@ -190,8 +190,8 @@ def test_a_run_that_broke_off_at_once_is_drawn_and_judged(drawn: list[list[Panel
     [
         ({"optimizers": ("lion",)}, "adam, sgd or both"),
         ({"optimizers": ()}, "adam, sgd or both"),
-        ({"adam_lrs": (2e-3, 1e-3)}, "rising order"),
-        ({"sgd_lrs": ()}, "rising order"),
+        ({"adam_lrs": (2e-3, 1e-3)}, "adam_lrs must be positive and rise"),
+        ({"sgd_lrs": ()}, "sgd_lrs: give one or more"),
     ],
 )
 def test_a_configuration_that_cannot_be_meant_is_refused(changes: dict[str, Any], message: str) -> None:

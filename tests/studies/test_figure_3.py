@@ -250,9 +250,9 @@ class TestCommand:
     @pytest.mark.parametrize(
         ("changes", "message"),
         [
-            ({"blocks": (6,)}, "two depths at least"),
+            ({"blocks": (6,)}, "two depths of 2 at least"),
             ({"blocks": (8, 6)}, "in rising order"),
-            ({"blocks": (1, 2)}, "2 at least"),
+            ({"blocks": (1, 2)}, "two depths of 2 at least"),
             ({"seeds": 1}, "seeds must be at least 2"),
             ({"small_max_tokens": 5000}, "must be below max_tokens=4096"),
             ({"dropout": 0.0}, "dropout must lie in"),

@@ -217,5 +217,5 @@ def test_cells_that_link_and_judge() -> None:
 def test_no_folder_of_results_is_one_line_that_says_what_to_name(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"no folder of results at '.*absent'.* --set results=FOLDER"):
         STUDY.run(PaperConfig(results=str(tmp_path / "absent")), Pieces(tmp_path))
-    with pytest.raises(ValueError, match="claims is a number of claims"):
+    with pytest.raises(ValueError, match="claims must be at least 0"):
         PaperConfig(claims=-1)

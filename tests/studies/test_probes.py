@@ -208,7 +208,7 @@ def test_a_difference_is_decided_by_its_interval(values: list[float], answer: bo
         ({"placements": ("pre-ln", "post-ln", "t-fixup")}, "t-fixup is not defined for a decoder alone"),
         ({"grammar_target_nats": 0.0}, "grammar_target_nats must be positive"),
         ({"most_updates": 15}, "must be a multiple of validate_every"),
-        ({"probe_sequences": 10}, "probe_sequences be at least 30"),
+        ({"probe_sequences": 10}, "probe_sequences must be at least 30"),
     ],
 )
 def test_values_that_mean_nothing_are_refused(changes: dict[str, Any], message: str) -> None:

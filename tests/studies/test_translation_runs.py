@@ -225,7 +225,7 @@ def test_missing_text_is_told_with_the_setting_that_names_it(tmp_path: Path) -> 
         ({"short_warmup_updates": 1}, "must rise"),
         ({"long_warmup_updates": 6}, "must rise"),
         ({"seeds": 0}, "at least 1"),
-        ({"epochs": 1}, "at least 1"),
+        ({"epochs": 1}, "epochs must be at least 2"),
         ({"bleu_sentences": 0}, "bleu_sentences"),
         ({"small_lr": 1.0}, "small_lr"),
         ({"small_epochs": 1}, "small_epochs"),

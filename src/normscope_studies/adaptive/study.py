@@ -156,11 +156,7 @@ def _data(one: AdaptiveRuns) -> dict[str, Any]:
 
 
 def _arm(kind: PlacementDrive, ladder: Ladder) -> dict[str, Any]:
-    made = {
-        "peak_lrs": list(ladder.peak_lrs),
-        **ladder.data(),
-        "last_finite": [run.finite for run in ladder.at_best],
-    }
+    made = {"peak_lrs": list(ladder.peak_lrs), **ladder.data(), "last_finite": [run.finite for run in ladder.at_best]}
     if kind[1] == "controller":
         made["courses"] = [
             {

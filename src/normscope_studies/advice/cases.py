@@ -8,6 +8,8 @@ from normscope.optim.optimizers import OPTIMIZERS, OptimizerName
 from normscope.placement import named
 from normscope.settings.tables import check_choices
 
+from ..engine.checks import check_least
+
 _Architecture = Literal["decoder", "encoder", "encoder-decoder"]
 _TextName = Literal["toy", "characters", "pieces", "multi30k"]
 HEAD_WIDTH = 16
@@ -161,8 +163,7 @@ class AdviceConfig:
             raise ValueError(
                 "cases must be of at least three families, because each is judged by a rule fitted to the others"
             )
-        if min(self.updates, self.probe_updates) < 1 or self.processes < 0:
-            raise ValueError("updates and probe_updates must be at least 1, processes at least 0")
+        check_least(self, updates=1, probe_updates=1, processes=0)
         if list(self.warmup_ladder) != sorted(set(self.warmup_ladder)) or min(self.warmup_ladder, default=1) < 1:
             raise ValueError(f"warmup_ladder must rise from at least 1, got {self.warmup_ladder}")
 

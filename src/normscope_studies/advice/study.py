@@ -110,8 +110,4 @@ SCALES = {
 }
 
 
-STUDY = Study(
-    about=ABOUT,
-    scales=SCALES,
-    run=run,
-)
+STUDY = Study(about=ABOUT, scales=SCALES, run=run)

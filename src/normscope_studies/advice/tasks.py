@@ -267,12 +267,7 @@ class _Translation(CaseTask):
     def model(self, seed: int) -> nn.Module:
         torch.manual_seed(seed)
         case, codec = self.case, self.objective.corpus.codec
-        config = ModelConfig(
-            **_sizes(case),
-            encoder_blocks=case.blocks,
-            decoder_blocks=case.blocks,
-            dropout=0.0,
-        )
+        config = ModelConfig(**_sizes(case), encoder_blocks=case.blocks, decoder_blocks=case.blocks, dropout=0.0)
         return EncoderDecoder(config, len(codec.source.vocabulary), len(codec.target.vocabulary))
 
     def batch(self, number: int) -> TrainingBatch:

@@ -17,7 +17,7 @@ from normscope.placement import named
 from normscope.theory.settings import ModelSetting
 from normscope.train.device import seed_weights
 
-from ..engine.checks import check_choices, check_different, check_positive
+from ..engine.checks import check_choices, check_different, check_least, check_positive
 
 PLACEMENTS = ("post-ln", "pre-ln", "deepnorm", "admin", "rezero", "peri-ln", "sub-ln", "residual")
 
@@ -66,8 +66,7 @@ class AmplificationConfig:
             raise ValueError(f"alone_blocks={self.alone_blocks} must be one of depths={self.depths}")
         if list(self.depths) != sorted(self.depths) or self.depths[0] < 2 or len(self.depths) < 2:
             raise ValueError(f"depths: give at least two in rising order, of 2 blocks and more, got {self.depths}")
-        if self.seeds < 2 or self.sequences < 1:
-            raise ValueError("seeds must be at least 2, and sequences at least 1")
+        check_least(self, seeds=2, sequences=1)
         check_positive(self, "edge", "sum_edge")
         for name in self.placements:
             named(name)(self.model(self.depths[0]).shape("encoder"))

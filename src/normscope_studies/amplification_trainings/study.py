@@ -65,11 +65,7 @@ class AmplificationTrainingsConfig(AdviceConfig):
 SCALES = {
     "smoke": Scale(
         config=AmplificationTrainingsConfig(
-            cases=ADVICE_SCALES["smoke"].config.cases,
-            updates=40,
-            probe_updates=30,
-            warmup_ladder=(8,),
-            trial_updates=6,
+            cases=ADVICE_SCALES["smoke"].config.cases, updates=40, probe_updates=30, warmup_ladder=(8,), trial_updates=6
         ),
         decides=False,
     ),

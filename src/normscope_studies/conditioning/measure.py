@@ -21,12 +21,7 @@ from ..engine.training import Training, TrainingPlan
 
 
 def followed(
-    config: LanguageModelRunConfig,
-    corpus: DocumentCorpus,
-    looks: Sequence[int],
-    *,
-    products: int,
-    sequences: int,
+    config: LanguageModelRunConfig, corpus: DocumentCorpus, looks: Sequence[int], *, products: int, sequences: int
 ) -> dict[str, Any]:
     """Train once; values at the updates of `looks`, which rise from 1, are of a list for each, a number a block.
 
@@ -146,11 +141,7 @@ def _shape(part: Any) -> torch.Size | None:
 
 def plain_spectrum(spectrum: Spectrum) -> Mapping[str, float]:
     """What the study keeps of one."""
-    return {
-        "root_mean_square": spectrum.root_mean_square,
-        "variation": spectrum.variation,
-        "peak": spectrum.peak,
-    }
+    return {"root_mean_square": spectrum.root_mean_square, "variation": spectrum.variation, "peak": spectrum.peak}
 
 
 def _norm(tensors: Sequence[Tensor | None]) -> float:

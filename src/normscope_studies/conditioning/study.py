@@ -72,11 +72,7 @@ class _Trainings:
         config = self.config
         self.pieces.watch("trainings", self.done, self.total)
         of_run = run_config(config, placement, lr, seed)
-        settings = {
-            "looks": list(config.looks),
-            "products": config.products,
-            "sequences": config.jacobian_sequences,
-        }
+        settings = {"looks": list(config.looks), "products": config.products, "sequences": config.jacobian_sequences}
         asked = {"run": to_toml(of_run), "text": self.corpus.fingerprint, **settings}
         found = self.pieces.get(f"{placement}/{lr:g}-seed-{seed}", asked, followed, of_run, self.corpus, **settings)
         self.done += 1

@@ -47,11 +47,7 @@ def claim(
     }
     found = f"{value}: {listed(values, shown)}" if values else value
     return judged(
-        name=name,
-        statement=statement,
-        source=source,
-        found=". ".join(filter(None, [found, beside])),
-        holds=answers,
+        name=name, statement=statement, source=source, found=". ".join(filter(None, [found, beside])), holds=answers
     )
 
 

@@ -11,6 +11,7 @@ from normscope.adapters.hugging_face import load_transformers
 from normscope.adapters.hugging_face_small import families
 from normscope.report.svg import HUES, INK, house_style, to_svg
 
+from ..engine.checks import check_least, check_positive
 from ..engine.claims import share_claim
 from ..engine.page import Claim, StudyFigure, StudyTable, table
 from ..engine.pieces import Pieces
@@ -35,9 +36,8 @@ class FamiliesConfig:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        sizes = (self.tokens - 1, self.every, self.sequences, self.largest, self.seed + 1)
-        if min(sizes) < 1 or not self.limit_seconds > 0:
-            raise ValueError("tokens must be at least 2, the others positive, and seed 0 or more")
+        check_least(self, tokens=2, every=1, sequences=1, largest=1, seed=0)
+        check_positive(self, "limit_seconds")
 
 
 def stages_svg(counts: Sequence[tuple[str, int]]) -> str:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from normscope.optim import ScheduleConfig
 
+from ..engine.checks import check_different, check_rising
 from ..translation.arms import POST, TranslationArm, controlled, coupled, of_equal_sum, peak_of_equal_sum
 from ..translation.config import ADAM_LRS, PAPER_ADAM_LRS, PAPER_SGD_LRS, SGD_LRS, RunsConfig, figure_scales
 
@@ -22,9 +23,8 @@ class Figure2Config(RunsConfig):
         if not self.optimizers or not set(self.optimizers) <= {"adam", "sgd"}:
             raise ValueError(f"optimizers must be adam, sgd or both, got {list(self.optimizers)}")
         for name in self.optimizers:
-            rates = self.rates(name)
-            if not rates or list(rates) != sorted(set(rates)) or rates[0] <= 0:
-                raise ValueError(f"{name}_lrs must be different positive rates in rising order, got {list(rates)}")
+            check_different(self, f"{name}_lrs")
+            check_rising(self, f"{name}_lrs")
 
     def rates(self, optimizer: str) -> tuple[float, ...]:
         return self.adam_lrs if optimizer == "adam" else self.sgd_lrs

@@ -9,6 +9,7 @@ from normscope.optim import OptimizerConfig, ScheduleConfig
 from normscope.tasks.translation import TranslationConfig, TranslationRunConfig
 from normscope.train import TrainConfig
 
+from ..engine.checks import check_different, check_least, check_rising
 from ..engine.models import refuse_missing
 
 POST, PRE = "post-ln", "pre-ln"
@@ -73,24 +74,17 @@ class Figure3Config:
     """auto, cpu, cuda, cuda:1 …"""
 
     def __post_init__(self) -> None:
-        if not self.blocks or list(self.blocks) != sorted(set(self.blocks)):
-            raise ValueError(f"blocks must be different depths in rising order, got {self.blocks}")
-        if len(self.blocks) < 2:
-            raise ValueError(f"blocks needs two depths at least, to tell a slope from, got {self.blocks}")
-        for name in ("seeds", "batches"):
-            if getattr(self, name) < 2:
-                raise ValueError(f"{name} must be at least 2, to tell a spread from, got {getattr(self, name)}")
-        for name in ("last_batches", "small_batches", "warm_up_updates", "small_max_tokens"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        check_different(self, "blocks")
+        check_rising(self, "blocks")
+        if len(self.blocks) < 2 or self.blocks[0] < 2:
+            raise ValueError(f"blocks needs two depths of 2 at least, to tell slopes from, got {self.blocks}")
+        check_least(self, seeds=2, batches=2, last_batches=1, small_batches=1, warm_up_updates=1, small_max_tokens=1)
         if not self.small_max_tokens < self.max_tokens:
             raise ValueError(f"small_max_tokens={self.small_max_tokens} must be below max_tokens={self.max_tokens}")
         if not 0 < self.dropout < 1:
             raise ValueError(f"dropout must lie in (0, 1): it is compared with none, got {self.dropout}")
         if not 0 <= self.warm_up_seeds <= self.seeds:
             raise ValueError(f"warm_up_seeds must lie in [0, seeds={self.seeds}], got {self.warm_up_seeds}")
-        if self.blocks[0] < 2:
-            raise ValueError(f"blocks must be 2 at least, to tell a slope over layers from, got {self.blocks}")
         for width, ffn_width in ((self.width, self.ffn_width), (self.warm_up_width, self.warm_up_ffn_width)):
             ModelConfig(width=width, ffn_width=ffn_width, heads=self.heads)
         TranslationConfig(label_smoothing=self.label_smoothing)

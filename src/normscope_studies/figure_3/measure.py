@@ -15,12 +15,7 @@ from normscope.measure import expected_gradient_norms
 from normscope.model import EncoderDecoder, ModelConfig
 from normscope.model.linear import fast_matmul
 from normscope.runs.trained import load_run_of
-from normscope.tasks.translation import (
-    TRANSLATION,
-    TranslationConfig,
-    TranslationObjective,
-    TranslationRunConfig,
-)
+from normscope.tasks.translation import TRANSLATION, TranslationConfig, TranslationObjective, TranslationRunConfig
 from normscope.train.device import keep_freed_memory, seed_micro_batch
 
 from .config import Condition, Figure3Config

@@ -1,18 +1,16 @@
 """Figure 3's panels as the paper lays them out, the figures beside them, the numbers under them, and its conditions."""
 
-import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from normscope.compare.manifest import in_words
 from normscope.evidence.estimates import Floats, estimate, exponent, plain_estimate
-from normscope.measure import Estimate
 from normscope.report.chart import Kind, Panel, Series
 from normscope.report.words import counted
 
-from ..engine.figures import line
+from ..engine.figures import line, measured
 from ..engine.page import StudyFigure, StudyTable
 from .config import PLACEMENTS, POST, PRE, Condition, Figure3Config, corpus_title
 from .measure import MATRICES, PRINTED, STACKS, mean_target_tokens
@@ -31,6 +29,7 @@ PUBLISHED = 1.6
 """Section 3.4: the gradient of the last W₂ of Post-LN, at every depth."""
 _PLACEMENT_HUES = {POST: 0, PRE: 1}
 _AFTER_HUE, _CONDITION_HUE = 2, 3
+_AFTER = "after the warm-up"
 _EDGES = ("mean", "low", "high")
 _CLAIMED: dict[str, tuple[str, str, Callable[[float, float], float]]] = {
     PRE: ("c", "the paper's order 1/√L", lambda deeper, first: first / deeper**0.5),
@@ -66,7 +65,14 @@ def figures(numbers: Figure3Numbers, theory: Figure3Theory, layers: Condition, t
         ),
     ]
     if numbers.after:
-        panels = [_warm_up_panel(numbers, matrix) for matrix in MATRICES]
+        kinds = {"at initialisation": (_PLACEMENT_HUES[POST], numbers.before), _AFTER: (_AFTER_HUE, numbers.after)}
+        panels = [
+            _by_layer(
+                f"{PRINTED[matrix]}, Post-LN",
+                [_over_layers(label, hue, of["norm_of_mean"], matrix) for label, (hue, of) in kinds.items()],
+            )
+            for matrix in MATRICES
+        ]
         found.append(
             StudyFigure.of_panels(
                 name="warm_up",
@@ -83,63 +89,46 @@ def figures(numbers: Figure3Numbers, theory: Figure3Theory, layers: Condition, t
 def _layers_panel(
     numbers: Figure3Numbers, theory: Figure3Theory, condition: Condition, matrix: str, trained: str
 ) -> Panel:
-    series = []
+    series, depth = [], numbers.blocks[0]
     for placement, title in PLACEMENTS.items():
-        hue = _PLACEMENT_HUES[placement]
-        measured = numbers.layers[placement]["norm_of_mean"]
-        series.append(_over_layers(title, hue, measured, matrix))
-        curve = theory.norms[condition, placement, numbers.blocks[0]].norm_of_mean
-        series.append(_over_layers(f"{title}, predicted", hue, curve, matrix, kind="predicted"))
+        hue, predicted = _PLACEMENT_HUES[placement], theory.norms[condition, placement, depth].norm_of_mean
+        series.append(_over_layers(title, hue, numbers.layers[placement]["norm_of_mean"], matrix))
+        series.append(_over_layers(f"{title}, predicted", hue, predicted, matrix, kind="predicted"))
     if numbers.after:
-        label = f"Post-LN after the warm-up ({trained})"
+        label = f"Post-LN {_AFTER} ({trained})"
         series.append(_over_layers(label, _AFTER_HUE, numbers.after["norm_of_mean"], matrix))
-    panel = "a" if matrix == "W1" else "b"
-    return _by_layer(f"({panel}) {PRINTED[matrix]}, {numbers.blocks[0]}-{numbers.blocks[0]}", numbers.blocks[0], series)
+    return _by_layer(f"({'a' if matrix == 'W1' else 'b'}) {PRINTED[matrix]}, {depth}-{depth}", series)
 
 
 def _depth_panel(numbers: Figure3Numbers, theory: Figure3Theory, placement: str) -> Panel:
     x, series = list(numbers.blocks), list[Series]()
     for hue, (condition, by_placement) in enumerate(numbers.last.items(), _CONDITION_HUE):
-        series.append(_banded(condition.title, hue, x, estimate(by_placement[placement])))
-        series.append(line(f"predicted, {condition.title}", "predicted", hue, x, theory.last(condition, placement)))
+        found, predicted = estimate(by_placement[placement]), theory.last(condition, placement)
+        series.append(measured(condition.title, hue, x, found.mean, found.half_width))
+        series.append(line(f"predicted, {condition.title}", "predicted", hue, x, predicted))
     letter, label, claimed = _CLAIMED[placement]
-    values = [claimed(depth / x[0], series[0].y[0] or 0.0) for depth in x]
-    series.append(line(label, "claimed", -1, x, values))
+    series.append(line(label, "claimed", -1, x, [claimed(depth / x[0], series[0].y[0] or 0.0) for depth in x]))
     title = f"({letter}) last W₂, {PLACEMENTS[placement]}"
     return Panel(title=title, xlabel="blocks of each stack", ylabel="gradient norm", series=series, from_zero=True)
 
 
 def _noise_panel(numbers: Figure3Numbers, placement: str) -> Panel:
-    kinds, layers = numbers.layers[placement], numbers.blocks[0]
-    clean = {key: without_noise(kinds, key) for key in kinds["norm_of_mean"]}
-    series = [
-        _over_layers("mean of the batches' norms", 0, kinds["mean_of_norms"], "W2"),
-        _over_layers("norm of the batches' mean", 1, kinds["norm_of_mean"], "W2"),
-        _over_layers("norm of the batches' mean, noise removed", 2, clean, "W2"),
-    ]
-    return _by_layer(f"{PLACEMENTS[placement]}, W₂", layers, series, ylabel="size of the gradient")
+    kinds = numbers.layers[placement]
+    sizes = {
+        "mean of the batches' norms": kinds["mean_of_norms"],
+        "norm of the batches' mean": kinds["norm_of_mean"],
+        "norm of the batches' mean, noise removed": {key: without_noise(kinds, key) for key in kinds["norm_of_mean"]},
+    }
+    series = [_over_layers(label, hue, of, "W2") for hue, (label, of) in enumerate(sizes.items())]
+    return _by_layer(f"{PLACEMENTS[placement]}, W₂", series, ylabel="size of the gradient")
 
 
-def _warm_up_panel(numbers: Figure3Numbers, matrix: str) -> Panel:
-    before, after = numbers.before["norm_of_mean"], numbers.after["norm_of_mean"]
-    series = [
-        _over_layers("at initialisation", _PLACEMENT_HUES[POST], before, matrix),
-        _over_layers("after the warm-up", _AFTER_HUE, after, matrix),
-    ]
-    return _by_layer(f"{PRINTED[matrix]}, Post-LN", numbers.blocks[0], series)
-
-
-def _by_layer(title: str, layers: int, series: Sequence[Series], *, ylabel: str = "norm of the mean gradient") -> Panel:
+def _by_layer(title: str, series: Sequence[Series], *, ylabel: str = "norm of the mean gradient") -> Panel:
     """Encoder, an empty place, decoder."""
-    names = [f"{stack[0]}{layer}" for stack in STACKS for layer in range(1, layers + 1)]
-    return Panel(
-        title=title,
-        xlabel="layer",
-        ylabel=ylabel,
-        series=series,
-        from_zero=True,
-        ticks=[*names[:layers], "", *names[layers:]],
-    )
+    layers = len(series[0].x) // 2
+    encoder, decoder = ([f"{stack[0]}{layer}" for layer in range(1, layers + 1)] for stack in STACKS)
+    ticks = [*encoder, "", *decoder]
+    return Panel(title=title, xlabel="layer", ylabel=ylabel, series=series, from_zero=True, ticks=ticks)
 
 
 def _over_layers(label: str, hue: int, layers: Layers, matrix: str, *, kind: Kind = "measured") -> Series:
@@ -151,73 +140,73 @@ def _over_layers(label: str, hue: int, layers: Layers, matrix: str, *, kind: Kin
     return Series(label=label, kind=kind, hue=hue, x=range(len(values)), y=values, **band)
 
 
-def _banded(label: str, hue: int, x: Sequence[float], found: Estimate) -> Series:
-    mean, low, high = (getattr(found, edge).tolist() for edge in _EDGES)
-    return Series(label=label, kind="measured", hue=hue, x=x, y=mean, low=low, high=high)
-
-
 def tables(numbers: Figure3Numbers, theory: Figure3Theory, layers: Condition) -> list[StudyTable]:
     """layers: the condition of panels (a) and (b)."""
     found = [_last_table(numbers, theory)]
-    found += [_layers_table(numbers, theory, layers, matrix) for matrix in MATRICES]
-    return [*found, _warm_up_table(numbers)] if numbers.after else found
+    for matrix in MATRICES:
+        rows: dict[tuple[str, str], Sequence[Floats]] = {}
+        for placement, title in PLACEMENTS.items():
+            kinds = numbers.layers[placement]
+            predicted = theory.norms[layers, placement, numbers.blocks[0]].norm_of_mean
+            for key in [(matrix, stack) for stack in STACKS]:
+                mean, noisy = estimate(kinds["norm_of_mean"][key]), kinds["mean_of_norms"][key].mean(0)
+                values = (mean.mean, mean.half_width, without_noise(kinds, key), noisy, predicted[key])
+                rows[title, key[1]] = values
+        names = ("norm of mean", "± (95 %)", "noise removed", "mean of norms", "norm of mean, predicted")
+        found.append(_each_layer(f"{PRINTED[matrix]} by layer", ("placement", "stack"), names, rows))
+    if not numbers.after:
+        return found
+    both = (numbers.before, numbers.after)
+    left = {
+        (PRINTED[matrix], stack): [
+            *(of["norm_of_mean"][matrix, stack].mean(0) for of in both),
+            *(without_noise(of, (matrix, stack)) for of in both),
+        ]
+        for matrix in MATRICES
+        for stack in STACKS
+    }
+    title = "Post-LN before and after the warm-up: norm of the mean gradient"
+    names = ("before", "after", "before, noise removed", "after, noise removed")
+    return [*found, _each_layer(title, ("matrix", "stack"), names, left)]
+
+
+def _each_layer(
+    title: str, keys: Sequence[str], names: Sequence[str], rows: Mapping[tuple[str, str], Sequence[Floats]]
+) -> StudyTable:
+    """A row for each layer of every key; rows: for each name the values over the layers, (L,)."""
+    return StudyTable(
+        title=title,
+        columns=[*keys, "layer", *names],
+        rows=[
+            [*key, layer, *map(float, values)]
+            for key, several in rows.items()
+            for layer, values in enumerate(zip(*several, strict=True), 1)
+        ],
+    )
 
 
 def _last_table(numbers: Figure3Numbers, theory: Figure3Theory) -> StudyTable:
-    rows: list[list[str | float | None]] = []
+    rows = []
     for condition, by_placement in numbers.last.items():
         for placement, values in by_placement.items():
             slope, found = exponent(numbers.blocks, values), estimate(values)
-            predicted, rate = theory.last(condition, placement), theory.exponent(condition, placement)
-            begin: list[str | float | None] = [PLACEMENTS[placement], condition.title]
-            rows += [
-                [*begin, "measured", *found.mean.tolist(), float(slope.mean)],
-                [*begin, "± (95 %)", *found.half_width.tolist(), float(slope.half_width)],
-                [*begin, "predicted", *predicted, rate],
-            ]
+            kinds = {
+                "measured": (found.mean, slope.mean),
+                "± (95 %)": (found.half_width, slope.half_width),
+                "predicted": (theory.last(condition, placement), theory.exponent(condition, placement)),
+            }
+            begin = (PLACEMENTS[placement], condition.title)
+            rows += [[*begin, kind, *map(float, norms), float(power)] for kind, (norms, power) in kinds.items()]
     depths = [f"{depth}-{depth}" for depth in numbers.blocks]
     columns = ["placement", "batches", "", *depths, "exponent of depth"]
     return StudyTable(title="Gradient norm of the last W₂", columns=columns, rows=rows)
 
 
-def _layers_table(numbers: Figure3Numbers, theory: Figure3Theory, condition: Condition, matrix: str) -> StudyTable:
-    rows: list[list[str | float | None]] = []
-    for placement, title in PLACEMENTS.items():
-        kinds = numbers.layers[placement]
-        predicted = theory.norms[condition, placement, numbers.blocks[0]].norm_of_mean
-        for stack in STACKS:
-            key = (matrix, stack)
-            mean = estimate(kinds["norm_of_mean"][key])
-            noisy = kinds["mean_of_norms"][key].mean(0)
-            values = (mean.mean, mean.half_width, without_noise(kinds, key), noisy, predicted[key])
-            rows += [[title, stack, layer, *map(float, row)] for layer, row in enumerate(zip(*values, strict=True), 1)]
-    names = ["norm of mean", "± (95 %)", "noise removed", "mean of norms", "norm of mean, predicted"]
-    return StudyTable(title=f"{PRINTED[matrix]} by layer", columns=["placement", "stack", "layer", *names], rows=rows)
-
-
-def _warm_up_table(numbers: Figure3Numbers) -> StudyTable:
-    rows: list[list[str | float | None]] = []
-    for key in itertools.product(MATRICES, STACKS):
-        values = (
-            numbers.before["norm_of_mean"][key].mean(0),
-            numbers.after["norm_of_mean"][key].mean(0),
-            without_noise(numbers.before, key),
-            without_noise(numbers.after, key),
-        )
-        rows += [
-            [PRINTED[key[0]], key[1], layer, *map(float, row)] for layer, row in enumerate(zip(*values, strict=True), 1)
-        ]
-    columns = ["matrix", "stack", "layer", "before", "after", "before, noise removed", "after, noise removed"]
-    return StudyTable(
-        title="Post-LN before and after the warm-up: norm of the mean gradient", columns=columns, rows=rows
-    )
-
-
-def conditions(config: Figure3Config, measured: ModelPieces) -> dict[str, str]:
-    """How it was measured."""
-    layers, depth = measured.layers[POST], config.blocks[0]
-    small = measured.last[config.conditions[-1], POST, depth]
-    corpus = measured.bench.corpus
+def conditions(config: Figure3Config, pieces: ModelPieces) -> dict[str, str]:
+    """How it was pieces."""
+    layers, depth = pieces.layers[POST], config.blocks[0]
+    small = pieces.last[config.conditions[-1], POST, depth]
+    corpus = pieces.bench.corpus
     found = {
         "gradients": f"of the mean loss per target token, label smoothing {config.label_smoothing:g}, in nats (natural "
         "logarithm); Frobenius norms",
@@ -233,17 +222,17 @@ def conditions(config: Figure3Config, measured: ModelPieces) -> dict[str, str]:
         "arithmetic": "float32" + (", products through oneDNN" if layers[0]["fast_matmul"] else ""),
         "published": 'of its curves the paper prints "around 1.6" alone; the rest it has as pictures, not drawn here',
     }
-    if measured.after:
+    if pieces.after:
         found["warm-up"] = (
             f"Post-LN {depth}-{depth} of width {config.warm_up_width}, feed-forward {config.warm_up_ffn_width}; Adam, "
             f"{config.warm_up_updates:,} updates of up to {config.warm_up_max_tokens:,} tokens up to rate "
-            f"{config.warm_up_peak_lr:g}; {counted(len(measured.after), 'seed')}; measured on batches of the training "
-            f"split, before and after; trained by {in_words(measured.trained_by)}"
+            f"{config.warm_up_peak_lr:g}; {counted(len(pieces.after), 'seed')}; measured on batches of the training "
+            f"split, before and after; trained by {in_words(pieces.trained_by)}"
         )
     return found
 
 
-def data(numbers: Figure3Numbers, theory: Figure3Theory, layers: Condition, measured: ModelPieces) -> dict[str, Any]:
+def data(numbers: Figure3Numbers, theory: Figure3Theory, layers: Condition, pieces: ModelPieces) -> dict[str, Any]:
     """Every norm with its interval, and what theory predicts of it."""
     by_layer = {}
     for placement, kinds in numbers.layers.items():
@@ -253,30 +242,33 @@ def data(numbers: Figure3Numbers, theory: Figure3Theory, layers: Condition, meas
             factor = np.exp(predicted.factors[matrix, stack])
             predicted_too = {"predicted_norm_of_mean": values, "predicted_factor_per_layer": factor}
             by_layer[placement][matrix][stack] |= predicted_too
-    by_depth: dict[str, Any] = {}
-    for condition, by_placement in numbers.last.items():
-        for placement, values in by_placement.items():
-            by_depth.setdefault(condition.title, {})[placement] = {
+    by_depth = {
+        condition.title: {
+            placement: {
                 **plain_estimate(estimate(values)),
                 "seeds": values,
                 "exponent_of_depth": plain_estimate(exponent(numbers.blocks, values)),
                 "predicted": theory.last(condition, placement),
                 "predicted_exponent_of_depth": theory.exponent(condition, placement),
-                "target_tokens": mean_target_tokens(measured.last[condition, placement, numbers.blocks[0]]),
+                "target_tokens": mean_target_tokens(pieces.last[condition, placement, numbers.blocks[0]]),
             }
+            for placement, values in by_placement.items()
+        }
+        for condition, by_placement in numbers.last.items()
+    }
     warm_up: dict[str, Any] = {}
     if numbers.after:
         warm_up = {"before": _layers_data(numbers.before), "after": _layers_data(numbers.after)}
         for (matrix, stack), share in left_after_warm_up(numbers).items():
             warm_up["after"][matrix][stack]["share_of_before"] = share.mean
-        for name, pieces in (("before", measured.before), ("after", measured.after)):
-            warm_up[name]["loss_nats"] = [piece["loss_nats"] for piece in pieces]
+        for name, several in (("before", pieces.before), ("after", pieces.after)):
+            warm_up[name]["loss_nats"] = [piece["loss_nats"] for piece in several]
     return {
         "blocks": numbers.blocks,
         "layers": by_layer,
         "last_w2": by_depth,
         "warm_up": warm_up,
-        "runs": measured.trained_by,
+        "runs": pieces.trained_by,
     }
 
 

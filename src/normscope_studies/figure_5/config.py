@@ -11,6 +11,7 @@ from normscope.optim import OptimizerConfig, ScheduleConfig
 from normscope.tasks.masked_lm import MaskedConfig, MaskedRunConfig
 from normscope.train import TrainConfig
 
+from ..engine.checks import check_least
 from ..engine.models import refuse_missing
 from ..engine.study import scales
 from ..translation.arms import PLACEMENTS, POST, PRE
@@ -84,8 +85,7 @@ class Figure5Config:
     """auto, cpu, cuda, cuda:1 …"""
 
     def __post_init__(self) -> None:
-        if self.seeds < 1 or self.tune_seeds < 2:
-            raise ValueError("seeds must be at least 1, and tune_seeds 2, to tell a spread from")
+        check_least(self, seeds=1, tune_seeds=2)
         if not 0 < self.warmup_updates < self.updates:
             raise ValueError(f"warmup_updates must lie between 0 and updates={self.updates}, got {self.warmup_updates}")
         if not 1 <= self.validations <= self.updates:

@@ -17,6 +17,7 @@ from normscope.files import write_atomically
 from normscope.report.svg import HUES, INK, house_style, to_svg
 from normscope.report.words import Tone, counted
 
+from ..engine.checks import check_least
 from ..engine.page import Link, Marked, StudyFigure, StudyTable, TableCell
 from ..engine.pieces import Pieces
 from ..engine.study import Findings, Study, scales
@@ -156,8 +157,7 @@ class PaperConfig:
     """The first so many claims; 0 for all."""
 
     def __post_init__(self) -> None:
-        if self.claims < 0:
-            raise ValueError(f"claims is a number of claims, or 0 for all; got {self.claims}")
+        check_least(self, claims=0)
 
 
 def run(config: PaperConfig, pieces: Pieces) -> Findings:
@@ -174,18 +174,12 @@ def run(config: PaperConfig, pieces: Pieces) -> Findings:
     write_atomically(pieces.folder / "claims.md", markdown(found, results, pieces.folder))
     missing = sorted({row.listed.study for row in found if not (results / row.listed.study / "results.json").is_file()})
     return Findings(
-        conditions=[
-            (
-                "Source",
-                "Xiong et al. 2020, arXiv:2002.04745; “corrected” is what its proofs bear",
-            ),
-            (
-                "Ours",
-                "each study's own words, numbers and intervals, from its results.json",
-            ),
-            ("Verdicts", tally(found)),
-            ("Not run", f"no results of {', '.join(missing)}" if missing else "every study has results"),
-        ],
+        conditions={
+            "Source": "Xiong et al. 2020, arXiv:2002.04745; “corrected” is what its proofs bear",
+            "Ours": "each study's own words, numbers and intervals, from its results.json",
+            "Verdicts": tally(found),
+            "Not run": f"no results of {', '.join(missing)}" if missing else "every study has results",
+        },
         claims=[],
         figures=[
             StudyFigure(
@@ -227,8 +221,4 @@ def _counted_line(row: ClaimRow) -> str:
     return f"{one.place}: {row.verdict_words}\n  claim:    {one.statement} [{one.published}]\n{ours}"
 
 
-STUDY = Study(
-    about=ABOUT,
-    scales=scales(PaperConfig, smoke={"claims": 3}, paper={}),
-    run=run,
-)
+STUDY = Study(about=ABOUT, scales=scales(PaperConfig, smoke={"claims": 3}, paper={}), run=run)

@@ -21,7 +21,7 @@ from normscope.data.toy.words import ToyWords, Word
 from normscope.model import LanguageModel, Layout
 from normscope.tasks.protocol import TrainingBatch
 
-from ..engine.checks import check_choices, check_defined_for, check_different, check_positive
+from ..engine.checks import check_choices, check_defined_for, check_different, check_least, check_positive
 from ..engine.models import refuse_missing
 
 TEXTS = ("grammar", "documents")
@@ -73,12 +73,10 @@ class ProbesConfig:
             )
         check_defined_for(self, "placements", model="decoder-only")
         check_positive(self, "grammar_target_nats", "documents_target_nats", "peak_lr", "accuracy_edge")
-        if min(self.seeds, self.blocks, self.validate_every, self.warmup_updates) < 1 or self.frequent < 2:
-            raise ValueError("seeds, blocks, validate_every and warmup_updates must be at least 1, frequent at least 2")
+        check_least(self, seeds=1, blocks=1, validate_every=1, warmup_updates=1, frequent=2, probe_sequences=30)
         if self.most_updates % self.validate_every:
             raise ValueError(f"most_updates={self.most_updates} must be a multiple of validate_every")
-        if min(self.train_sentences, self.valid_sequences) < self.batch_sequences or self.probe_sequences < 30:
-            raise ValueError("train_sentences and valid_sequences must hold a batch, probe_sequences be at least 30")
+        check_least(self, train_sentences=self.batch_sequences, valid_sequences=self.batch_sequences)
 
     def target_nats(self, text: str) -> float:
         """Of one of `TEXTS`."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from ..engine.checks import check_choices
+from ..engine.checks import check_choices, check_least
 
 LOOPS = ("normscope", "trainer")
 
@@ -109,5 +109,4 @@ class SpikesConfig:
             check_choices(self, name, tuple(known))
         if not 40 <= self.change_at < self.updates - 20:
             raise ValueError(f"change_at={self.change_at} must leave 40 updates before it and 20 after it")
-        if self.seeds < 1 or self.every_updates < 1:
-            raise ValueError("seeds and every_updates must be at least 1")
+        check_least(self, seeds=1, every_updates=1)

@@ -18,12 +18,7 @@ WHAT = ("output", "logits")
 
 
 def coordinates(
-    config: LanguageModelRunConfig,
-    corpus: DocumentCorpus,
-    *,
-    seed: int,
-    rate: float,
-    after: Sequence[int],
+    config: LanguageModelRunConfig, corpus: DocumentCorpus, *, seed: int, rate: float, after: Sequence[int]
 ) -> dict[str, list[float]]:
     """Root mean squares of the change since initialisation on the first batch, after so many updates of Adam.
 

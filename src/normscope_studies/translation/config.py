@@ -12,6 +12,7 @@ from normscope.optim import OptimizerConfig
 from normscope.tasks.translation.objective import TranslationConfig, TranslationRunConfig
 from normscope.train import TrainConfig
 
+from ..engine.checks import check_least
 from ..engine.study import Scale, scales
 from .arms import EN_DE
 
@@ -68,10 +69,7 @@ class RunsConfig:
     """auto, cpu, cuda, cuda:1 …"""
 
     def __post_init__(self) -> None:
-        if self.seeds < 1 or self.epochs < 2 or self.epoch_updates < 1:
-            raise ValueError("seeds and epoch_updates must be at least 1, and epochs 2")
-        if self.bleu_sentences < 1:
-            raise ValueError(f"bleu_sentences must be at least 1, got {self.bleu_sentences}")
+        check_least(self, seeds=1, epochs=2, epoch_updates=1, bleu_sentences=1)
         if not 1 < self.short_warmup_updates < self.long_warmup_updates < self.updates:
             raise ValueError(
                 f"short_warmup_updates={self.short_warmup_updates} and long_warmup_updates={self.long_warmup_updates} "

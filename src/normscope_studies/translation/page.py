@@ -48,14 +48,7 @@ def findings(
 
 
 def epochs_figure(
-    name: str,
-    title: str,
-    panels: Mapping[str, Legend],
-    found: Trained,
-    *,
-    epoch: int,
-    told: str,
-    schedules: str = "",
+    name: str, title: str, panels: Mapping[str, Legend], found: Trained, *, epoch: int, told: str, schedules: str = ""
 ) -> StudyFigure:
     """Validation loss, above the unigram baseline, and BLEU over epochs of `epoch` updates.
 
