@@ -251,7 +251,7 @@ class TestCommand:
         ("changes", "message"),
         [
             ({"blocks": (6,)}, "two depths of 2 at least"),
-            ({"blocks": (8, 6)}, "in rising order"),
+            ({"blocks": (8, 6)}, "blocks must be positive and rise"),
             ({"blocks": (1, 2)}, "two depths of 2 at least"),
             ({"seeds": 1}, "seeds must be at least 2"),
             ({"small_max_tokens": 5000}, "must be below max_tokens=4096"),

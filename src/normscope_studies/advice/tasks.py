@@ -161,8 +161,31 @@ class _Stretches(CaseTask):
         self.rows = case.tokens // case.length
         self.layout = Layout(torch.full((self.rows,), case.length))
 
+    def model(self, seed: int) -> nn.Module:
+        torch.manual_seed(seed)
+        case = self.case
+        none = {"dropout": 0.0, "attention_dropout": 0.0}
+        return self._built(**_sizes(case), positions=case.length, blocks=case.blocks, **none)
+
+    def batch(self, number: int) -> TrainingBatch:
+        return self._of(self._train(number), self.seed, number)
+
+    def held_out(self) -> Sequence[TrainingBatch]:
+        return [self._of(rows, 0, place) for place, rows in enumerate(self._valid())]
+
+    def held_out_targets(self) -> Tensor:
+        return torch.cat([rows[:, 1:].flatten() for rows in self._valid()])
+
     def training_tokens(self) -> Tensor:
         return self.text.train
+
+    @abstractmethod
+    def _built(self, **sizes: Any) -> nn.Module:
+        """The model of these sizes."""
+
+    @abstractmethod
+    def _of(self, rows: Tensor, seed: int, number: int) -> TrainingBatch:
+        """The batch of rows of tokens, (rows, length + 1); seed and number: of what else is drawn for it."""
 
     def _train(self, number: int) -> Tensor:
         """(rows, length + 1)."""
@@ -179,29 +202,10 @@ class _Stretches(CaseTask):
 
 
 class _NextToken(_Stretches):
-    def model(self, seed: int) -> nn.Module:
-        torch.manual_seed(seed)
-        return LanguageModel(
-            DecoderConfig(
-                **_sizes(self.case),
-                positions=self.case.length,
-                dropout=0.0,
-                attention_dropout=0.0,
-                blocks=self.case.blocks,
-            ),
-            self.text.vocabulary,
-        )
+    def _built(self, **sizes: Any) -> nn.Module:
+        return LanguageModel(DecoderConfig(**sizes), self.text.vocabulary)
 
-    def batch(self, number: int) -> TrainingBatch:
-        return self._of(self._train(number))
-
-    def held_out(self) -> Sequence[TrainingBatch]:
-        return [self._of(rows) for rows in self._valid()]
-
-    def held_out_targets(self) -> Tensor:
-        return torch.cat([rows[:, 1:].flatten() for rows in self._valid()])
-
-    def _of(self, rows: Tensor) -> TrainingBatch:
+    def _of(self, rows: Tensor, seed: int, number: int) -> TrainingBatch:
         tokens_N, targets_N = rows[:, :-1].flatten(), rows[:, 1:].flatten()
 
         def run(model: nn.Module) -> Tensor:
@@ -214,27 +218,8 @@ class _NextToken(_Stretches):
 class _MaskedTokens(_Stretches):
     """The text itself, of which some is masked. Masked tokens alone are not learnt in so short trainings."""
 
-    def model(self, seed: int) -> nn.Module:
-        torch.manual_seed(seed)
-        return MaskedEncoder(
-            EncoderConfig(
-                **_sizes(self.case),
-                positions=self.case.length,
-                dropout=0.0,
-                attention_dropout=0.0,
-                blocks=self.case.blocks,
-            ),
-            self.text.vocabulary + 1,
-        )
-
-    def batch(self, number: int) -> TrainingBatch:
-        return self._of(self._train(number), self._masked(self.seed, number))
-
-    def held_out(self) -> Sequence[TrainingBatch]:
-        return [self._of(rows, self._masked(0, place)) for place, rows in enumerate(self._valid())]
-
-    def held_out_targets(self) -> Tensor:
-        return torch.cat([rows[:, 1:].flatten() for rows in self._valid()])
+    def _built(self, **sizes: Any) -> nn.Module:
+        return MaskedEncoder(EncoderConfig(**sizes), self.text.vocabulary + 1)
 
     def _masked(self, seed: int, number: int) -> Tensor:
         """Places of the masked tokens in a batch, rising."""
@@ -242,7 +227,8 @@ class _MaskedTokens(_Stretches):
         order = np.argsort(raw_bits(count, seed, _MASK, number), kind="stable")
         return torch.from_numpy(np.sort(order[: math.ceil(MASKED * count)]))
 
-    def _of(self, rows: Tensor, masked_M: Tensor) -> TrainingBatch:
+    def _of(self, rows: Tensor, seed: int, number: int) -> TrainingBatch:
+        masked_M = self._masked(seed, number)
         targets_N = rows[:, 1:].flatten()
         seen_N = targets_N.clone()
         seen_N[masked_M] = self.text.vocabulary

@@ -1,11 +1,12 @@
 """One training of a case at one rate, and a range test: one whose rate grows with every update."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 from normscope.model import profile
@@ -47,24 +48,33 @@ def train_once(
     task = task_of(case, text_file, corpus)
     model = model_of(case, task)
     optimizer = make_optimizer(model, optimizer_of(case, rate))
-    losses: list[float] = []
-    for update in range(1, updates + 1):
-        for group in optimizer.param_groups:
-            group["lr"] = rate * linear_warmup(update, warmup_updates=warmup_updates)
-        batch = task.batch(update - 1)
-        loss = batch.loss(batch.run(model))
-        losses.append(float(loss.detach()))
-        if not math.isfinite(losses[-1]):
-            break
-        loss.backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
-        optimizer.zero_grad()
+    rates = (rate * linear_warmup(update, warmup_updates=warmup_updates) for update in range(1, updates + 1))
+    losses = _losses(task, model, optimizer, rates)
     valid = held_out_nats(task, model) if len(losses) == updates else math.nan
     return {
         "train_nats": [round(value, 4) for value in losses],
         "valid_nats": valid if math.isfinite(valid) else None,
         "unigram_nats": task.unigram_nats(),
     }
+
+
+def _losses(
+    task: CaseTask, model: nn.Module, optimizer: torch.optim.Optimizer, rates: Iterable[float], stop: float = math.inf
+) -> list[float]:
+    """Of every update's batch before it, one update a rate, up to a loss of more than `stop` times the lowest."""
+    losses: list[float] = []
+    for number, rate in enumerate(rates):
+        for group in optimizer.param_groups:
+            group["lr"] = rate
+        batch = task.batch(number)
+        loss = batch.loss(batch.run(model))
+        losses.append(float(loss.detach()))
+        if not math.isfinite(losses[-1]) or losses[-1] > stop * min(losses):
+            break
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        optimizer.zero_grad()
+    return losses
 
 
 @torch.no_grad()
@@ -96,18 +106,7 @@ def range_test(case: AdviceCase, *, updates: int, text_file: str, corpus: str, s
     optimizer = make_optimizer(model, optimizer_of(case, 1.0))
     low, high = SWEPT.get(case.optimizer, _SWEPT)
     rates = np.geomspace(low, high, updates).tolist()
-    losses: list[float] = []
-    for update, rate in enumerate(rates):
-        for group in optimizer.param_groups:
-            group["lr"] = rate
-        batch = task.batch(update)
-        loss = batch.loss(batch.run(model))
-        losses.append(float(loss.detach()))
-        if not math.isfinite(losses[-1]) or losses[-1] > _STOP * min(losses):
-            break
-        loss.backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
-        optimizer.zero_grad()
+    losses = _losses(task, model, optimizer, rates, _STOP)
     return {
         "rates": rates[: len(losses)],
         "losses": losses,
@@ -125,9 +124,7 @@ def lightning_suggestion(rates: Sequence[float], losses: Sequence[float]) -> flo
     x, y = np.array(rates[: len(smoothed)]), np.array(smoothed)
     x, y = x[_SKIPPED_FIRST:-_SKIPPED_LAST], y[_SKIPPED_FIRST:-_SKIPPED_LAST]
     finite = np.isfinite(y)
-    if finite.sum() < 2:
-        return None
-    return float(x[finite][int(np.argmin(np.gradient(y[finite], x[finite])))])
+    return _lowest(x[finite], np.gradient(y[finite], x[finite])) if finite.sum() > 1 else None
 
 
 def steepest(rates: Sequence[float], losses: Sequence[float]) -> float | None:
@@ -135,8 +132,10 @@ def steepest(rates: Sequence[float], losses: Sequence[float]) -> float | None:
     smoothed: list[float] = []
     for loss in losses:
         smoothed.append(_SMOOTHING * loss + (1 - _SMOOTHING) * smoothed[-1] if smoothed else loss)
-    y = np.array(smoothed)
+    x, y = np.array(rates[: len(smoothed)]), np.array(smoothed)
     finite = np.isfinite(y)
-    if finite.sum() < 2:
-        return None
-    return float(np.array(rates[: len(y)])[finite][int(np.argmin(np.gradient(y[finite])))])
+    return _lowest(x[finite], np.gradient(y[finite])) if finite.sum() > 1 else None
+
+
+def _lowest(rates: NDArray[np.float64], slopes: NDArray[np.float64]) -> float:
+    return float(rates[int(np.argmin(slopes))])

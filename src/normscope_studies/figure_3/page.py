@@ -152,7 +152,7 @@ def tables(numbers: Figure3Numbers, theory: Figure3Theory, layers: Condition) ->
                 mean, noisy = estimate(kinds["norm_of_mean"][key]), kinds["mean_of_norms"][key].mean(0)
                 values = (mean.mean, mean.half_width, without_noise(kinds, key), noisy, predicted[key])
                 rows[title, key[1]] = values
-        names = ("norm of mean", "± (95 %)", "noise removed", "mean of norms", "norm of mean, predicted")
+        names = ["norm of mean", "± (95 %)", "noise removed", "mean of norms", "norm of mean, predicted"]
         found.append(_each_layer(f"{PRINTED[matrix]} by layer", ("placement", "stack"), names, rows))
     if not numbers.after:
         return found
@@ -166,7 +166,7 @@ def tables(numbers: Figure3Numbers, theory: Figure3Theory, layers: Condition) ->
         for stack in STACKS
     }
     title = "Post-LN before and after the warm-up: norm of the mean gradient"
-    names = ("before", "after", "before, noise removed", "after, noise removed")
+    names = ["before", "after", "before, noise removed", "after, noise removed"]
     return [*found, _each_layer(title, ("matrix", "stack"), names, left)]
 
 
@@ -190,7 +190,7 @@ def _last_table(numbers: Figure3Numbers, theory: Figure3Theory) -> StudyTable:
     for condition, by_placement in numbers.last.items():
         for placement, values in by_placement.items():
             slope, found = exponent(numbers.blocks, values), estimate(values)
-            kinds = {
+            kinds: dict[str, tuple[Any, Any]] = {
                 "measured": (found.mean, slope.mean),
                 "± (95 %)": (found.half_width, slope.half_width),
                 "predicted": (theory.last(condition, placement), theory.exponent(condition, placement)),
