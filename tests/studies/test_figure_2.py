@@ -163,7 +163,7 @@ def test_the_pictures_have_every_family_and_rate(drawn: list[list[Panel]]) -> No
     assert names == ["adam_paper", "adam_controlled", "sgd_paper", "sgd_controlled", "over_rates"]
     paper, controlled, *_, over_rates = drawn
     assert [panel.title for panel in paper] == ["Adam, rate 0.001", "Adam, rate 0.001"] + ["Adam, rate 0.002"] * 2
-    assert [one.label for one in paper[0].series] == ["no warm-up", "warm-up 255", "warm-up 32", "unigram baseline"]
+    assert [one.label for one in paper[0].series] == ["unigram baseline", "no warm-up", "warm-up 255", "warm-up 32"]
     assert "no warm-up, cumulative learning rate of warm-up 255" in [one.label for one in controlled[0].series]
     assert [one.x for one in over_rates[0].series] == [[1e-3, 2e-3]] * 3
     assert [list(one.x) for one in over_rates[3].series] == [[0.2, 1.0]] * 2
@@ -182,7 +182,7 @@ def test_a_run_that_broke_off_at_once_is_drawn_and_judged(drawn: list[list[Panel
     ]
     assert verdicts(found)["warm-up is essential under SGD"][0] == "reproduced"
     figures(CONFIG, found)
-    assert [one.label for one in drawn[2][2].series] == ["warm-up 255", "unigram baseline"]
+    assert [one.label for one in drawn[2][2].series] == ["unigram baseline", "warm-up 255"]
 
 
 @pytest.mark.parametrize(

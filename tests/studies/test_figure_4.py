@@ -192,8 +192,8 @@ def test_the_pictures_have_every_pairing(drawn: list[list[Panel]]) -> None:
     assert [one.name for one in figures(CONFIG, found)] == ["de_en", "en_de", "optimisers", "over_rates"]
     assert [len(panels) for panels in drawn] == [4, 2, 2, 1]
     labels = [one.label for one in drawn[0][0].series]
-    assert labels[:2] == ["Post-LN with warm-up", "Pre-LN, the paper's schedules"]
-    assert [one.label for one in drawn[1][0].series][2:4] == ["Post-LN with warm-up, one decay", "Pre-LN, one decay"]
+    assert labels[1:3] == ["Post-LN with warm-up", "Pre-LN, the paper's schedules"]
+    assert [one.label for one in drawn[1][0].series][3:5] == ["Post-LN with warm-up, one decay", "Pre-LN, one decay"]
     assert [list(one.x) for one in drawn[3][0].series] == [[1e-3, 2e-3, 4e-3]] * 4
 
 

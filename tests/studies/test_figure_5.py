@@ -178,7 +178,7 @@ def test_a_single_checkpoint_is_drawn_beside_the_other_arm_s(monkeypatch: pytest
         ({"checkpoints": (0.5, 0.2)}, "rising parts"),
         ({"checkpoints": (0.5, 1.2)}, "rising parts"),
         ({"sequence_length": 200}, "above model.positions"),
-        ({"tune_seeds": 1}, "to tell a spread from"),
+        ({"tune_seeds": 1}, "tune_seeds must be at least 2"),
     ],
 )
 def test_a_configuration_that_cannot_be_meant_is_refused(changes: dict[str, object], message: str) -> None:

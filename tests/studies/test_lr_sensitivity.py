@@ -48,7 +48,7 @@ def test_table_and_data_say_the_same_of_every_curve(config, panels) -> None:
     found = trained_of(lasts, epoch=config.epoch_updates)
     panels = of_several_rates(panels)
     (table,), data = sensitivity_tables(panels, found.curves), sensitivity_data(panels, found.curves)
-    assert [row[:2] for row in table.rows] == [(each["panel"], each["configuration"]) for each in data]
+    assert [tuple(row[:2]) for row in table.rows] == [(each["panel"], each["configuration"]) for each in data]
     assert [row[4] for row in table.rows] == [each["sensitivity_nats"] for each in data]
     assert len(data) == sum(map(len, panels.values())) > 3
     assert all(each["low"] <= each["sensitivity_nats"] <= each["high"] for each in data)

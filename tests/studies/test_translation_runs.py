@@ -129,7 +129,7 @@ def test_a_killed_study_goes_on_and_trains_nothing_twice(tmp_path: Path, monkeyp
     whole, killed = (cells_of(SMALL, ARMS, tmp_path / name) for name in ("whole", "killed"))
     shown: list[tuple[str, int, int]] = []
     pieces = Pieces(tmp_path, watch=lambda *values: shown.append(values))
-    train(whole, SMALL, pieces)
+    train(whole, pieces)
 
     class Killed(BaseException):
         pass
@@ -139,7 +139,7 @@ def test_a_killed_study_goes_on_and_trains_nothing_twice(tmp_path: Path, monkeyp
         if event["event"] == "update" and event["update"] == SMALL.epoch_updates + 2:
             raise Killed
 
-    train(killed[:1], SMALL, pieces)
+    train(killed[:1], pieces)
     finished = killed[0].folder.metrics_file.stat().st_mtime_ns
     with pytest.raises(Killed):
         train_run(killed[1].config, killed[1].folder.path, listeners=[kill])
@@ -151,7 +151,7 @@ def test_a_killed_study_goes_on_and_trains_nothing_twice(tmp_path: Path, monkeyp
         return original(config, path, listeners=[first], **given)
 
     monkeypatch.setattr(in_process, "train_run", watched)
-    train(killed, SMALL, pieces)
+    train(killed, pieces)
     assert begun[0] == SMALL.epoch_updates + 1
     assert killed[0].folder.metrics_file.stat().st_mtime_ns == finished
     assert results(whole) == results(killed)

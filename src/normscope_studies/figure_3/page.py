@@ -186,7 +186,7 @@ def _each_layer(
 
 
 def _last_table(numbers: Figure3Numbers, theory: Figure3Theory) -> StudyTable:
-    rows = []
+    rows: list[list[str | float | None]] = []
     for condition, by_placement in numbers.last.items():
         for placement, values in by_placement.items():
             slope, found = exponent(numbers.blocks, values), estimate(values)
