@@ -116,16 +116,28 @@ def compare(
 ) -> Comparison:
     """Train every combination of the listed values in processes side by side, and write the report.
 
-    config and settings: as `train` takes them; what they give is used. placements, warmup_updates, peak_lr, optimizers:
-    one value or several, with the defaults of `normscope compare`; placements="all" is every one that the model can
-    have. arms: pairs of a placement and a warm-up, instead of every combination of the two. seeds: runs of each
-    configuration. evaluate: a split to translate and score with each best checkpoint. out: the folder of the runs and
-    the report, by default runs/compare-NAME-OF-CONFIG; in the folder of a former comparison, it grows. processes: runs
-    at a time, 0 for one on each core. engine: where they run, "local", "ray" or "slurm", or a TOML file with a table
-    [engine]; by default what the configuration's [engine] says, or local. stop_when: "decided" or "decided:5" ends runs
-    early. tune: "peak_lr" finds the best rate of each arm first, by so many trials, between the two ends that peak_lr
-    then gives; trials_together is how many of an arm are asked for at once. watch: called twice a second with the state
-    of every run.
+    config, settings: as `train` takes them; what they give is used.
+
+    placements: names of placements; `all` stands for those that the model can have. By default the configuration's
+    model.placement, or post-ln,pre-ln. warmup_updates: lengths of warm-up in updates, 0 for none. By default the
+    configuration's schedule.warmup_updates, or 0,200. arms: train only these pairs of a placement and a warm-up instead
+    of every combination. peak_lr: peak learning rates. By default the configuration's optimizer.peak_lr, or 3e-3.
+    optimizers: optimisers, such as adam and sgd. By default the configuration's optimizer.name, or adam. seeds: runs of
+    each configuration, with the seed of the configuration and those after it.
+
+    out: folder for the runs and the report; in the folder of a former comparison, it grows. By default
+    runs/compare-NAME. evaluate: translate and score this split with the best checkpoint of each run. processes: number
+    of runs at a time; 0 for one on each core. engine: where the runs train: local, ray or slurm, or a TOML file with a
+    table [engine]. By default the configuration's [engine], or local. stop_when: with decided, end a run early once
+    its validation loss is not below the unigram baseline at 3 validations in a row, or at N with decided:N, after the
+    peak of its schedule. By default such a run goes on. title: title of the report. By default Comparison of norm
+    placements. watch: called twice a second with the state of every run.
+
+    tune: search first for the best peak_lr, the one setting that can be searched, of every placement, warm-up and
+    optimiser, between the two ends of `peak_lr`; without these, a factor of 10 either side of the configuration's.
+    trials: number of trials that every search has; at least 5, its first ones. trials_together: trials of a search that
+    are asked for at once after the first ones, without the losses of one another. Which trials there are depends on it,
+    and not on `processes`.
 
     Finished runs are skipped and unfinished ones resumed. Raises UserError before anything runs for what does not fit,
     and `normscope.train.Interrupted` after Ctrl-C, when runs and report are saved.

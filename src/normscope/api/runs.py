@@ -150,9 +150,9 @@ def train(
 
     config: a TOML file, a dictionary of its tables, or a configuration; None for every default. settings: keys to
     change, sections joined by two underscores, such as optimizer__peak_lr=1e-3. watch: called with every event as it is
-    recorded. from_step: go on from the checkpoint of this update. Raises UserError for a setting, a corpus or a folder
-    that does not fit, `normscope.train.NonFinite` where a loss or weight is not finite, `normscope.train.Interrupted`
-    after Ctrl-C, when all is saved.
+    recorded. from_step: resume from the checkpoint of this update and delete the later ones. Raises UserError for a
+    setting, a corpus or a folder that does not fit, `normscope.train.NonFinite` where a loss or weight is not finite,
+    `normscope.train.Interrupted` after Ctrl-C, when all is saved.
     """
     made = configuration(config, settings)
     train_run(made, Path(run), listeners=[watch] if watch else [], from_step=from_step)

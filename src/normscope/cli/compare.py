@@ -8,7 +8,10 @@ import typer
 
 from .console import say, stderr
 from .display import GridDisplay, end_of
+from .options import described_by
 from .shared import (
+    COMPARE,
+    ConfigFile,
     EngineName,
     Imports,
     PlacementOption,
@@ -29,69 +32,34 @@ if TYPE_CHECKING:
     from ..train import StopRule
 
 
+@described_by(COMPARE)
 @resumable()
 def compare(
-    config: Annotated[
-        Path | None,
-        typer.Argument(metavar="CONFIG.toml", help="Configuration; every setting has its default without one."),
-    ] = None,
+    config: ConfigFile = None,
+    *,
     placements: PlacementOption = [],  # noqa: B006
-    warmup_updates: Annotated[
-        str | None,
-        typer.Option(
-            help="Lengths of warm-up in updates, separated by commas; 0 for none, and a grid START:STOP:COUNT as for "
-            "--peak-lr.  [default: the configuration's schedule.warmup_updates, or 0,200]"
-        ),
-    ] = None,
-    arms: Annotated[
-        str | None,
-        typer.Option(metavar="PLACEMENT:WARMUP,…", help="Train only these pairs instead of every combination."),
-    ] = None,
+    warmup_updates: Annotated[str | None, "Separated by commas, or a grid such as 50:800:5, as for --peak-lr."],
+    arms: Annotated[str | None, typer.Option(metavar="PLACEMENT:WARMUP,…")],
     peak_lr: Annotated[
         str | None,
-        typer.Option(
-            help="Peak learning rates, separated by commas, or a grid START:STOP:COUNT with equal steps in the "
-            "logarithm, such as 3e-4:3e-1:7.  [default: the configuration's optimizer.peak_lr, or 3e-3]"
-        ),
-    ] = None,
-    optimizers: Annotated[
-        str | None,
-        typer.Option(
-            help="Optimisers, separated by commas, such as adam,sgd.  [default: the configuration's optimizer.name, or "
-            "adam]"
-        ),
-    ] = None,
-    seeds: Annotated[
-        int,
-        typer.Option(help="Runs of each configuration, with the seed of the configuration file and those after it."),
-    ] = 1,
-    out: Annotated[
-        Path | None, typer.Option(help="Folder for the runs and the report.  [default: runs/compare-NAME]")
-    ] = None,
+        "Separated by commas, or a grid START:STOP:COUNT with equal steps in the logarithm, such as 3e-4:3e-1:7.",
+    ],
+    optimizers: Annotated[str | None, "Separated by commas."],
+    seeds: int,
+    out: Path | None,
     settings: SettingOptions = [],  # noqa: B006
     imports: Imports = [],  # noqa: B006
-    evaluate: Annotated[
-        str | None, typer.Option(help="Translate and score this split with the best checkpoint of each run.")
-    ] = None,
-    processes: Annotated[int, typer.Option(help="Number of runs at a time; 0 for one on each core.")] = 0,
-    engine: EngineName = None,
-    stop_when: StopWhen = None,
+    evaluate: str | None,
+    processes: int,
+    engine: EngineName,
+    stop_when: StopWhen,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Write the configurations, and Slurm's script, and start nothing.")
     ] = False,
-    title: Annotated[
-        str | None, typer.Option(help="Title of the report.  [default: Comparison of norm placements]")
-    ] = None,
-    tune: Annotated[
-        str | None,
-        typer.Option(
-            metavar="peak_lr",
-            help="First find the best peak rate of every placement, warm-up and optimiser, between the two rates "
-            "LOW:HIGH of --peak-lr.  [default: a factor of 10 either side of the configuration's]",
-        ),
-    ] = None,
-    trials: TrialsOption = None,
-    trials_together: TrialsTogether = 1,
+    title: str | None,
+    tune: Annotated[str | None, typer.Option(metavar="peak_lr"), "The ends are written LOW:HIGH."],
+    trials: TrialsOption,
+    trials_together: TrialsTogether,
     trust: Trust = False,
 ) -> None:
     """Train every combination of the listed values and write report.html.
@@ -134,12 +102,14 @@ def compare(
     _compare(base, grid, folder, tuning=tuning, stop_when=StopRule.of(stop_when), **options)
 
 
+@described_by(COMPARE)
 @resumable()
 def demo(
+    *,
     out: Annotated[Path, typer.Option(help="Folder for the runs and the report.")] = Path("demo"),
-    processes: Annotated[int, typer.Option(help="Number of runs at a time; 0 for one on each core.")] = 0,
-    engine: EngineName = None,
-    stop_when: StopWhen = None,
+    processes: int,
+    engine: EngineName,
+    stop_when: StopWhen,
 ) -> None:
     """Train Post-LN and Pre-LN with warm-up and without: about two minutes on two cores.
 

@@ -11,6 +11,7 @@ from ..data.documents.text import TextLayout
 from ..data.sources.opening import FIELD
 from ..errors import UserError
 from .console import StageDisplay, stderr
+from .options import described_by
 from .shared import WholeLines
 
 if TYPE_CHECKING:
@@ -48,8 +49,10 @@ class _OfPairs(TyperCommand):
 
 
 @data_app.command("prepare", cls=_OfPairs)
+@described_by("data/parallel/preparation.py:PrepareConfig")
 def data_prepare(
-    out: Annotated[Path, typer.Argument(help="Folder of the corpus to make.")],
+    out: Annotated[Path, typer.Argument()],
+    *,
     train: Annotated[
         tuple[Path, Path],
         typer.Option(
@@ -74,34 +77,16 @@ def data_prepare(
         tuple[Path, Path] | None,
         typer.Option(help="Source and target file of the test text."),
     ] = None,
-    vocabulary_size: Annotated[
-        int, typer.Option(help="Number of entries of the vocabulary, or of each one where they are separate.")
-    ] = 10_000,
+    vocabulary_size: int = 10_000,
     separate: Annotated[
         bool, typer.Option("--separate", help="Learn one vocabulary for each language instead of a joint one.")
     ] = False,
-    lowercase: Annotated[bool, typer.Option("--lowercase", help="Lower-case all text.")] = False,
+    lowercase: Annotated[bool, typer.Option("--lowercase")],
     tokenised: Annotated[bool, typer.Option("--tokenised", help="The text is Moses-tokenised already.")] = False,
-    max_tokens: Annotated[
-        int, typer.Option(help="Drop training pairs of which a side has more words than this.")
-    ] = 175,
-    max_length_ratio: Annotated[
-        float,
-        typer.Option(help="Drop training pairs whose longer side has more words than this many times the shorter."),
-    ] = 1.5,
-    workers: Annotated[
-        int,
-        typer.Option(
-            "--processes", "--workers", help="Number of processes that work at once; the corpus is the same for any."
-        ),
-    ] = 1,
-    fields: Annotated[
-        tuple[str, str] | None,
-        typer.Option(
-            help="Fields of the source and the target text where the files hold records; without it the codes of the "
-            "languages.",
-        ),
-    ] = None,
+    max_tokens: int,
+    max_length_ratio: float,
+    workers: Annotated[int, typer.Option("--processes", "--workers")],
+    fields: tuple[str, str] | None,
 ) -> None:
     """Make a corpus for translation from parallel text.
 
@@ -139,8 +124,10 @@ def data_prepare(
 
 
 @data_app.command("documents")
+@described_by("data/documents/prepare.py:DocumentsConfig")
 def data_documents(
-    out: Annotated[Path, typer.Argument(help="Folder of the corpus to make.")],
+    out: Annotated[Path, typer.Argument()],
+    *,
     train: Annotated[
         list[Path],
         typer.Option(
@@ -152,31 +139,13 @@ def data_documents(
         Path | None, typer.Option(help="Validation file; without one every 200th training document is held out.")
     ] = None,
     test: Annotated[Path | None, typer.Option(help="Test file.")] = None,
-    tokeniser: Annotated[
-        str,
-        typer.Option(metavar="wordpiece|bpe|FILE.json", help="Kind of tokeniser to learn, or a tokenizer.json to use."),
-    ] = "wordpiece",
-    vocabulary_size: Annotated[
-        int | None,
-        typer.Option(
-            help="Number of entries of a vocabulary that is learned, special tokens included.", show_default="30000"
-        ),
-    ] = None,
-    lowercase: Annotated[
-        bool, typer.Option("--lowercase", help="Lower-case all text before a tokeniser is learned.")
-    ] = False,
-    layout: Annotated[
-        TextLayout,
-        typer.Option(
-            help="paragraphs: one on each line, and a blank line between documents, or a record for each; wikitext: as "
-            "in WikiText."
-        ),
-    ] = "paragraphs",
-    language: Annotated[str, typer.Option(help="Language by whose rules paragraphs are split into sentences.")] = "en",
-    field: Annotated[str, typer.Option(help="Field of the text where the files hold records.")] = FIELD,
-    processes: Annotated[
-        int, typer.Option(help="Number of processes that work at once; the corpus is the same for any.")
-    ] = 1,
+    tokeniser: Annotated[str, typer.Option(metavar="wordpiece|bpe|FILE.json")],
+    vocabulary_size: int | None,
+    lowercase: Annotated[bool, typer.Option("--lowercase")],
+    layout: TextLayout,
+    language: str,
+    field: str = FIELD,
+    processes: int,
 ) -> None:
     """Make a corpus for masked-lm or language-model from documents.
 

@@ -7,7 +7,8 @@ import typer
 
 from .console import stderr
 from .display import GridDisplay
-from .shared import CheckpointOption, EngineName, Imports, Trust, listed, open_trained, resumable
+from .options import described_by
+from .shared import COMPARE, CheckpointOption, EngineName, Imports, Trust, listed, open_trained, resumable
 
 if TYPE_CHECKING:
     from ..finetune.cells import SearchSpace
@@ -50,13 +51,14 @@ _RunSettings = Annotated[
     list[str],
     typer.Option("--set", metavar="KEY=VALUE", help="Change one setting of every run, such as model.dropout=0.2."),
 ]
-_ProcessesOption = Annotated[int, typer.Option(help="Number of runs at a time; 0 for one on each core.")]
 
 
+@described_by(COMPARE)
 @resumable()
 def finetune(
     run: _PretrainedRun,
     task: _TaskOption,
+    *,
     data: _Data = None,
     dev: _Dev = None,
     label_column: _LabelColumn = "label",
@@ -72,8 +74,8 @@ def finetune(
     which: CheckpointOption = "best",
     out: _Out = None,
     settings: _RunSettings = [],  # noqa: B006
-    processes: _ProcessesOption = 0,
-    engine: EngineName = None,
+    processes: int,
+    engine: EngineName,
     imports: Imports = [],  # noqa: B006
     trust: Trust = False,
 ) -> None:

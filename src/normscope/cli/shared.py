@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from ..exchange.averaging import AveragedRun
 
 
+COMPARE = "api/comparison.py:compare"
+"""What describes the options of verbs that train several runs."""
+
+
 def refuse_unreadable(config: Path | None, settings: Iterable[str], imports: list[str], *, trust: bool = True) -> None:
     """Raise UserError for a configuration that cannot be read, or whose placement is unknown after `imports`.
 
@@ -81,12 +85,12 @@ PlacementWords = Annotated[
 ]
 PlacementOption = Annotated[
     list[str],
-    typer.Option(
-        metavar="NAME,…",
-        help="Names of placements, with commas or the option repeated; `normscope placements` lists them, and `all` "
-        "stands for those that the model can have.  [default: the configuration's model.placement, or post-ln,pre-ln]",
-        autocompletion=complete_placements,
-    ),
+    typer.Option(metavar="NAME,…", autocompletion=complete_placements),
+    "With commas or the option repeated; `normscope placements` lists them.",
+]
+ConfigFile = Annotated[
+    Path | None,
+    typer.Argument(metavar="CONFIG.toml", help="Configuration; every setting has its default without one."),
 ]
 
 
@@ -129,26 +133,8 @@ LengthPenalty = Annotated[
         help="Exponent in score = sum of log-probabilities / length ** length_penalty, the end token counted."
     ),
 ]
-EngineName = Annotated[
-    str | None,
-    typer.Option(
-        "--engine",
-        metavar="NAME|FILE.toml",
-        help="Where the runs train: local, ray or slurm, or a TOML file with a table [engine].  [default: the "
-        "configuration's [engine], or local]",
-        show_default=False,
-    ),
-]
-StopWhen = Annotated[
-    str | None,
-    typer.Option(
-        "--stop-when",
-        metavar="decided[:N]",
-        help="End a run early once its validation loss is not below the unigram baseline at 3 validations in a row, or "
-        "at N, after the peak of its schedule; without the option such a run goes on.  [default: never]",
-        show_default=False,
-    ),
-]
+EngineName = Annotated[str | None, typer.Option(metavar="NAME|FILE.toml")]
+StopWhen = Annotated[str | None, typer.Option(metavar="decided[:N]")]
 Device = Annotated[str, typer.Option(help="Device: auto, cpu, cuda or cuda:N.")]
 Imports = Annotated[
     list[str], typer.Option("--import", metavar="FILE.py", help="Python file that registers placements of your own.")

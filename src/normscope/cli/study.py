@@ -11,7 +11,8 @@ from typing import Annotated, Any
 import typer
 
 from .console import StageDisplay, say, stderr
-from .shared import EngineName, Imports, WholeLines, resumable, run_imports
+from .options import described_by
+from .shared import COMPARE, EngineName, Imports, WholeLines, resumable, run_imports
 
 _Scale = Annotated[str, typer.Option(help="How large: smoke, cpu or paper.")]
 _Settings = Annotated[
@@ -78,8 +79,7 @@ def _verb(name: str, study: Any) -> Callable[..., None]:
             for name, (annotation, default) in parameters.items()
         ]
     )
-    verb.__annotations__ = {name: annotation for name, (annotation, _) in parameters.items()}
-    return verb
+    return described_by(COMPARE)(verb)
 
 
 def _studies() -> dict[str, Any]:

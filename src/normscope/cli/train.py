@@ -13,7 +13,8 @@ from ..errors import UserError
 from ..processes.surroundings import rank_of_environment, under_torchrun
 from ..signals import Interrupted, Stopped
 from .console import TrainDisplay, say, stderr
-from .shared import Imports, SettingOptions, StopWhen, Trust, refuse_unreadable, resumable
+from .options import described_by
+from .shared import COMPARE, ConfigFile, Imports, SettingOptions, StopWhen, Trust, refuse_unreadable, resumable
 
 if TYPE_CHECKING:
     from ..runs.plan import Plan
@@ -94,28 +95,25 @@ def start_processes(count: int, words: Sequence[str], *, restarts: int) -> None:
         raise typer.Exit(128 + signalled.sigval) from None
 
 
+@described_by("api/runs.py:train", COMPARE)
 @resumable()
 def train(
-    config: Annotated[
-        Path | None,
-        typer.Argument(metavar="CONFIG.toml", help="Configuration; every setting has its default without one."),
-    ] = None,
+    config: ConfigFile = None,
+    *,
     run: Annotated[Path | None, typer.Option(help="Run folder.  [default: runs/NAME-OF-CONFIG]")] = None,
     settings: SettingOptions = [],  # noqa: B006
     imports: Imports = [],  # noqa: B006
     on_nonfinite: Annotated[
         str | None, typer.Option(help="What to do when a loss or gradient is not finite: stop or skip.")
     ] = None,
-    from_step: Annotated[
-        int | None, typer.Option(help="Resume from the checkpoint of this update and delete the later ones.")
-    ] = None,
+    from_step: int | None,
     devices: Annotated[
         int, typer.Option(help="Processes that train together on this machine, each on a device of its own.", min=1)
     ] = 1,
     restarts: Annotated[
         int, typer.Option(help="How often they are started again after one of them has failed.", min=0)
     ] = 0,
-    stop_when: StopWhen = None,
+    stop_when: StopWhen,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what it would take in memory and arithmetic, and train nothing.")
     ] = False,

@@ -10,7 +10,10 @@ import typer
 from ..errors import UserError
 from .console import say, stderr
 from .display import GridDisplay, end_of, print_summary
+from .options import described_by
 from .shared import (
+    COMPARE,
+    ConfigFile,
     EngineName,
     Imports,
     SettingOptions,
@@ -21,26 +24,16 @@ from .shared import (
     resumable,
 )
 
-TrialsOption = Annotated[
-    int | None, typer.Option(help="Number of trials that every search has; at least 5, its first ones.", min=1)
-]
-TrialsTogether = Annotated[
-    int,
-    typer.Option(
-        help="Trials of a search that are asked for at once after the first ones, without the losses of one another. "
-        "Which trials there are depends on it, and not on --processes.",
-        min=1,
-    ),
-]
+TrialsOption = Annotated[int | None, typer.Option(min=1)]
+TrialsTogether = Annotated[int, typer.Option(min=1)]
 
 
+@described_by(COMPARE)
 @resumable()
 def tune(
-    config: Annotated[
-        Path | None,
-        typer.Argument(metavar="CONFIG.toml", help="Configuration; every setting has its default without one."),
-    ] = None,
-    trials: TrialsOption = None,
+    config: ConfigFile = None,
+    *,
+    trials: TrialsOption,
     placement: Annotated[
         str | None,
         typer.Option(
@@ -67,11 +60,11 @@ def tune(
     ] = None,
     settings: SettingOptions = [],  # noqa: B006
     imports: Imports = [],  # noqa: B006
-    processes: Annotated[int, typer.Option(help="Number of runs at a time; 0 for one on each core.")] = 0,
-    engine: EngineName = None,
-    stop_when: StopWhen = None,
+    processes: int,
+    engine: EngineName,
+    stop_when: StopWhen,
     title: Annotated[str | None, typer.Option(help="Title of the report.  [default: Trials of peak rates]")] = None,
-    trials_together: TrialsTogether = 1,
+    trials_together: TrialsTogether,
 ) -> None:
     """Find the best peak learning rate of one configuration by a stated number of trials.
 

@@ -36,21 +36,25 @@ class DocumentsConfig:
     """What a corpus of documents is made of."""
 
     out: Path
+    """Folder of the corpus to make."""
     splits: Mapping[str, tuple[Path, ...]]
     """Name -> files of text or of records, or folders of `datasets`; "train" is required, "valid" is taken out of train
     where it is missing."""
     tokeniser: TokeniserKind | Path = "wordpiece"
-    """wordpiece or bpe to learn one, or a `tokenizer.json` to take."""
+    """Kind of tokeniser to learn, or a tokenizer.json to use."""
     vocabulary_size: int | None = None
-    """Of one that is learned; 30,000 where it is not said, BERT's."""
+    """Number of entries of a vocabulary that is learned, special tokens included. By default 30000."""  # BERT's
     lowercase: bool = False
-    """Of one that is learned."""
+    """Lower-case all text before a tokeniser is learned."""
     layout: TextLayout = "paragraphs"
+    """paragraphs: one on each line, and a blank line between documents, or a record for each; wikitext: as in WikiText.
+    """
     language: str = "en"
+    """Language by whose rules paragraphs are split into sentences."""
     field: str = FIELD
-    """What the text of a record is called, where the files hold records."""
+    """Field of the text where the files hold records."""
     processes: int = 1
-    """That work at once; the result does not depend on it. More than 1 needs an importable main module."""
+    """Number of processes that work at once; the corpus is the same for any."""  # >1 needs an importable main module
 
     def __post_init__(self) -> None:
         try:

@@ -16,25 +16,28 @@ class PrepareConfig:
     """What a corpus is made of. Raises UserError for values that cannot be meant."""
 
     out: Path
+    """Folder of the corpus to make."""
     source_language: str
     target_language: str
     splits: Mapping[str, tuple[Path, Path]]
     """Name -> (source file, target file); "train" is required, "valid" is taken out of train where it is missing."""
     vocabulary_size: int
-    """Entries of each side's vocabulary, special tokens included; of the shared one where `joint`."""
+    """Number of entries of the vocabulary, special tokens included, or of each one where they are separate."""
     joint: bool = False
     tokenise: bool = True
     """False: the text is Moses-tokenised already, as IWSLT14's files are."""
     lowercase: bool = False
+    """Lower-case all text."""
     min_tokens: int = 1
     """Words a side of a training pair needs, after tokenising and before BPE."""
     max_tokens: int = 175
+    """Drop training pairs of which a side has more words than this."""
     max_length_ratio: float = 1.5
-    """The longer side of a training pair may have so many times the words of the shorter."""
+    """Drop training pairs whose longer side has more words than this many times the shorter."""
     workers: int = 1
-    """Processes that work at once; the result does not depend on it. More than 1 needs an importable main module."""
+    """Number of processes that work at once; the corpus is the same for any."""  # >1 needs an importable main module
     fields: tuple[str, str] | None = None
-    """What the texts of both sides are called where files hold records; None for the codes of the languages."""
+    """Fields of the source and the target text where the files hold records. By default the codes of the languages."""
 
     def __post_init__(self) -> None:
         if "train" not in self.splits:

@@ -1,0 +1,140 @@
+"""Options whose words and defaults stand where they are used: in the docstring of a function, or below a class' fields.
+
+    @described_by("api/comparison.py:compare")
+    def compare(*, seeds: int, peak_lr: Annotated[str | None, "Separated by commas."]) -> None: ...
+
+`--seeds` has the help and the default that `seeds` has there. A string in `Annotated` follows the help: how the command
+line writes what Python takes as a value. A sentence that begins with "By default" becomes what stands in brackets, and
+the name of a parameter in backticks that of its option. An option with a help of its own keeps it.
+
+Sources are read and not imported: what they import takes torch's seconds, and `--help` answers at once.
+"""
+
+import ast
+import inspect
+import re
+from collections.abc import Callable, Collection, Mapping
+from copy import copy
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, TypeVar, get_args, get_origin
+
+import typer
+from typer.models import ArgumentInfo, OptionInfo
+
+_Verb = TypeVar("_Verb", bound=Callable[..., None])
+_PACKAGE = Path(__file__).parents[1]
+_EXPLAINED = re.compile(r"(?:^|(?<=[.;)] ))(\w+(?:, \w+)*): ")
+"""Where a docstring begins to explain parameters, one or several together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """What a source says of one of its parameters or fields."""
+
+    words: str
+    default: Any = inspect.Parameter.empty
+
+
+def described_by(*sources: str) -> Callable[[_Verb], _Verb]:
+    """Complete the options of a verb by what `sources`, FILE:NAME below the package, say; of two, the first.
+
+    Raises LookupError for an option that has no help, there or of its own.
+    """
+
+    def decorated(verb: _Verb) -> _Verb:
+        known: dict[str, Parameter] = {}
+        for source in reversed(sources):
+            file, _, name = source.partition(":")
+            known |= parameters_of(_PACKAGE / file, name)
+        signature = inspect.signature(verb)
+        options = {name: f"--{name.replace('_', '-')}" for name in signature.parameters}
+        completed = [_completed(one, known, options) for one in signature.parameters.values()]
+        verb.__signature__ = signature.replace(parameters=completed)  # type: ignore[attr-defined]
+        verb.__annotations__ = {one.name: one.annotation for one in completed}
+        return verb
+
+    return decorated
+
+
+@cache
+def parameters_of(file: Path, name: str) -> Mapping[str, Parameter]:
+    """The explained parameters of a function, or fields of a class. Raises LookupError where the file has none such."""
+    for node in ast.parse(file.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.ClassDef) and node.name == name:
+            return _fields(node)
+        if isinstance(node, ast.FunctionDef) and node.name == name:
+            return _arguments(node)
+    raise LookupError(f"{file} defines no {name}")
+
+
+def _arguments(function: ast.FunctionDef) -> dict[str, Parameter]:
+    given = function.args
+    positional = [*given.posonlyargs, *given.args]
+    defaults: list[ast.expr | None] = [*[None] * (len(positional) - len(given.defaults)), *given.defaults]
+    pairs = zip([*positional, *given.kwonlyargs], [*defaults, *given.kw_defaults], strict=True)
+    values = {argument.arg: _value(default) for argument, default in pairs}
+    if given.kwarg is not None:
+        values[given.kwarg.arg] = inspect.Parameter.empty
+    words = explanations(ast.get_docstring(function) or "", values)
+    return {name: Parameter(words[name], value) for name, value in values.items() if name in words}
+
+
+def _fields(owner: ast.ClassDef) -> dict[str, Parameter]:
+    found = {}
+    for node, after in zip(owner.body, [*owner.body[1:], None], strict=True):
+        match node, after:
+            case (
+                ast.AnnAssign(target=ast.Name(id=name), value=value),
+                ast.Expr(value=ast.Constant(value=str(words))),
+            ):
+                found[name] = Parameter(" ".join(words.split()), _value(value))
+    return found
+
+
+def _value(default: ast.expr | None) -> Any:
+    """What is written there, where that is a plain value."""
+    try:
+        return inspect.Parameter.empty if default is None else ast.literal_eval(default)
+    except ValueError:
+        return inspect.Parameter.empty
+
+
+def explanations(docstring: str, names: Collection[str]) -> dict[str, str]:
+    """What a docstring says of each parameter that it explains as "x: …"; errors that are raised end an explanation."""
+    found = {}
+    for paragraph in docstring.split("\n\n"):
+        text = " ".join(paragraph.split())
+        begins = [one for one in _EXPLAINED.finditer(text) if {*one[1].split(", ")} <= {*names}]
+        ends = [one.start() for one in begins[1:]] + [len(text)]
+        for one, end in zip(begins, ends, strict=bool(begins)):
+            words = re.split(r"(?<=\.) Raises ", text[one.end() : end])[0].strip()
+            found |= dict.fromkeys(one[1].split(", "), words)
+    return found
+
+
+def _completed(
+    parameter: inspect.Parameter, known: Mapping[str, Parameter], options: Mapping[str, str]
+) -> inspect.Parameter:
+    kind, *notes = get_args(parameter.annotation) if get_origin(parameter.annotation) is Annotated else (
+        parameter.annotation,
+    )  # fmt: skip
+    own = next((note for note in notes if isinstance(note, OptionInfo | ArgumentInfo)), typer.Option())
+    if own.help is not None:
+        return parameter
+    if parameter.name not in known:
+        raise LookupError(f"nothing says what {options[parameter.name]} is")
+    source, info = known[parameter.name], copy(own)
+    info.help = help_of(source.words, [note for note in notes if isinstance(note, str)], options)
+    default = source.default if parameter.default is inspect.Parameter.empty else parameter.default
+    return parameter.replace(annotation=Annotated[kind, info], default=default)
+
+
+def help_of(words: str, notations: Collection[str], options: Mapping[str, str]) -> str:
+    """An explanation as the help of an option, with what the command line adds, and its default last."""
+    said, by_default, default = words.partition("By default ")
+    named = re.sub(r"`(\w+)`", lambda name: options.get(name[1], name[0]), " ".join([said.strip(), *notations]))
+    if not re.match(r"\w+:", named):  # a value that is explained is written as it is typed
+        named = named[:1].upper() + named[1:]
+    return f"{named}  [default: {default.removesuffix('.')}]" if by_default else named

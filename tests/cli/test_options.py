@@ -1,0 +1,96 @@
+"""Options get their help and their defaults from the API: read as text here, and imported by these tests."""
+
+import importlib.util
+import inspect
+from pathlib import Path
+from typing import Annotated, Any
+
+import pytest
+import typer
+from typer.main import get_command
+
+import normscope
+from normscope.cli.main import app
+from normscope.cli.options import described_by, explanations, parameters_of
+from normscope.data.documents.prepare import DocumentsConfig
+from normscope.data.parallel.preparation import PrepareConfig
+
+ROOT = Path(__file__).parents[2]
+FUNCTIONS = [("api/comparison.py", normscope.compare), ("api/runs.py", normscope.train)]
+
+
+def manual_of(docstring: str, names: set[str]) -> dict[str, str]:
+    """What the manual says of each parameter, by its own reading of docstrings."""
+    spec = importlib.util.spec_from_file_location("docstrings", ROOT / "docs/site/docstrings.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    rows = [line for line in module.as_fields(inspect.cleandoc(docstring).splitlines(), names) if ":param" in line]
+    return dict(row.removeprefix(":param ").split(": ", 1) for row in rows)
+
+
+@pytest.mark.parametrize(("file", "function"), FUNCTIONS)
+def test_parameters_are_those_of_the_function_with_the_words_of_the_manual(file: str, function: Any) -> None:
+    found = parameters_of(ROOT / "src/normscope" / file, function.__name__)
+    signature = inspect.signature(function).parameters
+    words = manual_of(function.__doc__ or "", set(signature))
+    assert {name: one.words for name, one in found.items()} == words
+    plain = {name: signature[name].default for name in found if not callable(signature[name].default)}
+    assert {name: found[name].default for name in plain} == plain
+
+
+@pytest.mark.parametrize(
+    ("file", "config"), [("parallel/preparation.py", PrepareConfig), ("documents/prepare.py", DocumentsConfig)]
+)
+def test_fields_have_the_defaults_of_the_class(file: str, config: Any) -> None:
+    found = parameters_of(ROOT / "src/normscope/data" / file, config.__name__)
+    literal = {name: one.default for name, one in found.items() if one.default is not inspect.Parameter.empty}
+    assert literal
+    assert {name: config.__dataclass_fields__[name].default for name in literal} == literal
+
+
+def test_compare_runs_with_the_defaults_of_the_function() -> None:
+    verb: Any = get_command(app)
+    defaults = {option.name: option.default for option in verb.commands["compare"].params}
+    signature = inspect.signature(normscope.compare).parameters
+    shared = defaults.keys() & signature.keys() - {"placements", "settings"}
+    assert len(shared) > 12
+    assert {name: defaults[name] for name in shared} == {name: signature[name].default for name in shared}
+
+
+def test_an_explanation_ends_with_the_next_with_its_paragraph_and_with_errors() -> None:
+    text = (
+        "Do it. Note: this is none.\n\nrate, ends: rates\nof x. seeds: how many: 3. Raises ValueError for 0.\n\nMore."
+    )
+    assert explanations(text, {"rate", "ends", "seeds"}) == {
+        "rate": "rates of x.",
+        "ends": "rates of x.",
+        "seeds": "how many: 3.",
+    }
+
+
+def test_help_has_the_notation_names_options_and_ends_in_the_default() -> None:
+    @described_by("api/comparison.py:compare")
+    def verb(*, peak_lr: Annotated[str | None, "LOW:HIGH."], trials_together: int, processes: int = 7) -> None: ...
+
+    made = inspect.signature(verb).parameters
+    help_of = {name: one.annotation.__metadata__[0].help for name, one in made.items()}
+    default = "[default: the configuration's optimizer.peak_lr, or 3e-3]"
+    assert help_of["peak_lr"] == f"Peak learning rates. LOW:HIGH.  {default}"
+    assert help_of["trials_together"].endswith("and not on --processes.")
+    assert (made["peak_lr"].default, made["trials_together"].default, made["processes"].default) == (None, 1, 7)
+
+
+def test_own_help_stays_and_an_option_without_any_is_refused() -> None:
+    @described_by("api/comparison.py:compare")
+    def told(*, seeds: Annotated[int, typer.Option(help="Mine.")] = 2) -> None: ...
+
+    assert inspect.signature(told).parameters["seeds"].annotation.__metadata__[0].help == "Mine."
+    with pytest.raises(LookupError, match="nothing says what --sideways is"):
+
+        @described_by("api/comparison.py:compare")
+        def untold(*, sideways: int = 2) -> None: ...
+
+    with pytest.raises(LookupError, match="defines no absent"):
+        parameters_of(ROOT / "src/normscope/api/comparison.py", "absent")
