@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 
 from normscope.data.toy.language import toy_pairs, toy_sentences
-from normscope.data.toy.words import ToyWords, Word
+from normscope.data.toy.lexicon import ToyWords, Word
 
 DETERMINERS = {
     "den": {("masculine", "accusative"), ("plural", "dative")},

@@ -30,7 +30,7 @@ _EXPLAINED = re.compile(r"(?:^|(?<=[.;)] ))(\w+(?:, \w+)*): ")
 
 
 @dataclass(frozen=True, slots=True)
-class Parameter:
+class _Parameter:
     """What a source says of one of its parameters or fields."""
 
     words: str
@@ -44,7 +44,7 @@ def described_by(*sources: str) -> Callable[[_Verb], _Verb]:
     """
 
     def decorated(verb: _Verb) -> _Verb:
-        known: dict[str, Parameter] = {}
+        known: dict[str, _Parameter] = {}
         for source in reversed(sources):
             file, _, name = source.partition(":")
             known |= parameters_of(_PACKAGE / file, name)
@@ -59,7 +59,7 @@ def described_by(*sources: str) -> Callable[[_Verb], _Verb]:
 
 
 @cache
-def parameters_of(file: Path, name: str) -> Mapping[str, Parameter]:
+def parameters_of(file: Path, name: str) -> Mapping[str, _Parameter]:
     """The explained parameters of a function, or fields of a class. Raises LookupError where the file has none such."""
     for node in ast.parse(file.read_text(encoding="utf-8")).body:
         if isinstance(node, ast.ClassDef) and node.name == name:
@@ -69,7 +69,7 @@ def parameters_of(file: Path, name: str) -> Mapping[str, Parameter]:
     raise LookupError(f"{file} defines no {name}")
 
 
-def _arguments(function: ast.FunctionDef) -> dict[str, Parameter]:
+def _arguments(function: ast.FunctionDef) -> dict[str, _Parameter]:
     given = function.args
     positional = [*given.posonlyargs, *given.args]
     defaults: list[ast.expr | None] = [*[None] * (len(positional) - len(given.defaults)), *given.defaults]
@@ -78,10 +78,10 @@ def _arguments(function: ast.FunctionDef) -> dict[str, Parameter]:
     if given.kwarg is not None:
         values[given.kwarg.arg] = inspect.Parameter.empty
     words = explanations(ast.get_docstring(function) or "", values)
-    return {name: Parameter(words[name], value) for name, value in values.items() if name in words}
+    return {name: _Parameter(words[name], value) for name, value in values.items() if name in words}
 
 
-def _fields(owner: ast.ClassDef) -> dict[str, Parameter]:
+def _fields(owner: ast.ClassDef) -> dict[str, _Parameter]:
     found = {}
     for node, after in zip(owner.body, [*owner.body[1:], None], strict=True):
         match node, after:
@@ -89,7 +89,7 @@ def _fields(owner: ast.ClassDef) -> dict[str, Parameter]:
                 ast.AnnAssign(target=ast.Name(id=name), value=value),
                 ast.Expr(value=ast.Constant(value=str(words))),
             ):
-                found[name] = Parameter(" ".join(words.split()), _value(value))
+                found[name] = _Parameter(" ".join(words.split()), _value(value))
     return found
 
 
@@ -103,7 +103,7 @@ def _value(default: ast.expr | None) -> Any:
 
 def explanations(docstring: str, names: Collection[str]) -> dict[str, str]:
     """What a docstring says of each parameter that it explains as "x: …"; errors that are raised end an explanation."""
-    found = {}
+    found = dict[str, str]()
     for paragraph in docstring.split("\n\n"):
         text = " ".join(paragraph.split())
         begins = [one for one in _EXPLAINED.finditer(text) if {*one[1].split(", ")} <= {*names}]
@@ -115,7 +115,7 @@ def explanations(docstring: str, names: Collection[str]) -> dict[str, str]:
 
 
 def _completed(
-    parameter: inspect.Parameter, known: Mapping[str, Parameter], options: Mapping[str, str]
+    parameter: inspect.Parameter, known: Mapping[str, _Parameter], options: Mapping[str, str]
 ) -> inspect.Parameter:
     kind, *notes = get_args(parameter.annotation) if get_origin(parameter.annotation) is Annotated else (
         parameter.annotation,

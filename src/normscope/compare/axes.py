@@ -7,11 +7,11 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, pairwise, product
+from operator import attrgetter
 from typing import Any, TypeVar
 
 from ..errors import UserError, option
 from ..placement import registered
-from ..settings.tables import as_table, flat
 from ..tasks.registry import task_from_scratch
 from ..tasks.run_config import RunConfig
 from .grid import Grid, registered_name
@@ -103,7 +103,7 @@ def grid_of(base: RunConfig, places: Mapping[str, str], asked: AxisOptions) -> t
     places: by dotted key, what sets it in the configuration; the keys that it lacks are defaults. Raises UserError
     where two places give an axis differently.
     """
-    table, defaults = flat(as_table(base)), list[str]()
+    defaults = list[str]()
 
     def values(axis: _Axis, *parameters: tuple[str, Sequence[Any] | None]) -> list[Any]:
         given = [
@@ -112,7 +112,8 @@ def grid_of(base: RunConfig, places: Mapping[str, str], asked: AxisOptions) -> t
             if several is not None
         ]
         if axis.key in places:
-            given.append((f"{places[axis.key]} gives {axis.key} = {table[axis.key]}", [table[axis.key]]))
+            value = attrgetter(axis.key)(base)
+            given.append((f"{places[axis.key]} gives {axis.key} = {value}", [value]))
         for (one, these), (other, those) in combinations(given, 2):
             if set(these) != set(those):
                 raise UserError(f"{one}, but {other}: leave one of them out")

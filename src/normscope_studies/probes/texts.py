@@ -17,7 +17,7 @@ from normscope.data.documents.stretches import Stretches
 from normscope.data.documents.tokeniser import SEP
 from normscope.data.opening import TextDataConfig, open_documents
 from normscope.data.toy.language import toy_sentences, toy_words
-from normscope.data.toy.words import ToyWords, Word
+from normscope.data.toy.lexicon import ToyWords, Word
 from normscope.model import LanguageModel, Layout
 from normscope.tasks.protocol import TrainingBatch
 

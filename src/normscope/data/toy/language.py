@@ -20,8 +20,7 @@ from typing import Final, NamedTuple
 from ...errors import UserError
 from ..order import StableDraw
 from . import lexicon as lex
-from .lexicon import ACCUSATIVE, DATIVE, NOMINATIVE, PLURAL, SINGULAR
-from .words import ToyWords, agreeing, inflected, pronoun, word
+from .lexicon import ACCUSATIVE, DATIVE, NOMINATIVE, PLURAL, SINGULAR, ToyWords, agreeing, inflected, pronoun, word
 
 SPLITS: Final = ("train", "valid", "test")
 
