@@ -7,8 +7,11 @@ from normscope.placement import named, registered
 from normscope.theory.predict import ModelSetting
 
 from ..depth.measure import encoder_placements
+from ..engine.checks import check_least, check_positive
 from ..theory.simulation import Simulation
 
+MATRIX_NAMES = {"value": "W_V", "ffn_in": "W₁", "ffn_out": "W₂"}
+"""Matrices whose gradients are compared, with how they are printed."""
 EIGHT = ("post-ln", "pre-ln", "deepnorm", "rezero", "peri-ln", "residual", "lns", "b2t")
 
 
@@ -39,12 +42,8 @@ class HiddenStateConfig:
     loose_limit_percent: float = 5.0
 
     def __post_init__(self) -> None:
-        for name in ("deep_draws", "draws"):
-            if getattr(self, name) < 2:
-                raise ValueError(f"{name} must be at least 2, for a standard error, got {getattr(self, name)}")
-        for name in ("q_limit_percent", "gradient_limit_percent", "loose_limit_percent"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
+        check_least(self, deep_draws=2, draws=2)
+        check_positive(self, "q_limit_percent", "gradient_limit_percent", "loose_limit_percent")
         if self.blocks < 2 or self.blocks % 2:
             raise ValueError(f"blocks must be even and at least 2, got {self.blocks}")
         if not self.deep:
@@ -106,3 +105,8 @@ def draws_of(placement: str, model: ModelSetting, draws: int) -> list[dict[str, 
     simulation = Simulation(placement, model)
     found = [simulation.draw(seed) for seed in range(1, draws + 1)]
     return [{kind: {"q": one.q, **one.squares} for kind, one in draw.items()} for draw in found]
+
+
+def root_of(matrix: str) -> str:
+    """The name of the root mean square of a matrix's gradient norms; the matrix's own is that of their mean."""
+    return f"{matrix}_root_mean_square"
