@@ -97,11 +97,14 @@ def tables(
     found: _Curves, orders: Mapping[tuple[str, str], DepthExponent], config: AmplificationTheoryConfig
 ) -> list[StudyTable]:
     """How far every prediction is off, and exponents of depth beside the papers' orders."""
+
+    def percent(update: str, what: str, of: str) -> Callable[[Any], float]:
+        return lambda row: 100 * float(getattr(found[*row, update][what], of)[0])
+
     off: _Columns = [("placement", lambda row: named(row[0]).title), ("blocks", lambda row: str(row[1]))]
     for update, what in product(config.updates, _WHAT):
         heading = f"{update}: own off by %" if what == "own" else what
-        off.append((heading, lambda row, at=(update, what): 100 * float(found[*row, at[0]][at[1]].deviation[0])))
-        off.append(("± s.e.", lambda row, at=(update, what): 100 * float(found[*row, at[0]][at[1]].relative_error[0])))
+        off += [(heading, percent(update, what, "deviation")), ("± s.e.", percent(update, what, "relative_error"))]
     ends, depths = config.predicted_depths, config.blocks
     return [
         table("Measured over predicted, in per cent above 1", product(config.placements, config.blocks), off),

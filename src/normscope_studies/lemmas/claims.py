@@ -12,7 +12,7 @@ from normscope.evidence.judging import Answer, all_hold, by_place, each_between
 from normscope.measure import Estimate
 from normscope.report.words import number, percentage, span
 
-from ..engine.claims import around, by_names, claim, judged
+from ..engine.claims import around, by_names, claim, judged, shown_span
 from ..engine.page import Claim
 from ..theory import corrected, paper
 from .measure import STEPS, LemmasConfig
@@ -43,13 +43,14 @@ def claims(
 
 def _lemma_1(config: LemmasConfig, of: Estimates) -> Claim:
     spread, expected = float(of["relu deviation"].mean.mean()), math.sqrt(5 / config.width)
+    share = paper.relu_squared_norm(width=1)
     return claim(
         "Lemma 1",
         "E‖ReLU(X)‖² = σ² d / 2 for X ~ N(0, σ² I_d).",
         source="Xiong et al. 2020, lemma 1",
         value="E‖ReLU(X)‖² / (σ² d)",
         holds=by_names(of["relu"], [f"σ = {sigma:g}" for sigma in config.sigmas]),
-        **around(0.5, 0.5 * EQUAL_WITHIN),
+        **around(share, share * EQUAL_WITHIN),
         shown=partial(with_interval, decimals=5),
         beside=f"The standard deviation of a single vector's is {percentage(spread, 2)} of the mean, √(5/d) = "
         f"{percentage(expected, 2)}.",
@@ -60,14 +61,14 @@ def _post_ln(config: LemmasConfig, of: Estimates, hidden_off: float) -> list[Cla
     """What the last norm of a block reads; all steps, each of which holds where it does in all blocks; the state."""
     bounds = {step: np.array(paper.post_ln_squared_norm(step, width=1)) for step in range(1, STEPS)}
     steps = [all_hold(_within(of[f"step {step}"], *ends)) for step, ends in bounds.items()]
-    ranges = (f"x{sup} {span(of[f'step {step}'].mean)}" for step, sup in zip(bounds, "¹²³⁴⁵", strict=True))
+    ranges = (f"x{sup} {shown_span(of[f'step {step}'])}" for step, sup in zip(bounds, "¹²³⁴⁵", strict=True))
     last, hidden = of["step 5"], of["step 0"]
     return [
         judged(
             name="Lemma 2, Post-LN, before the last norm",
             statement="E‖x^{post,5}‖² = 3d/2 in every layer.",
             source="Xiong et al. 2020, lemma 2, eq. (13)",
-            found=f"{number(last.mean.mean(), 4)} d on average over blocks, from {span(last.mean, 4)} d, each "
+            found=f"{number(last.mean.mean(), 4)} d on average over blocks, from {span(last.mean.tolist(), 4)} d, each "
             f"± {number(last.half_width.max(), 4)} d at most.",
             holds=by_place(_within(last, *2 * [corrected.post_ln_squared_norm(width=1)]), "layer"),
         ),
