@@ -12,7 +12,7 @@ from gpu.timing import set_precision, synchronise
 from normscope.model import Layout
 from normscope.theory.predict import ModelSetting, predict
 from normscope.train.device import Precision, autocast
-from normscope_studies.theory.simulation import SEQUENCES, Simulation, mean_of
+from normscope_studies.theory.simulation import SEQUENCES, Simulation
 
 PLACEMENTS = ("post-ln", "pre-ln", "deepnorm", "peri-ln")
 MATRIX = "ffn_out"
@@ -38,13 +38,13 @@ def _measured(where: Where, placement: str, precision: Precision) -> Measured:
     simulation.layout = Layout(torch.full((SEQUENCES,), model.tokens), where.device)
     begun = time.perf_counter()
     with torch.device(where.device), autocast(where.device, precision):
-        drawn = mean_of([simulation.draw(seed)["encoder"] for seed in range(1, draws + 1)])
+        drawn = [simulation.draw(seed)["encoder"] for seed in range(1, draws + 1)]
     synchronise(where)
     theory = predict(placement, model)["encoder"]
     return {
         "seconds": (time.perf_counter() - begun) / draws,
-        "q": drawn.q.tolist(),
-        "gradient_norm": drawn.gradient_norm[MATRIX].tolist(),
+        "q": np.mean([one.q for one in drawn], axis=0).tolist(),
+        "gradient_norm": np.sqrt(np.mean([one.squares[MATRIX] for one in drawn], axis=0)).tolist(),
         "predicted_q": theory.q.tolist(),
         "predicted_gradient_norm": theory.gradient_norm[MATRIX].tolist(),
     }

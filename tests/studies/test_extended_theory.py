@@ -16,11 +16,11 @@ from normscope_studies.extended_theory import measure as extended_measure
 from normscope_studies.extended_theory import study as extended_theory
 from normscope_studies.extended_theory.claims import DECAY, Profile, claims, pre_profile, profile
 from normscope_studies.extended_theory.measure import CASES, LETTERS, W2, StackCase, measured
-from normscope_studies.extended_theory.study import PRE, SCALES, STUDY
+from normscope_studies.extended_theory.study import PRE, STUDY
 from normscope_studies.theory import corrected, paper
-from normscope_studies.theory.simulation import simulate
+from normscope_studies.theory.simulation import Simulation
 
-SMOKE = SCALES["smoke"].config
+SMOKE = STUDY.scales["smoke"].config
 SEEDS = 3
 ONE_TOKEN = CASES["encoder-1"]
 
@@ -46,7 +46,8 @@ class TestMeasurement:
         assert paper.post_ln_gradient_profile(8)[0] < 0.25
 
     def test_a_sequence_of_one_token_has_no_pairs(self):
-        drawn = simulate("post-ln", ONE_TOKEN.model(blocks=2, width=16, tokens=5, vocabulary=20), 1)["encoder"]
+        model = ONE_TOKEN.model(blocks=2, width=16, tokens=5, vocabulary=20)
+        drawn = Simulation("post-ln", model).draw(1)["encoder"]
         assert np.isnan(drawn.p).all()
         assert np.isfinite(drawn.q).all()
 
@@ -164,11 +165,11 @@ class TestStudy:
         def stopping(placement, *arguments):
             if placement == PRE:
                 raise KeyboardInterrupt
-            return simulate(placement, *arguments)
+            return Simulation(placement, *arguments)
 
         killed = Pieces(tmp_path)
         with monkeypatch.context() as patch:
-            patch.setattr(extended_measure, "simulate", stopping)
+            patch.setattr(extended_measure, "Simulation", stopping)
             with pytest.raises(KeyboardInterrupt):
                 STUDY.run(SMOKE, killed)
         rest = Pieces(tmp_path)

@@ -1,11 +1,11 @@
-"""Stacks as drawn: their moments and gradients against plain autograd, draws that come again, and means of them."""
+"""Stacks as drawn: their moments and gradients against plain autograd, and draws that come again."""
 
 import numpy as np
 import pytest
 import torch
 
 from normscope.theory.predict import ModelSetting
-from normscope_studies.theory.simulation import SEQUENCES, Simulation, StackDraw, mean_of, simulate
+from normscope_studies.theory.simulation import SEQUENCES, Simulation
 
 ENCODER = ModelSetting(blocks=2, width=16, ffn_width=24, tokens=5, vocabulary=30)
 PAIR = ModelSetting(
@@ -70,20 +70,6 @@ def test_a_draw_comes_again_and_draws_differ():
     for name, square in first.squares.items():
         np.testing.assert_array_equal(square, again.squares[name])
     assert not np.array_equal(first.q, second.q)
-
-
-def test_means():
-    one, two = (StackDraw(q=np.array([x]), p=np.array([0.0]), squares={"value": np.array([x**2])}) for x in (1.0, 7.0))
-    mean = mean_of([one, two])
-    assert mean.q.tolist() == [4.0]
-    assert mean.gradient_norm["value"].tolist() == [5.0]
-    with pytest.raises(ValueError, match="no draws"):
-        mean_of([])
-
-
-def test_seeds_of_simulate_do_not_overlap():
-    draws = [Simulation("pre-ln", ENCODER).draw(seed)["encoder"].q for seed in (2, 3)]
-    np.testing.assert_allclose(simulate("pre-ln", ENCODER, 2, seed=1)["encoder"].q, np.mean(draws, axis=0))
 
 
 def test_what_cannot_be_drawn():

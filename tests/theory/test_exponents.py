@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
+from draws import simulate
 from normscope.theory.predict import QUANTITIES, ModelSetting, exponents, fitted, predict
 from normscope_studies.theory.corrected import pre_ln_stream
-from normscope_studies.theory.simulation import simulate
 
 MODEL = ModelSetting(width=64, ffn_width=64, vocabulary=500)
 

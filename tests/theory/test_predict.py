@@ -9,6 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from draws import simulate
 from normscope.model.embedding import sinusoids
 from normscope.placement import named, register, registered
 from normscope.placement.formulas.pre_ln import PreLN
@@ -18,7 +19,6 @@ from normscope.theory.moments import Unpredictable
 from normscope.theory.predict import ModelSetting, predict
 from normscope.theory.settings import SETTINGS, RepeatedTokens
 from normscope.theory.stream import MomentStack, StreamSetting
-from normscope_studies.theory.simulation import simulate
 from placement.expected import described, expected
 
 PREDICTED = {name: p for name, p in registered().items() if not expected(name).refused_by_theory}

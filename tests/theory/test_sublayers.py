@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from draws import simulate
 from normscope.placement import Placement, register
 from normscope.theory.mixing import LinearMap, Products, outer_norm, sharpened, softmax_square, uniform
 from normscope.theory.predict import ModelSetting, predict
 from normscope.theory.sublayers import Map, attention, feed_forward
-from normscope_studies.theory.simulation import simulate
 
 PRODUCTS = st.tuples(st.floats(0.01, 10), st.floats(-0.05, 1)).map(lambda x: Products(x[0], x[0] * x[1]))
 SEQUENCES = 3

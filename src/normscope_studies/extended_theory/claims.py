@@ -5,11 +5,10 @@
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from normscope.evidence.estimates import Floats, estimate, exponent, slopes, with_interval
+from normscope.evidence.estimates import Floats, estimate, part, slopes
 from normscope.evidence.judging import Answer, all_hold, between, by_setting, lies_within
 from normscope.measure import Estimate
 from normscope.placement import named
@@ -17,7 +16,7 @@ from normscope.report.words import number, span
 from normscope.theory.predict import predict
 from normscope.theory.settings import ModelSetting
 
-from ..engine.claims import judged
+from ..engine.claims import around, claim, judged, shown_span
 from ..engine.page import Claim
 from ..theory import corrected, paper
 from .measure import LETTERS, W2, StackCase
@@ -71,122 +70,24 @@ class Profile:
         """Measured / predicted ‖∂L/∂W₂‖, (L,)."""
         return estimate(self.norms_SL[W2] / self.predicted_L[W2])
 
+    @property
+    def expected_slope(self) -> float:
+        """½ ln(1 + a) for Post-LN, a the share of cross-attention."""
+        return 0.5 * math.log1p(self.cross_share)
+
 
 def profile(placement: str, case: StackCase, model: ModelSetting, norms_SL: Mapping[str, Floats]) -> Profile:
     """The measured curves with what is predicted for them."""
     predictions = predict(placement, model)
-    looked_at = predictions[case.looked_at]
+    norms, share = predictions[case.looked_at].gradient_norm, 0.0
+    if model.stack == "encoder-decoder":
+        # Of the memory's tokens, that are normalised: a (1 + (n-1) ρ) / n, ρ their cosine.
+        rho = float(np.asarray(predictions["encoder"].p)[-1] / np.asarray(predictions["encoder"].q)[-1])
+        gain = {"theory": corrected.PAPER_SHARES, "paper": corrected.FAIRSEQ_SHARES}[case.setting].attention
+        share = gain * corrected.uniform_attention_share(rho, tokens=model.tokens)
+    predicted_L = {name: np.asarray(norms[name], dtype=np.float64) for name in LETTERS}
     return Profile(
-        placement=placement,
-        case=case,
-        model=model,
-        norms_SL=norms_SL,
-        predicted_L={name: np.asarray(looked_at.gradient_norm[name], dtype=np.float64) for name in LETTERS},
-        cross_share=0.0 if model.stack != "encoder-decoder" else _cross_share(case, model, predictions["encoder"]),
-    )
-
-
-def _cross_share(case: StackCase, model: ModelSetting, encoder: Any) -> float:
-    """Of the memory's tokens, that are normalised: a (1 + (n-1) ρ) / n, ρ their cosine."""
-    rho = float(np.asarray(encoder.p)[-1] / np.asarray(encoder.q)[-1])
-    gain = {"theory": corrected.PAPER_SHARES, "paper": corrected.FAIRSEQ_SHARES}[case.setting].attention
-    return gain * corrected.uniform_attention_share(rho, tokens=model.tokens)
-
-
-def claims(post: Sequence[Profile], pre: Sequence[Profile]) -> list[Claim]:
-    """Of profiles of Post-LN and Pre-LN in the same cases and depths."""
-    return [
-        _decay(post),
-        _cross(post),
-        _flat_post([p for p in post if not p.cross_share]),
-        _independent(pre),
-        _pre_profile([p for p in pre if p.case.stack == "encoder"]),
-        _top(pre),
-        _everywhere(pre),
-        _bottom(pre, post),
-        _prediction([*post, *pre]),
-    ]
-
-
-def each(profiles: Iterable[Profile], holds: Callable[[Profile], Answer]) -> dict[str, Answer]:
-    """By case, depths together where they agree."""
-    return by_setting({(p.case.title, p.blocks): holds(p) for p in profiles}, "blocks")
-
-
-def at_depth(profiles: Sequence[Profile], names: Sequence[str], block: int) -> dict[str, Estimate]:
-    """Exponent over the number of blocks of one block's gradient (-1 the last), by matrix, for profiles of one case.
-
-    The shallowest is left out where three remain: orders are for large L.
-    """
-    deep = sorted(profiles, key=lambda p: p.blocks)
-    deep = deep[1:] if len(deep) > 3 else deep
-    depths = [p.blocks for p in deep]
-    return {name: exponent(depths, np.stack([p.norms_SL[name][:, block] for p in deep], 1)) for name in names}
-
-
-def by_case(profiles: Iterable[Profile]) -> dict[str, list[Profile]]:
-    found: dict[str, list[Profile]] = {}
-    for one in profiles:
-        found.setdefault(one.case.title, []).append(one)
-    return found
-
-
-def _decay(post: Sequence[Profile]) -> Claim:
-    factor = paper.post_ln_gradient_profile(2)[0]
-    return judged(
-        name="Appendix F, Post-LN: exponential decay",
-        statement="“There exists a term O((2/3)^{(L−l)/2}), which exponentially decreases as l goes smaller”: a factor "
-        f"{factor:.3f} a block, {DECAY:.3f} in ln ‖∂L/∂W₂‖. Held to be so where it is more than half of that.",
-        source=_SOURCE,
-        found=f"Slope of ln ‖∂L/∂W₂‖ per block: {_slopes(post)}.",
-        holds=each(post, lambda p: between(p.slope(), least=DECAY / 2)),
-    )
-
-
-def _cross(post: Sequence[Profile]) -> Claim:
-    crossed = [p for p in post if p.cross_share]
-    expected = _over_depths(crossed, expected_slope)
-    return judged(
-        name="Corrected, Post-LN: decoders decay through cross-attention",
-        statement="A decoder's gradient falls by 1/√(1+a) a block, a being the power that cross-attention adds, "
-        f"because that part of what passes the norm came from the encoder. Expected slope per block: 0 without "
-        f"cross-attention; {expected}.",
-        source="corrected",
-        found=f"Slope of ln ‖∂L/∂W₂‖ per block: {_slopes([p for p in post if p.case.looked_at == 'decoder'])}.",
-        holds=each(
-            [p for p in post if p.case.looked_at == "decoder"],
-            lambda p: lies_within(p.slope(), expected_slope(p), CROSS_WITHIN * expected_slope(p) or FLAT_WITHIN),
-        ),
-    )
-
-
-def expected_slope(one: Profile) -> float:
-    """½ ln(1 + a) for Post-LN, a the share of cross-attention."""
-    return 0.5 * math.log1p(one.cross_share)
-
-
-def _flat_post(post: Sequence[Profile]) -> Claim:
-    return judged(
-        name="Corrected, Post-LN: no decay without cross-attention",
-        statement=f"The residual feed-forward's gain cancels the norm's factor: a slope of 0 within {FLAT_WITHIN:.3f}.",
-        source="corrected",
-        found=f"Slope of ln ‖∂L/∂W₂‖ per block: {_slopes(post)}. First block over last: {_over_depths(post, _ends)}.",
-        holds=each(post, lambda p: lies_within(p.slope(), 0.0, FLAT_WITHIN)),
-    )
-
-
-def _independent(pre: Sequence[Profile]) -> Claim:
-    def middle(one: Profile) -> Estimate:
-        relative_SL = one.norms_SL[W2] / one.norms_SL[W2][:, -1:]
-        return estimate(relative_SL[:, one.blocks // 2 - 1])
-
-    return judged(
-        name="Appendix F, Pre-LN: independent of the layer",
-        statement="The gradient “is independent of l when l is large”: from the middle block to the last it stays the "
-        "same.",
-        source=_SOURCE,
-        found=f"Middle block over last: {_over_depths(pre, lambda p: float(middle(p).mean))}.",
-        holds=each(pre, lambda p: lies_within(middle(p), 1.0, SAME_WITHIN)),
+        placement=placement, case=case, model=model, norms_SL=norms_SL, predicted_L=predicted_L, cross_share=share
     )
 
 
@@ -196,78 +97,140 @@ def pre_profile(one: Profile) -> Floats:
     return np.array(corrected.pre_ln_gradient_profile(stream))
 
 
-def _pre_profile(pre: Sequence[Profile]) -> Claim:
-    def ratio(one: Profile) -> Estimate:
-        return estimate(one.norms_SL[W2] / one.norms_SL[W2][:, -1:] / pre_profile(one))
-
-    return judged(
-        name="Corrected, Pre-LN: as 1/√q",
-        statement="‖∂L/∂W₂‖ of block l over the last's is √(q_L / q_l), q = E‖x‖²/d of the stream: exact in mean field "
-        f"where gradients of positions have nothing in common. Held to be so within {100 * PROFILE_WITHIN:.0f} % in "
-        "every block.",
-        source="corrected",
-        found=f"First block over last: {_over_depths(pre, _ends)}; expected: "
-        f"{_over_depths(pre, lambda p: float(pre_profile(p)[0]))}.",
-        holds=each(pre, lambda p: lies_within(ratio(p), 1.0, PROFILE_WITHIN)),
-    )
+def by_case(profiles: Sequence[Profile]) -> dict[str, list[Profile]]:
+    titles = dict.fromkeys(p.case.title for p in profiles)
+    return {title: [p for p in profiles if p.case.title == title] for title in titles}
 
 
-def _top(pre: Sequence[Profile]) -> Claim:
-    found = {title: at_depth(own, [W2], -1)[W2] for title, own in by_case(pre).items()}
-    return judged(
-        name="Section 3.3, Pre-LN: 1/√L at the top",
-        statement="The last block's gradient falls as 1/√L.",
-        source="Xiong et al. 2020, theorem 1",
-        found="Exponent of the last block's ‖∂L/∂W₂‖ over L: " + _exponents(found) + ".",
-        holds={title: lies_within(value, -0.5, EXPONENT_WITHIN) for title, value in found.items()},
-    )
+def over_depth(profiles: Sequence[Profile], block: int) -> dict[str, Estimate]:
+    """By case, exponents over the number of blocks of one block's gradients (-1 the last), in the order of `LETTERS`.
+
+    The shallowest is left out where three remain: orders are for large L.
+    """
+    found = {}
+    for title, own in by_case(profiles).items():
+        deep = sorted(own, key=lambda p: p.blocks)[1 if len(own) > 3 else 0 :]
+        depths = np.log([p.blocks for p in deep])
+        norms = [np.stack([p.norms_SL[name][:, block] for p in deep], 1) for name in LETTERS]
+        found[title] = estimate(np.stack([slopes(depths, norms_SX) for norms_SX in norms], 1))
+    return found
 
 
-def _everywhere(pre: Sequence[Profile]) -> Claim:
-    found = {title: at_depth(own, list(LETTERS), 0) for title, own in by_case(pre).items()}
-    answers = {
-        title: [lies_within(value, -0.5, EXPONENT_WITHIN) for value in values.values()]
-        for title, values in found.items()
-    }
-    return judged(
-        name="Section 3.3, Pre-LN: 1/√L for all parameters",
-        statement="“The gradients of all parameters will be normalized by √L”: the first block's fall as 1/√L too.",
-        source="Xiong et al. 2020, section 3.3",
-        found="Exponent of the first block's gradients over L, least to greatest of W₂, W₁ and W_V: "
-        + "; ".join(f"{t} {span([float(e.mean) for e in values.values()])}" for t, values in found.items())
-        + ".",
-        holds={title: all_hold(found) for title, found in answers.items()},
-    )
-
-
-def _bottom(pre: Sequence[Profile], post: Sequence[Profile]) -> Claim:
-    found = {title: at_depth(own, [W2], 0)[W2] for title, own in by_case(pre).items()}
-    ratios = first_over_post(pre, post)
-    encoders = [p for p in pre if p.case.stack == "encoder"]
-    return judged(
-        name="Corrected, Pre-LN: the bottom does not fall with depth",
-        statement="The first block's gradient has nothing of 1/√L in it: an exponent of 0.",
-        source="corrected",
-        found=f"Exponent of the first block's ‖∂L/∂W₂‖ over L: {_exponents(found)}. Over Post-LN's: "
-        f"{_over_depths(encoders, lambda p: ratios[p.case, p.blocks])}.",
-        holds={title: lies_within(value, 0.0, EXPONENT_WITHIN) for title, value in found.items()},
-    )
-
-
-def first_over_post(pre: Sequence[Profile], post: Sequence[Profile]) -> dict[tuple[StackCase, int], float]:
+def first_over_post(pre: Sequence[Profile], post: Sequence[Profile]) -> dict[tuple[str, int], float]:
     """First block's mean ‖∂L/∂W₂‖ of Pre-LN over Post-LN's, by case and depth; both are in the same order."""
+    firsts = ([float(one.norms_SL[W2][:, 0].mean()) for one in side] for side in (pre, post))
+    return {(one.case.title, one.blocks): a / b for one, a, b in zip(pre, *firsts, strict=True)}
 
-    def first(one: Profile) -> float:
-        return float(one.norms_SL[W2][:, 0].mean())
 
-    return {(a.case, a.blocks): first(a) / first(b) for a, b in zip(pre, post, strict=True)}
+def claims(post: Sequence[Profile], pre: Sequence[Profile]) -> list[Claim]:
+    """Of profiles of Post-LN and Pre-LN in the same cases and depths."""
+    return [*_of_post_ln(post), *_of_pre_ln(pre, post), _prediction([*post, *pre])]
+
+
+def _of_post_ln(post: Sequence[Profile]) -> list[Claim]:
+    """Exponential decay, the decay through cross-attention in its place, and none without."""
+    plain = [p for p in post if not p.cross_share]
+    decoders = [p for p in post if p.case.looked_at == "decoder"]
+    expected = _over_depths([p for p in post if p.cross_share], lambda p: p.expected_slope)
+    return [
+        judged(
+            name="Appendix F, Post-LN: exponential decay",
+            statement="“There exists a term O((2/3)^{(L−l)/2}), which exponentially decreases as l goes smaller”: a "
+            f"factor {paper.post_ln_gradient_profile(2)[0]:.3f} a block, {DECAY:.3f} in ln ‖∂L/∂W₂‖. Held to be so "
+            "where it is more than half of that.",
+            source=_SOURCE,
+            found=f"Slope of ln ‖∂L/∂W₂‖ per block: {_slopes(post)}.",
+            holds=_each(post, lambda p: between(p.slope(), least=DECAY / 2)),
+        ),
+        judged(
+            name="Corrected, Post-LN: decoders decay through cross-attention",
+            statement="A decoder's gradient falls by 1/√(1+a) a block, a being the power that cross-attention adds, "
+            "because that part of what passes the norm came from the encoder. Expected slope per block: 0 without "
+            f"cross-attention; {expected}.",
+            source="corrected",
+            found=f"Slope of ln ‖∂L/∂W₂‖ per block: {_slopes(decoders)}.",
+            holds=_each(
+                decoders,
+                lambda p: lies_within(p.slope(), p.expected_slope, CROSS_WITHIN * p.expected_slope or FLAT_WITHIN),
+            ),
+        ),
+        judged(
+            name="Corrected, Post-LN: no decay without cross-attention",
+            statement=f"The residual feed-forward's gain cancels the norm's factor: a slope of 0 within "
+            f"{FLAT_WITHIN:.3f}.",
+            source="corrected",
+            found=f"Slope of ln ‖∂L/∂W₂‖ per block: {_slopes(plain)}. First block over last: "
+            f"{_over_depths(plain, lambda p: float(p.relative.mean[0]))}.",
+            holds=_each(plain, lambda p: lies_within(p.slope(), 0.0, FLAT_WITHIN)),
+        ),
+    ]
+
+
+def _of_pre_ln(pre: Sequence[Profile], post: Sequence[Profile]) -> list[Claim]:
+    """Along a stack, as the paper has it and as it is; then the ends over the depth."""
+    encoders = [p for p in pre if p.case.stack == "encoder"]
+    firsts, lasts = (over_depth(pre, block) for block in (0, -1))
+    ratios = first_over_post(pre, post)
+    below = _over_depths(encoders, lambda p: ratios[p.case.title, p.blocks])
+
+    def middle(one: Profile) -> Estimate:
+        return part(one.relative, one.blocks // 2 - 1)
+
+    return [
+        judged(
+            name="Appendix F, Pre-LN: independent of the layer",
+            statement="The gradient “is independent of l when l is large”: from the middle block to the last it stays "
+            "the same.",
+            source=_SOURCE,
+            found=f"Middle block over last: {_over_depths(pre, lambda p: float(middle(p).mean))}.",
+            holds=_each(pre, lambda p: lies_within(middle(p), 1.0, SAME_WITHIN)),
+        ),
+        judged(
+            name="Corrected, Pre-LN: as 1/√q",
+            statement="‖∂L/∂W₂‖ of block l over the last's is √(q_L / q_l), q = E‖x‖²/d of the stream: exact in mean "
+            "field where gradients of positions have nothing in common. Held to be so within "
+            f"{100 * PROFILE_WITHIN:.0f} % in every block.",
+            source="corrected",
+            found=f"First block over last: {_over_depths(encoders, lambda p: float(p.relative.mean[0]))}; expected: "
+            f"{_over_depths(encoders, lambda p: float(pre_profile(p)[0]))}.",
+            holds=_each(
+                encoders,
+                lambda p: lies_within(
+                    estimate(p.norms_SL[W2] / p.norms_SL[W2][:, -1:] / pre_profile(p)), 1.0, PROFILE_WITHIN
+                ),
+            ),
+        ),
+        claim(
+            "Section 3.3, Pre-LN: 1/√L at the top",
+            "The last block's gradient falls as 1/√L.",
+            source="Xiong et al. 2020, theorem 1",
+            value="exponent of the last block's ‖∂L/∂W₂‖ over L",
+            holds={title: part(found, 0) for title, found in lasts.items()},
+            **around(-0.5, EXPONENT_WITHIN),
+        ),
+        claim(
+            "Section 3.3, Pre-LN: 1/√L for all parameters",
+            "“The gradients of all parameters will be normalized by √L”: the first block's fall as 1/√L too.",
+            source="Xiong et al. 2020, section 3.3",
+            value="exponent of the first block's gradients over L, least to greatest of W₂, W₁ and W_V",
+            holds=firsts,
+            **around(-0.5, EXPONENT_WITHIN),
+            shown=shown_span,
+        ),
+        claim(
+            "Corrected, Pre-LN: the bottom does not fall with depth",
+            "The first block's gradient has nothing of 1/√L in it: an exponent of 0.",
+            source="corrected",
+            value="exponent of the first block's ‖∂L/∂W₂‖ over L",
+            holds={title: part(found, 0) for title, found in firsts.items()},
+            **around(0.0, EXPONENT_WITHIN),
+            beside=f"Over Post-LN's: {below}.",
+        ),
+    ]
 
 
 def _prediction(profiles: Sequence[Profile]) -> Claim:
-    def furthest(one: Profile) -> float:
-        return float(np.abs(np.log(one.over_predicted.mean)).max())
-
-    worst = max(profiles, key=furthest)
+    worst = max(profiles, key=lambda p: float(np.abs(np.log(p.over_predicted.mean)).max()))
     answers: dict[tuple[str, int], list[Answer]] = {}
     for one in profiles:
         answer = lies_within(one.over_predicted, 1.0, PREDICTED_WITHIN)
@@ -277,9 +240,14 @@ def _prediction(profiles: Sequence[Profile]) -> Claim:
         statement=f"The mean field gives ‖∂L/∂W₂‖ of every block within {100 * PREDICTED_WITHIN:.0f} %, in all stacks.",
         source="this program's theory",
         found=f"Measured / predicted is furthest from 1 in {named(worst.placement).title}, {worst.case.title} of "
-        f"{worst.blocks} blocks: {span(worst.over_predicted.mean.tolist())}.",
+        f"{worst.blocks} blocks: {shown_span(worst.over_predicted)}.",
         holds=by_setting({where: all_hold(found) for where, found in answers.items()}, "blocks"),
     )
+
+
+def _each(profiles: Iterable[Profile], holds: Callable[[Profile], Answer]) -> dict[str, Answer]:
+    """By case, depths together where they agree."""
+    return by_setting({(p.case.title, p.blocks): holds(p) for p in profiles}, "blocks")
 
 
 def _slopes(profiles: Sequence[Profile]) -> str:
@@ -290,11 +258,3 @@ def _slopes(profiles: Sequence[Profile]) -> str:
 def _over_depths(profiles: Sequence[Profile], value: Callable[[Profile], float]) -> str:
     """ "encoder 0.001 to 0.002; …": least and greatest over the depths of each case."""
     return "; ".join(f"{title} {span([value(p) for p in own])}" for title, own in by_case(profiles).items())
-
-
-def _exponents(found: dict[str, Estimate]) -> str:
-    return "; ".join(f"{title} {with_interval(value)}" for title, value in found.items())
-
-
-def _ends(one: Profile) -> float:
-    return float(one.relative.mean[0])

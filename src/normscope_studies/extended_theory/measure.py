@@ -4,6 +4,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -11,7 +12,8 @@ from numpy.typing import NDArray
 
 from normscope.theory.settings import ModelSetting, StackKind
 
-from ..theory.simulation import simulate
+from ..engine.checks import check_least
+from ..theory.simulation import Simulation
 
 W1, W2, V = "ffn_in", "ffn_out", "value"
 LETTERS = {W2: "W₂", W1: "W₁", V: "W_V"}
@@ -27,7 +29,7 @@ def measured(
     """
     found = {}
     for name, (model, stack) in models.items():
-        norms = simulate(placement, model, 1, seed)[stack].gradient_norm
+        norms = Simulation(placement, model).draw(seed)[stack].gradient_norm
         found[name] = {matrix: norms[matrix] for matrix in LETTERS}
     return found
 
@@ -72,3 +74,43 @@ CASES = {
     "paper": StackCase(title="the paper's decoder", stack="encoder-decoder", setting="paper"),
 }
 """By a short name for files."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExtendedTheoryConfig:
+    """Stacks before any update. Raises ValueError for what cannot be drawn or fitted."""
+
+    encoder_depths: tuple[int, ...] = (6, 12, 24, 48)
+    """Blocks of encoders."""
+    decoder_depths: tuple[int, ...] = (6, 12, 24)
+    """Blocks of decoders, and of the encoders before them."""
+    width: int = 512
+    seeds: int = 20
+    tokens: int = 16
+    """Of every sequence, but where one token is studied."""
+    vocabulary: int = 4096
+
+    def __post_init__(self) -> None:
+        for name in ("encoder_depths", "decoder_depths"):
+            depths = getattr(self, name)
+            if len(depths) < 2 or depths[0] < 2 or any(a >= b for a, b in pairwise(depths)):
+                raise ValueError(f"{name} must be two or more rising numbers from 2 on, got {depths}")
+        if self.width % 4 or self.width < 8:
+            raise ValueError(f"width must be a multiple of 4, for the paper's heads, and at least 8, got {self.width}")
+        check_least(self, seeds=2, tokens=2)
+        if self.vocabulary < self.tokens + 2:
+            raise ValueError(f"vocabulary must be at least tokens + 2, for tokens that differ, got {self.vocabulary}")
+
+    def depths(self, case: StackCase) -> tuple[int, ...]:
+        """Of a case's stacks."""
+        return self.encoder_depths if case.stack == "encoder" else self.decoder_depths
+
+    @property
+    def stacks(self) -> dict[str, tuple[StackCase, ModelSetting]]:
+        """Every case at every depth, by a short name for files."""
+        sizes = {"width": self.width, "tokens": self.tokens, "vocabulary": self.vocabulary}
+        return {
+            f"{key}-{depth}": (case, case.model(blocks=depth, **sizes))
+            for key, case in CASES.items()
+            for depth in self.depths(case)
+        }

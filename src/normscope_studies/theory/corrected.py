@@ -1,7 +1,8 @@
 """What the proofs of Xiong et al. 2020 give once their gaps are closed, beside `paper`, which keeps what is printed.
 
-Statements that exist on both sides have the same name. Each docstring says what the paper, or a digest of it, has
-instead, and why that does not hold. Added to that: the mean-field recursion, which turns bounds into values.
+Statements that exist on both sides have the same name; Lemma 3 holds as `normscope.measure.jacobian` has it. Each
+docstring says what the paper, or a digest of it, has instead, and why that does not hold. Added to that: the mean-field
+recursion, which turns bounds into values.
 
 Per coordinate: q = E‖x‖² / d is the power of one token's stream, p = E⟨x_i, x_j⟩ / d that of two tokens, ρ = p / q
 their cosine. A layer is a block; depth counts completed blocks, so that 0 is the embedding.
@@ -10,9 +11,6 @@ their cosine. A layer is a block; depth counts completed blocks, so that 0 is th
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
 
 def feed_forward_share(*, width: int, inner_width: int) -> float:
@@ -65,63 +63,6 @@ def pre_ln_squared_norm(
         raise ValueError(f"completed_blocks counts from 0, the embedding, got {completed_blocks}")
     least = embedding + shares.feed_forward * completed_blocks
     return least * width, (least + shares.attention * completed_blocks) * width
-
-
-# Lemma 3: Jacobians of norms ------------------------------------------------------------------------------------------
-
-
-def layer_norm_jacobian_norm(x_BD: ArrayLike, *, eps: float = 0.0) -> NDArray[np.float64]:
-    """‖J_LN(x)‖₂ = √d / ‖y‖₂ = 1 / √(variance + eps), y = x - mean; x (..., d), d ≥ 3, gives (...).
-
-    Not an order but an equality. The paper's last step, eq. (29), replaces ‖y‖ by ‖x‖: since ‖y‖ ≤ ‖x‖ that is a bound
-    from below, and it fails where x has a mean. Digests have d / ‖x‖, too large by √d.
-    Raises ValueError for d < 3, or where variance and eps are both 0.
-    """
-    norms: NDArray[np.float64] = layer_norm_singular_values(x_BD, eps=eps)[..., 0]
-    return norms
-
-
-def layer_norm_singular_values(x_BD: ArrayLike, *, eps: float = 0.0) -> NDArray[np.float64]:
-    """Singular values of J_LN(x), falling: s = 1/√(variance + eps) d-2 times, s · eps/(variance + eps), 0. (..., d).
-
-    Eq. (28): J = s (I - ŷᵀŷ)(I - 𝟏ᵀ𝟏/d) removes the direction of y = x - mean, entirely when eps = 0, and that of 𝟏.
-    Raises ValueError for d < 3, or where variance and eps are both 0.
-    """
-    x_BD = np.asarray(x_BD, dtype=np.float64)
-    if x_BD.shape[-1] < 3:
-        raise ValueError(f"LayerNorm of {x_BD.shape[-1]} coordinates has no direction left: give 3 or more")
-    return _singular_values(x_BD.var(-1), eps, removed=2, width=x_BD.shape[-1])
-
-
-def rms_norm_jacobian_norm(x_BD: ArrayLike, *, eps: float = 0.0) -> NDArray[np.float64]:
-    """‖J_RMS(x)‖₂ = √d / ‖x‖₂ exactly (eps = 0): what Lemma 3 says of LayerNorm is true of RMSNorm. (..., d) to (...).
-
-    Raises ValueError for d < 2, or where x and eps are both 0.
-    """
-    norms: NDArray[np.float64] = rms_norm_singular_values(x_BD, eps=eps)[..., 0]
-    return norms
-
-
-def rms_norm_singular_values(x_BD: ArrayLike, *, eps: float = 0.0) -> NDArray[np.float64]:
-    """Singular values of J_RMS(x), falling: s = 1/√(m + eps) d-1 times, s · eps/(m + eps), m = ‖x‖² / d. (..., d).
-
-    Raises ValueError for d < 2, or where x and eps are both 0.
-    """
-    x_BD = np.asarray(x_BD, dtype=np.float64)
-    if x_BD.shape[-1] < 2:
-        raise ValueError(f"RMSNorm of {x_BD.shape[-1]} coordinate has no direction left: give 2 or more")
-    return _singular_values(np.square(x_BD).mean(-1), eps, removed=1, width=x_BD.shape[-1])
-
-
-def _singular_values(power_B: NDArray[np.float64], eps: float, *, removed: int, width: int) -> NDArray[np.float64]:
-    """`removed` directions are lost: the normalised vector's own, up to eps, and the mean's."""
-    if np.any(power_B + eps <= 0):
-        raise ValueError("a constant vector has no Jacobian without eps: its norm divides by zero")
-    values_BD = np.zeros((*power_B.shape, width))
-    scale_B = (power_B + eps) ** -0.5
-    values_BD[..., : width - removed] = scale_B[..., None]
-    values_BD[..., width - removed] = scale_B * eps / (power_B + eps)
-    return values_BD
 
 
 # Definition 1 and the probability of Theorem 1 ------------------------------------------------------------------------

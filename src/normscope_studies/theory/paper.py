@@ -41,7 +41,11 @@ def pre_ln_squared_norm(layer: int, *, width: int) -> tuple[float, float]:
 
 
 def layer_norm_jacobian_norm(*, width: int, norm: float) -> float:
-    """Lemma 3, eq. (29): ‖J_LN(x)‖₂ = O(√d / ‖x‖₂), here with constant 1. `norm` is ‖x‖₂, not centred."""
+    """Lemma 3, eq. (29): ‖J_LN(x)‖₂ = O(√d / ‖x‖₂), here with constant 1. `norm` is ‖x‖₂, not centred.
+
+    That last step replaces ‖y‖, y = x - mean, by ‖x‖: an equality becomes a bound from below, which fails where x has a
+    mean. Digests have d / ‖x‖, too large by √d.
+    """
     return math.sqrt(width) / norm
 
 

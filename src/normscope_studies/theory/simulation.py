@@ -3,7 +3,7 @@
 # N = packed tokens, B = sequences, T = tokens of each, D = width
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
@@ -28,7 +28,7 @@ SEQUENCES = 6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StackDraw:
-    """One stack of one draw, or means over draws; each a mean over the draw's sequences."""
+    """One stack of one draw; each value a mean over the draw's sequences, or over several draws' too."""
 
     q: NDArray[np.float64]
     """‖x_l‖² / d, from the embedding on."""
@@ -41,24 +41,6 @@ class StackDraw:
     def gradient_norm(self) -> dict[str, NDArray[np.float64]]:
         """Roots of the squares: of a mean over draws, what `predict` predicts."""
         return {name: np.sqrt(square) for name, square in self.squares.items()}
-
-
-def mean_of(draws: Sequence[StackDraw]) -> StackDraw:
-    """Means over draws. Raises ValueError without any."""
-    if not draws:
-        raise ValueError("no draws to take means of")
-    return StackDraw(
-        q=np.mean([draw.q for draw in draws], axis=0),
-        p=np.mean([draw.p for draw in draws], axis=0),
-        squares={name: np.mean([draw.squares[name] for draw in draws], axis=0) for name in draws[0].squares},
-    )
-
-
-def simulate(placement: str, model: ModelSetting, draws: int, seed: int = 0) -> dict[str, StackDraw]:
-    """Means over `draws` models of float32, by stack: "encoder", "decoder" or both."""
-    simulation = Simulation(placement, model)
-    drawn = [simulation.draw(seed * draws + i) for i in range(draws)]
-    return {kind: mean_of([draw[kind] for draw in drawn]) for kind in drawn[0]}
 
 
 class Simulation:
