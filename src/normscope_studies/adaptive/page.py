@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from normscope.placement import named
 from normscope.report.chart import Panel
 
-from ..engine.figures import curves, endings_svg, line, rates
+from ..engine.figures import curves, endings, line, rates
 from ..engine.ladders import Ladder, end_columns
 from ..engine.page import StudyFigure, StudyTable, table
 from .config import POST, PRE, AdaptiveStudyConfig, Drive, title
@@ -19,15 +19,7 @@ def figures(config: AdaptiveStudyConfig, found: Sequence[AdaptiveRuns]) -> list[
     made = []
     for one in found:
         name, words = one.task.replace("-", "_"), one.words.capitalize()
-        made.append(
-            StudyFigure(
-                name=f"endings_{name}",
-                title=f"{words}: where the runs end",
-                caption="One point a seed, at the best rate of the ladder; filled with warm-up, hollow without.",
-                svg=_endings(one),
-                wide=True,
-            )
-        )
+        made.append(_endings(one))
         made.append(
             StudyFigure.of_panels(
                 name=f"rates_{name}",
@@ -54,13 +46,14 @@ def figures(config: AdaptiveStudyConfig, found: Sequence[AdaptiveRuns]) -> list[
     return made
 
 
-def _endings(one: AdaptiveRuns) -> str:
+def _endings(one: AdaptiveRuns) -> StudyFigure:
     kinds = one.kinds[::-1]
     best, worst = kinds[-1], kinds[0]
-    return endings_svg(
+    return endings(
+        one.task,
         {title(*kind): one.pairs[kind] for kind in kinds},
         {"Pre-LN, mean": one.pre.mean_nats, "Post-LN with warm-up, mean": one.post.mean_nats},
-        title=f"Last validation loss of every arm, {one.words}",
+        told="Last validation loss of every arm",
         desc=f"From {title(*best)} at {one.pairs[best].better.mean_nats:.3f} nats to {title(*worst)} at "
         f"{one.pairs[worst].better.mean_nats:.3f}; Pre-LN at {one.pre.mean_nats:.3f}, Post-LN with warm-up at "
         f"{one.post.mean_nats:.3f}.",

@@ -14,8 +14,8 @@ from normscope.theory.moments import Unpredictable
 from normscope.theory.predict import ModelSetting, predict
 from normscope.train import TrainConfig
 
-from ..engine.checks import check_defined_for, check_different, check_positive
-from ..engine.models import refuse_missing
+from ..engine.checks import check_defined_for, check_different, check_least, check_positive, check_rising
+from ..engine.models import refuse_missing, settings_of
 from ..engine.study import scales
 
 POST, PRE = "post-ln", "pre-ln"
@@ -62,14 +62,15 @@ class ConditioningConfig:
         check_defined_for(self, "placements", "telling", model="decoder-only")
         if POST not in self.telling:
             raise ValueError(f"telling must have {POST} among it, whose last loss the others are compared with")
-        if list(self.looks) != sorted(set(self.looks)) or not self.looks or self.looks[0] != 1:
+        check_different(self, "looks")
+        check_rising(self, "looks")
+        if self.looks[0] != 1:
             raise ValueError(f"looks must rise from 1, got {self.looks}")
         if self.looks[-1] > self.updates or self.updates % self.validate_every:
             raise ValueError("the last look must not lie behind `updates`, a multiple of validate_every")
         if not 0 < self.warmup_updates < self.updates:
             raise ValueError(f"warmup_updates must lie between 0 and updates={self.updates}, got {self.warmup_updates}")
-        if self.blocks < 2:
-            raise ValueError(f"blocks must be at least 2, got {self.blocks}")
+        check_least(self, blocks=2)
         if min(self.stated_factor, self.update_factor, self.isometry_factor) <= 1:
             raise ValueError("stated_factor, update_factor and isometry_factor must be above 1")
 
@@ -95,10 +96,7 @@ def run_config(config: ConditioningConfig, placement: str, lr: float, seed: int)
         ),
         model=DecoderConfig(
             placement=placement,
-            width=config.width,
-            ffn_width=config.ffn_width,
-            heads=config.heads,
-            blocks=config.blocks,
+            **settings_of(config, "width", "ffn_width", "heads", "blocks"),
             positions=config.sequence_length,
             position_encoding="sinusoidal",
             embedding_scale="root-width",
@@ -125,10 +123,7 @@ def stated_spread(config: ConditioningConfig, placement: str, vocabulary: int) -
     """
     setting = ModelSetting(
         stack="decoder",
-        blocks=config.blocks,
-        width=config.width,
-        ffn_width=config.ffn_width,
-        heads=config.heads,
+        **settings_of(config, "width", "ffn_width", "heads", "blocks"),
         tokens=config.sequence_length,
         sequences=config.batch_sequences,
         vocabulary=vocabulary,

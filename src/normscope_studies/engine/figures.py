@@ -14,6 +14,7 @@ from normscope.report.svg import HUES, INK, house_style, to_svg
 
 from .deviation import Compared
 from .ladders import Ladder, WarmupPair
+from .page import StudyFigure
 
 _ROW_INCHES, _EDGES_INCHES, _WIDTH_INCHES = 0.3, 1.5, 9.0
 _DASHES = ((0, (1, 2)), (0, (4, 2)))
@@ -117,11 +118,25 @@ def rates(
     return Panel(title=title, xlabel="peak rate", ylabel="last validation loss, nats", series=series, log_x=True)
 
 
-def endings_svg(rows: Mapping[str, WarmupPair], lines: Mapping[str, float], *, title: str, desc: str) -> str:
-    """The last losses of every seed at the best rate, hollow without warm-up and filled with it.
+def endings(
+    task: str, rows: Mapping[str, WarmupPair], lines: Mapping[str, float], *, told: str, desc: str
+) -> StudyFigure:
+    """The last losses of every seed of a task's runs at the best rate, hollow without warm-up and filled with it.
 
     rows: by what stands beside them, from the bottom up. lines: one or two losses to compare with, by their names.
+    told, desc: title and description of the picture for those who cannot see it; the task is named after the title.
     """
+    words = task.replace("-", " ")
+    return StudyFigure(
+        name=f"endings_{task.replace('-', '_')}",
+        title=f"{words.capitalize()}: where the runs end",
+        caption="One point a seed, at the best rate of the ladder; filled with warm-up, hollow without.",
+        svg=_endings_svg(rows, lines, title=f"{told}, {words}", desc=desc),
+        wide=True,
+    )
+
+
+def _endings_svg(rows: Mapping[str, WarmupPair], lines: Mapping[str, float], *, title: str, desc: str) -> str:
     with house_style():
         figure = Figure(figsize=(_WIDTH_INCHES, _ROW_INCHES * len(rows) + _EDGES_INCHES), layout="constrained")
         FigureCanvasSVG(figure)

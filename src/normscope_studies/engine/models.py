@@ -26,6 +26,11 @@ LOSS = {"loss": "negative log-likelihood per target token of the whole validatio
 TASKS = ("language-model", "translation")
 
 
+def settings_of(config: object, *names: str) -> dict[str, Any]:
+    """Settings by their names, for another configuration that has them too."""
+    return {name: getattr(config, name) for name in names}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LadderConfig:
     """Trainings without warm-up and with, of which few seeds climb a ladder of rates and more are trained at its best.
@@ -214,13 +219,7 @@ def _text(config: LadderConfig) -> TextDataConfig:
 
 def _size(config: TwoTasksConfig) -> dict[str, Any]:
     # The text is gone through less than once: nothing can be learned by heart.
-    return {
-        "width": config.width,
-        "ffn_width": config.ffn_width,
-        "heads": config.heads,
-        "dropout": 0.0,
-        "attention_dropout": 0.0,
-    }
+    return {**settings_of(config, "width", "ffn_width", "heads"), "dropout": 0.0, "attention_dropout": 0.0}
 
 
 def _training(config: LadderConfig) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from normscope.tasks.masked_lm import MaskedConfig, MaskedRunConfig
 from normscope.train import TrainConfig
 
 from ..engine.checks import check_least
-from ..engine.models import refuse_missing
+from ..engine.models import refuse_missing, settings_of
 from ..engine.study import scales
 from ..translation.arms import PLACEMENTS, POST, PRE
 
@@ -127,28 +127,19 @@ class Figure5Config:
     def training(self) -> MaskedRunConfig:
         """What all arms share; placement, warm-up, rate and seed are still to be chosen."""
         return MaskedRunConfig(
-            data=TextDataConfig(
-                corpus=self.corpus, sequence_length=self.sequence_length, batch_sequences=self.batch_sequences
-            ),
+            data=TextDataConfig(**settings_of(self, "corpus", "sequence_length", "batch_sequences")),
             model=EncoderConfig(
-                width=self.width,
-                ffn_width=self.ffn_width,
-                heads=self.heads,
-                blocks=self.blocks,
-                positions=self.positions,
-                dropout=self.dropout,
+                **settings_of(self, "width", "ffn_width", "heads", "blocks", "positions", "dropout"),
                 attention_dropout=self.dropout,
             ),
             optimizer=OptimizerConfig(name="adamw", betas=self.betas, weight_decay=self.weight_decay),
             schedule=ScheduleConfig(decay="linear"),
             train=TrainConfig(
                 duration=self.updates,
-                accumulation=self.accumulation,
-                clip_norm=self.clip_norm,
+                **settings_of(self, "accumulation", "clip_norm", "device"),
                 validate_every=self.validate_every,
                 checkpoint_every=self.validate_every,
                 keep_checkpoints=self.validations + 2,
-                device=self.device,
                 threads=1,
             ),
             masked_lm=MaskedConfig(valid_sequences=self.valid_sequences),

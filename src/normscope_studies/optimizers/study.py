@@ -17,7 +17,7 @@ from normscope.tasks.language_model import LANGUAGE_MODEL, LanguageModelRunConfi
 from ..engine.claims import claim
 from ..engine.figures import rates
 from ..engine.ladders import Ladder, LadderArm, WarmupPair, climb, end_columns, trained_by
-from ..engine.models import LOSS, language_model
+from ..engine.models import LOSS, language_model, settings_of
 from ..engine.page import Claim, StudyFigure, StudyTable, table
 from ..engine.pieces import Pieces
 from ..engine.study import Findings, Study
@@ -67,7 +67,7 @@ def run(config: OptimizersConfig, pieces: Pieces) -> Findings:
 
 def base_config(config: OptimizersConfig) -> LanguageModelRunConfig:
     """What all runs share. Raises UserError for text that is not there."""
-    sizes = {name: getattr(config, name) for name in ("width", "ffn_width", "heads", "blocks")}
+    sizes = settings_of(config, "width", "ffn_width", "heads", "blocks")
     return language_model(
         config,
         preset=config.preset,

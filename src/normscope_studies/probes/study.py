@@ -9,6 +9,7 @@ from normscope.adapters.scikit_learn import probe_accuracy
 from normscope.data.opening import TOY
 from normscope.model import DecoderConfig
 
+from ..engine.models import settings_of
 from ..engine.pieces import Pieces
 from ..engine.study import Findings, Study, scales
 from . import ABOUT
@@ -49,7 +50,7 @@ def _read(
 ) -> dict[str, object]:
     model = model_config(config, placement)
     sequences = config.batch_sequences if text.name == "grammar" else max(1, config.batch_sequences // 2)
-    settings = {name: getattr(config, name) for name in ("peak_lr", "warmup_updates", "validate_every", "most_updates")}
+    settings = settings_of(config, "peak_lr", "warmup_updates", "validate_every", "most_updates")
     settings |= {"seed": seed, "batch_sequences": sequences, "target_nats": config.target_nats(text.name)}
     asked = {"model": asdict(model), "text": fingerprint, **settings}
     name = f"{text.name}/{placement}-seed-{seed}"
@@ -60,10 +61,7 @@ def model_config(config: ProbesConfig, placement: str) -> DecoderConfig:
     """The same for every text."""
     return DecoderConfig(
         placement=placement,
-        width=config.width,
-        ffn_width=config.ffn_width,
-        heads=config.heads,
-        blocks=config.blocks,
+        **settings_of(config, "width", "ffn_width", "heads", "blocks"),
         positions=max(config.sequence_length, _LONGEST_SENTENCE),
         dropout=0.0,
         attention_dropout=0.0,

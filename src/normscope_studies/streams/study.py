@@ -9,7 +9,7 @@ from normscope.evidence.estimates import plain_estimate
 from normscope.placement import named
 
 from ..engine.claims import claim
-from ..engine.figures import endings_svg, rates
+from ..engine.figures import endings, rates
 from ..engine.ladders import Ladder, end_columns, trained_by
 from ..engine.models import LOSS, training_conditions, trials
 from ..engine.page import Claim, StudyFigure, StudyTable, table
@@ -100,15 +100,7 @@ def figures(found: Sequence[StreamRuns]) -> list[StudyFigure]:
     made = []
     for one in found:
         name, words = one.task.replace("-", "_"), one.words.capitalize()
-        made.append(
-            StudyFigure(
-                name=f"endings_{name}",
-                title=f"{words}: where the runs end",
-                caption="One point a seed, at the best rate of the ladder; filled with warm-up, hollow without.",
-                svg=_endings(one),
-                wide=True,
-            )
-        )
+        made.append(_endings(one))
         groups = {words: [name for name in names if name in one.pairs] for words, names in _GROUPS.items()}
         dotted = {named(BASE).title: (-1, one.pairs[BASE].without)}
         panels = [
@@ -131,13 +123,14 @@ def figures(found: Sequence[StreamRuns]) -> list[StudyFigure]:
     return made
 
 
-def _endings(one: StreamRuns) -> str:
+def _endings(one: StreamRuns) -> StudyFigure:
     names = one.placements[::-1]
     best, worst, base = (one.pairs[name].better.mean_nats for name in (names[-1], names[0], BASE))
-    return endings_svg(
+    return endings(
+        one.task,
         {named(name).title: one.pairs[name] for name in names},
         {"Pre-LN, mean of its better warm-up": base},
-        title=f"Last validation loss of every placement, {one.words}",
+        told="Last validation loss of every placement",
         desc=f"From {named(names[-1]).title} at {best:.3f} nats to {named(names[0]).title} at {worst:.3f}; Pre-LN at "
         f"{base:.3f}.",
     )

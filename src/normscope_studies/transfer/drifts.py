@@ -98,19 +98,13 @@ def measured(config: TransferConfig, pieces: Pieces) -> Changes:
     models = sized(config)
     corpus = LANGUAGE_MODEL.open(run_config(config, *models[0]))
     found: dict[SizedModel, list[dict[str, list[float]]]] = {}
-    for done, (model, seed) in enumerate(product(models, range(1, config.seeds + 1))):
-        pieces.watch("coordinate checks", done, len(models) * config.seeds)
+    for model, seed in pieces.each("coordinate checks", list(product(models, range(1, config.seeds + 1)))):
         of = run_config(config, *model)
-        asked = {
-            "configuration": hashlib.sha256(to_toml(of).encode()).hexdigest(),
-            "rate": config.coordinate_lr,
-            "after": config.coordinate_updates,
-            "corpus": corpus.fingerprint,
-            "seed": seed,
-        }
-        name = f"{model.placement}/width-{model.width}_blocks-{model.blocks}_seed-{seed}"
         options = {"seed": seed, "rate": config.coordinate_lr, "after": config.coordinate_updates}
-        found.setdefault(model, []).append(pieces.get(name, asked, coordinates, of, corpus, **options))
+        made_of = {"configuration": hashlib.sha256(to_toml(of).encode()).hexdigest(), "corpus": corpus.fingerprint}
+        name = f"{model.placement}/width-{model.width}_blocks-{model.blocks}_seed-{seed}"
+        piece = pieces.get(name, {**made_of, **options}, coordinates, of, corpus, **options)
+        found.setdefault(model, []).append(piece)
     return found
 
 

@@ -13,6 +13,7 @@ from normscope.tasks.translation.objective import TranslationConfig, Translation
 from normscope.train import TrainConfig
 
 from ..engine.checks import check_least
+from ..engine.models import settings_of
 from ..engine.study import Scale, scales
 from .arms import EN_DE
 
@@ -85,7 +86,7 @@ class RunsConfig:
     def digest(self, pair: str) -> str:
         """Eight hexadecimal digits of what a run's numbers depend on beside its arm and seed."""
         own = "en_de_" if pair == EN_DE else ""
-        settings = {key: getattr(self, key) for key in _SHARED}
+        settings = settings_of(self, *_SHARED)
         settings |= {key: getattr(self, own + key) for key in ("corpus", "accumulation")}
         settings |= {key: getattr(self, own + key) or getattr(self, key) for key in ("ffn_width", "heads")}
         return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:8]
@@ -95,9 +96,7 @@ class RunsConfig:
         english = pair == EN_DE
         return TranslationRunConfig(
             data=DataConfig(
-                corpus=self.en_de_corpus if english else self.corpus,
-                toy_pairs=self.toy_pairs,
-                max_tokens=self.max_tokens,
+                corpus=self.en_de_corpus if english else self.corpus, **settings_of(self, "toy_pairs", "max_tokens")
             ),
             model=ModelConfig(
                 width=self.width,
@@ -105,8 +104,7 @@ class RunsConfig:
                 heads=(english and self.en_de_heads) or self.heads,
                 encoder_blocks=self.blocks,
                 decoder_blocks=self.blocks,
-                dropout=self.dropout,
-                attention_dropout=self.attention_dropout,
+                **settings_of(self, "dropout", "attention_dropout"),
             ),
             optimizer=OptimizerConfig(),
             train=TrainConfig(
@@ -118,9 +116,7 @@ class RunsConfig:
                 device=self.device,
                 threads=1,
             ),
-            translation=TranslationConfig(
-                label_smoothing=self.label_smoothing, bleu_sentences=self.bleu_sentences, bleu_beam=self.bleu_beam
-            ),
+            translation=TranslationConfig(**settings_of(self, "label_smoothing", "bleu_sentences", "bleu_beam")),
         )
 
 
