@@ -11,8 +11,17 @@ import in_process
 from normscope.optim import AdaptiveConfig
 from normscope.placement import StackShape, registered
 from normscope.placement.reading import read
-from normscope_studies.adaptive.config import BEST_FIXED, CONTROLLED, FAMILIES, SCALES, AdaptiveStudyConfig
-from normscope_studies.adaptive.runs import AdaptiveRuns, Motion, arms, number_of
+from normscope_studies.adaptive.runs import (
+    BEST_FIXED,
+    CONTROLLED,
+    FAMILIES,
+    SCALES,
+    AdaptiveRuns,
+    AdaptiveStudyConfig,
+    Motion,
+    arms,
+    number_of,
+)
 from normscope_studies.adaptive.study import STUDY, claims
 from normscope_studies.engine import ladders as ladders_module
 from normscope_studies.engine.ladders import Ladder, LadderRun, WarmupPair

@@ -8,8 +8,7 @@ from normscope.report.chart import Panel
 from ..engine.figures import curves, endings, line, rates
 from ..engine.ladders import Ladder, end_columns
 from ..engine.page import StudyFigure, StudyTable, table
-from .config import POST, PRE, AdaptiveStudyConfig, Drive, title
-from .runs import AdaptiveRuns, Motion, motions
+from .runs import POST, PRE, AdaptiveRuns, AdaptiveStudyConfig, Drive, Motion, motions, title
 
 _DRIVES: Mapping[Drive, str] = {"schedule": "scheduled", "controller": "controlled"}
 

@@ -14,9 +14,8 @@ from ..engine.page import Claim
 from ..engine.pieces import Pieces
 from ..engine.study import Findings, Study
 from . import ABOUT
-from .config import POST, SCALES, AdaptiveStudyConfig, PlacementDrive, title
 from .page import figures, tables
-from .runs import AdaptiveRuns, motions, trained
+from .runs import POST, SCALES, AdaptiveRuns, AdaptiveStudyConfig, PlacementDrive, motions, title, trained
 
 _ASKED = "not in a source; asked of all"
 

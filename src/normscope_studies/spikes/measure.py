@@ -17,8 +17,17 @@ from normscope.monitor import Monitor
 from normscope.optim import OptimizerConfig, ScheduleConfig
 from normscope.train import ALONE, RunFolder, Share, TrainConfig, Trainer
 
-from .cases import BROKEN, HEALTHY, SpikesConfig, TrainingCase
-from .model import ChainBatches, broken_block, made_model, made_optimizer, warmup_updates
+from .cases import (
+    BROKEN,
+    HEALTHY,
+    ChainBatches,
+    SpikesConfig,
+    TrainingCase,
+    broken_block,
+    made_model,
+    made_optimizer,
+    warmup_updates,
+)
 
 _GIVEN = 7_000_003
 """Seed of the batch that the monitor measures on."""
