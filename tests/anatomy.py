@@ -25,8 +25,8 @@ GOALS = {
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
     "lines": 78_350,
-    "lines of normscope": 58_560,
-    "files": 552,
+    "lines of normscope": 58_750,
+    "files": 554,
     "import lines, %": 7.0,
     "public nouns": 832,
     "homonyms": 25,

@@ -112,7 +112,7 @@ def test_the_default_folder_is_named_after_the_configuration(
         (["absent.toml"], ["cannot read the configuration absent.toml: No such file or directory"]),
         (["--set", "data.corpus=absent"], ["no corpus at", "absent", "`normscope data prepare`"]),
         (["--import", "absent.py"], ["cannot import", "absent.py: no such file"]),
-        (["--on-nonfinite", "ignore"], ["train.on_nonfinite: Input should be 'stop' or 'skip', got 'ignore'"]),
+        (["--on-nonfinite", "ignore"], ["train.on_nonfinite must be one of stop, skip, got 'ignore'"]),
         (["--set", "train.device=tpu"], ["tpu", "choose auto, cpu, cuda"]),
         (["--set", "train.device=cuda:99"], ["no device 'cuda:99'"]),
         (["--set", "train.device=cpu", "--set", "train.precision=tf32"], ["this is cpu; choose fp32 or bf16"]),

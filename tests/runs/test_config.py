@@ -25,8 +25,6 @@ from normscope.tasks.translation import TranslationConfig, TranslationRunConfig
 from normscope.train import TrainConfig
 from tiny import MY_PLACEMENT
 
-*FIRST_OF_OPTIMIZERS, LAST = OPTIMIZERS
-
 COUNT = st.integers(1, 10**6)
 SHARE = st.floats(0, 1, exclude_max=True, allow_nan=False)
 POSITIVE = st.floats(1e-30, 1e30, allow_nan=False)
@@ -116,10 +114,10 @@ def test_an_unknown_key_names_the_nearest_known_one(override: str, hint: str) ->
         ("optimizer.peak_lr=-1", "optimizer: peak_lr must be positive"),
         (
             "optimizer.name=lamb",
-            f"optimizer.name: Input should be {', '.join(map(repr, FIRST_OF_OPTIMIZERS))} or '{LAST}', got 'lamb'",
+            f"optimizer.name must be one of {', '.join(OPTIMIZERS)}, got 'lamb'",
         ),
         ("optimizer.betas=[0.9]", "optimizer.betas"),
-        ("train.threads=many", "train.threads: Input should be a valid integer, or Input should be 'auto', got 'many'"),
+        ("train.threads=many", "train.threads must be auto or a number, got 'many'"),
         ("train.duration=true", "train.duration: Input should be a valid integer, or Input should be a valid string"),
         ("train.compile=1", "train.compile: Input should be a valid boolean, got 1"),
         ("train.duration=5 lightyears", "5 lightyears"),

@@ -19,6 +19,7 @@ from ..report.comparison.contents import ComparisonPage as Page
 from ..report.comparison.contents import RunCurve
 from ..report.comparison.page import comparison_html, summary_lines
 from ..runs.config import engine_table, places
+from ..settings.arguments import checked
 from ..settings.tables import as_table, flat
 from ..train import StopRule
 from .runs import Configuration, Run, configuration
@@ -93,6 +94,7 @@ class Comparison:
         return comparison_html(self.page, str(self.report))
 
 
+@checked
 def compare(
     config: Configuration = None,
     *,
@@ -175,6 +177,7 @@ def compare(
     return Comparison(folder=folder, report=done.file, page=done.page, runs=runs, problems=done.problems)
 
 
+@checked
 def compare_runs(folder: str | Path) -> Comparison:
     """What the runs of a folder come to, finished or not: that of a comparison, or a single run's.
 

@@ -11,16 +11,20 @@ from ..doctor.diagnosis import Diagnosis
 from ..doctor.lint.patient import Loading
 from ..doctor.trace.forward import Inputs
 from ..errors import UserError
+from ..optim.optimizers import OptimizerName
+from ..placement import named
+from ..settings.arguments import checked
 from ..targets.target import SampleSettings, own_loss, sampled
 from ..targets.target import wanted_placement as configured_placement
 
 
+@checked
 def diagnose(
     model: nn.Module,
     batch: Inputs | None = None,
     *,
     loss: Callable[..., Tensor] | None = None,
-    optimizer: str | torch.optim.Optimizer = "adam",
+    optimizer: OptimizerName | torch.optim.Optimizer = "adam",
     wanted_rate: float | None = None,
     wanted_warmup_updates: int | None = None,
     loading: Loading | None = None,
@@ -73,7 +77,7 @@ def diagnose(
         wanted_rate=wanted_rate,
         wanted_warmup_updates=wanted_warmup_updates,
         loading=loading,
-        wanted_placement=wanted_placement or configured_placement(model),
+        wanted_placement=named(wanted_placement).name if wanted_placement else configured_placement(model),
         clip_norm=clip_norm,
         silenced=(silenced,) if isinstance(silenced, str) else silenced,
         target=target,

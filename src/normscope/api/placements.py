@@ -12,10 +12,12 @@ from ..choosing.choice import EvidenceForModel as Found
 from ..choosing.choice import choose as chosen
 from ..choosing.choice import plain
 from ..choosing.parts import choice_view, parts
+from ..optim.optimizers import OptimizerName
 from ..placement import named
 from ..placement.base import ModelKind
 from ..report.notebook import fragment, heading, paragraph, table
 from ..report.terminal import plain_text
+from ..settings.arguments import checked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -63,6 +65,7 @@ class Placements(Mapping[str, Details]):
         return details_html({name: self[name] for name in self}, self.size)
 
 
+@checked
 def placements(
     *names: str,
     model: ModelKind = "encoder-decoder",
@@ -126,12 +129,13 @@ class Choice:
         return fragment(shown)
 
 
+@checked
 def choose(
     *placements: str,
     model: ModelKind = "decoder-only",
     blocks: int,
     width: int,
-    optimizer: str = "adamw",
+    optimizer: OptimizerName = "adamw",
     tokens: float | None = None,
 ) -> Choice:
     """Which placements, rates and warm-ups are supported by which evidence, for a model that one wants to train.

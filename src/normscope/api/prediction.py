@@ -3,11 +3,13 @@
 import math
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, get_args
 
 from ..placement import named, registered
 from ..report.notebook import fragment, picture, table
 from ..report.words import learning_rate, significant
+from ..settings.arguments import checked
+from ..settings.tables import spelled
 from ..theory.predict import ModelSetting, StackPrediction, Update, predict_many, predict_or_refuse
 
 if TYPE_CHECKING:
@@ -17,6 +19,9 @@ if TYPE_CHECKING:
 
 GRADIENT_OF = "ffn_out"
 """The matrix whose gradient is drawn and tabled; the curves of all others are there as well."""
+
+
+_UpdateName = Literal["sgd", "radam", "adam", "adamw", "lion", "muon", "random"]
 
 
 class _ModelOptions(TypedDict, total=False):
@@ -42,7 +47,7 @@ class _ModelOptions(TypedDict, total=False):
 class _UpdateOptions(_ModelOptions, total=False):
     """With the first update of a training, whose change is followed where it is given."""
 
-    update: Literal["sgd", "radam", "adam", "adamw", "lion", "muon", "random"]
+    update: _UpdateName
     rate: float
 
 
@@ -130,6 +135,7 @@ class Prediction:
         ]
 
 
+@checked
 def predict(*placements: str, **model: Unpack[_UpdateOptions]) -> Prediction:
     """What theory says of these placements at initialisation, without a model.
 
@@ -155,7 +161,8 @@ def update_of(optimizer: str | None, rate: float | None) -> Update | None:
         if rate is not None:
             raise ValueError(f"rate={rate} is the rate of an update; name its optimiser, such as update=adam")
         return None
-    return Update(optimizer=optimizer) if rate is None else Update(optimizer=optimizer, rate=rate)
+    name = spelled(optimizer, get_args(_UpdateName))
+    return Update(optimizer=name) if rate is None else Update(optimizer=name, rate=rate)
 
 
 def every_prediction(model: ModelSetting, update: Update | None = None) -> tuple[Prediction, dict[str, str]]:

@@ -18,6 +18,7 @@ from ..runs import config as configs
 from ..runs import trained
 from ..runs.run import train_run
 from ..runs.trained import evaluate_run
+from ..settings.arguments import checked
 from ..settings.files import refuse_no_run, run_named
 from ..settings.tables import read_toml
 from ..tasks.protocol import Evaluation
@@ -138,6 +139,7 @@ class Run:
         return Panel(title=self.folder.name, xlabel="update", ylabel="cross-entropy (nats per token)", series=series)
 
 
+@checked
 def train(
     config: Configuration,
     run: str | Path,
@@ -159,12 +161,14 @@ def train(
     return Run(Path(run))
 
 
+@checked
 def open_run(folder: str | Path) -> Run:
     """The run in a folder, finished or not. Raises UserError where there is none."""
     refuse_no_run(Path(folder))
     return Run(Path(folder))
 
 
+@checked
 def load_run(folder: str | Path, *, which: str = "best", device: str = "auto", trust: bool = False) -> TrainedModel:
     """The trained model of a run at a checkpoint: `best`, `last` or an update's number.
 

@@ -17,8 +17,10 @@ from ..model import renormalise, scheduled_numbers, set_scheduled, unit_vectors
 from ..model.padded.modules import Placed
 from ..optim import AdaptiveConfig, Schedule, ScheduleConfig, adaptive_value
 from ..optim.schedules import Decay
+from ..settings.arguments import checked
 
 
+@checked
 def schedule(
     optimizer: Optimizer,
     *,
@@ -52,6 +54,7 @@ def schedule(
 _ATTACHED: "WeakKeyDictionary[nn.Module, RemovableHandle]" = WeakKeyDictionary()
 
 
+@checked
 def profile(model: nn.Module, run: Callable[[], object]) -> None:
     """Take the initial values that placements such as Admin want from one batch; others are left as they are.
 
@@ -85,6 +88,7 @@ def _eager() -> Iterator[None]:
         yield
 
 
+@checked
 def attach(model: nn.Module, optimizer: Optimizer, *, adaptive: AdaptiveConfig | None = None) -> None:
     """Have the optimiser do after each of its steps what the model's placements ask for; others ask for nothing.
 

@@ -1,11 +1,11 @@
 """The evidence for one model: what is supported, contradicted, undecided and not known, the nearest first."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, get_args
 
 from ..placement import named, registered
-from ..settings.tables import check_choice
+from ..settings.tables import check_choice, spelled
 from .case import Distance, ModelToTrain, Theory, counts_for, distance, theory
 from .evidence import (
     BASELINE,
@@ -104,6 +104,7 @@ def choose(case: ModelToTrain, placements: Sequence[str] = (), evidence: Evidenc
     for a placement that is not defined for the kind of model.
     """
     evidence = evidence or stored()
+    case = replace(case, optimizer=spelled(case.optimizer, evidence.optimizers))
     check_choice("optimizer", case.optimizer, evidence.optimizers)
     asked = _placements(case, placements)
     measured = _measured(case, evidence)

@@ -119,7 +119,7 @@ def doctor(
         if file is not None:
             refuse_unwritable(option, file)
     if target is None and log is not None:
-        _check_names(optimizer)
+        optimizer = _known_optimizer(optimizer)
         if html is not None:
             raise UserError("--html is the page of a model: name a TARGET beside --log, or take --json")
         _explain_alone(log, as_json, fail_on)
@@ -135,7 +135,7 @@ def doctor(
     refuse_missing_target(target)
     with StageDisplay(stderr) as display, LateStages(display) as watch:
         watch(f"reading {target}", 0, 1)
-        _check_names(optimizer)
+        optimizer = _known_optimizer(optimizer)
         silenced = _silenced(silence)
         run_imports(imports)
         from ..doctor.diagnose import forward_passes
@@ -224,12 +224,14 @@ def _check(fail_on: str, rate: float | None) -> None:
         raise UserError(f"--rate must be positive and finite, got {rate}")
 
 
-def _check_names(optimizer: str | None) -> None:
-    """Raise UserError for an optimiser that is not known."""
+def _known_optimizer(optimizer: str | None) -> str | None:
+    """The optimiser as it is listed. Raises UserError for one that is not."""
     from ..optim import OPTIMIZERS
+    from ..settings.tables import spelled
 
-    if optimizer is not None and optimizer not in OPTIMIZERS:
+    if optimizer is not None and spelled(optimizer, OPTIMIZERS) not in OPTIMIZERS:
         raise UserError(f"--optimizer {optimizer}: choose one of {', '.join(OPTIMIZERS)}")
+    return optimizer and spelled(optimizer, OPTIMIZERS)
 
 
 def _silenced(given: list[str]) -> tuple[str, ...]:

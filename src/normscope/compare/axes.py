@@ -11,7 +11,9 @@ from operator import attrgetter
 from typing import Any, TypeVar
 
 from ..errors import UserError, option
+from ..optim import OPTIMIZERS
 from ..placement import registered
+from ..settings.tables import spelled
 from ..tasks.registry import task_from_scratch
 from ..tasks.run_config import RunConfig
 from .grid import Grid, registered_name
@@ -125,10 +127,11 @@ def grid_of(base: RunConfig, places: Mapping[str, str], asked: AxisOptions) -> t
     armed = [None, None] if arms is None else [[arm[part] for arm in arms] for part in (0, 1)]
     placements = values(_PLACEMENT, ("arms", armed[0]), (_PLACEMENT.parameter, _named(asked.placements, base)))
     warmups = values(_WARMUP, ("arms", armed[1]), (_WARMUP.parameter, asked.warmups_updates))
+    optimizers = asked.optimizers and [spelled(name, OPTIMIZERS) for name in asked.optimizers]
     grid = Grid(
         placements_and_warmups=tuple(product(placements, warmups) if arms is None else arms),
         peak_lrs=tuple(values(_RATE, (_RATE.parameter, asked.peak_lrs))),
-        optimizers=tuple(values(_OPTIMIZER, (_OPTIMIZER.parameter, asked.optimizers))),
+        optimizers=tuple(values(_OPTIMIZER, (_OPTIMIZER.parameter, optimizers))),
         seeds=asked.seeds,
         # One thread a run unless the configuration says otherwise: the grid fills the cores with runs.
         threads=base.train.threads if "train.threads" in places else 1,

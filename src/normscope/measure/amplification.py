@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
+from ..settings.arguments import checked
 from .stream import first_tensor
 from .unchanged import TwoWeights, looked_at, values_kept
 
@@ -65,6 +66,7 @@ class Amplification:
         return _over(self.total, self.square)
 
 
+@checked
 def amplification(
     model: nn.Module,
     run: Callable[[], object],

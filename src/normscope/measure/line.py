@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn, optim
 
+from ..settings.arguments import checked
 from .unchanged import restored
 
 _HeldUpdate = Callable[[Tensor, Tensor, Mapping[str, Any], int], Tensor]
@@ -174,6 +175,7 @@ def lowest(x: Sequence[float], y: Sequence[float]) -> float:
     return bottom(x[at - 1 : at + 2], y[at - 1 : at + 2])
 
 
+@checked
 def weights_after(
     model: nn.Module,
     make: Callable[[nn.Module], torch.optim.Optimizer],

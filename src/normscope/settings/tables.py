@@ -3,6 +3,7 @@
 import dataclasses
 import difflib
 import json
+import re
 import types
 import typing
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -114,6 +115,19 @@ def _with_lists(value: Any) -> Any:
     return [_with_lists(item) for item in value] if isinstance(value, list | tuple) else value
 
 
+def spelled(value: str, allowed: Iterable[str]) -> str:
+    """The name that is meant, as the list has it, whatever the case, the hyphens and the underscores: AdamW is adamw.
+
+    The value itself where no name has its letters.
+    """
+    names = list(allowed)
+    return value if value in names else next((one for one in names if _letters(one) == _letters(value)), value)
+
+
+def _letters(name: str) -> str:
+    return re.sub(r"[\s_-]", "", name.lower())
+
+
 def check_choices(config: Any) -> None:
     """Raise ValueError where a field of a dataclass whose type lists names (`Literal`) holds none of them.
 
@@ -121,7 +135,7 @@ def check_choices(config: Any) -> None:
     """
     hints = typing.get_type_hints(type(config))
     for field in dataclasses.fields(config):
-        allowed, others = _choices(hints[field.name])
+        allowed, others = choices(hints[field.name])
         value = getattr(config, field.name)
         if allowed and not isinstance(value, others):
             check_choice(field.name, value, allowed, otherwise=" or a number" if int in others else "")
@@ -132,15 +146,15 @@ def check_choice(name: str, value: object, allowed: Iterable[str], *, otherwise:
     names = list(allowed)
     if value in names:
         return
-    near = difflib.get_close_matches(value, names, n=1) if isinstance(value, str) else []
+    near = difflib.get_close_matches(spelled(value, names), names, n=1) if isinstance(value, str) else []
     meant = f"; did you mean {near[0]!r}?" if near else ""
     one_of = "one of " if len(names) > 1 else ""
     raise ValueError(f"{name} must be {one_of}{', '.join(names)}{otherwise}, got {value!r}{meant}")
 
 
-def _choices(hint: Any) -> tuple[list[str], tuple[type, ...]]:
+def choices(hint: Any) -> tuple[list[str], tuple[type, ...]]:
     """The names that a type lists, and the types that may stand instead of them."""
-    members = list(_members(hint))
+    members = list(members_of(hint))
     names = [name for member in members if _is_literal(member) for name in typing.get_args(member)]
     others = [typing.get_origin(member) or member for member in members if not _is_literal(member)]
     # Python takes an int wherever a float is asked for.
@@ -151,10 +165,10 @@ def _is_literal(hint: Any) -> bool:
     return typing.get_origin(hint) is typing.Literal
 
 
-def _members(hint: Any) -> Iterator[Any]:
+def members_of(hint: Any) -> Iterator[Any]:
     """Of a union, each; else the type itself."""
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         for member in typing.get_args(hint):
-            yield from _members(member)
+            yield from members_of(member)
     else:
         yield hint

@@ -9,7 +9,7 @@ from typing import Any, TypeVar, cast
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from ..errors import UserError
-from .tables import as_json, as_table, nearest, put, read_overrides
+from .tables import as_json, as_table, check_choice, choices, nearest, put, read_overrides, spelled
 
 _Config = TypeVar("_Config")
 
@@ -19,12 +19,30 @@ def validated(made: type[_Config], table: Mapping[str, Any], *, source: str = ""
 
     source: what its message calls the table, such as the file it was read from.
     """
+    where = f"{source}: " if source else ""
+    try:
+        table = _with_names(made, table)
+    except ValueError as error:
+        raise UserError(f"{where}{error}") from None
     try:
         # As JSON, because strict validation of Python values would refuse lists for tuples and tables for dataclasses.
         config: _Config = _adapter(cast(Any, made)).validate_json(as_json(table))
     except ValidationError as error:
-        raise UserError(f"{source}: {_explain(error, made)}" if source else _explain(error, made)) from None
+        raise UserError(f"{where}{_explain(error, made)}") from None
     return config
+
+
+def _with_names(made: Any, table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """The table with every name as its list has it. Raises ValueError for one that is in no list."""
+    found, hints = dict(table), typing.get_type_hints(made)
+    for key in found.keys() & hints.keys():
+        value, (names, others) = found[key], choices(hints[key])
+        if isinstance(value, Mapping) and dataclasses.is_dataclass(hints[key]):
+            found[key] = _with_names(hints[key], value, f"{prefix}{key}.")
+        elif isinstance(value, str) and names and str not in others:
+            found[key] = spelled(value, names)
+            check_choice(f"{prefix}{key}", found[key], names, otherwise=" or a number" if int in others else "")
+    return found
 
 
 def changed(config: _Config, overrides: Iterable[str]) -> _Config:

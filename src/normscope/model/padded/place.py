@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from ...placement import Placement, StackShape, SublayerKind
 from ...placement.reading import read
+from ...settings.arguments import checked
 from ...settings.tables import check_choice
 from ..initialisation import SCHEMES, initialise
 from ..stack import Stack, StackConfig
@@ -47,6 +48,7 @@ class PlacedBlocks(Placed):
         return self.stack(x, context)  # type: ignore[no-any-return]
 
 
+@checked
 def place(
     placement: PlacementName,
     sublayers: Sequence[_BlockModules],

@@ -6,6 +6,7 @@ from typing import Unpack
 from torch import Tensor
 
 from ...placement import StackShape
+from ...settings.arguments import checked
 from .modules import Placed, PlacementName, StackOptions, cells, made_stack, run_stack
 
 
@@ -20,6 +21,7 @@ class Encoder(Placed):
     Raises ValueError for an unknown placement, one that is not defined for an encoder, or sizes that do not fit.
     """
 
+    @checked
     def __init__(
         self,
         placement: PlacementName,
@@ -57,6 +59,7 @@ class Decoder(Placed):
     `Encoder`.
     """
 
+    @checked
     def __init__(
         self,
         placement: PlacementName,
@@ -105,6 +108,7 @@ class Decoder(Placed):
 class Transformer(Placed):
     """An encoder and a decoder that attends to it, both under one placement. Otherwise as `Encoder`."""
 
+    @checked
     def __init__(
         self,
         placement: PlacementName,
