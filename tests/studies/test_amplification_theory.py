@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from normscope.evidence.judging import Verdict
-from normscope_studies.amplification_theory.measure import AmplificationTheoryConfig, EncoderSize, changes_of
+from normscope.theory.predict import ModelSetting
+from normscope_studies.amplification_theory.measure import AmplificationTheoryConfig, changes_of
 from normscope_studies.amplification_theory.study import STUDY, claims_of, compared
 from normscope_studies.engine.pieces import Pieces
 
-DRAWN = EncoderSize(placement="pre-ln", blocks=2, width=32, tokens=4, vocabulary=50)
+MODEL = ModelSetting(blocks=2, width=32, ffn_width=32, tokens=4, vocabulary=50)
 TINY = AmplificationTheoryConfig(
     placements=("pre-ln",),
     blocks=(1, 2),
@@ -25,7 +26,7 @@ TINY = AmplificationTheoryConfig(
 
 @pytest.fixture(scope="module")
 def draws():
-    return changes_of(DRAWN, ("sgd", "adam", "muon"), 2)
+    return changes_of("pre-ln", MODEL, ("sgd", "adam", "muon"), 2)
 
 
 def test_what_holds_of_every_update(draws):
@@ -47,12 +48,12 @@ def test_the_orthogonal_step_of_a_matrix_keeps_lengths(draws):
 
 
 def test_draws_are_the_same_every_time(draws):
-    assert changes_of(DRAWN, ("sgd",), 1)[0]["sgd"] == draws[0]["sgd"]
+    assert changes_of("pre-ln", MODEL, ("sgd",), 1)[0]["sgd"] == draws[0]["sgd"]
 
 
 @pytest.mark.parametrize(("factor", "verdict"), [(1.0, Verdict.REPRODUCED), (2.0, Verdict.NOT_REPRODUCED)])
 def test_verdicts_turn_with_what_was_measured(draws, factor, verdict):
-    found = compared(DRAWN, "sgd", draws)
+    found = compared("pre-ln", MODEL, "sgd", draws)
 
     def as_if(curve):
         return replace(curve, measured=factor * curve.predicted, error=0 * curve.error)

@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 from normscope.model import Context, Layout, Stack, StackConfig, profile
 from normscope.model.initialisation import initialise
-from normscope.placement import StackShape, named
+from normscope.placement import named
+from normscope.theory.predict import ModelSetting
 from normscope.train.device import seed_weights
 
 from ..engine.checks import check_choices, check_different, check_positive
@@ -24,42 +25,30 @@ _SPAN = 32
 """At least as many as tokens."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EncoderSize:
-    """An encoder in the theory's setting, and its loss: cross-entropy at random targets over one sequence."""
-
-    placement: str
-    blocks: int
-    width: int
-    tokens: int
-    vocabulary: int
-
-    def __post_init__(self) -> None:
-        if not 2 <= self.tokens <= _SPAN <= self.width:
-            raise ValueError(f"tokens must lie between 2 and {_SPAN} and width be at least {_SPAN}, got {self}")
-
-
-def changes_of(drawn: EncoderSize, updates: Sequence[str], draws: int) -> list[dict[str, dict[str, Any]]]:
+def changes_of(
+    placement: str, model: ModelSetting, updates: Sequence[str], draws: int
+) -> list[dict[str, dict[str, Any]]]:
     """For each draw, seeds from 1, and each update: mean squares of changes at a rate of 1, sub-layer by sub-layer.
+
+    Of an encoder in the theory's setting; its loss is cross-entropy at random targets over one sequence.
 
     own: of F(x), by F's own new weights at its old input; amplified: of the rest of F(x)'s change; total: of all of it.
     stream: of the state that curves show, from the embedding on. output: of the stack's, and output_two of two tokens
     of it; loss: what the update takes off, to first order.
     """
-    return [_changes(drawn, updates, seed) for seed in range(1, draws + 1)]
+    return [_changes(placement, model, updates, seed) for seed in range(1, draws + 1)]
 
 
-def _changes(drawn: EncoderSize, updates: Sequence[str], seed: int) -> dict[str, dict[str, Any]]:
+def _changes(placement: str, model: ModelSetting, updates: Sequence[str], seed: int) -> dict[str, dict[str, Any]]:
     seed_weights(seed)
-    kind = named(drawn.placement)
-    shape = StackShape(kind="encoder", width=drawn.width, ffn_width=drawn.width, encoder_blocks=drawn.blocks)
-    stack = Stack(kind(shape), StackConfig(), initialisation=None)
+    kind, width = named(placement), model.width
+    stack = Stack(kind(model.shape("encoder")), StackConfig(), initialisation=None)
     initialise(stack, "theory", kind)
     stack = stack.double()
-    context = Context(layout=Layout(torch.tensor([drawn.tokens])))
-    x_ND = torch.randn(drawn.tokens, drawn.width, dtype=torch.float64)
-    rows = torch.randn(drawn.vocabulary, drawn.width, dtype=torch.float64) / drawn.width**0.5
-    targets = torch.randint(drawn.vocabulary, (drawn.tokens,))
+    context = Context(layout=Layout(torch.tensor([model.tokens])))
+    x_ND = torch.randn(model.tokens, width, dtype=torch.float64)
+    rows = torch.randn(model.vocabulary, width, dtype=torch.float64) / width**0.5
+    targets = torch.randint(model.vocabulary, (model.tokens,))
     profile(stack, lambda: stack(x_ND, context))
     moved = _trained(stack)
     before = _Run(stack, x_ND, context)
@@ -201,22 +190,20 @@ class AmplificationTheoryConfig:
         check_different(self, "updates")
         check_choices(self, "updates", tuple(_STEPS))
         check_positive(self, "own_limit_percent", "limit_percent")
-        for drawn, _ in self.cases():
-            try:
-                kind = named(drawn.placement)
-            except KeyError as unknown_name:
-                raise ValueError(str(unknown_name)) from None
-            kind(StackShape(kind="encoder", width=drawn.width, ffn_width=drawn.width, encoder_blocks=drawn.blocks))
-
-    def cases(self) -> list[tuple[EncoderSize, int]]:
-        """What is drawn, and how often."""
-        return [
-            (
-                EncoderSize(
-                    placement=name, blocks=blocks, width=self.width, tokens=self.tokens, vocabulary=self.vocabulary
-                ),
-                n,
+        if not 2 <= self.tokens <= _SPAN <= self.width:
+            raise ValueError(
+                f"tokens must lie between 2 and {_SPAN} and width be at least {_SPAN}, got {self.tokens}, {self.width}"
             )
-            for blocks, n in zip(self.blocks, self.draws, strict=True)
-            for name in self.placements
-        ]
+        for name, model, _ in self.cases():
+            named(name)(model.shape("encoder"))
+
+    def model(self, blocks: int) -> ModelSetting:
+        """An encoder in the theory's setting."""
+        return ModelSetting(
+            blocks=blocks, width=self.width, ffn_width=self.width, tokens=self.tokens, vocabulary=self.vocabulary
+        )
+
+    def cases(self) -> list[tuple[str, ModelSetting, int]]:
+        """What is drawn, and how often."""
+        numbers = zip(self.blocks, self.draws, strict=True)
+        return [(name, self.model(blocks), n) for blocks, n in numbers for name in self.placements]

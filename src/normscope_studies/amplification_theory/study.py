@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from itertools import product
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from ..engine.page import Claim, StudyFigure, StudyTable, table
 from ..engine.pieces import Pieces
 from ..engine.study import Findings, Study, scales
 from . import ABOUT
-from .measure import AmplificationTheoryConfig, EncoderSize, changes_of
+from .measure import AmplificationTheoryConfig, changes_of
 
 PUBLISHED = {
     ("post-ln", "random"): "O(N)",
@@ -29,15 +29,6 @@ PUBLISHED = {
     ("deepnorm", "sgd"): "O(1)",
 }
 """Of the output's change: Liu et al. 2020, section 4.2 (random updates); Wang et al. 2022, section 4 (SGD)."""
-
-
-class DepthExponent(NamedTuple):
-    """The exponent of depth: fitted, and between neighbouring depths the least, the greatest and the last."""
-
-    fitted: float
-    least: float
-    greatest: float
-    last: float
 
 
 _Draws = Sequence[Mapping[str, Mapping[str, Any]]]
@@ -94,7 +85,7 @@ def figures(found: _Curves, config: AmplificationTheoryConfig) -> list[StudyFigu
 
 
 def tables(
-    found: _Curves, orders: Mapping[tuple[str, str], DepthExponent], config: AmplificationTheoryConfig
+    found: _Curves, orders: Mapping[tuple[str, str], Mapping[str, float]], config: AmplificationTheoryConfig
 ) -> list[StudyTable]:
     """How far every prediction is off, and exponents of depth beside the papers' orders."""
 
@@ -114,12 +105,12 @@ def tables(
             [
                 ("placement", lambda row: named(row[0]).title),
                 ("update", lambda row: row[1]),
-                (f"predicted, {min(ends)} to {max(ends)} blocks", lambda row: orders[row].fitted),
+                (f"predicted, {min(ends)} to {max(ends)} blocks", lambda row: orders[row]["fitted"]),
                 (
                     "between neighbouring depths",
-                    lambda row: f"{orders[row].least + 0.0:.2f} to {orders[row].greatest + 0.0:.2f}",
+                    lambda row: f"{orders[row]['least'] + 0.0:.2f} to {orders[row]['greatest'] + 0.0:.2f}",
                 ),
-                ("at the deepest", lambda row: orders[row].last),
+                ("at the deepest", lambda row: orders[row]["last"]),
                 (
                     f"measured, {min(depths)} to {max(depths)} blocks",
                     lambda row: _measured_exponent(*row, found, config),
@@ -146,12 +137,12 @@ def _measured_exponent(name: str, update: str, found: _Curves, config: Amplifica
 def run(config: AmplificationTheoryConfig, pieces: Pieces) -> Findings:
     """One piece a placement and depth: all its draws, under every update."""
     found = {}
-    for drawn, draws in pieces.each("draws", config.cases()):
-        asked = {"drawn": asdict(drawn), "updates": list(config.updates), "draws": draws}
-        name = f"{drawn.blocks}/{drawn.placement}"
-        measured = pieces.get(name, asked, changes_of, drawn, config.updates, draws)
+    for placement, model, draws in pieces.each("draws", config.cases()):
+        asked = {"placement": placement, "model": asdict(model), "updates": list(config.updates), "draws": draws}
+        name = f"{model.blocks}/{placement}"
+        measured = pieces.get(name, asked, changes_of, placement, model, config.updates, draws)
         for update in config.updates:
-            found[drawn.placement, drawn.blocks, update] = compared(drawn, update, measured)
+            found[placement, model.blocks, update] = compared(placement, model, update, measured)
     kinds = product(config.placements, (*config.updates, "random"))
     orders = {(name, update): order_of(name, update, config) for name, update in kinds}
     claims, spreads = claims_of(found, config)
@@ -166,20 +157,18 @@ def run(config: AmplificationTheoryConfig, pieces: Pieces) -> Findings:
                 f"{name}, {blocks} blocks, {update}": {what: as_data(curve) for what, curve in one.items()}
                 for (name, blocks, update), one in found.items()
             },
-            "orders": {f"{name}, {update}": order._asdict() for (name, update), order in orders.items()},
+            "orders": {f"{name}, {update}": order for (name, update), order in orders.items()},
         },
     )
 
 
-def compared(drawn: EncoderSize, update: str, draws: _Draws) -> dict[str, Compared]:
+def compared(placement: str, model: ModelSetting, update: str, draws: _Draws) -> dict[str, Compared]:
     """Everything that was measured under one update, beside the prediction.
 
     own and amplified: measured over predicted, the mean over sub-layers; own_curve and amplified_curve: sub-layer by
     sub-layer.
     """
-    sizes = {name: value for name, value in asdict(drawn).items() if name != "placement"}
-    model = ModelSetting(ffn_width=drawn.width, **sizes)
-    change = predict(drawn.placement, model, update=Update(optimizer=update, rate=1.0))["encoder"].change
+    change = predict(placement, model, update=Update(optimizer=update, rate=1.0))["encoder"].change
     assert change is not None
 
     def curve(what: str, predicted: Any) -> Compared:
@@ -206,13 +195,17 @@ def compared(drawn: EncoderSize, update: str, draws: _Draws) -> dict[str, Compar
     }
 
 
-def order_of(placement: str, update: str, config: AmplificationTheoryConfig) -> DepthExponent:
-    """How the predicted change of the output grows with depth."""
-    model = ModelSetting(width=config.width, ffn_width=config.width, tokens=config.tokens, vocabulary=config.vocabulary)
+def order_of(placement: str, update: str, config: AmplificationTheoryConfig) -> dict[str, float]:
+    """The exponent of depth of the output's predicted change: fitted, and between neighbouring depths."""
     depths = config.predicted_depths
-    values = output_changes(placement, model, depths, Update(optimizer=update, rate=1.0))["encoder"]
+    values = output_changes(placement, config.model(depths[0]), depths, Update(optimizer=update, rate=1.0))["encoder"]
     local = np.diff(np.log(values)) / np.diff(np.log(depths))
-    return DepthExponent(fitted(depths, values).exponent, float(local.min()), float(local.max()), float(local[-1]))
+    return {
+        "fitted": fitted(depths, values).exponent,
+        "least": float(local.min()),
+        "greatest": float(local.max()),
+        "last": float(local[-1]),
+    }
 
 
 def _conditions(config: AmplificationTheoryConfig) -> dict[str, str]:

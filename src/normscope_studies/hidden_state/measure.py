@@ -1,14 +1,15 @@
 """What the study of the hidden state draws: models, placements, how often; plain numbers out."""
 
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any
 
-from normscope.placement import named, registered
+from normscope.placement import named
 from normscope.theory.predict import ModelSetting
 
 from ..depth.measure import encoder_placements
 from ..engine.checks import check_least, check_positive
-from ..theory.simulation import Simulation
+from ..theory.simulation import Simulation, stacks_of
 
 MATRIX_NAMES = {"value": "W_V", "ffn_in": "W₁", "ffn_out": "W₂"}
 """Matrices whose gradients are compared, with how they are printed."""
@@ -49,8 +50,8 @@ class HiddenStateConfig:
         if not self.deep:
             raise ValueError("deep needs at least one placement")
         for case in self.cases():
-            for name in case.placements:
-                _check(name, case.model)
+            for name, kind in product(case.placements, stacks_of(case.model)):
+                named(name)(case.model.shape(kind))
 
     def cases(self) -> "list[ModelCase]":
         """What is drawn."""
@@ -76,15 +77,6 @@ class HiddenStateConfig:
             ModelCase("decoder", "Decoders, theory's setting", self.decoders, causal, draws, loose),
             ModelCase("pair", "Encoder-decoders, paper's setting", self.pairs, pair, draws, loose),
         ]
-
-
-def _check(name: str, model: ModelSetting) -> None:
-    known = registered()
-    if name not in known:
-        raise ValueError(f"unknown placement {name!r}; choose among {', '.join(known)}")
-    kinds = ("encoder", "decoder") if model.stack == "encoder-decoder" else (model.stack,)
-    for kind in kinds:
-        named(name)(model.shape(kind))  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, slots=True)

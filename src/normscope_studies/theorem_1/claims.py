@@ -10,7 +10,7 @@ from normscope.measure import Estimate
 from ..engine.claims import around, claim, shown_span
 from ..engine.page import Claim
 from ..theory import corrected, paper
-from .sweeps import DELTA, EPSILON, LONG, SHORT, BoundKind, Half, Sweep, saturated_loss_gradient
+from .sweeps import DELTA, EPSILON, LONG, SHORT, Half, Sweep, saturated_loss_gradient
 
 EXPONENT_WITHIN = 0.1
 """Exponents that are told apart differ by 0.5 or more."""
@@ -120,12 +120,12 @@ def _of_side(side: Half, sweeps: Sequence[Sweep]) -> list[Claim]:
     ]
 
 
-def _above(sweeps: Sequence[Sweep], kind: BoundKind) -> Estimate:
+def _above(sweeps: Sequence[Sweep], kind: str) -> Estimate:
     """Share of gradients above the bound, over seeds: those of one seed share weights."""
     return estimate(np.mean([sweep.above_SXQ(kind).mean((1, 2)) for sweep in sweeps], axis=0))
 
 
-def _looseness(wide: Mapping[str, Sweep], kind: BoundKind, digits: str) -> str:
+def _looseness(wide: Mapping[str, Sweep], kind: str, digits: str) -> str:
     factors = {name: sweep.slack(kind) for name, sweep in wide.items()}
     texts = (
         f"{low:{digits}} to {high:{digits}} times the gradient for {name}" for name, (low, high) in factors.items()

@@ -17,10 +17,10 @@ from ..theory import corrected, paper
 from . import ABOUT
 from .claims import claims
 from .measure import Theorem1Config, sweeps_of_seed
-from .sweeps import DELTA, EPSILON, LONG, SHORT, SIDES, BoundKind, Half, Sweep
+from .sweeps import DELTA, EPSILON, LONG, SHORT, SIDES, Half, Sweep
 
 _INK, _GREEN, _PINK = -1, 2, 3
-_LINES: dict[str, tuple[BoundKind, int]] = {
+_LINES: dict[str, tuple[str, int]] = {
     "paper's order, d√(ln d) or d√(ln d / L)": ("paper_order", _INK),
     "paper's bound with its constants": ("paper_bound", _PINK),
     "corrected bound, O(√d) or O(√(d/L))": ("corrected_bound", _GREEN),

@@ -16,7 +16,6 @@ from normscope.theory.predict import ModelSetting, predict
 from ..theory import corrected, paper
 from .measure import ROWS
 
-BoundKind = Literal["paper_order", "paper_bound", "corrected_bound"]
 SHORT, LONG = ROWS
 """Rows of length 1, as the theorem needs them, and rows of length √d."""
 EPSILON, DELTA = 0.1, 0.125
@@ -158,14 +157,15 @@ class Sweep:
     def name(self) -> str:
         return "one token" if self.tokens == 1 else f"{self.tokens} tokens"
 
-    def bounds(self, kind: BoundKind) -> Floats:
+    def bounds(self, kind: str) -> Floats:
+        """kind: paper_order, paper_bound or corrected_bound."""
         return np.array([getattr(self.side, kind)(*shape) for shape in self.shapes])
 
-    def above_SXQ(self, kind: BoundKind) -> NDArray[np.bool_]:
+    def above_SXQ(self, kind: str) -> NDArray[np.bool_]:
         """Which gradients are above the bound, ‖∂L/∂x‖ being what was measured for them."""
         return np.asarray(self.gradients_SXQ > self.bounds(kind)[:, None] * self.loss_gradients_SXQ)
 
-    def slack(self, kind: BoundKind) -> tuple[float, float]:
+    def slack(self, kind: str) -> tuple[float, float]:
         """Least and greatest of bound / mean over seeds; ‖∂L/∂x‖ is 1 in an order, and measured in a bound."""
         ratios = self.bounds(kind) * (1.0 if kind == "paper_order" else self.loss_gradients_X) / self.mean.mean
         return float(ratios.min()), float(ratios.max())

@@ -43,6 +43,11 @@ class StackDraw:
         return {name: np.sqrt(square) for name, square in self.squares.items()}
 
 
+def stacks_of(model: ModelSetting) -> tuple[Literal["encoder", "decoder"], ...]:
+    """Which stacks it has, in the order in which they are passed."""
+    return ("encoder", "decoder") if model.stack == "encoder-decoder" else (model.stack,)
+
+
 class Simulation:
     """The model of a setting, to be drawn again and again.
 
@@ -51,9 +56,7 @@ class Simulation:
 
     def __init__(self, placement: str, model: ModelSetting) -> None:
         self.model, self.placement = model, named(placement)
-        kinds: tuple[Literal["encoder", "decoder"], ...] = (
-            ("encoder", "decoder") if model.stack == "encoder-decoder" else (model.stack,)
-        )
+        kinds = stacks_of(model)
         placements = {kind: self.placement(model.shape(kind)) for kind in kinds}
         norm = "as-placement" if model.norm == "layer-norm" else model.norm
         self.stacks = {kind: Stack(placed, StackConfig(norm=norm)) for kind, placed in placements.items()}

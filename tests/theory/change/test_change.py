@@ -6,7 +6,7 @@ import pytest
 from draws import mean_and_error
 from normscope.theory.moments import Unpredictable
 from normscope.theory.predict import CHANGE, ModelSetting, Update, exponents, output_changes, predict
-from normscope_studies.amplification_theory.measure import EncoderSize, changes_of
+from normscope_studies.amplification_theory.measure import changes_of
 
 WIDTH, BLOCKS, TOKENS, DRAWS = 96, 3, 8, 10
 MODEL = ModelSetting(blocks=BLOCKS, width=WIDTH, ffn_width=WIDTH, tokens=TOKENS, vocabulary=500)
@@ -29,8 +29,8 @@ def interleaved(by_kind: dict[str, np.ndarray]) -> np.ndarray:
 @pytest.mark.parametrize("placement", PLACEMENTS)
 def test_as_measured(placement):
     """Within three and a half standard errors, and what widths of 96 leave out."""
-    drawn = EncoderSize(placement=placement, blocks=BLOCKS, width=WIDTH, tokens=TOKENS, vocabulary=500)
-    measured = changes_of(drawn, UPDATES, DRAWS)
+    model = ModelSetting(blocks=BLOCKS, width=WIDTH, ffn_width=WIDTH, tokens=TOKENS, vocabulary=500)
+    measured = changes_of(placement, model, UPDATES, DRAWS)
     for update in UPDATES:
         found = change(placement, optimizer=update, rate=1.0)
         curves = {
