@@ -51,7 +51,7 @@ def hugging_face(dtype: torch.dtype) -> Decode:
     try:
         from transformers import MarianConfig, MarianMTModel
     except ImportError as error:
-        raise SystemExit("the comparison needs transformers: pip install 'normscope[bench]'") from error
+        raise SystemExit("the comparison needs transformers: in a clone, pip install '.[bench]'") from error
     sizes: dict[str, Any] = {
         f"{side}_{name}": value
         for side in ("encoder", "decoder")

@@ -94,6 +94,27 @@ def test_an_installed_wheel_runs(built: Path, tmp_path: Path) -> None:
     assert "\npre-ln " in normscope_says("predict", "pre-ln")
 
 
+_FROM_AN_INDEX = re.compile(r"""pip3? install(?: +[^\s`]+)*? +['"]?normscope(?![\w./-])""")
+
+
+def test_nobody_is_told_to_install_from_an_index_what_is_not_there() -> None:
+    """Whoever registers a name that a text has users install runs code on their machines."""
+    for told in ("pip install normscope", "pip install . normscope", "pip install -U 'normscope[ray]'"):
+        assert _FROM_AN_INDEX.search(told)
+    for told in ("pip install . ./normscope", "pip install '.[ray]'", "pip install git+https://x/normscope.git"):
+        assert not _FROM_AN_INDEX.search(told)
+    kinds = (".py", ".md", ".toml", ".j2", ".js", ".json", ".yml", ".ipynb", ".lock", ".cff", "")
+    places = ["src", "docs", "benchmarks", "results", "tests"]
+    files = [file for place in places for file in (ROOT / place).rglob("*")] + list(ROOT.glob("*"))
+    texts = [file for file in files if file.is_file() and file.suffix in kinds and not file.name.startswith(".")]
+    telling = [
+        file.relative_to(ROOT).as_posix()
+        for file in texts
+        if _FROM_AN_INDEX.search(file.read_text(encoding="utf-8", errors="replace"))
+    ]
+    assert PUBLISHED or telling == ["src/normscope/errors.py", "tests/test_package.py"]
+
+
 def test_the_way_to_install_an_extra_is_written_in_one_place() -> None:
     extras = re.findall(
         r"^(\w+) = \[", (ROOT / "pyproject.toml").read_text().partition("optional-dependencies]")[2], re.M

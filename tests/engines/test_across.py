@@ -14,7 +14,7 @@ from engines import slurm_node
 from engines.asked import only_when_asked
 from normscope.processes.locks import is_held
 
-ray = pytest.importorskip("ray", reason='the engine ray needs Ray: pip install "normscope[ray]"')
+ray = pytest.importorskip("ray", reason="Ray is not installed")
 _IGNORED = ("ResourceWarning", "DeprecationWarning", "FutureWarning")  # Ray leaves sockets and files to the collector
 pytestmark = [
     only_when_asked,

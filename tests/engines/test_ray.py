@@ -20,7 +20,7 @@ from normscope.engines.choosing import local
 from normscope.engines.ray import OnRay
 from normscope.engines.seam import RaySettings
 
-ray = pytest.importorskip("ray", reason='the engine ray needs Ray: pip install "normscope[ray]"')
+ray = pytest.importorskip("ray", reason="Ray is not installed")
 _IGNORED = ("ResourceWarning", "DeprecationWarning", "FutureWarning")  # Ray leaves sockets and files to the collector
 pytestmark = [only_when_asked, pytest.mark.filterwarnings(*(f"ignore::{name}" for name in _IGNORED))]
 ROUNDS = int(os.environ.get("NORMSCOPE_FAULT_ROUNDS", "1"))

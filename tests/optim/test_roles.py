@@ -52,7 +52,7 @@ def test_a_shared_table_is_an_embedding_once() -> None:
 
 
 def test_roles_of_another_library_s_model() -> None:
-    transformers = pytest.importorskip("transformers", reason="pip install normscope[huggingface]")
+    transformers = pytest.importorskip("transformers", reason="transformers is not installed")
     size = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "vocab_size": 11}
     config = transformers.LlamaConfig(**size, num_attention_heads=2, tie_word_embeddings=False)
     of = roles(transformers.LlamaForCausalLM(config))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import __version__
-from ..errors import UserError, in_one_line
+from ..errors import UserError, in_one_line, installation
 from ..files import disk_errors, write_atomically
 from .seam import Engine, Job, RaySettings
 from .tasks import note, run_job, seen_from_here
@@ -26,7 +26,7 @@ class OnRay(Engine[Any]):
         try:
             import ray
         except ImportError:
-            raise UserError('the engine ray needs Ray: pip install "normscope[ray]"') from None
+            raise UserError(f"the engine ray needs Ray: {installation('ray')}") from None
         self.settings, self._ray = settings, ray
         self._attaches = not ray.is_initialized()
         if self._attaches:
