@@ -41,4 +41,4 @@ def test_other_signs_stay_words_of_their_options(tmp_path: Path) -> None:
     assert (said["--chdir"], said["--partition"]) == (str(here), "p;q")
     # Slurm reads %% as a percent sign, and %A and %a as the numbers of the array and the task.
     assert said["--output"] == str(out / "slurm").replace("%", "%%") + "/%A_%a.txt"
-    assert shlex.split(lines[-1])[1:5] == [*shlex.split(lines[-1])[1:2], "-m", "normscope.engines.slurm", str(script)]
+    assert shlex.split(lines[-1])[2:6] == ["-P", "-m", "normscope.engines.slurm", str(script)]

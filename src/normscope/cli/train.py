@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..errors import UserError
-from ..processes.surroundings import rank_of_environment, under_torchrun
+from ..processes.surroundings import LAUNCHER, interpreter, rank_of_environment, under_torchrun
 from ..signals import Interrupted, Stopped
 from .console import TrainDisplay, say, stderr
 from .options import described_by
@@ -73,6 +73,8 @@ def start_processes(count: int, words: Sequence[str], *, restarts: int) -> None:
     if sys.platform == "linux":
         # All of them are on this machine, whose name need not lead anywhere.
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    os.environ[LAUNCHER] = str(os.getpid())
+    python, *options = interpreter()
     config = LaunchConfig(
         min_nodes=1,
         max_nodes=1,
@@ -85,7 +87,7 @@ def start_processes(count: int, words: Sequence[str], *, restarts: int) -> None:
         monitor_interval=0.1,
     )
     try:
-        elastic_launch(config, sys.executable)("-m", "normscope", *words)
+        elastic_launch(config, python)(*options, "-m", "normscope", *words)
     except ChildFailedError as failed:
         code = failed.get_first_failure()[1].exitcode
         if code < 0:

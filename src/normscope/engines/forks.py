@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..processes.surroundings import with_lifeline
+from ..processes.surroundings import interpreter, with_lifeline
 from ..signals import HANDLED
 from .processes import in_threads
 from .seam import Engine, Job
@@ -59,6 +59,7 @@ class Forks(Engine[Fork]):
         for fork in running:
             if fork.server.poll(fork) is None:
                 os.kill(fork.pid, signal.SIGTERM)
+                os.kill(fork.pid, signal.SIGCONT)  # one that was halted saves too
         for fork in running:
             fork.server.wait(fork)
         for server in self._servers.values():
@@ -73,7 +74,7 @@ class Server:
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "normscope.engines.forks", str(theirs.fileno())],
+                [*interpreter(), "-m", "normscope.engines.forks", str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],

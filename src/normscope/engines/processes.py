@@ -1,13 +1,13 @@
 """Jobs as processes of this machine, each started from nothing."""
 
 import os
+import signal
 import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import IO
 
-from ..processes.surroundings import with_lifeline
+from ..processes.surroundings import interpreter, with_lifeline
 from .seam import Engine, Job
 
 
@@ -37,7 +37,7 @@ class Processes(Engine[Process]):
         try:
             # A session of its own, so that Ctrl-C reaches the jobs through us alone and each can save.
             popen = subprocess.Popen(
-                [sys.executable, *job.words],
+                [*interpreter(), *job.words],
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 stdin=subprocess.PIPE,
@@ -61,6 +61,7 @@ class Processes(Engine[Process]):
         for process in running:
             if process.popen.poll() is None:
                 process.popen.terminate()
+                process.popen.send_signal(signal.SIGCONT)  # one that was halted saves too
         for process in running:
             process.popen.wait()
             process.close()

@@ -20,6 +20,7 @@ from typing import Any
 
 from ..errors import UserError
 from ..files import disk_errors, make_folders, write_atomically
+from ..processes.surroundings import interpreter
 from ..signals import Stopped, raising_stopped
 from .seam import Engine, Job, SlurmSettings
 from .tasks import run_job
@@ -107,7 +108,7 @@ def _script(script: Path, jobs: Sequence[Job], settings: SlurmSettings) -> str:
     }
     lines = [f"--{key}={shlex.quote(str(value))}" for key, value in asked.items() if value != ""]
     lines += ["--requeue", "--open-mode=append", *settings.options]
-    command = [sys.executable, "-m", "normscope.engines.slurm", str(script)]
+    command = [*interpreter(), "-m", "normscope.engines.slurm", str(script)]
     for line in (*lines, *command):
         # sbatch and the shell take what follows a newline for a line of its own, quoted or not.
         if any(ord(character) < ord(" ") and character != "\t" for character in line):

@@ -3,7 +3,6 @@
 import os
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 
 from .. import __version__
 from ..processes.locks import is_held
-from ..processes.surroundings import with_lifeline
+from ..processes.surroundings import interpreter, with_lifeline
 from .processes import in_threads
 from .seam import Job
 
@@ -36,7 +35,7 @@ def run_job(job: Job, devices: int) -> int:
         time.sleep(_LOOK_SECONDS)
     with job.log.open("ab") as log:
         process = subprocess.Popen(
-            [sys.executable, *with_devices(job.words, devices)],
+            [*interpreter(), *with_devices(job.words, devices)],
             stdout=log,
             stderr=subprocess.STDOUT,
             stdin=subprocess.PIPE,

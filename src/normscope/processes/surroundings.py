@@ -6,9 +6,16 @@ by SIGKILL, the system closes that end. Importing this is fast, because every pr
 
 import os
 import signal
+import sys
 import threading
+import time
 
 _VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
+
+
+def interpreter() -> list[str]:
+    """What our processes are started by: without -P, files of the current folder would stand for modules."""
+    return [sys.executable, "-P"]
 
 
 def under_torchrun() -> bool:
@@ -28,6 +35,9 @@ def size_of_environment() -> int:
 
 VARIABLE = "NORMSCOPE_LIFELINE"
 """Set for processes whose standard input is such a pipe."""
+LAUNCHER = "NORMSCOPE_LAUNCHER"
+"""Set, to its parent's number, for a process that torch's launcher starts, which gives it no pipe."""
+_LOOK_SECONDS = 1.0
 
 
 def with_lifeline(environment: dict[str, str]) -> dict[str, str]:
@@ -38,11 +48,19 @@ def with_lifeline(environment: dict[str, str]) -> dict[str, str]:
 def hold_lifeline() -> None:
     """Have this process asked to stop, as SIGTERM does, when the one that started it is gone.
 
-    Nothing happens in a process that was not started `with_lifeline`.
+    Nothing happens in a process that was not started `with_lifeline`, or by the launcher of `LAUNCHER`.
     """
     # Its own processes have other parents.
     if os.environ.pop(VARIABLE, None) is not None:
         threading.Thread(target=_watch, daemon=True).start()
+    if (launcher := os.environ.pop(LAUNCHER, None)) is not None:
+        threading.Thread(target=_watch_parent, args=[int(launcher)], daemon=True).start()
+
+
+def _watch_parent(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(_LOOK_SECONDS)
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _watch() -> None:
