@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from normscope.cli import main as cli
+from normscope.cli.display import in_words
 from normscope.compare import pool
 from normscope.compare.compare import alone
 from normscope.compare.grid import Cell, Grid
@@ -154,3 +155,39 @@ def test_every_command_holds_its_lifeline_and_passes_none_on(monkeypatch: pytest
             cli.main()
     assert watched == ["watched"]
     assert surroundings.VARIABLE not in os.environ
+
+
+HALTED = """
+import os, pathlib, signal, sys, time
+from normscope.processes.locks import hold
+with hold(pathlib.Path(sys.argv[2]).parent):
+    os.kill(os.getpid(), signal.SIGSTOP)
+    time.sleep(600)
+"""
+
+
+def test_a_halted_run_is_named_and_ends_with_the_others(cells: Cells) -> None:
+    made = cells(HALTED)
+    seen: list[tuple[str, str]] = []
+
+    def look(states: list[CellState[Cell]]) -> None:
+        """Let it go on, halt it again, and ask the command to end."""
+        (state,) = states
+        if not seen or seen[-1][0] != state.status:
+            seen.append((state.status, in_words(state)))
+            if state.status == "halted":
+                pids.append(int(state.message.split()[1]))
+                if len(pids) == 2:
+                    signal.raise_signal(signal.SIGTERM)
+                else:
+                    os.kill(pids[0], signal.SIGCONT)
+            elif state.status == "running" and pids:
+                os.kill(pids[0], signal.SIGSTOP)
+
+    pids: list[int] = []
+    with pytest.raises(Interrupted):
+        run_cells(made, engine=Processes(1), watch=look)
+    assert [status for status, _ in seen] == ["running", "halted", "running", "halted", "stopped"]
+    said = f"process {pids[0]} was halted by a signal; kill -CONT {pids[0]} lets it go on"
+    assert [words.endswith(said) for _, words in seen] == [False, True, False, True, False]
+    assert not Path(f"/proc/{pids[0]}").exists()

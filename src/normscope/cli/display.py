@@ -26,7 +26,7 @@ _PLAIN_EVERY_SECONDS = 30.0
 _LEAST_LETTERS, _MOST_LETTERS = 6, 16
 """Of a sparkline; where there is no room for the first, there is none."""
 _LOOKED_FOR = (
-    "running", "translating", "failed", "non-finite", "decided", "stopped", "queued",
+    "halted", "running", "translating", "failed", "non-finite", "decided", "stopped", "queued",
     "waiting for another process", "waiting", "finished",
 )  # fmt: skip
 """States of runs, those first that a reader looks for where not all rows fit."""
@@ -74,7 +74,7 @@ def in_words(state: "CellState[Any]") -> str:
         parts.append(f"validation {state.nll_nats:.3f} nats at update {state.nll_update}")
     if state.status == "running" and state.seconds_left is not None:
         parts.append(f"{duration(state.seconds_left)} left")
-    return ", ".join(parts)
+    return ", ".join([*parts, state.message] if state.status == "halted" else parts)
 
 
 def whole(states: Sequence["CellState[Any]"]) -> str:

@@ -164,7 +164,7 @@ def troubles(states: "Sequence[CellState[Any]]", most: int | None = None) -> lis
     lines = [
         printable(f"{state.status}: {state.cell.name}: {state.message}")
         for state in states
-        if state.message and state.status in ("failed", "non-finite", "decided", "stopped")
+        if state.message and state.status in ("failed", "halted", "non-finite", "decided", "stopped")
     ]
     if most is None or len(lines) <= most:
         return lines

@@ -13,7 +13,7 @@ import torch
 from ..engines.seam import AnyEngine, Job
 from ..errors import UserError, option
 from ..optim import parse_duration
-from ..processes.locks import is_held
+from ..processes.locks import halted, is_held
 from ..report.words import counted, duration
 from ..signals import Interrupted, StopRequest
 from ..tasks.protocol import AnyCorpus
@@ -123,6 +123,9 @@ def run_cells(
                     running.append(work)
                     _start(work, engine)
                 if time.monotonic() - watched >= _WATCH_SECONDS:
+                    for state in (work.state for work in running):
+                        if state.status in ("running", "halted"):
+                            state.begin(halted(state.cell.folder.path))
                     watch(states)
                     watched = time.monotonic()
                 time.sleep(_POLL_SECONDS)

@@ -110,8 +110,8 @@ class CellState(Generic[_Cell]):
     updates: int | None = None
     """How many the whole run has, where its configuration says so."""
     status: str = "waiting"
-    """waiting, waiting for another process, queued, running, translating, stopped, finished, decided (stopped early),
-    non-finite or failed."""
+    """waiting, waiting for another process, queued, running, halted, translating, stopped, finished, decided (stopped
+    early), non-finite or failed."""
     update: int = 0
     nll_nats: float | None = None
     """Of the last validation, which was that of `nll_update`."""
@@ -166,9 +166,12 @@ class CellState(Generic[_Cell]):
         if self.status == DECIDED and (rule is None or self.decided_by < rule.validations):
             self.status, self.message = "waiting", ""
 
-    def begin(self) -> None:
-        """It trains, from now on where it did not: its rate is that of this training."""
-        if self.status != "running":
+    def begin(self, halted: int | None = None) -> None:
+        """It trains, from now on where it did not: its rate is that of this training. halted: its process, if it is."""
+        if halted is not None:
+            self.status = "halted"
+            self.message = f"process {halted} was halted by a signal; kill -CONT {halted} lets it go on"
+        elif self.status != "running":
             self.status, self.message, self._first_look = "running", "", None
 
     def read_new_events(self) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 from ..errors import UserError
 from ..limits.reading import read_toml
 from ..optim import parse_duration
-from ..processes.locks import SeenLocks
+from ..processes.locks import SeenLocks, halted
 from ..settings.files import CONFIG_FILE
 from ..settings.tables import flat
 from ..train import RunFolder
@@ -239,7 +239,7 @@ class RunsWatch:
         moves = not seen.locked and seen.moved_at is not None and now - seen.moved_at < _MOVES_WITHIN_SECONDS
         why = self._failed.get(run.group, (0, {}))[1].get(run.name, "")
         if held or moves:
-            state.begin()
+            state.begin(halted(run.folder.path))
         elif why:
             state.status, state.message = "failed", why
         elif size is None and not run.folder.config_file.is_file():

@@ -81,6 +81,18 @@ def is_held(folder: Path) -> bool:
     return False
 
 
+def halted(folder: Path) -> int | None:
+    """The process that holds the folder where it is of this machine and a signal has halted it, as SIGSTOP does."""
+    try:
+        held = json.loads((folder / LOCK).read_text(encoding="utf-8"))
+        if held["host"] != socket.gethostname():
+            return None
+        state = Path(f"/proc/{int(held['pid'])}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+    return int(held["pid"]) if state == "T" else None
+
+
 def _holder(file: Path) -> str:
     """Who holds a lock, as it wrote there; empty where it has not come to that yet."""
     try:

@@ -126,7 +126,8 @@ class Trainer:
             self.stopping.restore(self.group.from_first(events), self.progress.update)
         self.started, self.tokens_since_start = time.perf_counter(), 0
         try:
-            with StopRequest(passed_on_seconds=_PASSED_ON_SECONDS if self.group.size > 1 else 0.0) as stop:
+            passed_on = _PASSED_ON_SECONDS if self.group.size > 1 else 0.0
+            with StopRequest(passed_on_seconds=passed_on) as stop, self.group.noticing():
                 while self.progress.update < self.updates:
                     self._one_update()
                     if self.progress.update < self.updates and self.stopping is not None and self.stopping.is_decided:

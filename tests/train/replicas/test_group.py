@@ -2,6 +2,7 @@
 
 import json
 import signal
+import threading
 import time
 from pathlib import Path
 
@@ -152,6 +153,26 @@ def test_a_gradient_that_is_no_number_stops_all_before_the_optimiser_moves(
     assert (last["event"], last["update"]) == ("non-finite", 3)
     assert "process" not in last["reason"]  # the same bytes for any number of processes
     assert not list(Path("run/checkpoints").glob("step-3"))
+
+
+def test_no_thread_outlives_the_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python would end one that is within the store's code by an abort of the process."""
+
+    class Slow:
+        def __init__(self, group: object, patience_seconds: float) -> None:
+            self.ended = threading.Event()
+
+        def beat(self) -> None:
+            self.ended.wait()
+            time.sleep(0.3)
+
+        guard = beat
+
+    monkeypatch.setattr(joining, "_Heart", Slow)
+    before = threading.active_count()
+    with joining.beating(ALONE):  # type: ignore[arg-type]
+        assert threading.active_count() == before + 2
+    assert threading.active_count() == before
 
 
 def test_without_torchrun_a_process_is_alone(monkeypatch: pytest.MonkeyPatch) -> None:

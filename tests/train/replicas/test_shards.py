@@ -1,6 +1,7 @@
 """Sharded models train as whole ones do: losses, gradients, clipping, tied tables, and checkpoints of one format."""
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -181,6 +182,25 @@ def test_a_sharded_run_is_that_of_one_process_and_goes_on_in_any_number(tmp_path
     assert len(losses[0]) == len(losses[1])
     for mine, theirs in zip(*losses, strict=True):
         assert mine == pytest.approx(theirs, rel=1e-5)
+
+
+def test_who_loses_another_process_of_a_sharded_training_says_so_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Torch's own calls within the model meet the loss there."""
+    monkeypatch.chdir(tmp_path)
+    words = [word for setting in (*TEXT, "train.duration=3000") for word in ("--set", setting)]
+    processes = started(2, "train", "--run", "run", *words)
+    metrics, deadline = tmp_path / "run/metrics.jsonl", time.monotonic() + 120
+    while not metrics.is_file() or metrics.read_bytes().count(b"\n") < 3:
+        assert processes[0].poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    processes[1].kill()
+    code, _, err = ended(processes)[0]
+    assert code == 1, err
+    assert err.splitlines()[-1].startswith("stopped: process 0 of 2 has lost another one")
+    assert "Traceback" not in err
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,8 @@
 """The processes of one training, and what they tell each other. Every method is called by all of them, in one order."""
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import torch
@@ -70,6 +72,11 @@ class Group:
         """The highest signal that a process was sent; None where none was."""
         return number
 
+    @contextmanager
+    def noticing(self) -> Iterator[None]:
+        """Raises PeerLost where somebody has gone while torch itself speaks with them, as within a sharded model."""
+        yield
+
 
 ALONE = Group()
 
@@ -114,6 +121,22 @@ class Replicas(Group):
         try:
             return collective()
         except RuntimeError as error:
-            raise PeerLost(
-                f"process {self.rank} of {self.size} has lost another one, which says why, here or on its own machine"
-            ) from error
+            raise self._lost() from error
+
+    @contextmanager
+    def noticing(self) -> Iterator[None]:
+        try:
+            yield
+        except RuntimeError as error:
+            if isinstance(error, dist.DistError) or _OF_A_CONNECTION.search(str(error)):
+                raise self._lost() from error
+            raise
+
+    def _lost(self) -> PeerLost:
+        return PeerLost(
+            f"process {self.rank} of {self.size} has lost another one, which says why, here or on its own machine"
+        )
+
+
+_OF_A_CONNECTION = re.compile("gloo|nccl|connection (closed|reset|refused)|broken pipe|socket", re.IGNORECASE)
+"""What torch says in an error of a backend that has no class of its own."""

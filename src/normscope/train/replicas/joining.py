@@ -24,6 +24,8 @@ from .group import ALONE, Group, Replicas
 VARIABLE = "NORMSCOPE_HEARTBEAT_SECONDS"
 """Set by a user who wants another time than `_SECONDS`."""
 _SECONDS = 30.0
+_LAST_BEAT_SECONDS = 10.0
+"""Until the store has answered or failed, once the training is over."""
 EXIT_CODE = 75
 """Of a process that leaves because another one does not answer: a temporary failure (sysexits.h)."""
 
@@ -39,6 +41,9 @@ def beating(group: Replicas) -> Iterator[None]:
         yield
     finally:
         heart.ended.set()
+        for thread in threads:
+            # Python ends a thread that is still within the store's code by an abort of the whole process.
+            thread.join(_LAST_BEAT_SECONDS)
 
 
 class _Beats:
