@@ -24,11 +24,11 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 78_350,
+    "lines": 78_200,
     "lines of normscope": 58_750,
     "files": 554,
     "import lines, %": 7.0,
-    "public nouns": 832,
+    "public nouns": 826,
     "homonyms": 25,
 }
 """What it has come to: a test lets none of these grow, and whoever lowers one lowers it here."""

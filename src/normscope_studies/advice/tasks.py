@@ -41,7 +41,7 @@ _HELD_OUT = 0.05
 
 
 @dataclass(frozen=True, eq=False)
-class RunningText:
+class _RunningText:
     """One long sequence of ids to train on, and another that is held out."""
 
     train: Tensor
@@ -51,7 +51,7 @@ class RunningText:
 
 
 @cache
-def running_text(kind: str, file: str) -> RunningText:
+def running_text(kind: str, file: str) -> _RunningText:
     """kind: toy, characters or pieces. file: UTF-8 text, plain, .gz or .xz; not read for toy.
 
     Raises UserError where the file cannot be read.
@@ -61,13 +61,13 @@ def running_text(kind: str, file: str) -> RunningText:
     text = _text(file)
     ids = {"characters": _as_characters, "pieces": _as_pieces}[kind](text)
     held = max(1, int(len(ids) * _HELD_OUT))
-    return RunningText(ids[:-held], ids[-held:], int(ids.max()) + 1)
+    return _RunningText(ids[:-held], ids[-held:], int(ids.max()) + 1)
 
 
-def _toy() -> RunningText:
+def _toy() -> _RunningText:
     corpus = toy_corpus(_TOY_SENTENCES)
     parts = [torch.from_numpy(corpus.splits[split].target.tokens.astype("int64")) for split in ("train", "valid")]
-    return RunningText(parts[0], parts[1], len(corpus.target.vocabulary))
+    return _RunningText(parts[0], parts[1], len(corpus.target.vocabulary))
 
 
 @cache

@@ -166,7 +166,7 @@ def left_after_warm_up(numbers: Figure3Numbers) -> dict[tuple[str, str], Estimat
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PredictedNorms:
+class _PredictedNorms:
     """Frobenius norms of one model, layer by layer, before any model is built."""
 
     norm: Layers
@@ -185,7 +185,7 @@ class Figure3Theory:
     """What theory predicts of every model that is measured."""
 
     blocks: tuple[int, ...]
-    norms: Mapping[tuple[Condition, str, int], PredictedNorms]
+    norms: Mapping[tuple[Condition, str, int], _PredictedNorms]
     """By condition, placement and blocks of each stack."""
 
     def last(self, condition: Condition, placement: str) -> list[float]:
@@ -200,7 +200,7 @@ class Figure3Theory:
 def theory_of(config: Figure3Config, bench: Bench) -> Figure3Theory:
     """For every model, on the batches that it is measured on."""
     vocabulary = len(bench.corpus.target.vocabulary)
-    found: dict[tuple[Condition, str, int], PredictedNorms] = {}
+    found: dict[tuple[Condition, str, int], _PredictedNorms] = {}
     for condition in {config.layers_condition, *config.conditions}:
         model = config.model(POST, config.blocks[0], condition.dropout)
 
@@ -216,7 +216,7 @@ def theory_of(config: Figure3Config, bench: Bench) -> Figure3Theory:
                     _predicted(placement, [replace(one, blocks=blocks) for one in group])
                     for group in (single, averaged)
                 )
-                found[condition, placement, blocks] = PredictedNorms(norm=norm, norm_of_mean=norm_of_mean)
+                found[condition, placement, blocks] = _PredictedNorms(norm=norm, norm_of_mean=norm_of_mean)
     return Figure3Theory(config.blocks, found)
 
 

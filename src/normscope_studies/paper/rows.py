@@ -15,7 +15,7 @@ _FILE = Path(__file__).with_name("claims.toml")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MeasuredBy:
+class _MeasuredBy:
     """A study's folder of results."""
 
     command: str
@@ -48,11 +48,11 @@ class ListedClaim:
 
 
 @cache
-def listed() -> tuple[Sequence[ListedClaim], Mapping[str, MeasuredBy]]:
+def listed() -> tuple[Sequence[ListedClaim], Mapping[str, _MeasuredBy]]:
     """All claims in the paper's order, and by folder the results that they are looked up in."""
     table = tomllib.loads(_FILE.read_text(encoding="utf-8"))
     return [ListedClaim(**one) for one in table["claims"]], {
-        name: MeasuredBy(**one) for name, one in table["studies"].items()
+        name: _MeasuredBy(**one) for name, one in table["studies"].items()
     }
 
 
@@ -79,7 +79,7 @@ class ClaimRow:
         return NOT_RUN if self.verdict is None else str(self.verdict)
 
 
-def rows(claims: Sequence[ListedClaim], studies: Mapping[str, MeasuredBy], results: Path) -> list[ClaimRow]:
+def rows(claims: Sequence[ListedClaim], studies: Mapping[str, _MeasuredBy], results: Path) -> list[ClaimRow]:
     """One for each claim of the list. results: a folder with a folder for each study.
 
     Raises UserError where a study's results are damaged, or do not hold a claim that the list says they hold.
@@ -88,7 +88,7 @@ def rows(claims: Sequence[ListedClaim], studies: Mapping[str, MeasuredBy], resul
     return [_row(one, studies[one.study], read[one.study], results / one.study) for one in claims]
 
 
-def _row(one: ListedClaim, study: MeasuredBy, data: Mapping[str, Any] | None, folder: Path) -> ClaimRow:
+def _row(one: ListedClaim, study: _MeasuredBy, data: Mapping[str, Any] | None, folder: Path) -> ClaimRow:
     command = one.command or study.command
     if data is None or not one.claim:
         return ClaimRow(listed=one, found="", conditions="", verdict=None, where="", command=command)
@@ -112,7 +112,7 @@ def _row(one: ListedClaim, study: MeasuredBy, data: Mapping[str, Any] | None, fo
         ) from error
 
 
-def _conditions(study: MeasuredBy, data: Mapping[str, Any]) -> str:
+def _conditions(study: _MeasuredBy, data: Mapping[str, Any]) -> str:
     stated = data["conditions"]
     told = [key for key in study.conditions if key in stated] or list(stated)
     # Results of the first version do not say their scale.

@@ -27,7 +27,7 @@ _StreamState = Any
 
 
 @dataclass(frozen=True, slots=True)
-class AroundNorm:
+class _AroundNorm:
     """One tensor (N, D) before a norm and after it."""
 
     before_ND: Tensor
@@ -35,24 +35,24 @@ class AroundNorm:
 
 
 @dataclass(slots=True)
-class PassedState:
+class _PassedState:
     """One forward pass, by completed blocks, from the embedding on."""
 
     states: list[_StreamState] = field(default_factory=list)
     """The placement's, L + 1 of them."""
-    norms: list[AroundNorm] = field(default_factory=list)
+    norms: list[_AroundNorm] = field(default_factory=list)
     """What every norm of the stack read and gave, in order."""
 
 
 @torch.no_grad()
-def passed(model: LanguageModel, tokens_N: Tensor, layout: Layout) -> PassedState:
+def passed(model: LanguageModel, tokens_N: Tensor, layout: Layout) -> _PassedState:
     """What a forward pass leaves at its blocks and norms."""
     with _recorded(model.decoder) as found:
         model(tokens_N, layout)
     return found
 
 
-def around_norms(stack: Stack, found: PassedState) -> list[AroundNorm]:
+def around_norms(stack: Stack, found: _PassedState) -> list[_AroundNorm]:
     """Of the stream after each block, L of them: where a norm gives the stream, as in Post-LN, what that norm read and
     the stream; else the stream, and what the first norm gives that reads it: the next block's, or the final one.
 
@@ -64,7 +64,7 @@ def around_norms(stack: Stack, found: PassedState) -> list[AroundNorm]:
     ]
 
 
-def _around(hidden_ND: Tensor, norms: Sequence[AroundNorm], stack: Stack, block: int) -> AroundNorm:
+def _around(hidden_ND: Tensor, norms: Sequence[_AroundNorm], stack: Stack, block: int) -> _AroundNorm:
     for one in norms:
         if one.after_ND is hidden_ND:
             return one
@@ -78,8 +78,8 @@ def _around(hidden_ND: Tensor, norms: Sequence[AroundNorm], stack: Stack, block:
 
 
 @contextmanager
-def _recorded(stack: Stack) -> Iterator[PassedState]:
-    found = PassedState()
+def _recorded(stack: Stack) -> Iterator[_PassedState]:
+    found = _PassedState()
 
     def first(_: nn.Module, inputs: tuple[Any, ...]) -> None:
         found.states.append(inputs[0])
@@ -88,7 +88,7 @@ def _recorded(stack: Stack) -> Iterator[PassedState]:
         found.states.append(output)
 
     def norm(_: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> None:
-        found.norms.append(AroundNorm(inputs[0], output))
+        found.norms.append(_AroundNorm(inputs[0], output))
 
     handles = [stack.blocks[0].register_forward_pre_hook(first)]
     handles += [one.register_forward_hook(block) for one in stack.blocks]

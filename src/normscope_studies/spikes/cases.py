@@ -164,7 +164,7 @@ class ChainBatches:
         return {"input_ids": ids_BT[:, :-1].contiguous(), "labels": labels_BT}
 
 
-class SpikeModel(nn.Module):
+class _SpikeModel(nn.Module):
     """Pre-LN with a final norm, or Post-LN; positions are learned."""
 
     def __init__(self, config: SpikesConfig, case: TrainingCase) -> None:
@@ -190,13 +190,13 @@ class SpikeModel(nn.Module):
         return {"loss": functional.cross_entropy(logits_BTV.flatten(0, 1), labels.flatten()), "logits": logits_BTV}
 
 
-def made_model(config: SpikesConfig, case: TrainingCase, seed: int) -> SpikeModel:
+def made_model(config: SpikesConfig, case: TrainingCase, seed: int) -> _SpikeModel:
     """With the initial weights of the seed."""
     torch.manual_seed(seed)
-    return SpikeModel(config, case)
+    return _SpikeModel(config, case)
 
 
-def made_optimizer(model: SpikeModel, config: SpikesConfig, case: TrainingCase, seed: int) -> torch.optim.Optimizer:
+def made_optimizer(model: _SpikeModel, config: SpikesConfig, case: TrainingCase, seed: int) -> torch.optim.Optimizer:
     """AdamW or SGD, whose step multiplies rates from midway on as the case says, whatever the loop sets them to."""
     block = broken_block(config, seed) - 1
     parts = {"block": model.layers[block], "output": model.output}
