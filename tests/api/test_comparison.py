@@ -73,10 +73,14 @@ def test_a_placement_of_this_process_alone_is_refused_before_anything_runs(
 
 
 def test_a_configuration_of_values_gives_what_differs_from_its_defaults(tmp_path: Path) -> None:
-    from normscope.api.comparison import _places
+    from normscope.api.comparison import _given
     from normscope.runs.config import load
 
-    given = _places(load(None, [*SETTINGS, "optimizer.peak_lr=1e-3"]), {"seed": 2})
-    assert given["optimizer.peak_lr"] == "the configuration"
-    assert given["seed"] == "a keyword"
-    assert "model.placement" not in given
+    places = _given(load(None, [*SETTINGS, "optimizer.peak_lr=1e-3"])).places
+    assert places["optimizer.peak_lr"] == "the configuration"
+    assert "model.placement" not in places
+
+
+def test_a_keyword_that_differs_from_an_axis_is_named_as_one(tmp_path: Path) -> None:
+    with pytest.raises(normscope.UserError, match=r"gives 0\.001, but a keyword gives optimizer\.peak_lr = 0\.002"):
+        normscope.compare(CONFIG, out=tmp_path / "grid", peak_lr=1e-3, optimizer__peak_lr=2e-3)

@@ -18,8 +18,8 @@ from ..placement import registered
 from ..report.comparison.contents import ComparisonPage as Page
 from ..report.comparison.contents import RunCurve
 from ..report.comparison.page import comparison_html, summary_lines
-from ..runs.config import engine_table, places
 from ..settings.arguments import checked
+from ..settings.files import GivenConfig, given_config
 from ..settings.tables import as_table, flat
 from ..train import StopRule
 from .runs import Configuration, Run, configuration
@@ -144,7 +144,8 @@ def compare(
     Finished runs are skipped and unfinished ones resumed. Raises UserError before anything runs for what does not fit,
     and `normscope.train.Interrupted` after Ctrl-C, when runs and report are saved.
     """
-    base, file = configuration(config, settings), Path(config) if isinstance(config, str | Path) else None
+    given = _given(config)
+    base = configuration(given, settings)
     asked = AxisOptions(
         placements=_several(placements, str),
         warmups_updates=_several(warmup_updates, int),
@@ -153,8 +154,8 @@ def compare(
         optimizers=_several(optimizers, str),
         seeds=seeds,
     )
-    given = _places(config, settings)
-    grid, _, tuning = planned(base, given, asked, tune=tune, trials=trials, together=trials_together)
+    places = {**given.places, **{key.replace("__", "."): "a keyword" for key in settings}}
+    grid, _, tuning = planned(base, places, asked, tune=tune, trials=trials, together=trials_together)
     name = Path(config).stem if isinstance(config, str | Path) else "default"
     folder = Path("runs") / f"compare-{name}" if out is None else Path(out)
     _refuse_unknown_to_other_processes(grid.cells(base, folder))
@@ -164,7 +165,7 @@ def compare(
         grid,
         folder,
         processes=processes,
-        engine=chosen(None if engine is None else str(engine), engine_table(file)),
+        engine=chosen(None if engine is None else str(engine), given.engine),
         evaluate=evaluate,
         title=title,
         command=f"normscope.compare(…, out={str(folder)!r})",
@@ -202,17 +203,17 @@ def _several(values: Any, kind: type) -> list[Any] | None:
     return [kind(values)] if isinstance(values, str | int | float) else [kind(value) for value in values]
 
 
-def _places(config: Configuration, settings: Mapping[str, Any]) -> dict[str, str]:
-    """What sets each key that is not left to its default, in words."""
+def _given(config: Configuration) -> GivenConfig:
+    """The configuration before its keywords, and what sets each key that is not left to its default."""
     if config is None or isinstance(config, str | Path):
-        found = places(None if config is None else Path(config))
-    elif isinstance(config, Mapping):
-        found = dict.fromkeys(flat(config), "the configuration")
+        return given_config(None if config is None else Path(config))
+    if isinstance(config, Mapping):
+        table, places = config, set(flat(config))
     else:
-        table, usual = flat(as_table(config)), flat(as_table(configuration({"task": config.task}, {})))
-        found = {key: "the configuration" for key, value in table.items() if usual.get(key) != value}
-    given = {key.replace("__", "."): "a keyword" for key in settings}
-    return found | given
+        table, usual = as_table(config), flat(as_table(configuration({"task": config.task}, {})))
+        places = {key for key, value in flat(table).items() if usual.get(key) != value}
+    source = "configuration"
+    return GivenConfig(source=source, table=table, places=dict.fromkeys(places, f"the {source}"), engine={})
 
 
 def _refuse_unknown_to_other_processes(cells: Sequence[Cell]) -> None:

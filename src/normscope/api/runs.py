@@ -19,8 +19,7 @@ from ..runs import trained
 from ..runs.run import train_run
 from ..runs.trained import evaluate_run
 from ..settings.arguments import checked
-from ..settings.files import refuse_no_run, run_named
-from ..settings.tables import read_toml
+from ..settings.files import GivenConfig, given_config, refuse_no_run, run_named
 from ..tasks.protocol import Evaluation
 from ..tasks.registry import config_of, task_of
 from ..tasks.run_config import RunConfig
@@ -180,22 +179,18 @@ def load_run(folder: str | Path, *, which: str = "best", device: str = "auto", t
     return TrainedModel(config=found.config, model=found.model, codec=found.codec, update=found.update)
 
 
-def configuration(config: Configuration, settings: Mapping[str, Any]) -> RunConfig:
+def configuration(config: Configuration | GivenConfig, settings: Mapping[str, Any]) -> RunConfig:
     """A configuration with some keys changed, to be trained: the files that it names are run.
 
     Raises UserError naming the key that is wrong.
     """
-    made: RunConfig
+    source = "configuration"
     if config is None or isinstance(config, str | Path):
-        path = None if config is None else Path(config)
-        run_named(read_toml(path), source=str(path))
-        made = configs.load(path)
-    elif isinstance(config, Mapping):
-        run_named(config, source="configuration")
-        made = config_of(config, source="configuration")
-    else:
-        run_named({"imports": config.imports}, source="configuration")
-        made = config
+        config = given_config(None if config is None else Path(config))
+    if isinstance(config, GivenConfig):
+        config, source = config.table, config.source
+    run_named(config if isinstance(config, Mapping) else {"imports": config.imports}, source=source)
+    made = config_of(config, source=source) if isinstance(config, Mapping) else config
     return configs.replaced(made, **settings) if settings else made
 
 

@@ -1,6 +1,7 @@
 """`normscope compare` and `normscope demo` train grids of runs and write their report."""
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,7 +21,7 @@ from .shared import (
     Trust,
     listed,
     placement_names,
-    refuse_unreadable,
+    read_config,
     resumable,
 )
 from .tune import TrialsOption, TrialsTogether, rate_range
@@ -73,14 +74,14 @@ def compare(
       normscope compare my.toml --placements post-ln,pre-ln \\
           --warmup-updates 0,300 --seeds 3
     """
-    refuse_unreadable(config, settings, imports, trust=trust or not dry_run)
+    given = read_config(config, settings, imports, trust=trust or not dry_run)
     names = placement_names(placements) if placements else None
     from ..compare.axes import AxisOptions, numbers, planned
     from ..engines.choosing import chosen
-    from ..runs.config import engine_table, load, places
+    from ..tasks.registry import config_of
     from ..train import StopRule
 
-    base, machines = load(config, settings, imports), engine_table(config)
+    base = config_of(given.table, source=given.source)
     rates = None if peak_lr is None else rate_range(peak_lr) if tune else numbers(peak_lr, float, "peak-lr")
     asked = AxisOptions(
         placements=names,
@@ -90,14 +91,13 @@ def compare(
         optimizers=_listed(optimizers, str, "optimizers"),
         seeds=seeds,
     )
-    given = places(config, settings)
-    grid, defaults, tuning = planned(base, given, asked, tune=tune, trials=trials, together=trials_together)
+    grid, defaults, tuning = planned(base, given.places, asked, tune=tune, trials=trials, together=trials_together)
     notes = [f"not given, so the defaults of compare: {'; '.join(defaults)}"] if defaults else []
     folder = out or Path("runs") / f"compare-{config.stem if config else 'default'}"
     if dry_run:
-        _prepare(base, grid, folder, engine, machines, StopRule.of(stop_when))
+        _prepare(base, grid, folder, engine, given.engine, StopRule.of(stop_when))
         return
-    where = chosen(engine, machines)
+    where = chosen(engine, given.engine)
     options = {"processes": processes, "engine": where, "evaluate": evaluate, "title": title, "notes": notes}
     _compare(base, grid, folder, tuning=tuning, stop_when=StopRule.of(stop_when), **options)
 
@@ -155,7 +155,7 @@ def _prepare(
     grid: "Grid",
     folder: Path,
     engine: str | None,
-    table: dict[str, Any],
+    table: Mapping[str, Any],
     stop_when: "StopRule | None",
 ) -> None:
     from ..compare.compare import prepare

@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 from ..errors import UserError
-from ..settings.files import refuse_no_run
+from ..settings.files import GivenConfig, given_config, named_files, refuse_no_run
 from ..signals import Interrupted, Stopped
 from .console import say
 
@@ -26,36 +26,31 @@ COMPARE = "api/comparison.py:compare"
 """What describes the options of verbs that train several runs."""
 
 
-def refuse_unreadable(config: Path | None, settings: Iterable[str], imports: list[str], *, trust: bool = True) -> None:
-    """Raise UserError for a configuration that cannot be read, or whose placement is unknown after `imports`.
+def read_config(config: Path | None, settings: Iterable[str], imports: list[str], *, trust: bool = True) -> GivenConfig:
+    """What was given. Raises UserError where it cannot be read, and where its placement is unknown after `imports`.
 
     trust: whether the command is the user's word for the Python files that the configuration names: one that trains.
     """
     from ..placement import named
-    from ..settings.files import named_files
-    from ..settings.tables import put, read_overrides, read_toml
 
-    table = read_toml(config)
-    for key, value in read_overrides(settings).items():
-        put(table, key, value)
-    source = str(config) if config else "configuration"
-    run_imports(imports)
+    given = given_config(config, settings, imports)
     said = {Path(file).resolve() for file in imports}
-    for file in named_files(table, source=source):
+    for file in named_files(given.table, source=given.source):
         if file.path not in said and trust:
             file.run()
         elif not file.has_run:
             raise UserError(
-                f"{source} names Python that runs on your word alone: {file.path}; --trust runs it, and so does "
+                f"{given.source} names Python that runs on your word alone: {file.path}; --trust runs it, and so does "
                 f"--import {file.path}"
             )
-    model = table.get("model")
+    model = given.table.get("model")
     placement = model.get("placement") if isinstance(model, dict) else None
     if isinstance(placement, str):
         try:
             named(placement)
         except ValueError as error:
-            raise UserError(f"{source}: model: {error}") from error
+            raise UserError(f"{given.source}: model: {error}") from error
+    return given
 
 
 def refuse_missing_target(target: str) -> None:

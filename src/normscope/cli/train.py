@@ -14,7 +14,7 @@ from ..processes.surroundings import LAUNCHER, interpreter, rank_of_environment,
 from ..signals import Interrupted, Stopped
 from .console import TrainDisplay, say, stderr
 from .options import described_by
-from .shared import COMPARE, ConfigFile, Imports, SettingOptions, StopWhen, Trust, refuse_unreadable, resumable
+from .shared import COMPARE, ConfigFile, Imports, SettingOptions, StopWhen, Trust, read_config, resumable
 
 if TYPE_CHECKING:
     from ..runs.plan import Plan
@@ -135,7 +135,7 @@ def train(
         _say_plan(config, settings, imports, devices, trust)
         return
     if devices > 1 and not under_torchrun():
-        refuse_unreadable(config, settings, imports)
+        read_config(config, settings, imports)
         start_processes(devices, sys.argv[1:], restarts=restarts)
         return
     with spoken_once():
@@ -143,12 +143,11 @@ def train(
 
 
 def _say_plan(config: Path | None, settings: list[str], imports: list[str], devices: int, trust: bool) -> None:
-    refuse_unreadable(config, settings, imports, trust=trust)
-    from ..runs.config import load
+    given = read_config(config, settings, imports, trust=trust)
     from ..runs.plan import plan
-    from ..tasks.registry import task_from_scratch
+    from ..tasks.registry import config_of, task_from_scratch
 
-    loaded = load(config, settings, imports)
+    loaded = config_of(given.table, source=given.source)
     task = task_from_scratch(loaded, "a fine-tuning begins with a trained model, whose run says what it takes")
     for line in plan_lines(plan(task, loaded), loaded, devices):
         typer.echo(line)
@@ -164,14 +163,14 @@ def _train(
     stop_when: str | None,
 ) -> None:
     overrides = [*settings, *([f'train.on_nonfinite="{on_nonfinite}"'] if on_nonfinite else [])]
-    refuse_unreadable(config, overrides, imports)
+    given = read_config(config, overrides, imports)
     from ..adapters.tensorboard import TensorBoardLog
-    from ..runs.config import load
     from ..runs.run import Listener, train_run
+    from ..tasks.registry import config_of
     from ..train import NonFinite, PeerLost, StopRule
 
     folder = run or Path("runs") / (config.stem if config else "default")
-    loaded = load(config, overrides, imports)
+    loaded = config_of(given.table, source=given.source)
     first = rank_of_environment() == 0
     speak = say if first else _silent
     try:

@@ -20,7 +20,7 @@ from .shared import (
     StopWhen,
     complete_placements,
     placement_names,
-    refuse_unreadable,
+    read_config,
     resumable,
 )
 
@@ -76,17 +76,17 @@ def tune(
     \b
       normscope tune my.toml --placement post-ln --warmup-updates 200 --trials 8
     """
-    refuse_unreadable(config, settings, imports)
+    given = read_config(config, settings, imports)
     named = None if placement is None else placement_names([placement])[0]
     from ..compare.axes import numbers
     from ..compare.compare import corpus_of
     from ..compare.search import OpenArm, asked_tuning
     from ..compare.tune import TuningTask, run_tuning
     from ..engines.choosing import chosen
-    from ..runs.config import engine_table, load
+    from ..tasks.registry import config_of
     from ..train import StopRule
 
-    base = load(config, settings, imports)
+    base = config_of(given.table, source=given.source)
     if warmups is not None and warmup_updates is not None:
         raise UserError("--warmups searches among several, and --warmup-updates gives one; leave one of them out")
     several = None if warmups is None else numbers(warmups, int, "warmups")
@@ -100,7 +100,7 @@ def tune(
             TuningTask(base=base, arms=[arm], tuning=tuning, corpus=corpus_of(base, None)),
             folder,
             processes=processes,
-            engine=chosen(engine, engine_table(config)),
+            engine=chosen(engine, given.engine),
             title=title,
             command=shlex.join(["normscope", *sys.argv[1:]]),
             watch=display,

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ..errors import UserError
-from ..settings.files import OwnFile, import_file, named_files, run_named
-from ..settings.tables import as_table, flat, put, read_overrides, read_toml
+from ..settings.files import given_config, run_named
+from ..settings.tables import as_table, put, read_overrides
 from ..tasks.registry import config_of, task_of
 from ..tasks.run_config import RunConfig
 from ..train import RunFolder
@@ -17,42 +17,9 @@ _Config = TypeVar("_Config", bound=RunConfig)
 
 
 def load(path: Path | None, overrides: Iterable[str] = (), imports: Iterable[str | Path] = ()) -> RunConfig:
-    """The configuration in a TOML file (None for all defaults), changed by `a.b=value` overrides.
-
-    imports: Python files to run first, beside those the file names, which are not run here. Raises UserError naming
-    file and key.
-    """
-    table = read_toml(path)
-    table.pop("engine", None)  # where several runs train, and nothing of what they are
-    for key, value in read_overrides(overrides).items():
-        put(table, key, value)
-    source = str(path) if path else "configuration"
-    if given := [OwnFile.of(str(file)) for file in imports]:
-        for file in given:
-            import_file(file.path)
-        again = {file.path for file in given}
-        kept = [str(file) for file in named_files(table, source=source) if file.path not in again]
-        table["imports"] = [*kept, *map(str, imports)]
-    return config_of(table, source=source)
-
-
-def engine_table(path: Path | None) -> dict[str, Any]:
-    """What a TOML file says of the machines that its runs train on. Raises UserError where it is no table."""
-    table = read_toml(path).get("engine", {})
-    if not isinstance(table, dict):
-        raise UserError(f'{path}: engine is a table, such as [engine] with a line name = "ray"; got {table!r}')
-    return table
-
-
-def places(path: Path | None, overrides: Iterable[str] = ()) -> dict[str, str]:
-    """What sets each dotted key that is not left to its default: the file, or `--set`. Raises UserError."""
-    table = read_toml(path)
-    table.pop("engine", None)
-    found = dict.fromkeys(flat(table), str(path))
-    for key, value in read_overrides(overrides).items():
-        # An override may set a whole section: optimizer={peak_lr=1e-3}.
-        found |= dict.fromkeys(flat({key: value}), "--set")
-    return found
+    """The configuration that `given_config` reads, validated. Raises UserError naming file and key."""
+    given = given_config(path, overrides, imports)
+    return config_of(given.table, source=given.source)
 
 
 def load_run_config(folder: RunFolder) -> RunConfig:

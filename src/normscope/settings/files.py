@@ -8,13 +8,14 @@ import hashlib
 import importlib.util
 import sys
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ..errors import UserError
 from ..files import disk_errors
+from .tables import flat, put, read_overrides, read_toml
 
 CONFIG_FILE = "config.toml"
 
@@ -115,6 +116,42 @@ def run_named(table: Mapping[str, Any], *, source: str) -> None:
     """Run the files that a configuration names, on the user's word. Raises UserError."""
     for file in named_files(table, source=source):
         file.run()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GivenConfig:
+    """A configuration as its user gave it, read once and not yet validated."""
+
+    source: str
+    """What gave it, for messages."""
+    table: Mapping[str, Any]
+    places: Mapping[str, str]
+    """What sets each dotted key that is not left to its default."""
+    engine: Mapping[str, Any]
+    """Its [engine]: where several runs train, and nothing of what they are."""
+
+
+def given_config(path: Path | None, overrides: Iterable[str] = (), imports: Iterable[str | Path] = ()) -> GivenConfig:
+    """A TOML file (None for all defaults) changed by `a.b=value` overrides. Raises UserError naming file and key.
+
+    imports: Python files to run first, beside those that the file names, which are not run here.
+    """
+    table, source = read_toml(path), str(path) if path else "configuration"
+    engine = table.pop("engine", {})
+    if not isinstance(engine, dict):
+        raise UserError(f'{path}: engine is a table, such as [engine] with a line name = "ray"; got {engine!r}')
+    places = dict.fromkeys(flat(table), str(path))
+    for key, value in read_overrides(overrides).items():
+        put(table, key, value)
+        # An override may set a whole section: optimizer={peak_lr=1e-3}.
+        places |= dict.fromkeys(flat({key: value}), "--set")
+    if given := [OwnFile.of(str(file)) for file in imports]:
+        for file in given:
+            import_file(file.path)
+        again = {file.path for file in given}
+        kept = [str(file) for file in named_files(table, source=source) if file.path not in again]
+        table["imports"] = [*kept, *map(str, imports)]
+    return GivenConfig(source=source, table=table, places=places, engine=engine)
 
 
 def _resolved(path: Path) -> Path:
