@@ -19,9 +19,8 @@ from torch import nn
 from ..doctor.lint.patient import Loading
 from ..errors import UserError, in_one_line, installation
 from ..limits import memory
-from ..limits.memory import bounded_building
+from ..limits.memory import bounded_building, largest, refuse_endless
 from ..limits.reading import read_json, shown
-from .hugging_face_counts import largest, refuse_endless
 
 _WEIGHTS = (
     "model.safetensors",

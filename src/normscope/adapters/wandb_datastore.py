@@ -30,7 +30,7 @@ def of_datastore(file: Path) -> History:
     content = file.read_bytes()
     if content[: len(_MAGIC)] != _MAGIC:
         raise ValueError(f"{file} is no datastore of W&B: it does not begin with {_MAGIC.decode()}")
-    histories = (bytes(part) for record in _records(content) for part in _of(record, _HISTORY))
+    histories = (bytes(part) for record in _records(content) for part in _values_of_field(record, _HISTORY))
     return history_of(str(file), of_steps([_line(history) for history in histories]))
 
 
@@ -79,20 +79,20 @@ def _varint(message: bytes, at: int) -> tuple[int, int]:
     return value, at
 
 
-def _of(message: bytes, number: int) -> list[bytes]:
+def _values_of_field(message: bytes, number: int) -> list[bytes]:
     return [value for field, value in _fields(message) if field == number and isinstance(value, bytes)]
 
 
 def _line(history: bytes) -> dict[str, float]:
     """Names with numbers; what is text or a table is left out."""
-    values = numbers_in(dict(filter(None, map(_named, _of(history, _ITEM)))))
-    steps = [value for step in _of(history, _STEP) for number, value in _fields(step) if number == 1]
+    values = numbers_in(dict(filter(None, map(_named, _values_of_field(history, _ITEM)))))
+    steps = [value for step in _values_of_field(history, _STEP) for number, value in _fields(step) if number == 1]
     return {"_step": float(int(steps[0]))} | values if steps else values
 
 
 def _named(item: bytes) -> tuple[str, object] | None:
     """A name with its value, which newer versions write as a number and older ones as JSON."""
-    names = _of(item, _KEY) or _of(item, _NESTED_KEY)
+    names = _values_of_field(item, _KEY) or _values_of_field(item, _NESTED_KEY)
     name = "/".join(part.decode("utf-8", "replace") for part in names)
     for number, value in _fields(item):
         if number == _VALUE_JSON and isinstance(value, bytes):

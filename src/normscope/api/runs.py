@@ -188,7 +188,7 @@ def configuration(config: Configuration | GivenConfig, settings: Mapping[str, An
     if config is None or isinstance(config, str | Path):
         config = given_config(None if config is None else Path(config))
     if isinstance(config, GivenConfig):
-        config, source = config.table, config.source
+        source, config = config.source, config.table
     run_named(config if isinstance(config, Mapping) else {"imports": config.imports}, source=source)
     made = config_of(config, source=source) if isinstance(config, Mapping) else config
     return configs.replaced(made, **settings) if settings else made

@@ -69,7 +69,7 @@ class GridDisplay:
 
 def in_words(state: "CellState[Any]") -> str:
     """What a run is doing, in a line."""
-    parts = [state.status, f"update {_of(state.update, state.total_updates)}"]
+    parts = [state.status, f"update {_out_of(state.update, state.total_updates)}"]
     if state.nll_nats is not None:
         parts.append(f"validation {state.nll_nats:.3f} nats at update {state.nll_update}")
     if state.status == "running" and state.seconds_left is not None:
@@ -82,7 +82,7 @@ def whole(states: Sequence["CellState[Any]"]) -> str:
     from ..compare.state import outlook
 
     found = outlook(states)
-    parts = [f"all {len(states)} runs: update {_of(found.update, found.updates)}"]
+    parts = [f"all {len(states)} runs: update {_out_of(found.update, found.updates)}"]
     if found.updates_per_second is not None:
         parts.append(f"{found.updates_per_second:.3g} updates/s")
     if found.seconds_left is not None:
@@ -130,7 +130,7 @@ def _table(states: Sequence["CellState[Any]"], letters: int, *, ascii_only: bool
         made.add_row(
             *(printable(columns[name]) for name in differing),
             state.status,
-            _of(state.update, state.total_updates),
+            _out_of(state.update, state.total_updates),
             f"{rate:.3g}" if running and rate is not None else "",
             duration(left) if running and left is not None else "",
             "" if state.nll_nats is None else f"{state.nll_nats:.3f} at {state.nll_update}",
@@ -139,7 +139,7 @@ def _table(states: Sequence["CellState[Any]"], letters: int, *, ascii_only: bool
     return made
 
 
-def _of(update: int, updates: int | None) -> str:
+def _out_of(update: int, updates: int | None) -> str:
     return str(update) if updates is None else f"{update}/{updates}"
 
 

@@ -69,11 +69,11 @@ def what_the_paper_says(configurations: Sequence[ConfigurationOutcome], unigram_
     clauses = [
         f"{_WORDS[answer]} {joined(subjects)}"
         for answer in (True, False)
-        if (subjects := [_subject(views, name, answer) for name in NEEDS_WARMUP if _of(views, name, answer)])
+        if (subjects := [_subject(views, name, answer) for name in NEEDS_WARMUP if _with_answer(views, name, answer)])
     ]
     for name in NEEDS_WARMUP:
         own = [view for view in views if view.placement == name]
-        if len(_of(views, name, None)) == len(own):
+        if len(_with_answer(views, name, None)) == len(own):
             reasons = " or ".join(dict.fromkeys(view.seen for view in own))
             clauses.append(f"{_WORDS[None]} {named(name).title}, which {reasons}")
     few = any(view.least_seeds == 1 for view in views if view.answer is not None)
@@ -116,13 +116,13 @@ def _seen(alike: Sequence[ConfigurationOutcome], unigram_nats: float) -> _Warmup
     return _WarmupEffect.NOT_NEEDED if min(gains) >= MOST_OF_THE_GAIN * max(warm_gains) else _WarmupEffect.OPEN
 
 
-def _of(views: Sequence[_View], placement: str, answer: Answer) -> list[_View]:
+def _with_answer(views: Sequence[_View], placement: str, answer: Answer) -> list[_View]:
     return [view for view in views if view.placement == placement and view.answer is answer]
 
 
 def _subject(views: Sequence[_View], placement: str, answer: Answer) -> str:
     """The placement, and in which settings where it was trained in others too."""
-    settings = [view.setting for view in _of(views, placement, answer)]
+    settings = [view.setting for view in _with_answer(views, placement, answer)]
     everywhere = len(settings) == sum(view.placement == placement for view in views)
     return named(placement).title + ("" if everywhere else f" at {joined(settings)}")
 

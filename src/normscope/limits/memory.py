@@ -1,6 +1,12 @@
-"""Memory that there is, compared with what would be built before any of it is taken."""
+"""Memory that there is, compared with what would be built before any of it is taken; numbers that no model has.
+
+A configuration's own class makes lists of as many entries as it has blocks, experts and labels, and a model's class as
+many modules, one after another: of 10**18 they would fill memory before anything could be asked of the model. Some
+classes draw a vector as wide as the model themselves, whatever device the model is built on.
+"""
 
 import math
+import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +18,7 @@ from torch import nn
 from torch.nn.modules import module as registration
 
 from ..errors import UserError
+from .reading import shown
 
 MOST_MODULES = 50_000
 """Of one model: a thousand blocks of thirty modules each, and room above; that many are built in some seconds."""
@@ -96,3 +103,43 @@ class _Counted:
                 f"{self.what} has {weights / 1e9:.3g} billion weights and more, and would need over "
                 f"{needed / 1e9:.0f} GB, of which {self.available / 1e9:.0f} are free; {self.advice}"
             )
+
+
+MOST_COUNTED = 100_000
+"""Of the configurations of transformers the one that counts most has 50,257 labels (MGP-STR), then 16,384 experts."""
+MOST_WIDE = 100_000_000
+"""Likewise the largest size is 20,000,000 (of Qwen4's vocabulary of n-grams); so many numbers are drawn in a second."""
+_COUNTS = re.compile(r"num_\w+|(\w+_)?(n?layers?|n?blocks|depths?)", re.IGNORECASE)
+_SIZES = re.compile(r"\w*(size|dim|channels|embeddings|positions|width)s?", re.IGNORECASE)
+_BOUNDS = ((_COUNTS, MOST_COUNTED), (_SIZES, MOST_WIDE))
+
+
+def refuse_endless(table: dict[str, Any], source: str) -> None:
+    """Raise UserError for more than `MOST_COUNTED` of what is made one by one, or something wider than `MOST_WIDE`."""
+    for key, number in _numbers(table):
+        name = key.rpartition(".")[2]
+        most = next((bound for names, bound in _BOUNDS if names.fullmatch(name)), number)
+        if number > most:
+            raise UserError(
+                f"{source}: {key} is {shown(number)}, and {most:,} is the most that is built; give a smaller number"
+            )
+
+
+def largest(table: dict[str, Any], count: int = 3) -> str:
+    """The largest whole numbers with their dotted keys, as words: what makes a model too large is among them."""
+    found = sorted(_numbers(table), key=lambda entry: -entry[1])[:count]
+    return ", ".join(f"{key} = {shown(number)}" for key, number in found)
+
+
+def _numbers(table: dict[str, Any], above: str = "") -> Iterator[tuple[str, int]]:
+    """Every whole number, also those in lists and in configurations within, by dotted key."""
+    for name, value in table.items():
+        key = f"{above}{name}"
+        if isinstance(value, dict):
+            yield from _numbers(value, f"{key}.")
+            continue
+        for part in value if isinstance(value, list | tuple) else [value]:
+            if isinstance(part, dict):
+                yield from _numbers(part, f"{key}.")
+            elif isinstance(part, int):
+                yield key, part

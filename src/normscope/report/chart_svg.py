@@ -31,7 +31,7 @@ def panels_svg(panels: Sequence[Panel], *, title: str, columns: int = 2) -> str:
     """As `panels_figure`, as SVG text that is described in words."""
     figure = panels_figure(panels, columns=columns)
     with house_style():
-        return to_svg(figure, title=title, desc=". ".join(_told(panel) for panel in panels))
+        return to_svg(figure, title=title, desc=". ".join(_panel_in_words(panel) for panel in panels))
 
 
 @house_style()
@@ -97,7 +97,7 @@ def _told_apart(places: Sequence[float]) -> Sequence[float]:
     return places
 
 
-def _told(panel: Panel) -> str:
+def _panel_in_words(panel: Panel) -> str:
     """The panel in words: where each of its curves begins and ends."""
 
     def ends(series: Series) -> str:

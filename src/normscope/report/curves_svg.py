@@ -60,7 +60,7 @@ def curves_svg(panels: Sequence[tuple[str, str, Sequence[DepthCurve]]], *, title
         f'<g transform="translate({_LEFT + i * (_WIDTH + _BETWEEN)} {top})">{"".join(_panel(*panel))}</g>'
         for i, panel in enumerate(panels)
     ]
-    told = ". ".join(_told(label, curves) for _, label, curves in panels)
+    told = ". ".join(_panel_in_words(label, curves) for _, label, curves in panels)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="curves" role="img" width="{wide}" height="{high}" '
         f'viewBox="0 0 {wide} {high}">\n<title>{escape(title)}</title>\n<desc>{escape(told)}</desc>\n'
@@ -127,6 +127,6 @@ def _legend(looks: dict[str, int], wide: int) -> tuple[list[str], int]:
     return marks, row + 1
 
 
-def _told(label: str, curves: Sequence[DepthCurve]) -> str:
+def _panel_in_words(label: str, curves: Sequence[DepthCurve]) -> str:
     ends = [f"{c.label} {significant(c.values[0], 3)} to {significant(c.values[-1], 3)}" for c in curves]
     return f"{label}: {', '.join(ends)}"

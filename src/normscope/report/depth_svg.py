@@ -154,7 +154,7 @@ def depth_svg(lines: Sequence[DepthLine], *, groups: Sequence[str], title: str) 
         drawn.append((values[-1], depths[-1], color, label))
     _scales(axes)
     _name(figure, axes, drawn)
-    return to_svg(figure, title=title, desc=_told(lines))
+    return to_svg(figure, title=title, desc=_in_words(lines))
 
 
 def _highest(lines: Sequence[DepthLine]) -> float:
@@ -251,7 +251,7 @@ def _inside(low: float, size: float) -> float:
     return max(0.0, min(low, 1 - size))
 
 
-def _told(lines: Sequence[DepthLine]) -> str:
+def _in_words(lines: Sequence[DepthLine]) -> str:
     """The picture in words: where each curve ends."""
     return ". ".join(
         f"{line.label}: {line.points[-1][1]:.3g} at depth {line.points[-1][0]}, {line.note}"

@@ -20,12 +20,12 @@ def parquet_texts(path: Path, field: str, position: Position | None = None) -> I
     arrow = opened_pyarrow(path)
     from pyarrow import parquet
 
-    with _told(path, "Parquet"):
+    with _refused_where_damaged(path, "Parquet"):
         # Pages are read as they are needed: a group of rows may be as long as the file.
         file = parquet.ParquetFile(path, pre_buffer=False, buffer_size=2**20)
         schema, rows = file.schema_arrow, max(file.metadata.num_rows, 1)
     _check_field(path, schema, field, arrow)
-    with _told(path, "Parquet"):
+    with _refused_where_damaged(path, "Parquet"):
         batches = file.iter_batches(_ROWS_AT_ONCE, columns=[field], use_threads=False)
     yield from _texts(path, batches, field, rows, position, "Parquet")
 
@@ -33,7 +33,7 @@ def parquet_texts(path: Path, field: str, position: Position | None = None) -> I
 def arrow_texts(path: Path, field: str, position: Position | None = None) -> Iterator[tuple[int, str]]:
     """As `parquet_texts`, of an Arrow file in the stream or the file format."""
     arrow = opened_pyarrow(path)
-    with _told(path, "Arrow"):
+    with _refused_where_damaged(path, "Arrow"):
         source = arrow.memory_map(str(path))
         try:
             reader = arrow.ipc.open_stream(source)
@@ -59,7 +59,7 @@ def _texts(
     file_bytes, most_bytes = path.stat().st_size, most_unpacked_bytes(path)
     batches = iter(batches)
     while True:
-        with _told(path, kind):
+        with _refused_where_damaged(path, kind):
             batch: Any = next(batches, None)
             if batch is None:
                 break
@@ -116,7 +116,7 @@ def _type_of(schema: Any, field: str, arrow: Any) -> Any:
 
 
 @contextmanager
-def _told(path: Path, kind: str) -> Iterator[None]:
+def _refused_where_damaged(path: Path, kind: str) -> Iterator[None]:
     import pyarrow
 
     try:

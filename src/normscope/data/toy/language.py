@@ -156,7 +156,7 @@ def _state(draw: StableDraw, subject: Phrase, tense: str) -> _Clause:
     en_state = _join(en_degree, lex.ADJECTIVES[stem])
     be = en[subject.form]
     clause = _Clause(
-        _of(subject, finite[subject.form]),
+        _with_verb(subject, finite[subject.form]),
         finite[subject.form],
         "",
         state,
@@ -174,20 +174,20 @@ def _action(subject: Phrase, verb: lex.Verb, tense: str, modal: lex.Modal) -> _C
     if tense == "past":
         finite = lex.PERFECT[verb.perfect][subject.form]
         participle = word(verb.participle, "participle")
-        return _Clause(_of(subject, finite), finite, "", participle, verb.en_past, ("did", verb.en))
+        return _Clause(_with_verb(subject, finite), finite, "", participle, verb.en_past, ("did", verb.en))
     if tense == "present":
         plain = lex.english_s(verb.en) if third else verb.en
         finite = verb.finite[subject.form]
-        return _Clause(_of(subject, finite), finite, verb.prefix, (), plain, (do, verb.en))
+        return _Clause(_with_verb(subject, finite), finite, verb.prefix, (), plain, (do, verb.en))
     finite, en = modal.finite[subject.form], f"{modal.en} {verb.en}"
-    subject, infinitive = _of(subject, finite), word(verb.infinitive, "infinitive")
+    subject, infinitive = _with_verb(subject, finite), word(verb.infinitive, "infinitive")
     if modal.auxiliary:
         return _Clause(subject, finite, "", infinitive, en, (modal.en, verb.en))
     plain = ("has to " + verb.en if modal.en == "have to" else lex.english_s(en)) if third else en
     return _Clause(subject, finite, "", infinitive, plain, (do, en))
 
 
-def _of(subject: Phrase, finite: str) -> Phrase:
+def _with_verb(subject: Phrase, finite: str) -> Phrase:
     """The subject of that verb."""
     return subject._replace(de=agreeing(subject.de, finite))
 
@@ -291,7 +291,7 @@ def _report(draw: StableDraw) -> _ToyPair:
     who, told = _subject(draw, ("person",), adjectives=0.25, pronouns=0.5), _clause(draw)
     verb = lex.english_s(en) if who.form == SINGULAR else en
     said = finite[who.form]
-    opening = (*_of(who, said).de, *word(said, "verb"), *_COMMA, *word(link, "conjunction"))
+    opening = (*_with_verb(who, said).de, *word(said, "verb"), *_COMMA, *word(link, "conjunction"))
     return (
         (*opening, *_verb_final(told), *_STOP),
         f"{who.en} {verb} {en_link} {_english(told)} .",

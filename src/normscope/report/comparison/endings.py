@@ -36,7 +36,9 @@ def endings_svg(
     """
     names = [configuration.name for configuration in configurations]
     looks = styles or styles_for(names)
-    groups = sorted({name.group for name in names}, key=lambda group: min(map(_ending, _of(configurations, group))))
+    groups = sorted(
+        {name.group for name in names}, key=lambda group: min(map(_ending, _in_group(configurations, group)))
+    )
     variants = list(dict.fromkeys(name.variant for name in names))
     # Beside the variants there may stand the baseline and what lies beyond the edge.
     more = max(0, -(-(len(variants) + 2) // _LEGEND_COLUMNS) - _LEGEND_ROWS)
@@ -49,7 +51,7 @@ def endings_svg(
         edge = min(edge, _CEILING * baseline)
         axes.axvline(baseline, color=INK, lw=1.2, ls=_BASELINE_DASH, zorder=1.5)
     for row, group in enumerate(groups):
-        for configuration in _of(configurations, group):
+        for configuration in _in_group(configurations, group):
             place = variants.index(configuration.name.variant)
             # Variants side by side: where they end at the same loss both can be seen.
             y = row + 0.18 * (place - (len(variants) - 1) / 2) / max(1, len(variants) - 1)
@@ -118,7 +120,7 @@ def _ending(configuration: ComparedConfiguration) -> float:
     return math.fsum(losses) / len(losses) if losses and all(map(math.isfinite, losses)) else math.inf
 
 
-def _of(configurations: Sequence[ComparedConfiguration], group: str) -> list[ComparedConfiguration]:
+def _in_group(configurations: Sequence[ComparedConfiguration], group: str) -> list[ComparedConfiguration]:
     return [configuration for configuration in configurations if configuration.name.group == group]
 
 
