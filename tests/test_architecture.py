@@ -85,6 +85,8 @@ MAY_IMPORT = {
         "decode",
         "doctor",
         "engines",
+        "evidence",
+        "measure",
         "model",
         "optim",
         "placement",

@@ -24,6 +24,7 @@ _HOMES = {
     "placements": "api.placements",
     "predict": "api.prediction",
     "profile": "api.training",
+    "rate_curve": "api.rates",
     "schedule": "api.training",
     "train": "api.runs",
     "weights_after": "measure.line",

@@ -4,6 +4,7 @@ from .api.diagnosing import diagnose as diagnose
 from .api.placements import choose as choose
 from .api.placements import placements as placements
 from .api.prediction import predict as predict
+from .api.rates import rate_curve as rate_curve
 from .api.runs import load_run as load_run
 from .api.runs import open_run as open_run
 from .api.runs import train as train

@@ -64,11 +64,13 @@ def train_shortly(
     rate: float,
     updates: int,
     warmup_updates: int = 0,
+    factor: Callable[[int], float] = lambda update: 1.0,
     watch: Callable[[], None] = lambda: None,
 ) -> ShortRun:
     """Train from where the weights are, in training mode; within `restored`, which puts them back.
 
-    watch: told of each update. Raises ValueError where a forward pass or the loss raises.
+    factor: of the rate, by the number of the update, from 1. watch: told of each update. Raises ValueError where a
+    forward pass or the loss raises.
     """
     for module in model.modules():
         module.training = True
@@ -91,7 +93,7 @@ def train_shortly(
         for weight, gradient in zip(weights.values(), found, strict=True):
             weight.grad = gradient
         for group, share in zip(optimizer.param_groups, shares, strict=True):
-            group["lr"] = share * rate * linear_warmup(update, warmup_updates=warmup_updates)
+            group["lr"] = share * rate * linear_warmup(update, warmup_updates=warmup_updates) * factor(update)
         optimizer.step()
     first = spreads[0] or 1.0
     return ShortRun(
