@@ -20,19 +20,23 @@ from normscope.tasks.translation import TranslationConfig, TranslationObjective
 from normscope.theory.predict import ModelSetting, predict
 from normscope.train.device import keep_freed_memory
 
-from ..engine.checks import check_different, check_least
-from ..engine.claims import foretold
-from ..engine.deviation import Compared, as_data, mean_over_draws, spread_of
-from ..engine.figures import beside_prediction
-from ..engine.page import Claim, StudyFigure, StudyTable, table
-from ..engine.pieces import Pieces
-from ..engine.study import Findings, Study, scales
-from ..figure_3.config import corpus_of, corpus_title
-from ..figure_3.measure import STACKS
-from ..theory.batches import setting_of
-from . import ABOUT
-from .measure import measured_norms
+from .engine.checks import check_different, check_least
+from .engine.claims import foretold
+from .engine.deviation import Compared, as_data, mean_over_draws, spread_of
+from .engine.discovery import About
+from .engine.figures import beside_prediction
+from .engine.page import Claim, StudyFigure, StudyTable, table
+from .engine.pieces import Pieces
+from .engine.study import Findings, Study, scales
+from .figure_3.config import corpus_of, corpus_title
+from .figure_3.measure import STACKS, measured_norms
+from .theory.batches import setting_of
 
+ABOUT = About(
+    title="Real text: predicted and measured, every layer",
+    question="Do the formulas predict the hidden states and the gradients of the paper's own models on real text?",
+    help="Hidden states and W2 gradients of every layer on real text: predicted and measured.",
+)
 QUANTITIES = {"q": "E‖x_l‖² / d of the hidden state", "ffn_out": "gradient norm of W2, by layer"}
 """What is compared."""
 LIMIT_PERCENT = 15.0
