@@ -8,7 +8,7 @@ from normscope.doctor.advise.rule import RateRule
 from normscope.optim import OPTIMIZERS
 
 from ..engine.pieces import Pieces
-from ..engine.study import Findings, Scale, Study
+from ..engine.study import Findings, Study, scales
 from . import ABOUT
 from .cases import AdviceCase, AdviceConfig, cases
 from .claims import claims
@@ -91,23 +91,19 @@ def _small(placement: str, initialisation: str) -> AdviceCase:
     )
 
 
-SCALES = {
-    "smoke": Scale(
-        config=AdviceConfig(
-            cases=tuple(
-                _small(placement, scheme)
-                for scheme in ("xavier-uniform", "normal-0.02", "megatron")
-                for placement in ("post-ln", "pre-ln")
-            ),
-            updates=40,
-            probe_updates=30,
-            warmup_ladder=(8,),
+SCALES = scales(
+    AdviceConfig,
+    every={"cases": tuple(cases())},
+    smoke={
+        "cases": tuple(
+            _small(placement, scheme)
+            for scheme in ("xavier-uniform", "normal-0.02", "megatron")
+            for placement in ("post-ln", "pre-ln")
         ),
-        decides=False,
-    ),
-    "cpu": Scale(config=AdviceConfig(cases=tuple(cases()))),
-    "paper": Scale(config=AdviceConfig(cases=tuple(cases()), updates=2000, warmup_ladder=(100, 400, 1000))),
-}
-
-
+        "updates": 40,
+        "probe_updates": 30,
+        "warmup_ladder": (8,),
+    },
+    paper={"updates": 2000, "warmup_ladder": (100, 400, 1000)},
+)
 STUDY = Study(about=ABOUT, scales=SCALES, run=run)

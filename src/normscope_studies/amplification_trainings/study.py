@@ -20,8 +20,9 @@ from ..advice.measuring import judged_of, known_of, probed_of, side_by_side, war
 from ..advice.study import SCALES as ADVICE_SCALES
 from ..advice.study import conditions as conditions_of_trainings
 from ..advice.tasks import task_of
+from ..engine.models import settings_of
 from ..engine.pieces import Pieces
-from ..engine.study import Findings, Scale, Study
+from ..engine.study import Findings, Study, scales
 from . import ABOUT
 from .foretelling import foretold, left_out_foretold, odds, without_constants
 from .measure import changes_along, known_in, predicted_change, trials_at, vocabulary_of
@@ -62,18 +63,13 @@ class AmplificationTrainingsConfig(AdviceConfig):
             raise ValueError("trial_updates must be more than 1, and no more than updates")
 
 
-SCALES = {
-    "smoke": Scale(
-        config=AmplificationTrainingsConfig(
-            cases=ADVICE_SCALES["smoke"].config.cases, updates=40, probe_updates=30, warmup_ladder=(8,), trial_updates=6
-        ),
-        decides=False,
-    ),
-    "cpu": Scale(config=AmplificationTrainingsConfig(cases=tuple(cases(HELD_OUT)))),
-    "paper": Scale(
-        config=AmplificationTrainingsConfig(cases=tuple(cases(HELD_OUT)), updates=2000, warmup_ladder=(100, 400, 1000))
-    ),
-}
+_SMOKE = settings_of(ADVICE_SCALES["smoke"].config, "cases", "updates", "probe_updates", "warmup_ladder")
+SCALES = scales(
+    AmplificationTrainingsConfig,
+    every={"cases": tuple(cases(HELD_OUT))},
+    smoke=_SMOKE | {"trial_updates": 6},
+    paper={"updates": 2000, "warmup_ladder": (100, 400, 1000)},
+)
 
 
 _SHOWN = (FORMULA_ALONE, PREDICTED, MEASURED, FACTS, EARLY, FACTS_AND_EARLY)

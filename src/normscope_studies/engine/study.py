@@ -44,7 +44,7 @@ PACKAGE = __name__.partition(".")[0]
 class Findings:
     """What a study found: its page, and its data."""
 
-    conditions: Mapping[str, str] | Sequence[tuple[str, str]]
+    conditions: Mapping[str, str]
     """How it was measured, by subject. At least: gradient normalisation, logarithm, tokens, seeds and spread."""
     claims: Sequence[Claim]
     figures: Sequence[StudyFigure]
@@ -55,12 +55,17 @@ class Findings:
     """For the terminal, in place of claims where a study makes none."""
 
 
-def scales(config: Callable[..., Any], *, smoke: Mapping[str, Any], paper: Mapping[str, Any]) -> dict[str, Scale]:
-    """The three of a study whose configuration has the settings of cpu; the others set what they differ in."""
+def scales(
+    config: Callable[..., Any], *, smoke: Mapping[str, Any], paper: Mapping[str, Any], every: Mapping[str, Any] = {}
+) -> dict[str, Scale]:
+    """The three of a study whose configuration has the settings of cpu; smoke and paper set what they differ in.
+
+    every: what the configuration has no default for.
+    """
     return {
-        "smoke": Scale(config=config(**smoke), decides=False),
-        "cpu": Scale(config=config()),
-        "paper": Scale(config=config(**paper)),
+        "smoke": Scale(config=config(**{**every, **smoke}), decides=False),
+        "cpu": Scale(config=config(**every)),
+        "paper": Scale(config=config(**{**every, **paper})),
     }
 
 
@@ -119,7 +124,7 @@ def run_study(study: Study, config: Any, pieces: Pieces, *, command: str, scale:
         created=created,
         made_by=_made_by(),
         caution=caution,
-        conditions=list(dict(found.conditions).items()),
+        conditions=list(found.conditions.items()),
         claims=found.claims,
         figures=found.figures,
         tables=found.tables,
@@ -176,7 +181,7 @@ def configured(config: Any, overrides: Sequence[str], given: Mapping[str, Any] |
 
 def _lines(title: str, found: Findings, caution: str) -> list[str]:
     """What the terminal shows: conditions, every claim beside what was measured, and the count of verdicts."""
-    lines = [title, *(f"  {key}: {value}" for key, value in dict(found.conditions).items()), *found.lines]
+    lines = [title, *(f"  {key}: {value}" for key, value in found.conditions.items()), *found.lines]
     for claim in found.claims:
         lines += [
             f"{claim.name}: {claim.verdict}{f' ({claim.conditions})' if claim.conditions else ''}",
