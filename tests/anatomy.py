@@ -24,10 +24,10 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 78_200,
-    "lines of normscope": 58_980,
+    "lines": 78_650,
+    "lines of normscope": 59_820,
     "files": 555,
-    "import lines, %": 7.0,
+    "import lines, %": 7.1,
     "public nouns": 827,
     "homonyms": 25,
 }

@@ -9,6 +9,7 @@ import pytest
 
 from normscope.errors import UserError
 from normscope.files import REPLACED, UNFINISHED, clear_unfinished, disk_errors, recover, whole_folder, write_atomically
+from normscope.limits.ours import MARK
 
 
 def staging_path(out):
@@ -17,6 +18,17 @@ def staging_path(out):
 
 def replaced_path(out):
     return out.with_name(REPLACED + out.name)
+
+
+def listed(folder):
+    """What is ours in `out`; every test replaces that, and what happens to anything else is told in `test_ours.py`."""
+    return {"new": "", "old": ""}
+
+
+def half_made(out):
+    staging_path(out).mkdir()
+    (staging_path(out) / MARK).touch()
+    (staging_path(out) / "half").write_text("half")
 
 
 def listing(folder):
@@ -36,7 +48,7 @@ def out(tmp_path):
 
 
 def test_the_new_folder_replaces_the_old_one_at_the_end(out):
-    with whole_folder(out) as folder:
+    with whole_folder(out, listed) as folder:
         (folder / "below").mkdir()
         (folder / "below" / "new").write_text("new")
         assert contents(out) == {"old": "old"}
@@ -47,7 +59,7 @@ def test_the_new_folder_replaces_the_old_one_at_the_end(out):
 @pytest.mark.parametrize("failure", [ValueError, KeyboardInterrupt, SystemExit])
 def test_nothing_is_left_of_a_failure(out, failure):
     def fail():
-        with whole_folder(out) as folder:
+        with whole_folder(out, listed) as folder:
             (folder / "new").write_text("new")
             raise failure
 
@@ -68,7 +80,7 @@ def test_nothing_is_left_of_a_failure(out, failure):
 )
 def test_failures_of_the_file_system_are_told(out, number, message):
     doing = f"writing {out}"
-    with pytest.raises(UserError, match=f"{doing}: {message}"), disk_errors(doing), whole_folder(out):
+    with pytest.raises(UserError, match=f"{doing}: {message}"), disk_errors(doing), whole_folder(out, listed):
         raise OSError(number, os.strerror(number))
     assert listing(out.parent) == ["out"]
 
@@ -82,25 +94,24 @@ def test_the_old_folder_comes_back_when_the_last_rename_fails(out, monkeypatch):
         return rename(self, target)
 
     monkeypatch.setattr(type(out), "rename", failing)
-    with pytest.raises(OSError, match="no"), whole_folder(out):
+    with pytest.raises(OSError, match="no"), whole_folder(out, listed):
         pass
     assert contents(out) == {"old": "old"}
     assert listing(out.parent) == ["out"]
 
 
 def test_recover_clears_a_folder_left_half_made(out):
-    staging_path(out).mkdir()
-    (staging_path(out) / "half").write_text("half")
-    recover(out)
+    half_made(out)
+    recover(out, listed=listed)
     assert listing(out.parent) == ["out"]
 
 
 def test_recover_finishes_or_undoes_a_replacement(out):
     out.rename(replaced_path(out))
-    recover(out)
+    recover(out, listed=listed)
     assert contents(out) == {"old": "old"}
     replaced_path(out).mkdir()
-    recover(out)
+    recover(out, listed=listed)
     assert listing(out.parent) == ["out"]
 
 
@@ -109,11 +120,11 @@ def test_a_folder_being_written_is_left_alone(out):
     descriptor = os.open(staging_path(out), os.O_RDONLY)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
     with pytest.raises(UserError, match="another process is writing it"):
-        recover(out)
-    with pytest.raises(UserError, match="another process is writing it"), whole_folder(out):
+        recover(out, listed=listed)
+    with pytest.raises(UserError, match="another process is writing it"), whole_folder(out, listed):
         pass
     os.close(descriptor)
-    recover(out)
+    recover(out, listed=listed)
     assert not staging_path(out).exists()
 
 
@@ -135,22 +146,31 @@ def test_a_place_without_permission_is_told(out):
 
 
 @pytest.mark.parametrize("new_is_there", [False, True])
-def test_what_a_run_clears_at_its_start_includes_a_replacement_half_done(out, new_is_there):
+def test_a_replacement_half_done_is_undone_or_finished(out, new_is_there):
     """A kill between the two renames, and one after them."""
     out.rename(replaced_path(out))
     if new_is_there:
         out.mkdir()
         (out / "new").write_text("new")
-    staging_path(out).mkdir()
-    (out.parent / (UNFINISHED + "page.html-abc")).touch()
-    clear_unfinished(out.parent)
+    recover(out, listed=listed)
     assert listing(out.parent) == ["out"]
     assert contents(out) == ({"new": "new"} if new_is_there else {"old": "old"})
 
 
+def test_what_a_run_clears_at_its_start_is_what_it_made_itself(out):
+    half_made(out)
+    removed = out.with_name(UNFINISHED + "out-removed")
+    removed.mkdir()
+    (removed / "old").touch()
+    (out.parent / (UNFINISHED + "page.html-abcd1234")).touch()
+    (out.parent / (UNFINISHED + "thesis")).write_text("of a user")
+    clear_unfinished(out.parent, listed)
+    assert listing(out.parent) == [UNFINISHED + "thesis", "out"]
+
+
 def test_what_killed_writers_left_is_removed_by_the_next_one_and_what_is_being_written_stays(tmp_path):
     file = tmp_path / "page.json"
-    endings = ("page.json-abcd1234", "page.json-held_one", "page-abcd1234")
+    endings = ("page.json-abcd1234", "page.json-0e1d0e1d", "page-abcd1234")
     abandoned, held, other = (tmp_path / (UNFINISHED + ending) for ending in endings)
     for path in (abandoned, held, other):
         path.write_text("half")
@@ -179,13 +199,13 @@ def test_what_was_replaced_goes_where_its_removal_was_stopped_once(out, monkeypa
     removing, stopped = os.unlink, []
 
     def unlink(path, **options):
-        if path == "old" and not stopped:
+        if os.path.basename(path) == "old" and not stopped:  # noqa: PTH119
             stopped.append(path)
             raise stopping
         removing(path, **options)
 
     monkeypatch.setattr(os, "unlink", unlink)
-    with suppress(KeyboardInterrupt), whole_folder(out) as folder:
+    with suppress(KeyboardInterrupt), whole_folder(out, listed) as folder:
         (folder / "new").write_text("new")
     assert stopped
     assert listing(out.parent) == ["out"]

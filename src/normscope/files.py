@@ -6,7 +6,7 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from glob import escape
 from pathlib import Path
@@ -14,12 +14,15 @@ from pathlib import Path
 from safetensors import SafetensorError
 
 from .errors import UserError
+from .limits.ours import MARK, nothing_of_ours, refuse_foreign, refuse_other, refuse_unusual
 
 UNFINISHED = ".unfinished-"
 """What the names of files and folders begin with until they are whole."""
 REPLACED = ".replaced-"
 """The same of a folder whose place another one is taking, between two renames."""
 
+_Listed = Callable[[Path], Mapping[str, str]]
+"""What is ours in a folder, as `refuse_foreign` takes it."""
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _FORBIDDEN = {errno.EACCES, errno.EROFS, errno.EPERM}
 _NO_PLACE = {errno.ENAMETOOLONG, errno.ELOOP}
@@ -29,8 +32,9 @@ _FAILING = {errno.EIO, errno.ENXIO, errno.ENODEV, errno.ESTALE, errno.EINTR, err
 def write_atomically(path: Path, content: str | bytes) -> None:
     """Write a file so that a reader, a kill or a power cut finds the old one or the new one, never a part.
 
-    content: bytes, or text, which becomes UTF-8.
+    content: bytes, or text, which becomes UTF-8. Raises UserError where a link or a folder stands there.
     """
+    refuse_unusual(path)
     made: list[Path] = []
     try:
         handle = _temporary_of(path, made)
@@ -48,12 +52,19 @@ def write_atomically(path: Path, content: str | bytes) -> None:
     sync(path.parent)
 
 
+def write_over(path: Path, content: str | bytes) -> None:
+    """As `write_atomically`, where a file of the user's may stand: over one that is ours or equal, and no other."""
+    content = content if isinstance(content, bytes) else content.encode()
+    refuse_other(path, content)
+    write_atomically(path, content)
+
+
 def _temporary_of(path: Path, made: list[Path]) -> int:
     """A new file beside `path` for its next content, held by this process; those that killed ones left are removed.
 
     Its name is in `made` before it is there, so that a signal that comes while it is made does not leave it.
     """
-    for left in path.parent.glob(f"{UNFINISHED}{escape(path.name)}-????????"):
+    for left in filter(_is_temporary, path.parent.glob(f"{UNFINISHED}{escape(path.name)}-????????")):
         with suppress(OSError), left.open("rb") as stream:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
             left.unlink()
@@ -72,27 +83,36 @@ def _temporary_of(path: Path, made: list[Path]) -> int:
         os.close(handle)  # another process took it for one that was left, in the moment before it was held
 
 
+def _is_temporary(file: Path) -> bool:
+    """Whether a file has the name that `_temporary_of` gives."""
+    return re.search(r"-[0-9a-f]{8}$", file.name) is not None and file.is_file() and not file.is_symlink()
+
+
 @contextmanager
-def whole_folder(path: Path) -> Iterator[Path]:
+def whole_folder(path: Path, listed: _Listed = nothing_of_ours) -> Iterator[Path]:
     """A folder to fill, which becomes `path` when the block ends and disappears when it raises.
 
     Every file is on disk before the name is: after a kill there is the whole folder or none. A folder that stood at
-    `path` stays as it is until then; `recover` puts it back where a kill came between the two renames. Raises UserError
-    while another process fills the same folder.
+    `path` stays as it is until then; `recover` puts it back where a kill came between the two renames. listed: what is
+    ours in such a folder and is replaced. Raises UserError where anything else stands in it, and while another process
+    fills the same folder.
     """
-    recover(path)
+    path = Path(os.path.abspath(path))  # noqa: PTH100 (a link is not to be followed)
+    recover(path, listed=listed)
     make_folders(path.parent)
     temporary = path.with_name(UNFINISHED + path.name)
     temporary.mkdir()
     try:
+        _mark(temporary)
         # The lock tells a folder being written from one left by a killed process: it ends with its process.
         lock = _lock(temporary, path)
         try:
             yield temporary
             for file in sorted(temporary.rglob("*"), reverse=True):
-                sync(file)
+                if file.name != MARK:
+                    sync(file)
             sync(temporary)
-            _swap(temporary, path)
+            _swap(temporary, path, listed)
         finally:
             os.close(lock)
     except BaseException:
@@ -101,21 +121,22 @@ def whole_folder(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def resumable_folder(path: Path, of_use: Callable[[Path], bool]) -> Iterator[Path]:
+def resumable_folder(path: Path, of_use: Callable[[Path], bool], listed: _Listed) -> Iterator[Path]:
     """A folder for long work, whose part of the name of `path` takes the place of `path` when the block ends.
 
     What a kill left is there again where it is `of_use`; so is what an error or Ctrl-C left. That part is to be made by
-    `whole_folder`, and is then whole. Raises UserError while another process fills the same folder.
+    `whole_folder`, and is then whole. listed, and what is raised: as of `whole_folder`.
     """
-    recover(path, of_use)
+    recover(path, of_use, listed)
     make_folders(path.parent)
     work = path.with_name(UNFINISHED + path.name)
     work.mkdir(exist_ok=True)
+    _mark(work)
     lock = _lock(work, path)
     try:
         try:
             yield work
-            _swap(work / path.name, path)
+            _swap(work / path.name, path, listed)
         finally:
             os.close(lock)
     except BaseException:
@@ -125,11 +146,18 @@ def resumable_folder(path: Path, of_use: Callable[[Path], bool]) -> Iterator[Pat
     _discard(work)
 
 
-def _swap(temporary: Path, path: Path) -> None:
+def _mark(folder: Path) -> None:
+    """Say in a folder of work that it is ours, before there is anything in it."""
+    (folder / MARK).touch()
+    sync(folder)
+
+
+def _swap(temporary: Path, path: Path, listed: _Listed) -> None:
     """Put a whole folder in its place; what stood there comes back if that fails."""
     replaced = path.with_name(REPLACED + path.name)
-    had_one = path.exists()
+    had_one = path.is_dir() and any(path.iterdir())
     if had_one:
+        refuse_foreign(path, listed)  # once more: the work may have taken hours
         path.rename(replaced)
     try:
         temporary.rename(path)
@@ -138,55 +166,110 @@ def _swap(temporary: Path, path: Path) -> None:
             replaced.rename(path)
         raise
     sync(path.parent)
+    with suppress(OSError):
+        (path / MARK).unlink(missing_ok=True)
     if had_one:
-        _discard(replaced)  # the new folder is in place; `recover` clears what stays
+        _remove(replaced, listed)  # the new folder is in place; `recover` clears what stays
 
 
-def _discard(folder: Path) -> None:
-    """Remove a folder that nobody needs, if it is there; what the disk refuses twice stays for `clear_unfinished`."""
+def _remove(folder: Path, listed: _Listed) -> None:
+    """Remove what is ours in a folder, and the folder where nothing else is; a signal may come in the middle of it."""
     try:
-        shutil.rmtree(folder, ignore_errors=True)
+        _unlink(folder, listed)
+    finally:
+        _unlink(folder, listed)
+
+
+def _unlink(folder: Path, listed: _Listed) -> None:
+    with suppress(OSError, UserError):
+        there = [entry.name for entry in os.scandir(folder) if entry.name != MARK]
+        *others, last = (listed(folder) if there else {}) or [MARK]
+        for name in [MARK, *others]:
+            with suppress(OSError):
+                (folder / name).unlink()
+        if [entry.name for entry in os.scandir(folder)] == [last]:
+            sync(folder)  # what says that the others were ours goes after them
+            (folder / last).unlink()
+        folder.rmdir()
+
+
+def _discard(work: Path) -> None:
+    """Remove a folder of unfinished work, if it is there; what the disk refuses twice stays for `clear_unfinished`."""
+    try:
+        _empty(work)
     finally:  # a signal may have come in the middle of it
-        shutil.rmtree(folder, ignore_errors=True)
+        _empty(work)
 
 
-def recover(path: Path, of_use: Callable[[Path], bool] = lambda left: False) -> None:
+def _empty(work: Path) -> None:
+    with suppress(OSError):
+        for entry in work.iterdir():
+            if entry.is_dir() and not entry.is_symlink():
+                shutil.rmtree(entry, ignore_errors=True)
+            elif entry.name != MARK:
+                with suppress(OSError):
+                    entry.unlink()
+        if [entry.name for entry in work.iterdir()] == [MARK]:
+            sync(work)  # what says that the others were ours goes after them
+            (work / MARK).unlink()
+        work.rmdir()
+
+
+def is_unfinished(path: Path) -> bool:
+    """Whether a killed process of ours left this file or folder, of which nothing can be used."""
+    if path.is_symlink() or not path.name.startswith(UNFINISHED):
+        return False
+    return (path / MARK).is_file() or not any(path.iterdir()) if path.is_dir() else _is_temporary(path)
+
+
+def recover(path: Path, of_use: Callable[[Path], bool] = lambda left: False, listed: _Listed = nothing_of_ours) -> None:
     """Clear away what a killed process left of writing `path`, and put a folder back that it was about to replace.
 
-    of_use: whether an unfinished folder holds work to go on with, and stays. Raises UserError while another process is
-    writing it.
+    of_use: whether an unfinished folder holds work to go on with, and stays. listed: as of `whole_folder`. Raises
+    UserError while another process is writing it, and for anything that is not ours in one of the places.
     """
     temporary, replaced = (path.with_name(prefix + path.name) for prefix in (UNFINISHED, REPLACED))
-    if temporary.is_dir():
+    if temporary.exists() or temporary.is_symlink():
+        if not is_unfinished(temporary):
+            raise UserError(f"{temporary} is not ours, and stands where {path} is made; move it to another name")
         os.close(_lock(temporary, path))
         if not of_use(temporary):
-            shutil.rmtree(temporary)
-    if replaced.exists():
+            _discard(temporary)
+    if replaced.exists() or replaced.is_symlink():
+        refuse_foreign(replaced, listed)
         if path.exists():
-            shutil.rmtree(replaced)
+            _remove(replaced, listed)
         else:
             replaced.rename(path)
             sync(path.parent)
+    refuse_foreign(path, listed)
 
 
-def clear_unfinished(folder: Path) -> None:
-    """As `recover`, for everything that a killed process was writing in `folder`. The caller holds a lock on it."""
-    for left in folder.glob(REPLACED + "*"):
-        recover(folder / left.name.removeprefix(REPLACED))
+def clear_unfinished(folder: Path, listed: _Listed = nothing_of_ours) -> None:
+    """Clear away what a killed process was writing or removing in `folder`. The caller holds a lock on it.
+
+    listed: what is ours in a folder of which the removal was stopped.
+    """
     for left in folder.glob(UNFINISHED + "*"):
-        if left.is_dir():
-            shutil.rmtree(left)
+        if not is_unfinished(left):
+            _remove(left, listed)
+        elif left.is_dir():
+            _discard(left)
         else:
             left.unlink()
 
 
-def remove_folder(path: Path) -> None:
-    """Remove a folder so that a kill or a power cut in the middle does not leave half of it under its name."""
+def remove_folder(path: Path, listed: _Listed) -> None:
+    """Remove a folder so that a kill or a power cut in the middle does not leave half of it under its name.
+
+    Raises UserError where it holds anything that is not ours, as `refuse_foreign`.
+    """
+    refuse_foreign(path, listed)
     doomed = path.with_name(UNFINISHED + path.name + "-removed")
-    _discard(doomed)
+    _remove(doomed, listed)
     path.rename(doomed)
     sync(path.parent)  # or its files might be gone from the disk before its name is
-    _discard(doomed)
+    _remove(doomed, listed)
 
 
 def make_folders(path: Path) -> None:

@@ -25,6 +25,7 @@ from normscope.compare.manifest import former_manifest
 from normscope.compare.state import CellState
 from normscope.data import opening
 from normscope.errors import UserError
+from normscope.limits.ours import PAGE_MARK
 from normscope.report.comparison.contents import ComparisonPage
 from normscope.runs.config import replaced
 from normscope.runs.trained import SCORES
@@ -81,7 +82,7 @@ def quick_page(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def write(page: ComparisonPage, folder: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "report.html").write_text(page.title)
+        (folder / "report.html").write_text(PAGE_MARK + page.title)
         return folder / "report.html"
 
     monkeypatch.setattr(page, "write", write)

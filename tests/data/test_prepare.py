@@ -173,6 +173,9 @@ def test_a_changed_preparation_replaces_the_corpus(config, text, change, listing
     else:
         path = first.out / "train.source.tokens"
         path.write_bytes(path.read_bytes()[:-2])
+        with pytest.raises(UserError, match=f"{path} is not as NormScope wrote it, edited or damaged; remove {path} "):
+            prepare(config())
+        path.unlink()
     second = prepare(config(**changes))
     assert not second.unchanged
     assert Corpus.open(second.out).fingerprint == second.fingerprint
@@ -275,21 +278,21 @@ def test_what_is_not_a_corpus_is_not_replaced(config, tmp_path):
     foreign = tmp_path / "place" / "foreign"
     foreign.mkdir()
     (foreign / "thesis.tex").write_text("years of work")
-    with pytest.raises(UserError, match="not a corpus, and stays"):
+    with pytest.raises(UserError, match=r"foreign/thesis.tex was not written by NormScope, and stays"):
         prepare(config(out=foreign))
     with pytest.raises(UserError, match="is a file"):
         prepare(config(out=foreign / "thesis.tex"))
     assert stored(foreign) == {"thesis.tex": b"years of work"}
 
 
-def test_a_linked_folder_is_replaced_where_it_lies(config, tmp_path):
+def test_a_link_is_neither_followed_nor_replaced(config, tmp_path):
     first = prepare(config())
     link = tmp_path / "link"
     link.symlink_to(first.out)
-    second = prepare(config(out=link, lowercase=True))
-    assert second.out == first.out
+    with pytest.raises(UserError, match=f"link is a link, and stays: .* it leads to {first.out}"):
+        prepare(config(out=link, lowercase=True))
     assert link.is_symlink()
-    assert Corpus.open(link).target.form.lowercase
+    assert not Corpus.open(link).target.form.lowercase
 
 
 @pytest.mark.parametrize("place", ["tokenise", "learn", "encode", "manifest"])

@@ -93,6 +93,9 @@ def test_preparing_again_does_nothing_and_any_change_does_it_anew(
         fingerprints.add(changed.fingerprint)
     assert len(fingerprints) == 4
     (first.out / "train.tokens").write_bytes(b"damaged")
+    with pytest.raises(UserError, match=r"train\.tokens is not as NormScope wrote it"):
+        prepare_documents(config)
+    (first.out / "train.tokens").unlink()
     assert prepare_documents(config).fingerprint == first.fingerprint  # and damage is made good
     assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus", "text-30", "wiki"]  # nothing left behind
 
@@ -137,7 +140,7 @@ def test_text_that_makes_no_corpus_is_refused_and_leaves_nothing(
 def test_a_folder_that_is_something_else_stays(make: Callable[..., DocumentsConfig], tmp_path: Path) -> None:
     (tmp_path / "corpus").mkdir()
     (tmp_path / "corpus/notes").write_text("mine")
-    with pytest.raises(UserError, match="holds something that is not a corpus, and stays"):
+    with pytest.raises(UserError, match=r"corpus/notes was not written by NormScope, and stays"):
         prepare_documents(make())
     with pytest.raises(UserError, match="train is missing"):
         make(splits={"valid": (tmp_path / "text",)})

@@ -218,7 +218,7 @@ class TestWhatFits:
 class TestTheFolder:
     def test_what_stands_there_stays(self, tmp_path):
         (tmp_path / "mine").write_text("thesis")
-        with pytest.raises(UserError, match="exists and is not an empty folder; choose another"):
+        with pytest.raises(UserError, match="and stays: move it away, or choose another place"):
             export(decoder("pre-ln"), words(TEXT_IDS), tmp_path, FORMS["gpt2"])
         assert [p.name for p in tmp_path.iterdir()] == ["mine"]
 

@@ -193,7 +193,7 @@ class TestWhatIsRefused:
             (folder / name).write_text("{")
             with pytest.raises(UserError, match=name):
                 import_run(folder, tmp_path / "run")
-        with pytest.raises(UserError, match="exists and is not an empty folder"):
+        with pytest.raises(UserError, match="and stays: move it away, or choose another place"):
             import_run(whole, tmp_path)
 
     def test_another_vocabulary(self, tmp_path):

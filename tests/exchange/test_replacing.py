@@ -209,7 +209,7 @@ class TestRuns:
         config, before = (load(RunFolder(at).config_file) for at in (tmp_path / "out", masked_run))
         assert config.optimizer.peak_lr == 2e-5
         assert config.model == dataclasses.replace(before.model, placement="deepnorm")
-        with pytest.raises(UserError, match="exists and is not an empty folder"):
+        with pytest.raises(UserError, match="and stays: move it away, or choose another place"):
             re_place_run(masked_run, tmp_path / "out", "pre-ln")
         with pytest.raises(UserError, match="unknown key"):
             re_place_run(masked_run, tmp_path / "other", "pre-ln", settings=["optimizer.lr=1"])

@@ -44,7 +44,7 @@ class Work:
         return tuple((path, _timeless(path, content)) for path, content in tree if not _NOT_COMPARED.search(path))
 
 
-_NOT_COMPARED = re.compile(r"(^|/)(\.lock|tensorboard|logs)(/|$)")
+_NOT_COMPARED = re.compile(r"(^|/)(\.lock|\.made-by-normscope|tensorboard|logs)(/|$)")
 _MANIFEST = re.compile(r"^(?!.*\.(unfinished|replaced)-).*/MANIFEST\.sha256$")
 _TIME = re.compile(rb"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?Z?")
 

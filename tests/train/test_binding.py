@@ -87,7 +87,10 @@ def test_damaged_vocabularies_are_refused_and_written_again_from_the_corpus(
     with pytest.raises(UserError, match=r"vocabularies is damaged: .*writes the vocabularies again"):
         load_run(folder, device="cpu")
     notes = list[str]()
+    with pytest.raises(UserError, match=f"{file} is not as NormScope wrote it, edited or damaged; remove {file} and"):
+        run.train_run(tiny(*SHORT), folder, say=notes.append)
+    file.unlink()
     run.train_run(tiny(*SHORT), folder, say=notes.append)
-    assert notes == [f"note: {folder / 'vocabularies'} was damaged and has been written again from the corpus"]
+    assert notes == [f"note: {folder / 'vocabularies'} was not whole and has been written again from the corpus"]
     assert file.read_bytes() == whole
     assert result(folder, 12) == result(short, 12)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .. import __version__
 from ..errors import UserError
 from .console import LateStages, StageDisplay, columns, print_history, standard_output, stderr
 from .shared import Imports, Trust, refuse_missing_target, refuse_unwritable, run_imports, write_text
@@ -333,7 +334,7 @@ def _list_rules() -> None:
 
 
 def _as_text(values: Mapping[str, Any]) -> str:
-    return json.dumps(_finite(values), ensure_ascii=False, indent=1, allow_nan=False)
+    return json.dumps({"normscope": __version__, **_finite(values)}, ensure_ascii=False, indent=1, allow_nan=False)
 
 
 def _finite(value: Any) -> Any:

@@ -180,7 +180,15 @@ def listed(text: str, kind: Callable[[str], Any], option: str) -> list[Any]:
 
 
 def refuse_unwritable(option: str, file: Path) -> None:
-    """Raise UserError where `file`, given with `option`, cannot be a file: to be asked before long work."""
+    """Raise UserError where `file`, given with `option`, cannot be written: to be asked before long work."""
+    from ..limits.ours import refuse_other
+
+    refuse_no_place(option, file)
+    refuse_other(file)
+
+
+def refuse_no_place(option: str, file: Path) -> None:
+    """Raise UserError where there can be no file of that name."""
     if file.is_dir() or not file.parent.is_dir():
         raise UserError(f"{option} {file}: {'is a folder' if file.is_dir() else 'its folder does not exist'}")
     if not os.access(file.parent, os.W_OK | os.X_OK):
@@ -189,11 +197,11 @@ def refuse_unwritable(option: str, file: Path) -> None:
 
 def write_text(option: str, file: Path, text: str) -> None:
     """Write a file that the user named with `option`. Raises UserError where that cannot be."""
-    from ..files import write_atomically
+    from ..files import write_over
 
-    refuse_unwritable(option, file)
+    refuse_no_place(option, file)
     try:
-        write_atomically(file, text)
+        write_over(file, text)
     except OSError as error:
         raise UserError(f"cannot write {file}: {error.strerror}") from error
 

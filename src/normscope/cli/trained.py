@@ -20,6 +20,7 @@ from .shared import (
     averaged_if_asked,
     open_trained,
     placement_names,
+    refuse_no_place,
     refuse_unwritable,
 )
 
@@ -70,11 +71,12 @@ def evaluate(
     import dataclasses
     import json
 
-    for option, file in (("--save", save), ("--output", output)):
-        if file is not None:
-            refuse_unwritable(option, file)
+    if save is not None:
+        refuse_unwritable("--save", save)
+    if output is not None:
+        refuse_no_place("--output", output)
     open_trained(run, imports, trust)
-    from ..files import disk_errors, write_atomically
+    from ..files import disk_errors, write_over
     from ..provenance import provenance
     from ..runs.trained import SCORES, evaluate_run, evaluate_text
 
@@ -95,9 +97,9 @@ def evaluate(
     values = {**done.settings, **done.scores, **provenance()}
     with disk_errors("writing the scores and translations"):
         if output is not None:
-            write_atomically(output, "".join(line + "\n" for line in done.translations))
+            write_over(output, "".join(line + "\n" for line in done.translations))
         if save is not None:
-            write_atomically(save, SCORES.text(values))
+            write_over(save, SCORES.text(values))
     for line in [json.dumps(values)] if as_json else done.lines():
         typer.echo(line)
 

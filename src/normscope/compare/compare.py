@@ -23,7 +23,7 @@ from ..tasks.run_config import RunConfig
 from ..train import StopRule
 from .grid import Cell, Grid, write_configs
 from .manifest import about, former_manifest, named_cells, refuse_unlike, write_manifest
-from .page import compare
+from .page import compare, refuse_other_report
 from .pool import Commands, announced, at_once, job_of, run_cells, train_command, updates_of
 from .state import CellState
 
@@ -126,6 +126,7 @@ def compare_cells(
     updates = updates_of(cells[0].config, corpus)
     manifest = former_manifest(folder, lambda config: corpus) or about(cells[0].config, corpus)
     refuse_unlike(cells, named_cells(folder, manifest.cells), manifest, corpus.fingerprint, folder)
+    refuse_other_report(folder)
     chosen = engine(at_once(processes, cells[0].config))
     announcement = announced(cells, corpus, updates=updates, at_once=chosen.at_once, stop_when=stop_when)
     manifest = manifest.grown(title, command, cells)

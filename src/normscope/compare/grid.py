@@ -12,7 +12,9 @@ from typing import Any, Literal
 
 from ..data.opening import DataConfig
 from ..errors import UserError
-from ..files import make_folders, write_atomically
+from ..files import make_folders, write_over
+from ..limits.ours import refuse_other
+from ..limits.sealed import sealed_lines
 from ..model import ModelConfig
 from ..placement import named
 from ..runs.claiming import refuse_other_configuration
@@ -156,11 +158,13 @@ def _config(base: RunConfig, arm: Arm, seed: int, threads: int | Literal["auto"]
 
 
 def write_configs(cells: Iterable[PoolCell]) -> None:
-    """Write the configuration file that each cell's command names."""
+    """Write the configuration file that each cell's command names. Raises UserError over a file of another's."""
     for cell in cells:
         make_folders(cell.config_file.parent)
         make_folders(cell.log_file.parent)
-        write_atomically(cell.config_file, to_toml(cell.config))
+        if not cell.config_file.exists():
+            refuse_other(cell.log_file)  # which is added to
+        write_over(cell.config_file, sealed_lines(to_toml(cell.config)))
 
 
 def registered_name(placement: str) -> str:

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UserError
-from ..files import write_atomically
+from ..files import write_over
+from ..limits.ours import refuse_other
 from ..placement import named
 from ..processes.locks import SeenLocks
 from ..provenance import provenance
@@ -26,7 +27,7 @@ from ..report.comparison.contents import (
     Status,
     TunedArm,
 )
-from ..report.comparison.page import write
+from ..report.comparison.page import PAGE, write
 from ..report.words import learning_rate
 from ..train.run_folder import Event
 from .conclusion import conclusion, facts, facts_of_stopping, facts_of_tuning, formula_in
@@ -122,15 +123,26 @@ def _plain(value: Any) -> Any:
     return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 
+RESULTS = "results.json"
 _MOST_DRAWN = 12
 """Configurations that one figure over updates draws; of more, and of trials, the best of each curve over the rate."""
 
 
+def refuse_other_report(folder: Path) -> None:
+    """Raise UserError where a report of another's stands in `folder`: to be asked before long work."""
+    for name in (PAGE, RESULTS):
+        refuse_other(folder / name)
+
+
 def compare(cells: list[Cell], manifest: Manifest, folder: Path) -> tuple[ComparisonPage, Path]:
-    """Read all runs of the grid and write `report.html`, its SVG files and `results.json` into `folder`."""
+    """Read all runs of the grid and write `report.html`, its SVG files and `results.json` into `folder`.
+
+    Raises UserError as `refuse_other_report`.
+    """
+    refuse_other_report(folder)
     page = read(cells, manifest)
     file = write(page, folder)
-    write_atomically(folder / "results.json", json.dumps(results(page), indent=1) + "\n")
+    write_over(folder / RESULTS, json.dumps(results(page), indent=1) + "\n")
     return page, file
 
 

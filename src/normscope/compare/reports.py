@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ..errors import UserError
-from ..files import disk_errors, make_folders, write_atomically
+from ..files import disk_errors, make_folders, write_over
+from ..limits.ours import refuse_other
 from ..report.comparison.contents import ComparisonPage
 from ..report.comparison.page import render
 from ..runs.config import load_run_config
@@ -73,7 +74,7 @@ _REST = 10.0
 class LivePage:
     """The report of a comparison's folder or a run's, in one file; nothing else is written.
 
-    Raises UserError where there is no comparison, or its corpus cannot be opened.
+    Raises UserError where there is no comparison, its corpus cannot be opened, or `file` is another's.
     """
 
     folder: Path
@@ -86,6 +87,7 @@ class LivePage:
     _rest_seconds: float = _EVERY_SECONDS
 
     def __post_init__(self) -> None:
+        refuse_other(self.file)
         self._begun = opened(self.folder)
 
     def write_if_due(self, changes: int) -> bool:
@@ -109,7 +111,7 @@ class LivePage:
         text = render(read(*self._now()), reload_seconds=reload_seconds)
         with disk_errors(f"writing {self.file}"):
             make_folders(self.file.parent)
-            write_atomically(self.file, text)
+            write_over(self.file, text)
         self._written_at = self.clock()
         self._rest_seconds = max(_EVERY_SECONDS, _REST * (self._written_at - begun))
 

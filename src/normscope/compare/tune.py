@@ -14,6 +14,7 @@ from ..engines.choosing import local
 from ..engines.seam import MakeEngine
 from ..errors import UserError, option
 from ..files import disk_errors, make_folders
+from ..limits.ours import nothing_of_ours, refuse_foreign
 from ..report.words import counted, duration, learning_rate
 from ..signals import Interrupted
 from ..tasks.protocol import AnyCorpus
@@ -117,6 +118,7 @@ def _manifest(asked: TuningTask, folder: Path, stop_when: StopRule | None) -> Ma
     found = former_manifest(folder, lambda config: asked.corpus) or about(asked.base, asked.corpus)
     record = asked.tuning.record(asked.base, asked.arms, stop_when)
     if found.search is None and not found.cells:
+        refuse_foreign(folder / JOURNALS, nothing_of_ours)
         found = replace(found, title=TITLE, search=record)
         # Before there are runs, of which it would not be known what they depended on.
         write_manifest(folder, found)

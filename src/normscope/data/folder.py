@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from ..errors import UserError
-from ..limits.sealed import SealedJson
+from ..limits.ours import MARK
+from ..limits.sealed import SealedJson, sealed_table
 from .sources.lines import file_sha256
 
 MANIFEST = "corpus.json"
@@ -43,7 +44,7 @@ def write_manifest(
     folder: Path, *, format_name: str, version: int, splits: Iterable[str], preparation: Mapping[str, Any]
 ) -> str:
     """Make a corpus of the folder in which everything else is written already; returns the fingerprint."""
-    files = {path.name: file_sha256(path) for path in sorted(folder.iterdir())}
+    files = {path.name: file_sha256(path) for path in sorted(folder.iterdir()) if path.name != MARK}
     noted = fingerprint(files)
     state = {"fingerprint": noted, "splits": list(splits), "preparation": dict(preparation), "files": files}
     text = _kind(format_name, version).text(state)
@@ -82,16 +83,13 @@ def _kind(format_name: str, version: int, made_by: str = "") -> SealedJson:
     return SealedJson(format_name=format_name, version=version, keys=keys, made_by=made_by, again=_AGAIN)
 
 
-def check_replaceable(out: Path) -> None:
-    """Raise UserError where `out` is a file, or a folder that holds something else than a corpus."""
-    if out.exists() and not out.is_dir():
-        raise UserError(f"{out}: is a file; choose a folder for the corpus")
-    try:
-        foreign = out.is_dir() and not (out / MANIFEST).exists() and any(out.iterdir())
-    except PermissionError as error:
-        raise UserError(f"{out}: no permission to look into this folder; choose another") from error
-    if foreign:
-        raise UserError(f"{out}: holds something that is not a corpus, and stays; choose another folder or empty it")
+def listed_files(folder: Path) -> Mapping[str, str]:
+    """SHA-256 of every file that a corpus' manifest lists, of whatever kind it is; nothing where the folder is none."""
+    table = sealed_table(folder / MANIFEST)
+    files = table.get("files")
+    if not str(table.get("format")).startswith("normscope-") or not isinstance(files, dict):
+        return {}
+    return {str(name): str(digest) for name, digest in files.items()} | {MANIFEST: ""}
 
 
 def fingerprint(digests: Mapping[str, str]) -> str:

@@ -7,6 +7,7 @@ the memory of some parts, by any number of processes, and a killed preparation g
 import hashlib
 import io
 import json
+import os
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,7 +22,8 @@ from numpy.typing import NDArray
 
 from ..errors import UserError
 from ..files import disk_errors, recover, resumable_folder, whole_folder
-from .folder import check_replaceable, write_manifest
+from ..limits.ours import refuse_inside
+from .folder import listed_files, write_manifest
 from .words import WordCounts, counted_every
 from .work import Work, cut, in_order, note_parts, noted_parts, replace_part, write_part
 
@@ -87,6 +89,8 @@ class Preparation(ABC, Generic[_Part, _Report]):
     """(split, what its writer appends) for each split that the arrays of a part hold something of."""
     out: Path
     processes: int
+    sources: Sequence[Path]
+    """What is read."""
     options: Mapping[str, Any]
     """All that decides what the corpus holds, but the bytes of the input."""
     words: int
@@ -120,21 +124,21 @@ def prepared(kind: Preparation[_Part, _Report], progress: Progress) -> _Report:
     """Make the corpus at `kind.out`, whole or not at all; does nothing where it stands there already.
 
     A corpus made otherwise is replaced in the end, and valid until then. Raises UserError for input that cannot be
-    used, for an `out` that holds something else, and for a disk that is full or cannot be written.
+    used or lies in `out`, for an `out` that holds anything but a corpus, and for a disk that is full or not writable.
     """
-    out = kind.out.expanduser().resolve()
+    out = Path(os.path.abspath(kind.out.expanduser()))  # noqa: PTH100 (a link is not to be followed)
+    refuse_inside(out, kind.sources)
     # Before the files are read: what another command left of replacing a corpus is in its place again.
     with disk_errors(f"writing {out}"):
-        recover(out, lambda left: True)
-    check_replaceable(out)
+        recover(out, lambda left: True, listed_files)
     work = Work(_key(kind, progress))
     standing = _standing(kind, out, work.key)
     with disk_errors(f"writing {out}"):
-        recover(out, work.of_use if standing is None else lambda left: False)
+        recover(out, work.of_use if standing is None else lambda left: False, listed_files)
     if standing is not None:
         return standing
     kind.check(progress)
-    with disk_errors(f"writing {out}"), resumable_folder(out, work.of_use) as unfinished:
+    with disk_errors(f"writing {out}"), resumable_folder(out, work.of_use, listed_files) as unfinished:
         folder = work.begin(unfinished)
         parts = kind.read(folder, progress)
         learned = folder / kind.learned
@@ -142,7 +146,7 @@ def prepared(kind: Preparation[_Part, _Report], progress: Progress) -> _Report:
             _learn(kind, [part for part in parts if part.split == "train"], learned, progress)
         steps = 2 * len(parts)  # encoded, and put together
         _encode(partial(kind.encode, learned), parts, kind.processes, lambda done: progress("encode", done, steps))
-        with whole_folder(unfinished / out.name) as whole:
+        with whole_folder(unfinished / out.name, listed_files) as whole:
             with ExitStack() as stack:
                 writers = kind.writers(whole, learned, stack)
                 for done, part in enumerate(parts, 1 + len(parts)):

@@ -14,6 +14,7 @@ from ..data.documents.tokeniser import TextTokeniser
 from ..data.opening import TextDataConfig
 from ..errors import UserError
 from ..files import disk_errors, whole_folder
+from ..limits.ours import nothing_of_ours, refuse_foreign
 from ..optim.optimizers import make_optimizer
 from ..runs.config import changed, resolve
 from ..runs.trained import load_run
@@ -42,12 +43,6 @@ class RunOrigin:
     """Of the corpus that the run may go on with; empty where it has none."""
 
 
-def refuse_occupied(path: Path) -> None:
-    """Raise UserError where a new folder would overwrite something."""
-    if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise UserError(f"{path} exists and is not an empty folder; choose another one")
-
-
 def write_run(
     path: Path, config: RunConfig, model: AnyModel, save_vocabularies: Callable[[Path], None], origin: RunOrigin
 ) -> None:
@@ -55,13 +50,13 @@ def write_run(
 
     `normscope train PATH/config.toml --run PATH` goes on from there. Raises UserError where `path` is not free.
     """
-    refuse_occupied(path)
+    refuse_foreign(path, nothing_of_ours)
     config = resolve(config, RunFolder(path))
     device = torch.device(config.train.device)
     environment = describe(
         device=device, seed=config.seed, data_fingerprint=origin.data_fingerprint, fast_matmul=False
     ) | {"made_from": origin.made_from}
-    with disk_errors(f"writing {path}"), whole_folder(path.resolve()) as temporary:
+    with disk_errors(f"writing {path}"), whole_folder(path) as temporary:
         folder = RunFolder(temporary)
         folder.vocabularies.mkdir()
         save_vocabularies(folder.vocabularies)
@@ -104,7 +99,7 @@ def import_run(folder: Path, run: Path, *, settings: Sequence[str] = ()) -> Impo
     Raises UserError where it is no such folder, its tokeniser is not a `tokenizer.json` with as many tokens as the
     model has, or `run` is not free.
     """
-    refuse_occupied(run)
+    refuse_foreign(run, nothing_of_ours)
     theirs = configuration(folder)
     layout = LAYOUTS.get(str(theirs.get("model_type")))
     if layout is None:
@@ -179,7 +174,7 @@ def re_place_run(
     settings: `key=value` of the new run's configuration, for the training that goes on. Raises UserError where the
     placement is not known or not defined for such a model, or `out` is not free.
     """
-    refuse_occupied(out)
+    refuse_foreign(out, nothing_of_ours)
     loaded = load_run(run, which=which, device="cpu")
     seed_weights(loaded.config.seed)
     model, change = re_placed(loaded.model, placement)

@@ -7,8 +7,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from .. import __version__
 from ..compare.compare import alone
 from ..compare.grid import write_configs
+from ..compare.page import RESULTS
 from ..compare.pool import at_once, run_cells
 from ..compare.state import CellState
 from ..data.labelled.corpus import LabelledCorpus, PairDataConfig, open_labelled
@@ -16,14 +18,15 @@ from ..data.labelled.pairs import PairColumns
 from ..engines.choosing import local
 from ..engines.seam import MakeEngine
 from ..errors import UserError
-from ..files import clear_unfinished, disk_errors, remove_folder, sync, write_atomically
+from ..files import clear_unfinished, disk_errors, remove_folder, sync, write_over
+from ..limits.ours import refuse_other
 from ..model import scheduled_numbers
 from ..optim import AdaptiveConfig, OptimizerConfig, ScheduleConfig
 from ..runs.config import changed
 from ..settings.tables import read_overrides
 from ..tasks.pair_classification import PairRunConfig, Start, open_start
 from ..train import RunFolder, TrainConfig
-from ..train.checkpoint import existing
+from ..train.checkpoint import existing, listed_files
 from .cells import SearchSpace, TuningCell, TuningSummary, best_setting, lines, rank, summary, table, tuning_cells
 
 SEQUENCE_LENGTH = 128
@@ -229,6 +232,7 @@ def search(
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder} is a file; choose another folder with --out")
     counts: dict[str, Any] = {"train_pairs": len(corpus.splits["train"]), "warmup_share": space.warmup_share}
+    refuse_other(folder / RESULTS)
     searched = tuning_cells(base, space.settings(), [1], folder, **counts)
     with alone(folder, "search"):
         if len(searched) > 1:
@@ -250,7 +254,7 @@ def search(
             positive=None if corpus.positive is None else corpus.labels[corpus.positive],
         )
         with disk_errors(f"writing into {folder}"):
-            write_atomically(folder / "results.json", json.dumps(found.to_json(), indent=1) + "\n")
+            write_over(folder / RESULTS, json.dumps({"normscope": __version__, **found.to_json()}, indent=1) + "\n")
     return found
 
 
@@ -294,9 +298,9 @@ class _Tidy:
 def _remove_checkpoints(folder: RunFolder) -> None:
     # Not under the run's lock: the process that trained it may be about to end, and writes nothing any more.
     for checkpoint in existing(folder.checkpoints):
-        remove_folder(checkpoint.folder)
+        remove_folder(checkpoint.folder, listed_files)
     if folder.checkpoints.is_dir():
-        clear_unfinished(folder.checkpoints)  # of a removal that a kill stopped
+        clear_unfinished(folder.checkpoints, listed_files)  # of a removal that a kill stopped
         sync(folder.checkpoints)  # or a power cut brings one back that nobody would clear away
 
 

@@ -74,6 +74,17 @@ class SealedJson:
             raise UserError(f"{path} was written by another version: it {', '.join(faults)}; {self.again}")
 
 
+def sealed_table(path: Path) -> dict[str, Any]:
+    """What a JSON file of ours holds, whatever its kind; nothing for any other file."""
+    try:
+        text = read_text(path)
+        table = parse_json(text)
+    except (OSError, ValueError):
+        return {}
+    ours = isinstance(table, dict) and text == _sealed({key: table[key] for key in table if key != _KEY})
+    return table if ours else {}
+
+
 def sealed_lines(text: str) -> str:
     """Lines of text, and a last one with their SHA-256, which is a comment in TOML."""
     return f"{text}{_LAST_LINE}{hashlib.sha256(text.encode()).hexdigest()}\n"

@@ -17,6 +17,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..limits.ours import refuse_other
+
 LOCK = ".lock"
 """The file that is locked, in the folder."""
 
@@ -32,6 +34,7 @@ class Held(Exception):
 @contextmanager
 def hold(folder: Path) -> Iterator[None]:
     """Hold a folder that is there. Raises Held where another process has it, and OSError as writing does."""
+    refuse_other(folder / LOCK)
     # Not emptied by opening: it may say who holds it.
     with ExitStack() as opened:
         descriptor = os.open(folder, os.O_RDONLY)

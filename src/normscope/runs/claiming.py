@@ -4,14 +4,17 @@ What may change while a run goes on is its length, its checkpoints and the proce
 """
 
 import dataclasses
+import hashlib
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import tomli_w
 
 from ..errors import UserError, option
-from ..files import disk_errors, whole_folder
+from ..files import clear_unfinished, disk_errors, make_folders, write_atomically
+from ..limits.ours import refuse_foreign
 from ..optim import depends_on_horizon
 from ..settings.files import OwnFile
 from ..settings.tables import as_table, differences, to_toml
@@ -110,10 +113,22 @@ def claim(folder: RunFolder, config: RunConfig, save_vocabularies: Callable[[Pat
         change(folder, config)
         return
     with disk_errors(f"creating the run folder {folder.path}"):
-        with whole_folder(folder.vocabularies) as vocabularies:
-            save_vocabularies(vocabularies)
+        _write_vocabularies(folder, save_vocabularies)
         # Written last: a folder with a configuration is a whole run.
         folder.write_config(to_toml(config))
+
+
+def _write_vocabularies(folder: RunFolder, save_vocabularies: Callable[[Path], None]) -> None:
+    """Write what is missing of them, each file whole or not at all. Raises UserError where another file is there."""
+    with TemporaryDirectory() as made:
+        save_vocabularies(Path(made))
+        contents = {file.name: file.read_bytes() for file in sorted(Path(made).iterdir())}
+    ours = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
+    make_folders(folder.vocabularies)
+    clear_unfinished(folder.vocabularies)
+    refuse_foreign(folder.vocabularies, lambda vocabularies: ours)
+    for name, content in contents.items():
+        write_atomically(folder.vocabularies / name, content)
 
 
 def keep_environment(folder: RunFolder, now: dict[str, Any], corpus: str, say: Callable[[str], None]) -> None:
@@ -144,10 +159,13 @@ def keep_environment(folder: RunFolder, now: dict[str, Any], corpus: str, say: C
 
 
 def mend_vocabularies(folder: RunFolder, save_vocabularies: Callable[[Path], None], say: Callable[[str], None]) -> None:
-    """Write damaged vocabularies again, from the run's corpus, which the caller has checked."""
+    """Write missing vocabularies again, from the run's corpus, which the caller has checked.
+
+    Raises UserError for one that was damaged or edited, which is to be removed first.
+    """
     if folder.has_its_vocabularies():
         return
-    with disk_errors(f"writing {folder.vocabularies}"), whole_folder(folder.vocabularies) as vocabularies:
-        save_vocabularies(vocabularies)
+    with disk_errors(f"writing {folder.vocabularies}"):
+        _write_vocabularies(folder, save_vocabularies)
     folder.refuse_other_vocabularies()
-    say(f"note: {folder.vocabularies} was damaged and has been written again from the corpus")
+    say(f"note: {folder.vocabularies} was not whole and has been written again from the corpus")

@@ -161,11 +161,19 @@ def metrics_bytes(folder: Path) -> int:
         return 0
 
 
+def listed_files(folder: Path) -> dict[str, str]:
+    """The files of a checkpoint, for its removal; nothing where the folder is none."""
+    return dict.fromkeys((*_FILES, _MANIFEST), "") if (folder / _MANIFEST).is_file() else {}
+
+
 def prune(folder: Path, *, keep_last: int, keep_updates: set[int]) -> None:
-    """Remove all but the last `keep_last` checkpoints and those of `keep_updates`. Raises OSError."""
+    """Remove all but the last `keep_last` checkpoints and those of `keep_updates`.
+
+    Raises OSError, and UserError for one that holds a file of another's.
+    """
     for checkpoint in existing(folder)[:-keep_last]:
         if checkpoint.update not in keep_updates:
-            remove_folder(checkpoint.folder)
+            remove_folder(checkpoint.folder, listed_files)
 
 
 def _from_step(update: int) -> str:

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UserError, option
-from ..files import REPLACED, UNFINISHED, clear_unfinished, disk_errors, make_folders, write_atomically
+from ..files import clear_unfinished, disk_errors, is_unfinished, make_folders, write_atomically
+from ..limits.ours import MARK
 from ..limits.sealed import SealedJson, refuse_broken_seal, sealed_lines
 from ..processes.locks import LOCK, Held, hold
 from ..settings.files import CONFIG_FILE, is_run, refuse_no_run
 from ..settings.tables import read_toml
-from .checkpoint import Checkpoint, intact, metrics_bytes
+from .checkpoint import Checkpoint, intact, listed_files, metrics_bytes
 from .device import KEYS, OPTIONAL_KEYS
 from .metrics import DamagedMetrics, read_events
 from .metrics import Event as Event
@@ -55,11 +56,9 @@ class RunFolder:
         with disk_errors(f"reading {self.path}"):
             if not self.path.is_dir():
                 return not self.path.exists()
-            ours = {LOCK, "vocabularies", "checkpoints", "environment.json"}
+            ours = {LOCK, "vocabularies", "checkpoints"}
             begun = self.checkpoints.is_dir() and any(self.checkpoints.iterdir())
-            return not begun and all(
-                p.name in ours or p.name.startswith((UNFINISHED, REPLACED)) for p in self.path.iterdir()
-            )
+            return not begun and all(p.name in ours or is_unfinished(p) for p in self.path.iterdir())
 
     @contextmanager
     def lock(self) -> Iterator[None]:
@@ -70,7 +69,7 @@ class RunFolder:
                     make_folders(self.checkpoints)
                     held.enter_context(hold(self.path))
                     clear_unfinished(self.path)
-                    clear_unfinished(self.checkpoints)
+                    clear_unfinished(self.checkpoints, listed_files)
             except Held as error:
                 raise UserError(
                     f"{self.path} is being trained by another process{error.holder}; wait for it or stop it"
@@ -189,7 +188,7 @@ def _which(update: int) -> str:
 def _sha256_of(folder: Path) -> str:
     """SHA-256 over the names and contents of a folder's files, with those below it; of nothing where it is absent."""
     found = hashlib.sha256()
-    for file in sorted(path for path in folder.rglob("*") if path.is_file()):
+    for file in sorted(path for path in folder.rglob("*") if path.is_file() and path.name != MARK):
         content = hashlib.sha256(file.read_bytes()).hexdigest()
         found.update(f"{file.relative_to(folder).as_posix()} {content}\n".encode())
     return found.hexdigest()

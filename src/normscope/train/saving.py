@@ -94,8 +94,8 @@ class Saving:
         keep = {self.progress.best_update} | ({self._before_end["best_update"]} if self._before_end else set())
         try:
             checkpoint.prune(self.folder, keep_last=self.keep_last, keep_updates=keep)
-            files.clear_unfinished(self.folder)  # what the disk refused to remove before
-        except OSError as error:
+            files.clear_unfinished(self.folder, checkpoint.listed_files)  # what the disk refused to remove before
+        except (OSError, UserError) as error:
             self.say(f"note: an old checkpoint could not be removed ({error}); nothing is lost, and the run goes on")
 
     def _found(self, from_step: int | None) -> checkpoint.Checkpoint | None:
@@ -128,7 +128,7 @@ class Saving:
         if self.group.first:
             for later in checkpoint.existing(self.folder):
                 if later.update > found.update:
-                    files.remove_folder(later.folder)
+                    files.remove_folder(later.folder, checkpoint.listed_files)
             self.prune()  # a kill may have come between saving the newest and removing the oldest
         return mark
 

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from normscope.evidence.estimates import with_interval
 from normscope.evidence.judging import Verdict, tally
-from normscope.files import write_atomically
+from normscope.files import write_over
 from normscope.measure import Estimate
 from normscope.report.chart import Panel
 from normscope.report.chart_svg import panels_svg
@@ -161,9 +161,9 @@ def render_study(page: StudyPage) -> str:
 def write_study(page: StudyPage, folder: Path) -> Path:
     """Writes `report.html` and every figure's SVG into `folder`, each complete or not at all; returns the page."""
     for figure in page.figures:
-        write_atomically(folder / f"{figure.name}.svg", figure.svg)
+        write_over(folder / f"{figure.name}.svg", figure.svg)
     file = folder / "report.html"
-    write_atomically(file, render_study(page))
+    write_over(file, render_study(page))
     return file
 
 

@@ -9,10 +9,11 @@ from typing import Any
 
 import torch
 
+from normscope.compare.page import refuse_other_report
 from normscope.engines.seam import MakeEngine
 from normscope.errors import UserError
 from normscope.evidence.judging import tally
-from normscope.files import disk_errors, make_folders, write_atomically
+from normscope.files import disk_errors, make_folders, write_over
 from normscope.provenance import provenance
 from normscope.report.words import counted
 from normscope.settings.tables import as_table, put, read_override
@@ -115,6 +116,7 @@ def run_study(study: Study, config: Any, pieces: Pieces, *, command: str, scale:
     """
     with disk_errors(f"writing into {pieces.folder}"):
         make_folders(pieces.folder)
+        refuse_other_report(pieces.folder)
     found = study.run(config, pieces)
     created = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     environment, caution = environment_of(), study.caution(scale)
@@ -145,7 +147,7 @@ def run_study(study: Study, config: Any, pieces: Pieces, *, command: str, scale:
         "environment": environment,
     }
     with disk_errors(f"writing into {pieces.folder}"):
-        write_atomically(pieces.folder / "results.json", as_json(results))
+        write_over(pieces.folder / "results.json", as_json(results))
         file = write_study(page, pieces.folder)
     return found, file
 

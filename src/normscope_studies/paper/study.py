@@ -13,7 +13,7 @@ from matplotlib.ticker import MaxNLocator
 
 from normscope.errors import UserError
 from normscope.evidence.judging import Verdict
-from normscope.files import write_atomically
+from normscope.files import write_over
 from normscope.report.svg import HUES, INK, house_style, to_svg
 from normscope.report.words import Tone, counted
 
@@ -171,7 +171,7 @@ def run(config: PaperConfig, pieces: Pieces) -> Findings:
     claims, studies = listed()
     found = rows(claims[: config.claims or None], studies, results)
     # A link starts from where the page is, as it is reached.
-    write_atomically(pieces.folder / "claims.md", markdown(found, results, pieces.folder))
+    write_over(pieces.folder / "claims.md", markdown(found, results, pieces.folder))
     missing = sorted({row.listed.study for row in found if not (results / row.listed.study / "results.json").is_file()})
     return Findings(
         conditions={

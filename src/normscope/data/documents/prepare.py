@@ -132,6 +132,8 @@ class _Documents(Preparation[DocumentPart, DocumentsReport]):
         self.config = config
         self.out, self.processes, self.options = config.out, config.processes, config.options()
         kind = config.tokeniser
+        self.sources = [file for files in config.splits.values() for file in files]
+        self.sources += [kind] if isinstance(kind, Path) else []
         self.count = None if isinstance(kind, Path) else partial(count_part, kind, config.lowercase)
 
     def inputs(self, progress: Progress) -> dict[str, Any]:

@@ -45,6 +45,7 @@ class _Pairs(Preparation[PairPart, PrepareReport]):
     def __init__(self, config: PrepareConfig) -> None:
         self.config = config
         self.out, self.processes, self.options = config.out, config.workers, config.options()
+        self.sources = [file for pair in config.splits.values() for file in pair]
         self.held_out_every = None if "valid" in config.splits else HOLD_OUT_EVERY
 
     def inputs(self, progress: Progress) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from ...files import write_atomically
+from ...files import write_over
 from ...report.explore.encode import panels_explorer
 from ...report.explore.script import environment, scripted
 from ...report.svg import Picture, inlined
@@ -128,7 +128,7 @@ def write_doctor_page(
     rules: those of the linter. They say why a finding matters and where it is known from. history: of the training,
     where the model comes from one.
     """
-    write_atomically(path, render_doctor(diagnosis, rules, history))
+    write_over(path, render_doctor(diagnosis, rules, history))
 
 
 def render_doctor(diagnosis: Record, rules: Iterable[RuleText] = (), history: HistorySection | None = None) -> str:

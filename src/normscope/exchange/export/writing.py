@@ -8,6 +8,7 @@ from typing import Any
 
 from ...errors import UserError
 from ...files import disk_errors, whole_folder
+from ...limits.ours import nothing_of_ours, refuse_foreign
 from ...model import EncoderDecoder, LanguageModel, MaskedEncoder
 from ...model.norms import RMSNorm
 from ...tasks.words import Words
@@ -177,8 +178,7 @@ def export(model: AnyModel, words: Words, out: Path, form: ExportForm) -> Report
     that opens it.
     """
     refuse(form, model)
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise UserError(f"{out} exists and is not an empty folder; choose another one")
+    refuse_foreign(out, nothing_of_ours)
     model = model.cpu().float().eval()
     with disk_errors(f"writing {out}"), whole_folder(out) as folder:
         left_out = form.write(model, folder, words)

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
-from ...files import make_folders, write_atomically
+from ...files import make_folders, write_over
+from ...limits.ours import refuse_other
 from .. import notebook
 from ..explore.script import environment, scripted
 from ..lines import styles_for, too_many
@@ -20,6 +21,7 @@ from .endings import endings_svg
 from .explore import explorer
 from .plots import curves_svg, gradient_svg, rates_svg, schedule_svg
 
+PAGE = "report.html"
 _ENDINGS = {
     Status.FINISHED: "finished",
     Status.NON_FINITE: "stopped at a non-finite value",
@@ -40,13 +42,18 @@ def render(comparison: ComparisonPage, *, reload_seconds: int = 0) -> str:
 
 
 def write(comparison: ComparisonPage, folder: Path) -> Path:
-    """Write `report.html` and the pictures into `folder`, each complete or not at all. Returns the page's path."""
+    """Write `report.html` and the pictures into `folder`, each complete or not at all. Returns the page's path.
+
+    Raises UserError where a file of another's has one of their names, before any is written.
+    """
     make_folders(folder)
     pictures = _pictures(comparison)
+    page = folder / PAGE
+    for file in (page, *(folder / f"{name}.svg" for name in pictures)):
+        refuse_other(file)
     for name, svg in pictures.items():
-        write_atomically(folder / f"{name}.svg", svg)
-    page = folder / "report.html"
-    write_atomically(page, _page(comparison, pictures))
+        write_over(folder / f"{name}.svg", svg)
+    write_over(page, _page(comparison, pictures))
     return page
 
 
