@@ -182,8 +182,9 @@ def test_the_change_by_an_update(normscope, tmp_path: Path):
     model = ModelSetting(blocks=4, width=64, ffn_width=64, tokens=6)
     expected = predict("post-ln", model, update=Update(optimizer="sgd", rate=0.01))["encoder"].change
     rows = [line.split() for line in out.splitlines()]
-    shown = [*expected.stream[[1, 2, 4]], expected.output, expected.loss]
-    assert ["post-ln", *(f"{value:.4g}" for value in shown)] in rows
+    for shown in (expected.stream[[1, 2, 4]], [expected.output, expected.loss]):
+        assert ["post-ln", *(f"{value:.4g}" for value in shown)] in rows
+    assert "out of first order" not in out
     assert "E‖δx_l‖² / d by the first update (sgd, rate 0.01)" in out
     assert "one update" in plot.read_text()
     _, out, _ = normscope(*asked, "--json")
@@ -208,3 +209,27 @@ def test_updates_that_are_not_followed(normscope, given, message):
     code, out, err = normscope("predict", "pre-ln", "--blocks", "1", *given)
     assert (code, out) == (2, "")
     assert message in err
+
+
+def test_a_change_out_of_first_orders_range_says_so_and_names_a_rate_within(normscope):
+    asked = ("predict", "post-ln", "--blocks", "6", "--width", "64", "--update", "adam")
+    _, out, _ = normscope(*asked, "--rate", "1e-2")
+    words = " ".join(out.split())
+    assert "post-ln: out of first order's range, so these are no forecasts" in words
+    within = words.split("to a rate of about ")[1].split()[0]
+    _, out, _ = normscope(*asked, "--rate", str(0.9 * float(within)))
+    assert "out of first order" not in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--plot", "x.png"), "--plot x.png: a picture is written as SVG; name a file such as x.svg"),
+        (("--blocks", "5000000"), "blocks must be at most 100,000, which takes about a minute, got 5,000,000"),
+    ],
+)
+def test_what_would_be_no_picture_or_take_hours_is_refused(normscope, monkeypatch, tmp_path, arguments, said):
+    monkeypatch.chdir(tmp_path)
+    code, _, err = normscope("predict", "pre-ln", *arguments)
+    assert (code, list(tmp_path.iterdir())) == (2, [])
+    assert said in err

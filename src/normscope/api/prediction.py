@@ -1,15 +1,17 @@
 """Predicted curves as a result that can be read, drawn and shown in a notebook."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, get_args
 
 from ..placement import named, registered
 from ..report.notebook import fragment, picture, table
-from ..report.words import learning_rate, significant
+from ..report.words import counted, learning_rate, significant
 from ..settings.arguments import checked
 from ..settings.tables import spelled
+from ..theory.change.prediction import UpdateChange
 from ..theory.predict import ModelSetting, StackPrediction, Update, predict_many, predict_or_refuse
 
 if TYPE_CHECKING:
@@ -195,20 +197,51 @@ def _plain(value: Any) -> Any:
     return [_plain(item) for item in value.tolist()]
 
 
+WIDEST = 80
+"""Columns of what is printed, whatever prints it."""
+_FIRST_ORDER = 0.1
+"""Of a stream's mean square: what moves a stream by a third of its own length changes more than to first order."""
+
+
+def number_table(heads: Sequence[object], rows: Iterable[tuple[str, Sequence[str]]], cell: int = 10) -> Iterator[str]:
+    """Lines of at most `WIDEST` columns; a name that is too long for its place stands above its numbers."""
+    label = min(28, WIDEST - cell * len(heads))
+    yield f"{'placement':{label}}" + "".join(f"{head:>{cell}}" for head in heads)
+    for name, cells in rows:
+        if len(name) >= label:
+            yield name
+        yield f"{name if len(name) < label else '':{label}}" + "".join(f"{one:>{cell}}" for one in cells)
+
+
 def _change_table(found: dict[str, dict[str, StackPrediction]], model: ModelSetting) -> list[str]:
-    changes = {name: one.change for name, stacks in found.items() for one in stacks.values() if one.change is not None}
-    if not changes:
+    changed = {
+        name: (one, one.change) for name, stacks in found.items() for one in stacks.values() if one.change is not None
+    }
+    if not changed:
         return []
-    depths, first = _depths(model), next(iter(changes.values()))
-    lines = [
-        "",
-        f"{'':28}E‖δx_l‖² / d by the first update ({first.update}, rate {first.rate:g}); output; loss in nats",
-        f"{'placement':28}" + "".join(f"{depth or '':>10}" for depth in depths) + f"{'output':>10}{'loss':>10}",
+    depths = [depth for depth in _depths(model) if depth]
+    _, first = next(iter(changed.values()))
+    by = f"by the first update ({first.update}, rate {first.rate:g})"
+    streams = [(name, [f"{change.stream[depth]:.4g}" for depth in depths]) for name, (_, change) in changed.items()]
+    ends = [(name, [f"{change.output:.4g}", f"{change.loss:.4g}"]) for name, (_, change) in changed.items()]
+    beyond = [_beyond(name, one, change) for name, (one, change) in changed.items()]
+    return [
+        *("", f"E‖δx_l‖² / d {by}, after l blocks", *number_table(depths, streams)),
+        *("", "by it, the change of the output and that of the loss in nats", *number_table(["output", "loss"], ends)),
+        *(line for words in beyond if words for line in ["", *wrap(words, WIDEST)]),
     ]
-    for name, change in changes.items():
-        cells = "".join(f"{change.stream[depth]:>10.4g}" if depth else f"{'':>10}" for depth in depths)
-        lines.append(f"{name:28}{cells}{change.output:>10.4g}{change.loss:>10.4g}")
-    return lines
+
+
+def _beyond(name: str, one: StackPrediction, change: UpdateChange) -> str:
+    """That first order does not reach as far, and to which rate it does; "" where it does."""
+    times = max(float(moved / square) for moved, square in zip(change.stream, one.q, strict=True) if square > 0)
+    if times <= _FIRST_ORDER:
+        return ""
+    rate = learning_rate(change.rate * math.sqrt(_FIRST_ORDER / times), 1)
+    return (
+        f"{name}: out of first order's range, so these are no forecasts: the change is {significant(times, 2)} of the "
+        f"stream's own mean square. First order holds to a rate of about {rate}"
+    )
 
 
 def _depths(model: ModelSetting) -> list[int]:
@@ -219,25 +252,23 @@ def _depths(model: ModelSetting) -> list[int]:
 def _table(found: dict[str, dict[str, StackPrediction]], model: ModelSetting) -> list[str]:
     depths = _depths(model)
     several = model.stack == "encoder-decoder"
-    lines = [
-        f"{model.setting} setting: {model.blocks} blocks, width {model.width}, feed-forward {model.ffn_width}, "
-        f"{model.tokens} tokens, {model.vocabulary:,} entries",
-        "",
-        f"{'':28}E‖x_l‖² / d, after l blocks",
-        f"{'placement':28}" + "".join(f"{depth:>10}" for depth in depths),
-    ]
+    squares, norms = [], []
     for name, stacks in found.items():
         for stack, prediction in stacks.items():
             label = f"{name} ({stack})" if several else name
             for stream, curves in prediction.streams.items():
                 # Only a placement with several streams has to say which one a row is of.
                 of = f"{label}: {stream}" if len(prediction.streams) > 1 else label
-                lines.append(f"{of:28}" + "".join(f"{curves.q[depth]:>10.4g}" for depth in depths))
-    lines += ["", f"{'':28}gradient norm of {GRADIENT_OF} (W2), block l, mean loss of one sequence in nats"]
-    lines.append(f"{'placement':28}" + "".join(f"{depth or '':>10}" for depth in depths))
-    for name, stacks in found.items():
-        for stack, prediction in stacks.items():
-            label = f"{name} ({stack})" if several else name
-            norms = prediction.gradient_norm[GRADIENT_OF]
-            lines.append(f"{label:28}" + "".join(f"{norms[d - 1]:>10.4g}" if d else f"{'':>10}" for d in depths))
-    return lines
+                squares.append((of, [f"{curves.q[depth]:.4g}" for depth in depths]))
+            gradient = prediction.gradient_norm[GRADIENT_OF]
+            norms.append((label, [f"{gradient[d - 1]:.4g}" if d else "" for d in depths]))
+    about = (
+        f"{model.setting} setting: {counted(model.blocks, 'block')}, width {model.width}, feed-forward "
+        f"{model.ffn_width}, {counted(model.tokens, 'token')}, {model.vocabulary:,} entries"
+    )
+    gradients = f"gradient norm of {GRADIENT_OF} (W2), block l, mean loss of one sequence in nats"
+    return [
+        *wrap(about, WIDEST),
+        *("", "E‖x_l‖² / d, after l blocks", *number_table(depths, squares)),
+        *("", gradients, *number_table([depth or "" for depth in depths], norms)),
+    ]

@@ -174,7 +174,8 @@ $ normscope placements show deepnorm --model decoder-only --blocks 32 --svg deep
 ```
 
 `--blocks`, `--width`, `--ffn-width`, `--heads` and `--model` choose the model that numbers are stated for,
-`--import FILE.py` adds your own placements, and `--json` prints [the same as data](#as-data).
+`--import FILE.py` adds your own placements, and `--json` prints [the same as data](#as-data). The list has a line each;
+`--long` adds sources, stacks, norms, parameters and costs.
 """
 
 _COLUMNS = (

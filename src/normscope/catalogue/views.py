@@ -1,6 +1,7 @@
 """Placements on a terminal of 100 columns and in a notebook's cell: the list, and one with all its details."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from textwrap import wrap
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -13,6 +14,17 @@ from . import words
 from .details import Details
 from .page import diagram
 from .rows import PlacementRow, Size, StackName
+
+
+def short_lines(rows: Sequence[PlacementRow], width: int) -> Iterator[str]:
+    """A line each: name, year and formula; of a formula that `width` columns do not hold, where it is shown."""
+    named = max(len(row.name) for row in rows)
+    for row in rows:
+        head = f"{row.name:{named}}  {row.year}  "
+        formula = "; ".join(words.brief_formula(row))
+        yield head + (formula if len(head + formula) <= width else "longer: placements show NAME")
+    yield ""
+    yield from wrap("`normscope placements --long` adds source, norms, parameters and cost.", width)
 
 
 def list_table(rows: Sequence[PlacementRow], size: Size) -> RenderableType:

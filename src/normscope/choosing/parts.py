@@ -4,7 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from rich import table as rich
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.measure import Measurement
 from rich.padding import Padding
 from rich.text import Text
 
@@ -52,10 +53,15 @@ def own_parts(choice: EvidenceForModel) -> list[PageSection]:
     return [
         _conclusion(choice),
         _evidence(choice),
-        *(_answer(choice, answered) for answered in choice.answers),
+        *(_answer(choice, answered) for answered in _asked(choice)),
         _rates(choice),
         _theory(choice),
     ]
+
+
+def _asked(choice: EvidenceForModel) -> list[QuestionAnswers]:
+    """Questions that can be asked of a placement that was named: Pre-LN is not compared with itself."""
+    return [answered for answered in choice.answers if answered.claims]
 
 
 def advice_part(advice: Sequence[AdviceClaim]) -> PageSection:
@@ -90,7 +96,7 @@ def _conclusion(choice: EvidenceForModel) -> PageSection:
         said.append(f"Near this size was measured {joined([f'results/{name}' for name in near])}; all else is farther.")
     else:
         said.append("Evidence of ours is of other sizes than this model's.")
-    for answered in choice.answers:
+    for answered in _asked(choice):
         counts = [f"{len(answered.of(group))} {group}" for group in GROUPS if answered.of(group)]
         said.append(f"{answered.question.heading} {joined(counts).capitalize()}.")
     said.append(
@@ -285,12 +291,28 @@ def _content(part: PageSection) -> Iterator[RenderableType]:
     for table in part.tables:
         if table.title:
             yield Text(f"\n{table.title}:")
-        yield _table(table)
+        yield _Table(table)
     for line in part.after:
         yield Text(line)
 
 
-def _table(table: TextTable) -> rich.Table:
+class _Table:
+    """A table, or its rows one below another where the console is too narrow for the longest words of its columns."""
+
+    def __init__(self, table: TextTable) -> None:
+        self.table = table
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        drawn = _drawn(self.table)
+        if Measurement.get(console, options.update(max_width=10_000), drawn).minimum <= options.max_width:
+            yield drawn
+            return
+        for row in self.table.rows:
+            cells = [f"{name} {cell}" for name, cell in zip(self.table.columns, row, strict=True) if cell]
+            yield Text(f"- {', '.join(cells)}")
+
+
+def _drawn(table: TextTable) -> rich.Table:
     drawn = rich.Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
     for heading in table.columns:
         drawn.add_column(heading, no_wrap=heading not in _WRAPPED, overflow="fold")

@@ -11,6 +11,7 @@ import threading
 import time
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
+from textwrap import wrap
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, TextIO, cast
 
@@ -179,6 +180,12 @@ class StageDisplay:
 def say(text: str) -> None:
     """Print a note for the user, without breaking its lines."""
     stderr.print(text, soft_wrap=True)
+
+
+def fitted(text: str) -> str:
+    """The text with every line broken to the columns of standard output, and what follows below its beginning."""
+    lines = [(line, " " * (len(line) - len(line.lstrip()))) for line in text.split("\n")]
+    return "\n".join("\n".join(wrap(line, columns(), subsequent_indent=indent)) for line, indent in lines)
 
 
 def print_history(explanation: "Explanation", verdict: Sequence[str] = ()) -> None:

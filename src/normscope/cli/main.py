@@ -10,7 +10,7 @@ from .. import __version__
 from ..errors import UserError
 from ..processes.surroundings import hold_lifeline
 from .compare import compare, demo
-from .console import say, show_what_the_terminal_has
+from .console import fitted, say, show_what_the_terminal_has
 from .data import data_app
 from .doctor import doctor
 from .finetune import finetune
@@ -72,13 +72,13 @@ Where to start:
   normscope predict pre-ln post-ln --blocks 48
       Predict the size of the hidden state and of the gradients over depth from theory, without a model.
   normscope placements
-      List every placement with its formula and its source.
+      List every placement with its formula; --long adds source and cost.
   normscope choose --blocks 24 --width 1024 --optimizer muon
       Say which placements, rates and warm-ups the evidence supports for a model, and what is not known.
   normscope compare my.toml --placements post-ln,pre-ln
       Train several placements on your own data and write a report.
 
-All verbs: normscope --help. One verb: normscope compare --help. Names on the command line complete in your shell after
+All verbs: normscope --help. One verb: normscope compare --help. Names complete in your shell after \
 normscope --install-completion."""
 """What a newcomer reads who types `normscope` alone."""
 
@@ -100,7 +100,7 @@ def _main(
     Type `normscope` alone for where to start, and `normscope VERB --help` for one verb.
     """
     if context.invoked_subcommand is None:
-        typer.echo(START)
+        typer.echo(fitted(START))
 
 
 def main() -> None:

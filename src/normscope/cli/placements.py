@@ -8,8 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..errors import UserError
-from .console import standard_output
-from .shared import Imports, PlacementWords, WholeLines, complete_placements, placement_names, run_imports, write_text
+from .console import columns, standard_output
+from .shared import (
+    Imports,
+    PlacementWords,
+    WholeLines,
+    complete_placements,
+    placement_names,
+    refuse_other_picture,
+    run_imports,
+    write_text,
+)
 
 if TYPE_CHECKING:
     from ..catalogue.details import Details
@@ -108,11 +117,14 @@ def placements(
     heads: _Heads = 8,
     imports: Imports = [],  # noqa: B006
     as_json: _AsJson = False,
+    long: Annotated[
+        bool, typer.Option("--long", help="Print the table: source, stacks, norms, parameters and cost of each too.")
+    ] = False,
     write_docs: Annotated[
         Path | None, typer.Option(help="Write the manual's pages of placements into this folder instead.")
     ] = None,
 ) -> None:
-    """List all placements with formula, source, norms, parameters and cost."""
+    """List all placements, a line each: name, year and formula."""
     if context.invoked_subcommand is not None:
         given = [name for name in context.params if _typed(context, name)]
         if given:
@@ -128,9 +140,12 @@ def placements(
         found = {"size": asdict(size), "placements": [asdict(row) for row in rows(size)]}
         typer.echo(json.dumps(found, ensure_ascii=False, indent=1))
     else:
-        from ..catalogue.views import list_table
+        from ..catalogue.views import list_table, short_lines
 
-        standard_output().print(list_table(rows(size), size))
+        if long:
+            standard_output().print(list_table(rows(size), size))
+        for line in () if long else short_lines(rows(size), columns()):
+            print(line)
 
 
 @placements_app.command()
@@ -163,6 +178,8 @@ def show(
     from ..catalogue.details import details
     from ..placement import named, registered
 
+    if svg is not None:
+        refuse_other_picture("--svg", svg)
     size = _size(model, blocks, width, ffn_width, heads, imports)
     asked = placement_names(names)
     if asked == ["all"]:

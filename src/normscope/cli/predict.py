@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import UserError
-from .shared import Imports, PlacementWords, placement_names, run_imports, write_text
+from .shared import Imports, PlacementWords, placement_names, refuse_other_picture, run_imports, write_text
 
 if TYPE_CHECKING:
     from ..api.prediction import Prediction
@@ -72,6 +72,8 @@ def predict(
     from ..api.prediction import update_of
     from ..theory.predict import ModelSetting, exponents
 
+    if plot is not None:
+        refuse_other_picture("--plot", plot)
     run_imports(imports)
     values: dict[str, Any] = {"stack": stack, "blocks": blocks, "width": width, "heads": heads, "tokens": tokens}
     values |= {"vocabulary": vocabulary, "setting": setting, "activation": activation, "norm": norm}
@@ -125,6 +127,7 @@ def _as_data(prediction: "Prediction", fitted: "dict[str, dict[str, Fitted]]") -
 def _exponents_table(found: "dict[str, dict[str, Fitted]]") -> list[str]:
     if not found:
         return []
+    from ..api.prediction import number_table
     from ..theory.predict import CHANGE, CHANGE_DEPTHS, DEPTHS, QUANTITIES
 
     shown = dict(QUANTITIES)
@@ -132,12 +135,14 @@ def _exponents_table(found: "dict[str, dict[str, Fitted]]") -> list[str]:
         shown[CHANGE] = f"E‖δy‖² of the output by one update, {CHANGE_DEPTHS[0]} to {CHANGE_DEPTHS[-1]} blocks"
     lines = ["", f"exponent of depth, infinitely wide, fitted over {DEPTHS[0]} to {DEPTHS[-1]:,} blocks"]
     lines += [f"  {name}: {what}" for name, what in shown.items()]
-    lines.append(f"{'placement':28}" + "".join(f"{name:>16}" for name in shown))
+    rows = []
     for name, stacks in found.items():
         for stack, quantities in stacks.items():
             label = f"{name} ({stack})" if len(stacks) > 1 else name
             values = [quantities[what].exponent for what in shown]
             # A curve of zeros has none; -0.00 reads like an error.
-            cells = [f"{value + 0.0:>16.2f}" if math.isfinite(value) else f"{'none':>16}" for value in values]
-            lines.append(f"{label:28}" + "".join(cells).replace("-0.00", " 0.00"))
-    return lines
+            cells = [
+                f"{value + 0.0:.2f}".replace("-0.00", "0.00") if math.isfinite(value) else "none" for value in values
+            ]
+            rows.append((label, cells))
+    return [*lines, *number_table(list(shown), rows, cell=14)]

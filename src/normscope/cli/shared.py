@@ -195,6 +195,13 @@ def refuse_no_place(option: str, file: Path) -> None:
         raise UserError(f"{option} {file}: no permission to write into {file.parent}; name another folder")
 
 
+def refuse_other_picture(option: str, file: Path) -> None:
+    """Raise UserError where `file` has the name of another kind of picture than SVG, or cannot be written."""
+    if file.suffix.lower() != ".svg":
+        raise UserError(f"{option} {file}: a picture is written as SVG; name a file such as {file.with_suffix('.svg')}")
+    refuse_unwritable(option, file)
+
+
 def write_text(option: str, file: Path, text: str) -> None:
     """Write a file that the user named with `option`. Raises UserError where that cannot be."""
     from ..files import write_over

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from ..tasks.run_config import RunConfig
 
 
+_CELL = 13
+"""Columns of a number of megabytes; four of them fit beside the names."""
+
+
 def plan_lines(plan: "Plan", config: "RunConfig", devices: int) -> Iterator[str]:
     """A table of memory by part in each process: with the whole model, and sharded over several processes."""
     batches = config.train.accumulation
@@ -30,7 +34,7 @@ def plan_lines(plan: "Plan", config: "RunConfig", devices: int) -> Iterator[str]
         f"batch{'es' if batches > 1 else ''}"
     )
     over = [devices] if devices > 1 else [2, 4, 8]
-    parts = {"whole": plan} | {f"sharded over {count}": plan.sharded(count) for count in over}
+    parts = {"whole": plan} | {f"over {count}": plan.sharded(count) for count in over}
     rows = {
         "weights": [one.weights for one in parts.values()],
         "gradients": [one.gradients for one in parts.values()],
@@ -40,9 +44,10 @@ def plan_lines(plan: "Plan", config: "RunConfig", devices: int) -> Iterator[str]
     }
     rows["sum"] = [sum(column) for column in zip(*rows.values(), strict=True)]
     width = max(map(len, rows))
-    yield f"{'memory of each process, MB':{width}}  " + "  ".join(f"{name:>15}" for name in parts)
+    yield "memory of each process in MB, with the whole model and sharded over several:"
+    yield f"{'':{width}}" + "".join(f"{name:>{_CELL}}" for name in parts)
     for name, row in rows.items():
-        yield f"{name:{width}}  " + "  ".join(f"{number / 1e6:15,.1f}" for number in row)
+        yield f"{name:{width}}" + "".join(f"{number / 1e6:{_CELL},.1f}" for number in row)
 
 
 @contextmanager

@@ -199,6 +199,9 @@ StackKind = Literal["encoder", "decoder", "encoder-decoder"]
 _ALL_DIFFER = RepeatedTokens()
 
 
+_MOST_BLOCKS = 100_000
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSetting:
     """The model a prediction is for. The loss is the mean cross-entropy per target token, in nats, at random targets,
@@ -236,6 +239,11 @@ class ModelSetting:
         for name in ("blocks", "width", "ffn_width", "heads", "tokens", "sequences"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.blocks > _MOST_BLOCKS:
+            raise ValueError(
+                f"blocks must be at most {_MOST_BLOCKS:,}, which takes about a minute, got {self.blocks:,}; "
+                "exponents of depth say how a curve goes on"
+            )
         if self.vocabulary < 2:
             raise ValueError(f"vocabulary must be at least 2, got {self.vocabulary}")
         if self.width % self.heads:
