@@ -24,8 +24,8 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 78_650,
-    "lines of normscope": 59_820,
+    "lines": 78_780,
+    "lines of normscope": 59_950,
     "files": 555,
     "import lines, %": 7.1,
     "public nouns": 827,
