@@ -72,7 +72,7 @@ MENU = {
         "Placements": ["docs/placements", "docs/own-placements"],
         "Training": [
             *("docs/training", "docs/data", "docs/models", "docs/pretraining", "docs/finetuning", "docs/run-folders"),
-            *("docs/engines", "docs/devices", "docs/gpu", "docs/exchange"),
+            *("docs/engines", "docs/devices", "docs/gpu", "docs/exchange", "docs/trust"),
         ],
         "Python": ["docs/python", REFERENCE, "docs/doctor-json"],
         "Evidence": ["docs/choosing-tables", "results/README", "benchmarks/README"],

@@ -38,7 +38,12 @@ def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     found = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-    globals()[name] = found
+    room = sys.modules.get(f"{__name__}.{name}")
+    if room is None:
+        globals()[name] = found
+    else:
+        # `import normscope.train.loop as x` asks what `train` stands for here, which is the function, for its `loop`.
+        vars(found).update({part: value for part, value in vars(room).items() if isinstance(value, ModuleType)})
     return found
 
 

@@ -368,3 +368,13 @@ def test_large_models_that_were_published_lack_memory_alone(name, settings, bill
 def test_without_transformers_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "transformers", None)
     assert installation("huggingface") in said("gpt2")
+
+
+def test_a_configuration_does_not_say_by_which_code_it_is_computed(tmp_path: Path) -> None:
+    """What is no name of transformers' own is one of a kernel on the hub, which its loader fetches and runs."""
+    file = tmp_path / "config.json"
+    table = {"model_type": "gpt2", "n_layer": 1, "n_embd": 8, "n_head": 2, "vocab_size": 11}
+    for key in ("_attn_implementation", "attn_implementation", "_attn_implementation_internal"):
+        file.write_text(json.dumps(table | {key: "org/kernel"}))
+        config = opened(str(file), [], tokens=8, sequences=1, seed=0).model.config
+        assert "kernel" not in str(vars(config)), key
