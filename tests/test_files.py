@@ -3,9 +3,12 @@
 import errno
 import fcntl
 import os
+import stat
 from contextlib import suppress
 
 import pytest
+import torch
+from safetensors.torch import save_file
 
 from normscope.errors import UserError
 from normscope.files import REPLACED, UNFINISHED, clear_unfinished, disk_errors, recover, whole_folder, write_atomically
@@ -210,3 +213,14 @@ def test_what_was_replaced_goes_where_its_removal_was_stopped_once(out, monkeypa
     assert stopped
     assert listing(out.parent) == ["out"]
     assert contents(out) == {"new": "new"}
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o027, 0o077])
+def test_files_have_the_mode_of_the_umask_whoever_writes_them(tmp_path, umask):
+    before = os.umask(umask)
+    try:
+        with whole_folder(tmp_path / "new") as folder:
+            save_file({"weight": torch.zeros(2)}, folder / "model.safetensors")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "new/model.safetensors").stat().st_mode) == 0o666 & ~umask

@@ -108,7 +108,10 @@ def whole_folder(path: Path, listed: _Listed = nothing_of_ours) -> Iterator[Path
         lock = _lock(temporary, path)
         try:
             yield temporary
+            mode = (temporary / MARK).stat().st_mode
             for file in sorted(temporary.rglob("*"), reverse=True):
+                if file.is_file() and file.stat().st_mode != mode:
+                    file.chmod(mode)  # safetensors writes for the user alone, whatever the umask
                 if file.name != MARK:
                     sync(file)
             sync(temporary)
