@@ -3,6 +3,7 @@
 import json
 import struct
 import tomllib
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -126,3 +127,17 @@ def test_what_came_is_shown_in_a_line_whatever_it_is():
     assert shown(12) == "12"
     assert shown(10**5000) == "an integer of 16,610 bits"
     assert all(len(shown(value)) <= 80 for value in ("a" * 10**6, ["a"] * 10**4, b"a" * 10**6))
+
+
+def test_a_short_file_is_read_in_the_memory_of_a_short_file(tmp_path):
+    file = tmp_path / "short.json"
+    file.write_text("x" * 1000)
+    tracemalloc.start()
+    try:
+        assert len(read_text(file)) == 1000
+        assert tracemalloc.get_traced_memory()[1] < 2**22
+    finally:
+        tracemalloc.stop()
+    with pytest.raises(ValueError, match="more than 999 bytes"):
+        read_text(file, most_bytes=999)
+    assert len(read_text(file, most_bytes=1000)) == 1000

@@ -17,6 +17,7 @@ MOST_DEPTH = 64
 """Lists and tables within one another, and parts of a dotted key; files of ours have up to 8."""
 MOST_TOML_BYTES = 2**18
 MOST_JSON_BYTES = 2**28
+_PIECE_BYTES = 2**20
 _MOST_HEADER_BYTES = 100_000_000
 """As the safetensors library."""
 _INT64 = range(-(2**63), 2**64)  # signed or not: seeds go up to 2**64 - 1
@@ -41,8 +42,11 @@ def is_folder(path: Path) -> bool:
 def read_text(path: Path, *, most_bytes: int = MOST_JSON_BYTES) -> str:
     """All of a UTF-8 file. Raises OSError, or ValueError for one that is longer or of other bytes."""
     # One byte more than is allowed tells, and a file without an end cannot fill the memory.
+    # In pieces, since the memory for all that is asked for would be taken first.
+    content = bytearray()
     with path.open("rb") as stream:
-        content = stream.read(most_bytes + 1)
+        while len(content) <= most_bytes and (piece := stream.read(min(_PIECE_BYTES, most_bytes + 1 - len(content)))):
+            content += piece
     if len(content) > most_bytes:
         raise ValueError(f"it has more than {most_bytes:,} bytes")
     return content.decode("utf-8")
