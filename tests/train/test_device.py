@@ -1,12 +1,22 @@
 """Devices, precisions, cores and threads, by name and by number."""
 
 import os
+from typing import Any
 
 import pytest
 import torch
 
 from normscope.errors import UserError
-from normscope.train.device import autocast, available_cores, choose_device, prepare_cuda, refuse_precision, set_threads
+from normscope.train.device import (
+    autocast,
+    available_cores,
+    changes_of_machine,
+    choose_device,
+    describe,
+    prepare_cuda,
+    refuse_precision,
+    set_threads,
+)
 
 CPU = torch.device("cpu")
 
@@ -78,3 +88,14 @@ def test_threads():
     assert torch.get_num_threads() == 1
     with pytest.raises(UserError):
         set_threads(0)
+
+
+def test_other_instructions_of_the_same_processor_are_a_change_of_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: dict[str, Any] = {"device": torch.device("cpu"), "seed": 1, "data_fingerprint": "", "fast_matmul": False}
+    before = describe(**asked)
+    assert changes_of_machine(before, describe(**asked)) == []
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "SIMPLE")
+    now = describe(**asked)
+    assert changes_of_machine(before, now) == [f"instructions: {before['instructions']} -> SIMPLE"]
+    del before["instructions"]  # of an earlier version
+    assert changes_of_machine(before, now) == []

@@ -98,7 +98,7 @@ _BINDING = "data_fingerprint seed run vocabularies_sha256"
 _MACHINE = "python torch platform processor cores threads device accelerator fast_matmul"
 KEYS: frozenset[str] = frozenset(f"normscope source_sha256 commit {_MACHINE} {_BINDING}".split())
 """Of `environment.json`: what `describe` returns, and what binds the run's files together."""
-OPTIONAL_KEYS: frozenset[str] = frozenset({"made_from"})
+OPTIONAL_KEYS: frozenset[str] = frozenset({"made_from", "instructions"})
 
 
 def describe(*, device: torch.device, seed: int, data_fingerprint: str, fast_matmul: bool) -> dict[str, Any]:
@@ -109,6 +109,7 @@ def describe(*, device: torch.device, seed: int, data_fingerprint: str, fast_mat
         "torch": torch.__version__,
         "platform": platform.platform(),
         "processor": _processor(),
+        "instructions": torch.backends.cpu.get_cpu_capability(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
         "device": str(device),
@@ -121,7 +122,9 @@ def describe(*, device: torch.device, seed: int, data_fingerprint: str, fast_mat
 
 def changes_of_machine(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
     """What has changed of the machine since the run began that can change its bits, one line each."""
-    keys = ("torch", "processor", "threads", "device", "accelerator", "fast_matmul")
+    keys: tuple[str, ...] = ("torch", "processor", "threads", "device", "accelerator", "fast_matmul")
+    # A processor of the same name may be told to use fewer of its instructions; earlier versions did not record them.
+    keys += ("instructions",) if "instructions" in before else ()
     return [f"{key}: {before.get(key)} -> {now[key]}" for key in keys if before.get(key) != now[key]]
 
 
