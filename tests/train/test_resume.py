@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import shutil
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -211,3 +212,12 @@ def test_the_checkpoints_kept_are_the_last_and_the_best(tmp_path: Path) -> None:
     assert folder.checkpoint("8").update == 8
     with pytest.raises(UserError, match=r"Intact, newest first: step-8, step-3. Add --checkpoint 8 "):
         folder.checkpoint("best")
+
+
+def test_a_run_that_has_lost_its_checkpoints_says_that_it_begins_again(unfinished: Callable[..., Path]) -> None:
+    folder = unfinished(6)
+    shutil.rmtree(folder / "checkpoints")
+    notes = list[str]()
+    run.train_run(tiny(*SHORT), folder, say=notes.append)
+    lost, log = folder / "checkpoints", folder / "metrics.jsonl"
+    assert notes == [f"note: {lost} holds no checkpoint of the updates in {log}; they are done again"]

@@ -60,6 +60,7 @@ class Saving:
         """say: takes notes for the user."""
         self.folder, self.model, self.optimizer, self.hooks = folder.checkpoints, model, optimizer, hooks
         self._refuse_moved = folder.refuse_moved
+        self._metrics = folder.metrics_file
         self.keep_last, self.group, self.say = keep_last, group, say
         self.progress = Progress()
         self.identity = ""
@@ -74,6 +75,8 @@ class Saving:
         """
         self.identity = identity
         found = self._found(from_step)
+        if found is None and self.group.first and self._metrics.is_file() and self._metrics.stat().st_size:
+            self.say(f"note: {self.folder} holds no checkpoint of the updates in {self._metrics}; they are done again")
         return None if found is None else self.group.together(lambda: self._restore(found, updates))
 
     def note_before_end(self, mark: LogMark) -> None:
