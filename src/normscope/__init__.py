@@ -17,6 +17,7 @@ _HOMES = {
     "choose": "api.placements",
     "compare": "api.comparison",
     "compare_runs": "api.comparison",
+    "coordinate_check": "api.coordinates",
     "diagnose": "api.diagnosing",
     "load_run": "api.runs",
     "open_run": "api.runs",

@@ -1,5 +1,6 @@
 from .api.comparison import compare as compare
 from .api.comparison import compare_runs as compare_runs
+from .api.coordinates import coordinate_check as coordinate_check
 from .api.diagnosing import diagnose as diagnose
 from .api.placements import choose as choose
 from .api.placements import placements as placements

@@ -147,11 +147,14 @@ class LossOverRate:
         ends = [None if off else loss for loss, off in zip(self.losses, self.diverged, strict=True)]
         first = max(run.losses[0] for run in self.runs)
         low = min([loss for loss in ends if loss is not None], default=0.0)
-        rising = [loss if math.isfinite(loss) else None for loss in self.finder.losses]
+        ratio = math.log(self.rates[-1] / self.rates[0])
+        near = [round(math.log(rate / self.rates[0]) / ratio * (self.updates - 1)) for rate in self.rates]
+        known = [loss for loss in self.finder.losses if math.isfinite(loss)]
+        rising = [known[update] if update < len(known) else None for update in near]
         lost = [rate for rate, off in zip(self.rates, self.diverged, strict=True) if off]
         series = [
             Series(label="at the end of each run", kind="measured", hue=0, x=self.rates, y=ends),
-            Series(label="a finder's one run", kind="predicted", hue=1, x=self.finder_rates, y=rising),
+            Series(label="a finder's one run", kind="predicted", hue=1, x=self.rates, y=rising),
             Series(label="diverged", kind="points", hue=5, x=lost, y=[first] * len(lost)),
         ]
         return Panel(

@@ -16,5 +16,5 @@ def plain_text(*shown: RenderableType) -> str:
     for one in shown:
         console.print(one)
     file.flush()
-    text = file.buffer.getvalue().decode(letters)  # type: ignore[attr-defined]
+    text = file.buffer.getvalue().decode(letters)
     return "\n".join(line.rstrip() for line in text.splitlines())
