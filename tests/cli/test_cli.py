@@ -120,7 +120,7 @@ def test_the_default_folder_is_named_after_the_configuration(
         (["--run", "full"], ["full is not empty and is not a run"]),
         (["--run", "file/below"], ["file/below", "a file stands where a folder is needed"]),
         (["--set", "data.max_tokens=3"], ["raise max_tokens"]),
-        (["--set", "model.placement=sideways"], ["unknown placement 'sideways'; did you mean "]),
+        (["--set", "model.placement=sideways"], ["unknown placement 'sideways'; `normscope placements`"]),
     ],
 )
 def test_a_users_mistake_is_one_message_and_leaves_nothing(
@@ -189,15 +189,20 @@ def test_a_run_that_is_not_finite_ends_with_1_and_says_what_went_first(call: Cal
 def test_translate_keeps_the_order_of_lines_and_answers_every_one(call: Call, trained: Path) -> None:
     texts = open_corpus(tiny().data).splits["test"].source_text[:4]
     lines = [texts[0], "", texts[1], "   ", "日本語 العربية 🙂", texts[2], "\t", texts[3]]
-    called = call("translate", trained, "--beam", "2", stdin="\n".join(lines).encode() + b"\nkaputt \xff\xfe\x80\r\n")
+    called = call("translate", trained, "--beam", "2", stdin="\n".join(lines).encode() + b"\r\n")
     assert called.code == 0, called.err
     out = called.out.split("\n")
     assert out.pop() == ""
-    assert len(out) == len(lines) + 1
+    assert len(out) == len(lines)
     assert [place for place, line in enumerate(out) if place in (1, 3, 6) and line] == []
     alone = [call("translate", trained, "--beam", "2", stdin=text.encode()).out.rstrip("\n") for text in texts]
     assert [out[place] for place in (0, 2, 5, 7)] == alone
     assert len(set(alone)) > 1  # else any order would do
+
+
+def test_translate_refuses_what_is_no_text_by_its_line(call: Call, trained: Path) -> None:
+    called = call("translate", trained, "--beam", "1", stdin=b"hund\nkaputt \xff\xfe\x80\r\nhund\n")
+    assert_mistake(called, "line 2 of the input is not UTF-8, from its byte 8 on", "iconv")
 
 
 def test_translate_notes_lines_that_are_cut_and_translates_nothing_from_nothing(call: Call, trained: Path) -> None:

@@ -220,7 +220,7 @@ def trainer_of(run: Path) -> int:
         (["--peak-lr", "fast"], "--peak-lr takes comma-separated values, and grids start:stop:count"),
         (["--warmup-updates", "1.5"], "--warmup-updates takes comma-separated values"),
         (["--placements", ""], "placements and warmups: give one or more different values"),
-        (["--placements", "post-ln,sideways"], "unknown placement 'sideways'; did you mean "),
+        (["--placements", "post-ln,sideways"], "unknown placement 'sideways'; `normscope placements`"),
         (["--seeds", "0"], "seeds must be at least 1, got 0"),
         (["--processes", "-1"], "--processes (processes in Python) must be 0 or more, got -1"),
         (

@@ -262,3 +262,19 @@ def test_a_conclusion_is_two_sentences_and_claims_nothing_that_the_runs_do_not_s
         assert "differ on" not in found.paper
     one_seed = any(len(one.seeds) == 1 for one in rows if one.placement in ("post-ln", "pre-ln"))
     assert one_seed or "one seed can say" not in found.paper
+
+
+@pytest.mark.parametrize(("warm", "better"), [((0.9, 1.0), True), ((0.9, 1.7), False), ((5.0, 5.0), False)])
+def test_that_pre_ln_was_better_with_warm_up_is_said_where_every_seed_bears_it_out(
+    warm: tuple[float, ...], better: bool
+) -> None:
+    rows = [
+        row("post-ln", 0, 5.0, 5.0),
+        row("post-ln", 9, 1.0, 1.0),
+        row("pre-ln", 0, 1.6, 1.7),
+        row("pre-ln", 9, *warm),
+    ]
+    said = conclusion(judged(rows, UNIGRAM), UNIGRAM).paper
+    words = "; Pre-LN trains without warm-up and was better with it at this rate (0.95 nats with, 1.65 without)."
+    assert said.endswith(words) is better
+    assert ("was better with it" in said) is better

@@ -14,10 +14,11 @@ import pytest
 from normscope.compare.compare import alone
 from normscope.compare.grid import Cell, Grid, write_configs
 from normscope.compare.manifest import FILE, AboutCorpus, Manifest, write_manifest
-from normscope.compare.watching import RunsWatch, runs_below
+from normscope.compare.watching import FoundRun, RunsWatch, runs_below
 from normscope.errors import UserError
 from normscope.processes.locks import SeenLocks, is_held
 from normscope.settings.tables import to_toml
+from normscope.train import RunFolder
 from tiny import tiny
 
 
@@ -308,3 +309,12 @@ def test_a_look_opens_no_file_of_a_run_that_has_logged_nothing(
     watch.look()
     # Of its lock alone, to ask about it.
     assert set(opened) <= {".lock", "locks"}
+
+
+@pytest.mark.parametrize("name", ["r", "./r", "."])
+def test_a_run_may_be_named_by_one_relative_word(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "r").mkdir()
+    monkeypatch.chdir(tmp_path / "r" if name == "." else tmp_path)
+    found = FoundRun(folder=RunFolder(Path(name)), settings={})
+    assert found.group.resolve() == tmp_path
+    assert found.log_file.parent.parent.resolve() == tmp_path.parent

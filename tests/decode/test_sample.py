@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from normscope.decode.sample import SamplingConfig, _drawn, sample
+from normscope.decode.sample import SamplingConfig, _drawn, positions_left, sample
 from normscope.exchange.export import decoders as llama
 from normscope.model import DecoderConfig, LanguageModel
 from normscope.runs.config import load
@@ -96,3 +96,12 @@ def test_a_model_with_learned_positions_ends_with_them() -> None:
 def test_values_that_mean_nothing_are_refused(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         SamplingConfig(**changes)
+
+
+def test_a_model_with_learned_positions_says_how_many_are_left() -> None:
+    learned, rotary = model_of("gpt-2", positions=32), model_of("llama", positions=32)
+    assert positions_left(learned, [END, 7]) == 30
+    (text,) = sample(learned, [END, 7], SamplingConfig(tokens=200), end=-1)
+    assert len(text) == 30
+    (text,) = sample(rotary, [END, 7], SamplingConfig(tokens=50), end=-1)
+    assert positions_left(rotary, [END, 7]) > len(text) == 50

@@ -121,7 +121,7 @@ def test_an_unknown_key_names_the_nearest_known_one(override: str, hint: str) ->
         ("train.duration=true", "train.duration: Input should be a valid integer, or Input should be a valid string"),
         ("train.compile=1", "train.compile: Input should be a valid boolean, got 1"),
         ("train.duration=5 lightyears", "5 lightyears"),
-        ("model.placement=sideways", "unknown placement 'sideways'; did you mean "),
+        ("model.placement=sideways", "unknown placement 'sideways'; `normscope placements` lists all"),
         ("train=5", "train: "),
         ("imports=a.py", "imports: give a list of Python files, got 'a.py'"),
         ("imports=[3]", "imports: give a list of Python files, got [3]"),

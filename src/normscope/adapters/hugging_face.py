@@ -77,8 +77,9 @@ def from_name(name: str, changes: Mapping[str, Any]) -> Built:
             near = _near(name, [*auto.CONFIG_MAPPING_NAMES, *auto.CONFIG_MAPPING_NAMES.values()])
             raise UserError(
                 f"{name!r} is no file, no folder, and neither a model type, a configuration nor a model of "
-                f"transformers {transformers.__version__}{near}; nothing is fetched from "
-                "the hub, and a model of your own is given as package.module:function or file.py:function"
+                f"transformers {transformers.__version__}{near}; NormScope downloads nothing: "
+                "fetch a model of the hub first (hf download NAME --local-dir FOLDER) and give the folder; a model of "
+                "your own is given as package.module:function or file.py:function"
             )
     return Built(model=build(model_class, _config(config_class, {}, changes, name)))
 

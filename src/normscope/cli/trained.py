@@ -134,7 +134,8 @@ def generate(
     """
     open_trained(run, imports, trust)
     from ..data.documents.tokeniser import SEP
-    from ..decode.sample import SamplingConfig, sample
+    from ..decode.sample import SamplingConfig, positions_left, sample
+    from ..report.words import counted
     from ..runs.trained import load_run_of
     from ..tasks.language_model import LANGUAGE_MODEL
 
@@ -157,6 +158,8 @@ def generate(
         if number:
             typer.echo("---")
         typer.echo(loaded.codec.decode([*ids, *text]).strip())
+    if (room := positions_left(loaded.model, ids)) < tokens and any(len(text) == room for text in texts):
+        say(f"note: ended after {counted(room, 'new token')}, as the model has no more positions (--tokens {tokens})")
 
 
 def translate(
@@ -185,13 +188,23 @@ def translate(
     search = as_asked(BeamConfig, beam=beam, length_penalty=length_penalty)
     with averaged_if_asked(run, which, average) as (place, one, _):
         loaded = load_run_of(TRANSLATION, place, which=one, device=device)
-    # Undecodable bytes become replacement characters: one bad line must not end the translation of the others.
-    lines = (raw.decode("utf-8", errors="replace").rstrip("\r\n") for raw in sys.stdin.buffer)
+    lines = (_line(number, raw) for number, raw in enumerate(sys.stdin.buffer, 1))
     for number, translation in enumerate(translate_lines(loaded.model, loaded.codec, lines, search), 1):
         if translation.cut:
             say(f"note: line {number} is too long and was cut")
         sys.stdout.buffer.write(translation.detokenised.encode("utf-8") + b"\n")
         sys.stdout.buffer.flush()
+
+
+def _line(number: int, raw: bytes) -> str:
+    """Raises UserError for bytes that are no UTF-8: what stood in their place would be translated like text."""
+    try:
+        return raw.decode("utf-8").rstrip("\r\n")
+    except UnicodeDecodeError as error:
+        raise UserError(
+            f"line {number} of the input is not UTF-8, from its byte {error.start + 1} on: convert the text first, as "
+            "with iconv -f latin1 -t utf-8"
+        ) from error
 
 
 _Which = Annotated[

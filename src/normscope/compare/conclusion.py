@@ -77,7 +77,22 @@ def what_the_paper_says(configurations: Sequence[ConfigurationOutcome], unigram_
             reasons = " or ".join(dict.fromkeys(view.seen for view in own))
             clauses.append(f"{_WORDS[None]} {named(name).title}, which {reasons}")
     few = any(view.least_seeds == 1 for view in views if view.answer is not None)
-    return f"{_SAID}: {'as far as one seed can say, ' if few else ''}these runs {joined(clauses)}{nothing}."
+    better = [words for name, needed in NEEDS_WARMUP.items() if not needed for words in _better(configurations, name)]
+    said = f"{_SAID}: {'as far as one seed can say, ' if few else ''}these runs {joined(clauses)}{nothing}"
+    return f"{'; '.join([said, *better])}."
+
+
+def _better(configurations: Sequence[ConfigurationOutcome], placement: str) -> Iterator[str]:
+    """Where a placement that is said to need no warm-up trained without one, and ended lower with it in every seed."""
+    own = [one for one in configurations if one.row.placement == placement and one.learned and one.row.losses]
+    for bare in (one for one in own if not one.row.warmup_updates):
+        warm = [one for one in own if one.row.warmup_updates and one.row.setting == bare.row.setting]
+        best = min(warm, key=lambda one: one.row.mean_loss, default=None)
+        if best is not None and max(best.row.losses) < min(bare.row.losses):
+            yield (
+                f"{named(placement).title} trains without warm-up and was better with it at this rate "
+                f"({number(best.row.mean_loss, 2)} nats with, {number(bare.row.mean_loss, 2)} without)"
+            )
 
 
 def _views(configurations: Sequence[ConfigurationOutcome], unigram_nats: float) -> Iterator[_View]:

@@ -96,7 +96,7 @@ class BesideRuns:
 
     def _beside(self, folder: str, ending: str) -> Path:
         run = self.folder.path
-        return run.parents[1] / folder / f"{run.name}{ending}"
+        return (run if len(run.parents) > 1 else run.absolute()).parents[1] / folder / f"{run.name}{ending}"
 
 
 _Cell = TypeVar("_Cell", bound=_ShownCell)

@@ -55,7 +55,9 @@ class FoundRun(BesideRuns):
     @property
     def group(self) -> Path:
         """The folder of the comparison, search or ladder that it belongs to."""
-        return self.folder.path.parents[1 if self.folder.path.parent.name == "runs" else 0]
+        path, above = self.folder.path, 1 if self.folder.path.parent.name == "runs" else 0
+        # A run may be named by one relative word, which has no folder above it.
+        return (path if len(path.parents) > above else path.absolute()).parents[above]
 
     def columns(self) -> Mapping[str, str]:
         """What tells it from the others, by heading."""

@@ -1,6 +1,8 @@
 """Text that a decoder alone goes on with, token by token."""
 
 # B = samples, V = vocabulary
+import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -36,6 +38,11 @@ class SamplingConfig:
             raise ValueError(f"top_p must lie above 0 and not above 1, got {self.top_p}")
 
 
+def positions_left(model: LanguageModel, prompt: Sequence[int]) -> int:
+    """New tokens that a model with learned positions has places for; without bound for any other."""
+    return model.config.positions - len(prompt) if model.config.position_encoding == "learned" else sys.maxsize
+
+
 @torch.no_grad()
 def sample(model: LanguageModel, prompt: list[int], config: SamplingConfig, *, end: int) -> list[list[int]]:
     """The new ids of every sample, without `end`, after a prompt of at least one id.
@@ -43,7 +50,7 @@ def sample(model: LanguageModel, prompt: list[int], config: SamplingConfig, *, e
     They stop at `end`, at `config.tokens`, and where a model with learned positions has no more of them. Equal seeds
     give equal texts on one machine. Raises ValueError for a prompt that is empty, or that leaves no position.
     """
-    room = model.config.positions - len(prompt) if model.config.position_encoding == "learned" else config.tokens
+    room = min(config.tokens, positions_left(model, prompt))
     if not prompt or room < 1:
         raise ValueError(f"a prompt must have 1 to {model.config.positions - 1} tokens, got {len(prompt)}")
     model.eval()
@@ -55,7 +62,7 @@ def sample(model: LanguageModel, prompt: list[int], config: SamplingConfig, *, e
         hidden_BD = model.step(torch.full_like(first, token), first, cache)
     texts: list[list[int]] = [[] for _ in range(config.samples)]
     ended = [False] * config.samples
-    for _ in range(min(config.tokens, room)):
+    for _ in range(room):
         drawn_B = _drawn(model.logits(hidden_BD).cpu(), config, generator)
         for number, token in enumerate(drawn_B.tolist()):
             ended[number] |= token == end

@@ -76,7 +76,7 @@ def made_by(text: str, arguments: Mapping[str, Any], drawing: SampleSettings) ->
             )
         return FactoryResult(model=function)
     if not callable(function):
-        raise UserError(f"{text} is a {type(function).__name__}; it must be a function that returns {_ALLOWED}")
+        raise UserError(f"{text} is of type {type(function).__name__}; it must be a function that returns {_ALLOWED}")
     _check_arguments(text, function, arguments)
     # Once more: the import may have drawn numbers, but only where it was the first one.
     drawing.seed_everything()
