@@ -79,6 +79,8 @@ def start_processes(count: int, words: Sequence[str], *, restarts: int) -> None:
         # All of them are on this machine, whose name need not lead anywhere.
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     os.environ[LAUNCHER] = str(os.getpid())
+    # What torch warns of where another process has gone, with forty lines of its own code, the processes say in one.
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     python, *options = interpreter()
     config = LaunchConfig(
         min_nodes=1,

@@ -241,7 +241,7 @@ class RunsWatch:
         moves = not seen.locked and seen.moved_at is not None and now - seen.moved_at < _MOVES_WITHIN_SECONDS
         why = self._failed.get(run.group, (0, {}))[1].get(run.name, "")
         if held or moves:
-            state.begin(halted(run.folder.path))
+            state.begin(halted(run.folder.path) if held else None)
         elif why:
             state.status, state.message = "failed", why
         elif size is None and not run.folder.config_file.is_file():
