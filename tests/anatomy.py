@@ -24,8 +24,8 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 78_990,
-    "lines of normscope": 60_160,
+    "lines": 79_000,
+    "lines of normscope": 60_180,
     "files": 555,
     "import lines, %": 7.1,
     "public nouns": 828,

@@ -162,7 +162,7 @@ def _sample_of_others(model: nn.Module, drawing: SampleSettings, generator: torc
     """
     weight = next(model.parameters(), None)
     tables = [module.num_embeddings for module in model.modules() if isinstance(module, nn.Embedding)]
-    vocabulary = getattr(getattr(model, "config", None), "vocab_size", None) or next(iter(tables), None)
+    vocabulary = getattr(getattr(model, "config", None), "vocab_size", None) or (tables[0] if tables else 0)
     image = getattr(model, "default_cfg", {}).get("input_size")
     if weight is None or weight.is_meta or not (image or vocabulary):
         return None
