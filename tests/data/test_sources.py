@@ -165,6 +165,7 @@ def _dataset(**changes: object) -> Callable[[Path], Path]:
             "a.json:1: not JSON .*; give JSON lines, an object with",
         ),
         (_bytes("a.jsonl", b"[" * 999), "text", "a.jsonl:1: not JSON .lists, tables or keys are nested more than 64"),
+        (_bytes("a.jsonl", b'{"text": "x"}\n{"text": "a\\u0000b"}\n'), "text", r"a.jsonl:2: NUL in 'text', which no"),
         (_bytes("a.jsonl", b""), "text", "empty file; give a text file with one JSON object a line"),
         (parquet_file, "body", "no field 'body' in it; it has id, text; name the field of the text"),
         (parquet_file, "id", "the field 'id' holds int64, not text; name the field of the text"),

@@ -38,6 +38,8 @@ def json_texts(path: Path, field: str, position: Position | None = None) -> Iter
             has = ", ".join(_names(record)) or "none"
             what = "no such field" if text is _ABSENT else f"{shown(text)}, not text"
             raise UserError(f"{path}:{number}: {field!r} is {what}; it has {has}; name the field of the text")
+        if text is not None and "\0" in text:
+            raise UserError(f"{path}:{number}: NUL in {field!r}, which no text has; take it out")
         yield number, text or ""
 
 
