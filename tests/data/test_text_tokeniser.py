@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 from tokenizers.models import BPE, Unigram
 
-from normscope.data.documents.tokeniser import CLS, MASK, PAD, SEP, SPECIALS, UNK, TextTokeniser
+from normscope.data.documents.tokeniser import CLS, MASK, PAD, SEP, SPECIALS, UNK, TextTokeniser, _repeated
 from normscope.data.toy.language import toy_pairs
 from normscope.errors import UserError
 
@@ -183,3 +183,17 @@ def test_roberta_s_names_and_sentencepiece_s_marks_are_known() -> None:
     assert [tokeniser.ids[special] for special in (PAD, UNK, CLS, SEP, MASK)] == [1, 3, 0, 2, 4]
     assert np.flatnonzero(~tokeniser.begins_word_V).tolist() == [7]
     assert tokeniser.regular_ids.tolist() == [5, 6, 7]
+
+
+def test_a_very_long_word_is_learned_from_in_pieces() -> None:
+    """The trainer's time grows with the square of a word's length."""
+    texts = list(_repeated({"ab" * 2600: 2, "short": 1}))
+    words = " ".join(texts).split()
+    assert max(map(len, words)) <= 200
+    assert "".join(words) == "ab" * 2600 * 2 + "short"
+
+
+def test_a_size_that_a_short_text_has_no_room_for_is_not_answered_by_another_such() -> None:
+    text = [f"{chr(97 + i)}{chr(98 + i)}" for i in range(24)]
+    with pytest.raises(UserError, match="give more text: room for all takes 200, for which this one has too few words"):
+        TextTokeniser.learn(text, 120, kind="wordpiece", lowercase=False)

@@ -27,6 +27,8 @@ _MIN_PAIR_COUNT = 2
 _ALPHABET_SHARE = 8
 """WordPiece has an entry a character, and one more for it inside a word: at most an eighth of the vocabulary each."""
 _WORDS_A_STRING = 1000
+_MOST_LEARNED_CHARACTERS = 200
+"""Of a word in one piece; WordPiece leaves words of more than 100 unknown."""
 
 
 def steps(kind: TokeniserKind, lowercase: bool) -> tuple[Any, Any]:
@@ -84,8 +86,8 @@ def _learned_wordpiece(counts: Mapping[str, int], size: int) -> Tokenizer:
     if trained.get_vocab_size() < size < _ALPHABET_SHARE * len(characters):
         raise UserError(
             f"vocabulary size {size} is too small: it has no room for the {len(characters)} characters of this text, "
-            f"and the words without the others give {trained.get_vocab_size()} entries; ask for at least "
-            f"{_ALPHABET_SHARE * len(characters)}"
+            f"and the words without the others give {trained.get_vocab_size()} entries; "
+            f"{_possible(counts)}"
         )
     _check_size(trained, size, len(SPECIALS) + len(alphabet))
     vocabulary = json.loads(trained.to_str())["model"]["vocab"]
@@ -94,6 +96,16 @@ def _learned_wordpiece(counts: Mapping[str, int], size: int) -> Tokenizer:
     tokenizer.add_special_tokens([AddedToken(special, special=True, normalized=False) for special in SPECIALS])
     tokenizer.decoder = decoders.WordPiece(prefix=_CONTINUES)
     return tokenizer
+
+
+def _possible(counts: Mapping[str, int]) -> str:
+    """What can be done where not all characters have room."""
+    least = _ALPHABET_SHARE * len(_characters(counts))
+    try:
+        _learned_wordpiece(counts, least)
+    except UserError:
+        return f"give more text: room for all takes {least}, for which this one has too few words; or take bpe"
+    return f"ask for at least {least}"
 
 
 def _characters(words: Mapping[str, int]) -> Counter[str]:
@@ -111,11 +123,15 @@ def _alphabet(frequencies: Counter[str], most: int) -> list[str]:
 
 
 def _repeated(counts: Mapping[str, int]) -> Iterable[str]:
-    """Text in which each word stands as often as counted: the trainer takes text, not counts."""
+    """Text in which each word stands as often as counted: the trainer takes text, not counts.
+
+    Very long words stand there in pieces, since the trainer's time grows with the square of a word's length.
+    """
     for word in sorted(counts):
         whole, rest = divmod(counts[word], _WORDS_A_STRING)
         for repeats in [*([_WORDS_A_STRING] * whole), rest]:
-            yield (word + " ") * repeats
+            pieces = (word[at : at + _MOST_LEARNED_CHARACTERS] for at in range(0, len(word), _MOST_LEARNED_CHARACTERS))
+            yield (" ".join(pieces) + " ") * repeats
 
 
 def _check_size(tokenizer: Tokenizer, size: int, smallest: int) -> None:
