@@ -66,6 +66,9 @@ class RecordedPlace:
     """What it is added to, before any scale."""
     addend: int
     """F(x) as it is added; what `branch_square` is of but for factors of the sum."""
+    sum: int
+    """The residual sum in which the two meet; of means over depth the first that F(x) goes into. The terms of the
+    sub-layer's formula, norms among them, know their numbers likewise."""
     inputs: tuple[int, ...]
     """What F is computed from beside weights: what it reads, of other streams too, and what else comes in."""
 

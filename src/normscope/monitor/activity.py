@@ -10,9 +10,10 @@ from torch import Tensor
 
 from ..doctor.find.branches import Branch
 from ..doctor.find.streams import Stream
-from ..doctor.identify.stacks import in_order
+from ..doctor.identify.stacks import branches_of
 from ..doctor.observe.streams import mean_cosine
 from ..doctor.observe.sums import with_gain
+from ..doctor.record import Stack
 from ..doctor.trace.forward import main_tensor, named_in
 from ..doctor.trace.graph import Graph
 from ..doctor.trace.mixtures import SOFTMAX
@@ -37,9 +38,9 @@ class StackActivity:
     """As `idle_units` has them."""
 
 
-def look_inside(graph: Graph, stream: Stream) -> StackActivity:
+def look_inside(graph: Graph, stream: Stream, stack: Stack) -> StackActivity:
     """What of a recorded pass shows that sub-layers stand still, or that tokens have become alike."""
-    branches = in_order(stream)
+    branches = branches_of(stack, stream)
     with torch.no_grad():
         return StackActivity(
             end_correlation=mean_cosine(graph.values[with_gain(graph, stream.end)].tensor),

@@ -216,7 +216,7 @@ class Monitor:
         graph, streams = streams_in(self.model, inputs)
         if [len(stream.branches) for stream in streams] != [len(stack.sublayers) for stack in self._stacks]:
             self._stacks = tuple(as_stacks(streams))
-        inner = [look_inside(graph, stream) for stream in streams]
+        inner = [look_inside(graph, *both) for both in zip(streams, self._stacks, strict=True)]
         return measured_stacks(self.model, graph, streams, self._stacks), inner, logit_deviation(graph, streams)
 
 

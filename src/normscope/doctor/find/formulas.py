@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from math import isnan
 from types import MappingProxyType
 
 from ...placement.symbol import Symbol
@@ -10,7 +11,7 @@ from ..trace.graph import Factor, Graph, GraphStep
 from ..trace.operations import Origin
 from .branches import Branch, InnerPlace
 from .segments import Segment, branch_factor, norms_sum, sum_of
-from .terms import Term, normed, scaled
+from .terms import Term, gained, normed, scaled
 
 
 class FormulaOfStream:
@@ -28,7 +29,8 @@ class FormulaOfStream:
     def term(self, number: int) -> Term:
         # Deep stacks are deeper than Python's stack: what comes first is made first.
         for needed in self._order(number):
-            self._terms[needed] = self._made(needed)
+            made = self._made(needed)
+            self._terms[needed] = made if made.at >= 0 else replace(made, at=needed)
         return self._terms[number]
 
     def _arguments(self, number: int) -> tuple[int, ...]:
@@ -40,7 +42,8 @@ class FormulaOfStream:
         return step.sources if step else ()
 
     def _order(self, number: int) -> list[int]:
-        found, todo = {number}, [number]
+        found = {number} - self._terms.keys()
+        todo = list(found)
         while todo:
             new = [n for n in self._arguments(todo.pop()) if n not in found and n not in self._terms]
             found.update(new)
@@ -71,18 +74,20 @@ class FormulaOfStream:
             )
         if step.kind == "norm":
             self.normed[number] = None
-            size = self._graph.norms[number].size
-            return scaled(normed(arguments[0]), Factor(size)) if abs(size - 1) > 0.01 else normed(arguments[0])
+            norm = self._graph.norms[number]
+            if abs(norm.size - 1) <= 0.01 or isnan(norm.size):
+                return Term("norm", arguments, number, norm=norm)
+            return scaled(Term("norm", arguments, number, norm=replace(norm, gain=1.0)), Factor(norm.size), number)
         if step.kind == "scale":
-            return self._gained(step, arguments[0]) or scaled(arguments[0], step.factors[0])
+            return self._gained(number, step, arguments[0]) or scaled(arguments[0], step.factors[0], number)
         if connection := self._graph.connections.made.get(number):
             return Term(connection.kind, arguments, weights=connection.weights)
         if number in self._graph.connections.spread:
             arguments = arguments[0], Term("expand", arguments[1:])
-        left, right = (scaled(a, f) for a, f in zip(arguments, step.factors, strict=True))
+        left, right = (scaled(a, f, number) for a, f in zip(arguments, step.factors, strict=True))
         return left + right
 
-    def _gained(self, step: GraphStep, term: Term) -> Term | None:
+    def _gained(self, at: int, step: GraphStep, term: Term) -> Term | None:
         """The norm itself where the step is its gain: a vector, or one trainable number, that alone reads the norm."""
         number, factor = step.sources[0], step.factors[0]
         while (before := self._graph.step(number)) is not None and len(self._graph.consumers[number]) == 1:
@@ -90,9 +95,13 @@ class FormulaOfStream:
                 if factor.vector or factor.origin == Origin.TRAINABLE:
                     self.normed[number] = factor
                     # The gain takes the place of the norm's own size.
-                    return term.arguments[0] if term.kind == "scale" else term
+                    if term.kind == "scale" and term.factor is not None:
+                        term = gained(term.arguments[0], term.factor)
+                    return replace(gained(term, factor), at=at)
                 if term.kind == "scale" and term.factor is not None and factor.origin == Origin.CONSTANT:
-                    return scaled(term.arguments[0], factor * term.factor)
+                    inner = term.arguments[0]
+                    made = scaled(inner, factor * term.factor, at)
+                    return replace(gained(inner, term.factor, factor), at=at) if made is inner else made
                 return None
             # Of x / ‖x‖ · √d · gain, the constant is the norm's size.
             if before.kind != "same" and not (before.kind == "scale" and before.factors[0].is_constant):

@@ -1,6 +1,6 @@
 """The residual streams of a recorded forward pass: sums x + F(x), the branches F in them, and the formula they make."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from itertools import permutations, takewhile
@@ -38,6 +38,8 @@ class Stream:
     """How many of them come before the first block: convolutions that never come again."""
     formula: Term
     """Its end, over terms for its branches; those of blocks count from 0, earlier ones end at -1."""
+    term: Callable[[int], Term]
+    """Makes, of the number of any of its values, or of a gain on its end, what that is over the same terms."""
     norms: list[tuple[str, float]]
     """Names and epsilons of the norms on the stream and around its branches, in order."""
     width: int
@@ -202,6 +204,7 @@ def _stream(graph: Graph, group: _Group, everything: int, reached: list[int]) ->
         branches=branches,
         before=before,
         formula=formula,
+        term=builder.term,
         norms=[_named(graph.norms[n], builder.normed[n]) for n in sorted(builder.normed)],
         width=shape[1] if shape else graph.values[last].shape[-1],
         streams=shape[0] if shape else 1,

@@ -11,6 +11,7 @@ from ...placement.operations import beside, by_head, connect, joined, mix, sigmo
 from ..trace.connections import ConnectionKind
 from ..trace.graph import Factor
 from ..trace.lanes import LaneWeights
+from ..trace.norms import NormFunction
 from ..trace.operations import Origin
 from .branches import InnerPlace
 
@@ -21,8 +22,14 @@ class Term:
 
     kind: Literal["source", "branch", "sum", "scale", "norm", "mix", "number", "other"] | ConnectionKind
     arguments: "tuple[Term, ...]" = ()
+    at: int = -1
+    """Number of the value in the trace that it stands for, a norm's gain included; -1 in a placement's formula."""
     factor: Factor | None = None
     """Of a scale or a number."""
+    norm: NormFunction | None = None
+    """Of a norm in a trace: which one it is."""
+    gains: tuple[Factor, ...] = ()
+    """What multiplies such a norm's output, one after the other, and is taken for a part of the norm."""
     branch: int = -1
     """Which sub-layer of its stack it is, counted from 0."""
     inside: tuple[InnerPlace, ...] = ()
@@ -100,19 +107,26 @@ def _number(value: float, *of: Factor) -> Term:
     return Term("number", factor=Factor(value, max(f.origin for f in of), any(f.vector for f in of)))
 
 
-def scaled(term: Term, factor: Factor) -> Term:
+def scaled(term: Term, factor: Factor, at: int = -1) -> Term:
     """factor · term; the term itself where the factor is 1."""
     if factor.is_constant and abs(factor.value - 1) < 1e-5:
         return term
     if term.kind == "number":
         return Term("number", factor=factor * term.factor if term.factor else factor)
     # Factors of factors are not gathered: what is multiplied must stay one value for all that use it.
-    return Term("scale", (term,), factor)
+    return Term("scale", (term,), at, factor)
 
 
 def normed(term: Term) -> Term:
     """norm(term)."""
     return Term("norm", (term,))
+
+
+def gained(term: Term, *gains: Factor) -> Term:
+    """A norm, or a multiple of one, with further gains of that norm."""
+    if term.kind == "scale":
+        return replace(term, arguments=(gained(term.arguments[0], *gains),))
+    return replace(term, gains=(*term.gains, *gains))
 
 
 @mix.register

@@ -74,15 +74,9 @@ def _memory_of(stream: Stream, streams: Sequence[Stream]) -> int | None:
     return None
 
 
-def in_order(stream: Stream) -> tuple[Branch, ...]:
-    """The branches in the order of `Stack.sublayers`: what comes before the first block, then block by block."""
-    blocks = cut_in_blocks([branch.kind for branch in stream.branches[stream.before :]])
-    block_of = [number for number, block in enumerate(blocks) for _ in block]
-    pieces, inner = _pieces(stream)
-    early = [term.branch for piece in pieces if piece not in inner for term in piece.branches]
-    of_blocks = [term.branch for piece in inner for term in piece.branches]
-    numbers = early + sorted(of_blocks, key=lambda number: block_of[number])
-    return tuple(stream.branches[number + stream.before] for number in numbers)
+def branches_of(stack: Stack, stream: Stream) -> tuple[Branch, ...]:
+    """The stream's branches in the order of the stack's sub-layers, which know their numbers."""
+    return tuple(stream.branches[sublayer.formula.branch.branch + stream.before] for sublayer in stack.sublayers)
 
 
 def _pieces(stream: Stream) -> tuple[list[Segment], list[Segment]]:

@@ -1,114 +1,66 @@
 """A stream's formula with the numbers that theory reads it with, when what was recorded is gone."""
 
 # B = sequences, T = tokens of each, D = width
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import torch
 
 from ...theory.mixing import Products
 from ..find.branches import Branch
 from ..find.streams import Stream
-from ..identify.stacks import in_order
-from ..recipe import BranchWeights, RecipeStep, StackRecipe
-from ..trace.graph import Graph, GraphStep
-from ..trace.operations import Ref
-from .sums import Sums, with_gain
-from .weights import branch_weights, inner_norm
+from ..find.terms import Term
+from ..identify.stacks import branches_of
+from ..recipe import StackRecipe
+from ..record import Stack
+from ..trace.graph import Graph
+from .weights import branch_weights
 
 
-def recipes(graph: Graph, streams: Sequence[Stream]) -> tuple[StackRecipe | None, ...]:
-    """By stream; None where theory has no model of it: sub-layers before the first block, several things that one F
-    reads, attention within windows, or an F that is neither softmax attention nor W₂ φ(W₁ x) with ReLU, GELU, SwiGLU
-    or GEGLU."""
-    with torch.no_grad():
-        return tuple(_recipe(graph, stream, streams) for stream in streams)
+def recipe_of(graph: Graph, number: int, streams: Sequence[Stream], stack: Stack) -> StackRecipe | None:
+    """Of one of the streams, whose sub-layers' places in the recorded pass are known.
 
-
-def _recipe(graph: Graph, stream: Stream, streams: Sequence[Stream]) -> StackRecipe | None:
-    branches, sums = in_order(stream), Sums(graph, stream)
-    if stream.before or any(len(branch.reads) != 1 for branch in branches):
+    None where theory has no model of it: sub-layers before the first block, several things that one F reads, attention
+    within windows, or an F that is neither softmax attention nor W₂ φ(W₁ x) with ReLU, GELU, SwiGLU or GEGLU.
+    """
+    stream, branches = streams[number], branches_of(stack, streams[number])
+    places = [sublayer.measured.place.stream for sublayer in stack.sublayers if sublayer.measured.place]
+    if stream.before or any(len(branch.reads) != 1 for branch in branches) or stack.end is None:
         return None
-    weights = {branch.output: branch_weights(graph, branch) for branch in branches}
-    places = tuple(sums.of(branch).stream for branch in branches)
-    end = with_gain(graph, stream.end)
-    steps = _steps(graph, places[0], [*places, end], {branch.output: branch for branch in branches}, weights)
     memories = {n for branch in branches for n, other in enumerate(streams) if _reads(branch, stream, other)}
-    if steps is None or len(memories) > 1:
-        return None
-    attending = next((branch for branch in branches if branch.kind == "attention"), None)
     x = graph.values[places[0]].tensor
-    if x.ndim < 2 or x.shape[-1] != stream.width:
-        return None  # still flattened, as what a product with weights over depth gives
+    if len(memories) > 1 or x.ndim < 2 or x.shape[-1] != stream.width:
+        return None  # one of another width is still flattened, as what a product with weights over depth gives
+    weights = {number: branch_weights(graph, branch) for number, branch in enumerate(stream.branches)}
     keys = [w.keys for w in weights.values() if w is not None and w.kind == "attention"]
     in_sequence = x.numel() // (len(x) * stream.width) if x.ndim > 2 else 0
     if any(seen < in_sequence for seen in keys):
         return None
-    return StackRecipe(
+    attending = next((branch for branch in branches if branch.kind == "attention"), None)
+    recipe = StackRecipe(
         width=stream.width,
         tokens=max(keys, default=in_sequence or len(x)),
         causal=attending is not None and not _sees_later(graph, attending),
         parts=_parts(x),
-        source=places[0],
-        steps=steps,
-        streams=places,
-        end=end,
-        memory=min(memories, default=None),
+        weights=weights,
+        source=stream.term(places[0]),
+        streams=tuple(map(stream.term, places)),
+        end=stream.term(stack.end),
         rows=x.numel() // stream.width,
     )
+    # Of a source that a bias is added to for its sum alone, theory has no value before the bias.
+    early = any(n < places[0] for term in recipe.terms if recipe.source in term.arguments for n in _taken(term, stream))
+    return recipe if recipe.is_readable and not early else None
+
+
+def _taken(term: Term, stream: Stream) -> tuple[int, ...]:
+    """The numbers under which a norm or a branch takes its arguments."""
+    if term.norm is not None:
+        return (term.norm.source,)
+    return stream.branches[term.branch].reads if term.kind == "branch" else ()
 
 
 def _reads(branch: Branch, own: Stream, other: Stream) -> bool:
     return other is not own and any(other.values >> n & 1 for n in branch.memory)
-
-
-def _steps(
-    graph: Graph,
-    source: int,
-    wanted: Sequence[int],
-    branches: Mapping[int, Branch],
-    weights: Mapping[int, BranchWeights | None],
-) -> dict[int, RecipeStep] | None:
-    found: dict[int, RecipeStep] = {}
-    todo = list(wanted)
-    while todo:
-        number = todo.pop()
-        if number == source or number in found:
-            continue
-        made = None
-        if number in branches:
-            of = weights[number]
-            made = RecipeStep(sources=branches[number].reads, factors=(1.0,), branch=of) if of else None
-        elif (step := graph.step(number)) and step.kind in ("same", "sum", "scale", "norm"):
-            made = _made(graph, number, step)
-        if made is None:
-            return None
-        found[number] = made
-        todo += made.sources
-    return found
-
-
-def _made(graph: Graph, number: int, step: GraphStep) -> RecipeStep | None:
-    if step.kind == "norm":
-        if graph.norms[number].is_curve:
-            return None  # theory knows it at the slope that it is published with alone
-        return RecipeStep(sources=step.sources, factors=(1.0,), norm=inner_norm(graph, number))
-    if step.kind == "scale" and step.factors[0].vector:
-        return RecipeStep(sources=step.sources, factors=(_size(graph, number),))
-    return RecipeStep(sources=step.sources, factors=tuple(f.value for f in step.factors) or (1.0,))
-
-
-def _size(graph: Graph, number: int) -> float:
-    """Root mean square of the vector that a step multiplies with."""
-    value = graph.values[number]
-    if value.call is None:
-        return 1.0
-    (vector,) = [
-        graph.values[a.number].tensor
-        for a in value.call.args
-        if isinstance(a, Ref) and not graph.values[a.number].is_data
-    ]
-    vector = 1 / vector.double() if value.op == "div" else vector.double()
-    return float(vector.square().mean().sqrt())
 
 
 def _sees_later(graph: Graph, branch: Branch) -> bool:

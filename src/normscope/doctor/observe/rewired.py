@@ -15,7 +15,7 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from ..find.branches import Branch
 from ..find.streams import Stream
-from ..identify.stacks import in_order, wired_like
+from ..identify.stacks import branches_of, wired_like
 from ..record import Stack
 from ..trace.graph import Graph
 from .gradients import loss_of
@@ -73,9 +73,8 @@ def _rewired(graph: Graph, stream: Stream, stack: Stack, others: dict[int, Tenso
     others: the same of earlier stacks.
     """
     sums = Sums(graph, stream)
-    of_blocks = [sublayer.block > 0 for sublayer in stack.sublayers]
-    branches = [branch for branch, inside in zip(in_order(stream), of_blocks, strict=True) if inside]
-    parts = [_sublayer(graph, sums.of(branch), branch, pre=pre) for branch in branches]
+    branches = zip(branches_of(stack, stream), stack.sublayers, strict=True)
+    parts = [_sublayer(graph, sums.of(branch), branch, pre=pre) for branch, one in branches if one.block > 0]
     x = graph.values[parts[0].sum.stream].tensor
     for one in parts:
         x = one.normed(x + one.added(x, others)) if pre else x + one.added(one.normed(x), others)

@@ -8,12 +8,12 @@ from torch import Tensor, nn
 
 from ..find.branches import Branch
 from ..find.streams import Stream
-from ..identify.stacks import in_order
+from ..identify.stacks import branches_of
 from ..record import RecordedPlace, Stack, SublayerMeasurements
 from ..trace.graph import Graph
 from ..trace.lanes import apart
 from ..trace.operations import Origin
-from .recipe import recipes
+from .recipe import recipe_of
 from .sums import LIGHT, BranchSum, Sums, with_gain
 
 # n = streams, N = tokens, D = width
@@ -145,13 +145,13 @@ def measured_stacks(
     uses = _Uses(model, graph)
     with torch.no_grad():
         seen = [_measured(graph, stream, stack, uses) for stream, stack in zip(streams, stacks, strict=True)]
-        return tuple(replace(one, recipe=recipe) for one, recipe in zip(seen, recipes(graph, streams), strict=True))
+        return tuple(replace(one, recipe=recipe_of(graph, n, streams, one)) for n, one in enumerate(seen))
 
 
 def _measured(graph: Graph, stream: Stream, stack: Stack, uses: _Uses) -> Stack:
     sums = Sums(graph, stream)
     measured = []
-    for branch in in_order(stream):
+    for branch in branches_of(stack, stream):
         found = sums.of(branch)
         tensors = graph.values
         branch_square = mean_square(sums.part(found, (found.addend,)))
@@ -189,7 +189,8 @@ def _place(graph: Graph, branch: Branch, found: BranchSum) -> RecordedPlace:
     sources = (*branch.reads, *branch.memory)
     between = {n for source in sources for n in graph.between(source, found.addend)} - set(sources)
     beside = {n for number in between for n in graph.predecessors[number]} - between
-    return RecordedPlace(stream=found.stream, addend=found.addend, inputs=tuple(sorted(beside | set(sources))))
+    inputs = tuple(sorted(beside | set(sources)))
+    return RecordedPlace(stream=found.stream, addend=found.addend, sum=found.sum, inputs=inputs)
 
 
 def _apart(x: Tensor, stream: Stream) -> Tensor:

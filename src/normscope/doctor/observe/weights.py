@@ -2,6 +2,7 @@
 
 # D = width, F = inner width
 from collections.abc import Mapping
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -10,9 +11,10 @@ from torch.nn import functional
 from ...placement import SublayerKind
 from ...theory.kernels import Activation
 from ..find.branches import Branch
-from ..recipe import BranchWeights, InnerNorm
+from ..recipe import BranchWeights
 from ..trace.graph import Graph
 from ..trace.mixtures import SOFTMAX
+from ..trace.norms import NormFunction
 from .sums import read_once
 
 _CLOSE = 0.02
@@ -73,9 +75,7 @@ def _attention(graph: Graph, branch: Branch, kind: SublayerKind, products: list[
     if "query" in inside:
         # A norm takes off what multiplied its input, but not what multiplies its output.
         gains["query"] = gains["key"] = 1.0
-        inside["query"] = InnerNorm(
-            epsilon=inside["query"].epsilon, centres=inside["query"].centres, gain=inside["query"].gain * sharpness**0.5
-        )
+        inside["query"] = replace(inside["query"], gain=inside["query"].gain * sharpness**0.5)
     keys = graph.values[softmax].shape[-1]
     return BranchWeights(kind=kind, gains=gains, inside=inside, keys=keys)
 
@@ -102,7 +102,7 @@ def _scale_from(graph: Graph, number: int, until: int) -> float:
     return found
 
 
-def _inside(graph: Graph, branch: Branch, places: Mapping[str, tuple[str, ...]]) -> dict[str, InnerNorm] | None:
+def _inside(graph: Graph, branch: Branch, places: Mapping[str, tuple[str, ...]]) -> dict[str, NormFunction] | None:
     """The norms within F by the places of a formula; None where there are others than theory knows."""
     names = [place.name for place in branch.inside]
     if any(names.count(name) != len(places.get(name, ())) for name in names):
@@ -110,26 +110,11 @@ def _inside(graph: Graph, branch: Branch, places: Mapping[str, tuple[str, ...]])
     norms = [n for n in branch.computed if n in graph.norms]
     if len(norms) != len(names) or len({graph.norms[n].kind for n in norms}) > 1 or _curves(graph, norms):
         return None
-    found = {}
-    for name in names:
-        for place in places[name]:
-            found[place] = inner_norm(graph, norms[0])
-    return found
+    return {place: graph.norms[norms[0]] for name in names for place in places[name]}
 
 
 def _curves(graph: Graph, norms: list[int]) -> bool:
     return any(graph.norms[n].is_curve for n in norms)
-
-
-def inner_norm(graph: Graph, number: int) -> InnerNorm:
-    """A norm with its own size, but without the gains that follow it."""
-    norm, value = graph.norms[number], graph.values[number]
-    gain = norm.size
-    if value.op == "native_layer_norm":
-        weights = [graph.values[n].tensor for n in value.inputs if not graph.values[n].is_data]
-        gain = float(weights[0].double().square().mean().sqrt()) if weights else 1.0
-    epsilon = norm.epsilon if norm.epsilon == norm.epsilon else 0.0
-    return InnerNorm(epsilon=epsilon, centres=norm.kind == "layer", gain=gain if gain == gain else 1.0)
 
 
 def _feed_forward(graph: Graph, branch: Branch, products: list[int]) -> BranchWeights | None:
@@ -143,7 +128,7 @@ def _feed_forward(graph: Graph, branch: Branch, products: list[int]) -> BranchWe
         return None
     if norms:
         early = graph.norms[norms[0]].source == starts[0]
-        inside = {"hidden" if early else "output": inner_norm(graph, norms[0])}
+        inside = {"hidden" if early else "output": graph.norms[norms[0]]}
         starts, end = (norms, end) if early else (starts, graph.norms[norms[0]].source)
     activation = _activation(graph, starts, end)
     if activation is None:

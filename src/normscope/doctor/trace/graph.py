@@ -1,6 +1,6 @@
 """A recorded forward pass with its norms and means over depth, and the steps that only add, scale or norm."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from math import nan
 from typing import Any, Literal
 
@@ -25,15 +25,24 @@ class Factor:
     vector: bool = False
     doubly_stochastic: bool | None = None
     """Whether it is of a matrix whose rows and columns sum to 1; None where that is not known, or it is of none."""
+    root_mean_square: float | None = field(default=None, compare=False)
+    """Of a vector; None of one number, and where it is not known."""
 
     @property
     def is_constant(self) -> bool:
         """Whether it is one number that nothing changes."""
         return self.origin == Origin.CONSTANT and not self.vector
 
+    @property
+    def size(self) -> float:
+        """The number, or a vector's root mean square: what it multiplies the length of independent values with."""
+        return self.value if self.root_mean_square is None else self.root_mean_square
+
     def __mul__(self, other: "Factor") -> "Factor":
         doubly = self.doubly_stochastic if other.doubly_stochastic is None else other.doubly_stochastic
-        return Factor(self.value * other.value, max(self.origin, other.origin), self.vector or other.vector, doubly)
+        vector, size = self.vector or other.vector, self.size * other.size
+        origin = max(self.origin, other.origin)
+        return Factor(self.value * other.value, origin, vector, doubly, size if vector else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,14 +143,15 @@ class Graph(Flow):
         is_data = [isinstance(arg, Ref) and arg.number == data for arg in args]
         if sum(is_data) != 1 or (op == "div" and not is_data[0]):
             return None
-        factor = self._factor(args[1 - is_data.index(True)], self.values[data].tensor)
+        factor = self._factor(args[1 - is_data.index(True)], self.values[data].tensor, power=-1 if op == "div" else 1)
         if factor is None:
             return None
         if op == "div":
-            factor = Factor(1 / factor.value if factor.value else float("inf"), factor.origin, factor.vector)
+            factor = replace(factor, value=1 / factor.value if factor.value else float("inf"))
         return GraphStep("scale", (data,), (factor,))
 
-    def _factor(self, multiplier: Any, of: Tensor) -> Factor | None:
+    def _factor(self, multiplier: Any, of: Tensor, power: int) -> Factor | None:
+        """What `of` is multiplied with; power: -1 where the root mean square is that of what is divided by."""
         if not isinstance(multiplier, Ref):
             return Factor(float(multiplier)) if isinstance(multiplier, int | float) else None
         value = self.values[multiplier.number]
@@ -151,5 +161,7 @@ class Graph(Flow):
         if value.tensor.numel() == 1:
             return Factor(float(value.tensor.detach()), value.origin)
         if value.tensor.numel() == value.shape[-1] == of.shape[-1]:
-            return Factor(float(value.tensor.detach().float().mean()), value.origin, vector=True)
+            vector = value.tensor.detach()
+            root_mean_square = float(vector.cpu().double().pow(power).square().mean().sqrt())
+            return Factor(float(vector.float().mean()), value.origin, True, None, root_mean_square)
         return None

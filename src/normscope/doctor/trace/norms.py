@@ -36,6 +36,8 @@ class NormFunction:
     """Added to the mean square; NaN where a small input is kept from growing in another way."""
     size: float
     """Root mean square of its output: 1, but 1/√D for x / ‖x‖; NaN where its own gain is in it, and of curves."""
+    gain: float = 1.0
+    """What multiplies a normed value within it: its size, or its own gain's root mean square; 1 where not known."""
 
     @property
     def is_curve(self) -> bool:
@@ -50,7 +52,7 @@ def norm_function(flow: Flow, value: TracedValue) -> NormFunction | None:
         return None
     if value.op == "native_layer_norm" and call.output == 0:
         (source,), shape, epsilon = flow.predecessors[value.number][:1], call.args[1], call.args[4]
-        return NormFunction(source, "layer", float(epsilon), nan) if len(shape) == 1 else None
+        return NormFunction(source, "layer", float(epsilon), nan, _own_gain(flow, value)) if len(shape) == 1 else None
     if value.op in ("tanh", "erf"):
         before = _before_curve(flow, value)
         return None if before is None else NormFunction(before, value.op, nan, nan)  # type: ignore[arg-type]
@@ -63,6 +65,11 @@ def norm_function(flow: Flow, value: TracedValue) -> NormFunction | None:
         if place >= 0 and (found := _tested(flow, value, place)):
             return found
     return None
+
+
+def _own_gain(flow: Flow, value: TracedValue) -> float:
+    given = [flow.values[n].tensor for n in value.inputs if not flow.values[n].is_data]
+    return float(given[0].detach().cpu().double().square().mean().sqrt()) if given and not given[0].is_meta else 1.0
 
 
 def _before_curve(flow: Flow, value: TracedValue) -> int | None:
@@ -119,7 +126,7 @@ def _behaviour(norm: Callable[[Tensor], Tensor], x: Tensor, source: int) -> Norm
     kind: Literal["layer", "rms"] = "layer" if _close(norm(large + 30), norm(large)) else "rms"
     # Of two features, standardised ones are equally long by any measure, so that only here they are.
     standard = (x - x.mean(-1, keepdim=True)) / x.std(-1, keepdim=True, correction=0)
-    return NormFunction(source, kind, _epsilon(norm, standard, size), size)
+    return NormFunction(source, kind, _epsilon(norm, standard, size), size, size)
 
 
 def _epsilon(norm: Callable[[Tensor], Tensor], x: Tensor, size: float) -> float:
