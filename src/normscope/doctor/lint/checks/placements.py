@@ -5,19 +5,22 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any
 
 from ....placement import Placement, StackShape, SublayerKind, named, registered
 from ....placement.base import ModelKind
 from ....placement.printing import ranges
 from ...find.segments import Segment
 from ...identify.candidates import blocks_of
-from ...identify.matching import TOLERANCE, Outline, Structure, outline
+from ...identify.matching import TOLERANCE, Outline, outline
 from ...record import Sublayer
 from ...result import Severity
 from ..patient import Patient, a_configured_placement, listed, parameters_by_name
 from ..rule import Fault, rule
 from ..structure import carries_norm, explained, in_blocks, kinds_of, shape_of, wanted
 
+_Structure = tuple[Any, ...]
+"""Of an outline."""
 DEEPEST = 100
 """Blocks up to which a depth is looked for that a constant would be right for."""
 
@@ -64,12 +67,12 @@ def _outlines(pieces: Sequence[Segment]) -> list[Outline]:
     return [one for one in made if one is not None] if None not in made else []
 
 
-def _slots(some: Sequence[Outline]) -> set[tuple[Structure, int]]:
+def _slots(some: Sequence[Outline]) -> set[tuple[_Structure, int]]:
     """Where a constant other than 1 stands in any of the formulas."""
     return {(one.structure, n) for one in some for n, number in enumerate(one.numbers) if not is_same(number, 1.0)}
 
 
-def _at(some: Sequence[Outline], structure: Structure, slot: int) -> list[float]:
+def _at(some: Sequence[Outline], structure: _Structure, slot: int) -> list[float]:
     return [one.numbers[slot] for one in some if one.structure == structure]
 
 
@@ -93,7 +96,7 @@ class _Formula:
         pieces = blocks_of(self.placement, shape, self.kinds, blocks)
         return _outlines(pieces) if len(pieces) == blocks * len(self.kinds) else []
 
-    def source(self, shape: StackShape, numbers: Sequence[float], structure: Structure, slot: int) -> str:
+    def source(self, shape: StackShape, numbers: Sequence[float], structure: _Structure, slot: int) -> str:
         """Of which other stack, or count, the constants found would be those of the placement."""
         if not _all_same(numbers, [numbers[0]] * len(numbers)):
             return self._miscounted(shape, numbers, structure, slot)
@@ -103,7 +106,7 @@ class _Formula:
                 return f"in {text}"
         return ""
 
-    def _miscounted(self, shape: StackShape, numbers: Sequence[float], structure: Structure, slot: int) -> str:
+    def _miscounted(self, shape: StackShape, numbers: Sequence[float], structure: _Structure, slot: int) -> str:
         """Where constants change from block to block: whether blocks were counted from elsewhere, or sub-layers."""
         size, count = len(self.kinds), len(numbers)
         longer = (
