@@ -84,3 +84,14 @@ def test_the_manual_is_written_in_a_clone_alone(call, tmp_path: Path):
     code, _, err = call("placements", "choose", "--write-docs", tmp_path / "docs")
     assert code == 2
     assert "no such file; the manual's page is made in a clone" in err
+
+
+@pytest.mark.parametrize(("written", "tokens"), [("5B", 5e9), ("1.5e9", 1.5e9), ("300m", 3e8), ("2T", 2e12)])
+def test_tokens_are_taken_as_people_write_them(call, written, tokens):
+    code, out, _ = call("choose", "peri-ln", "--tokens", written, "--json")
+    assert (code, json.loads(out)["case"]["tokens"]) == (0, tokens)
+
+
+def test_what_is_no_number_of_tokens_is_refused(call):
+    code, _, err = call("choose", "peri-ln", "--tokens", "5X")
+    assert (code, err) == (2, "error: '5X' is no number; write it such as 5B, 300M or 1.5e9\n")

@@ -13,6 +13,7 @@ from .shared import (
     Imports,
     PlacementWords,
     WholeLines,
+    amount,
     complete_placements,
     placement_names,
     refuse_other_picture,
@@ -34,7 +35,12 @@ def choose(
     width: Annotated[int, typer.Option(help="Width of the model.")] = 768,
     optimizer: Annotated[str, typer.Option(help="Optimiser: adam, adamw, muon, lion, sgd or radam.")] = "adamw",
     tokens: Annotated[
-        float | None, typer.Option(help="Tokens of the whole training, such as 5e9.  [default: not compared]")
+        float | None,
+        typer.Option(
+            parser=amount,
+            metavar="NUMBER",
+            help="Tokens of the whole training, such as 5B or 5e9.  [default: not compared]",
+        ),
     ] = None,
     imports: Imports = [],  # noqa: B006
     as_json: Annotated[bool, typer.Option("--json", help="Print the same as JSON.")] = False,

@@ -179,6 +179,16 @@ def listed(text: str, kind: Callable[[str], Any], option: str) -> list[Any]:
         raise UserError(f"--{option} takes comma-separated values, got {text!r}: {error}") from error
 
 
+def amount(text: str | float) -> float:
+    """A number as people write large ones: 5B, 300M, 1.5e9. Raises UserError."""
+    units = {"K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
+    written = str(text).strip().upper()
+    try:
+        return float(written[:-1]) * units[written[-1]] if written[-1:] in units else float(written)
+    except ValueError:
+        raise UserError(f"{text!r} is no number; write it such as 5B, 300M or 1.5e9") from None
+
+
 def refuse_unwritable(option: str, file: Path) -> None:
     """Raise UserError where `file`, given with `option`, cannot be written: to be asked before long work."""
     from ..limits.ours import refuse_other
