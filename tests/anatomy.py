@@ -24,10 +24,10 @@ GOALS = {
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 79_000,
-    "lines of normscope": 60_180,
+    "lines": 79_040,
+    "lines of normscope": 60_215,
     "files": 555,
-    "import lines, %": 7.1,
+    "import lines, %": 7.11,
     "public nouns": 828,
     "homonyms": 25,
 }
