@@ -146,7 +146,7 @@ def row_spread(output: Tensor) -> tuple[float, float]:
     for some in torch.split(rows_NC, max(1, _ELEMENTS_AT_ONCE // output.shape[-1])):
         wide = some.double()
         centred = wide - wide.mean(1, keepdim=True)
-        flat = centred.view(-1)
+        flat = centred.reshape(-1)
         total += flat.dot(flat)
         summed_C += centred.sum(0)
     count = len(rows_NC)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from .kernels import Activation, Kernel, excess, kernel
+from .kernels import GATED, Activation, Kernel, excess, kernel
 from .mixing import NOTHING, LinearMap, Mixing, Products, make, sharpened, uniform
 from .moments import Atoms, Moments, Unpredictable, single
 
@@ -81,12 +81,15 @@ def feed_forward(
     back = out * kept * scale * scale
     slopes = make(LinearMap, (back * found.slope_q, 0.0, 0.0, back * found.slope_p, back * other.slope_p))
     projections: tuple[Projection, ...] = (make(Projection, ("ffn_in", slopes, x, tokens, into, False)),)
+    silent: tuple[str, ...] = ()
     if found.gate_slope_q:
         gate = LinearMap(back * found.gate_slope_q, 0.0, 0.0, back * found.gate_slope_p, back * other.gate_slope_p)
         projections = (*projections, Projection("ffn_gate", gate, x, tokens, into))
+    elif activation in GATED:
+        silent = ("ffn_gate",)
     output = hidden.scaled(out)
     spread = output.one * output.one * (2 + excess(activation, variance) * width / ffn_width)
-    return make(Map, (output, spread, projections, (), "ffn_out", hidden, ffn_width, left_mean, variance))
+    return make(Map, (output, spread, projections, silent, "ffn_out", hidden, ffn_width, left_mean, variance))
 
 
 _UNASKED = Kernel(0.0, 0.0, 0.0, 0.0, 0.0)

@@ -91,7 +91,8 @@ def _groups(graph: Graph, reached: list[int]) -> list[_Group]:
     groups: list[_Group] = []
     for value in graph.values:
         step = graph.step(value.number)
-        if step is None or step.kind not in ("sum", "mix") or not value.shape or value.shape[-1] < 2:
+        of_vectors = bool(value.tensor.numel()) and value.shape[-1:] > (1,)
+        if step is None or step.kind not in ("sum", "mix") or not of_vectors:
             continue
         sides = [reached[source] for source in step.sources]
         if not any(_joins(graph, *pair) for pair in permutations(sides, 2)) or _weighs(graph, value.number):

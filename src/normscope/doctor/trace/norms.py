@@ -91,7 +91,7 @@ def _beside_one_number(flow: Flow, number: int, op: str) -> int | None:
 
 def _tested(flow: Flow, value: TracedValue, source: int) -> NormFunction | None:
     of = flow.values[source].tensor
-    if of.shape != value.shape or not of.is_floating_point() or value.number - source > 4 * _LARGEST:
+    if of.shape != value.shape or not of.numel() or not of.is_floating_point() or value.number - source > 4 * _LARGEST:
         return None
     inside = flow.between(source, value.number)[1:]
     ops = {flow.values[number].op for number in inside}
