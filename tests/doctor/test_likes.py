@@ -11,7 +11,10 @@ from torch import nn
 from doctor.wired import Model, Stack, patient, post, pre
 from normscope.doctor.lint.checks.likes import uneven_blocks
 from normscope.doctor.lint.likes import odd_ones, repeated
+from normscope.doctor.lint.patient import Patient
+from normscope.doctor.observe.examine import examined
 from normscope.doctor.result import Severity
+from normscope.model import EncoderDecoder, Layout, ModelConfig
 
 sizes = st.floats(1e-6, 1e6)
 
@@ -101,3 +104,17 @@ def test_an_output_of_one_block_is_named_where_its_weights_are_as_the_others():
     stack.blocks[1].f[1] = Louder(stack.blocks[1].f[1])
     found = list(uneven_blocks.check(patient(Model(lambda: stack))))
     assert any("block 2" in one.message and "adds to the stream" in one.message for one in found)
+
+
+@pytest.mark.parametrize(
+    "placement", ["depth-scaled", "keel-pre-first", "siamese-norm-hybrid", "x0-residual", "deepnorm"]
+)
+def test_factors_that_a_placement_gives_one_block_are_left_alone(placement):
+    torch.manual_seed(0)
+    sizes = {"width": 32, "ffn_width": 48, "heads": 2, "encoder_blocks": 4, "decoder_blocks": 4}
+    model = EncoderDecoder(ModelConfig(placement=placement, **sizes), 20, 20)
+    layouts = [Layout(torch.tensor(lengths)) for lengths in ([4, 7, 2], [5, 3, 6])]
+    source, target = (torch.randint(4, 20, (layout.tokens,)) for layout in layouts)
+    stacks, observed = examined(model, (source, layouts[0], target, layouts[1]))
+    found = Patient(model=model, stacks=stacks, observed=observed, dtype=torch.float32)
+    assert list(uneven_blocks.check(found)) == []

@@ -7,6 +7,7 @@ from ...result import Severity
 from ..likes import OddOne, odd_branches, odd_factors, odd_gradients, odd_weights
 from ..patient import Patient, at_initialisation, initial_weights, listed
 from ..rule import Fault, rule
+from ..structure import explained, in_blocks
 
 _WEIGHT = 1.5
 """Factor beyond which a weight's size is no draw of the others' scheme."""
@@ -38,7 +39,8 @@ def uneven_blocks(patient: Patient) -> Iterator[Fault]:
     # What a block's weights or factors make larger or smaller is no second fault.
     told = {one.block for one in weights}
     for stack in patient.stacks:
-        factors = odd_factors(stack, apart=_FACTOR)
+        # A placement that explains the stack has its factors by a rule of its own.
+        factors = [] if explained(in_blocks(stack)) else odd_factors(stack, apart=_FACTOR)
         for what, factor in factors:
             yield Fault(
                 where=factor.name,
