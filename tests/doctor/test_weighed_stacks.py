@@ -41,12 +41,12 @@ class DenseFormer(nn.Module):
 
 
 @pytest.mark.parametrize("written", WRITTEN)
-def test_however_it_is_written_blocks_are_pre_ln_and_nothing_is_wrong(written):
+def test_however_it_is_written_it_is_one_stack_and_nothing_is_wrong(written):
     torch.manual_seed(0)
     model = DenseFormer(WRITTEN[written])
     diagnosis = diagnose(model, torch.randint(20, (2, 5)), advise=False)
-    assert [(stack.placement, stack.blocks) for stack in diagnosis.stacks] == [("pre-ln", 1)] * BLOCKS
-    assert [stack.width for stack in diagnosis.stacks] == [WIDTH] * BLOCKS
+    assert [(stack.placement, stack.blocks) for stack in diagnosis.stacks] == [("denseformer", BLOCKS)]
+    assert [stack.width for stack in diagnosis.stacks] == [WIDTH]
     assert [finding.id for finding in diagnosis.findings if finding.severity != "info"] == []
 
 

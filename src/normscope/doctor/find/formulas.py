@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import reduce
 from math import isnan
 from types import MappingProxyType
 
@@ -84,8 +85,8 @@ class FormulaOfStream:
             return Term(connection.kind, arguments, weights=connection.weights)
         if number in self._graph.connections.spread:
             arguments = arguments[0], Term("expand", arguments[1:])
-        left, right = (scaled(a, f, number) for a, f in zip(arguments, step.factors, strict=True))
-        return left + right
+        addends = (scaled(a, f, number) for a, f in zip(arguments, step.factors, strict=True))
+        return reduce(lambda left, right: replace(left + right, at=number), addends)
 
     def _gained(self, at: int, step: GraphStep, term: Term) -> Term | None:
         """The norm itself where the step is its gain: a vector, or one trainable number, that alone reads the norm."""

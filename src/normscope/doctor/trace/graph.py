@@ -12,6 +12,7 @@ from .flow import REARRANGING, Flow
 from .mixtures import Mixture, mixture_of
 from .norms import NormFunction, norm_function
 from .operations import Origin, Ref, Trace, TracedValue
+from .stacked import stacked_sums
 from .token_weights import token_weights
 
 
@@ -62,6 +63,7 @@ class Graph(Flow):
     """A trace with all that can be asked of it."""
 
     def __init__(self, trace: Trace) -> None:
+        self.stacked = stacked_sums(trace)
         super().__init__(trace)
         self.norms: dict[int, NormFunction] = {}
         self.norms_of: dict[int, list[int]] = {}
@@ -98,6 +100,8 @@ class Graph(Flow):
             return GraphStep(connection.kind, (connection.source,))
         if value.number in self.connections.spread:
             return GraphStep("sum", self.connections.spread[value.number], (Factor(1.0), Factor(1.0)))
+        if added := self.stacked.get(value.number):
+            return GraphStep("sum", added.pieces, tuple(Factor(weight, added.origin) for weight in added.weights))
         before, call = self.predecessors[value.number], value.call
         # Half precision is often guarded by bounds that nothing reaches.
         if (

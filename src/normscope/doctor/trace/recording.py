@@ -11,6 +11,7 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from .flow import PRODUCTS
 from .forward import tensors_in
 from .operations import Call, MemoryPlace, Origin, Ref, Trace, TracedValue, mapped, overlaid, place_of
 
@@ -20,6 +21,29 @@ _OF_SHAPE_ALONE = frozenset(
     for start in ("new", "empty", "zeros", "ones", "full", "rand", "randn")
     for end in ("like", "empty", "zeros", "ones", "full", "empty_strided")
 )
+
+
+def _addmm(x: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    product = a @ b
+    return (x if beta == 1 else beta * x) + (product if alpha == 1 else alpha * product)
+
+
+def _lerp(x: Tensor, end: Tensor, weight: Tensor | float) -> Tensor:
+    return x + (end - x) * weight
+
+
+def _addcmul(x: Tensor, a: Tensor, b: Tensor, *, value: float = 1) -> Tensor:
+    product = a * b
+    return x + (product if value == 1 else value * product)
+
+
+_WRITTEN_OUT: dict[str, Callable[..., Tensor]] = {
+    "addmm": _addmm,
+    "baddbmm": _addmm,
+    "lerp": _lerp,
+    "addcmul": _addcmul,
+}
+"""Operations that add a product or a difference to data, in two: the sum in them may be a residual one."""
 
 
 @dataclass(slots=True)
@@ -44,6 +68,10 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._places: list[MemoryPlace] = []
         """Of every value, for its tensor may be replaced by a copy."""
         self._storages: dict[int, _Storage] = {}
+        self._sums: dict[Any, int] = {}
+        """Sums of data by what they add. One that is computed again after a product is the same value; at once it is
+        another stream's, as where ResiDual's two begin alike."""
+        self._last_product = -1
         self._alive: list[Tensor] = []
         """Keeps the addresses of storages from being given away."""
 
@@ -62,6 +90,9 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
         call_args, call_kwargs = mapped(referred, args), mapped(referred, kwargs)
         op = func.overloadpacket.__name__
+        if self._is_written_out(op, call_args):
+            with self:
+                return _WRITTEN_OUT[op](*args, **kwargs)
         if func._schema.is_mutable:
             op = op.removesuffix("_")
             for tensor in _written(func, args, kwargs):
@@ -74,6 +105,14 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if not inputs and not self.modules:
             # What is drawn before the model is called is its input.
             origin = self._unknown
+        if func is torch.ops.aten.add.Tensor and origin == Origin.DATA:
+            key = (*call_args, *call_kwargs.items())
+            if self._sums.get(key, len(self.values)) < self._last_product:
+                self._name(result, self._sums[key])
+                return result
+            self._sums[key] = len(self.values)
+        if op in PRODUCTS:
+            self._last_product = len(self.values)
         for place, tensor in enumerate([result] if isinstance(result, Tensor) else tree_leaves(result)):
             if isinstance(tensor, Tensor):
                 made = self._add(op, tensor, origin, inputs, Call(func, call_args, call_kwargs, place))
@@ -97,10 +136,21 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 modules=tuple(self.modules),
             )
         )
+        self._name(tensor, number)
+        return number
+
+    def _name(self, tensor: Tensor, number: int) -> None:
+        """Note that a tensor holds the value of that number."""
         self._alive.append(tensor)
         self._found[_key(tensor)] = number
         self._storage(tensor).numbers.append(number)
-        return number
+
+    def _is_written_out(self, op: str, args: Sequence[Any]) -> bool:
+        """Whether an operation adds to data what is no product of data with data, as attention's scores are."""
+        if op not in _WRITTEN_OUT or len(args) < 3:
+            return False
+        first, *others = ((self.values[a.number].is_data if isinstance(a, Ref) else False) for a in args[:3])
+        return first and (op == "lerp" or not all(others))
 
     def _storage(self, tensor: Tensor) -> _Storage:
         return self._storages.setdefault(tensor.untyped_storage()._cdata, _Storage())
