@@ -1,7 +1,13 @@
 """Models that are right and were misread, or ended in a traceback: each rebuilt small."""
 
+from collections.abc import Callable
+from functools import reduce
+from operator import add
+
+import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 import normscope
 from doctor.wired import VOCABULARY, WIDTH, Block, Model, Stack, pre, tokens
@@ -41,7 +47,7 @@ class Gated(nn.Module):
         self.gate, self.up, self.down = nn.Linear(WIDTH, 32), nn.Linear(WIDTH, 32), nn.Linear(32, WIDTH)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.down(nn.functional.silu(self.gate(x)) * self.up(x))
+        return self.down(functional.silu(self.gate(x)) * self.up(x))
 
 
 def gated_block() -> Block:
@@ -79,3 +85,119 @@ class WithNothing(nn.Module):
 
 def test_norms_and_sums_of_no_tokens():
     assert [stack.placement for stack in seen(WithNothing(), torch.randn(2, 5, WIDTH)).stacks] == ["pre-ln"]
+
+
+OUTPUTS: dict[str, Callable[[list[Tensor]], Tensor]] = {
+    "python's sum": sum,
+    "sum of a stack": lambda outputs: torch.stack(outputs).sum(0),
+    "sum of a last dimension": lambda outputs: torch.stack(outputs, -1).sum(-1),
+}
+ADDED: dict[str, tuple[Callable[[Tensor, Tensor, nn.Linear], Tensor], str]] = {
+    "addmm": (
+        lambda x, h, w: torch.addmm((w.bias + x).flatten(0, 1), h.flatten(0, 1), w.weight.t()).view_as(x),
+        "x ← x + feed_forward(norm(x))",
+    ),
+    "addcmul": (lambda x, h, w: torch.addcmul(x, w(h), w.bias), "x ← x + trained · feed_forward(norm(x))"),
+    "lerp": (lambda x, h, w: x.lerp(w(h), 0.25), "x ← x + 0.25 · (feed_forward(norm(x)) - x)"),
+}
+"""How a last matrix's product is added, and what formula that is."""
+
+
+class Listed(nn.Module):
+    """A Pre-LN stack that keeps the outputs of its sub-layers, and adds them up for each of them anew."""
+
+    def __init__(self, whole: Callable[[list[Tensor]], Tensor]) -> None:
+        super().__init__()
+        self.blocks, self.whole = nn.ModuleList(Block([pre, pre]) for _ in range(3)), whole
+        self.start, self.last = nn.Embedding(VOCABULARY, WIDTH), nn.Linear(WIDTH, VOCABULARY)
+        self.norm = nn.LayerNorm(WIDTH)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        outputs = [self.start(ids)]
+        for block in self.blocks:
+            for f, norm in zip(block.f, block.norms, strict=True):
+                outputs.append(f(norm(self.whole(outputs))))
+        return self.last(self.norm(self.whole(outputs)))
+
+
+@pytest.mark.parametrize("written", OUTPUTS)
+def test_a_stream_that_is_the_sum_of_a_list(written):
+    torch.manual_seed(0)
+    found = seen(Listed(OUTPUTS[written]), torch.randint(VOCABULARY, (2, 7)))
+    torch.manual_seed(0)
+    usual = seen(Listed(lambda outputs: reduce(add, outputs)), torch.randint(VOCABULARY, (2, 7)))
+    assert [(stack.placement, stack.blocks, stack.final_norm) for stack in found.stacks] == [("pre-ln", 3, True)]
+    for one, other in zip(found.stacks[0].sublayers, usual.stacks[0].sublayers, strict=True):
+        assert one.measured.share == pytest.approx(other.measured.share, rel=1e-5)
+        assert one.measured.stream_square == pytest.approx(other.measured.stream_square, rel=1e-5)
+    assert said(found) == []
+
+
+class Added(nn.Module):
+    """Feed-forwards alone, whose last product and residual sum are one operation."""
+
+    def __init__(self, how: Callable[[Tensor, Tensor, nn.Linear], Tensor]) -> None:
+        super().__init__()
+        self.how, self.norms = how, nn.ModuleList(nn.LayerNorm(WIDTH) for _ in range(4))
+        self.first, self.second = (nn.ModuleList(nn.Linear(WIDTH, WIDTH) for _ in range(4)) for _ in range(2))
+        self.last = nn.Sequential(nn.LayerNorm(WIDTH), nn.Linear(WIDTH, VOCABULARY))
+
+    def forward(self, x: Tensor) -> Tensor:
+        for norm, first, second in zip(self.norms, self.first, self.second, strict=True):
+            x = self.how(x, torch.relu(first(norm(x))), second)
+        return self.last(x)
+
+
+@pytest.mark.parametrize("operation", ADDED)
+def test_a_sum_and_a_product_in_one_operation(operation):
+    torch.manual_seed(0)
+    how, formula = ADDED[operation]
+    (stack,) = seen(Added(how), torch.randn(2, 5, WIDTH)).stacks
+    assert [str(sublayer.formula) for sublayer in stack.sublayers] == [formula] * 4
+
+
+def test_a_feed_forward_that_its_bias_keeps_shut_is_not_said_to_open():
+    model = Model(lambda: Stack(pre, pre, blocks=4, final=1))
+    with torch.no_grad():
+        model.encoder.blocks[1].f[1][0].bias.fill_(-100)
+    (dead,) = [finding for finding in seen(model).findings if finding.id == "dead-sublayer"]
+    assert (dead.severity, dead.where) == ("warning", "encoder.blocks.1.f.1")
+    assert "none of whose matrices gets a gradient" in dead.message
+    assert "open" not in dead.message
+
+
+class Denoiser(nn.Module):
+    """Gives a vector for each token, which a loss compares with another one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stack, self.last = Stack(pre, pre, blocks=3, final=1), nn.Linear(WIDTH, 24)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(self.stack(x))
+
+
+def test_a_mean_square_is_not_held_against_the_chance_of_classes():
+    torch.manual_seed(0)
+    model, x = Denoiser(), torch.randn(2, 6, WIDTH)
+    found = seen(model, x, loss=lambda output: 0.01 * output.square().mean())
+    assert found.measured.classes is None
+    assert "loss-far-from-chance" not in said(found)
+    assert [rule.asked for rule in found.rules if rule.id == "loss-far-from-chance"] == [False]
+
+
+@pytest.mark.parametrize(("smoothing", "normalised"), [(0.0, False), (0.1, False), (0.0, True)])
+def test_a_cross_entropy_is(smoothing, normalised):
+    torch.manual_seed(0)
+    model, x = Denoiser(), torch.randn(2, 6, WIDTH)
+    targets = torch.randint(24, (12,))
+
+    def loss(output: Tensor) -> Tensor:
+        scores = output.reshape(12, 24)
+        if normalised:
+            return 10 - (scores[torch.arange(12), targets]).mean()
+        return 10 + functional.cross_entropy(scores, targets, label_smoothing=smoothing)
+
+    found = seen(nn.Sequential(model, nn.LogSoftmax(-1)) if normalised else model, x, loss=loss)
+    assert found.measured.classes == 24
+    assert "loss-far-from-chance" in said(found)

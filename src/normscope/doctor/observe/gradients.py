@@ -61,11 +61,14 @@ def backward(
         places = 0 if scores is None else scores.numel() // scores.shape[-1]
         spread = spread_of(output)
         # What only the output holds need not stand beside the gradients.
-        del output, scores
+        del output
         nats = float(value.detach())
         if not math.isfinite(nats):
             raise ValueError(f"the loss is {nats}: give a batch on which it is finite")
-        gradients = _attempt("the backward pass", lambda: _gradients(model, value))
+        gradients, at_scores = _attempt("the backward pass", lambda: _gradients(model, value, scores))
+    if scores is not None and at_scores is not None and not is_stand_in and not _is_of_softmax(scores, at_scores):
+        # A loss that is no function of differences of logits, such as a mean square, is no cross-entropy of them.
+        classes = deviation = None
     return Backward(
         loss_nats=nats,
         loss_is_stand_in=is_stand_in,
@@ -122,18 +125,37 @@ def spread_of(output: Any) -> float:
     return row_spread(rows)[1] if rows is not None and rows.shape[-1] > 1 else 1.0
 
 
-def _gradients(model: nn.Module, loss: Tensor) -> dict[str, Tensor | None]:
+def _gradients(model: nn.Module, loss: Tensor, scores: Tensor | None) -> tuple[dict[str, Tensor | None], Tensor | None]:
+    """Those of the parameters, and that of the scores; None for what the loss does not depend on."""
     named = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
     if not named:
-        return {}
+        return {}, None
     if not loss.requires_grad:
         raise ValueError("no trainable parameter has an influence on the loss: is it detached, or under no_grad?")
+    asked = list(named.values())
+    if scores is not None and scores.requires_grad:
+        asked.append(scores)
     # Not `loss.backward()`, which writes to `.grad` and runs what hangs on it, such as an optimiser's step.
-    found = torch.autograd.grad(loss, list(named.values()), allow_unused=True)
+    found = torch.autograd.grad(loss, asked, allow_unused=True)
+    at_scores = found[len(named)] if len(found) > len(named) else None
     return {
         name: gradient if gradient is None or gradient.layout == torch.strided else gradient.to_dense()
-        for name, gradient in zip(named, found, strict=True)
-    }
+        for name, gradient in zip(named, found, strict=False)
+    }, at_scores
+
+
+_SUMS_TO_ZERO = 0.4
+"""In units of 1/√classes. Entries of random signs sum to 1.25 such units of their sizes; those of a softmax less its
+target to 0, and a usual penalty on its normaliser adds a thousandth."""
+
+
+def _is_of_softmax(scores: Tensor, gradient: Tensor) -> bool:
+    """Whether a loss is one of the softmax of scores: its gradient sums to 0 over each token's, or they are its log."""
+    if float(scores.detach().float().logsumexp(-1).abs().max()) < 1e-3:
+        return True
+    rows = gradient.detach().reshape(-1, gradient.shape[-1]).float()
+    sums, sizes = rows.sum(1), rows.abs().sum(1)
+    return float(sums.norm()) <= _SUMS_TO_ZERO * float(sizes.norm()) / math.sqrt(rows.shape[1])
 
 
 def _norm(gradient: Tensor) -> float:

@@ -47,6 +47,18 @@ def dead_sublayers(patient: Patient) -> Iterator[Fault]:
             fix="return the last state of the stream, or leave these sub-layers out",
         )
     read = [place for place in places if place[1].measured.reaches_output and not is_shut_by_gate(place)]
+    constant = [place for place in read if _is_constant(patient, place)]
+    if constant:
+        yield Fault(
+            severity=Severity.WARNING,
+            where=branch_names(constant),
+            message=f"branches none of whose matrices gets a gradient, while a bias does: {len(constant)} of "
+            f"{len(places)}. What they add is that bias, one and the same vector for every token, and they stay so, as "
+            "far as this batch tells: a ReLU or GELU all of whose outputs are 0 has a gradient of 0 too",
+            fix="look for a bias far below 0 or a matrix of zeros in front of the activation, and draw it as that of "
+            "the others",
+        )
+    read = [place for place in read if place not in constant]
     yield from _closed(patient, [place for place in read if is_closed(place)], len(places))
     yield from _without_gradient(patient, [place for place in read if not is_closed(place)], len(places))
 
@@ -79,6 +91,14 @@ def _closed(patient: Patient, closed: list[BranchSite], count: int) -> Iterator[
             f"has moved: {len(dead)} of {count}. They stay as they are",
             fix="look for two factors in a row that start at 0, a mask of zeros, frozen weights, or a detached output",
         )
+
+
+def _is_constant(patient: Patient, place: BranchSite) -> bool:
+    """Whether it has trained matrices, and only what is none of them gets a gradient."""
+    trained = trained_in(patient, place)
+    matrices = [name for name in trained if name in place[1].measured.matrices]
+    moved = [name for name in trained if gets_gradient(patient, name)]
+    return was_differentiated(patient) and bool(matrices) and bool(moved) and not set(moved) & set(matrices)
 
 
 def _is_lone(place: BranchSite, closed: list[BranchSite]) -> bool:
