@@ -180,6 +180,26 @@ def rows(*others: tuple[Join, Join], final: int) -> Callable[[], nn.Module]:
     return lambda: Model(lambda: Stack(blocks=[Block(row) for row in others], final=final))
 
 
+def with_shared_norms(*, across: bool) -> nn.Module:
+    """Pre-LN whose sub-layers of a block, or those of one place in all blocks, have one norm."""
+    blocks = [Block((pre, pre)) for _ in range(4)]
+    for block in blocks:
+        if across:
+            block.norms = blocks[0].norms
+        else:
+            block.norms[1] = block.norms[0]
+    return Model(lambda: Stack(blocks=blocks, final=1))
+
+
+def over(*dimensions: int) -> Join:
+    """Pre-LN, standardised over some dimensions of (B, T, D)."""
+
+    def standard(x: Tensor) -> Tensor:
+        return (x - x.mean(dimensions, keepdim=True)) / (x.var(dimensions, keepdim=True, correction=0) + 1e-5).sqrt()
+
+    return lambda x, f, norm: x + f(norm.weight * standard(x))
+
+
 RIGHT_PRE, RIGHT_POST = both(pre, final=1), both(post)
 RIGHT_LNS = scaled_by(lambda block, sublayer: block + 1)
 
@@ -266,6 +286,74 @@ BUGS: dict[str, Bug] = {
         where="inner.layers",
         severity="info",
         right=lambda: Torch(False),
+    ),
+    "two norms after Pre-LN": Bug(
+        build=both(pre, final=2),
+        rule="double-final-norm",
+        said="1 times in 4 blocks: after the last block",
+        where="encoder.final_norm.1",
+        severity="warning",
+        right=RIGHT_PRE,
+    ),
+    # snowfall 184: the norm of Post-LN, and that of Pre-LN after it.
+    "snowfall, each sum normed twice": Bug(
+        build=both(lambda x, f, norm: norm(nn.functional.layer_norm(x + f(x), (WIDTH,)))),
+        rule="double-final-norm",
+        said="8 times in 4 blocks: at encoder.blocks.0.f.0",
+        where="encoder.blocks.0.norms.0",
+        severity="warning",
+        right=RIGHT_POST,
+    ),
+    # OLMo 222: `attn_norm` for both.
+    "OLMo, one norm for both sub-layers": Bug(
+        build=lambda: with_shared_norms(across=False),
+        rule="shared-norm",
+        said="encoder.blocks.0.norms.0 at encoder.blocks.0.f.0, encoder.blocks.0.f.1",
+        where="encoder.blocks.0.norms.0",
+        severity="warning",
+        right=RIGHT_PRE,
+    ),
+    "one norm of each kind for all blocks": Bug(
+        build=lambda: with_shared_norms(across=True),
+        rule="shared-norm",
+        said="2 norms of 4 blocks",
+        where="encoder.blocks.0.norms.0",
+        severity="warning",
+        right=RIGHT_PRE,
+    ),
+    # attention-is-all-you-need-pytorch 17: mean and deviation over the sequence.
+    "a norm over the sequence": Bug(
+        build=both(over(1), final=1),
+        rule="norm-over-others",
+        said="8 of the 9 norms of 4 blocks take their statistics over dimension 1 of (2, 7, 16), 7 numbers",
+        where="encoder.blocks.0.norms.0",
+        severity="warning",
+        right=both(over(-1), final=1),
+    ),
+    "a norm over the batch": Bug(
+        build=both(over(0), final=1),
+        rule="norm-over-others",
+        said="over dimension 0 of (2, 7, 16)",
+        where="encoder.blocks.0.norms.0",
+        severity="warning",
+        right=both(over(-1), final=1),
+    ),
+    # GATr 8: over all that is not the batch.
+    "a norm over tokens and features": Bug(
+        build=both(lambda x, f, norm: x + f(norm.weight * nn.functional.layer_norm(x, x.shape[1:])), final=1),
+        rule="norm-over-others",
+        said="over dimensions 1 and 2 of (2, 7, 16), 7 × 16 numbers; the features, which matrices after them read, are",
+        where="encoder.blocks",
+        severity="warning",
+        right=both(lambda x, f, norm: x + f(norm.weight * nn.functional.layer_norm(x, x.shape[2:])), final=1),
+    ),
+    "a LayerNorm of the transposed stream": Bug(
+        build=both(lambda x, f, norm: x + f(norm.weight * nn.functional.layer_norm(x.mT, (x.shape[1],)).mT), final=1),
+        rule="norm-over-others",
+        said="over dimension 2 of (2, 16, 7), 7 numbers",
+        where="encoder.blocks",
+        severity="warning",
+        right=RIGHT_PRE,
     ),
     # pytorch 61165: the first norm_first wrote the normed x over x.
     "pytorch, norm onto the stream": Bug(

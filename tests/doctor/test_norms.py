@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from normscope.doctor import find_stacks
+from normscope.doctor.observe.examine import examined
 
 WIDTH = 16
 
@@ -72,8 +73,6 @@ def test_norms(norm, gain, name, epsilon):
 @pytest.mark.parametrize(
     "function",
     [
-        lambda x: x / x.norm(),  # of all tokens together
-        lambda x: (x - x.mean(1, keepdim=True)) / (x.var(1, keepdim=True) + 1e-5).sqrt(),  # over positions
         lambda x: x / (1 + x.abs().mean(-1, keepdim=True)),
         lambda x: x - x.mean(-1, keepdim=True),
         lambda x: x.softmax(-1),
@@ -87,3 +86,47 @@ def test_no_norms(function):
     assert stack.norm == ""
     assert stack.norm_epsilon is None
     assert all(s.placement == "" or s.confidence == "unsure" for s in stack.sublayers)
+
+
+@pytest.mark.parametrize(
+    ("function", "dimensions"),
+    [
+        (lambda x: x / x.norm(), (-3, -2, -1)),
+        (lambda x: (x - x.mean(1, keepdim=True)) / (x.var(1, keepdim=True) + 1e-5).sqrt(), (-2,)),
+        (lambda x: x * torch.rsqrt(x.pow(2).mean((1, 2), keepdim=True) + 1e-6), (-2, -1)),
+        (lambda x: functional.layer_norm(x, x.shape[1:]), (-2, -1)),
+        (lambda x: functional.normalize(x, dim=0), (-3,)),
+    ],
+)
+def test_what_a_norm_is_taken_over(function, dimensions):
+    (stack,) = find_stacks(Residual(function, None), torch.randn(2, 5, WIDTH))
+    norms = [t for s in stack.sublayers for t in s.formula.segment.terms if t.kind == "norm"]
+    assert norms
+    assert {term.norm.over for term in norms} == {dimensions}
+
+
+def test_a_norm_over_channels_of_images_is_over_their_features():
+    """Of (B, C, H, W), written over dimension 1 or as a LayerNorm of what was permuted."""
+
+    class Convolved(nn.Module):
+        def __init__(self, norm):
+            super().__init__()
+            self.norm = norm
+            self.first, self.second = nn.Conv2d(6, 6, 3, padding=1), nn.Conv2d(6, 6, 1)
+
+        def forward(self, x):
+            for f in (self.first, self.second):
+                x = x + f(self.norm(x))
+            return x
+
+    def by_hand(x):
+        return (x - x.mean(1, keepdim=True)) / (x.var(1, keepdim=True, correction=0) + 1e-6).sqrt()
+
+    def permuted(x):
+        return functional.layer_norm(x.permute(0, 2, 3, 1), (6,)).permute(0, 3, 1, 2)
+
+    for norm in (by_hand, permuted):
+        stacks, _ = examined(Convolved(norm), (torch.randn(2, 6, 5, 4),))
+        uses = [use for stack in stacks for use in stack.norm_uses]
+        assert len(uses) == 2
+        assert all(use.over == (use.features,) for use in uses)

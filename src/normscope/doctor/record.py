@@ -74,6 +74,26 @@ class RecordedPlace:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NormUse:
+    """A norm on a stack's stream or around one of its branches, where it is applied."""
+
+    at: int
+    """Number of its value, as the terms of formulas have it."""
+    reads: int
+    """Number of what it norms."""
+    parameters: tuple[str, ...]
+    """Names of its gains and shifts."""
+    again: int | None = None
+    """Number of the norm whose output it norms, where nothing else reads that."""
+    shape: tuple[int, ...] = ()
+    """Of what it norms."""
+    over: tuple[int, ...] = ()
+    """The dimensions of that, counted from 0, that it takes statistics over."""
+    features: int | None = None
+    """The one that holds the features: matrices after it contract that alone; None where that does not show."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SublayerMeasurements:
     """One sub-layer F at work."""
 
@@ -204,6 +224,8 @@ class Stack:
     """What theory predicts the stack from; None where it has no model of it."""
     end: int | None = field(default=None, repr=False, compare=False, metadata=_INNER)
     """Number of the stack's result in the recorded pass, a final norm included."""
+    norm_uses: tuple[NormUse, ...] = field(default=(), repr=False, compare=False, metadata=_INNER)
+    """In order; without curves in the place of norms."""
     predicted: StackTheory | None = None
     """None where the placement is not known, theory has no model of it, or the weights have been trained."""
 

@@ -7,7 +7,19 @@ from typing import Any
 
 from ...limits.reading import read_toml
 from ..result import AskedRule, Finding
-from .checks import gates, initialisation, likes, norms, optimizer, placements, signal, streams, sums, training
+from .checks import (
+    gates,
+    initialisation,
+    likes,
+    norm_uses,
+    norms,
+    optimizer,
+    placements,
+    signal,
+    streams,
+    sums,
+    training,
+)
 from .patient import Patient
 from .rule import Rule
 
@@ -15,7 +27,9 @@ RULES: tuple[Rule, ...] = (
     sums.lost_residual,
     sums.unused_parameters,
     norms.missing_final_norm,
-    norms.double_final_norm,
+    norm_uses.double_final_norm,
+    norm_uses.shared_norm,
+    norm_uses.norm_over_others,
     norms.unnormed_memory,
     norms.no_norm,
     placements.mixed_placements,

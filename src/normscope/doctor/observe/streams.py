@@ -13,6 +13,7 @@ from ..record import RecordedPlace, Stack, SublayerMeasurements
 from ..trace.graph import Graph
 from ..trace.lanes import apart
 from ..trace.operations import Origin
+from .norms import norm_uses, over_features
 from .recipe import recipe_of
 from .sums import LIGHT, BranchSum, Sums, with_gain
 
@@ -83,7 +84,7 @@ class _Uses:
     def of(self, branch: Branch, addend: int) -> tuple[str, ...]:
         """Names of what F is computed with, and of biases added to its output, in order of use."""
         numbers = [*branch.computed, *self._biased(branch.output, addend)]
-        return tuple(dict.fromkeys(name for number in numbers for name in self._directly(number)))
+        return tuple(dict.fromkeys(name for number in numbers for name in self.directly(number)))
 
     def matrices(self, branch: Branch) -> tuple[str, ...]:
         """Names of what F multiplies data with in products and convolutions, or makes such matrices from, in order.
@@ -93,7 +94,7 @@ class _Uses:
         graph = self._graph
         factors = [n for number in branch.computed for n in graph.factors(graph.values[number])]
         given = [n for n in factors if not graph.values[n].is_data]
-        return tuple(dict.fromkeys(name for n in given for name in (*self._directly(n), *self._named(n))))
+        return tuple(dict.fromkeys(name for n in given for name in (*self.directly(n), *self._named(n))))
 
     def _biased(self, output: int, addend: int) -> Iterator[int]:
         """Numbers of the steps from the output to the addend that leave it the same, but for what is added."""
@@ -105,11 +106,11 @@ class _Uses:
             (number,) = step.sources
         yield from reversed(found)
 
-    def _directly(self, number: int) -> tuple[str, ...]:
+    def directly(self, number: int) -> tuple[str, ...]:
         """The parameters that a step uses beside data, made into something else first or not."""
         if number not in self._found:
             inputs = [n for n in self._graph.values[number].inputs if not self._graph.values[n].is_data]
-            names = dict.fromkeys(name for n in inputs for name in (*self._directly(n), *self._named(n)))
+            names = dict.fromkeys(name for n in inputs for name in (*self.directly(n), *self._named(n)))
             self._found[number] = tuple(names)
         return self._found[number]
 
@@ -145,7 +146,11 @@ def measured_stacks(
     uses = _Uses(model, graph)
     with torch.no_grad():
         seen = [_measured(graph, stream, stack, uses) for stream, stack in zip(streams, stacks, strict=True)]
-        return tuple(replace(one, recipe=recipe_of(graph, n, streams, one)) for n, one in enumerate(seen))
+        return tuple(
+            # Theory is of norms over the features.
+            replace(one, recipe=recipe_of(graph, n, streams, one)) if all(map(over_features, one.norm_uses)) else one
+            for n, one in enumerate(seen)
+        )
 
 
 def _measured(graph: Graph, stream: Stream, stack: Stack, uses: _Uses) -> Stack:
@@ -182,6 +187,7 @@ def _measured(graph: Graph, stream: Stream, stack: Stack, uses: _Uses) -> Stack:
         sublayers=tuple(replace(one, measured=seen) for one, seen in zip(stack.sublayers, measured, strict=True)),
         streams_stay_copies=stay_copies(graph, stream),
         end=with_gain(graph, stream.end),
+        norm_uses=norm_uses(graph, stream, uses.directly),
     )
 
 

@@ -38,6 +38,8 @@ class NormFunction:
     """Root mean square of its output: 1, but 1/√D for x / ‖x‖; NaN where its own gain is in it, and of curves."""
     gain: float = 1.0
     """What multiplies a normed value within it: its size, or its own gain's root mean square; 1 where not known."""
+    over: tuple[int, ...] = (-1,)
+    """The dimensions of its source that statistics are taken over, counted from the end."""
 
     @property
     def is_curve(self) -> bool:
@@ -52,7 +54,8 @@ def norm_function(flow: Flow, value: TracedValue) -> NormFunction | None:
         return None
     if value.op == "native_layer_norm" and call.output == 0:
         (source,), shape, epsilon = flow.predecessors[value.number][:1], call.args[1], call.args[4]
-        return NormFunction(source, "layer", float(epsilon), nan, _own_gain(flow, value)) if len(shape) == 1 else None
+        over = tuple(range(-len(shape), 0))
+        return NormFunction(source, "layer", float(epsilon), nan, _own_gain(flow, value), over)
     if value.op in ("tanh", "erf"):
         before = _before_curve(flow, value)
         return None if before is None else NormFunction(before, value.op, nan, nan)  # type: ignore[arg-type]
@@ -118,15 +121,43 @@ def _behaviour(norm: Callable[[Tensor], Tensor], x: Tensor, source: int) -> Norm
     other = large.clone()
     other.view(-1, x.shape[-1])[0] += 10
     same_for_the_rest = torch.equal(norm(other).reshape(-1, x.shape[-1])[1:], norm(large).reshape(-1, x.shape[-1])[1:])
+    if not size or not isfinite(size) or not _close(_odd(norm, 2 * large), y):
+        return None
     # Every token comes out equally long: dividing by a sum is no norm.
-    if not size or not isfinite(size) or not _close(rows, rows.mean().expand(rows.shape)) or not same_for_the_rest:
-        return None
-    if not _close(_odd(norm, 2 * large), y):
-        return None
+    if not _close(rows, rows.mean().expand(rows.shape)) or not same_for_the_rest:
+        return _over_others(norm, large, y, source)
     kind: Literal["layer", "rms"] = "layer" if _close(norm(large + 30), norm(large)) else "rms"
     # Of two features, standardised ones are equally long by any measure, so that only here they are.
     standard = (x - x.mean(-1, keepdim=True)) / x.std(-1, keepdim=True, correction=0)
     return NormFunction(source, kind, _epsilon(norm, standard, size), size, size)
+
+
+def _over_others(norm: Callable[[Tensor], Tensor], x: Tensor, y: Tensor, source: int) -> NormFunction | None:
+    """A norm over other dimensions than the last, or over several; None of anything else.
+
+    What is multiplied along a dimension is lost in it, unless statistics are taken over that dimension.
+    """
+    over = tuple(at for at in range(-x.ndim, 0) if not _close(_odd(norm, _along(x, at)), y))
+    lengths = y.square().mean(over).sqrt()
+    # Over everything no length stands beside another, but that of a second input.
+    second = _odd(norm, x * x.abs()).square().mean(over).sqrt()
+    if not over or over == (-1,) or not _close(second, lengths):
+        return None
+    # A gain for every feature may be inside.
+    beside = [at for at in range(-x.ndim, 0) if at not in over and x.shape[at] > 1]
+    level = lengths.mean(tuple(range(lengths.ndim - 1)), keepdim=True) if -1 in beside else lengths.mean()
+    if not _close(lengths, level.expand(lengths.shape)):
+        return None
+    kind: Literal["layer", "rms"] = "layer" if _close(norm(x + 30), norm(x)) else "rms"
+    size = float(lengths.mean())
+    return NormFunction(source, kind, nan, size, size, over)
+
+
+def _along(x: Tensor, dimension: int) -> Tensor:
+    """Multiplied by numbers from 1 to 3 that rise along a dimension."""
+    shape = [1] * x.ndim
+    shape[dimension] = -1
+    return x * torch.linspace(1, 3, x.shape[dimension]).to(x).reshape(shape)
 
 
 def _epsilon(norm: Callable[[Tensor], Tensor], x: Tensor, size: float) -> float:

@@ -1,4 +1,4 @@
-"""Norms: missing or doubled at the end of a stack, unlike for queries and keys, or with an unfit ε."""
+"""Norms: missing at the end of a stack, unlike for queries and keys, or with an unfit ε."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -6,15 +6,13 @@ from collections.abc import Iterator
 import torch
 from torch import nn
 
-from ....placement import named
 from ...find.terms import ordered
 from ...identify.candidates import Candidate
-from ...identify.matching import matches
 from ...record import Sublayer
 from ...result import Severity
 from ..patient import BranchSite, Patient, branch_names, listed
 from ..rule import Fault, rule
-from ..structure import blocks_end_normed, carries_norm, ends_in_norm, is_normed, wanted
+from ..structure import carries_norm, ends_in_norm, is_normed, wanted
 
 CLOSED_SHARE = 0.1
 """Sum of the branches' shares of a stack up to which its branches count as closed at the start."""
@@ -53,31 +51,6 @@ def missing_final_norm(patient: Patient) -> Iterator[Fault]:
             + (f" of mean square {last:.3g}, where a norm gives 1" if patient.measured else " that grows with depth"),
             fix=f"put a {stack.norm or 'norm'} of width {stack.width} after the last block",
         )
-
-
-@rule(
-    "double-final-norm",
-    Severity.INFO,
-    title="A norm directly after a norm",
-    why="The second norm has nothing to do but to add a gain and a shift; torch.nn.Transformer keeps it "
-    "for backward compatibility.",
-    reference="github.com/pytorch/pytorch issues 24930 and 50086",
-    of_structure=True,
-)
-def double_final_norm(patient: Patient) -> Iterator[Fault]:
-    """A norm after a stack whose last block ends in one already."""
-    for number, stack in enumerate(patient.stacks):
-        formula = wanted(patient, number)
-        if formula is None or not stack.final_norm or not blocks_end_normed(formula):
-            continue
-        # A placement may have a further norm at its end itself.
-        if matches(formula.whole[-1], formula.blocks[-1]):
-            yield Fault(
-                where=stack.name,
-                message=f"a norm follows the stack, though each of the {stack.blocks} {named(stack.placement).title} "
-                "blocks ends in one: what is normed is normed again, which changes nothing but gains and shifts",
-                fix="leave the norm after the stack out",
-            )
 
 
 @rule(

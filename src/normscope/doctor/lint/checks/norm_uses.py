@@ -1,0 +1,141 @@
+"""Norms where they are applied: one for several sub-layers, one after another, one over the wrong dimension."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from ....placement import named
+from ...identify.matching import matches
+from ...record import NormUse, Stack, Sublayer
+from ...result import Severity
+from ..patient import Patient, listed
+from ..rule import Fault, rule
+from ..structure import blocks_end_normed, wanted
+
+
+@rule(
+    "double-final-norm",
+    Severity.WARNING,
+    title="A norm directly after a norm",
+    why="The second norm has nothing to do but to add a gain and a shift; torch.nn.Transformer keeps it "
+    "for backward compatibility.",
+    reference="github.com/pytorch/pytorch issues 24930 and 50086; github.com/k2-fsa/snowfall pull request 184",
+    of_structure=True,
+)
+def double_final_norm(patient: Patient) -> Iterator[Fault]:
+    """A norm after a stack whose last block ends in one already, or of a norm's output that nothing else reads."""
+    for number, stack in enumerate(patient.stacks):
+        formula = wanted(patient, number)
+        ends = formula is not None and stack.final_norm and blocks_end_normed(formula)
+        # A placement may have a further norm at its end itself.
+        at_end = ends and formula is not None and matches(formula.whole[-1], formula.blocks[-1])
+        if at_end:
+            yield Fault(
+                severity=Severity.INFO,
+                where=stack.name,
+                message=f"a norm follows the stack, though each of the {stack.blocks} {named(stack.placement).title} "
+                "blocks ends in one: what is normed is normed again, which changes nothing but gains and shifts",
+                fix="leave the norm after the stack out",
+            )
+        doubled = [use for use in stack.norm_uses if use.again is not None]
+        # That after the last block is spoken of already.
+        doubled = doubled[:-1] if at_end and doubled and doubled[-1] is stack.norm_uses[-1] else doubled
+        if doubled:
+            yield Fault(
+                where=listed(map(_name, doubled)),
+                message=f"the output of a norm is normed again, and nothing else reads it, {len(doubled)} times in "
+                f"{stack.blocks} blocks: {_place(stack, doubled[0])}. It changes nothing but gains and shifts",
+                fix="leave one of the two norms out",
+            )
+
+
+def _name(use: NormUse) -> str:
+    """Path of the module that a norm's parameters stand in; "" without any."""
+    return use.parameters[0].rpartition(".")[0] if use.parameters else ""
+
+
+def _readers(stack: Stack, use: NormUse) -> list[Sublayer]:
+    """The sub-layers in whose piece of the formula a norm stands; none of one before the blocks or after them."""
+    return [
+        sublayer
+        for sublayer in stack.sublayers
+        if any(term.kind == "norm" and term.at == use.at for term in sublayer.formula.segment.terms)
+    ]
+
+
+def _place(stack: Stack, use: NormUse) -> str:
+    names = [sublayer.name for sublayer in _readers(stack, use)]
+    return f"at {listed(names)}" if names else "after the last block"
+
+
+@rule(
+    "shared-norm",
+    Severity.WARNING,
+    title="One norm for several sub-layers",
+    why="Each sub-layer learns a gain for what it reads. One norm for two of them, or for all blocks, is mostly a "
+    "wrong name in one place: it has no gradient of its own there, and a checkpoint of the usual model does not fit.",
+    reference="github.com/allenai/OLMo pull request 222; github.com/ml-explore/mlx pull request 1636",
+)
+def shared_norm(patient: Patient) -> Iterator[Fault]:
+    """Norms whose gain is used on different values for sub-layers that have matrices of their own.
+
+    Whole blocks that are used several times, as ALBERT's, share all that they have. Sub-layers side by side may read
+    one norm of one value.
+    """
+    for stack in patient.stacks:
+        shared: dict[tuple[str, ...], list[NormUse]] = {}
+        for use in stack.norm_uses:
+            if use.parameters:
+                shared.setdefault(use.parameters, []).append(use)
+        found: dict[tuple[str, ...], list[str]] = {}
+        for parameters, uses in shared.items():
+            places: defaultdict[tuple[str, ...], set[int]] = defaultdict(set)
+            for use in uses:
+                readers = _readers(stack, use)
+                for matrices in [reader.measured.matrices for reader in readers] or [()]:
+                    places[matrices].add(use.reads)
+            # Of one value it is one norm, whoever reads it.
+            if len(places) > 1 and len(set.union(*places.values())) > 1:
+                names = [reader.name for use in uses for reader in _readers(stack, use)]
+                ended = [] if all(_readers(stack, use) for use in uses) else ["the end of the stack"]
+                found[parameters] = list(dict.fromkeys([*names, *ended]))
+        if found:
+            first = next(iter(found))
+            yield Fault(
+                where=listed(parameters[0].rpartition(".")[0] for parameters in found),
+                message=f"{len(found)} norms of {stack.blocks} blocks are used at several places, which have weights "
+                f"of their own: {first[0].rpartition('.')[0]} at {listed(found[first], 4)}",
+                fix="give every sub-layer a norm of its own, and apply it there",
+            )
+
+
+@rule(
+    "norm-over-others",
+    Severity.WARNING,
+    title="A norm over another dimension than the features",
+    why="Over the sequence a token's norm depends on all others, those to come among them, and on padding; over tokens "
+    "and features together it does not bound any single token. The mean-field theory, and the usual rates, are of "
+    "norms over the features of each token.",
+    reference="github.com/jadore801120/attention-is-all-you-need-pytorch issue 17; Ba et al. 2016, arXiv:1607.06450, "
+    "section 3",
+)
+def norm_over_others(patient: Patient) -> Iterator[Fault]:
+    """Norms whose statistics are taken over other dimensions than the one that matrices after them contract."""
+    for stack in patient.stacks:
+        wrong: defaultdict[tuple[tuple[int, ...], tuple[int, ...], int], list[NormUse]] = defaultdict(list)
+        for use in stack.norm_uses:
+            if use.features is not None and use.over and use.over != (use.features,):
+                wrong[use.shape, use.over, use.features].append(use)
+        for (shape, over, features), uses in wrong.items():
+            several = "dimensions " if len(over) > 1 else "dimension "
+            sizes = " × ".join(str(shape[at]) for at in over)
+            # Images are normed over channels and places together on purpose, as in PoolFormer.
+            meant = features in over and len(shape) > 3
+            yield Fault(
+                severity=Severity.INFO if meant else Severity.WARNING,
+                where=listed([name for name in map(_name, uses) if name] or [stack.name]),
+                message=f"{len(uses)} of the {len(stack.norm_uses)} norms of {stack.blocks} blocks take their "
+                f"statistics over {several}{' and '.join(map(str, over))} of {shape}, {sizes} numbers; the features, "
+                f"which matrices after them read, are dimension {features} alone, {shape[features]} numbers",
+                fix=f"take mean and variance over the {shape[features]} features of each token; for LayerNorm, move "
+                "them to the last dimension first",
+            )

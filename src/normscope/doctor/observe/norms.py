@@ -1,0 +1,120 @@
+"""The norms of a stack where they are applied: their parameters, what they norm, and over which dimensions."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from ..find.streams import Stream
+from ..find.terms import Term, ordered
+from ..record import NormUse
+from ..trace.flow import PRODUCTS, REARRANGING
+from ..trace.graph import Graph
+from ..trace.operations import Ref
+from .sums import with_gain
+
+
+def norm_uses(graph: Graph, stream: Stream, names: Callable[[int], tuple[str, ...]]) -> tuple[NormUse, ...]:
+    """Every norm of a stream's formula that takes statistics.
+
+    names: of the parameters that a value is made with beside data.
+    """
+    terms = ordered(stream.formula)
+    norms = [term for term in terms if term.kind == "norm" and term.norm is not None and not term.norm.is_curve]
+    readers = Counter(id(argument) for term in terms for argument in term.arguments)
+    end = with_gain(graph, stream.end)
+    uses = [_use(graph, term, readers, names, end if term is stream.formula else term.at) for term in norms]
+    # What shows of some norms holds for those of one shape whose output no matrix reads.
+    known = {use.shape: {other.features for other in uses if other.shape == use.shape} - {None} for use in uses}
+    return tuple(
+        replace(use, features=next(iter(known[use.shape])) if len(known[use.shape]) == 1 else None) for use in uses
+    )
+
+
+def over_features(use: NormUse) -> bool:
+    """Whether a norm is of each token's features, as far as it shows."""
+    return use.features is None or not use.over or use.over == (use.features,)
+
+
+def _use(graph: Graph, term: Term, readers: Counter[int], names: Callable[[int], tuple[str, ...]], end: int) -> NormUse:
+    """The norm of a term, which ends at a value: the term's own, or that with a gain that the formula leaves out."""
+    number = term.at
+    while number not in graph.norms:
+        step = graph.step(number)
+        if step is None or len(step.sources) != 1:
+            break
+        (number,) = step.sources
+    norm = graph.norms.get(number)
+    reads = number if norm is None else norm.source
+    steps = [n for n in graph.between(reads, end) if n != reads]
+    inner = term.arguments[0]
+    while inner.kind == "scale" and readers[id(inner)] == 1:
+        (inner,) = inner.arguments
+    doubled = inner.kind == "norm" and inner.norm is not None and not inner.norm.is_curve and readers[id(inner)] == 1
+    shape = tuple(graph.values[number].shape)
+    return NormUse(
+        at=term.at,
+        reads=reads,
+        parameters=tuple(dict.fromkeys(name for n in steps for name in names(n))),
+        again=inner.at if doubled else None,
+        shape=shape,
+        over=() if norm is None else tuple(len(shape) + at for at in norm.over),
+        features=_features(graph, number),
+    )
+
+
+def _features(graph: Graph, number: int) -> int | None:
+    """The dimension of a value that every matrix contracts which reads it; None where they differ, or there is none."""
+    found = {dimension for operand in _operands(graph, number) for dimension in operand}
+    return next(iter(found)) if len(found) == 1 else None
+
+
+def _operands(graph: Graph, number: int) -> Iterator[tuple[int, ...]]:
+    """For each product with a matrix that reads a value as it is, scaled or rearranged: the dimensions it contracts."""
+    shape = graph.values[number].shape
+    todo: list[tuple[int, list[Tensor]]] = [(number, [_places(shape, at) for at in range(len(shape))])]
+    while todo:
+        at, places = todo.pop()
+        for consumer in graph.consumers[at]:
+            value, step = graph.values[consumer], graph.step(consumer)
+            if graph.is_weight_product(value):
+                yield _contracted(graph, at, consumer, places)
+            elif value.op in REARRANGING and len(graph.predecessors[consumer]) == 1:
+                moved = [_again(graph, at, place, consumer) for place in places]
+                if all(one is not None for one in moved):
+                    todo.append((consumer, [one for one in moved if one is not None]))
+            elif step is not None and step.kind in ("same", "scale") and value.shape == graph.values[at].shape:
+                todo.append((consumer, places))
+
+
+def _places(shape: torch.Size, dimension: int) -> Tensor:
+    """Of every entry its place along a dimension."""
+    along = [1] * len(shape)
+    along[dimension] = -1
+    return torch.arange(float(shape[dimension])).reshape(along).expand(shape).contiguous()
+
+
+def _again(graph: Graph, source: int, places: Tensor, number: int) -> Tensor | None:
+    try:
+        return graph.trace.again({source: places}, number)
+    except (ValueError, RuntimeError, IndexError):
+        return None
+
+
+def _contracted(graph: Graph, at: int, product: int, places: list[Tensor]) -> tuple[int, ...]:
+    value = graph.values[product]
+    arguments = value.call.args if value.call else ()
+    refs = [argument.number for argument in arguments if isinstance(argument, Ref)]
+    if value.op not in PRODUCTS or at not in refs:
+        return ()
+    # Of a product's two factors the left one has the contracted dimension at its end.
+    inner = 1 if value.op == "convolution" else -1 if refs.index(at) < len(refs) - 1 else -2
+    found = []
+    for dimension, place in enumerate(places):
+        if place.ndim > abs(inner) - (inner > 0) and place.shape[inner] > 1:
+            first = place.narrow(inner, 0, 1).expand_as(place)
+            if not torch.equal(first, place):
+                found.append(dimension)
+    return tuple(found)
