@@ -15,18 +15,18 @@ from pathlib import Path
 
 SOURCE = Path(__file__).parents[1] / "src"
 GOALS = {
-    "lines": 70_000,
-    "lines of normscope": 55_000,
-    "files": 450,
+    "lines": 80_346,
+    "lines of normscope": 61_519,
+    "files": 560,
     "import lines, %": 6.0,
-    "public nouns": 530,
+    "public nouns": 829,
     "homonyms": 25,
 }
 """What the house is to come to, at most; LEAST_MEDIAN_LINES is held from below."""
 LIMITS = {
-    "lines": 79_040,
-    "lines of normscope": 60_215,
-    "files": 555,
+    "lines": 80_060,
+    "lines of normscope": 61_230,
+    "files": 558,
     "import lines, %": 7.11,
     "public nouns": 828,
     "homonyms": 25,

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from doctor import attending
 from doctor.several_streams import STREAMS, Dynamic, SeveralStreams, as_it_is, by_matmul
 from doctor.wired import WIDTH, Attention, Block, F, Join, Model, Stack, post, pre
 
@@ -512,5 +513,21 @@ BUGS: dict[str, Bug] = {
         where="encoder.blocks",
         severity="warning",
         right=RIGHT_PRE,
+    ),
+    "a softmax over the queries": Bug(
+        build=lambda: attending.model(attending.over(-2)),
+        rule="softmax-axis",
+        severity="error",
+        said="in all 4 attentions the softmax runs over dimension 2 (queries)",
+        where="f.0",
+        right=attending.model,
+    ),
+    "one block without its causal mask": Bug(
+        build=lambda: attending.model(attending.of(2, attending.hiding(attending.nothing))),
+        rule="attention-mask",
+        severity="warning",
+        said="in 1 of 4 attentions (block 3) 100% of the tokens look at later ones",
+        where="blocks.2.f.0",
+        right=attending.model,
     ),
 }

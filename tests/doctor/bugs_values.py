@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from doctor import attending
 from doctor.wired import VOCABULARY, F, Join, Model, Stack, post, pre
 
 BLOCKS = 4
@@ -331,5 +332,20 @@ BUGS: dict[str, Bug] = {
         severity="warning",
         said="adds ε = 1e-05 to a mean square of",
         right=drawn(pre, embedding_of(0.02), final=1),
+    ),
+    # Gemma 4 as transformers had it: norms of queries and keys, and a scale of 1.
+    "norms of queries and keys under another scale": Bug(
+        build=lambda: attending.model(attending.normed_at(2.0)),
+        rule="attention-saturated",
+        severity="warning",
+        said="q·k is multiplied by 2, not by 1/√8",
+        right=lambda: attending.model(attending.normed_at(8**-0.5)),
+    ),
+    "attention without 1/√d under small weights": Bug(
+        build=lambda: attending.model(attending.scaled(1.0)),
+        rule="attention-scale",
+        severity="warning",
+        said="no 1/√d takes off what the width of a head multiplies logits with",
+        right=lambda: attending.model(attending.as_t5),
     ),
 }

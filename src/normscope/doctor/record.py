@@ -94,6 +94,40 @@ class NormUse:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AttentionMeasurements:
+    """Attention of one sub-layer at work; means are over queries, those with few keys apart."""
+
+    head_width: int
+    keys: float = math.nan
+    """How many a query may look at."""
+    deviation: float = math.nan
+    """Of a query's logits over its keys, biases and masks apart."""
+    entropy: float = math.nan
+    """Of its weights over ln(keys): 1 is a plain mean, near 0 it copies one token."""
+    largest: float = math.nan
+    """Of its weights."""
+    scale: float | None = None
+    """The number that products of queries and keys are multiplied with; None where it is trained, or not known."""
+    normed: tuple[str, ...] = ()
+    """Which of queries and keys have a norm after the matrix that makes them."""
+    unnormed: tuple[str, ...] = ()
+    """Which of queries, keys and values are made from what others of them are made from a norm of."""
+    query_size: float = math.nan
+    """Root mean square of an entry, without what `scale` holds."""
+    key_size: float = math.nan
+    drawn: float | None = None
+    """What the matrices of queries and keys make of a logit over what two like that of values would; None where these
+    are not known."""
+    wrong_axis: str = ""
+    """Along which dimension its softmax sums to 1, where that is not the one that values are weighed along."""
+    sees_later: float | None = None
+    """Share of the queries that look at a later token, of those that have one; None where keys are no such tokens."""
+    sees_earlier: float | None = None
+    on_padding: float | None = None
+    """Mean weight on tokens that the batch's mask says are none; None without a mask with any such token."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SublayerMeasurements:
     """One sub-layer F at work."""
 
@@ -124,6 +158,8 @@ class SublayerMeasurements:
     """False where the loss is known to depend on none of those tensors."""
     place: RecordedPlace | None = field(default=None, repr=False, compare=False, metadata=_INNER)
     """None where it was not recorded."""
+    attention: AttentionMeasurements | None = field(default=None, repr=False, compare=False, metadata=_INNER)
+    """None of what is no attention, or none that is understood."""
 
 
 UNMEASURED = SublayerMeasurements()
@@ -264,6 +300,8 @@ class ModelMeasurements:
     None where that was not looked for, or is not known."""
     flat_gates: tuple[FlatGate, ...] = field(default=(), metadata=_INNER)
     """Parameters whose σ or tanh has next to no slope left."""
+    predicts_next: bool = field(default=False, metadata=_INNER)
+    """Whether the loss's targets are known to be the tokens that the model is given one place later."""
 
 
 def norm_over(names: Sequence[str], norms: Mapping[str, float]) -> float | None:

@@ -8,6 +8,7 @@ from typing import Any
 from ...limits.reading import read_toml
 from ..result import AskedRule, Finding
 from .checks import (
+    attention,
     gates,
     initialisation,
     likes,
@@ -35,6 +36,8 @@ RULES: tuple[Rule, ...] = (
     placements.mixed_placements,
     placements.flag_contradicts,
     norms.query_key_norms,
+    attention.softmax_axis,
+    attention.attention_mask,
     training.checkpoint_tensors,
     training.untrained_norm,
     training.contradicts_training,
@@ -48,6 +51,8 @@ RULES: tuple[Rule, ...] = (
     initialisation.unlike_placement,
     initialisation.identical_blocks,
     likes.uneven_blocks,
+    attention.attention_saturated,
+    attention.attention_scale,
     signal.dead_sublayers,
     signal.nonfinite_gradients,
     streams.amplified_stream,

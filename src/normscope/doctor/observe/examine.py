@@ -14,6 +14,7 @@ from ..identify.stacks import as_stacks
 from ..record import ModelMeasurements, Stack, Sublayer, norm_over
 from ..trace.forward import Inputs, call_with
 from ..trace.graph import Graph
+from .attention import tokens_in, with_attention
 from .gradients import Backward, backward, with_opening
 from .parameters import flat_gates
 from .rewired import rewired_loss_nats
@@ -50,7 +51,9 @@ def examined_with_gradients(
     del watched
     # By now what was recorded is gone: it would stand beside all that the backward pass keeps.
     widths = [stack.width for stack in stacks]
-    passed = backward(model, lambda: call_with(model, inputs), loss, widths=widths, written=written)
+    passed = backward(
+        model, lambda: call_with(model, inputs), loss, widths=widths, written=written, tokens=tokens_in(inputs)
+    )
     stacks = tuple(_with_gradients(stack, passed) for stack in stacks)
     measured = replace(
         measured,
@@ -60,6 +63,7 @@ def examined_with_gradients(
         classes=passed.classes,
         logit_deviation=passed.logit_deviation,
         gradient_norms=passed.gradient_norms,
+        predicts_next=passed.predicts_next,
     )
     return *with_opening(stacks, measured, model, lambda: call_with(model, inputs), loss, written), passed
 
@@ -98,7 +102,7 @@ def _watched(model: nn.Module, inputs: Inputs) -> _Watched:
     return _Watched(
         graph=graph,
         streams=streams,
-        stacks=measured_stacks(model, graph, streams, as_stacks(streams)),
+        stacks=with_attention(graph, streams, measured_stacks(model, graph, streams, as_stacks(streams)), inputs),
         measured=ModelMeasurements(
             unused_parameters=unused_parameters(model, graph.trace), flat_gates=flat_gates(model, graph.trace)
         ),

@@ -32,6 +32,7 @@ class Backward:
     """Mean squared difference between the rows of the output and their mean row; 1 where it has no rows."""
     places: int
     """At which the output says something: the tokens, or one for a sequence; 0 where that is not known."""
+    predicts_next: bool = False
 
 
 def backward(
@@ -41,6 +42,7 @@ def backward(
     *,
     widths: Sequence[int] = (),
     written: Sequence[Tensor] = (),
+    tokens: Sequence[Tensor] = (),
 ) -> Backward:
     """One forward pass `run()` with gradients, and one backward pass; the model and its `.grad` stay as they are.
 
@@ -48,7 +50,7 @@ def backward(
     it is one number, or else a loss on random targets: the cross-entropy of the logits, or of the first tensor's last
     dimension, against classes that are drawn evenly, the same each time.
     widths: of the model's streams; an output of such a width is taken for hidden states and not for logits.
-    written: tensors that `run` writes into, whose values are put back.
+    written: tensors that `run` writes into, whose values are put back. tokens: those of the input that hold indices.
 
     Raises ValueError where the pass or the loss raises, and for a loss that is not one finite number, or on which no
     trainable parameter has an influence that autograd knows of. Frozen parameters have no gradient norm.
@@ -78,6 +80,7 @@ def backward(
         gradients={name: gradient for name, gradient in gradients.items() if gradient is not None},
         spread=spread,
         places=places,
+        predicts_next=not is_stand_in and at_scores is not None and _predicts_next(at_scores, tokens),
     )
 
 
@@ -156,6 +159,26 @@ def _is_of_softmax(scores: Tensor, gradient: Tensor) -> bool:
     rows = gradient.detach().reshape(-1, gradient.shape[-1]).float()
     sums, sizes = rows.sum(1), rows.abs().sum(1)
     return float(sums.norm()) <= _SUMS_TO_ZERO * float(sizes.norm()) / math.sqrt(rows.shape[1])
+
+
+_KNOWN = 0.9
+"""Of the targets that are the next token's, for it to be no chance."""
+
+
+def _predicts_next(gradient_BTV: Tensor, tokens: Sequence[Tensor]) -> bool:
+    """Whether a loss's gradient pulls up, at each place, the logit of the token that the input has at the next one."""
+    if gradient_BTV.ndim != 3:
+        return False
+    least_BT, targets_BT = gradient_BTV[:, :-1].min(-1)
+    asked_BT = least_BT < 0
+    for given_BT in tokens:
+        if given_BT.shape == gradient_BTV.shape[:-1] and int(asked_BT.sum()) > 1:
+            shifted, same = (
+                (targets_BT == part)[asked_BT].double().mean() for part in (given_BT[:, 1:], given_BT[:, :-1])
+            )
+            if shifted >= _KNOWN > same:
+                return True
+    return False
 
 
 def _norm(gradient: Tensor) -> float:

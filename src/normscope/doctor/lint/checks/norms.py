@@ -134,15 +134,16 @@ def query_key_norms(patient: Patient) -> Iterator[Fault]:
     """Attention whose queries and keys are normed in different ways, or in other ways than those of other blocks."""
     for stack in patient.stacks:
         attending = [s for s in stack.sublayers if s.kind in ("attention", "cross_attention") and s.block > 0]
+        yield from _unnormed(attending)
         # Where the stream was not understood, its own norms may look like those of queries and keys.
-        attending = [s for s in attending if s.placement or s.confidence == "sure"]
+        attending = [s for s in attending if stack.placement or s.placement or s.confidence == "sure"]
         normed = [sublayer for sublayer in attending if _head_norms(sublayer)]
         if not normed:
             continue
         one_sided = [sublayer for sublayer in normed if len(_head_norms(sublayer)) == 1]
         # With more norms than two, some are of what queries or keys are made from, as DeepSeek's latent vectors.
         unlike = [s for s in normed if len(_head_norms(s)) == _SIDES and len(set(_head_norms(s))) > 1]
-        yield from _between_the_two(one_sided, "the queries or the keys are normed, and the other of the two is not")
+        yield from _between_the_two(one_sided, _one_side(one_sided))
         yield from _between_the_two(
             unlike, "one of queries and keys is normed head by head, and the other over all heads"
         )
@@ -157,8 +158,37 @@ def query_key_norms(patient: Patient) -> Iterator[Fault]:
             )
 
 
+def _unnormed(attending: list[Sublayer]) -> Iterator[Fault]:
+    places = [sublayer for sublayer in attending if (seen := sublayer.measured.attention) and seen.unnormed]
+    for sides in dict.fromkeys(seen.unnormed for place in places if (seen := place.measured.attention)):
+        some = [place for place in places if (seen := place.measured.attention) and seen.unnormed == sides]
+        yield Fault(
+            where=listed(sublayer.name for sublayer in some),
+            message=f"{' and '.join(sides)} are made from the stream as it is, the others of queries, keys and values "
+            f"from a norm of it, in {len(some)} of {len(attending)} attentions",
+            fix="make queries, keys and values from the same normed stream: y = norm(x), attention(y, y, y)",
+        )
+
+
+def _one_side(sublayers: list[Sublayer]) -> str:
+    """Which of queries and keys is normed, where that was measured, and whether values are in the other's place."""
+    sides = {seen.normed for sublayer in sublayers if (seen := sublayer.measured.attention)}
+    told = "the queries or the keys are normed, and the other of the two is not"
+    if sides in ({("keys",)}, {("queries",)}):
+        ((side,),) = sides
+        told = f"the {side} are normed, and the other of the two is not"
+    places = [{place.name for place in sublayer.formula.branch.inside} for sublayer in sublayers]
+    if places and all("value" in names for names in places):
+        told += ", but the values are"
+    return told
+
+
 def _head_norms(sublayer: Sublayer) -> tuple[bool, ...]:
     """For each norm of its queries and keys, whether it norms every head on its own."""
+    seen = sublayer.measured.attention
+    if seen is not None and not seen.normed:
+        # What norms stand before their matrices, as behind a reduction of keys and values, does not bound logits.
+        return ()
     return tuple(place.by_head for place in sublayer.formula.branch.inside if place.name == "score")
 
 

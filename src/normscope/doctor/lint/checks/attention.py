@@ -1,0 +1,323 @@
+"""Attention that starts saturated, lacks its scale, is a mean over the wrong axis, or looks where it must not."""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+
+from ...record import AttentionMeasurements, Stack, Sublayer
+from ...result import Severity
+from ..likes import odd_ones
+from ..patient import Patient, initial_weights, listed
+from ..rule import Fault, rule
+
+_Site = tuple[Sublayer, AttentionMeasurements]
+_FEW_KEYS = 6
+"""A softmax over fewer is uneven by chance."""
+
+
+def _attending(stack: Stack) -> list[_Site]:
+    """The attention of its blocks that was understood."""
+    return [
+        (sublayer, seen) for sublayer in stack.sublayers if sublayer.block > 0 and (seen := sublayer.measured.attention)
+    ]
+
+
+def _where(places: Sequence[_Site]) -> str:
+    return listed(sublayer.name for sublayer, _ in places)
+
+
+def _counted(places: Sequence[_Site], of: Sequence[_Site]) -> str:
+    """As "in all 4 attentions" or "in 1 of 4 attentions (block 2)"."""
+    if len(places) == len(of):
+        return f"in all {len(of)} attentions"
+    blocks = sorted({sublayer.block for sublayer, _ in places})
+    return f"in {len(places)} of {len(of)} attentions (block {listed(map(str, blocks), 5)})"
+
+
+def _freezing(keys: float) -> float:
+    """Deviation of independent Gaussian logits beyond which a few of many keys get all the weight: √(2 ln keys)."""
+    return math.sqrt(2 * math.log(max(keys, 2.0)))
+
+
+def _is_cosine(seen: AttentionMeasurements) -> bool:
+    """Whether queries and keys have length 1: a temperature then bounds logits, and no width of heads asks for 1/√d."""
+    length = math.sqrt(seen.head_width)
+    return len(seen.normed) == 2 and all(abs(size * length - 1) < 0.1 for size in (seen.query_size, seen.key_size))
+
+
+_TEMPERATURE = 10.0
+"""The largest that cosines are usually multiplied with."""
+
+
+def _is_saturated(seen: AttentionMeasurements) -> bool:
+    if _is_cosine(seen) and seen.scale is not None and abs(seen.scale) <= _TEMPERATURE:
+        return False
+    return seen.keys >= _FEW_KEYS and seen.deviation >= _freezing(seen.keys) and seen.largest >= 0.5
+
+
+@rule(
+    "attention-saturated",
+    Severity.WARNING,
+    title="attention that starts saturated",
+    why="Where logits vary by more than √(2 ln T) between T keys, a softmax gives nearly all its weight to one of "
+    "them, chosen by chance, and hardly any gradient passes to queries and keys.",
+    reference="Vaswani et al. 2017, arXiv:1706.03762, section 3.2.1; Derrida 1981, Phys. Rev. B 24, 2613, for the law; "
+    "github.com/huggingface/transformers issue 45676",
+    needs=(initial_weights,),
+)
+def attention_saturated(patient: Patient) -> Iterator[Fault]:
+    """Attention at initial weights that copies one key, with what makes its logits large."""
+    for stack in patient.stacks:
+        sites = _attending(stack)
+        found = [site for site in sites if _is_saturated(site[1])]
+        if not found:
+            continue
+        sublayer, worst = max(found, key=lambda site: site[1].deviation / _freezing(site[1].keys))
+        cause, fix = _cause(stack, sublayer, worst)
+        yield Fault(
+            where=_where(found),
+            message=f"{_counted(found, sites)} logits vary by up to {worst.deviation:.3g} between a query's "
+            f"{worst.keys:.3g} keys, where a softmax freezes at √(2 ln {worst.keys:.3g}) = "
+            f"{_freezing(worst.keys):.3g}: the largest weight is {worst.largest:.2g} in the mean, the entropy "
+            f"{worst.entropy:.2g} of a plain mean's; {cause}",
+            fix=fix,
+        )
+
+
+def _cause(stack: Stack, sublayer: Sublayer, seen: AttentionMeasurements) -> tuple[str, str]:
+    """Why logits are large, and what to change."""
+    width = seen.head_width
+    if seen.scale is not None and abs(seen.scale) * math.sqrt(width) >= width**0.25:
+        return f"q·k is multiplied by {seen.scale:.4g}, not by 1/√{width} = {width**-0.5:.4g}", _SCALED.format(width)
+    sizes = f"queries have entries of size {seen.query_size:.3g}, keys of {seen.key_size:.3g}"
+    independent = abs(seen.scale or width**-0.5) * math.sqrt(width) * seen.query_size * seen.key_size
+    if seen.deviation > 2 * independent:
+        return (
+            f"{sizes}, which would give {independent:.3g} were they independent: queries and keys point the same way",
+            "draw the matrices of queries and keys independently of each other",
+        )
+    if seen.normed:
+        return f"{sizes} behind their norms", "start the gains of the norms of queries and keys at 1"
+    read = 1.0 if sublayer.formula.reads_norm else math.sqrt(sublayer.measured.stream_square)
+    if read >= 2:
+        return (
+            f"{sizes}, for what they are made from has entries of size {read:.3g}",
+            f"put a {stack.norm or 'norm'} before attention, or draw the embedding smaller",
+        )
+    return (
+        f"{sizes}, for their matrices are drawn large",
+        "draw the matrices of queries and keys with a standard deviation of 1/√d or less, d their inputs",
+    )
+
+
+_SCALED = "multiply q·k by 1/√d, d = {} the width of a head"
+_ODD = 1.2
+"""Factor beyond which a scale is another than that of most blocks."""
+_MISSING = 0.7
+"""Of √d: what a head's logits are multiplied with beyond 1, where nothing else makes up for it."""
+_NARROW = 8
+"""Heads of fewer features have no √d to speak of."""
+_SAME = 0.02
+
+
+@rule(
+    "attention-scale",
+    Severity.WARNING,
+    title="attention with another scale than its heads' width asks for",
+    why="A product of two vectors with d independent entries of size 1 has the deviation √d, which 1/√d takes off. "
+    "Small initial weights hide a missing factor until they have grown; then attention saturates.",
+    reference="Vaswani et al. 2017, arXiv:1706.03762, section 3.2.1; Yang et al. 2022 (µP), arXiv:2203.03466, for 1/d",
+    needs=(initial_weights,),
+)
+def attention_scale(patient: Patient) -> Iterator[Fault]:
+    """Attention whose q·k is multiplied by a constant that is not 1/√d, and whose weights do not make up for it."""
+    for stack in patient.stacks:
+        sites = [site for site in _attending(stack) if site[1].scale and not _is_cosine(site[1])]
+        odd = _odd_scales(sites)
+        if odd:
+            usual = next(seen for site in sites if site not in odd and (seen := site[1]))
+            yield Fault(
+                where=_where(odd),
+                message=f"{_counted(odd, sites)} q·k is multiplied by {odd[0][1].scale:.4g}, in most others by "
+                f"{usual.scale:.4g}",
+                fix="multiply q·k by the same number in every block, 1/√d with d the width of a head",
+            )
+        # What a scale has saturated already, in any block, is told as that.
+        saturated = any(_is_saturated(seen) for _, seen in sites)
+        rest = [site for site in sites if site not in odd and not saturated]
+        for asked, severity, told in _TOLD:
+            found = [site for site in rest if asked(site[1], stack.width)]
+            rest = [site for site in rest if site not in found]
+            if found:
+                yield _unlike(found, sites, Severity.INFO if _is_meant(patient, found[0][1]) else severity, told)
+
+
+_UNSCALED = frozenset({"gpt_neo"})
+"""Families of transformers that were trained without a scale."""
+
+
+def _is_meant(patient: Patient, seen: AttentionMeasurements) -> bool:
+    """Whether the model's configuration gives its attention this number, or is of a family that has none."""
+    config = getattr(patient.model, "config", None)
+    given = getattr(config, "attention_multiplier", None)
+    return getattr(config, "model_type", None) in _UNSCALED or (given is not None and given == seen.scale)
+
+
+def _unlike(found: Sequence[_Site], sites: Sequence[_Site], severity: Severity, told: str) -> Fault:
+    seen = found[0][1]
+    return Fault(
+        severity=severity,
+        where=_where(found),
+        message=f"{_counted(found, sites)} q·k of heads of width {seen.head_width} is multiplied by {seen.scale:.4g}, "
+        f"where 1/√{seen.head_width} is {seen.head_width**-0.5:.4g}: {told}; logits vary by {seen.deviation:.2g} now"
+        + (", for initial weights are small" if seen.deviation < 1 else ""),
+        fix=_SCALED.format(seen.head_width)
+        + ("" if severity > Severity.INFO else ", unless rates and initial weights follow µP too"),
+    )
+
+
+def _odd_scales(sites: Sequence[_Site]) -> list[_Site]:
+    """Those unlike most, as a number and as a multiple of 1/√d: heads of another width may keep either."""
+    names = [str(place) for place in range(len(sites))]
+    scales = [abs(seen.scale or 0.0) for _, seen in sites]
+    widths = [scale * math.sqrt(seen.head_width) for scale, (_, seen) in zip(scales, sites, strict=True)]
+    odd = [{one.name for one in odd_ones(names, sizes, apart=_ODD)} for sizes in (scales, widths)]
+    return [site for name, site in zip(names, sites, strict=True) if all(name in some for some in odd)]
+
+
+def _is_unscaled(seen: AttentionMeasurements, _: int) -> bool:
+    sizes = seen.query_size * seen.key_size if seen.normed else seen.drawn
+    scale = abs(seen.scale or 0.0)
+    return sizes is not None and seen.head_width >= _NARROW and min(scale, scale * sizes) >= _MISSING
+
+
+def _is_of_width(seen: AttentionMeasurements, width: int) -> bool:
+    return width > seen.head_width and abs(abs(seen.scale or 0.0) * math.sqrt(width) - 1) < _SAME
+
+
+def _is_by_width(seen: AttentionMeasurements, _: int) -> bool:
+    return seen.head_width > 1 and abs(abs(seen.scale or 0.0) * seen.head_width - 1) < _SAME
+
+
+_TOLD: tuple[tuple[Callable[[AttentionMeasurements, int], bool], Severity, str], ...] = (
+    (_is_unscaled, Severity.WARNING, "no 1/√d takes off what the width of a head multiplies logits with"),
+    (_is_of_width, Severity.WARNING, "this is 1/√d of the stream, not of a head"),
+    (_is_by_width, Severity.INFO, "this is 1/d, as µP has it"),
+)
+"""What is asked of attention and its stream's width, and what is said where it is so."""
+
+
+@rule(
+    "softmax-axis",
+    Severity.ERROR,
+    title="a softmax over the wrong dimension",
+    why="Attention's weights must sum to 1 over the keys, by which values are weighed. Over queries, heads or "
+    "sequences the weighted sum has another size at every token, and sequences of a batch see each other.",
+    reference="torch.nn.functional.softmax: without dim, it takes one by the number of dimensions, and warns",
+)
+def softmax_axis(patient: Patient) -> Iterator[Fault]:
+    """Attention whose weights sum to 1 along another dimension than the one that values are weighed along."""
+    for stack in patient.stacks:
+        sites = _attending(stack)
+        found = [site for site in sites if site[1].wrong_axis]
+        if found:
+            yield Fault(
+                where=_where(found),
+                message=f"{_counted(found, sites)} the softmax runs over {found[0][1].wrong_axis}, so that a query's "
+                "weights do not sum to 1",
+                fix="take the softmax over the dimension of the keys: softmax(dim=-1) of (..., queries, keys)",
+            )
+
+
+@rule(
+    "attention-mask",
+    Severity.ERROR,
+    title="attention that looks where its mask must not let it",
+    why="A model that predicts the next token and can look at it learns to copy, with a loss near 0 that no generation "
+    "keeps; one that looks at padding gives other results in another batch.",
+    reference="Vaswani et al. 2017, arXiv:1706.03762, section 3.2.3",
+)
+def attention_mask(patient: Patient) -> Iterator[Fault]:
+    """Attention that sees later tokens or padding where the other blocks, the loss or the batch say it must not."""
+    memories = {stack.memory for stack in patient.stacks}
+    for number, stack in enumerate(patient.stacks):
+        sites = _attending(stack)
+        yield from _padding(sites)
+        ordered = [site for site in sites if site[1].sees_later is not None]
+        if not ordered:
+            continue
+        says = "" if number in memories else _says_next(patient, stack)
+        backward = [site for site in ordered if _looks_ahead(site[1])]
+        leaking = [site for site in ordered if site[1].sees_later and site not in backward]
+        masked = [site for site in ordered if not site[1].sees_later]
+        if backward:
+            yield Fault(
+                severity=Severity.ERROR if patient.observed.predicts_next and says else Severity.WARNING,
+                where=_where(backward),
+                message=f"{_counted(backward, ordered)} tokens look at later ones and at no earlier one: the causal "
+                "mask is inverted",
+                fix="let each token look at itself and at earlier ones: hide where key > query",
+            )
+        if leaking and len(masked) > len(leaking):
+            yield Fault(
+                severity=Severity.ERROR if patient.observed.predicts_next and says else Severity.WARNING,
+                where=_where(leaking),
+                message=f"{_counted(leaking, ordered)} {leaking[0][1].sees_later:.0%} of the tokens look at later "
+                "ones, which the other blocks hide: what comes next leaks into what is predicted",
+                fix="give this block the causal mask of the others",
+            )
+        elif leaking and says and min(site[1].sees_later or 0 for site in leaking) > 0.5:
+            yield Fault(
+                severity=Severity.WARNING,
+                where=_where(leaking),
+                message=f"{_counted(leaking, ordered)} tokens look at later ones, and {says}: each can look at what it "
+                "has to predict",
+                fix="hide later tokens from queries with a causal mask (is_causal=True, or -inf where key > query); an "
+                "encoder needs another loss",
+            )
+        elif len(masked) == 1 and len(leaking) > 1 and not says:
+            yield Fault(
+                severity=Severity.INFO,
+                where=_where(masked),
+                message=f"{_counted(masked, ordered)} tokens look at no later one, and in the others they do",
+                fix="nothing, where this is meant; else leave out this block's causal mask",
+            )
+
+
+def _says_next(patient: Patient, stack: Stack) -> str:
+    """Why the outputs of a stack must not know later tokens, as a clause; "" where nothing says so."""
+    if not any(sublayer.measured.reaches_output for sublayer in stack.sublayers):
+        return ""
+    if patient.observed.predicts_next:
+        return "the loss's targets are the inputs one place later"
+    name = type(patient.model).__name__
+    config = getattr(patient.model, "config", None)
+    crosses = any(sublayer.kind == "cross_attention" for sublayer in stack.sublayers)
+    if name.endswith("ForCausalLM") or (
+        name.endswith("ForConditionalGeneration") and crosses and getattr(config, "is_encoder_decoder", False)
+    ):
+        return f"{name} predicts the next token"
+    return ""
+
+
+def _looks_ahead(seen: AttentionMeasurements) -> bool:
+    """Whether tokens look at later ones alone, but for the last, which then sees none, or all alike."""
+    return (seen.sees_later or 0.0) > 0.5 and (seen.sees_earlier or 0.0) < 0.2
+
+
+_ON_PADDING = 1e-3
+
+
+def _padding(sites: Sequence[_Site]) -> Iterator[Fault]:
+    masked = [site for site in sites if site[1].on_padding is not None]
+    found = [site for site in masked if (site[1].on_padding or 0.0) > _ON_PADDING]
+    if found:
+        worst = max(seen.on_padding or 0.0 for _, seen in found)
+        inverted = worst > 0.99
+        yield Fault(
+            severity=Severity.WARNING,
+            where=_where(found),
+            message=f"{_counted(found, masked)} tokens give up to {worst:.2g} of their weight to padding, which the "
+            "batch's mask marks" + (", and none to tokens: the mask is inverted" if inverted else ""),
+            fix="hide padded keys from attention: "
+            + ("1 and True mean the opposite in this attention" if inverted else "hand the batch's mask on to it"),
+        )

@@ -1,0 +1,389 @@
+"""Attention at work: how its logits vary, where its weights go, along which axis they are a mean, and what masks hide.
+
+Read from the recorded pass: the softmax between a product of queries and keys and one with values, or the one operation
+that computes all three, whose logits are then computed again from its queries and keys.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import inf, nan
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_leaves
+
+from ..find.branches import Branch
+from ..find.streams import Stream
+from ..identify.stacks import branches_of
+from ..record import AttentionMeasurements, Stack
+from ..trace.flow import rearranged
+from ..trace.forward import Inputs
+from ..trace.graph import Graph
+from ..trace.mixtures import FUSED, SOFTMAX
+from ..trace.operations import Origin, Ref, TracedValue
+from .weights import matrix_gain
+
+# B = sequences, H = all between them and queries, mostly heads, Q = queries, K = keys, E = width of a head
+
+_ROWS = 128
+"""Queries that are looked at, spread evenly over the sequence."""
+_HIDDEN = 2000.0
+"""Below the largest logit of a row: masks add -10,000 and less, or fill in -inf."""
+_NOTHING = 1e-30
+"""Weights below are 0: masks that add -100 leave 4e-44."""
+_FEW = 8
+"""Keys below which a row's weights tell little."""
+
+
+def with_attention(
+    graph: Graph, streams: Sequence[Stream], stacks: Sequence[Stack], inputs: Inputs
+) -> tuple[Stack, ...]:
+    """The stacks with what was measured of the attention in them."""
+    found = []
+    with torch.no_grad():
+        for stream, stack in zip(streams, stacks, strict=True):
+            crosses = any(sublayer.kind == "cross_attention" for sublayer in stack.sublayers)
+            padding = _padding(inputs, crosses)
+            sublayers = [
+                replace(sublayer, measured=replace(sublayer.measured, attention=attention_of(graph, branch, padding)))
+                for sublayer, branch in zip(stack.sublayers, branches_of(stack, stream), strict=True)
+            ]
+            found.append(replace(stack, sublayers=tuple(sublayers)))
+    return tuple(found)
+
+
+def tokens_in(inputs: Inputs) -> list[Tensor]:
+    """The tensors of an input that hold whole numbers for the tokens of several sequences."""
+    leaves = [] if callable(inputs) else tree_leaves(dict(inputs) if isinstance(inputs, Mapping) else inputs)
+    return [leaf for leaf in leaves if isinstance(leaf, Tensor) and leaf.dtype == torch.long and leaf.ndim == 2]
+
+
+_REAL = ("attention_mask", "decoder_attention_mask", "encoder_attention_mask")
+"""Masks that are 1 at tokens."""
+_PADDED = ("src_key_padding_mask", "tgt_key_padding_mask", "memory_key_padding_mask", "key_padding_mask")
+"""Masks that are True at what is none, as torch's."""
+
+
+def _padding(inputs: Inputs, crosses: bool) -> dict[str, Tensor]:
+    """Of a stack, by the kind of attention, where its keys are tokens; only masks that hide any."""
+    if callable(inputs) or not isinstance(inputs, Mapping):
+        return {}
+    masks = {}
+    for name in (*_REAL, *_PADDED):
+        given = inputs.get(name)
+        if isinstance(given, Tensor) and given.ndim == 2:
+            real = given != 0 if name in _REAL else given == 0
+            if not bool(real.all()) and bool(real.any()):
+                masks[name] = real
+    whole = [masks.get(name) for name in ("attention_mask", "src_key_padding_mask", "key_padding_mask")]
+    own = next((mask for mask in whole if mask is not None), None)
+    if crosses:
+        asked = ("encoder_attention_mask", "memory_key_padding_mask")
+        memory = next((masks[name] for name in asked if name in masks), own)
+        of_own = next((masks[n] for n in ("decoder_attention_mask", "tgt_key_padding_mask") if n in masks), None)
+        found = {"attention": of_own, "cross_attention": memory}
+    else:
+        found = {"attention": own}
+    return {kind: mask for kind, mask in found.items() if mask is not None}
+
+
+@dataclass(slots=True)
+class _Factor:
+    """What is multiplied with on the way to a value."""
+
+    constant: float = 1.0
+    trained: bool = False
+    """Whether a trained number is among it."""
+    product: int | None = None
+    """The product with weights that the value was made by, with no norm after it."""
+    normed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Place:
+    """Attention in a recorded pass, by numbers."""
+
+    queries: int
+    keys: int
+    values: int | None
+    scores: int | None
+    """The product of queries and keys; None where one operation computes all, or there are several."""
+    softmax: int
+
+
+def attention_of(graph: Graph, branch: Branch, padding: Mapping[str, Tensor]) -> AttentionMeasurements | None:
+    """What was measured of a branch's attention, the first of several; None where it has none that is understood.
+
+    padding: by the kind of attention a mask of (sequences, keys), False at tokens without meaning.
+    """
+    if branch.kind not in ("attention", "cross_attention"):
+        return None
+    place = next(_places(graph, branch), None)
+    if place is None:
+        return None
+    try:
+        return _measured(graph, place, branch.kind == "attention", padding.get(branch.kind))
+    except (ValueError, RuntimeError, IndexError):
+        # Layouts that are cut into chunks are not understood.
+        return None
+
+
+def _places(graph: Graph, branch: Branch) -> Iterator[_Place]:
+    for number in branch.computed:
+        value = graph.values[number]
+        if FUSED in value.op and value.call is not None and value.call.output == 0:
+            given = [argument.number for argument in value.call.args[:3] if isinstance(argument, Ref)]
+            if len(given) == 3:
+                yield _Place(queries=given[0], keys=given[1], values=given[2], scores=None, softmax=number)
+        elif value.op in SOFTMAX:
+            scores = [n for n in branch.computed if _meets(graph, n) and graph.depends(number, n)]
+            if scores and len(factors := graph.factors(graph.values[scores[0]])) == 2:
+                weighed = _weighed(graph, number)
+                yield _Place(
+                    queries=factors[0],
+                    keys=factors[1],
+                    values=None if weighed is None else weighed[2],
+                    scores=scores[0] if len(scores) == 1 else None,
+                    softmax=number,
+                )
+
+
+def _meets(graph: Graph, number: int) -> bool:
+    return graph.is_data_product(graph.values[number])
+
+
+def _weighed(graph: Graph, softmax: int) -> tuple[int, int, int] | None:
+    """Of the product that a softmax weighs values in: the weights as it reads them, which factor they are, and values.
+
+    None where anything but rearrangement comes between.
+    """
+    todo, seen = [softmax], set[int]()
+    while todo:
+        for number in graph.consumers[todo.pop()]:
+            factors = graph.factors(graph.values[number])
+            mine = [n for n in factors if rearranged(graph, n) == softmax]
+            if len(factors) == 2 and len(mine) == 1:
+                place = factors.index(mine[0])
+                return mine[0], place, factors[1 - place]
+            if number not in seen and rearranged(graph, number) == softmax:
+                seen.add(number)
+                todo.append(number)
+    return None
+
+
+def _measured(graph: Graph, place: _Place, itself: bool, padding_BK: Tensor | None) -> AttentionMeasurements | None:
+    values = graph.values
+    width = values[place.queries].shape[-1]
+    wrong = _wrong_axis(graph, place) if FUSED not in values[place.softmax].op else ""
+    query, key = _factor(graph, place.queries, None), _factor(graph, place.keys, None)
+    after = _after(graph, place)
+    if wrong or (scores := _scores(graph, place, after)) is None:
+        return AttentionMeasurements(head_width=width, wrong_axis=wrong) if wrong else None
+    rows, raw_BHQK, logits_BHQK = scores
+    weights = logits_BHQK.softmax(-1)
+    hidden = logits_BHQK <= logits_BHQK.amax(-1, keepdim=True) - _HIDDEN
+    shown = (~hidden & ~logits_BHQK.isneginf()).double()
+    count = shown.sum(-1)
+    enough = count >= min(_FEW, float(count.max()))
+    mean = (raw_BHQK.nan_to_num(0, 0, 0) * shown).sum(-1) / count.clamp(min=1)
+    square = ((raw_BHQK.nan_to_num(0, 0, 0) - mean[..., None]).square() * shown).sum(-1) / count.clamp(min=1)
+    entropy = -torch.xlogy(weights, weights).sum(-1) / count.clamp(min=2).log()
+    scale = query.constant * key.constant * after.constant
+    made = {"queries": query, "keys": key}
+    if place.values is not None:
+        made["values"] = _factor(graph, place.values, None)
+    rms = [float(values[n].tensor.double().square().mean().sqrt()) for n in (place.queries, place.keys)]
+    return AttentionMeasurements(
+        head_width=width,
+        keys=float(count[enough].mean()),
+        deviation=float(square[enough].mean().sqrt()),
+        entropy=float(entropy[enough].mean()),
+        largest=float(weights.amax(-1)[enough].mean()),
+        scale=None if query.trained or key.trained or after.trained or after.product is not None else scale,
+        normed=tuple(side for side in ("queries", "keys") if made[side].normed),
+        unnormed=_unnormed(graph, {side: one.product for side, one in made.items() if one.product is not None}),
+        query_size=rms[0] / abs(query.constant or 1),
+        key_size=rms[1] / abs(key.constant or 1),
+        drawn=_drawn(graph, [made[side].product for side in ("queries", "keys", "values") if side in made]),
+        **_mask(weights, rows, itself, padding_BK),
+    )
+
+
+def _wrong_axis(graph: Graph, place: _Place) -> str:
+    """The dimension of the softmax and that of the keys, where these are two; "" where they are one, or not known."""
+    weighed = _weighed(graph, place.softmax)
+    value = graph.values[place.softmax]
+    if weighed is None or value.call is None or place.scores is None:
+        return ""
+    number, factor, _ = weighed
+    axes = range(len(value.shape))
+    taken = int(value.call.args[1]) % len(value.shape)
+    right = [axis for axis in axes if _runs_along(graph, place.softmax, number, axis, -1 if factor == 0 else -2)]
+    if len(right) != 1 or taken in right:
+        return ""
+    return _axes(value.shape, taken, right[0])
+
+
+def _axes(shape: torch.Size, taken: int, right: int) -> str:
+    """Both as words, of the usual order of dimensions."""
+    names = {0: "sequences", len(shape) - 3: "sequences or heads" if len(shape) == 3 else "heads"}
+    names |= {axis: "queries" for axis in (len(shape) - 2, len(shape) - 1) if axis != right}
+    return f"dimension {taken} ({names.get(taken, 'no keys')}) of {tuple(shape)}, with keys in dimension {right}"
+
+
+def _runs_along(graph: Graph, softmax: int, read: int, axis: int, over: int) -> bool:
+    """Whether one axis of the softmax is the one that a later rearrangement of it is summed over."""
+    shape = graph.values[softmax].shape
+    counted = torch.arange(shape[axis], dtype=torch.float32)
+    index = counted.reshape([-1 if n == axis else 1 for n in range(len(shape))]).expand(shape).contiguous()
+    made = graph.trace.again({softmax: index.to(graph.values[softmax].tensor)}, read)
+    return made.shape[over] == shape[axis] > 1 and bool((made.diff(dim=over) == 1).all())
+
+
+def _factor(graph: Graph, number: int, until: int | None) -> _Factor:
+    """What numbers multiply a value since `until`, or else since the last norm or product with weights."""
+    found = _Factor()
+    while number != until:
+        value = graph.values[number]
+        if until is None and number in graph.norms:
+            found.normed = True
+            return found
+        if until is None and graph.is_weight_product(value):
+            found.product = number
+            return found
+        before = [n for n in graph.predecessors[number] if until is None or graph.depends(n, until)]
+        if not before:
+            return found
+        # Positions that are rotated into a value come with tables, which are smaller.
+        through = max(before, key=lambda n: graph.values[n].tensor.numel())
+        _multiply(graph, found, value, through)
+        number = through
+    return found
+
+
+def _multiply(graph: Graph, found: _Factor, value: TracedValue, through: int) -> None:
+    call = value.call
+    if call is None or value.op not in ("mul", "div") or len(call.args) != 2:
+        return
+    others = [a for a in call.args if not (isinstance(a, Ref) and a.number == through)]
+    if len(others) != 1:
+        return
+    (other,) = others
+    number = nan
+    if isinstance(other, int | float):
+        number = float(other)
+    elif isinstance(other, Ref) and not graph.values[other.number].is_data:
+        given = graph.values[other.number]
+        found.trained |= given.origin == Origin.TRAINABLE and given.tensor.numel() < graph.values[through].shape[-1]
+        number = float(given.tensor) if given.tensor.numel() == 1 else nan
+    if number == number and number:
+        found.constant *= number if value.op == "mul" else 1 / number
+
+
+def _after(graph: Graph, place: _Place) -> _Factor:
+    """What multiplies the product of queries and keys; with `product` set where that is not known."""
+    value = graph.values[place.softmax]
+    if place.scores is not None:
+        found = _factor(graph, value.inputs[0], place.scores)
+        call = graph.values[place.scores].call
+        if call is not None and call.kwargs.get("alpha") is not None:
+            found.constant *= float(call.kwargs["alpha"])
+        return found
+    if FUSED in value.op:
+        given = _arguments(value).get("scale")
+        return _Factor(graph.values[place.queries].shape[-1] ** -0.5 if given is None else float(given))
+    return _Factor(product=place.softmax)
+
+
+def _arguments(value: TracedValue) -> dict[str, Any]:
+    call = value.call
+    if call is None:
+        return {}
+    names = [argument.name for argument in call.function._schema.arguments]
+    return dict(zip(names, call.args, strict=False)) | dict(call.kwargs)
+
+
+def _scores(graph: Graph, place: _Place, after: _Factor) -> tuple[Tensor, Tensor, Tensor] | None:
+    """Indices of the queries, products of queries and keys with their scale, and logits with biases and masks."""
+    value = graph.values[place.softmax]
+    if FUSED not in value.op:
+        logits = graph.values[value.inputs[0]].tensor
+        if value.call is None or int(value.call.args[1]) % logits.ndim != logits.ndim - 1 or logits.ndim < 2:
+            return None
+        rows = _rows(logits.shape[-2], logits)
+        logits = logits.index_select(-2, rows).double()
+        raw = logits
+        if place.scores is not None:
+            scores = graph.values[place.scores].tensor
+            if scores.numel() == graph.values[value.inputs[0]].tensor.numel():
+                scores = scores.reshape(graph.values[value.inputs[0]].shape)
+                raw = scores.index_select(-2, rows).double() * after.constant
+        return rows, raw, logits
+    arguments = _arguments(value)
+    query, key = (graph.values[n].tensor for n in (place.queries, place.keys))
+    rows = _rows(query.shape[-2], query)
+    if key.shape[-3] != query.shape[-3]:
+        key = key.repeat_interleave(query.shape[-3] // key.shape[-3], -3)
+    raw = (query.index_select(-2, rows) @ key.mT).double() * after.constant
+    logits = raw
+    mask = arguments.get("attn_mask", arguments.get("attn_bias"))
+    if isinstance(mask, Ref):
+        given = graph.values[mask.number].tensor
+        given = given if given.shape[-2] == 1 else given.index_select(-2, rows)
+        logits = raw.masked_fill(~given, -inf) if given.dtype == torch.bool else raw + given.double()
+    if arguments.get("is_causal"):
+        logits = logits.masked_fill(torch.arange(key.shape[-2]).to(rows) > rows[:, None], -inf)
+    return rows, raw, logits
+
+
+def _rows(queries: int, like: Tensor) -> Tensor:
+    return torch.linspace(0, queries - 1, min(queries, _ROWS)).round().long().to(like.device)
+
+
+def _drawn(graph: Graph, products: Sequence[int | None]) -> float | None:
+    """What queries' and keys' matrices make of a logit, over what two like the values' would; None where unknown."""
+    gains = [matrix_gain(graph, n) for n in products if n is not None]
+    return (gains[0] * gains[1]) ** 0.5 / gains[2] if len(gains) == 3 and gains[2] else None
+
+
+def _unnormed(graph: Graph, products: Mapping[str, int]) -> tuple[str, ...]:
+    """Of the products that make them, those that read a value of which others read a norm."""
+    sources: dict[str, int] = {}
+    bare: dict[str, int] = {}
+    for side, product in products.items():
+        number = graph.predecessors[product][0]
+        while (step := graph.step(number)) is not None and step.kind in ("same", "scale"):
+            (number,) = step.sources
+        if step is not None and step.kind == "norm":
+            sources[side] = _viewed(graph, step.sources[0])
+        bare[side] = number
+    return tuple(side for side, number in bare.items() if side not in sources and number in sources.values())
+
+
+def _viewed(graph: Graph, number: int) -> int:
+    while (step := graph.step(number)) is not None and step.kind in ("same", "scale"):
+        (number,) = step.sources
+    return number
+
+
+def _mask(weights: Tensor, rows: Tensor, itself: bool, padding_BK: Tensor | None) -> dict[str, Any]:
+    """Shares of queries: those that see a later key, of those that have one; that see an earlier one; likewise."""
+    found: dict[str, Any] = {}
+    keys = weights.shape[-1]
+    sequences = len(padding_BK) if padding_BK is not None and padding_BK.shape[-1] == keys else 1
+    by_sequence = weights.nan_to_num(0).reshape(sequences, -1, len(rows), keys)
+    real_BQ = torch.ones(sequences, len(rows), dtype=torch.bool, device=weights.device)
+    if padding_BK is not None and padding_BK.shape[-1] == keys:
+        real_BQ = padding_BK[:, rows] if itself else real_BQ
+        on_padding = (by_sequence * ~padding_BK[:, None, None]).sum(-1).mean(1)[real_BQ]
+        by_sequence = by_sequence * padding_BK[:, None, None]
+        found["on_padding"] = float(on_padding.mean())
+    if itself and int(rows[-1]) + 1 == keys > 2:
+        # What has no meaning may look anywhere.
+        seen_QK = ((by_sequence > _NOTHING) & real_BQ[:, None, :, None]).flatten(0, 1).any(0)
+        at = torch.arange(keys).to(rows)
+        later, earlier = at > rows[:, None], at < rows[:, None]
+        found["sees_later"] = float((seen_QK & later).any(-1)[:-1].double().mean())
+        found["sees_earlier"] = float((seen_QK & earlier).any(-1)[1:].double().mean())
+    return found
