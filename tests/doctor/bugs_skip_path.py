@@ -76,6 +76,22 @@ def gated(curve: Callable[[Tensor], Tensor], start: float) -> Callable[[], nn.Mo
     return build
 
 
+def buffered(value: float, *, before: bool) -> Callable[[], nn.Module]:
+    """Pre-LN whose branches read, or add, a multiple that is a buffer, as LayerNorm scaling's."""
+
+    def build() -> nn.Module:
+        scale = torch.full((1,), value)
+
+        def join(x: Tensor, f: F, norm: F) -> Tensor:
+            return x + (f(scale * norm(x)) if before else scale * f(norm(x)))
+
+        model = Model(lambda: Stack(join, join, final=1))
+        model.register_buffer("scale", scale)
+        return model
+
+    return build
+
+
 BUGS: dict[str, Bug] = {
     # joeynmt: `initializer: xavier_normal` turns DeepNorm's factors on, for Pre-LN as well.
     "joeynmt, DeepNorm's constants under Pre-LN": Bug(
@@ -134,5 +150,34 @@ BUGS: dict[str, Bug] = {
         severity="warning",
         said="less than 1% of its greatest slope",
         right=gated(torch.tanh, 1.0),
+    ),
+    # OLMo-core 698: LayerNorm scaling's buffer after the model was moved from the meta device.
+    "a buffer of 0 before every branch": Bug(
+        build=buffered(0.0, before=True),
+        rule="dead-sublayer",
+        severity="error",
+        said="8 of 8. A buffer never opens: scale.",
+        right=buffered(0.5, before=True),
+    ),
+    "a buffer of 1e-30 after every branch": Bug(
+        build=buffered(1e-30, before=False),
+        rule="dead-sublayer",
+        severity="error",
+        said="8 of 8. A buffer never opens: scale.",
+        right=buffered(0.5, before=False),
+    ),
+    "a constant of 0 in the feed-forwards": Bug(
+        build=lambda: Model(lambda: Stack(pre, lambda x, f, norm: x + f(norm(x) * 0), final=1)),
+        rule="dead-sublayer",
+        severity="error",
+        said="4 of 8. A constant never changes: a number in the code.",
+        right=lambda: Model(lambda: Stack(pre, pre, final=1)),
+    ),
+    "a gate of 0 that is a buffer": Bug(
+        build=buffered(0.0, before=False),
+        rule="dead-gate",
+        severity="warning",
+        said="no registered placement has one here: scale",
+        right=buffered(0.5, before=False),
     ),
 }

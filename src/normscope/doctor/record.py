@@ -156,6 +156,8 @@ class SublayerMeasurements:
     """Places, among the tensors of the model's output in order, of those that are."""
     reaches_loss: bool = field(default=True, metadata=_INNER)
     """False where the loss is known to depend on none of those tensors."""
+    shut_by: tuple[str, ...] = field(default=(), metadata=_INNER)
+    """Buffers, or "a number in the code", that multiply by 0 what all of it goes through; empty where none does."""
     place: RecordedPlace | None = field(default=None, repr=False, compare=False, metadata=_INNER)
     """None where it was not recorded."""
     attention: AttentionMeasurements | None = field(default=None, repr=False, compare=False, metadata=_INNER)

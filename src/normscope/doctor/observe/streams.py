@@ -15,6 +15,7 @@ from ..trace.lanes import apart
 from ..trace.operations import Origin
 from .norms import norm_uses, over_features
 from .recipe import recipe_of
+from .shut import ShutBranches
 from .sums import LIGHT, BranchSum, Sums, with_gain
 
 # n = streams, N = tokens, D = width
@@ -143,9 +144,9 @@ def measured_stacks(
     where one sum has several parts of the stream, as in B2T, the latest is the stream, and all are the scaled skip.
     Tokens of one sequence are those of one index of the first dimension; a stream of two dimensions is one sequence.
     """
-    uses = _Uses(model, graph)
+    uses, shut = _Uses(model, graph), ShutBranches(model, graph)
     with torch.no_grad():
-        seen = [_measured(graph, stream, stack, uses) for stream, stack in zip(streams, stacks, strict=True)]
+        seen = [_measured(graph, stream, stack, uses, shut) for stream, stack in zip(streams, stacks, strict=True)]
         return tuple(
             # Theory is of norms over the features.
             replace(one, recipe=recipe_of(graph, n, streams, one)) if all(map(over_features, one.norm_uses)) else one
@@ -153,7 +154,7 @@ def measured_stacks(
         )
 
 
-def _measured(graph: Graph, stream: Stream, stack: Stack, uses: _Uses) -> Stack:
+def _measured(graph: Graph, stream: Stream, stack: Stack, uses: _Uses, shut: ShutBranches) -> Stack:
     sums = Sums(graph, stream)
     measured = []
     for branch in branches_of(stack, stream):
@@ -175,6 +176,7 @@ def _measured(graph: Graph, stream: Stream, stack: Stack, uses: _Uses) -> Stack:
                 matrices=uses.matrices(branch),
                 reaches_output=bool(outputs),
                 outputs=outputs,
+                shut_by=shut.by(branch, found),
                 place=_place(graph, branch, found),
             )
         )

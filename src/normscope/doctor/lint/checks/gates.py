@@ -43,6 +43,18 @@ def dead_gates(patient: Patient) -> Iterator[Fault]:
             ".data or a detached copy, let nothing else on its branch start at 0, and give it to the optimiser",
         )
     opening = [place for place in shut if not any(place in places for places in dead.values())]
+    # Placements with a scheduled factor are known; a buffer at 0 in any other formula is a gate that nothing trains.
+    unknown = [place for place in opening if place[1].measured.shut_by and not place[1].placement]
+    if unknown:
+        by = listed(name for _, sublayer in unknown for name in sublayer.measured.shut_by)
+        yield Fault(
+            severity=Severity.WARNING,
+            where=branch_names(unknown),
+            message=f"branches that a buffer multiplies by 0: {len(unknown)}. A buffer never opens unless a schedule "
+            f"moves it, and no registered placement has one here: {by}",
+            fix="make the gate an nn.Parameter; where a schedule of your own moves it, silence the rule",
+        )
+    opening = [place for place in opening if place not in unknown]
     if opening:
         held = sum(not _is_trained(place) for place in opening)
         yield Fault(

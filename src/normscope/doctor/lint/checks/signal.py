@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import torch
 from torch import nn
 
+from ...observe.shut import IN_CODE
 from ...result import Severity
 from ..patient import (
     BranchSite,
@@ -47,6 +48,8 @@ def dead_sublayers(patient: Patient) -> Iterator[Fault]:
             fix="return the last state of the stream, or leave these sub-layers out",
         )
     read = [place for place in places if place[1].measured.reaches_output and not is_shut_by_gate(place)]
+    yield from _shut(read, len(places))
+    read = [place for place in read if not place[1].measured.shut_by]
     constant = [place for place in read if _is_constant(patient, place)]
     if constant:
         yield Fault(
@@ -61,6 +64,22 @@ def dead_sublayers(patient: Patient) -> Iterator[Fault]:
     read = [place for place in read if place not in constant]
     yield from _closed(patient, [place for place in read if is_closed(place)], len(places))
     yield from _without_gradient(patient, [place for place in read if not is_closed(place)], len(places))
+
+
+def _shut(read: list[BranchSite], count: int) -> Iterator[Fault]:
+    """Branches behind a factor of 0 that is no parameter."""
+    shut = [place for place in read if place[1].measured.shut_by]
+    if shut:
+        by = list(dict.fromkeys(name for _, sublayer in shut for name in sublayer.measured.shut_by))
+        buffers = [name for name in by if name != IN_CODE]
+        never = "A buffer never opens" if buffers else "A constant never changes"
+        yield Fault(
+            where=branch_names(shut),
+            message=f"branches whose whole input or output is multiplied by 0 or next to it: {len(shut)} of {count}. "
+            f"{never}: {listed(by)}. What they add is the same vector for every token, or nothing, and stays so",
+            fix="compute the factor anew after the model is built or loaded, or make it an nn.Parameter that starts "
+            "where gradients still pass",
+        )
 
 
 def _closed(patient: Patient, closed: list[BranchSite], count: int) -> Iterator[Fault]:
